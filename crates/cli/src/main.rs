@@ -1,0 +1,2 @@
+//! The `ferroflow` binary.
+fn main() {}
