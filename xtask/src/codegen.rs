@@ -1,0 +1,114 @@
+//! Turns `crates/proto/protos` into checked-in Rust: message types for `ferroflow-proto`, their descriptors,
+//! and service stubs for `ferroflow-cluster`.
+//!
+//! The output is checked in so that building needs neither protoc nor a build script; `--check` proves that it
+//! is what the `.proto` files say.
+
+mod outputs;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use prost::Message;
+use prost_build::Module;
+use prost_types::{FileDescriptorProto, FileDescriptorSet};
+
+use crate::workspace;
+use outputs::Outputs;
+
+const PROTOS: &str = "crates/proto/protos";
+const MESSAGES: &str = "crates/proto/src/generated";
+const STUBS: &str = "crates/cluster/src/transport/generated";
+
+/// Files whose services get a client and a server; each becomes one module of stubs.
+const SERVICES: [&str; 3] = [
+    "tensorflow/core/protobuf/master_service.proto",
+    "tensorflow/core/protobuf/worker_service.proto",
+    "tensorflow/core/protobuf/eager_service.proto",
+];
+
+/// Options of `cargo xtask codegen`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Write nothing; fail if a checked-in file differs from what would be generated
+    #[arg(long)]
+    check: bool,
+}
+
+/// Writes the generated files, or compares them with the checked-in ones.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let root = workspace::root();
+    let descriptors = compile(&root.join(PROTOS))?;
+    let mut outputs = Outputs::new(root);
+    messages(&descriptors, &mut outputs)?;
+    stubs(&descriptors, &mut outputs)?;
+    if args.check { outputs.check() } else { outputs.write() }
+}
+
+/// Compiles every `.proto` file below `directory`, imports included.
+fn compile(directory: &Path) -> Result<FileDescriptorSet> {
+    let mut files = Vec::new();
+    collect_protos(directory, &mut files)?;
+    // The order of files decides the order of items in the output.
+    files.sort();
+    Ok(protox::Compiler::new([directory])?
+        .include_imports(true)
+        .include_source_info(false)
+        .open_files(&files)?
+        .file_descriptor_set())
+}
+
+fn collect_protos(directory: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let entries = directory.read_dir().with_context(|| format!("cannot list {}", directory.display()))?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect_protos(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "proto") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn messages(descriptors: &FileDescriptorSet, outputs: &mut Outputs) -> Result<()> {
+    // Ordered maps make equal messages encode to equal bytes; shared bytes let tensors alias what was received.
+    let mut config = prost_build::Config::new();
+    config.btree_map(["."]).bytes(["."]).enable_type_names();
+
+    // Well-known types yield no code (`prost-types` has them), but prost asks about their fields.
+    let request = |file: &FileDescriptorProto| {
+        (Module::from_protobuf_package_name(file.package()), without_services(file))
+    };
+    let requests = descriptors.file.iter().map(request);
+    for (module, code) in config.generate(requests.collect())? {
+        let name = format!("{}.rs", module.parts().collect::<Vec<_>>().join("."));
+        // These files are included, where inner doc comments are not allowed.
+        outputs.rust(Path::new(MESSAGES).join(name), "//", &code)?;
+    }
+    outputs.bytes(Path::new(MESSAGES).join("descriptors.bin"), descriptors.encode_to_vec());
+    Ok(())
+}
+
+fn without_services(file: &FileDescriptorProto) -> FileDescriptorProto {
+    FileDescriptorProto { service: Vec::new(), ..file.clone() }
+}
+
+fn stubs(descriptors: &FileDescriptorSet, outputs: &mut Outputs) -> Result<()> {
+    let mut config = prost_build::Config::new();
+    // Messages that live elsewhere are not generated again, so only the services remain.
+    config.extern_path(".tensorflow", "::ferroflow_proto::tensorflow");
+    config.service_generator(tonic_prost_build::configure().build_transport(true).service_generator());
+
+    let services = descriptors.file.iter().filter(|file| SERVICES.contains(&file.name()));
+    let requests = services.map(|file| (Module::from_parts([file_stem(file)]), file.clone()));
+    for (module, code) in config.generate(requests.collect())? {
+        outputs.rust(Path::new(STUBS).join(format!("{module}.rs")), "//!", &code)?;
+    }
+    Ok(())
+}
+
+fn file_stem(file: &FileDescriptorProto) -> &str {
+    let name = file.name().rsplit('/').next().unwrap_or_default();
+    name.trim_end_matches(".proto")
+}

@@ -1,0 +1,9 @@
+//! Where things are in the repository.
+
+use std::path::{Path, PathBuf};
+
+/// The repository's root directory.
+pub(crate) fn root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().expect("the xtask package is a directory of the workspace").to_owned()
+}
