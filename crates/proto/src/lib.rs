@@ -5,8 +5,8 @@
 //! so the cases of `AttrValue.value` are [`tensorflow::attr_value::Value`]. Names and field numbers equal
 //! stock's, which makes the encodings interchangeable.
 //!
-//! Map fields are ordered, so equal messages have equal encodings. `bytes` fields are [`bytes::Bytes`] and
-//! alias the buffer they were decoded from. Decoding refuses messages nested deeper than 100 levels, which keeps
+//! Map fields are ordered, so equal messages have equal encodings. `bytes` fields are [`bytes::Bytes`];
+//! decoded from a `Bytes`, they alias it. Decoding refuses messages nested deeper than 100 levels, which keeps
 //! hostile input from exhausting the stack.
 //!
 //! This crate holds no logic and no services: conversions live with the types they convert to, service stubs
@@ -43,3 +43,36 @@ pub mod tensorflow {
 
 /// The encoded `google.protobuf.FileDescriptorSet` of all packages, for reflection and the text format.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("generated/descriptors.bin");
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use prost::Message;
+
+    use crate::tensorflow::{FullTypeDef, TensorProto};
+
+    #[test]
+    fn decoded_bytes_alias_the_input() {
+        let tensor = TensorProto { tensor_content: Bytes::from(vec![7; 64]), ..Default::default() };
+        let encoded = Bytes::from(tensor.encode_to_vec());
+        let decoded = TensorProto::decode(encoded.clone()).unwrap();
+        assert!(encoded.as_ptr_range().contains(&decoded.tensor_content.as_ptr()));
+    }
+
+    #[test]
+    fn deep_nesting_is_refused() {
+        let nested = |depth| {
+            let wrap = |inner, _| FullTypeDef { args: vec![inner], ..Default::default() };
+            (0..depth).fold(FullTypeDef::default(), wrap).encode_to_vec()
+        };
+        assert!(FullTypeDef::decode(&*nested(50)).is_ok());
+        assert!(FullTypeDef::decode(&*nested(200)).is_err());
+    }
+
+    #[test]
+    fn descriptors_name_the_services() {
+        let set = prost_types::FileDescriptorSet::decode(super::FILE_DESCRIPTOR_SET).unwrap();
+        let mut services = set.file.iter().flat_map(|file| &file.service).map(|service| service.name());
+        assert!(services.any(|name| name == "WorkerService"));
+    }
+}
