@@ -1,0 +1,31 @@
+"""Element-wise functions of one tensor."""
+
+from values import *
+
+EXACT = ["Abs", "Neg", "Sign", "Floor", "Ceil", "Rint", "Round", "Square", "IsNan", "IsInf", "IsFinite", "Invert"]
+ROUNDED = ["Sqrt", "Rsqrt", "Reciprocal", "Inv", "Exp", "Expm1", "Log", "Log1p", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan"]
+ROUNDED += ["Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh", "Sigmoid", "Erf", "Erfc", "Erfinv", "Ndtri", "Lgamma", "Digamma"]
+# Outside of their domain these are fed positive values or fractions.
+DOMAIN = {"Sqrt": pos, "Rsqrt": pos, "Log": pos, "Log1p": pos, "Lgamma": pos, "Digamma": pos, "Asin": unit, "Acos": unit}
+DOMAIN |= {"Atanh": unit, "Erfinv": unit}
+
+
+def cases(c):
+    for op in EXACT + ROUNDED:
+        accuracy = "exact" if op in EXACT else "rounding"
+        inputs = DOMAIN.get(op, arr)
+        c.op(op, [inputs(2, 3)], "matrix", accuracy=accuracy)
+        c.op(op, [inputs()], "scalar", accuracy=accuracy, few=True)
+        c.op(op, [inputs(1, 2, 1, 2, 1)], "rank_5", accuracy=accuracy, few=True)
+        c.op(op, [empty(2, 0)], "empty", accuracy=accuracy, few=True)
+        # Complex functions at infinities follow the C library of the day; only finite points are compared.
+        c.op(op, [specials()], "specials", accuracy=accuracy, types=REAL)
+        # An odd length leaves a tail after the vectorized part.
+        c.op(op, [big(19)], "wide", accuracy=accuracy, types=FLOATS)
+    c.op("Acosh", [lit([1.0, 1.5, 2.0, 100.0, 0.5])], "domain", accuracy="rounding")
+    c.op("Ndtri", [lit([0.0, 0.1, 0.5, 0.9, 1.0, -0.5])], "domain", accuracy="rounding")
+    c.op("Round", [lit([0.5, 1.5, 2.5, -0.5, -1.5, 0.49999997, 1e10])], "ties", types=FLOATS)
+    c.op("Rint", [lit([0.5, 1.5, 2.5, -0.5, -1.5, 0.49999997, 1e10])], "ties", types=FLOATS)
+    c.op("LogicalNot", [[True, False]])
+    c.op("LogicalNot", [np.zeros((0, 2), np.bool_)], "empty")
+    c.op("LogicalNot", [True], "scalar")

@@ -1,0 +1,127 @@
+"""Writes or checks everything stock says: `testdata/ops.pbtxt`, `testdata/kernels.tsv` and `testdata/golden/*.pbtxt`.
+
+    python oracle/goldens.py [--family F]... [--check] [--jobs N]
+"""
+
+import argparse
+import concurrent.futures
+import importlib
+import multiprocessing
+import pathlib
+import re
+import sys
+
+ORACLE = pathlib.Path(__file__).resolve().parent
+TESTDATA = ORACLE.parent / "testdata"
+# Stock's vectorized kernels differ between CPUs in the last bits; goldens of such ops are current when they are this close.
+TOLERANCE = 1e-4
+# Half and bfloat16 values are written as bits; this many units in the last place are rounding.
+HALF_ULPS = 2
+
+_server = None
+
+
+def family_names():
+    return sorted(path.stem for path in (ORACLE / "cases").glob("*.py"))
+
+
+def family_text(name):
+    """The text of one golden file, and how many cases it holds. Runs in a worker process with a server of its own."""
+    global _server
+    sys.path[:0] = [str(ORACLE), str(ORACLE / "cases")]
+    import harness
+    import stock
+
+    if _server is None:
+        _server = stock.Stock()
+    family = harness.Family(name)
+    importlib.import_module(name).cases(family)
+    return family.text(_server)
+
+
+def declarations():
+    sys.path[:0] = [str(ORACLE)]
+    import dump_ops
+
+    return dump_ops.files()
+
+
+def same(old, new):
+    """The first difference that is not rounding or stock's wording, or None."""
+    old_lines = [line for line in old.splitlines() if not line.lstrip().startswith("#")]
+    new_lines = [line for line in new.splitlines() if not line.lstrip().startswith("#")]
+    exact = case = ""
+    for before, after in zip(old_lines, new_lines):
+        if before.startswith("  name: "):
+            exact, case = True, before.strip()
+        if before.startswith("  accuracy: "):
+            exact = False
+        if before != after and (exact or not _close(before, after)):
+            return f"{case}\n  - {before.strip()}\n  + {after.strip()}"
+    if len(old_lines) != len(new_lines):
+        return f"{len(old_lines)} lines before, {len(new_lines)} now"
+    return None
+
+
+def _close(before, after):
+    number = re.compile(r"(?<![\w.\"])-?(?:\d[\d.]*(?:e[+-]?\d+)?|inf|nan)(?![\w\"])")
+    if number.sub("#", before) != number.sub("#", after):
+        return False
+    half = "half_val" in before
+    for x, y in zip(map(float, number.findall(before)), map(float, number.findall(after))):
+        if x != y and not (x != x and y != y):
+            limit = HALF_ULPS if half else TOLERANCE * max(abs(x), abs(y), 1e-3)
+            if not abs(x - y) <= limit:
+                return False
+    return True
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--family", action="append", help="only this family (may be repeated)")
+    parser.add_argument("--check", action="store_true", help="change nothing; fail if a file is not what stock says")
+    parser.add_argument("--jobs", type=int, default=2)
+    args = parser.parse_args()
+    unknown = set(args.family or []) - set(family_names())
+    if unknown:
+        sys.exit(f"no such family: {', '.join(sorted(unknown))}")
+
+    stale = []
+
+    def settle(path, text):
+        old = path.read_text() if path.exists() else ""
+        name = path.relative_to(TESTDATA.parent)
+        if args.check:
+            difference = same(old, text)
+            if difference:
+                stale.append(str(name))
+                print(f"{name} is not current: {difference}", flush=True)
+        elif old != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        print(f"{name}: {text.count(chr(10) + 'case {')} cases, {len(text) // 1024} KB", flush=True)
+
+    failed = []
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(args.jobs, mp_context=context) as pool:
+        jobs = {pool.submit(family_text, name): name for name in args.family or family_names()}
+        if not args.family:
+            for name, text in pool.submit(declarations).result().items():
+                settle(TESTDATA / name, text)
+        for job in concurrent.futures.as_completed(jobs):
+            try:
+                settle(TESTDATA / "golden" / f"{jobs[job]}.pbtxt", job.result())
+            except Exception as error:
+                failed.append(jobs[job])
+                print(f"{jobs[job]}: {type(error).__name__}: {error}", flush=True)
+                if not isinstance(error, concurrent.futures.process.BrokenProcessPool):
+                    import traceback
+
+                    traceback.print_exception(error)
+    orphans = [] if args.family else sorted(p.name for p in (TESTDATA / "golden").glob("*.pbtxt") if p.stem not in family_names())
+    if stale or failed or orphans:
+        sys.exit(f"not current: {', '.join(stale + failed + orphans)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+"""Tensors, attributes and graphs as protobuf messages, and their text form in golden files."""
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf import text_format
+from tensorflow.core.framework import attr_value_pb2, tensor_pb2, tensor_shape_pb2
+
+import values
+
+_VALUE_FIELDS = {
+    "float": "float_val",
+    "double": "double_val",
+    "int64": "int64_val",
+    "uint32": "uint32_val",
+    "uint64": "uint64_val",
+    "bool": "bool_val",
+    "string": "string_val",
+}
+
+
+def dtype_of(array):
+    """The dtype name of a numpy array."""
+    if array.dtype.kind in "OSU":
+        return "string"
+    for name, numpy_type in values.NUMPY.items():
+        if array.dtype == numpy_type:
+            return name
+    raise ValueError(f"no dtype for {array.dtype}")
+
+
+def tensor(array):
+    """A TensorProto with one typed value per element, so that goldens can be read and reviewed."""
+    array = np.asarray(array)
+    dtype = dtype_of(array)
+    proto = tensor_pb2.TensorProto(dtype=values.enum_of(dtype), tensor_shape=shape(array.shape))
+    flat = array.ravel()
+    if dtype in ("half", "bfloat16"):
+        proto.half_val.extend(flat.view(np.uint16).tolist())
+    elif dtype in values.COMPLEX:
+        parts = flat.view(np.float32 if dtype == "complex64" else np.float64).tolist()
+        (proto.scomplex_val if dtype == "complex64" else proto.dcomplex_val).extend(parts)
+    elif dtype == "string":
+        proto.string_val.extend(v if isinstance(v, bytes) else str(v).encode() for v in flat.tolist())
+    else:
+        getattr(proto, _VALUE_FIELDS.get(dtype, "int_val")).extend(flat.tolist())
+    return proto
+
+
+def array(proto):
+    """The numpy array in a TensorProto of any encoding."""
+    if values.name_of(proto.dtype) == "string" and proto.tensor_content:
+        flat = _strings(proto.tensor_content, int(np.prod([dim.size for dim in proto.tensor_shape.dim])))
+        return values.convert(flat, "string").reshape([dim.size for dim in proto.tensor_shape.dim])
+    return tf.make_ndarray(proto)
+
+
+def _strings(content, count):
+    """Decodes string `tensor_content`: all lengths as varints, then all bytes."""
+    lengths, at = [], 0
+    for _ in range(count):
+        length = shift = 0
+        while True:
+            byte = content[at]
+            at += 1
+            length |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                break
+        lengths.append(length)
+    flat = []
+    for length in lengths:
+        flat.append(content[at : at + length])
+        at += length
+    return flat
+
+
+def shape(dims):
+    """A TensorShapeProto; None is unknown rank, a None dim is unknown."""
+    if dims is None:
+        return tensor_shape_pb2.TensorShapeProto(unknown_rank=True)
+    return tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=-1 if d is None else d) for d in dims])
+
+
+def attr(kind, value):
+    """An AttrValue of the kind named in an OpDef: `int`, `list(type)`, ...; None is an empty tensor attr that is not set."""
+    proto = attr_value_pb2.AttrValue()
+    if kind.startswith("list("):
+        proto.list.SetInParent()
+        element = kind[5:-1]
+        for item in value:
+            single = attr(element, item)
+            field = single.WhichOneof("value")
+            getattr(proto.list, field).append(getattr(single, field))
+    elif kind == "int":
+        proto.i = value
+    elif kind == "float":
+        proto.f = value
+    elif kind == "bool":
+        proto.b = value
+    elif kind == "string":
+        proto.s = value.encode() if isinstance(value, str) else value
+    elif kind == "type":
+        proto.type = values.enum_of(value) if isinstance(value, str) else value
+    elif kind == "shape":
+        proto.shape.CopyFrom(shape(value))
+    elif kind == "tensor":
+        proto.tensor.CopyFrom(value if isinstance(value, tensor_pb2.TensorProto) else tensor(value))
+    elif kind == "func":
+        proto.func.name = value
+    else:
+        raise ValueError(f"attr kind {kind}")
+    return proto
+
+
+def line(message):
+    """A message on one line."""
+    return text_format.MessageToString(message, as_one_line=True, use_short_repeated_primitives=True)
+
+
+def normalize_functions(graph):
+    """Gives library functions names that do not depend on what the process traced before."""
+    names = {f.signature.name: f"fn{i}" for i, f in enumerate(sorted(graph.library.function, key=_first_use(graph)))}
+
+    def rename_attr(value):
+        if value.HasField("func"):
+            value.func.name = names.get(value.func.name, value.func.name)
+        for func in value.list.func:
+            func.name = names.get(func.name, func.name)
+
+    def rename_node(node):
+        node.op = names.get(node.op, node.op)
+        for value in node.attr.values():
+            rename_attr(value)
+
+    for node in graph.node:
+        rename_node(node)
+    for function in graph.library.function:
+        function.signature.name = names[function.signature.name]
+        for node in function.node_def:
+            rename_node(node)
+        for value in function.attr.values():
+            if value.s.decode(errors="replace") in names:
+                value.s = names[value.s.decode()].encode()
+            rename_attr(value)
+    for gradient in graph.library.gradient:
+        gradient.function_name = names.get(gradient.function_name, gradient.function_name)
+        gradient.gradient_func = names.get(gradient.gradient_func, gradient.gradient_func)
+    ordered = sorted(graph.library.function, key=lambda f: int(f.signature.name[2:]))
+    copies = [type(f).FromString(f.SerializeToString()) for f in ordered]
+    del graph.library.function[:]
+    graph.library.function.extend(copies)
+
+
+def _first_use(graph):
+    """A sort key: the number that tracing put into the name grows in order of creation."""
+
+    def key(function):
+        digits = "".join(c if c.isdigit() else " " for c in function.signature.name).split()
+        return (int(digits[-1]) if digits else 0, function.signature.name)
+
+    return key
