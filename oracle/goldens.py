@@ -1,11 +1,11 @@
 """Writes or checks everything stock says: `testdata/ops.pbtxt`, `testdata/kernels.tsv` and `testdata/golden/*.pbtxt`.
 
-    python oracle/goldens.py [--family F]... [--check] [--jobs N]
+    python oracle/goldens.py [--family F]... [--check] [--trace] [--jobs N]
 """
 
 import argparse
 import concurrent.futures
-import importlib
+import importlib.util
 import multiprocessing
 import pathlib
 import re
@@ -25,18 +25,22 @@ def family_names():
     return sorted(path.stem for path in (ORACLE / "cases").glob("*.py"))
 
 
-def family_text(name):
+def family_text(name, trace):
     """The text of one golden file, and how many cases it holds. Runs in a worker process with a server of its own."""
     global _server
-    sys.path[:0] = [str(ORACLE), str(ORACLE / "cases")]
+    sys.path[:0] = [str(ORACLE)]
     import harness
     import stock
 
     if _server is None:
         _server = stock.Stock()
     family = harness.Family(name)
-    importlib.import_module(name).cases(family)
-    return family.text(_server)
+    # By path, because a family may be called like a standard module (`random`, `select`).
+    spec = importlib.util.spec_from_file_location(f"cases_{name}", ORACLE / "cases" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.cases(family)
+    return family.text(_server, trace)
 
 
 def declarations():
@@ -80,6 +84,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--family", action="append", help="only this family (may be repeated)")
     parser.add_argument("--check", action="store_true", help="change nothing; fail if a file is not what stock says")
+    parser.add_argument("--trace", action="store_true", help="print each case before stock runs it")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     unknown = set(args.family or []) - set(family_names())
@@ -104,7 +109,7 @@ def main():
     failed = []
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(args.jobs, mp_context=context) as pool:
-        jobs = {pool.submit(family_text, name): name for name in args.family or family_names()}
+        jobs = {pool.submit(family_text, name, args.trace): name for name in args.family or family_names()}
         if not args.family:
             for name, text in pool.submit(declarations).result().items():
                 settle(TESTDATA / name, text)

@@ -1,0 +1,66 @@
+"""Joining and cutting tensors along an axis."""
+
+import numpy as np
+
+from values import *
+
+
+def cases(c):
+    c.op("ConcatV2", [[arr(2, 3), arr(2, 1, seed=1)], 1])
+    c.op("ConcatV2", [[arr(2, 3), arr(1, 3, seed=1), arr(3, 3, seed=2)], 0], "three", few=True)
+    c.op("ConcatV2", [[arr(2, 3), arr(2, 3, seed=1)], -1], "negative_axis", few=True)
+    c.op("ConcatV2", [[empty(0, 3), arr(2, 3), empty(0, 3)], 0], "with_empty", few=True)
+    c.op("ConcatV2", [[empty(0), empty(0)], 0], "all_empty", few=True)
+    c.op("ConcatV2", [[empty(0), arr(2, 3)], 0], "empty_of_other_rank", few=True)
+    c.op("ConcatV2", [[arr(1, 2, 1, 2, 1), arr(1, 2, 2, 2, 1)], 2], "rank_5", few=True)
+    c.op("ConcatV2", [[arr(2), arr(3)], 1], "axis_out_of_range", few=True)
+    c.op("ConcatV2", [[arr(2, 3), arr(2, 2)], 0], "mismatch", few=True)
+    c.op("ConcatV2", [[arr(2, 3), arr(2)], 0], "rank_mismatch", few=True)
+    c.op("ConcatV2", [[arr(), arr()], 0], "scalars", few=True)
+    c.op("ConcatV2", [[arr(2), arr(3)], [0]], "axis_is_vector", few=True)
+    c.op("ConcatV2", [[arr(2), arr(3)], [0, 0]], "axis_is_longer_vector", few=True)
+    c.op("Concat", [1, [arr(2, 3), arr(2, 1, seed=1)]])
+    c.op("Concat", [-1, [arr(2, 3), arr(2, 1, seed=1)]], "negative_axis", few=True)
+    c.op("Concat", [0, [arr(2, 3), arr(2, 1, seed=1)]], "mismatch", few=True)
+    c.op("ConcatOffset", [1, [[2, 2, 7], [2, 3, 7], [2, 9, 7]]], shape_type=("int32", "int64"))
+    c.op("ConcatOffset", [-2, [[2, 2, 7], [2, 3, 7]]], "negative_axis", shape_type="int32")
+    c.op("ConcatOffset", [0, [[2, 2], [2, 3]]], "mismatch", shape_type="int32")
+    c.op("ConcatOffset", [3, [[2, 2], [2, 2]]], "out_of_range", shape_type="int32")
+    c.op("ConcatOffset", [0, [[2, 2], [2]]], "rank_mismatch", shape_type="int32")
+
+    for axis in (0, 1, 2, -1, -3):
+        c.op("Pack", [[arr(2, 3), arr(2, 3, seed=1)]], f"axis_{axis}", few=axis != 0, axis=axis)
+    c.op("Pack", [[arr()]], "one_scalar", few=True)
+    c.op("Pack", [[arr(), arr(seed=1), arr(seed=2)]], "scalars", few=True)
+    c.op("Pack", [[empty(0, 2), empty(0, 2)]], "empty", few=True, axis=1)
+    c.op("Pack", [[arr(2), arr(3)]], "mismatch", few=True)
+    c.op("Pack", [[arr(2), arr(2)]], "axis_out_of_range", few=True, axis=2)
+    c.op("Pack", [[arr(2), arr(2)]], "axis_out_of_range_below", few=True, axis=-3)
+    for axis in (0, 1, -1):
+        c.op("Unpack", [arr(2, 2)], f"axis_{axis}", few=axis != 0, num=2, axis=axis)
+    c.op("Unpack", [arr(3)], "to_scalars", few=True, num=3)
+    c.op("Unpack", [empty(2, 0)], "empty_parts", few=True, num=2)
+    c.op("Unpack", [arr(2, 3)], "wrong_num", few=True, num=3)
+    c.op("Unpack", [arr()], "scalar", few=True, num=1)
+    c.op("Unpack", [arr(2)], "axis_out_of_range", few=True, num=2, axis=1)
+
+    c.op("Split", [1, arr(2, 4)], num_split=2)
+    c.op("Split", [0, arr(4)], "vector", few=True, num_split=4)
+    c.op("Split", [-1, arr(2, 3)], "negative_axis", few=True, num_split=3)
+    c.op("Split", [0, arr(2, 3)], "by_one", few=True, num_split=1)
+    c.op("Split", [1, empty(0, 4)], "empty", few=True, num_split=2)
+    c.op("Split", [2, arr(1, 2, 2, 1)], "rank_4", few=True, num_split=2)
+    c.op("Split", [0, arr(5)], "uneven", few=True, num_split=2)
+    c.op("Split", [2, arr(2, 2)], "out_of_range", few=True, num_split=2)
+    c.op("Split", [[0], arr(2)], "axis_is_vector", few=True, num_split=2)
+    c.op("Split", [0, arr()], "scalar", few=True, num_split=1)
+    c.op("SplitV", [arr(2, 5), [1, 3, 1], 1], num_split=3)
+    c.op("SplitV", [arr(2, 5), [1, -1, 1], 1], "infer", few=True, num_split=3)
+    c.op("SplitV", [arr(5), [0, 5], 0], "empty_part", few=True, num_split=2)
+    c.op("SplitV", [arr(5), [5], -1], "one", few=True, num_split=1)
+    c.op("SplitV", [arr(5), [2, 2], 0], "too_small", few=True, num_split=2)
+    c.op("SplitV", [arr(5), [2, 4], 0], "too_large", few=True, num_split=2)
+    c.op("SplitV", [arr(5), [-1, -1], 0], "two_unknown", few=True, num_split=2)
+    c.op("SplitV", [arr(5), [6, -1], 0], "unknown_too_late", few=True, num_split=2)
+    c.op("SplitV", [arr(5), [2, 3], 1], "out_of_range", few=True, num_split=2)
+    c.op("SplitV", [arr(5), [2, 3, 0], 0], "wrong_num", few=True, num_split=2)

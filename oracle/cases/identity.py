@@ -1,0 +1,32 @@
+"""Ops that pass their input on, and NoOp."""
+
+import numpy as np
+
+from values import *
+
+
+def cases(c):
+    for op in ("Identity", "Snapshot", "StopGradient", "PreventGradient", "GuaranteeConst"):
+        c.op(op, [arr(2, 3)])
+        c.op(op, [arr()], "scalar", types=["float"])
+        c.op(op, [empty(2, 0)], "empty", types=["float"])
+    c.op("DeepCopy", [arr(2, 3)], few=True)
+    c.op("IdentityN", [[np.float32([1, 2]), np.int64(3), convert(["a"], "string")]], "mixed")
+    c.op("IdentityN", [[np.float32([1])]], "one")
+    c.op("EnsureShape", [arr(2, 3)], shape=[2, 3])
+    c.op("EnsureShape", [arr(2, 3)], "partial", few=True, shape=[None, 3])
+    c.op("EnsureShape", [arr(2, 3)], "unknown_rank", few=True, shape=None)
+    c.op("EnsureShape", [arr(2, 3)], "mismatch", few=True, shape=[2, 4])
+    c.op("EnsureShape", [arr(2, 3)], "rank_mismatch", few=True, shape=[6])
+    p = c.program("NoOp/target")
+    p.node("NoOp", name="n")
+    p.step(target=["n"])
+    p = c.program("control_edges")
+    a = p.const(np.float32(1), name="a")
+    p.node("NoOp", ["^a"], name="n")
+    p.node("Neg", [a, "^n"], name="y", T="float")
+    p.step(fetch=["y"], target=["n"])
+    p = c.program("same_fetch_twice")
+    p.const(np.float32(1), name="a")
+    p.step(fetch=["a", "a"])
+

@@ -1,0 +1,28 @@
+"""Writing elements by index into a new tensor."""
+
+import numpy as np
+
+from values import *
+
+
+def cases(c):
+    c.op("ScatterNd", [[[1], [3]], arr(2), [5]])
+    c.op("ScatterNd", [[[1], [1], [0]], pos(3), [3]], "duplicates_add", few=True)
+    c.op("ScatterNd", [[[1], [0]], arr(2, 3), [2, 3]], "rows", few=True)
+    c.op("ScatterNd", [[[0, 1], [1, 0]], arr(2), [2, 2]], "elements", few=True)
+    c.op("ScatterNd", [np.zeros((0, 1)), empty(0), [3]], "nothing", few=True)
+    c.op("ScatterNd", [[[0]], arr(1), [0]], "into_nothing", few=True)
+    c.op("ScatterNd", [[[5]], arr(1), [3]], "out_of_range", few=True)
+    c.op("ScatterNd", [[[-1]], arr(1), [3]], "negative", few=True)
+    c.op("ScatterNd", [[[0]], arr(2), [3]], "wrong_updates", few=True)
+    c.op("ScatterNd", [[[0]], arr(1), [-3]], "negative_shape", few=True)
+    c.op("ScatterNd", [[[0]], arr(1), [[3]]], "shape_not_vector", few=True)
+    for op in ("TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub", "TensorScatterMin", "TensorScatterMax", "ScatterNdNonAliasingAdd"):
+        c.op(op, [arr(5), [[1], [3]], arr(2, seed=1)])
+        c.op(op, [arr(3, 2), [[1], [0]], arr(2, 2, seed=1)], "rows", few=True)
+        c.op(op, [arr(2, 2), [[0, 1], [1, 0]], arr(2, seed=1)], "elements", few=True)
+        c.op(op, [arr(3), [[1], [1]], arr(2, seed=1)], "duplicates", few=True)
+        c.op(op, [arr(3), np.zeros((0, 1)), empty(0)], "nothing", few=True)
+        c.op(op, [arr(3), [[3]], arr(1)], "out_of_range", few=True)
+        c.op(op, [arr(3), [[0]], arr(2)], "wrong_updates", few=True)
+        c.op(op, [arr(), [[0]], arr(1)], "scalar", few=True)

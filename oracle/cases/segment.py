@@ -1,0 +1,51 @@
+"""Reductions of rows by segment id: sorted, unsorted and sparse."""
+
+import numpy as np
+
+from values import *
+
+SORTED = ["SegmentSum", "SegmentMean", "SegmentProd", "SegmentMin", "SegmentMax"]
+UNSORTED = ["UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMin", "UnsortedSegmentMax"]
+SPARSE = ["SparseSegmentSum", "SparseSegmentMean", "SparseSegmentSqrtN"]
+
+
+def cases(c):
+    c.accuracy("rounding")
+    for op in SORTED:
+        c.op(op, [arr(4, 2), [0, 0, 1, 2]])
+        c.op(op, [arr(4), [0, 0, 2, 2]], "gap", few=True)
+        c.op(op, [empty(0, 2), np.zeros(0)], "empty", few=True)
+        c.op(op, [arr(3), [0, 1, 0]], "not_sorted", few=True)
+        c.op(op, [arr(3), [0, 1]], "mismatch", few=True)
+        c.op(op, [arr(2), [-1, 0]], "negative", few=True)
+        c.op(op, [arr(2, 2, 2), [1, 1]], "rank_3", few=True)
+        c.op(op, [arr(), 0], "scalar", few=True)
+        c.op(op, [arr(2, 2), [[0, 1], [1, 1]]], "ids_matrix", few=True)
+    for op in UNSORTED:
+        c.op(op, [arr(4, 2), [2, 0, 0, 2], 4])
+        c.op(op, [arr(2, 2), [[0, 1], [1, 0]], 2], "elements", few=True)
+        c.op(op, [arr(3), [0, -1, 1], 2], "negative_dropped", few=True)
+        c.op(op, [empty(0, 2), np.zeros(0), 2], "empty", few=True)
+        c.op(op, [arr(2), [0, 0], 0], "no_segments", few=True)
+        c.op(op, [arr(2), [0, 5], 3], "out_of_range", few=True)
+        c.op(op, [arr(2), [0, 1, 1], 3], "mismatch", few=True)
+        c.op(op, [arr(2), [0, 1], -1], "negative_count", few=True)
+        c.op(op, [arr(2), [0, 1], [2]], "count_vector", few=True)
+        c.op(op, [arr(), 1, 2], "scalar", few=True)
+    for op in SPARSE:
+        c.op(op, [arr(4, 2), [0, 2, 3], [0, 0, 1]])
+        c.op(op, [arr(4, 2), [1, 1], [1, 1]], "gap", few=True)
+        c.op(op, [arr(4, 2), np.zeros(0), np.zeros(0)], "nothing", few=True)
+        c.op(op, [arr(4, 2), [4], [0]], "out_of_range", few=True)
+        c.op(op, [arr(4, 2), [0, 1], [1, 0]], "not_sorted", few=True)
+        c.op(op, [arr(4, 2), [0, 1], [0]], "mismatch", few=True)
+        c.op(op, [arr(4, 2), [0], [-1]], "negative", few=True)
+        counted = op + "WithNumSegments"
+        c.op(counted, [arr(4, 2), [0, 2, 3], [0, 0, 2], 4])
+        c.op(counted, [arr(4, 2), np.zeros(0), np.zeros(0), 2], "nothing", few=True)
+        c.op(counted, [arr(4, 2), [0], [3], 2], "too_few", few=True)
+        c.op(counted, [arr(4, 2), [0], [0], -1], "negative_count", few=True)
+        c.op(op + "Grad", [arr(2, 2), [0, 2, 3], [0, 0, 1], 5])
+        c.op(op + "Grad", [arr(2, 2), [0, 2, 0], [0, 0, 1], 3], "duplicates", few=True)
+        c.op(op + "Grad", [arr(2, 2), [0, 5], [0, 1], 3], "out_of_range", few=True)
+        c.op(op + "Grad", [arr(2, 2), [0, 1], [0, 2], 3], "segment_out_of_range", few=True)

@@ -1,0 +1,26 @@
+"""Special functions."""
+
+from values import *
+
+ONE = ["BesselI0e", "BesselI1e", "BesselI0", "BesselI1", "BesselJ0", "BesselJ1", "BesselK0", "BesselK0e", "BesselK1", "BesselK1e"]
+ONE += ["BesselY0", "BesselY1", "Dawsn", "Expint", "FresnelCos", "FresnelSin", "Spence"]
+
+
+def cases(c):
+    c.accuracy("rounding")
+    for op in ONE:
+        c.op(op, [pos(2, 3)])
+        c.op(op, [empty(0)], "empty", few=True)
+        c.op(op, [lit([0.0, 0.5, 1.0, 2.0, 10.0, -1.0, float("inf"), float("nan")])], "points", types=("float", "double"))
+    for op in ("Igamma", "Igammac", "IgammaGradA", "Zeta", "Polygamma"):
+        c.op(op, [pos(2, 3), pos(2, 3, seed=1)])
+        c.op(op, [pos(2, 1), pos(3, seed=1)], "broadcast", few=True)
+        c.op(op, [lit([0.0, 1.0, 2.0, -1.0, 3.0, 0.5]), lit([1.0, 0.0, 3.0, 1.0, 50.0, 0.25])], "points", types=("float", "double"))
+        c.op(op, [pos(2), pos(3)], "mismatch", few=True)
+    c.op("Betainc", [pos(4), pos(4, seed=1), lit([0.0, 0.25, 0.5, 1.0])])
+    c.op("Betainc", [lit(2.0), lit(3.0), lit([0.1, 0.9])], "scalars", few=True)
+    c.op("Betainc", [pos(2), pos(3), lit(0.5)], "mismatch", few=True)
+    c.op("RandomGammaGrad", [pos(3), pos(3, seed=1)])
+    c.op("Cross", [arr(2, 3), arr(2, 3, seed=1)])
+    c.op("Cross", [arr(2, 2), arr(2, 2)], "not_three", few=True)
+    c.op("Cross", [arr(2, 3), arr(3)], "mismatch", few=True)
