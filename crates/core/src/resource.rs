@@ -1,0 +1,9 @@
+//! State that outlives a step: named, typed, kept in containers on a device.
+
+mod handle;
+mod manager;
+mod variable;
+
+pub use handle::{HandleShape, ResourceHandle};
+pub use manager::{Resource, ResourceManager};
+pub use variable::{RefVariable, Variable};

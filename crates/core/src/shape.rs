@@ -1,0 +1,273 @@
+//! Shapes of values, and partly known shapes of graph edges.
+
+use crate::{Result, bail, ensure};
+use ferroflow_proto::tensorflow::{TensorShapeProto, tensor_shape_proto};
+use smallvec::SmallVec;
+use std::fmt;
+use std::ops::Deref;
+
+/// The largest number of dimensions of a tensor, as in stock.
+pub const MAX_RANK: usize = 254;
+
+/// Dimensions of a value; up to four are stored inline.
+pub type Dims = SmallVec<[i64; 4]>;
+
+/// The shape of a value: every dimension known and not negative, the product within `i64`.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Shape(Dims);
+
+impl Shape {
+    /// The shape of a scalar.
+    pub fn scalar() -> Shape {
+        Shape(Dims::new())
+    }
+
+    /// A shape whose dimensions the caller has computed from other shapes; checked like any other.
+    pub fn new(dims: impl IntoIterator<Item = i64>) -> Result<Shape> {
+        let dims: Dims = dims.into_iter().collect();
+        ensure!(
+            dims.len() <= MAX_RANK,
+            InvalidArgument,
+            "Shape has {} dimensions, more than the {MAX_RANK} that a tensor may have",
+            dims.len()
+        );
+        let mut elements: i64 = 1;
+        for &dim in &dims {
+            ensure!(dim >= 0, InvalidArgument, "Dimension {dim} must be >= 0 in shape {}", ShapeText(&dims));
+            elements = match elements.checked_mul(dim) {
+                Some(elements) => elements,
+                None => {
+                    bail!(
+                        InvalidArgument,
+                        "Shape {} is too large (more than 2**63 - 1 entries)",
+                        ShapeText(&dims)
+                    )
+                }
+            };
+        }
+        Ok(Shape(dims))
+    }
+
+    /// A vector's shape.
+    pub fn vector(length: usize) -> Shape {
+        Shape(smallvec::smallvec![length as i64])
+    }
+
+    /// A matrix's shape.
+    pub fn matrix(rows: usize, columns: usize) -> Shape {
+        Shape(smallvec::smallvec![rows as i64, columns as i64])
+    }
+
+    /// The dimensions.
+    pub fn dims(&self) -> &[i64] {
+        &self.0
+    }
+
+    /// One dimension as a count.
+    pub fn dim(&self, index: usize) -> usize {
+        self.0[index] as usize
+    }
+
+    /// The number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The number of elements.
+    pub fn elements(&self) -> usize {
+        self.0.iter().product::<i64>() as usize
+    }
+
+    /// Whether this is a scalar's shape.
+    pub fn is_scalar(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this is a vector's shape.
+    pub fn is_vector(&self) -> bool {
+        self.0.len() == 1
+    }
+
+    /// Reads a shape off the wire; unknown dimensions are refused, unknown rank means a scalar (as in stock).
+    pub fn from_proto(proto: &TensorShapeProto) -> Result<Shape> {
+        Shape::new(proto.dim.iter().map(|dim| dim.size))
+    }
+
+    /// The wire form.
+    pub fn to_proto(&self) -> TensorShapeProto {
+        TensorShapeProto { dim: dims_to_proto(self.0.iter().copied()), unknown_rank: false }
+    }
+}
+
+fn dims_to_proto(dims: impl Iterator<Item = i64>) -> Vec<tensor_shape_proto::Dim> {
+    dims.map(|size| tensor_shape_proto::Dim { size, ..Default::default() }).collect()
+}
+
+impl Deref for Shape {
+    type Target = [i64];
+    fn deref(&self) -> &[i64] {
+        &self.0
+    }
+}
+
+struct ShapeText<'a>(&'a [i64]);
+
+impl fmt::Display for ShapeText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (i, dim) in self.0.iter().enumerate() {
+            let comma = if i == 0 { "" } else { "," };
+            if *dim < 0 { write!(f, "{comma}?")? } else { write!(f, "{comma}{dim}")? }
+        }
+        f.write_str("]")
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        ShapeText(&self.0).fmt(f)
+    }
+}
+
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        ShapeText(&self.0).fmt(f)
+    }
+}
+
+/// What is known of an edge's shape before it runs: nothing, the rank, or some dimensions (−1 is unknown).
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct PartialShape(Option<Dims>);
+
+impl PartialShape {
+    /// Nothing is known.
+    pub fn unknown() -> PartialShape {
+        PartialShape(None)
+    }
+
+    /// A shape with these dimensions, −1 for each unknown one.
+    pub fn new(dims: impl IntoIterator<Item = i64>) -> Result<PartialShape> {
+        let dims: Dims = dims.into_iter().collect();
+        ensure!(
+            dims.len() <= MAX_RANK,
+            InvalidArgument,
+            "Shape has {} dimensions, more than the {MAX_RANK} that a tensor may have",
+            dims.len()
+        );
+        let mut elements: i64 = 1;
+        for &dim in &dims {
+            ensure!(dim >= -1, InvalidArgument, "Shape {} has dimensions below -1", ShapeText(&dims));
+            if dim > 0 {
+                elements = match elements.checked_mul(dim) {
+                    Some(elements) => elements,
+                    None => bail!(
+                        InvalidArgument,
+                        "Shape {} is too large (more than 2**63 - 1 entries)",
+                        ShapeText(&dims)
+                    ),
+                };
+            }
+        }
+        Ok(PartialShape(Some(dims)))
+    }
+
+    /// A scalar's shape.
+    pub fn scalar() -> PartialShape {
+        PartialShape(Some(Dims::new()))
+    }
+
+    /// The dimensions, unless the rank is unknown.
+    pub fn dims(&self) -> Option<&[i64]> {
+        self.0.as_deref()
+    }
+
+    /// The rank, if known.
+    pub fn rank(&self) -> Option<usize> {
+        self.0.as_ref().map(|dims| dims.len())
+    }
+
+    /// The full shape, if every dimension is known.
+    pub fn to_shape(&self) -> Option<Shape> {
+        let dims = self.0.as_ref()?;
+        if dims.iter().any(|dim| *dim < 0) { None } else { Shape::new(dims.iter().copied()).ok() }
+    }
+
+    /// Whether a value of this shape may stand where `self` is declared.
+    pub fn admits(&self, shape: &Shape) -> bool {
+        match &self.0 {
+            None => true,
+            Some(dims) => {
+                dims.len() == shape.rank()
+                    && dims.iter().zip(shape.dims()).all(|(want, have)| *want < 0 || want == have)
+            }
+        }
+    }
+
+    /// Whether some value could have both shapes.
+    pub fn is_compatible_with(&self, other: &PartialShape) -> bool {
+        match (&self.0, &other.0) {
+            (Some(a), Some(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(x, y)| *x < 0 || *y < 0 || x == y)
+            }
+            _ => true,
+        }
+    }
+
+    /// Reads a shape off the wire.
+    pub fn from_proto(proto: &TensorShapeProto) -> Result<PartialShape> {
+        if proto.unknown_rank {
+            return Ok(PartialShape::unknown());
+        }
+        PartialShape::new(proto.dim.iter().map(|dim| dim.size))
+    }
+
+    /// The wire form.
+    pub fn to_proto(&self) -> TensorShapeProto {
+        match &self.0 {
+            None => TensorShapeProto { dim: Vec::new(), unknown_rank: true },
+            Some(dims) => TensorShapeProto { dim: dims_to_proto(dims.iter().copied()), unknown_rank: false },
+        }
+    }
+}
+
+impl From<&Shape> for PartialShape {
+    fn from(shape: &Shape) -> PartialShape {
+        PartialShape(Some(shape.0.clone()))
+    }
+}
+
+impl fmt::Display for PartialShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            None => f.write_str("<unknown>"),
+            Some(dims) => ShapeText(dims).fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for PartialShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absurd_shapes_are_refused() {
+        assert!(Shape::new([1 << 40, 1 << 40]).is_err());
+        assert!(Shape::new([-1]).is_err());
+        assert!(Shape::new(vec![1; 255]).is_err());
+        assert_eq!(Shape::new([2, 0, 3]).unwrap().elements(), 0);
+    }
+
+    #[test]
+    fn partial_shapes_admit_what_they_leave_open() {
+        let partial = PartialShape::new([-1, 3]).unwrap();
+        assert!(partial.admits(&Shape::matrix(7, 3)));
+        assert!(!partial.admits(&Shape::matrix(3, 7)));
+        assert!(PartialShape::unknown().admits(&Shape::scalar()));
+    }
+}

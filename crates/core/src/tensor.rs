@@ -1,0 +1,262 @@
+//! Values: an element type, a shape, and shared memory.
+//!
+//! Cloning a tensor shares its elements. Writing through [`Tensor::flat_mut`] copies them first if somebody else holds
+//! them, so in-place work is what sole ownership means and never a special case.
+
+pub mod buffer;
+mod element;
+mod proto;
+mod storage;
+
+pub use buffer::{Buffer, BufferPool};
+pub use element::{C64, C128, Element, Unit};
+pub use proto::{decode_string_list, encode_string_list};
+pub use storage::Storage;
+
+use crate::{DType, Result, Shape, bail, ensure};
+use element::Stored;
+use std::fmt;
+use std::sync::Arc;
+
+/// A value.
+#[derive(Clone)]
+pub struct Tensor {
+    dtype: DType,
+    shape: Shape,
+    storage: Storage,
+}
+
+impl Tensor {
+    /// A tensor of these elements.
+    pub fn new<T: Element>(shape: Shape, values: Vec<T>) -> Result<Tensor> {
+        check_count(&shape, values.len())?;
+        Ok(Tensor { dtype: T::DTYPE, shape, storage: T::store(values) })
+    }
+
+    /// A vector of these elements.
+    pub fn vector<T: Element>(values: Vec<T>) -> Tensor {
+        Tensor { dtype: T::DTYPE, shape: Shape::vector(values.len()), storage: T::store(values) }
+    }
+
+    /// A scalar.
+    pub fn scalar<T: Element>(value: T) -> Tensor {
+        Tensor { dtype: T::DTYPE, shape: Shape::scalar(), storage: T::store(vec![value]) }
+    }
+
+    /// A tensor of owned units (strings, handles, variants) or of plain units of `dtype`'s width.
+    pub fn from_units<U: Unit>(dtype: DType, shape: Shape, values: Vec<U>) -> Result<Tensor> {
+        ensure!(U::fits(dtype), Internal, "units of another width than those of {dtype}");
+        check_count(&shape, values.len())?;
+        Ok(Tensor { dtype, shape, storage: U::store(values) })
+    }
+
+    /// Zeros, empty strings or empty handles.
+    pub fn zeros(dtype: DType, shape: Shape) -> Tensor {
+        let storage = Storage::new(dtype, shape.elements(), None, true);
+        Tensor { dtype, shape, storage }
+    }
+
+    /// Memory from the pool with initialized but unspecified contents.
+    pub fn unspecified(dtype: DType, shape: Shape, pool: &Arc<BufferPool>) -> Tensor {
+        let storage = Storage::new(dtype, shape.elements(), Some(pool), false);
+        Tensor { dtype, shape, storage }
+    }
+
+    /// A tensor over bytes that were filled elsewhere, e.g. from a socket.
+    pub fn from_buffer(dtype: DType, shape: Shape, mut buffer: Buffer) -> Result<Tensor> {
+        ensure!(dtype.is_plain(), Internal, "{dtype} elements are not plain bytes");
+        let want = shape.elements().checked_mul(dtype.size());
+        ensure!(
+            want == Some(buffer.len()),
+            InvalidArgument,
+            "expected {} bytes for a {dtype} tensor of shape {shape}, got {}",
+            want.unwrap_or(usize::MAX),
+            buffer.len()
+        );
+        if dtype == DType::Bool && buffer.as_slice().iter().any(|byte| *byte > 1) {
+            buffer.make_mut().iter_mut().for_each(|byte| *byte = (*byte != 0) as u8);
+        }
+        Ok(Tensor { dtype, shape, storage: Storage::Plain(buffer) })
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.shape.rank()
+    }
+
+    /// The number of elements.
+    pub fn elements(&self) -> usize {
+        self.shape.elements()
+    }
+
+    /// The memory, for code that moves whole tensors.
+    pub fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    /// Bytes of plain elements; an estimate for the others.
+    pub fn byte_size(&self) -> usize {
+        match &self.storage {
+            Storage::Plain(buffer) => buffer.len(),
+            Storage::Strings(values) => values.iter().map(|value| value.len() + size_of::<bytes::Bytes>()).sum(),
+            Storage::Resources(values) => values.len() * 64,
+            Storage::Variants(values) => values.len() * 64,
+        }
+    }
+
+    /// Whether nobody else holds these elements.
+    pub fn is_unique(&self) -> bool {
+        self.storage.is_unique()
+    }
+
+    /// The elements in row-major order.
+    pub fn flat<T: Element>(&self) -> Result<&[T]> {
+        self.check_type::<T>()?;
+        Ok(T::view(&self.storage).expect("storage follows the element type"))
+    }
+
+    /// The elements for writing; copied first if somebody else holds them.
+    pub fn flat_mut<T: Element>(&mut self) -> Result<&mut [T]> {
+        self.check_type::<T>()?;
+        Ok(T::view_mut(&mut self.storage).expect("storage follows the element type"))
+    }
+
+    /// The elements as units, for code that only moves them.
+    pub fn units<U: Unit>(&self) -> Result<&[U]> {
+        ensure!(U::fits(self.dtype), Internal, "units of another width than those of {}", self.dtype);
+        Ok(U::view(&self.storage).expect("storage follows the element type"))
+    }
+
+    /// The elements as units for writing. Only copies of units of the same element type may be written.
+    pub fn units_mut<U: Unit>(&mut self) -> Result<&mut [U]> {
+        ensure!(U::fits(self.dtype), Internal, "units of another width than those of {}", self.dtype);
+        Ok(U::view_mut(&mut self.storage).expect("storage follows the element type"))
+    }
+
+    /// The raw bytes of plain elements.
+    pub fn bytes(&self) -> Result<&[u8]> {
+        match &self.storage {
+            Storage::Plain(buffer) => Ok(buffer.as_slice()),
+            _ => bail!(Internal, "{} elements are not plain bytes", self.dtype),
+        }
+    }
+
+    /// The only element.
+    pub fn to_scalar<T: Element>(&self) -> Result<T> {
+        match self.flat::<T>()? {
+            [value] => Ok(value.clone()),
+            _ => bail!(InvalidArgument, "expected one element, got shape {}", self.shape),
+        }
+    }
+
+    /// The elements of an int32 or int64 tensor, widened.
+    pub fn to_i64s(&self) -> Result<Vec<i64>> {
+        match self.dtype {
+            DType::Int16 => Ok(self.flat::<i16>()?.iter().map(|v| *v as i64).collect()),
+            DType::Int32 => Ok(self.flat::<i32>()?.iter().map(|v| *v as i64).collect()),
+            DType::Int64 => Ok(self.flat::<i64>()?.to_vec()),
+            other => bail!(InvalidArgument, "expected int32 or int64 values, got {other}"),
+        }
+    }
+
+    /// The same elements under another shape of the same count.
+    pub fn reshaped(mut self, shape: Shape) -> Result<Tensor> {
+        check_count(&shape, self.elements())?;
+        self.shape = shape;
+        Ok(self)
+    }
+
+    /// The same bytes under another plain type of the same width.
+    pub fn bitcast(mut self, dtype: DType) -> Result<Tensor> {
+        ensure!(
+            self.dtype.is_plain() && dtype.size() == self.dtype.size() && dtype != DType::Bool,
+            InvalidArgument,
+            "cannot reinterpret {} as {dtype}",
+            self.dtype
+        );
+        self.dtype = dtype;
+        Ok(self)
+    }
+
+    /// A copy with memory of its own.
+    pub fn deep_copy(&self) -> Tensor {
+        let mut copy = self.clone();
+        match &mut copy.storage {
+            Storage::Plain(buffer) => {
+                buffer.make_mut();
+            }
+            Storage::Strings(values) => {
+                Arc::make_mut(values);
+            }
+            Storage::Resources(values) => {
+                Arc::make_mut(values);
+            }
+            Storage::Variants(values) => {
+                Arc::make_mut(values);
+            }
+        }
+        copy
+    }
+
+    fn check_type<T: Element>(&self) -> Result<()> {
+        if self.dtype == T::DTYPE {
+            return Ok(());
+        }
+        bail!(InvalidArgument, "expected a tensor of type {}, got {}", T::DTYPE, self.dtype)
+    }
+}
+
+fn check_count(shape: &Shape, elements: usize) -> Result<()> {
+    ensure!(
+        shape.elements() == elements,
+        InvalidArgument,
+        "shape {shape} has {} elements, but {elements} were given",
+        shape.elements()
+    );
+    Ok(())
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tensor({} {})", self.dtype, self.shape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writing_a_shared_tensor_leaves_the_other_holder_alone() {
+        let mut a = Tensor::vector(vec![1.0f32, 2.0]);
+        let b = a.clone();
+        a.flat_mut::<f32>().unwrap()[0] = 9.0;
+        assert_eq!(b.flat::<f32>().unwrap(), [1.0, 2.0]);
+        assert_eq!(a.flat::<f32>().unwrap(), [9.0, 2.0]);
+    }
+
+    #[test]
+    fn booleans_from_bytes_are_normalized() {
+        let mut buffer = Buffer::zeroed(2);
+        buffer.make_mut().copy_from_slice(&[0, 7]);
+        let tensor = Tensor::from_buffer(DType::Bool, Shape::vector(2), buffer).unwrap();
+        assert_eq!(tensor.flat::<bool>().unwrap(), [false, true]);
+    }
+
+    #[test]
+    fn reading_another_type_is_an_error() {
+        assert!(Tensor::scalar(1i32).flat::<f32>().is_err());
+        assert!(Tensor::scalar(1i32).units::<u32>().is_ok());
+        assert!(Tensor::scalar(1i32).units::<u64>().is_err());
+    }
+}

@@ -1,0 +1,294 @@
+//! Reference-counted, aligned memory for plain elements, and the pool that recycles it.
+//!
+//! A buffer is one allocation: a small header, then the data. Memory is always initialized: fresh blocks are zeroed,
+//! recycled ones hold their former contents, so handing out `&mut [T]` of plain types is sound without a clearing pass.
+//! This file and `ops/src/linalg` are the only places with `unsafe` code.
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex};
+
+/// Blocks at least this large are cache-line aligned and recycled; smaller ones go straight to the allocator.
+const POOLED_BYTES: usize = 1024;
+const HEADER_BYTES: usize = 64;
+const SMALL_ALIGN: usize = 16;
+const LARGE_ALIGN: usize = 64;
+
+#[repr(C)]
+struct Header {
+    references: AtomicUsize,
+    /// Bytes in use.
+    length: usize,
+    /// Bytes that may be used.
+    capacity: usize,
+    /// Where the block goes when the last reference is dropped.
+    pool: Option<Arc<BufferPool>>,
+}
+
+const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
+
+/// Shared, aligned bytes. Cloning shares; writing needs to be the only owner.
+pub struct Buffer(NonNull<Header>);
+
+// SAFETY: the header's count is atomic, and data is only written through `&mut Buffer` by a sole owner.
+unsafe impl Send for Buffer {}
+// SAFETY: as above; shared access only reads.
+unsafe impl Sync for Buffer {}
+
+fn layout(capacity: usize) -> Layout {
+    let align = if capacity >= POOLED_BYTES { LARGE_ALIGN } else { SMALL_ALIGN };
+    Layout::from_size_align(HEADER_BYTES + capacity, align).expect("capacities are far below isize::MAX")
+}
+
+impl Buffer {
+    /// A zeroed buffer outside any pool.
+    pub fn zeroed(length: usize) -> Buffer {
+        Buffer::allocate(length, length.max(1).next_multiple_of(SMALL_ALIGN), None)
+    }
+
+    fn allocate(length: usize, capacity: usize, pool: Option<Arc<BufferPool>>) -> Buffer {
+        let layout = layout(capacity);
+        // SAFETY: the layout has a non-zero size.
+        let block = unsafe { alloc_zeroed(layout) };
+        let Some(header) = NonNull::new(block.cast::<Header>()) else { handle_alloc_error(layout) };
+        // SAFETY: the block is large enough and aligned for a header.
+        unsafe { header.write(Header { references: AtomicUsize::new(1), length, capacity, pool }) };
+        Buffer(header)
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: the header lives as long as any reference.
+        unsafe { self.0.as_ref() }
+    }
+
+    fn data(&self) -> *mut u8 {
+        // SAFETY: the data follows the header within the same allocation.
+        unsafe { self.0.as_ptr().cast::<u8>().add(HEADER_BYTES) }
+    }
+
+    /// The number of bytes.
+    pub fn len(&self) -> usize {
+        self.header().length
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether nobody else holds these bytes.
+    pub fn is_unique(&self) -> bool {
+        self.header().references.load(Ordering::Acquire) == 1
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: `length` initialized bytes follow the header; writers need sole ownership.
+        unsafe { std::slice::from_raw_parts(self.data(), self.len()) }
+    }
+
+    /// The bytes for writing, if nobody else holds them.
+    pub fn get_mut(&mut self) -> Option<&mut [u8]> {
+        if !self.is_unique() {
+            return None;
+        }
+        // SAFETY: we are the only owner and hold `&mut self`.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.data(), self.len()) })
+    }
+
+    /// The bytes for writing; copies them first if somebody else holds them.
+    pub fn make_mut(&mut self) -> &mut [u8] {
+        if !self.is_unique() {
+            let mut copy = match &self.header().pool {
+                Some(pool) => pool.allocate(self.len()),
+                None => Buffer::zeroed(self.len()),
+            };
+            copy.get_mut().expect("a new buffer has one owner").copy_from_slice(self.as_slice());
+            *self = copy;
+        }
+        self.get_mut().expect("made unique above")
+    }
+
+    /// The bytes as booleans, which every way of filling a boolean tensor keeps to 0 and 1.
+    pub(crate) fn as_bools(&self) -> &[bool] {
+        debug_assert!(self.as_slice().iter().all(|byte| *byte < 2));
+        // SAFETY: boolean tensors hold only the bytes 0 and 1 (see `Tensor::from_buffer`).
+        unsafe { std::slice::from_raw_parts(self.data().cast::<bool>(), self.len()) }
+    }
+
+    /// The bytes as booleans for writing, if nobody else holds them.
+    pub(crate) fn as_bools_mut(&mut self) -> Option<&mut [bool]> {
+        if !self.is_unique() {
+            return None;
+        }
+        // Recycled memory may hold anything; booleans must not.
+        let bytes = self.get_mut()?;
+        if bytes.iter().any(|byte| *byte > 1) {
+            bytes.fill(0);
+        }
+        // SAFETY: unique, and every byte is 0 or 1.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.data().cast::<bool>(), self.len()) })
+    }
+}
+
+impl Clone for Buffer {
+    fn clone(&self) -> Buffer {
+        self.header().references.fetch_add(1, Ordering::Relaxed);
+        Buffer(self.0)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.header().references.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        fence(Ordering::Acquire);
+        // SAFETY: this was the last reference, so the header may be taken apart.
+        let pool = unsafe { (*self.0.as_ptr()).pool.take() };
+        match pool {
+            Some(pool) => pool.recycle(Block(self.0)),
+            None => drop(Block(self.0)),
+        }
+    }
+}
+
+/// An allocation without owners: on its way to the pool or to the allocator.
+struct Block(NonNull<Header>);
+
+// SAFETY: a block has no other owner.
+unsafe impl Send for Block {}
+
+impl Block {
+    fn capacity(&self) -> usize {
+        // SAFETY: the header stays valid until the block is freed.
+        unsafe { self.0.as_ref().capacity }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let layout = layout(self.capacity());
+        // SAFETY: the block was allocated with this layout and has no owners left.
+        unsafe { dealloc(self.0.as_ptr().cast::<u8>(), layout) }
+    }
+}
+
+/// Free blocks by size class, so that a step's large tensors reuse pages that are already mapped and warm.
+pub struct BufferPool {
+    classes: Vec<Mutex<Vec<Block>>>,
+    /// Bytes now kept in `classes`.
+    kept: AtomicUsize,
+    /// Bytes that may be kept.
+    limit: usize,
+}
+
+/// Four classes per power of two, from 1 KiB to 64 GiB.
+const CLASSES: usize = 4 * 27;
+
+fn class_of(length: usize) -> (usize, usize) {
+    let length = length.max(POOLED_BYTES);
+    let exponent = usize::BITS as usize - 1 - (length - 1).leading_zeros() as usize;
+    let exponent = if length.is_power_of_two() { length.trailing_zeros() as usize } else { exponent };
+    let base = 1usize << exponent;
+    let quarter = (length - base).div_ceil(base / 4);
+    let class = (exponent - 10) * 4 + quarter;
+    (class, base + quarter * (base / 4))
+}
+
+impl BufferPool {
+    /// A pool that keeps at most `limit` bytes of free blocks.
+    pub fn new(limit: usize) -> Arc<BufferPool> {
+        let classes = (0..CLASSES + 4).map(|_| Mutex::default()).collect();
+        Arc::new(BufferPool { classes, kept: AtomicUsize::new(0), limit })
+    }
+
+    /// A buffer of `length` bytes whose contents are initialized but unspecified.
+    pub fn allocate(self: &Arc<Self>, length: usize) -> Buffer {
+        if length < POOLED_BYTES {
+            return Buffer::zeroed(length);
+        }
+        let (class, capacity) = class_of(length);
+        let Some(list) = self.classes.get(class) else { return Buffer::zeroed(length) };
+        let block = list.lock().expect("no panic while a list is locked").pop();
+        match block {
+            Some(block) => {
+                self.kept.fetch_sub(block.capacity(), Ordering::Relaxed);
+                let header = block.0;
+                std::mem::forget(block);
+                // SAFETY: the block has no owners; its header is rewritten for the new one.
+                unsafe {
+                    header.write(Header {
+                        references: AtomicUsize::new(1),
+                        length,
+                        capacity,
+                        pool: Some(self.clone()),
+                    })
+                };
+                Buffer(header)
+            }
+            None => Buffer::allocate(length, capacity, Some(self.clone())),
+        }
+    }
+
+    fn recycle(&self, block: Block) {
+        let capacity = block.capacity();
+        if self.kept.load(Ordering::Relaxed) + capacity > self.limit {
+            return;
+        }
+        self.kept.fetch_add(capacity, Ordering::Relaxed);
+        let (class, _) = class_of(capacity);
+        self.classes[class].lock().expect("no panic while a list is locked").push(block);
+    }
+
+    /// Bytes of free blocks that the pool holds.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// Gives every free block back to the allocator.
+    pub fn trim(&self) {
+        for class in &self.classes {
+            for block in class.lock().expect("no panic while a list is locked").drain(..) {
+                self.kept.fetch_sub(block.capacity(), Ordering::Relaxed);
+                drop(block);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_cover_their_lengths_and_map_back_to_themselves() {
+        for length in (1024..1 << 20).step_by(997) {
+            let (class, capacity) = class_of(length);
+            assert!(capacity >= length && capacity < length + length / 2);
+            assert_eq!(class_of(capacity), (class, capacity));
+        }
+    }
+
+    #[test]
+    fn writing_a_shared_buffer_copies_it() {
+        let mut a = Buffer::zeroed(8);
+        let b = a.clone();
+        assert!(a.get_mut().is_none());
+        a.make_mut()[0] = 7;
+        assert_eq!((a.as_slice()[0], b.as_slice()[0]), (7, 0));
+    }
+
+    #[test]
+    fn the_pool_recycles_blocks_up_to_its_limit() {
+        let pool = BufferPool::new(10_000);
+        let address = pool.allocate(5000).as_slice().as_ptr();
+        assert_eq!(pool.allocate(4999).as_slice().as_ptr(), address);
+        drop((pool.allocate(5000), pool.allocate(5000)));
+        assert!(pool.kept_bytes() <= 10_000);
+        pool.trim();
+        assert_eq!(pool.kept_bytes(), 0);
+    }
+}

@@ -1,0 +1,75 @@
+//! The four ways elements are kept.
+
+use super::buffer::{Buffer, BufferPool};
+use crate::DType;
+use crate::resource::ResourceHandle;
+use crate::variant::Variant;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Where a tensor's elements live. Cloning shares.
+#[derive(Clone)]
+pub enum Storage {
+    /// Elements of a fixed size, row-major, little-endian.
+    Plain(Buffer),
+    /// Byte strings.
+    Strings(Arc<Vec<Bytes>>),
+    /// Handles of variables, queues, tables.
+    Resources(Arc<Vec<ResourceHandle>>),
+    /// Values of types that only some ops know.
+    Variants(Arc<Vec<Variant>>),
+}
+
+#[derive(PartialEq, Eq)]
+pub(super) enum Kind {
+    Plain,
+    Strings,
+    Resources,
+    Variants,
+}
+
+impl Storage {
+    pub(super) fn kind_of(dtype: DType) -> Kind {
+        match dtype {
+            DType::String => Kind::Strings,
+            DType::Resource => Kind::Resources,
+            DType::Variant => Kind::Variants,
+            _ => Kind::Plain,
+        }
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Storage {
+        let mut buffer = Buffer::zeroed(bytes.len());
+        buffer.get_mut().expect("a new buffer has one owner").copy_from_slice(bytes);
+        Storage::Plain(buffer)
+    }
+
+    /// Default elements (zeros, empty strings, empty handles); plain ones only if `zero` is set, else unspecified.
+    pub(super) fn new(dtype: DType, elements: usize, pool: Option<&Arc<BufferPool>>, zero: bool) -> Storage {
+        match Storage::kind_of(dtype) {
+            Kind::Strings => Storage::Strings(Arc::new(vec![Bytes::new(); elements])),
+            Kind::Resources => Storage::Resources(Arc::new(vec![ResourceHandle::default(); elements])),
+            Kind::Variants => Storage::Variants(Arc::new(vec![Variant::default(); elements])),
+            Kind::Plain => {
+                let bytes = elements * dtype.size();
+                let mut buffer = match pool {
+                    Some(pool) => pool.allocate(bytes),
+                    None => return Storage::Plain(Buffer::zeroed(bytes)),
+                };
+                if zero {
+                    buffer.get_mut().expect("a new buffer has one owner").fill(0);
+                }
+                Storage::Plain(buffer)
+            }
+        }
+    }
+
+    pub(super) fn is_unique(&self) -> bool {
+        match self {
+            Storage::Plain(buffer) => buffer.is_unique(),
+            Storage::Strings(values) => Arc::strong_count(values) == 1,
+            Storage::Resources(values) => Arc::strong_count(values) == 1,
+            Storage::Variants(values) => Arc::strong_count(values) == 1,
+        }
+    }
+}
