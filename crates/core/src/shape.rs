@@ -125,13 +125,13 @@ impl fmt::Display for ShapeText<'_> {
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        ShapeText(&self.0).fmt(f)
+        fmt::Display::fmt(&ShapeText(&self.0), f)
     }
 }
 
 impl fmt::Debug for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        ShapeText(&self.0).fmt(f)
+        fmt::Display::fmt(&ShapeText(&self.0), f)
     }
 }
 
@@ -240,7 +240,7 @@ impl fmt::Display for PartialShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             None => f.write_str("<unknown>"),
-            Some(dims) => ShapeText(dims).fmt(f),
+            Some(dims) => fmt::Display::fmt(&ShapeText(dims), f),
         }
     }
 }

@@ -14,7 +14,6 @@ pub use proto::{decode_string_list, encode_string_list};
 pub use storage::Storage;
 
 use crate::{DType, Result, Shape, bail, ensure};
-use element::Stored;
 use std::fmt;
 use std::sync::Arc;
 
@@ -108,7 +107,9 @@ impl Tensor {
     pub fn byte_size(&self) -> usize {
         match &self.storage {
             Storage::Plain(buffer) => buffer.len(),
-            Storage::Strings(values) => values.iter().map(|value| value.len() + size_of::<bytes::Bytes>()).sum(),
+            Storage::Strings(values) => {
+                values.iter().map(|value| value.len() + size_of::<bytes::Bytes>()).sum()
+            }
             Storage::Resources(values) => values.len() * 64,
             Storage::Variants(values) => values.len() * 64,
         }

@@ -33,7 +33,13 @@ struct Inner {
 
 impl ResourceHandle {
     /// A handle to a resource that a manager keeps under (container, name).
-    pub fn named(device: &str, container: &str, name: &str, type_name: &str, shapes: Vec<HandleShape>) -> Self {
+    pub fn named(
+        device: &str,
+        container: &str,
+        name: &str,
+        type_name: &str,
+        shapes: Vec<HandleShape>,
+    ) -> Self {
         ResourceHandle(Some(Arc::new(Inner {
             device: device.to_owned(),
             container: container.to_owned(),

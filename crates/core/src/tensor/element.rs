@@ -108,7 +108,7 @@ macro_rules! stored_owned {
             }
             fn view_mut(storage: &mut Storage) -> Option<&mut [$type]> {
                 match storage {
-                    Storage::$variant(values) => Some(std::sync::Arc::make_mut(values)),
+                    Storage::$variant(values) => Some(std::sync::Arc::make_mut(values).as_mut_slice()),
                     _ => None,
                 }
             }
@@ -118,7 +118,7 @@ macro_rules! stored_owned {
         }
         impl Unit for $type {
             fn fits(dtype: DType) -> bool {
-                matches!((dtype, Storage::kind_of(dtype)), (_, super::storage::Kind::$variant))
+                matches!(Storage::kind_of(dtype), super::storage::Kind::$variant)
             }
         }
     )+};

@@ -43,8 +43,12 @@ impl Tensor {
             Bool => expand(shape, &proto.bool_val, |v| *v),
             Half => expand(shape, &proto.half_val, |v| f16::from_bits(*v as u16)),
             Bfloat16 => expand(shape, &proto.half_val, |v| bf16::from_bits(*v as u16)),
-            Complex64 => expand(shape, proto.scomplex_val.as_chunks().0, |[re, im]| super::C64::new(*re, *im)),
-            Complex128 => expand(shape, proto.dcomplex_val.as_chunks().0, |[re, im]| super::C128::new(*re, *im)),
+            Complex64 => {
+                expand(shape, proto.scomplex_val.as_chunks().0, |[re, im]| super::C64::new(*re, *im))
+            }
+            Complex128 => {
+                expand(shape, proto.dcomplex_val.as_chunks().0, |[re, im]| super::C128::new(*re, *im))
+            }
             String => expand(shape, &proto.string_val, |v| v.clone()),
             Qint8 | Quint8 | Int4 | Uint4 | Int2 | Uint2 => {
                 retype(expand(shape, &proto.int_val, |v| *v as u8)?, dtype)
@@ -194,7 +198,9 @@ pub fn decode_string_list(content: &Bytes, count: usize) -> Result<Vec<Bytes>> {
     for i in 0..count {
         match prost::encoding::decode_varint(&mut rest) {
             Ok(length) => lengths.push(length as usize),
-            Err(_) => bail!(InvalidArgument, "tensor_content ends within the length of string {i} of {count}"),
+            Err(_) => {
+                bail!(InvalidArgument, "tensor_content ends within the length of string {i} of {count}")
+            }
         }
     }
     let mut values = Vec::with_capacity(count);
@@ -222,7 +228,8 @@ mod tests {
 
     #[test]
     fn the_last_value_repeats() {
-        let tensor = Tensor::from_proto(&TensorProto { float_val: vec![1.0, 2.0], ..proto(DType::Float, &[4]) });
+        let tensor =
+            Tensor::from_proto(&TensorProto { float_val: vec![1.0, 2.0], ..proto(DType::Float, &[4]) });
         assert_eq!(tensor.unwrap().flat::<f32>().unwrap(), [1.0, 2.0, 2.0, 2.0]);
         let zeros = Tensor::from_proto(&proto(DType::Int64, &[2])).unwrap();
         assert_eq!(zeros.flat::<i64>().unwrap(), [0, 0]);
@@ -230,7 +237,8 @@ mod tests {
 
     #[test]
     fn strings_survive_a_round_trip() {
-        let tensor = Tensor::vector(vec![Bytes::from_static(b"w1"), Bytes::new(), Bytes::from_static(b"abc")]);
+        let tensor =
+            Tensor::vector(vec![Bytes::from_static(b"w1"), Bytes::new(), Bytes::from_static(b"abc")]);
         let back = Tensor::from_proto(&tensor.to_proto().unwrap()).unwrap();
         assert_eq!(back.flat::<Bytes>().unwrap(), tensor.flat::<Bytes>().unwrap());
     }

@@ -1,0 +1,107 @@
+//! Attributes of a node, with the op's defaults filled in.
+
+use crate::{DType, PartialShape, Result, Shape, Tensor, bail, status};
+use bytes::Bytes;
+use ferroflow_proto::tensorflow::attr_value::Value;
+use ferroflow_proto::tensorflow::{AttrValue, NameAttrList};
+use std::collections::BTreeMap;
+
+/// Attributes by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attrs(pub BTreeMap<String, AttrValue>);
+
+impl Attrs {
+    /// The attribute's value as a Rust type.
+    pub fn get<T: FromAttr>(&self, name: &str) -> Result<T> {
+        let value = self.0.get(name).and_then(|attr| attr.value.as_ref());
+        let value = value.ok_or_else(|| status!(InvalidArgument, "attribute '{name}' is missing"))?;
+        T::from_attr(value).map_err(|error| error.map_message(|text| format!("attribute '{name}': {text}")))
+    }
+
+    /// The raw value.
+    pub fn raw(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)?.value.as_ref()
+    }
+
+    /// Whether the attribute is present.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Sets an attribute.
+    pub fn set(&mut self, name: &str, value: Value) {
+        self.0.insert(name.to_owned(), AttrValue { value: Some(value) });
+    }
+}
+
+/// A Rust type that an attribute can be read as.
+pub trait FromAttr: Sized {
+    /// Reads the value, or says what was expected and what came.
+    fn from_attr(value: &Value) -> Result<Self>;
+}
+
+/// The name of an attribute value's kind, as op signatures spell it.
+pub fn kind_name(value: &Value) -> &'static str {
+    match value {
+        Value::List(_) => "list",
+        Value::S(_) => "string",
+        Value::I(_) => "int",
+        Value::F(_) => "float",
+        Value::B(_) => "bool",
+        Value::Type(_) => "type",
+        Value::Shape(_) => "shape",
+        Value::Tensor(_) => "tensor",
+        Value::Placeholder(_) => "placeholder",
+        Value::Func(_) => "func",
+    }
+}
+
+fn expected<T>(want: &str, value: &Value) -> Result<T> {
+    bail!(InvalidArgument, "expected a value of kind {want}, got {}", kind_name(value))
+}
+
+macro_rules! from_attr {
+    ($($type:ty, $kind:literal, $variant:ident($value:ident) => $convert:expr;)+) => {$(
+        impl FromAttr for $type {
+            fn from_attr(value: &Value) -> Result<Self> {
+                match value {
+                    Value::$variant($value) => $convert,
+                    other => expected($kind, other),
+                }
+            }
+        }
+    )+};
+}
+
+from_attr! {
+    bool, "bool", B(v) => Ok(*v);
+    i64, "int", I(v) => Ok(*v);
+    f32, "float", F(v) => Ok(*v);
+    Bytes, "string", S(v) => Ok(v.clone());
+    String, "string", S(v) => utf8(v);
+    DType, "type", Type(v) => DType::from_wire(*v);
+    PartialShape, "shape", Shape(v) => PartialShape::from_proto(v);
+    Shape, "shape", Shape(v) => Shape::from_proto(v);
+    Tensor, "tensor", Tensor(v) => Tensor::from_proto(v);
+    NameAttrList, "func", Func(v) => Ok(v.clone());
+    Vec<i64>, "list(int)", List(v) => Ok(v.i.clone());
+    Vec<f32>, "list(float)", List(v) => Ok(v.f.clone());
+    Vec<bool>, "list(bool)", List(v) => Ok(v.b.clone());
+    Vec<Bytes>, "list(string)", List(v) => Ok(v.s.clone());
+    Vec<String>, "list(string)", List(v) => v.s.iter().map(utf8).collect();
+    Vec<DType>, "list(type)", List(v) => v.r#type.iter().map(|t| DType::from_wire(*t)).collect();
+    Vec<PartialShape>, "list(shape)", List(v) => v.shape.iter().map(PartialShape::from_proto).collect();
+    Vec<Tensor>, "list(tensor)", List(v) => v.tensor.iter().map(Tensor::from_proto).collect();
+    Vec<NameAttrList>, "list(func)", List(v) => Ok(v.func.clone());
+}
+
+impl FromAttr for usize {
+    fn from_attr(value: &Value) -> Result<usize> {
+        let number = i64::from_attr(value)?;
+        usize::try_from(number).or_else(|_| bail!(InvalidArgument, "expected a count, got {number}"))
+    }
+}
+
+fn utf8(bytes: &Bytes) -> Result<String> {
+    String::from_utf8(bytes.to_vec()).or_else(|_| bail!(InvalidArgument, "expected UTF-8 text"))
+}

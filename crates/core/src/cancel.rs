@@ -1,0 +1,80 @@
+//! Cancellation of a step: a flag that loops can check and a future that waits can race against.
+
+use crate::Status;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+/// Shared by everything that works for one step. Cloning shares.
+#[derive(Clone, Default)]
+pub struct Cancellation(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    flag: AtomicBool,
+    /// The reason, and who wants to hear of it.
+    state: Mutex<(Option<Status>, Vec<Waker>)>,
+}
+
+impl Cancellation {
+    /// Not cancelled yet.
+    pub fn new() -> Cancellation {
+        Cancellation::default()
+    }
+
+    /// Cancels for this reason; the first reason stays.
+    pub fn cancel(&self, reason: Status) {
+        let wakers = {
+            let mut state = self.0.state.lock().expect("no panic while cancelling");
+            if state.0.is_some() {
+                return;
+            }
+            state.0 = Some(reason);
+            self.0.flag.store(true, Ordering::Release);
+            std::mem::take(&mut state.1)
+        };
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether [`Cancellation::cancel`] was called. Cheap enough for every node.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.flag.load(Ordering::Relaxed)
+    }
+
+    /// The reason, once cancelled.
+    pub fn reason(&self) -> Option<Status> {
+        self.0.state.lock().expect("no panic while cancelling").0.clone()
+    }
+
+    /// Ends when the step is cancelled, with the reason.
+    pub fn cancelled(&self) -> Cancelled {
+        Cancelled(self.clone())
+    }
+
+    /// Arranges for `waker` to be woken on cancellation; returns whether it has happened already.
+    pub fn wake_on_cancel(&self, waker: &Waker) -> bool {
+        let mut state = self.0.state.lock().expect("no panic while cancelling");
+        if state.0.is_some() {
+            return true;
+        }
+        if !state.1.iter().any(|known| known.will_wake(waker)) {
+            state.1.push(waker.clone());
+        }
+        false
+    }
+}
+
+/// The future of [`Cancellation::cancelled`].
+pub struct Cancelled(Cancellation);
+
+impl Future for Cancelled {
+    type Output = Status;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Status> {
+        if self.0.wake_on_cancel(context.waker()) {
+            return Poll::Ready(self.0.reason().expect("a reason is set before the flag"));
+        }
+        Poll::Pending
+    }
+}

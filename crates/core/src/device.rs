@@ -1,0 +1,283 @@
+//! Device names, whole and partial, and what a device offers to kernels.
+
+use crate::tensor::BufferPool;
+use crate::{DType, Result, Shape, bail, status};
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A device name in which every part may be missing: `/job:ps/task:1`, `/device:CPU:0`, or nothing at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceSpec {
+    /// Job name.
+    pub job: Option<String>,
+    /// Replica number.
+    pub replica: Option<u32>,
+    /// Task number within the job.
+    pub task: Option<u32>,
+    /// Device type in capitals.
+    pub kind: Option<String>,
+    /// Device number within its task.
+    pub index: Option<u32>,
+}
+
+impl DeviceSpec {
+    /// Parses a whole, partial, empty or legacy (`/cpu:0`) name.
+    pub fn parse(text: &str) -> Result<DeviceSpec> {
+        let mut spec = DeviceSpec::default();
+        let malformed = || status!(InvalidArgument, "Malformed device specification '{text}'");
+        for part in text.split('/').filter(|part| !part.is_empty()) {
+            let fields: Vec<&str> = part.split(':').collect();
+            let number = |digits: &str| -> Result<Option<u32>> {
+                if digits == "*" { Ok(None) } else { digits.parse().map(Some).map_err(|_| malformed()) }
+            };
+            match fields.as_slice() {
+                ["job", "*"] => spec.job = None,
+                ["job", name] if is_job_name(name) => spec.job = Some((*name).to_owned()),
+                ["replica", digits] => spec.replica = number(digits)?,
+                ["task", digits] => spec.task = number(digits)?,
+                ["device", kind, digits] => {
+                    spec.kind = if *kind == "*" { None } else { Some(kind.to_uppercase()) };
+                    spec.index = number(digits)?;
+                }
+                ["device", kind] => spec.kind = if *kind == "*" { None } else { Some(kind.to_uppercase()) },
+                [kind @ ("cpu" | "CPU" | "gpu" | "GPU"), digits] => {
+                    spec.kind = Some(kind.to_uppercase());
+                    spec.index = number(digits)?;
+                }
+                [kind @ ("cpu" | "CPU" | "gpu" | "GPU")] => spec.kind = Some(kind.to_uppercase()),
+                _ => return Err(malformed()),
+            }
+        }
+        if !text.is_empty() && !text.starts_with('/') {
+            return Err(malformed());
+        }
+        Ok(spec)
+    }
+
+    /// Whether every part given here agrees with the full name.
+    pub fn matches(&self, full: &DeviceSpec) -> bool {
+        fn agree<T: PartialEq>(want: &Option<T>, have: &Option<T>) -> bool {
+            want.is_none() || want == have
+        }
+        agree(&self.job, &full.job)
+            && agree(&self.replica, &full.replica)
+            && agree(&self.task, &full.task)
+            && agree(&self.kind, &full.kind)
+            && agree(&self.index, &full.index)
+    }
+
+    /// Adds the parts of `other`; parts given by both must agree, except that with `soft` the device type and index
+    /// may differ and are then dropped.
+    pub fn merge(&self, other: &DeviceSpec, soft: bool) -> Result<DeviceSpec> {
+        fn one<T: PartialEq + Clone + fmt::Debug>(
+            what: &str,
+            a: &Option<T>,
+            b: &Option<T>,
+        ) -> Result<Option<T>> {
+            match (a, b) {
+                (Some(a), Some(b)) if a != b => {
+                    bail!(InvalidArgument, "Cannot merge devices with incompatible {what}: {a:?} and {b:?}")
+                }
+                (a, b) => Ok(a.clone().or_else(|| b.clone())),
+            }
+        }
+        let job = one("jobs", &self.job, &other.job)?;
+        let replica = one("replicas", &self.replica, &other.replica)?;
+        let task = one("tasks", &self.task, &other.task)?;
+        let (kind, index) = match one("types", &self.kind, &other.kind) {
+            Ok(kind) => match one("ids", &self.index, &other.index) {
+                Ok(index) => (kind, index),
+                Err(_) if soft => (kind, None),
+                Err(error) => return Err(error),
+            },
+            Err(_) if soft => (None, None),
+            Err(error) => return Err(error),
+        };
+        Ok(DeviceSpec { job, replica, task, kind, index })
+    }
+
+    /// The task part alone.
+    pub fn task_part(&self) -> DeviceSpec {
+        DeviceSpec { job: self.job.clone(), replica: self.replica, task: self.task, kind: None, index: None }
+    }
+}
+
+fn is_job_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+impl fmt::Display for DeviceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(job) = &self.job {
+            write!(f, "/job:{job}")?;
+        }
+        if let Some(replica) = self.replica {
+            write!(f, "/replica:{replica}")?;
+        }
+        if let Some(task) = self.task {
+            write!(f, "/task:{task}")?;
+        }
+        match (&self.kind, self.index) {
+            (Some(kind), Some(index)) => write!(f, "/device:{kind}:{index}"),
+            (Some(kind), None) => write!(f, "/device:{kind}:*"),
+            (None, Some(index)) => write!(f, "/device:*:{index}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// A device of this process: its name, its memory and its threads.
+pub struct Device {
+    name: String,
+    spec: DeviceSpec,
+    incarnation: u64,
+    memory: Arc<BufferPool>,
+    memory_limit: usize,
+    /// Threads for loops inside one kernel. They run leaf work only and never take a lock, so a kernel may wait for
+    /// them while it holds one.
+    threads: Arc<rayon::ThreadPool>,
+}
+
+/// Loops shorter than this many elements are not worth a second thread.
+const PARALLEL_ELEMENTS: usize = 512 * 1024;
+
+impl Device {
+    /// A CPU device. `name` must be a full device name; `memory_limit` bounds a single allocation in bytes.
+    pub fn new(
+        name: &str,
+        incarnation: u64,
+        memory: Arc<BufferPool>,
+        memory_limit: usize,
+        threads: Arc<rayon::ThreadPool>,
+    ) -> Result<Device> {
+        let spec = DeviceSpec::parse(name)?;
+        Ok(Device { name: name.to_owned(), spec, incarnation, memory, memory_limit, threads })
+    }
+
+    /// The full name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The parsed name.
+    pub fn spec(&self) -> &DeviceSpec {
+        &self.spec
+    }
+
+    /// Distinguishes this process from an earlier one under the same name.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// The pool that tensors come from.
+    pub fn memory(&self) -> &Arc<BufferPool> {
+        &self.memory
+    }
+
+    /// Refuses an allocation that could never succeed, in stock's words.
+    pub fn check_allocation(&self, dtype: DType, shape: &Shape) -> Result<()> {
+        let unit = if dtype.is_plain() { dtype.size() } else { 32 };
+        match shape.elements().checked_mul(unit) {
+            Some(bytes) if bytes <= self.memory_limit => Ok(()),
+            _ => bail!(
+                ResourceExhausted,
+                "OOM when allocating tensor with shape{shape} and type {dtype} on {} by allocator cpu",
+                self.name
+            ),
+        }
+    }
+
+    /// The number of threads for loops inside one kernel.
+    pub fn thread_count(&self) -> usize {
+        self.threads.current_num_threads()
+    }
+
+    /// The threads for loops inside one kernel, for crates that want a pool.
+    pub fn threads(&self) -> &rayon::ThreadPool {
+        &self.threads
+    }
+
+    /// Runs `body` over `0..total`, in parts on several threads if `total * cost` is large enough. `cost` is the work
+    /// per index in units of one simple element operation. `body` must not take locks.
+    pub fn parallel_for(&self, total: usize, cost: usize, body: impl Fn(Range<usize>) + Sync) {
+        let parts = self.parts(total, cost);
+        if parts < 2 {
+            return body(0..total);
+        }
+        let length = total.div_ceil(parts);
+        self.threads.scope(|scope| {
+            for part in 0..parts {
+                let body = &body;
+                scope.spawn(move |_| body((part * length).min(total)..((part + 1) * length).min(total)));
+            }
+        });
+    }
+
+    /// Like [`Device::parallel_for`] over rows of `out`: `body(first_row, rows)` fills whole rows of `width` elements.
+    pub fn parallel_rows<T: Send>(
+        &self,
+        out: &mut [T],
+        width: usize,
+        cost: usize,
+        body: impl Fn(usize, &mut [T]) + Sync,
+    ) {
+        if width == 0 || out.is_empty() {
+            return;
+        }
+        let rows = out.len() / width;
+        let parts = self.parts(rows, cost.saturating_mul(width));
+        if parts < 2 {
+            return body(0, out);
+        }
+        let length = rows.div_ceil(parts);
+        self.threads.scope(|scope| {
+            for (part, chunk) in out.chunks_mut(length * width).enumerate() {
+                let body = &body;
+                scope.spawn(move |_| body(part * length, chunk));
+            }
+        });
+    }
+
+    fn parts(&self, total: usize, cost: usize) -> usize {
+        let threads = self.thread_count();
+        if threads < 2 || total.saturating_mul(cost) < PARALLEL_ELEMENTS { 1 } else { threads.min(total) }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_survive_a_round_trip() {
+        for name in ["/job:ps/replica:0/task:3/device:CPU:0", "/job:ps/task:1", "/device:CPU:*", ""] {
+            assert_eq!(DeviceSpec::parse(name).unwrap().to_string(), name);
+        }
+        assert_eq!(DeviceSpec::parse("/cpu:0").unwrap().to_string(), "/device:CPU:0");
+    }
+
+    #[test]
+    fn malformed_names_are_refused() {
+        for name in ["job:ps", "/job:", "/task:x", "/device:CPU:0:1", "/nonsense:3", "/job:1ps"] {
+            assert!(DeviceSpec::parse(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn merging_joins_parts_and_reports_conflicts() {
+        let parse = |text| DeviceSpec::parse(text).unwrap();
+        let merged = parse("/job:ps").merge(&parse("/task:1/cpu:0"), false).unwrap();
+        assert_eq!(merged.to_string(), "/job:ps/task:1/device:CPU:0");
+        assert!(parse("/job:ps").merge(&parse("/job:worker"), true).is_err());
+        assert!(parse("/cpu:0").merge(&parse("/gpu:0"), false).is_err());
+        assert_eq!(parse("/job:a/gpu:0").merge(&parse("/cpu:0"), true).unwrap().to_string(), "/job:a");
+    }
+}

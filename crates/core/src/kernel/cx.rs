@@ -1,0 +1,245 @@
+//! The context a kernel runs in: its inputs, memory, resources, and the step it belongs to.
+
+use super::value::Value;
+use crate::device::Device;
+use crate::resource::{Resource, ResourceHandle, Variable};
+use crate::step::StepCx;
+use crate::{DType, Element, Result, Shape, Tensor, bail, ensure, status};
+use std::sync::Arc;
+
+/// The loop frame and iteration that a node runs in; zeros outside loops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameIteration {
+    /// The frame's id, equal in every task.
+    pub frame: u64,
+    /// The iteration.
+    pub iteration: u64,
+}
+
+/// The context of a kernel that computes and returns. Inputs belong to the kernel: it may take them and reuse their
+/// memory.
+pub struct KernelCx<'a> {
+    inputs: &'a mut [Value],
+    step: &'a Arc<StepCx>,
+    frame: FrameIteration,
+    dead: bool,
+}
+
+impl<'a> KernelCx<'a> {
+    /// A context over these inputs.
+    pub fn new(
+        inputs: &'a mut [Value],
+        step: &'a Arc<StepCx>,
+        frame: FrameIteration,
+        dead: bool,
+    ) -> KernelCx<'a> {
+        KernelCx { inputs, step, frame, dead }
+    }
+
+    /// The step.
+    pub fn step(&self) -> &'a Arc<StepCx> {
+        self.step
+    }
+
+    /// The device.
+    pub fn device(&self) -> &'a Arc<Device> {
+        &self.step.device
+    }
+
+    /// Where in which loop the node runs.
+    pub fn frame(&self) -> FrameIteration {
+        self.frame
+    }
+
+    /// Whether an input was dead; only ops that run all the same see it.
+    pub fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// The number of inputs.
+    pub fn num_inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// An input. A reference input must have been turned into a value by the executor, which it does for every input
+    /// that the op does not declare as a reference.
+    pub fn input(&self, input: usize) -> Result<&Tensor> {
+        match self.inputs.get(input) {
+            Some(Value::Tensor(tensor)) => Ok(tensor),
+            Some(Value::Ref(_)) => bail!(Internal, "input {input} is a reference where a value was expected"),
+            Some(Value::None) | None => bail!(Internal, "input {input} is missing"),
+        }
+    }
+
+    /// Takes an input out of the context.
+    pub fn take(&mut self, input: usize) -> Result<Tensor> {
+        match self.inputs.get_mut(input).map(std::mem::take) {
+            Some(Value::Tensor(tensor)) => Ok(tensor),
+            _ => bail!(Internal, "input {input} is missing"),
+        }
+    }
+
+    /// Takes an input as it is, reference or value.
+    pub fn take_value(&mut self, input: usize) -> Result<Value> {
+        match self.inputs.get_mut(input).map(std::mem::take) {
+            Some(Value::None) | None => bail!(Internal, "input {input} is missing"),
+            Some(value) => Ok(value),
+        }
+    }
+
+    /// Passes a reference input on as an output (e.g. `Assign` returns its `ref`).
+    pub fn forward(&mut self, input: usize) -> Result<Value> {
+        self.take_value(input)
+    }
+
+    /// An input's elements.
+    pub fn flat<T: Element>(&self, input: usize) -> Result<&[T]> {
+        self.input(input)?.flat()
+    }
+
+    /// An input's only element; the input must be a scalar, or have one element.
+    pub fn scalar<T: Element>(&self, input: usize) -> Result<T> {
+        let tensor = self.input(input)?;
+        match tensor.flat::<T>()? {
+            [value] => Ok(value.clone()),
+            _ => bail!(InvalidArgument, "input {input} must be a scalar, got shape {}", tensor.shape()),
+        }
+    }
+
+    /// An int32 or int64 scalar, widened.
+    pub fn scalar_i64(&self, input: usize) -> Result<i64> {
+        let tensor = self.input(input)?;
+        match tensor.to_i64s()?.as_slice() {
+            [value] => Ok(*value),
+            _ => bail!(InvalidArgument, "input {input} must be a scalar, got shape {}", tensor.shape()),
+        }
+    }
+
+    /// An int32 or int64 input's elements, widened.
+    pub fn i64s(&self, input: usize) -> Result<Vec<i64>> {
+        self.input(input)?.to_i64s()
+    }
+
+    /// Memory for an output: initialized, contents unspecified.
+    pub fn alloc<T: Element>(&self, shape: Shape) -> Result<Tensor> {
+        self.alloc_dtype(T::DTYPE, shape)
+    }
+
+    /// Memory for an output of a type known at run time: initialized, contents unspecified.
+    pub fn alloc_dtype(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
+        let device = self.device();
+        device.check_allocation(dtype, &shape)?;
+        Ok(Tensor::unspecified(dtype, shape, device.memory()))
+    }
+
+    /// Memory for an output, all zeros (or empty strings).
+    pub fn zeros(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
+        self.device().check_allocation(dtype, &shape)?;
+        Ok(Tensor::zeros(dtype, shape))
+    }
+
+    /// An output that takes over the memory of one of these inputs if it has the same type and count and nobody else
+    /// holds it, else new memory. The input is gone afterwards; contents are unspecified.
+    pub fn reuse_or_alloc<T: Element>(&mut self, candidates: &[usize], shape: Shape) -> Result<Tensor> {
+        match self.take_reusable(candidates, T::DTYPE, shape.elements()) {
+            Some((_, tensor)) => tensor.reshaped(shape),
+            None => self.alloc::<T>(shape),
+        }
+    }
+
+    /// Takes the first of these inputs that has this type and count and that nobody else holds.
+    pub fn take_reusable(
+        &mut self,
+        candidates: &[usize],
+        dtype: DType,
+        elements: usize,
+    ) -> Option<(usize, Tensor)> {
+        let fits = |value: &Value| {
+            matches!(value, Value::Tensor(tensor)
+                if tensor.dtype() == dtype && tensor.elements() == elements && tensor.is_unique())
+        };
+        let input = candidates.iter().copied().find(|input| self.inputs.get(*input).is_some_and(fits))?;
+        match std::mem::take(&mut self.inputs[input]) {
+            Value::Tensor(tensor) => Some((input, tensor)),
+            _ => None,
+        }
+    }
+
+    /// The handle of a resource input.
+    pub fn handle(&self, input: usize) -> Result<&ResourceHandle> {
+        let tensor = self.input(input)?;
+        match tensor.units::<ResourceHandle>()? {
+            [handle] => Ok(handle),
+            _ => bail!(InvalidArgument, "input {input} must be one handle, got shape {}", tensor.shape()),
+        }
+    }
+
+    /// The resource behind a handle input.
+    pub fn resource<R: Resource>(&self, input: usize) -> Result<Arc<R>> {
+        self.step.resources.resolve(self.handle(input)?)
+    }
+
+    /// The variable behind a reference or a handle.
+    pub fn variable(&self, input: usize) -> Result<Arc<Variable>> {
+        match self.inputs.get(input) {
+            Some(Value::Ref(variable)) => Ok(variable.clone()),
+            Some(Value::Tensor(_)) => {
+                let handle = self.handle(input)?;
+                self.resource::<Variable>(input).map_err(|error| {
+                    status!(
+                        FailedPrecondition,
+                        "Could not find variable {}. This could mean that the variable has been deleted. In TF1, \
+                         it can also mean the variable is uninitialized. Debug info: container={}, status error \
+                         message={}",
+                        handle.name(),
+                        handle.container(),
+                        error.message()
+                    )
+                })
+            }
+            _ => bail!(Internal, "input {input} is missing"),
+        }
+    }
+
+    /// Checks that two shapes agree, naming both.
+    pub fn check_same_shape(&self, what: &str, a: &Shape, b: &Shape) -> Result<()> {
+        ensure!(a == b, InvalidArgument, "{what} must have the same shape. Got shapes {a} and {b}");
+        Ok(())
+    }
+}
+
+/// The context of a kernel that may wait: it owns its inputs.
+pub struct FutureCx {
+    inputs: Vec<Value>,
+    step: Arc<StepCx>,
+    frame: FrameIteration,
+    dead: bool,
+}
+
+impl FutureCx {
+    /// A context that owns these inputs.
+    pub fn new(inputs: Vec<Value>, step: Arc<StepCx>, frame: FrameIteration, dead: bool) -> FutureCx {
+        FutureCx { inputs, step, frame, dead }
+    }
+
+    /// The same context as kernels that do not wait see it.
+    pub fn cx(&mut self) -> KernelCx<'_> {
+        KernelCx { inputs: &mut self.inputs, step: &self.step, frame: self.frame, dead: self.dead }
+    }
+
+    /// The step.
+    pub fn step(&self) -> &Arc<StepCx> {
+        &self.step
+    }
+
+    /// Takes every input, reading references.
+    pub fn take_all(&mut self) -> Result<Vec<Tensor>> {
+        self.inputs
+            .iter_mut()
+            .map(|value| match std::mem::take(value) {
+                Value::Tensor(tensor) => Ok(tensor),
+                other => other.read(),
+            })
+            .collect()
+    }
+}

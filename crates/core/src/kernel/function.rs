@@ -1,0 +1,31 @@
+//! Functions as kernels see them: something to instantiate once and call every step.
+
+use crate::step::StepCx;
+use crate::{BoxFuture, Result, Tensor, bail};
+use ferroflow_proto::tensorflow::NameAttrList;
+use std::sync::Arc;
+
+/// A function that is ready to be called.
+pub trait Callable: Send + Sync {
+    /// Runs the function within a step.
+    fn call(self: Arc<Self>, arguments: Vec<Tensor>, step: Arc<StepCx>) -> BoxFuture<Result<Vec<Tensor>>>;
+
+    /// The function's name, for error texts.
+    fn name(&self) -> &str;
+}
+
+/// The functions that a graph carries.
+pub trait FunctionLibrary: Send + Sync {
+    /// Finds a function and binds its attributes. Its body is planned on the first call, so functions may call
+    /// themselves.
+    fn instantiate(&self, function: &NameAttrList) -> Result<Arc<dyn Callable>>;
+}
+
+/// A library without functions.
+pub struct NoFunctions;
+
+impl FunctionLibrary for NoFunctions {
+    fn instantiate(&self, function: &NameAttrList) -> Result<Arc<dyn Callable>> {
+        bail!(NotFound, "Function {} is not defined.", function.name)
+    }
+}

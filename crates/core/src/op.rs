@@ -1,0 +1,197 @@
+//! The declaration of an op: one plain value that says everything the system knows about it.
+
+mod registry;
+mod shape_cx;
+mod spec;
+
+pub use registry::{OpEntry, Registry};
+pub use shape_cx::{Dim, ShapeCx, UNKNOWN_DIM, shapes};
+pub use spec::{ArgSpec, ArgType, AttrKind, AttrSpec, OpSpec};
+
+use crate::kernel::{Init, Kernel};
+use crate::{DType, Result};
+
+/// Everything about one op. Strings use TensorFlow's signature language; see [`OpSpec::parse`].
+pub struct Op {
+    /// The op type's name.
+    pub name: &'static str,
+    /// Inputs, e.g. `"a: T"`, `"values: N * T"`, `"ref: Ref(T)"`.
+    pub inputs: &'static [&'static str],
+    /// Outputs, in the same language.
+    pub outputs: &'static [&'static str],
+    /// Attributes, e.g. `"T: {float, double} = DT_FLOAT"`, `"N: int >= 1"`.
+    pub attrs: &'static [&'static str],
+    /// What is known of output shapes before the op runs; also refuses inputs that can never fit.
+    pub shape: fn(&mut ShapeCx<'_>) -> Result<()>,
+    /// Kernels by element type; written with [`crate::kernels!`].
+    pub kernels: &'static [KernelRow],
+    /// How closely results must agree with stock's.
+    pub accuracy: Accuracy,
+    /// What the planner and the executor must know.
+    pub class: OpClass,
+    /// Whether the kernel is too small to be worth another thread, whatever its inputs.
+    pub cheap: bool,
+    /// Whether the op has state or effects: never folded, shared or skipped.
+    pub stateful: bool,
+    /// Whether the inputs may be swapped.
+    pub commutative: bool,
+    /// Whether the op adds up any number of inputs.
+    pub aggregate: bool,
+    /// Whether ref inputs may be uninitialized.
+    pub allows_uninitialized_input: bool,
+    /// Whether the op talks to other tasks.
+    pub distributed: bool,
+    /// The graph version from which the op is refused.
+    pub deprecated_at: Option<i32>,
+}
+
+impl Op {
+    /// What most ops are: computed from their inputs alone.
+    pub const PURE: Op = Op {
+        name: "",
+        inputs: &[],
+        outputs: &[],
+        attrs: &[],
+        shape: shapes::unknown,
+        kernels: &[],
+        accuracy: Accuracy::Exact,
+        class: OpClass::Plain,
+        cheap: false,
+        stateful: false,
+        commutative: false,
+        aggregate: false,
+        allows_uninitialized_input: false,
+        distributed: false,
+        deprecated_at: None,
+    };
+
+    /// An op with state or effects.
+    pub const STATEFUL: Op = Op { stateful: true, ..Op::PURE };
+}
+
+/// How closely results must agree with stock's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accuracy {
+    /// Bit for bit.
+    Exact,
+    /// Up to rounding of a few units in the last place, or of a reordered sum.
+    Rounding,
+    /// Values are random; only type and shape are compared unless seeds are given.
+    Random,
+}
+
+/// What the planner and the executor must know of an op. Nobody outside the op's own file compares op names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OpClass {
+    /// Runs when all inputs are there; dead if any is dead.
+    Plain,
+    /// A value in the graph.
+    Constant,
+    /// Must be fed.
+    Placeholder,
+    /// Passes its first input on; may be skipped where nothing depends on the node itself.
+    Identity,
+    /// Sends its first input to one of two outputs and a dead value to the other.
+    Switch,
+    /// Switch on a reference.
+    RefSwitch,
+    /// Passes on the first live input.
+    Merge,
+    /// Merge on references.
+    RefMerge,
+    /// Starts a loop frame.
+    Enter,
+    /// Leaves a loop frame.
+    Exit,
+    /// Starts the next iteration.
+    NextIteration,
+    /// Decides whether a loop goes on.
+    LoopCond,
+    /// Runs even if inputs are dead.
+    ControlTrigger,
+    /// Leaves a tensor for another device; runs even if its input is dead.
+    Send,
+    /// Waits for a tensor from another device.
+    Recv,
+    /// A function's argument.
+    Arg,
+    /// A function's result.
+    Retval,
+    /// Calls a function.
+    Call,
+    /// Makes a ref variable, or a handle to a resource.
+    Variable,
+}
+
+/// A kernel for one element type.
+pub struct KernelRow {
+    /// The type attribute that selects the row; empty if the kernel takes every type.
+    pub attr: &'static str,
+    /// The element type; unused if `attr` is empty.
+    pub dtype: DType,
+    /// Reads attributes once and returns what runs every step.
+    pub make: fn(&Init<'_>) -> Result<Kernel>,
+}
+
+/// Builds an op's kernel table.
+///
+/// - `kernels![f: f32, f64]`: `f::<f32>` and `f::<f64>`, selected by the attribute `T`.
+/// - `kernels!["dtype" => f: f32]`: selected by another attribute.
+/// - `kernels![units f]`, `kernels![units "Tparams" => f]`: `f::<U>` for every element type, by width.
+/// - `kernels![any f]`: one function for every type.
+/// - Groups may follow each other, separated by `;`.
+#[macro_export]
+macro_rules! kernels {
+    (@rows [$($rows:tt)*]) => { &[$($rows)*] };
+    (@rows [$($rows:tt)*] ; $($rest:tt)*) => { $crate::kernels!(@rows [$($rows)*] $($rest)*) };
+    (@rows [$($rows:tt)*] any $make:ident $($rest:tt)*) => {
+        $crate::kernels!(@rows [$($rows)*
+            $crate::op::KernelRow { attr: "", dtype: $crate::DType::Float, make: $make },
+        ] $($rest)*)
+    };
+    (@rows [$($rows:tt)*] units $make:ident $($rest:tt)*) => {
+        $crate::kernels!(@rows [$($rows)*] units "T" => $make $($rest)*)
+    };
+    (@rows [$($rows:tt)*] units $attr:literal => $make:ident $($rest:tt)*) => {
+        $crate::kernels!(@rows [$($rows)*
+            $crate::kernels!(@unit $attr, $make, u8: Uint8), $crate::kernels!(@unit $attr, $make, u8: Int8),
+            $crate::kernels!(@unit $attr, $make, u8: Bool), $crate::kernels!(@unit $attr, $make, u8: Qint8),
+            $crate::kernels!(@unit $attr, $make, u8: Quint8), $crate::kernels!(@unit $attr, $make, u8: Float8E5M2),
+            $crate::kernels!(@unit $attr, $make, u8: Float8E4M3Fn), $crate::kernels!(@unit $attr, $make, u8: Int4),
+            $crate::kernels!(@unit $attr, $make, u8: Uint4), $crate::kernels!(@unit $attr, $make, u8: Int2),
+            $crate::kernels!(@unit $attr, $make, u8: Uint2),
+            $crate::kernels!(@unit $attr, $make, u8: Float8E4M3FnUz),
+            $crate::kernels!(@unit $attr, $make, u8: Float8E4M3B11FnUz),
+            $crate::kernels!(@unit $attr, $make, u8: Float8E5M2FnUz),
+            $crate::kernels!(@unit $attr, $make, u16: Int16), $crate::kernels!(@unit $attr, $make, u16: Uint16),
+            $crate::kernels!(@unit $attr, $make, u16: Half), $crate::kernels!(@unit $attr, $make, u16: Bfloat16),
+            $crate::kernels!(@unit $attr, $make, u16: Qint16), $crate::kernels!(@unit $attr, $make, u16: Quint16),
+            $crate::kernels!(@unit $attr, $make, u32: Float), $crate::kernels!(@unit $attr, $make, u32: Int32),
+            $crate::kernels!(@unit $attr, $make, u32: Uint32), $crate::kernels!(@unit $attr, $make, u32: Qint32),
+            $crate::kernels!(@unit $attr, $make, u64: Double), $crate::kernels!(@unit $attr, $make, u64: Int64),
+            $crate::kernels!(@unit $attr, $make, u64: Uint64), $crate::kernels!(@unit $attr, $make, u64: Complex64),
+            $crate::kernels!(@unit $attr, $make, u128: Complex128),
+            $crate::op::KernelRow { attr: $attr, dtype: $crate::DType::String, make: $make::<$crate::kernel::Str> },
+            $crate::op::KernelRow {
+                attr: $attr, dtype: $crate::DType::Resource, make: $make::<$crate::resource::ResourceHandle>
+            },
+            $crate::op::KernelRow {
+                attr: $attr, dtype: $crate::DType::Variant, make: $make::<$crate::variant::Variant>
+            },
+        ] $($rest)*)
+    };
+    (@rows [$($rows:tt)*] $attr:literal => $make:ident : $($type:ty),+ $(; $($rest:tt)*)?) => {
+        $crate::kernels!(@rows [$($rows)*
+            $($crate::op::KernelRow {
+                attr: $attr, dtype: <$type as $crate::Element>::DTYPE, make: $make::<$type>
+            },)+
+        ] $($($rest)*)?)
+    };
+    (@rows [$($rows:tt)*] $make:ident : $($type:ty),+ $(; $($rest:tt)*)?) => {
+        $crate::kernels!(@rows [$($rows)*] "T" => $make : $($type),+ $(; $($rest)*)?)
+    };
+    (@unit $attr:literal, $make:ident, $unit:ty: $dtype:ident) => {
+        $crate::op::KernelRow { attr: $attr, dtype: $crate::DType::$dtype, make: $make::<$unit> }
+    };
+    ($($groups:tt)+) => { $crate::kernels!(@rows [] $($groups)+) };
+}

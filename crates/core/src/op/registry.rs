@@ -1,0 +1,88 @@
+//! The ops that a server knows: a value handed in, not a global.
+
+use super::{KernelRow, Op, OpSpec};
+use crate::attr::Attrs;
+use crate::{DType, Result, bail, status};
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+/// An op and its parsed declaration.
+pub struct OpEntry {
+    /// The declaration.
+    pub op: &'static Op,
+    spec: OnceLock<OpSpec>,
+}
+
+impl OpEntry {
+    /// The parsed declaration; parsed on first use, so that a server starts without parsing what it never runs.
+    pub fn spec(&self) -> &OpSpec {
+        self.spec.get_or_init(|| OpSpec::parse(self.op).expect("a test parses every declaration"))
+    }
+
+    /// The kernel for these attributes, or stock's status for a combination without one.
+    pub fn kernel(&self, node: &str, attrs: &Attrs) -> Result<&'static KernelRow> {
+        for row in self.op.kernels {
+            if row.attr.is_empty() || attrs.get::<DType>(row.attr)? == row.dtype {
+                return Ok(row);
+            }
+        }
+        let types = self.spec().attrs.iter().filter_map(|attr| {
+            let dtype = attrs.get::<DType>(&attr.name).ok()?;
+            Some(format!("{}=DT_{}", attr.name, dtype.name().to_uppercase()))
+        });
+        let types = types.collect::<Vec<_>>().join(", ");
+        Err(status!(
+            InvalidArgument,
+            "No OpKernel was registered to support Op '{}' used by {{{{node {node}}}}} with these attrs: [{types}]\n\
+             Registered devices: [CPU]\nRegistered kernels:\n{}\t [[{node}]]",
+            self.op.name,
+            self.registered_kernels()
+        ))
+    }
+
+    fn registered_kernels(&self) -> String {
+        if self.op.kernels.is_empty() {
+            return "  <no registered kernels>\n".to_owned();
+        }
+        let line = |row: &KernelRow| match row.attr {
+            "" => "  device='CPU'\n".to_owned(),
+            attr => format!("  device='CPU'; {attr} in [DT_{}]\n", row.dtype.name().to_uppercase()),
+        };
+        self.op.kernels.iter().map(line).collect()
+    }
+}
+
+/// Ops by name. Cloning shares.
+#[derive(Clone, Default)]
+pub struct Registry(Arc<HashMap<&'static str, Arc<OpEntry>>>);
+
+impl Registry {
+    /// A registry of these ops; an error if two have the same name.
+    pub fn new(ops: impl IntoIterator<Item = &'static Op>) -> Result<Registry> {
+        Registry::default().with(ops)
+    }
+
+    /// This registry with more ops.
+    pub fn with(&self, ops: impl IntoIterator<Item = &'static Op>) -> Result<Registry> {
+        let mut entries = (*self.0).clone();
+        for op in ops {
+            let entry = OpEntry { op, spec: OnceLock::new() };
+            if entries.insert(op.name, Arc::new(entry)).is_some() {
+                bail!(AlreadyExists, "two ops are named {}", op.name);
+            }
+        }
+        Ok(Registry(Arc::new(entries)))
+    }
+
+    /// The op with this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<OpEntry>> {
+        self.0.get(name)
+    }
+
+    /// Every op, by name.
+    pub fn all(&self) -> Vec<&Arc<OpEntry>> {
+        let mut entries: Vec<_> = self.0.values().collect();
+        entries.sort_by_key(|entry| entry.op.name);
+        entries
+    }
+}

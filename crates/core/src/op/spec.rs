@@ -1,0 +1,499 @@
+//! The signature language: parses an op's declaration strings and compares with stock's `OpDef`.
+
+use crate::attr::Attrs;
+use crate::{DType, Result, bail, ensure, status};
+use ferroflow_proto::tensorflow::attr_value::{ListValue, Value};
+use ferroflow_proto::tensorflow::{AttrValue, OpDef, OpDeprecation, op_def};
+
+use super::Op;
+
+/// A parsed declaration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpSpec {
+    /// The op type's name.
+    pub name: String,
+    /// Inputs.
+    pub inputs: Vec<ArgSpec>,
+    /// Outputs.
+    pub outputs: Vec<ArgSpec>,
+    /// Attributes.
+    pub attrs: Vec<AttrSpec>,
+}
+
+/// One declared input or output, which may stand for several tensors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArgSpec {
+    /// The argument's name.
+    pub name: String,
+    /// Its element type.
+    pub ty: ArgType,
+    /// The attribute that says how many tensors it stands for.
+    pub number_attr: Option<String>,
+    /// Whether it is a reference.
+    pub is_ref: bool,
+}
+
+/// The element type of an argument.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ArgType {
+    /// Always this type.
+    Fixed(DType),
+    /// The type that this attribute names.
+    Attr(String),
+    /// The types that this list attribute names, one tensor each.
+    List(String),
+}
+
+/// One declared attribute.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttrSpec {
+    /// The attribute's name.
+    pub name: String,
+    /// What values it takes.
+    pub kind: AttrKind,
+    /// Whether it is a list of such values.
+    pub list: bool,
+    /// The value it has if none is given.
+    pub default: Option<Value>,
+    /// The smallest number, or the shortest list.
+    pub minimum: Option<i64>,
+    /// The only types it takes, if restricted.
+    pub types: Vec<DType>,
+    /// The only strings it takes, if restricted.
+    pub strings: Vec<String>,
+}
+
+/// The kinds of attribute values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum AttrKind {
+    String,
+    Int,
+    Float,
+    Bool,
+    Type,
+    Shape,
+    Tensor,
+    Func,
+}
+
+const KINDS: [(&str, AttrKind); 8] = [
+    ("string", AttrKind::String),
+    ("int", AttrKind::Int),
+    ("float", AttrKind::Float),
+    ("bool", AttrKind::Bool),
+    ("type", AttrKind::Type),
+    ("shape", AttrKind::Shape),
+    ("tensor", AttrKind::Tensor),
+    ("func", AttrKind::Func),
+];
+
+impl AttrKind {
+    /// The kind's name in signatures.
+    pub fn name(self) -> &'static str {
+        KINDS.iter().find(|(_, kind)| *kind == self).expect("every kind is listed").0
+    }
+}
+
+/// Families of types that signatures name, in stock's order.
+mod type_sets {
+    use crate::DType::{self, *};
+    pub(super) const REAL_NUMBERS: [DType; 12] =
+        [Float, Double, Int32, Uint8, Int16, Int8, Int64, Bfloat16, Uint16, Half, Uint32, Uint64];
+    pub(super) const NUMBERS: [DType; 17] = [
+        Float, Double, Int32, Uint8, Int16, Int8, Complex64, Int64, Qint8, Quint8, Qint32, Bfloat16, Uint16,
+        Complex128, Half, Uint32, Uint64,
+    ];
+    pub(super) const QUANTIZED: [DType; 5] = [Qint8, Quint8, Qint32, Qint16, Quint16];
+}
+use type_sets::{NUMBERS, QUANTIZED, REAL_NUMBERS};
+
+impl OpSpec {
+    /// Parses a declaration:
+    ///
+    /// - arguments: `name: T`, `name: float`, `name: N * T`, `name: Tlist`, `name: Ref(T)`;
+    /// - attributes: `name: kind`, `name: list(kind)`, `name: {float, double}`, `name: numbertype`,
+    ///   `name: {'a', 'b'}`, each with ` >= n` and ` = default` where they apply.
+    pub fn parse(op: &Op) -> Result<OpSpec> {
+        let fail = |what: &str, text: &str, error: crate::Status| {
+            status!(Internal, "declaration of {}: {what} \"{text}\": {}", op.name, error.message())
+        };
+        let mut attrs = Vec::with_capacity(op.attrs.len());
+        for text in op.attrs {
+            attrs.push(parse_attr(text).map_err(|error| fail("attribute", text, error))?);
+        }
+        let args = |texts: &[&str]| -> Result<Vec<ArgSpec>> {
+            let parse = |text: &&str| parse_arg(text, &attrs).map_err(|error| fail("argument", text, error));
+            texts.iter().map(parse).collect()
+        };
+        Ok(OpSpec { name: op.name.to_owned(), inputs: args(op.inputs)?, outputs: args(op.outputs)?, attrs })
+    }
+
+    /// The attribute with this name.
+    pub fn attr(&self, name: &str) -> Option<&AttrSpec> {
+        self.attrs.iter().find(|attr| attr.name == name)
+    }
+
+    /// The element types (and whether they are references) of the tensors that these arguments stand for.
+    pub fn arg_types(args: &[ArgSpec], attrs: &Attrs) -> Result<Vec<(DType, bool)>> {
+        let mut types = Vec::with_capacity(args.len());
+        for arg in args {
+            arg.expand(attrs, &mut types)?;
+        }
+        Ok(types)
+    }
+
+    /// The message form, for comparison with stock and for clients that ask.
+    pub fn to_proto(&self, op: &Op) -> OpDef {
+        OpDef {
+            name: self.name.clone(),
+            input_arg: self.inputs.iter().map(ArgSpec::to_proto).collect(),
+            output_arg: self.outputs.iter().map(ArgSpec::to_proto).collect(),
+            attr: self.attrs.iter().map(AttrSpec::to_proto).collect(),
+            deprecation: op.deprecated_at.map(|version| OpDeprecation { version, ..Default::default() }),
+            is_aggregate: op.aggregate,
+            is_stateful: op.stateful,
+            is_commutative: op.commutative,
+            allows_uninitialized_input: op.allows_uninitialized_input,
+            is_distributed_communication: op.distributed,
+            ..Default::default()
+        }
+    }
+}
+
+impl ArgSpec {
+    /// Appends the types of the tensors that this argument stands for.
+    pub fn expand(&self, attrs: &Attrs, types: &mut Vec<(DType, bool)>) -> Result<()> {
+        let count = match &self.number_attr {
+            Some(attr) => attrs.get::<usize>(attr)?,
+            None => 1,
+        };
+        // The message that named the count has at least one input or consumer each; anything larger is hostile.
+        ensure!(count <= 1 << 20, InvalidArgument, "argument '{}' stands for {count} tensors", self.name);
+        match &self.ty {
+            ArgType::Fixed(dtype) => types.extend(std::iter::repeat_n((*dtype, self.is_ref), count)),
+            ArgType::Attr(attr) => {
+                let dtype = attrs.get::<DType>(attr)?;
+                types.extend(std::iter::repeat_n((dtype, self.is_ref), count));
+            }
+            ArgType::List(attr) => {
+                types.extend(attrs.get::<Vec<DType>>(attr)?.into_iter().map(|dtype| (dtype, self.is_ref)))
+            }
+        }
+        Ok(())
+    }
+
+    fn to_proto(&self) -> op_def::ArgDef {
+        let mut proto = op_def::ArgDef { name: self.name.clone(), is_ref: self.is_ref, ..Default::default() };
+        match &self.ty {
+            ArgType::Fixed(dtype) => proto.r#type = dtype.to_wire(),
+            ArgType::Attr(attr) => proto.type_attr = attr.clone(),
+            ArgType::List(attr) => proto.type_list_attr = attr.clone(),
+        }
+        proto.number_attr = self.number_attr.clone().unwrap_or_default();
+        proto
+    }
+}
+
+impl AttrSpec {
+    /// Checks a given value against the declaration.
+    pub fn check(&self, value: &Value) -> Result<()> {
+        let want =
+            if self.list { format!("list({})", self.kind.name()) } else { self.kind.name().to_owned() };
+        let wrong = || {
+            status!(
+                InvalidArgument,
+                "AttrValue had value with type '{}' when '{want}' expected",
+                crate::attr::kind_name(value)
+            )
+        };
+        if self.list {
+            let Value::List(list) = value else { return Err(wrong()) };
+            let (length, others) = list_lengths(list, self.kind);
+            ensure!(
+                others == 0,
+                InvalidArgument,
+                "AttrValue had list values of another kind when '{want}' expected"
+            );
+            if let Some(minimum) = self.minimum {
+                ensure!(
+                    length as i64 >= minimum,
+                    InvalidArgument,
+                    "Length for attr '{}' of {length} must be at least minimum {minimum}",
+                    self.name
+                );
+            }
+            list.r#type.iter().try_for_each(|dtype| self.check_type(*dtype))?;
+            return list.s.iter().try_for_each(|text| self.check_string(text));
+        }
+        match (self.kind, value) {
+            (AttrKind::Type, Value::Type(dtype)) => self.check_type(*dtype),
+            (AttrKind::String, Value::S(text)) => self.check_string(text),
+            (AttrKind::Int, Value::I(number)) => {
+                if let Some(minimum) = self.minimum {
+                    ensure!(
+                        *number >= minimum,
+                        InvalidArgument,
+                        "Value for attr '{}' of {number} must be at least minimum {minimum}",
+                        self.name
+                    );
+                }
+                Ok(())
+            }
+            (AttrKind::Float, Value::F(_))
+            | (AttrKind::Bool, Value::B(_))
+            | (AttrKind::Shape, Value::Shape(_))
+            | (AttrKind::Tensor, Value::Tensor(_))
+            | (AttrKind::Func, Value::Func(_)) => Ok(()),
+            _ => Err(wrong()),
+        }
+    }
+
+    fn check_type(&self, number: i32) -> Result<()> {
+        let (dtype, is_ref) = DType::from_wire_maybe_ref(number)?;
+        ensure!(
+            !is_ref,
+            InvalidArgument,
+            "AttrValue must not have reference type value of {dtype}_ref for attr '{}'",
+            self.name
+        );
+        ensure!(
+            self.types.is_empty() || self.types.contains(&dtype),
+            InvalidArgument,
+            "Value for attr '{}' of {dtype} is not in the list of allowed values: {}",
+            self.name,
+            self.types.iter().map(|t| t.name()).collect::<Vec<_>>().join(", ")
+        );
+        Ok(())
+    }
+
+    fn check_string(&self, text: &[u8]) -> Result<()> {
+        ensure!(
+            self.strings.is_empty() || self.strings.iter().any(|allowed| allowed.as_bytes() == text),
+            InvalidArgument,
+            "Value for attr '{}' of \"{}\" is not in the list of allowed values: {}",
+            self.name,
+            String::from_utf8_lossy(text),
+            self.strings.iter().map(|s| format!("\"{s}\"")).collect::<Vec<_>>().join(", ")
+        );
+        Ok(())
+    }
+
+    fn to_proto(&self) -> op_def::AttrDef {
+        let kind = self.kind.name();
+        let allowed = if !self.types.is_empty() {
+            let types = self.types.iter().map(|dtype| dtype.to_wire()).collect();
+            Some(ListValue { r#type: types, ..Default::default() })
+        } else if !self.strings.is_empty() {
+            let strings = self.strings.iter().map(|text| text.clone().into_bytes().into()).collect();
+            Some(ListValue { s: strings, ..Default::default() })
+        } else {
+            None
+        };
+        op_def::AttrDef {
+            name: self.name.clone(),
+            r#type: if self.list { format!("list({kind})") } else { kind.to_owned() },
+            default_value: self.default.clone().map(|value| AttrValue { value: Some(value) }),
+            has_minimum: self.minimum.is_some(),
+            minimum: self.minimum.unwrap_or_default(),
+            allowed_values: allowed.map(|list| AttrValue { value: Some(Value::List(list)) }),
+            ..Default::default()
+        }
+    }
+}
+
+/// The number of values of this kind in a list, and of all other kinds.
+fn list_lengths(list: &ListValue, kind: AttrKind) -> (usize, usize) {
+    let counts = [
+        (AttrKind::String, list.s.len()),
+        (AttrKind::Int, list.i.len()),
+        (AttrKind::Float, list.f.len()),
+        (AttrKind::Bool, list.b.len()),
+        (AttrKind::Type, list.r#type.len()),
+        (AttrKind::Shape, list.shape.len()),
+        (AttrKind::Tensor, list.tensor.len()),
+        (AttrKind::Func, list.func.len()),
+    ];
+    let total: usize = counts.iter().map(|(_, count)| count).sum();
+    let own = counts.iter().find(|(k, _)| *k == kind).map_or(0, |(_, count)| *count);
+    (own, total - own)
+}
+
+fn parse_arg(text: &str, attrs: &[AttrSpec]) -> Result<ArgSpec> {
+    let (name, mut ty) = text.split_once(':').ok_or_else(|| status!(Internal, "expected `name: type`"))?;
+    ty = ty.trim();
+    let mut is_ref = false;
+    if let Some(inner) = ty.strip_prefix("Ref(").and_then(|rest| rest.strip_suffix(')')) {
+        (ty, is_ref) = (inner.trim(), true);
+    }
+    let number_attr = match ty.split_once('*') {
+        Some((number, rest)) => {
+            ty = rest.trim();
+            Some(number.trim().to_owned())
+        }
+        None => None,
+    };
+    if let Some(number) = &number_attr {
+        ensure!(attrs.iter().any(|attr| attr.name == *number), Internal, "no attribute '{number}'");
+    }
+    let ty = match attrs.iter().find(|attr| attr.name == ty) {
+        Some(attr) if attr.list => ArgType::List(ty.to_owned()),
+        Some(_) => ArgType::Attr(ty.to_owned()),
+        None => match DType::from_name(ty) {
+            Some(dtype) => ArgType::Fixed(dtype),
+            None => bail!(Internal, "'{ty}' is neither an attribute nor a type"),
+        },
+    };
+    Ok(ArgSpec { name: name.trim().to_owned(), ty, number_attr, is_ref })
+}
+
+fn parse_attr(text: &str) -> Result<AttrSpec> {
+    let (name, rest) = text.split_once(':').ok_or_else(|| status!(Internal, "expected `name: kind`"))?;
+    let (rest, default) = split_default(rest.trim());
+    let (rest, minimum) = match rest.split_once(">=") {
+        Some((rest, minimum)) => {
+            (rest.trim(), Some(minimum.trim().parse().map_err(|_| status!(Internal, "bad minimum"))?))
+        }
+        None => (rest, None),
+    };
+    let (element, list) = match rest.strip_prefix("list(").and_then(|inner| inner.strip_suffix(')')) {
+        Some(inner) => (inner.trim(), true),
+        None => (rest, false),
+    };
+    let mut spec = AttrSpec {
+        name: name.trim().to_owned(),
+        kind: AttrKind::Type,
+        list,
+        default: None,
+        minimum,
+        types: Vec::new(),
+        strings: Vec::new(),
+    };
+    match element {
+        "numbertype" => spec.types = NUMBERS.to_vec(),
+        "realnumbertype" => spec.types = REAL_NUMBERS.to_vec(),
+        "quantizedtype" => spec.types = QUANTIZED.to_vec(),
+        _ => match element.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')) {
+            Some(inner) => {
+                for item in inner.split(',').map(str::trim) {
+                    match unquote(item) {
+                        Some(text) => {
+                            spec.kind = AttrKind::String;
+                            spec.strings.push(text.to_owned());
+                        }
+                        None => spec.types.push(
+                            DType::from_name(item).ok_or_else(|| status!(Internal, "no type '{item}'"))?,
+                        ),
+                    }
+                }
+            }
+            None => match KINDS.iter().find(|(name, _)| *name == element) {
+                Some((_, kind)) => spec.kind = *kind,
+                None => bail!(Internal, "no kind '{element}'"),
+            },
+        },
+    }
+    if let Some(default) = default {
+        spec.default = Some(parse_default(default, spec.kind, list)?);
+    }
+    Ok(spec)
+}
+
+/// Splits at the `=` of a default, which is not part of `>=`.
+fn split_default(text: &str) -> (&str, Option<&str>) {
+    let mut previous = ' ';
+    for (at, c) in text.char_indices() {
+        if c == '=' && previous != '>' {
+            return (text[..at].trim(), Some(text[at + 1..].trim()));
+        }
+        previous = c;
+    }
+    (text, None)
+}
+
+fn unquote(text: &str) -> Option<&str> {
+    for quote in ['\'', '"'] {
+        if let Some(inner) = text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
+            return Some(inner);
+        }
+    }
+    None
+}
+
+fn parse_default(text: &str, kind: AttrKind, list: bool) -> Result<Value> {
+    if !list {
+        return parse_value(text, kind);
+    }
+    let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let inner = inner.ok_or_else(|| status!(Internal, "expected a list, got {text}"))?;
+    let mut values = ListValue::default();
+    for item in inner.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+        match parse_value(item, kind)? {
+            Value::S(v) => values.s.push(v),
+            Value::I(v) => values.i.push(v),
+            Value::F(v) => values.f.push(v),
+            Value::B(v) => values.b.push(v),
+            Value::Type(v) => values.r#type.push(v),
+            Value::Shape(v) => values.shape.push(v),
+            other => bail!(Internal, "no list defaults of kind {}", crate::attr::kind_name(&other)),
+        }
+    }
+    Ok(Value::List(values))
+}
+
+fn parse_value(text: &str, kind: AttrKind) -> Result<Value> {
+    let bad = || status!(Internal, "{text} is not a {}", kind.name());
+    Ok(match kind {
+        AttrKind::String => Value::S(unquote(text).ok_or_else(bad)?.to_owned().into_bytes().into()),
+        AttrKind::Int => Value::I(text.parse().map_err(|_| bad())?),
+        AttrKind::Float => Value::F(text.parse().map_err(|_| bad())?),
+        AttrKind::Bool => Value::B(text.parse().map_err(|_| bad())?),
+        AttrKind::Type => {
+            let name = text.strip_prefix("DT_").unwrap_or(text).to_lowercase();
+            Value::Type(DType::from_name(&name).ok_or_else(bad)?.to_wire())
+        }
+        AttrKind::Shape if text == "<unknown>" => Value::Shape(crate::PartialShape::unknown().to_proto()),
+        AttrKind::Shape if text == "{}" => Value::Shape(crate::PartialShape::scalar().to_proto()),
+        AttrKind::Shape | AttrKind::Tensor | AttrKind::Func => return Err(bad()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_declaration_becomes_an_op_def() {
+        let op = Op {
+            name: "X",
+            inputs: &["a: N * T", "r: Ref(float)", "l: Tl"],
+            outputs: &["b: T"],
+            attrs: &[
+                "N: int >= 2",
+                "T: {half, float} = DT_FLOAT",
+                "Tl: list(type) >= 0",
+                "mode: {'a', 'b'} = 'a'",
+                "dims: list(int) = [1, 2]",
+                "shape: shape = <unknown>",
+            ],
+            ..Op::PURE
+        };
+        let spec = OpSpec::parse(&op).unwrap();
+        let proto = spec.to_proto(&op);
+        assert_eq!(proto.input_arg[0].number_attr, "N");
+        assert!(proto.input_arg[1].is_ref);
+        assert_eq!(proto.input_arg[2].type_list_attr, "Tl");
+        assert_eq!(proto.attr[0].minimum, 2);
+        assert_eq!(spec.attrs[1].default, Some(Value::Type(1)));
+        assert_eq!(spec.attrs[3].strings, ["a", "b"]);
+        assert!(spec.attrs[0].check(&Value::I(1)).is_err());
+        assert!(spec.attrs[1].check(&Value::Type(DType::Int32.to_wire())).is_err());
+        assert!(spec.attrs[4].check(&Value::I(1)).is_err());
+    }
+
+    #[test]
+    fn a_typo_in_a_declaration_is_reported() {
+        let op = Op { name: "X", inputs: &["a: Tt"], attrs: &["T: type"], ..Op::PURE };
+        assert!(OpSpec::parse(&op).is_err());
+    }
+}

@@ -1,0 +1,74 @@
+//! Matrix products.
+
+use crate::linalg::product::{Gemm, MatrixView};
+use ferroflow_core::kernel::{Init, Kernel};
+use ferroflow_core::op::{Accuracy, Op, ShapeCx};
+use ferroflow_core::{C64, C128, Result, Shape, bf16, ensure, f16, kernels};
+
+pub(crate) const OPS: &[&Op] = &[&MAT_MUL];
+
+static MAT_MUL: Op = Op {
+    name: "MatMul",
+    inputs: &["a: T", "b: T"],
+    outputs: &["product: T"],
+    attrs: &[
+        "transpose_a: bool = false",
+        "transpose_b: bool = false",
+        "T: {bfloat16, half, float, double, int32, int64, uint8, uint16, uint32, uint64, complex64, complex128}",
+        "grad_a: bool = false",
+        "grad_b: bool = false",
+    ],
+    shape: mat_mul_shape,
+    kernels: kernels![mat_mul_kernel: bf16, f16, f32, f64, i32, i64, u8, u16, u32, u64, C64, C128],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+fn mat_mul_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    let (ta, tb) = (s.attr::<bool>("transpose_a")? as usize, s.attr::<bool>("transpose_b")? as usize);
+    let (a, b) = (s.rank(0, 2)?, s.rank(1, 2)?);
+    let (a, b) = (a.dims().unwrap_or_default(), b.dims().unwrap_or_default());
+    s.merge_dims(a[1 - ta], b[tb])?;
+    s.output(0, [a[ta], b[1 - tb]])
+}
+
+fn mat_mul_kernel<T: Gemm>(init: &Init<'_>) -> Result<Kernel> {
+    let (ta, tb): (bool, bool) = (init.attr("transpose_a")?, init.attr("transpose_b")?);
+    Kernel::sync(move |cx| {
+        let (a, b) = (cx.input(0)?, cx.input(1)?);
+        ensure!(a.rank() == 2, InvalidArgument, "In[0] is not a matrix. Instead it has shape {}", a.shape());
+        ensure!(b.rank() == 2, InvalidArgument, "In[1] is not a matrix. Instead it has shape {}", b.shape());
+        let left = MatrixView::new(a.flat::<T>()?, a.shape().dim(0), a.shape().dim(1), ta);
+        let right = MatrixView::new(b.flat::<T>()?, b.shape().dim(0), b.shape().dim(1), tb);
+        ensure!(
+            left.columns() == right.rows(),
+            InvalidArgument,
+            "Matrix size-incompatible: In[0]: {}, In[1]: {}",
+            a.shape(),
+            b.shape()
+        );
+        let mut product = cx.alloc::<T>(Shape::matrix(left.rows(), right.columns()))?;
+        T::multiply(cx.device(), left, right, product.flat_mut()?);
+        Ok(product.into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Node, infer, infer_err};
+    use ferroflow_core::{Code, Shape, Tensor};
+
+    #[test]
+    fn shapes_follow_the_transposes() {
+        infer("MatMul", "[2,3];[3,?]", "[2,?]");
+        infer_err("MatMul", "[2,3];[4,5]", Code::InvalidArgument);
+        infer_err("MatMul", "[2];[2,5]", Code::InvalidArgument);
+    }
+
+    #[test]
+    fn a_transposed_product() {
+        let a = Tensor::new(Shape::matrix(2, 2), vec![1.0f32, 2.0, 3.0, 4.0]).unwrap();
+        let out = Node::new("MatMul").attr("transpose_a", true).run([a.clone(), a]).unwrap();
+        assert_eq!(out[0].flat::<f32>().unwrap(), [10.0, 14.0, 14.0, 20.0]);
+    }
+}

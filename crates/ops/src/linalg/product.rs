@@ -1,0 +1,158 @@
+//! Matrix products over `gemm`, for every element type that has a `MatMul`.
+#![allow(unsafe_code)]
+
+use ferroflow_core::device::Device;
+use ferroflow_core::{C64, C128, Element, bf16, f16};
+
+/// A matrix inside a flat slice: how to step through rows and columns.
+#[derive(Clone, Copy)]
+pub struct MatrixView<'a, T> {
+    data: &'a [T],
+    rows: usize,
+    columns: usize,
+    row_stride: usize,
+    column_stride: usize,
+}
+
+impl<'a, T> MatrixView<'a, T> {
+    /// The row-major matrix `stored_rows × stored_columns` in `data`, transposed if asked to.
+    pub fn new(
+        data: &'a [T],
+        stored_rows: usize,
+        stored_columns: usize,
+        transpose: bool,
+    ) -> MatrixView<'a, T> {
+        assert_eq!(data.len(), stored_rows * stored_columns, "the slice is the matrix");
+        if transpose {
+            return MatrixView {
+                data,
+                rows: stored_columns,
+                columns: stored_rows,
+                row_stride: 1,
+                column_stride: stored_columns,
+            };
+        }
+        MatrixView {
+            data,
+            rows: stored_rows,
+            columns: stored_columns,
+            row_stride: stored_columns,
+            column_stride: 1,
+        }
+    }
+
+    /// Rows after transposition.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Columns after transposition.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    fn at(&self, row: usize, column: usize) -> &T {
+        &self.data[row * self.row_stride + column * self.column_stride]
+    }
+}
+
+/// An element type with a matrix product.
+pub trait Gemm: Element {
+    /// Writes `a · b` into the row-major `out`.
+    fn multiply(device: &Device, a: MatrixView<'_, Self>, b: MatrixView<'_, Self>, out: &mut [Self]);
+}
+
+/// Products with fewer multiplications than this run on one thread.
+const PARALLEL_WORK: usize = 1 << 19;
+
+macro_rules! by_gemm {
+    ($($type:ty => $inner:ty, $zero:expr, $one:expr);+ $(;)?) => {$(
+        impl Gemm for $type {
+            fn multiply(device: &Device, a: MatrixView<'_, $type>, b: MatrixView<'_, $type>, out: &mut [$type]) {
+                let (m, k, n) = (a.rows, a.columns, b.columns);
+                assert_eq!(b.rows, k, "inner dimensions agree");
+                assert_eq!(out.len(), m * n, "the output has the product's size");
+                if m == 0 || n == 0 {
+                    return;
+                }
+                if k == 0 {
+                    return out.fill($zero);
+                }
+                let work = m * k * n;
+                let threads = if work < PARALLEL_WORK { 1 } else { device.thread_count() };
+                let parallelism =
+                    if threads > 1 { gemm::Parallelism::Rayon(threads) } else { gemm::Parallelism::None };
+                let mut run = || {
+                    // SAFETY: the views and the output cover exactly the elements that these strides reach, the
+                    // output does not overlap them (it is borrowed mutably), and with `read_dst` false it is only
+                    // written.
+                    unsafe {
+                        gemm::gemm::<$inner>(
+                            m, n, k,
+                            out.as_mut_ptr().cast(), 1, n as isize, false,
+                            a.data.as_ptr().cast(), a.column_stride as isize, a.row_stride as isize,
+                            b.data.as_ptr().cast(), b.column_stride as isize, b.row_stride as isize,
+                            $zero, $one, false, false, false, parallelism,
+                        )
+                    }
+                };
+                if threads > 1 { device.threads().install(run) } else { run() }
+            }
+        }
+    )+};
+}
+
+by_gemm! {
+    f32 => f32, 0.0, 1.0;
+    f64 => f64, 0.0, 1.0;
+    f16 => gemm::f16, f16::ZERO, f16::ONE;
+    C64 => gemm::c32, C64::new(0.0, 0.0), C64::new(1.0, 0.0);
+    C128 => gemm::c64, C128::new(0.0, 0.0), C128::new(1.0, 0.0);
+}
+
+impl Gemm for bf16 {
+    fn multiply(device: &Device, a: MatrixView<'_, bf16>, b: MatrixView<'_, bf16>, out: &mut [bf16]) {
+        // Widened, as stock accumulates in single precision.
+        let widen = |view: MatrixView<'_, bf16>| view.data.iter().map(|x| x.to_f32()).collect::<Vec<f32>>();
+        let (a_data, b_data) = (widen(a), widen(b));
+        let mut product = vec![0.0f32; out.len()];
+        let a = MatrixView {
+            data: &a_data,
+            rows: a.rows,
+            columns: a.columns,
+            row_stride: a.row_stride,
+            column_stride: a.column_stride,
+        };
+        let b = MatrixView {
+            data: &b_data,
+            rows: b.rows,
+            columns: b.columns,
+            row_stride: b.row_stride,
+            column_stride: b.column_stride,
+        };
+        f32::multiply(device, a, b, &mut product);
+        out.iter_mut().zip(product).for_each(|(out, value)| *out = bf16::from_f32(value));
+    }
+}
+
+macro_rules! by_loops {
+    ($($type:ty),+) => {$(
+        impl Gemm for $type {
+            fn multiply(device: &Device, a: MatrixView<'_, $type>, b: MatrixView<'_, $type>, out: &mut [$type]) {
+                let (k, n) = (a.columns, b.columns);
+                device.parallel_rows(out, n, k, |first, rows| {
+                    for (i, row) in rows.chunks_mut(n).enumerate() {
+                        row.fill(0);
+                        for inner in 0..k {
+                            let left = *a.at(first + i, inner);
+                            for (j, out) in row.iter_mut().enumerate() {
+                                *out = out.wrapping_add(left.wrapping_mul(*b.at(inner, j)));
+                            }
+                        }
+                    }
+                });
+            }
+        }
+    )+};
+}
+by_loops!(i8, i16, i32, i64, u8, u16, u32, u64);
