@@ -84,7 +84,7 @@ mod tests {
         let key = RendezvousKey::parse(text).unwrap();
         assert_eq!((key.source_incarnation, key.frame, key.iteration), (255, 7, 2));
         assert_eq!(key.to_string(), text);
-        for bad in ["", "a;b;c;d;0:0", "a;0;c;d;0", "a;0;c;d;0:0;e"] {
+        for bad in ["", "a;x;c;d;0:0", "a;0;c;d;0", "a;0;c;d;0:0;e"] {
             assert!(RendezvousKey::parse(bad).is_err(), "{bad}");
         }
     }
