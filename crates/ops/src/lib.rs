@@ -4,6 +4,7 @@
 //! ops; the build script finds them, so that adding a family touches nothing but its own file.
 
 pub mod linalg;
+pub mod numeric;
 
 #[cfg(test)]
 mod testing;
