@@ -1,1 +1,197 @@
-//! Graphs.
+//! Validated graphs: nodes with known ops, complete attributes and matching types.
+//!
+//! A graph is built from the wire form ([`Graph::extend`]), from a function body ([`FunctionBody`]) or node by node by
+//! the planner. It never holds a dangling edge or a cycle outside loops.
+
+mod build;
+mod def;
+mod function;
+mod library;
+mod order;
+mod text;
+
+pub use function::FunctionBody;
+pub use library::Library;
+
+use crate::attr::Attrs;
+use crate::op::{OpClass, OpEntry, Registry};
+use crate::{DType, Tensor};
+use ferroflow_proto::tensorflow::VersionDef;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The graph version that this runtime speaks, equal to that of stock 2.21.
+pub const GRAPH_VERSION: i32 = 2474;
+
+/// A node of one graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// The position in [`Graph::nodes`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One output of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Output {
+    /// The node.
+    pub node: NodeId,
+    /// Which of its outputs.
+    pub index: u32,
+}
+
+/// What a node does.
+#[derive(Clone)]
+pub enum NodeKind {
+    /// Runs an op.
+    Op(Arc<OpEntry>),
+    /// Stands for a value that the caller supplies: a feed, or a function's argument.
+    Arg(usize),
+    /// A value that the planner computed.
+    Constant(Tensor),
+    /// Calls the function of this name.
+    Function(String),
+}
+
+/// What a node is, apart from its edges. Shared by all graphs that hold the node.
+pub struct NodeData {
+    /// The name.
+    pub name: String,
+    /// What it does.
+    pub kind: NodeKind,
+    /// Attributes, with defaults filled in.
+    pub attrs: Attrs,
+    /// The device that the user asked for, possibly partial.
+    pub device: String,
+    /// Element types of inputs, and whether the op wants a reference.
+    pub input_types: Vec<(DType, bool)>,
+    /// Element types of outputs, and whether they are references.
+    pub output_types: Vec<(DType, bool)>,
+}
+
+impl NodeData {
+    /// What the planner and the executor must know of the op.
+    pub fn class(&self) -> OpClass {
+        match &self.kind {
+            NodeKind::Op(entry) => entry.op.class,
+            NodeKind::Arg(_) => OpClass::Arg,
+            NodeKind::Constant(_) => OpClass::Constant,
+            NodeKind::Function(_) => OpClass::Call,
+        }
+    }
+
+    /// Whether the node has state or effects.
+    pub fn is_stateful(&self) -> bool {
+        match &self.kind {
+            NodeKind::Op(entry) => entry.op.stateful,
+            NodeKind::Arg(_) | NodeKind::Constant(_) => false,
+            NodeKind::Function(_) => true,
+        }
+    }
+
+    /// The op type's name, for texts.
+    pub fn op_name(&self) -> &str {
+        match &self.kind {
+            NodeKind::Op(entry) => entry.op.name,
+            NodeKind::Arg(_) => "_Arg",
+            NodeKind::Constant(_) => "Const",
+            NodeKind::Function(name) => name,
+        }
+    }
+}
+
+/// A node and its edges.
+#[derive(Clone)]
+pub struct Node {
+    /// What it is.
+    pub data: Arc<NodeData>,
+    /// Where its inputs come from.
+    pub inputs: Vec<Output>,
+    /// Nodes that must run first.
+    pub controls: Vec<NodeId>,
+}
+
+/// Nodes, by position and by name, and the functions that they call.
+#[derive(Clone)]
+pub struct Graph {
+    registry: Registry,
+    nodes: Vec<Node>,
+    names: HashMap<String, NodeId>,
+    library: Arc<Library>,
+    versions: VersionDef,
+}
+
+impl Graph {
+    /// An empty graph over these ops.
+    pub fn new(registry: Registry) -> Graph {
+        Graph {
+            registry,
+            nodes: Vec::new(),
+            names: HashMap::new(),
+            library: Arc::default(),
+            versions: VersionDef { producer: GRAPH_VERSION, ..Default::default() },
+        }
+    }
+
+    /// An empty graph with the same ops, functions and versions.
+    pub fn empty_like(&self) -> Graph {
+        Graph {
+            registry: self.registry.clone(),
+            nodes: Vec::new(),
+            names: HashMap::new(),
+            library: self.library.clone(),
+            versions: self.versions.clone(),
+        }
+    }
+
+    /// The ops that nodes may use.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The functions.
+    pub fn library(&self) -> &Arc<Library> {
+        &self.library
+    }
+
+    /// The nodes.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The number of nodes.
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The ids of all nodes.
+    pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.nodes.len() as u32).map(NodeId)
+    }
+
+    /// A node.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// A node to change; the caller keeps the graph free of dangling edges.
+    pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id.index()]
+    }
+
+    /// The node with this name.
+    pub fn find(&self, name: &str) -> Option<NodeId> {
+        self.names.get(name).copied()
+    }
+
+    /// Adds a node whose edges the caller has checked.
+    pub fn push(&mut self, node: Node) -> NodeId {
+        let id = NodeId(self.nodes.len() as u32);
+        self.names.insert(node.data.name.clone(), id);
+        self.nodes.push(node);
+        id
+    }
+}

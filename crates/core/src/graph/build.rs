@@ -1,0 +1,175 @@
+//! Checks one node against its op's declaration and completes its attributes.
+
+use super::{Library, NodeData, NodeKind};
+use crate::attr::Attrs;
+use crate::op::{OpEntry, OpSpec, Registry};
+use crate::{DType, Result, Status, bail, ensure, status};
+use ferroflow_proto::tensorflow::attr_value::Value;
+use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, NodeDef, op_def};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What checking a node needs to know.
+pub(super) struct Checker<'a> {
+    pub(super) registry: &'a Registry,
+    pub(super) library: &'a Library,
+    pub(super) producer: i32,
+}
+
+impl Checker<'_> {
+    /// A node's data from its wire form, or what is wrong with it.
+    pub(super) fn check(&self, def: &NodeDef, attrs: &BTreeMap<String, AttrValue>) -> Result<NodeData> {
+        ensure!(
+            is_node_name(&def.name),
+            InvalidArgument,
+            "Node name '{}' is not valid: expected letters, digits and any of _.\\-/ after a letter, digit or dot",
+            def.name
+        );
+        if let Some(entry) = self.registry.get(&def.op) {
+            return self.check_op(def, entry, attrs).map_err(|error| at(def, error));
+        }
+        if let Some(function) = self.library.get(&def.op) {
+            return check_function_call(def, function, attrs).map_err(|error| at(def, error));
+        }
+        bail!(
+            NotFound,
+            "Op type not registered '{}' in binary running on this host. Make sure the Op and Kernel are registered \
+             in the binary running in this process. (node '{}')",
+            def.op,
+            def.name
+        )
+    }
+
+    fn check_op(
+        &self,
+        def: &NodeDef,
+        entry: &Arc<OpEntry>,
+        given: &BTreeMap<String, AttrValue>,
+    ) -> Result<NodeData> {
+        let (op, spec) = (entry.op, entry.spec());
+        if let Some(version) = op.deprecated_at {
+            ensure!(
+                self.producer < version,
+                Unimplemented,
+                "Op {} is not available in GraphDef version {}. It was removed in version {version}",
+                op.name,
+                self.producer
+            );
+        }
+        let mut attrs = Attrs::default();
+        for attr in &spec.attrs {
+            let value = match given.get(&attr.name).and_then(|value| value.value.clone()) {
+                Some(value) => value,
+                None => attr.default.clone().ok_or_else(|| {
+                    status!(
+                        InvalidArgument,
+                        "NodeDef missing attr '{}' from Op<name={}>; expected a {}",
+                        attr.name,
+                        op.name,
+                        attr.kind.name()
+                    )
+                })?,
+            };
+            attr.check(&value).map_err(|error| {
+                error.map_message(|text| format!("{text}; for attr '{}' of Op<name={}>", attr.name, op.name))
+            })?;
+            attrs.set(&attr.name, value);
+        }
+        for (name, value) in given {
+            if name.starts_with('_') {
+                attrs.0.insert(name.clone(), value.clone());
+            } else if spec.attr(name).is_none() {
+                bail!(InvalidArgument, "NodeDef mentions attr '{name}' not in Op<name={}>", op.name);
+            }
+        }
+        Ok(NodeData {
+            name: def.name.clone(),
+            kind: NodeKind::Op(entry.clone()),
+            input_types: OpSpec::arg_types(&spec.inputs, &attrs)?,
+            output_types: OpSpec::arg_types(&spec.outputs, &attrs)?,
+            attrs,
+            device: def.device.clone(),
+        })
+    }
+}
+
+fn check_function_call(
+    def: &NodeDef,
+    function: &FunctionDef,
+    given: &BTreeMap<String, AttrValue>,
+) -> Result<NodeData> {
+    let attrs = Attrs(given.clone());
+    let signature = function.signature.clone().unwrap_or_default();
+    let types = |args: &[op_def::ArgDef]| -> Result<Vec<(DType, bool)>> {
+        let mut types = Vec::new();
+        for arg in args {
+            types.extend(arg_types(arg, &attrs)?.into_iter().map(|dtype| (dtype, false)));
+        }
+        Ok(types)
+    };
+    Ok(NodeData {
+        name: def.name.clone(),
+        kind: NodeKind::Function(def.op.clone()),
+        input_types: types(&signature.input_arg)?,
+        output_types: types(&signature.output_arg)?,
+        attrs,
+        device: def.device.clone(),
+    })
+}
+
+/// The element types of the tensors that a function's argument stands for.
+pub(super) fn arg_types(arg: &op_def::ArgDef, attrs: &Attrs) -> Result<Vec<DType>> {
+    if !arg.type_list_attr.is_empty() {
+        return attrs.get(&arg.type_list_attr);
+    }
+    let dtype = match arg.type_attr.as_str() {
+        "" => DType::from_wire_maybe_ref(arg.r#type)?.0,
+        attr => attrs.get(attr)?,
+    };
+    let count = match arg.number_attr.as_str() {
+        "" => 1,
+        attr => attrs.get::<usize>(attr)?,
+    };
+    ensure!(count <= 1 << 20, InvalidArgument, "argument '{}' stands for {count} tensors", arg.name);
+    Ok(vec![dtype; count])
+}
+
+/// Replaces `placeholder` attribute values by those of the function's instantiation.
+pub(super) fn bind_attrs(
+    attrs: &BTreeMap<String, AttrValue>,
+    bindings: &BTreeMap<String, AttrValue>,
+) -> Result<BTreeMap<String, AttrValue>> {
+    let mut bound = BTreeMap::new();
+    for (name, value) in attrs {
+        let value = match &value.value {
+            Some(Value::Placeholder(parameter)) => match bindings.get(parameter) {
+                Some(value) => value.clone(),
+                None => bail!(
+                    InvalidArgument,
+                    "attr '{name}' needs the function's attr '{parameter}', which is not given"
+                ),
+            },
+            Some(Value::Func(function)) => {
+                let mut function = function.clone();
+                function.attr = bind_attrs(&function.attr, bindings)?;
+                AttrValue { value: Some(Value::Func(function)) }
+            }
+            _ => value.clone(),
+        };
+        bound.insert(name.clone(), value);
+    }
+    Ok(bound)
+}
+
+fn at(def: &NodeDef, error: Status) -> Status {
+    if error.message().contains("{{node ") {
+        return error;
+    }
+    error.map_message(|text| format!("{text}; NodeDef: {{{{node {}}}}}", def.name))
+}
+
+fn is_node_name(name: &str) -> bool {
+    let mut chars = name.chars();
+    let first = chars.next().is_some_and(|c| c.is_ascii_alphanumeric() || c == '.' || c == '_');
+    first && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '\\' | '-' | '/' | '>'))
+}

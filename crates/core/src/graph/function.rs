@@ -1,0 +1,198 @@
+//! Function bodies as graphs.
+
+use super::build::{Checker, arg_types, bind_attrs};
+use super::{Graph, Library, Node, NodeData, NodeId, NodeKind, Output};
+use crate::attr::Attrs;
+use crate::op::{OpSpec, Registry};
+use crate::{DType, Result, bail, ensure, status};
+use ferroflow_proto::tensorflow::{AttrValue, FunctionDef};
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A function's body with its attributes bound: argument nodes first, in order.
+pub struct FunctionBody {
+    /// The nodes.
+    pub graph: Graph,
+    /// Element types of arguments.
+    pub arg_types: Vec<DType>,
+    /// The results.
+    pub returns: Vec<Output>,
+    /// Nodes that must run although no result needs them.
+    pub controls: Vec<NodeId>,
+}
+
+/// Where each name of a function body leads.
+#[derive(Default)]
+struct Names {
+    /// Arguments: the nodes that stand for them.
+    args: HashMap<String, Range<u32>>,
+    /// Outputs of nodes, by (node, output argument).
+    outputs: HashMap<(String, String), (NodeId, Range<u32>)>,
+    nodes: HashMap<String, NodeId>,
+}
+
+impl FunctionBody {
+    /// Builds the body of a function for these attributes.
+    pub fn new(
+        registry: &Registry,
+        library: &Arc<Library>,
+        function: &FunctionDef,
+        attrs: &BTreeMap<String, AttrValue>,
+    ) -> Result<FunctionBody> {
+        let signature = function.signature.as_ref();
+        let signature = signature.ok_or_else(|| status!(InvalidArgument, "a function has no signature"))?;
+        let bound = Attrs(attrs.clone());
+        let mut graph = Graph::new(registry.clone());
+        graph.library = library.clone();
+        let mut names = Names::default();
+        let mut types = Vec::new();
+        for arg in &signature.input_arg {
+            let start = types.len() as u32;
+            for dtype in arg_types(arg, &bound)? {
+                let index = types.len();
+                types.push(dtype);
+                graph.push(Node {
+                    data: Arc::new(NodeData {
+                        name: format!("{}_arg{index}", arg.name),
+                        kind: NodeKind::Arg(index),
+                        attrs: Attrs::default(),
+                        device: String::new(),
+                        input_types: Vec::new(),
+                        output_types: vec![(dtype, false)],
+                    }),
+                    inputs: Vec::new(),
+                    controls: Vec::new(),
+                });
+            }
+            names.args.insert(arg.name.clone(), start..types.len() as u32);
+        }
+        let checker = Checker { registry, library, producer: graph.versions.producer };
+        let mut ids = Vec::with_capacity(function.node_def.len());
+        for def in &function.node_def {
+            ensure!(
+                !names.nodes.contains_key(&def.name),
+                InvalidArgument,
+                "function {}: node '{}' is not unique",
+                signature.name,
+                def.name
+            );
+            let data = Arc::new(checker.check(def, &bind_attrs(&def.attr, attrs)?)?);
+            let id = graph.push(Node { data: data.clone(), inputs: Vec::new(), controls: Vec::new() });
+            names.nodes.insert(def.name.clone(), id);
+            names.add_outputs(&def.name, id, &data, library)?;
+            ids.push(id);
+        }
+        for (def, id) in function.node_def.iter().zip(ids) {
+            let mut inputs = Vec::new();
+            let mut controls = Vec::new();
+            for text in &def.input {
+                match text.strip_prefix('^') {
+                    Some(name) => controls.extend(names.control(name).map_err(|error| {
+                        error.map_message(|text| {
+                            format!("function {}, node '{}': {text}", signature.name, def.name)
+                        })
+                    })?),
+                    None => inputs.push(names.resolve(text).map_err(|error| {
+                        error.map_message(|text| {
+                            format!("function {}, node '{}': {text}", signature.name, def.name)
+                        })
+                    })?),
+                }
+            }
+            graph.check_input_types(id, &inputs)?;
+            let node = graph.node_mut(id);
+            node.inputs = inputs;
+            node.controls = controls;
+        }
+        let mut returns = Vec::new();
+        for arg in &signature.output_arg {
+            let Some(text) = function.ret.get(&arg.name) else {
+                bail!(InvalidArgument, "function {}: result '{}' is not returned", signature.name, arg.name)
+            };
+            let count = arg_types(arg, &bound)?.len();
+            returns.extend(names.resolve_all(text, count)?);
+        }
+        let mut controls = Vec::new();
+        for name in function.control_ret.values() {
+            controls.extend(names.control(name)?);
+        }
+        graph.topological_order()?;
+        Ok(FunctionBody { graph, arg_types: types, returns, controls })
+    }
+}
+
+impl Names {
+    fn add_outputs(&mut self, name: &str, id: NodeId, data: &NodeData, library: &Library) -> Result<()> {
+        let mut start = 0u32;
+        let mut add = |arg: &str, count: usize| {
+            let range = start..start + count as u32;
+            start = range.end;
+            self.outputs.insert((name.to_owned(), arg.to_owned()), (id, range));
+        };
+        match &data.kind {
+            NodeKind::Op(entry) => {
+                for arg in &entry.spec().outputs {
+                    add(&arg.name, OpSpec::arg_types(std::slice::from_ref(arg), &data.attrs)?.len());
+                }
+            }
+            NodeKind::Function(callee) => {
+                let signature = library.get(callee).and_then(|function| function.signature.clone());
+                for arg in &signature.unwrap_or_default().output_arg {
+                    add(&arg.name, arg_types(arg, &data.attrs)?.len());
+                }
+            }
+            NodeKind::Arg(_) | NodeKind::Constant(_) => {}
+        }
+        Ok(())
+    }
+
+    fn control(&self, name: &str) -> Result<Vec<NodeId>> {
+        // A control edge from an argument is always satisfied.
+        if self.args.contains_key(name) {
+            return Ok(Vec::new());
+        }
+        match self.nodes.get(name) {
+            Some(id) => Ok(vec![*id]),
+            None => bail!(InvalidArgument, "unknown control input '{name}'"),
+        }
+    }
+
+    /// One input: `arg`, `arg:index`, `node:output`, `node:output:index`.
+    fn resolve(&self, text: &str) -> Result<Output> {
+        let unknown = || status!(InvalidArgument, "unknown input '{text}'");
+        let parts: Vec<&str> = text.split(':').collect();
+        let (range, node, index) = match parts.as_slice() {
+            [arg] => (self.args.get(*arg).ok_or_else(unknown)?, None, 0),
+            [first, second] => match (self.args.get(*first), second.parse::<u32>()) {
+                (Some(range), Ok(index)) => (range, None, index),
+                _ => {
+                    let key = ((*first).to_owned(), (*second).to_owned());
+                    let (id, range) = self.outputs.get(&key).ok_or_else(unknown)?;
+                    (range, Some(*id), 0)
+                }
+            },
+            [node, output, index] => {
+                let key = ((*node).to_owned(), (*output).to_owned());
+                let (id, range) = self.outputs.get(&key).ok_or_else(unknown)?;
+                (range, Some(*id), index.parse().map_err(|_| unknown())?)
+            }
+            _ => return Err(unknown()),
+        };
+        let position = range.start.checked_add(index).filter(|at| *at < range.end);
+        let position = position.ok_or_else(|| status!(InvalidArgument, "input '{text}' is out of range"))?;
+        Ok(match node {
+            Some(node) => Output { node, index: position },
+            None => Output { node: NodeId(position), index: 0 },
+        })
+    }
+
+    /// What a result that stands for `count` tensors refers to.
+    fn resolve_all(&self, text: &str, count: usize) -> Result<Vec<Output>> {
+        if count == 1 {
+            return Ok(vec![self.resolve(text)?]);
+        }
+        let base = text.to_owned();
+        (0..count).map(|i| self.resolve(&format!("{base}:{i}"))).collect()
+    }
+}

@@ -1,0 +1,49 @@
+//! Topological order, in which the back edges of loops do not count.
+
+use super::{Graph, NodeId};
+use crate::op::OpClass;
+use crate::{Result, bail};
+
+impl Graph {
+    /// Every node after its inputs, except that a merge comes before the next iteration that feeds it. Nodes are
+    /// otherwise in the order they were added. An error names a node of a cycle.
+    pub fn topological_order(&self) -> Result<Vec<NodeId>> {
+        let mut waiting = vec![0u32; self.node_count()];
+        let mut consumers: Vec<Vec<NodeId>> = vec![Vec::new(); self.node_count()];
+        for id in self.ids() {
+            let node = self.node(id);
+            let is_merge = matches!(node.data.class(), OpClass::Merge | OpClass::RefMerge);
+            let sources = node.inputs.iter().map(|input| input.node).chain(node.controls.iter().copied());
+            for source in sources {
+                if is_merge && self.node(source).data.class() == OpClass::NextIteration {
+                    continue;
+                }
+                waiting[id.index()] += 1;
+                consumers[source.index()].push(id);
+            }
+        }
+        let mut ready: std::collections::VecDeque<NodeId> =
+            self.ids().filter(|id| waiting[id.index()] == 0).collect();
+        let mut order = Vec::with_capacity(self.node_count());
+        while let Some(id) = ready.pop_front() {
+            order.push(id);
+            for consumer in &consumers[id.index()] {
+                let left = &mut waiting[consumer.index()];
+                *left -= 1;
+                if *left == 0 {
+                    ready.push_back(*consumer);
+                }
+            }
+        }
+        if order.len() < self.node_count() {
+            let stuck = self.ids().find(|id| waiting[id.index()] > 0).expect("some node is not in the order");
+            bail!(
+                InvalidArgument,
+                "Graph is invalid, contains a cycle with {} nodes, including: {}",
+                self.node_count() - order.len(),
+                self.node(stuck).data.name
+            );
+        }
+        Ok(order)
+    }
+}
