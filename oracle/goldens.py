@@ -38,6 +38,7 @@ def family_text(name, trace):
     # By path, because a family may be called like a standard module (`random`, `select`).
     spec = importlib.util.spec_from_file_location(f"cases_{name}", ORACLE / "cases" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     module.cases(family)
     return family.text(_server, trace)

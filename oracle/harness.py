@@ -116,6 +116,10 @@ class Family:
         """What later cases of this family use unless they say otherwise: `exact`, `rounding` or `random`."""
         self.default_accuracy = accuracy
 
+    def dtypes(self, op, attr, **fixed):
+        """The dtypes of type attribute `attr` for which stock has a CPU kernel."""
+        return _kernel_dtypes(OPS[op], next(a for a in OPS[op].attr if a.name == attr), fixed)
+
     def op(self, op, inputs, name="", *, accuracy=None, few=False, types=None, message="", producer=None, fetch=None, **attrs):
         """One op fed with `inputs` (templates, literals, arrays, or lists of these for list inputs), once per dtype.
 
@@ -187,7 +191,7 @@ class Family:
         steps = []
         for feeds, fetches, targets in (tuple(step) + ({}, [], [])[len(step):] for step in described):
             protos_fed = [_named(tensor.name, np.asarray(value) if not isinstance(value, Template) else value) for tensor, value in feeds.items()]
-            steps.append(Step(protos_fed, [f.name for f in fetches], [t.name for t in targets]))
+            steps.append(Step(protos_fed, [f.name for f in tf.nest.flatten(fetches)], [t.name for t in targets]))
         graph_def = graph.as_graph_def()
         protos.normalize_functions(graph_def)
         graph_def.versions.ClearField("min_consumer")

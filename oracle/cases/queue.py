@@ -1,0 +1,110 @@
+"""Queues: programs that never wait."""
+
+import numpy as np
+
+from values import *
+
+
+def queue(c, name, op="FIFOQueueV2", types=("float",), **attrs):
+    p = c.program(f"{op}/{name}")
+    p.node(op, name="q", component_types=list(types), **attrs)
+    for i, dtype in enumerate(types):
+        p.placeholder(dtype, name=f"x{i}")
+    inputs = [f"x{i}" for i in range(len(types))]
+    p.node("QueueEnqueueV2", ["q", *inputs], name="put", Tcomponents=list(types))
+    p.node("QueueEnqueueManyV2", ["q", *inputs], name="put_many", Tcomponents=list(types))
+    p.node("QueueDequeueV2", ["q"], name="take", component_types=list(types))
+    p.placeholder("int32", name="n")
+    p.node("QueueDequeueManyV2", ["q", "n"], name="take_many", component_types=list(types))
+    p.node("QueueDequeueUpToV2", ["q", "n"], name="take_up_to", component_types=list(types))
+    p.node("QueueSizeV2", ["q"], name="size")
+    p.node("QueueIsClosedV2", ["q"], name="closed")
+    p.node("QueueCloseV2", ["q"], name="close")
+    return p
+
+
+def cases(c):
+    for dtype in ("half", "float", "int32", "int64", "bool", "complex64", "string"):
+        p = queue(c, f"one_by_one/{dtype}", types=(dtype,))
+        for seed in range(3):
+            p.step(target=["put"], feed={"x0": arr(2, seed=seed)(dtype)})
+        p.step(fetch=["size"])
+        for _ in range(3):
+            p.step(fetch=["take"])
+        p.step(fetch=["size", "closed"])
+    p = queue(c, "two_components", types=("float", "string"))
+    p.step(target=["put"], feed={"x0": np.float32(1), "x1": lit(["a", "b"])("string")})
+    p.step(fetch=["take:0", "take:1"])
+    p = queue(c, "many", types=("float", "int64"), shapes=[[2], []])
+    p.step(target=["put_many"], feed={"x0": arr(3, 2)("float"), "x1": np.int64([1, 2, 3])})
+    p.step(fetch=["take_many:0", "take_many:1"], feed={"n": np.int32(2)})
+    p.step(fetch=["size"])
+    p.step(fetch=["take_up_to:0"], feed={"n": np.int32(1)})
+    p.step(fetch=["take_many:0"], feed={"n": np.int32(0)})
+    p.step(fetch=["take_many:0"], feed={"n": np.int32(-1)})
+    p.step(target=["put_many"], feed={"x0": arr(0, 2)("float"), "x1": np.zeros(0, np.int64)})
+    p.step(fetch=["size"])
+    p.step(target=["put_many"], feed={"x0": arr(2, 2)("float"), "x1": np.int64([1])})
+    p.step(target=["put_many"], feed={"x0": arr(2, 3)("float"), "x1": np.int64([1, 2])})
+    p.step(target=["put"], feed={"x0": arr(3)("float"), "x1": np.int64(1)})
+    p = queue(c, "many_needs_shapes")
+    p.step(target=["put"], feed={"x0": np.float32(1)})
+    p.step(fetch=["take_many"], feed={"n": np.int32(1)})
+    p.step(fetch=["take_up_to"], feed={"n": np.int32(1)})
+    p = queue(c, "close_then_drain", shapes=[[]])
+    p.step(target=["put_many"], feed={"x0": np.float32([1, 2, 3])})
+    p.step(target=["close"])
+    p.step(fetch=["closed", "size"])
+    p.step(target=["put"], feed={"x0": np.float32(1)}, message="is closed")
+    p.step(fetch=["take"])
+    p.step(fetch=["take_many"], feed={"n": np.int32(3)}, message="insufficient elements")
+    p.step(fetch=["take_up_to"], feed={"n": np.int32(3)})
+    p.step(fetch=["take"], message="is closed and has insufficient elements")
+    p.step(fetch=["take_up_to"], feed={"n": np.int32(3)})
+    p.step(target=["close"])
+    p = queue(c, "shared", capacity=2, shared_name="s")
+    p.node("FIFOQueueV2", name="q2", component_types=["float"], capacity=2, shared_name="s")
+    p.node("QueueSizeV2", ["q2"], name="size2")
+    p.step(target=["put"], feed={"x0": np.float32(1)})
+    p.step(fetch=["size2"])
+    p = queue(c, "shared_with_other_types", shared_name="s")
+    p.node("FIFOQueueV2", name="q2", component_types=["int32"], shared_name="s")
+    p.node("QueueSizeV2", ["q2"], name="size2")
+    p.step(fetch=["size"])
+    p.step(fetch=["size2"])
+    p = queue(c, "shared_with_other_capacity", shared_name="s", capacity=3)
+    p.node("FIFOQueueV2", name="q2", component_types=["float"], shared_name="s", capacity=4)
+    p.node("QueueSizeV2", ["q2"], name="size2")
+    p.step(fetch=["size"])
+    p.step(fetch=["size2"])
+    p = queue(c, "wrong_types_dequeued")
+    p.node("QueueDequeueV2", ["q"], name="bad", component_types=["int32"])
+    p.step(target=["put"], feed={"x0": np.float32(1)})
+    p.step(fetch=["bad"])
+    p = queue(c, "negative_capacity_is_unbounded", capacity=-1)
+    for i in range(5):
+        p.step(target=["put"], feed={"x0": np.float32(i)})
+    p.step(fetch=["size"])
+
+    p = c.program("PriorityQueueV2/order")
+    p.node("PriorityQueueV2", name="q", component_types=["string"], shapes=[[]])
+    p.placeholder("int64", name="k")
+    p.placeholder("string", name="s")
+    p.node("QueueEnqueueV2", ["q", "k", "s"], name="put", Tcomponents=["int64", "string"])
+    p.node("QueueDequeueV2", ["q"], name="take", component_types=["int64", "string"])
+    for key, text in ((5, "five"), (1, "one"), (3, "three")):
+        p.step(target=["put"], feed={"k": np.int64(key), "s": convert(text, "string")})
+    for _ in range(3):
+        p.step(fetch=["take:0", "take:1"])
+    p = queue(c, "pads", op="PaddingFIFOQueueV2", types=("float", "string"), shapes=[[None, 2], [None]])
+    p.step(target=["put"], feed={"x0": arr(1, 2)("float"), "x1": lit(["a", "b"])("string")})
+    p.step(target=["put"], feed={"x0": arr(3, 2)("float"), "x1": lit(["c"])("string")})
+    p.step(fetch=["take_many:0", "take_many:1"], feed={"n": np.int32(2)})
+    p.step(target=["put"], feed={"x0": arr(3, 3)("float"), "x1": lit(["c"])("string")})
+    p = queue(c, "seeded", op="RandomShuffleQueueV2", shapes=[[]], seed=5, seed2=6, min_after_dequeue=2)
+    p.step(target=["put_many"], feed={"x0": np.float32(range(8))})
+    p.step(fetch=["take_many"], feed={"n": np.int32(6)})
+    p.step(target=["close"])
+    p.step(fetch=["take_up_to"], feed={"n": np.int32(6)})
+    p = queue(c, "min_too_large", op="RandomShuffleQueueV2", shapes=[[]], capacity=2, min_after_dequeue=2)
+    p.step(fetch=["size"])

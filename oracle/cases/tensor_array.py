@@ -1,0 +1,178 @@
+"""TensorArray, Stack: values written and read by index inside one step."""
+
+import numpy as np
+import tensorflow as tf
+
+from values import *
+
+v1 = tf.compat.v1
+
+
+def array(c, name, dtype="float", size=3, **attrs):
+    p = c.program(f"TensorArrayV3/{name}")
+    p.const(np.int32(size), name="size")
+    p.node("TensorArrayV3", ["size"], name="ta", dtype=dtype, **attrs)
+    for i in range(4):
+        p.const(np.int32(i), name=f"i{i}")
+        p.const(arr(2, seed=i)(dtype), name=f"x{i}")
+    return p
+
+
+def write(p, index, flow, dtype="float", value=None):
+    return p.node("TensorArrayWriteV3", ["ta:0", f"i{index}", value or f"x{index}", flow], name=f"w{index}", T=dtype)
+
+
+def raw(c):
+    for dtype in c.dtypes("TensorArrayWriteV3", "T"):
+        p = array(c, f"write_read/{dtype}", dtype)
+        flow = write(p, 1, write(p, 0, "ta:1", dtype), dtype)
+        for i in (0, 1):
+            p.node("TensorArrayReadV3", ["ta:0", f"i{i}", flow], name=f"r{i}", dtype=dtype)
+        p.step(fetch=["r0", "r1"])
+        p.step(fetch=["r1"])
+    for dtype in ("float", "int64", "string", "bool"):
+        p = array(c, f"gather/{dtype}", dtype)
+        flow = write(p, 2, write(p, 1, write(p, 0, "ta:1", dtype), dtype), dtype)
+        p.const(np.int32([2, 0]), name="indices")
+        p.node("TensorArrayGatherV3", ["ta:0", "indices", flow], name="g", dtype=dtype)
+        p.node("TensorArrayConcatV3", ["ta:0", flow], name="c", dtype=dtype)
+        p.node("TensorArraySizeV3", ["ta:0", flow], name="n")
+        p.step(fetch=["g", "n"])
+        p.step(fetch=["c:0", "c:1"])
+        p = array(c, f"scatter/{dtype}", dtype)
+        p.const(np.int32([2, 0]), name="indices")
+        p.const(arr(2, 3)(dtype), name="x")
+        p.node("TensorArrayScatterV3", ["ta:0", "indices", "x", "ta:1"], name="s", T=dtype)
+        p.node("TensorArrayReadV3", ["ta:0", "i2", "s"], name="r", dtype=dtype)
+        p.step(fetch=["r"])
+        p = array(c, f"split/{dtype}", dtype)
+        p.const(np.int64([2, 0, 1]), name="lengths")
+        p.const(arr(3, 2)(dtype), name="x")
+        p.node("TensorArraySplitV3", ["ta:0", "x", "lengths", "ta:1"], name="s", T=dtype)
+        for i in range(3):
+            p.node("TensorArrayReadV3", ["ta:0", f"i{i}", "s"], name=f"r{i}", dtype=dtype)
+        p.step(fetch=["r0", "r1", "r2"])
+    p = array(c, "read_unwritten")
+    p.node("TensorArrayReadV3", ["ta:0", "i1", "ta:1"], name="r", dtype="float")
+    p.step(fetch=["r"])
+    p = array(c, "read_unwritten_with_shape", element_shape=[2])
+    p.node("TensorArrayReadV3", ["ta:0", "i1", "ta:1"], name="r", dtype="float")
+    p.step(fetch=["r"])
+    p = array(c, "write_twice")
+    first = write(p, 0, "ta:1")
+    p.node("TensorArrayWriteV3", ["ta:0", "i0", "x1", first], name="again", T="float")
+    p.step(fetch=["again"])
+    p = array(c, "write_past_end", size=1)
+    write(p, 1, "ta:1")
+    p.step(fetch=["w1"])
+    p = array(c, "grows", size=1, dynamic_size=True)
+    flow = write(p, 3, "ta:1")
+    p.node("TensorArraySizeV3", ["ta:0", flow], name="n")
+    p.step(fetch=["n"])
+    p = array(c, "negative_size", size=-1)
+    p.node("TensorArraySizeV3", ["ta:0", "ta:1"], name="n")
+    p.step(fetch=["n"])
+    p = array(c, "wrong_dtype")
+    p.const(np.int32([1]), name="bad")
+    p.node("TensorArrayWriteV3", ["ta:0", "i0", "bad", "ta:1"], name="w", T="int32")
+    p.step(fetch=["w"])
+    p = array(c, "wrong_element_shape", element_shape=[3])
+    write(p, 0, "ta:1")
+    p.step(fetch=["w0"])
+    p = array(c, "shapes_differ", identical_element_shapes=True)
+    p.const(arr(3)("float"), name="longer")
+    flow = p.node("TensorArrayWriteV3", ["ta:0", "i1", "longer", write(p, 0, "ta:1")], name="w1", T="float")
+    p.step(fetch=["w1"])
+    p = array(c, "clear_after_read", clear_after_read=True)
+    flow = write(p, 0, "ta:1")
+    p.node("TensorArrayReadV3", ["ta:0", "i0", flow], name="r", dtype="float")
+    p.node("TensorArrayReadV3", ["ta:0", "i0", flow, "^r"], name="again", dtype="float")
+    p.step(fetch=["again"])
+    p = array(c, "keep_after_read", clear_after_read=False)
+    flow = write(p, 0, "ta:1")
+    p.node("TensorArrayReadV3", ["ta:0", "i0", flow], name="r", dtype="float")
+    p.node("TensorArrayReadV3", ["ta:0", "i0", flow, "^r"], name="again", dtype="float")
+    p.step(fetch=["again", "r"])
+    p = array(c, "closed")
+    flow = write(p, 0, "ta:1")
+    p.node("TensorArrayCloseV3", ["ta:0", f"^{flow}"], name="close")
+    p.node("TensorArrayReadV3", ["ta:0", "i0", flow, "^close"], name="r", dtype="float")
+    p.step(target=["close"])
+    p.step(fetch=["r"])
+    p = array(c, "gradient")
+    flow = write(p, 1, write(p, 0, "ta:1"))
+    p.node("TensorArrayGradV3", ["ta:0", flow], name="g", source="gradients")
+    w = p.node("TensorArrayWriteV3", ["g:0", "i0", "x2", "g:1"], name="gw", T="float")
+    # Gradients written twice are added.
+    again = p.node("TensorArrayWriteV3", ["g:0", "i0", "x3", w], name="gw2", T="float")
+    p.node("TensorArrayReadV3", ["g:0", "i0", again], name="r", dtype="float")
+    p.node("TensorArrayReadV3", ["g:0", "i1", again], name="zero", dtype="float")
+    p.step(fetch=["r"])
+    p.step(fetch=["r", "zero"])
+
+
+def traced(c):
+    def loop():
+        x = v1.placeholder(tf.float32, [None])
+        ta = tf.TensorArray(tf.float32, size=tf.size(x))
+        ta = ta.unstack(x)
+        out = tf.TensorArray(tf.float32, size=tf.size(x))
+        _, out = v1.while_loop(lambda i, o: i < tf.size(x), lambda i, o: (i + 1, o.write(i, ta.read(i) * 2.0)), [0, out])
+        y = out.stack()
+        return [({x: np.float32([1, 2, 3])}, [y, v1.gradients(y, x)[0]])]
+
+    c.traced("loop", loop)
+
+    def grow():
+        n = v1.placeholder(tf.int32, [])
+        out = tf.TensorArray(tf.int32, size=0, dynamic_size=True, element_shape=[])
+        _, out = v1.while_loop(lambda i, o: i < n, lambda i, o: (i + 1, o.write(i, i * i)), [0, out])
+        return [({n: np.int32(k)}, [out.stack()]) for k in (0, 4)]
+
+    c.traced("grow", grow)
+
+
+def stack(c):
+    for dtype in c.dtypes("StackPushV2", "T"):
+        p = c.program(f"StackV2/{dtype}")
+        p.const(np.int32(-1), name="size")
+        p.node("StackV2", ["size"], name="s", elem_type=dtype)
+        for i in range(2):
+            p.const(arr(2, seed=i)(dtype), name=f"x{i}")
+        p.node("StackPushV2", ["s", "x0"], name="p0", T=dtype)
+        p.node("StackPushV2", ["s", "x1", "^p0"], name="p1", T=dtype)
+        p.node("StackPopV2", ["s", "^p1"], name="y1", elem_type=dtype)
+        p.node("StackPopV2", ["s", "^y1"], name="y0", elem_type=dtype)
+        p.step(fetch=["p0", "y1", "y0"])
+        p.step(fetch=["y0"])
+    p = c.program("StackV2/pop_empty")
+    p.const(np.int32(-1), name="size")
+    p.node("StackV2", ["size"], name="s", elem_type="float")
+    p.node("StackPopV2", ["s"], name="y", elem_type="float")
+    p.step(fetch=["y"])
+    p = c.program("StackV2/overflow")
+    p.const(np.int32(1), name="size")
+    p.node("StackV2", ["size"], name="s", elem_type="float")
+    p.const(np.float32(1), name="x")
+    p.node("StackPushV2", ["s", "x"], name="a", T="float")
+    p.node("StackPushV2", ["s", "x", "^a"], name="b", T="float")
+    p.step(fetch=["b"])
+    p = c.program("StackV2/close")
+    p.const(np.int32(-1), name="size")
+    p.node("StackV2", ["size"], name="s", elem_type="float")
+    p.const(np.float32(1), name="x")
+    p.node("StackPushV2", ["s", "x"], name="a", T="float")
+    p.node("StackCloseV2", ["s", "^a"], name="close")
+    p.node("StackPopV2", ["s", "^close"], name="y", elem_type="float")
+    p.step(target=["close"])
+    p.step(fetch=["y"])
+
+
+def cases(c):
+    raw(c)
+    stack(c)
+    v1.disable_control_flow_v2()
+    try:
+        traced(c)
+    finally:
+        v1.enable_control_flow_v2()

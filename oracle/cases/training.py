@@ -1,0 +1,97 @@
+"""Optimizer updates, dense and sparse, on ref and resource variables."""
+
+import numpy as np
+
+from values import *
+
+# For each optimizer: slot variables, then scalars before and after the gradient in argument order.
+DENSE = {
+    "GradientDescent": ([], ["alpha"], [], {}),
+    "Momentum": (["accum"], ["lr"], ["momentum"], {"use_nesterov": (False, True)}),
+    "Adagrad": (["accum"], ["lr"], [], {"update_slots": (True, False)}),
+    "AdagradV2": (["accum"], ["lr", "epsilon"], [], {"update_slots": (True, False)}),
+    "Adam": (["m", "v"], ["beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"], [], {"use_nesterov": (False, True)}),
+    "AdaMax": (["m", "v"], ["beta1_power", "lr", "beta1", "beta2", "epsilon"], [], {}),
+    "RMSProp": (["ms", "mom"], ["lr", "rho", "momentum", "epsilon"], [], {}),
+    "CenteredRMSProp": (["mg", "ms", "mom"], ["lr", "rho", "momentum", "epsilon"], [], {}),
+    "Adadelta": (["accum", "accum_update"], ["lr", "rho", "epsilon"], [], {}),
+    "Ftrl": (["accum", "linear"], None, ["lr", "l1", "l2", "lr_power"], {"multiply_linear_by_lr": (False, True)}),
+    "FtrlV2": (["accum", "linear"], None, ["lr", "l1", "l2", "l2_shrinkage", "lr_power"], {"multiply_linear_by_lr": (False, True)}),
+    "ProximalGradientDescent": ([], ["alpha", "l1", "l2"], [], {}),
+    "ProximalAdagrad": (["accum"], ["lr", "l1", "l2"], [], {}),
+    "AddSign": (["m"], ["lr", "alpha", "sign_decay", "beta"], [], {}),
+    "PowerSign": (["m"], ["lr", "logbase", "sign_decay", "beta"], [], {}),
+    "KerasMomentum": (["accum"], ["lr"], ["momentum"], {"use_nesterov": (False, True)}),
+}
+SCALARS = {"lr": 0.1, "alpha": 0.1, "momentum": 0.9, "epsilon": 1e-3, "beta1_power": 0.9, "beta2_power": 0.99, "beta1": 0.9, "beta2": 0.99}
+SCALARS |= {"rho": 0.8, "l1": 0.05, "l2": 0.1, "l2_shrinkage": 0.02, "lr_power": -0.5, "logbase": 1.0, "sign_decay": 0.9, "beta": 0.9}
+
+
+def update(c, op, name, dtype, slots, before, after, attrs, shape=(2, 2), grad_shape=None, indices=None, initialize=True, scalars=None):
+    """A program that runs `op` twice and then reads every variable."""
+    resource = op.startswith("Resource")
+    p = c.program("/".join(filter(None, [op, name, dtype])), accuracy="rounding")
+    values = {"var": arr(*shape)} | {slot: pos(*shape, seed=3 + i) for i, slot in enumerate(slots)}
+    assigns, reads = [], []
+    for variable, value in values.items():
+        p.const(value(dtype), name=f"{variable}/init")
+        if resource:
+            p.node("VarHandleOp", name=variable, dtype=dtype, shape=list(shape), shared_name=variable)
+            assigns.append(p.node("AssignVariableOp", [variable, f"{variable}/init"], name=f"{variable}/assign", dtype=dtype))
+            reads.append(p.node("ReadVariableOp", [variable], name=f"{variable}/read", dtype=dtype))
+        else:
+            p.node("VariableV2", name=variable, dtype=dtype, shape=list(shape))
+            assigns.append(p.node("Assign", [variable, f"{variable}/init"], name=f"{variable}/assign", T=dtype))
+            reads.append(p.node("Identity", [variable], name=f"{variable}/read", T=dtype))
+    inputs = list(values)
+    gradient = p.const(arr(*(grad_shape or shape), seed=9)(dtype), name="grad")
+    tail = [gradient]
+    if indices is not None:
+        tail.append(p.const(indices, name="indices"))
+        attrs = attrs | {"Tindices": "int64" if indices.dtype == np.int64 else "int32"}
+
+    def scalar(key):
+        return p.const(convert((scalars or {}).get(key, SCALARS[key]), dtype), name=key)
+
+    inputs += [scalar(key) for key in before or []] + tail + [scalar(key) for key in after]
+    p.node(op, inputs, name="update", T=dtype, **attrs)
+    if initialize:
+        p.step(target=assigns)
+    for _ in range(2):
+        p.step(target=["update"])
+    if initialize:
+        p.step(fetch=reads)
+
+
+def cases(c):
+    import harness
+
+    for optimizer, (slots, before, after, flags) in DENSE.items():
+        for prefix in ("Apply", "ResourceApply"):
+            op = prefix + optimizer
+            if op not in harness.OPS:
+                continue
+            for dtype in c.dtypes(op, "T"):
+                update(c, op, "", dtype, slots, before, after, {})
+            for flag, choices in flags.items():
+                for choice in choices:
+                    update(c, op, f"{flag}_{str(choice).lower()}", "float", slots, before, after, {flag: choice})
+            update(c, op, "mismatch", "float", slots, before, after, {}, grad_shape=(3,))
+            update(c, op, "uninitialized", "float", slots, before, after, {}, initialize=False)
+            update(c, op, "vector", "float", slots, before, after, {}, shape=(19,))
+            update(c, op, "empty", "float", slots, before, after, {}, shape=(0, 2))
+        for prefix in ("SparseApply", "ResourceSparseApply"):
+            op = prefix + optimizer
+            if op not in harness.OPS:
+                continue
+            for dtype in c.dtypes(op, "T"):
+                update(c, op, "", dtype, slots, before, after, {}, shape=(3, 2), grad_shape=(2, 2), indices=np.int32([2, 0]))
+            for flag, choices in flags.items():
+                for choice in choices:
+                    update(c, op, f"{flag}_{str(choice).lower()}", "float", slots, before, after, {flag: choice}, shape=(3, 2), grad_shape=(2, 2), indices=np.int64([2, 0]))
+            update(c, op, "duplicates", "float", slots, before, after, {}, shape=(3, 2), grad_shape=(3, 2), indices=np.int32([1, 1, 1]))
+            update(c, op, "vector", "float", slots, before, after, {}, shape=(3,), grad_shape=(2,), indices=np.int32([2, 0]))
+            update(c, op, "nothing", "float", slots, before, after, {}, shape=(3, 2), grad_shape=(0, 2), indices=np.zeros(0, np.int32))
+            update(c, op, "out_of_range", "float", slots, before, after, {}, shape=(3, 2), grad_shape=(1, 2), indices=np.int32([3]))
+            update(c, op, "mismatch", "float", slots, before, after, {}, shape=(3, 2), grad_shape=(1, 2), indices=np.int32([0, 1]))
+            update(c, op, "uninitialized", "float", slots, before, after, {}, shape=(3, 2), grad_shape=(1, 2), indices=np.int32([0]), initialize=False)
