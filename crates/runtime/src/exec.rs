@@ -8,3 +8,5 @@ pub(crate) mod frames;
 pub(crate) mod inbox;
 pub(crate) mod layout;
 pub(crate) mod run;
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,9 @@ pub mod partial;
 pub mod rendezvous;
 pub mod trace;
 
+#[cfg(test)]
+mod testing;
+
 pub use env::RuntimeEnv;
 pub use executable::{Executable, StepRun};
 pub use partial::PartialHub;

@@ -6,6 +6,8 @@ mod infer;
 pub mod place;
 mod prune;
 mod share;
+#[cfg(test)]
+mod tests;
 
 pub use prune::{Signature, parse_tensor_name};
 

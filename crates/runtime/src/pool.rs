@@ -121,16 +121,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn futures_and_jobs_run_and_a_closed_pool_refuses_work() {
+    fn futures_and_jobs_run() {
         let pool = ComputePool::new(2);
-        let task = pool.spawn(async { 6 * 7 });
-        assert_eq!(futures_util::FutureExt::now_or_never(async { 1 }), Some(1));
+        assert_eq!(crate::testing::block_on(pool.spawn(async { 6 * 7 })), 42);
         let (send, receive) = std::sync::mpsc::channel();
         pool.run(move || send.send(1).expect("the test waits"));
         assert_eq!(receive.recv(), Ok(1));
-        let (send, receive) = std::sync::mpsc::channel();
-        pool.run(move || drop(send));
-        assert!(receive.recv().is_err());
-        drop(task);
     }
 }
