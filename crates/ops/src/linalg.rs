@@ -2,3 +2,4 @@
 //! `unsafe` code.
 
 pub mod product;
+pub mod reduce;
