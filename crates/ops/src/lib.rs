@@ -5,6 +5,9 @@
 
 pub mod linalg;
 pub mod numeric;
+mod rows;
+mod tensor_array;
+mod tensor_list;
 
 #[cfg(test)]
 mod testing;
