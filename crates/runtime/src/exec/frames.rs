@@ -65,6 +65,7 @@ impl Frames {
     }
 
     /// The inputs of a node that may run.
+    #[inline]
     pub(crate) fn inputs(&mut self, layout: &Layout, token: Token) -> &mut [Value] {
         let node = &layout.nodes[token.node as usize];
         let iteration = self.iteration(token.frame, token.iteration);
@@ -72,6 +73,7 @@ impl Frames {
     }
 
     /// Where in which loop the node runs, as every task computes it.
+    #[inline]
     pub(crate) fn position(&self, token: Token) -> FrameIteration {
         match &self.frames[token.frame as usize] {
             Some(frame) => FrameIteration { frame: frame.id, iteration: token.iteration as u64 },
@@ -85,6 +87,7 @@ impl Frames {
     }
 
     /// Hands a node's outputs to its consumers and ends what has nothing more to do. `Value::None` is a dead output.
+    #[inline]
     pub(crate) fn propagate(
         &mut self,
         layout: &Layout,
@@ -224,6 +227,7 @@ impl Frames {
     }
 
     /// Hands outputs to consumers in one iteration and collects those that may run.
+    #[inline]
     fn activate(
         &mut self,
         layout: &Layout,
@@ -352,9 +356,13 @@ impl Frames {
         true
     }
 
+    #[inline]
+
     fn frame(&mut self, frame: u32) -> &mut Frame {
         self.frames[frame as usize].as_mut().expect("frames live while their nodes run")
     }
+
+    #[inline]
 
     fn iteration(&mut self, frame: u32, iteration: u32) -> &mut Iteration {
         let frame = self.frame(frame);
@@ -368,6 +376,8 @@ impl Frame {
         self.oldest + self.iterations.len() as u32 - 1
     }
 }
+
+#[inline]
 
 fn take(outputs: &mut [Value], edge: &Edge) -> Value {
     match outputs.get_mut(edge.output as usize) {
