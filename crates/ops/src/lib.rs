@@ -3,6 +3,7 @@
 //! This crate knows nothing of planning, executing, sessions or RPC. `families/<group>/<family>.rs` holds a family of
 //! ops; the build script finds them, so that adding a family touches nothing but its own file.
 
+pub mod cwise;
 pub mod linalg;
 pub mod numeric;
 mod rows;

@@ -1,5 +1,9 @@
 //! Numeric routines without op knowledge: products, broadcasting, reductions. The only place of this crate with
 //! `unsafe` code.
 
+pub mod broadcast;
+pub mod elementary;
+pub mod elementwise;
+pub mod functions;
 pub mod product;
 pub mod reduce;

@@ -85,6 +85,13 @@ impl<'a> KernelCx<'a> {
         }
     }
 
+    /// Puts an input back, e.g. under another shape.
+    pub fn put(&mut self, input: usize, tensor: Tensor) {
+        if let Some(slot) = self.inputs.get_mut(input) {
+            *slot = Value::Tensor(tensor);
+        }
+    }
+
     /// Takes an input as it is, reference or value.
     pub fn take_value(&mut self, input: usize) -> Result<Value> {
         match self.inputs.get_mut(input).map(std::mem::take) {
