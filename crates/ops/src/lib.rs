@@ -4,11 +4,14 @@
 //! ops; the build script finds them, so that adding a family touches nothing but its own file.
 
 pub mod cwise;
+mod index;
 pub mod linalg;
 pub mod numeric;
 mod rows;
+mod strided;
 mod tensor_array;
 mod tensor_list;
+mod units;
 
 #[cfg(test)]
 mod testing;

@@ -5,5 +5,8 @@ pub mod broadcast;
 pub mod elementary;
 pub mod elementwise;
 pub mod functions;
+pub mod gather;
 pub mod product;
 pub mod reduce;
+pub mod scatter_nd;
+pub mod strided_copy;
