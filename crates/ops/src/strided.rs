@@ -2,11 +2,11 @@
 //! `newaxis`, a single index). Shared by slices of values and assignments to slices of variables.
 
 use crate::index::{Ints, input_ints};
-use crate::linalg::strided_copy::{Layout, row_major};
-use ferroflow_core::attr::Attrs;
+use crate::linalg::strided_copy::{Layout, copy, row_major};
+use ferroflow_core::device::Device;
 use ferroflow_core::kernel::KernelCx;
 use ferroflow_core::op::UNKNOWN_DIM;
-use ferroflow_core::{Result, Shape, bail, ensure};
+use ferroflow_core::{Result, Shape, Tensor, bail, ensure};
 
 /// The mask attributes; bit `i` speaks of the `i`th index.
 #[derive(Clone, Copy, Debug)]
@@ -19,15 +19,15 @@ pub(crate) struct Masks {
 }
 
 impl Masks {
-    pub(crate) fn new(attrs: &Attrs) -> Result<Masks> {
-        let masks = Masks {
-            begin: attrs.get("begin_mask")?,
-            end: attrs.get("end_mask")?,
-            ellipsis: attrs.get("ellipsis_mask")?,
-            new_axis: attrs.get("new_axis_mask")?,
-            shrink_axis: attrs.get("shrink_axis_mask")?,
-        };
-        Ok(masks)
+    /// Reads the masks by attribute name.
+    pub(crate) fn new(attr: impl Fn(&str) -> Result<i64>) -> Result<Masks> {
+        Ok(Masks {
+            begin: attr("begin_mask")?,
+            end: attr("end_mask")?,
+            ellipsis: attr("ellipsis_mask")?,
+            new_axis: attr("new_axis_mask")?,
+            shrink_axis: attr("shrink_axis_mask")?,
+        })
     }
 }
 
@@ -76,11 +76,7 @@ impl StridedSlice {
         for (i, (index, &dim)) in indices.iter().zip(dims).enumerate() {
             let Index { stride, shrink, .. } = *index;
             ensure!(stride != 0, InvalidArgument, "strides[{i}] must be non-zero");
-            ensure!(
-                !shrink || stride > 0,
-                InvalidArgument,
-                "only stride 1 allowed on non-range indexing."
-            );
+            ensure!(!shrink || stride > 0, InvalidArgument, "only stride 1 allowed on non-range indexing.");
             let values_known = begin.is_some() && end.is_some();
             let (first, size) = if dim == UNKNOWN_DIM {
                 slice.whole &= index.begin_masked && index.end_masked && stride == 1;
@@ -156,11 +152,39 @@ impl StridedSlice {
         Layout::reading(offset, steps)
     }
 
+    /// Writes `value`, which has the slice's shape or broadcasts to it, into the slice of `target`.
+    pub(crate) fn assign(&self, device: &Device, value: &Tensor, target: &mut Tensor) -> Result<()> {
+        let shape = self.shape()?;
+        if value.shape() == &shape {
+            let layout = self.writing(&target.shape().clone());
+            return copy(device, &layout, value, target);
+        }
+        let spread = broadcast(value.shape(), &shape)?;
+        let mut whole = Tensor::unspecified(value.dtype(), shape, device.memory());
+        copy(device, &spread, value, &mut whole)?;
+        let layout = self.writing(&target.shape().clone());
+        copy(device, &layout, &whole, target)
+    }
+
     /// Writes the slice of a tensor with these dimensions.
     pub(crate) fn writing(&self, dims: &[i64]) -> Layout {
         let (offset, steps) = self.steps(dims);
         Layout::writing(offset, steps)
     }
+}
+
+/// Repeats a tensor of shape `from` until it has shape `to`.
+pub(crate) fn broadcast(from: &Shape, to: &Shape) -> Result<Layout> {
+    let strides = row_major(from);
+    let fits = from.rank() <= to.rank()
+        && from.iter().rev().zip(to.iter().rev()).all(|(from, to)| from == to || *from == 1);
+    ensure!(fits, InvalidArgument, "Incompatible shapes: {from} vs. {to}");
+    let missing = to.rank() - from.rank();
+    let dims = to.iter().enumerate().map(|(i, dim)| match i.checked_sub(missing) {
+        Some(at) if from[at] == *dim => (*dim as usize, strides[at]),
+        _ => (*dim as usize, 0),
+    });
+    Ok(Layout::reading(0, dims))
 }
 
 impl Index {
@@ -204,8 +228,8 @@ fn spell_out(
     let mut count = strides.len();
     let mut ellipsis = masks.ellipsis;
     let explicit = (0..count).find(|i| bit(ellipsis, *i));
-    let new_after_ellipsis =
-        explicit.map_or(0, |at| (at..count).filter(|i| bit(masks.new_axis, *i) && !bit(ellipsis, *i)).count());
+    let new_after_ellipsis = explicit
+        .map_or(0, |at| (at..count).filter(|i| bit(masks.new_axis, *i) && !bit(ellipsis, *i)).count());
     if explicit.is_none() {
         ellipsis |= 1 << count;
         count += 1;

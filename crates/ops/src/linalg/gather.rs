@@ -32,7 +32,8 @@ pub fn gather(
         inner: count(&dims[axis + 1..]),
         count: count(&index_dims[batch_dims..]),
     };
-    let bad = by_unit!(params.dtype(), U => extents.rows::<U>(device, params.units()?, indices, out.units_mut()?)?);
+    let bad =
+        by_unit!(params.dtype(), U => extents.rows::<U>(device, params.units()?, indices, out.units_mut()?)?);
     let Some(bad) = bad else { return Ok(out) };
     bail!(
         InvalidArgument,

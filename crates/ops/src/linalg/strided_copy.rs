@@ -124,7 +124,8 @@ pub fn copy_units<U: Unit>(device: &Device, layout: &Layout, from: &[U], to: &mu
         low >= 0 && high < length as isize
     };
     ensure!(
-        inside(simple.from_offset, &simple.from, from.len()) && inside(simple.to_offset, &simple.to, to.len()),
+        inside(simple.from_offset, &simple.from, from.len())
+            && inside(simple.to_offset, &simple.to, to.len()),
         Internal,
         "a copy reaches outside its tensors"
     );
@@ -166,13 +167,7 @@ unsafe impl<U: Send> Sync for Target<U> {}
 
 /// # Safety
 /// Every element that the dimensions reach from `source` and `target` must be valid.
-unsafe fn walk<U: Unit>(
-    dims: &[usize],
-    from: &[isize],
-    to: &[isize],
-    source: *const U,
-    target: *mut U,
-) {
+unsafe fn walk<U: Unit>(dims: &[usize], from: &[isize], to: &[isize], source: *const U, target: *mut U) {
     // SAFETY: the caller's.
     unsafe {
         match *dims {
