@@ -18,9 +18,7 @@ mod sealed {
     use super::Storage;
 
     pub trait Stored: Clone + Send + Sync + 'static {
-        #[inline]
         fn view(storage: &Storage) -> Option<&[Self]>;
-        #[inline]
         fn view_mut(storage: &mut Storage) -> Option<&mut [Self]>;
         fn store(values: Vec<Self>) -> Storage;
     }
