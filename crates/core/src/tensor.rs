@@ -223,7 +223,6 @@ impl Tensor {
     }
 
     #[inline]
-
     fn check_type<T: Element>(&self) -> Result<()> {
         if self.dtype == T::DTYPE {
             return Ok(());

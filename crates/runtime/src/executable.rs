@@ -133,7 +133,7 @@ impl Future for StepRun {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let polled = self.run.poll(context);
         if matches!(polled, Poll::Ready(Ok(_)))
-            && let Some(scratch) = self.run.into_scratch()
+            && let Some(scratch) = self.run.take_scratch()
         {
             let mut kept = self.executable.scratches.lock().expect("no panic while memory is handed out");
             if kept.len() < KEPT_SCRATCHES {

@@ -84,14 +84,12 @@ impl Buffer {
     }
 
     #[inline]
-
     fn header(&self) -> &Header {
         // SAFETY: the header lives as long as any reference.
         unsafe { self.0.as_ref() }
     }
 
     #[inline]
-
     fn data(&self) -> *mut u8 {
         // SAFETY: the data follows the header within the same allocation.
         unsafe { self.0.as_ptr().cast::<u8>().add(data_offset(self.header().capacity)) }

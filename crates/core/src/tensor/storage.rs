@@ -66,7 +66,6 @@ impl Storage {
     }
 
     #[inline]
-
     pub(super) fn is_unique(&self) -> bool {
         match self {
             Storage::Plain(buffer) => buffer.is_unique(),

@@ -357,13 +357,11 @@ impl Frames {
     }
 
     #[inline]
-
     fn frame(&mut self, frame: u32) -> &mut Frame {
         self.frames[frame as usize].as_mut().expect("frames live while their nodes run")
     }
 
     #[inline]
-
     fn iteration(&mut self, frame: u32, iteration: u32) -> &mut Iteration {
         let frame = self.frame(frame);
         let index = iteration - frame.oldest;
@@ -378,7 +376,6 @@ impl Frame {
 }
 
 #[inline]
-
 fn take(outputs: &mut [Value], edge: &Edge) -> Value {
     match outputs.get_mut(edge.output as usize) {
         Some(value) if edge.last => std::mem::take(value),
@@ -389,7 +386,7 @@ fn take(outputs: &mut [Value], edge: &Edge) -> Value {
 
 /// The id that every task computes for a loop frame, so that sends and receives inside loops agree.
 fn child_frame_id(parent: u64, iteration: u64, name: &str) -> u64 {
-    combine(parent, combine(iteration, murmur64(name.as_bytes(), 0xDECA_FCAF_FE)))
+    combine(parent, combine(iteration, murmur64(name.as_bytes(), 0x00DE_CAFC_AFFE)))
 }
 
 fn combine(a: u64, b: u64) -> u64 {

@@ -105,7 +105,7 @@ impl Run {
     }
 
     /// Gives the step's memory back once it has ended well.
-    pub(crate) fn into_scratch(&mut self) -> Option<Scratch> {
+    pub(crate) fn take_scratch(&mut self) -> Option<Scratch> {
         let mut scratch = self.scratch.take()?;
         scratch.ready.clear();
         scratch.fetched.clear();
