@@ -96,9 +96,11 @@ impl Executable {
         Ok(())
     }
 
-    /// The parts that run on devices, in wire form.
+    /// The parts that run on devices, in wire form, every node with the device that runs it.
     pub fn partition_graphs(&self) -> Vec<GraphDef> {
-        vec![self.graph.to_def()]
+        let mut part = self.graph.to_def();
+        part.node.iter_mut().for_each(|node| node.device = self.env.device.name().to_owned());
+        vec![part]
     }
 
     /// The planned graph.

@@ -1,6 +1,6 @@
 //! What ran when: the statistics behind `RunOptions.FULL_TRACE`.
 
-use ferroflow_core::graph::NodeData;
+use crate::exec::layout::ExecNode;
 use ferroflow_proto::tensorflow::{DeviceStepStats, NodeExecStats, StepStats};
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -24,17 +24,17 @@ impl StepTrace {
         })
     }
 
-    pub(crate) fn record(&self, node: &NodeData, start: Instant, end: Instant) {
+    pub(crate) fn record(&self, node: &ExecNode, start: Instant, end: Instant) {
         let start_nanos =
             (self.origin.1 + start.saturating_duration_since(self.origin.0).as_nanos() as u64) as i64;
         let length = end.saturating_duration_since(start).as_nanos() as i64;
         let record = NodeExecStats {
-            node_name: node.name.clone(),
+            node_name: node.data.name.clone(),
             all_start_micros: start_nanos / 1000,
             op_start_rel_micros: 0,
             op_end_rel_micros: length / 1000,
             all_end_rel_micros: (length + 999) / 1000,
-            timeline_label: format!("{} = {}()", node.name, node.op_name()),
+            timeline_label: node.label.clone(),
             scheduled_micros: start_nanos / 1000,
             all_start_nanos: start_nanos,
             op_end_rel_nanos: length,

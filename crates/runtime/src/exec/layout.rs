@@ -38,6 +38,8 @@ pub(crate) struct ExecNode {
     pub(crate) may_be_large: bool,
     /// For nodes that enter a loop: the loop's frame, and whether the value is the same in every iteration.
     pub(crate) enters: Option<(u32, bool)>,
+    /// `name = Op(inputs)`, which timelines draw their arrows from.
+    pub(crate) label: String,
     pub(crate) data: Arc<NodeData>,
 }
 
@@ -122,6 +124,7 @@ impl Layout {
                 refs: node.inputs.iter().any(from_ref),
                 enters: frames.entered[id.index()]
                     .map(|frame| (frame, data.attrs.get::<bool>("is_constant").unwrap_or_default())),
+                label: label(graph, id),
                 data: data.clone(),
             });
         }
@@ -135,6 +138,12 @@ impl Layout {
             .collect();
         Ok(Layout { nodes, edges, frames: layouts, roots, fetches: fetches.len() })
     }
+}
+
+fn label(graph: &Graph, id: NodeId) -> String {
+    let node = graph.node(id);
+    let inputs: Vec<String> = node.inputs.iter().map(|input| graph.output_name(*input)).collect();
+    format!("{} = {}({})", node.data.name, node.data.op_name(), inputs.join(", "))
 }
 
 pub(crate) fn is_merge(class: OpClass) -> bool {

@@ -240,7 +240,7 @@ impl Run {
             }
         };
         if let (Some(trace), Some(started)) = (&self.trace, started) {
-            trace.record(&node.data, started, Instant::now());
+            trace.record(node, started, Instant::now());
         }
         self.finish(layout, scratch, token, outputs)?;
         Ok(None)
@@ -404,11 +404,11 @@ impl Run {
         outputs: Result<Outputs>,
         since: Option<Instant>,
     ) -> Result<()> {
-        let data = &layout.nodes[token.node as usize].data;
+        let node = &layout.nodes[token.node as usize];
         self.current = token.node;
-        let outputs = outputs.map_err(|error| error.at_node(&data.name))?;
+        let outputs = outputs.map_err(|error| error.at_node(&node.data.name))?;
         if let (Some(trace), Some(since)) = (&self.trace, since) {
-            trace.record(data, since, Instant::now());
+            trace.record(node, since, Instant::now());
         }
         self.finish(layout, scratch, token, outputs)
     }
