@@ -75,12 +75,19 @@ impl Executable {
         for (i, feed) in feeds.iter().enumerate() {
             self.check_feed(i, feed)?;
         }
-        Ok(self.run(feeds.into_iter().map(Some).collect(), step, trace, None))
+        let run = self.run(feeds.into_iter().map(Some).collect(), step, trace, None);
+        Ok(StepRun { executable: self.clone(), run })
+    }
+
+    /// Starts a function's body within a step that drives it.
+    pub(crate) fn call(self: &Arc<Self>, arguments: Vec<Tensor>, step: Arc<StepCx>) -> Result<StepRun> {
+        let StepRun { executable, run } = self.start(arguments, step, None)?;
+        Ok(StepRun { executable, run: run.nested() })
     }
 
     /// Starts a step whose feeds come, and whose fetches leave, through `hub`.
     pub fn start_partial(self: &Arc<Self>, step: Arc<StepCx>, hub: Arc<PartialHub>) -> StepRun {
-        self.run(Vec::new(), step, None, Some(hub))
+        StepRun { executable: self.clone(), run: self.run(Vec::new(), step, None, Some(hub)) }
     }
 
     /// Checks the type of one feed, in stock's words.
@@ -114,11 +121,10 @@ impl Executable {
         step: Arc<StepCx>,
         trace: Option<Arc<StepTrace>>,
         hub: Option<Arc<PartialHub>>,
-    ) -> StepRun {
+    ) -> Run {
         let scratch = self.scratches.lock().expect("no panic while memory is handed out").pop();
         let scratch = scratch.unwrap_or_else(|| Scratch::new(&self.layout));
-        let run = Run::new(self.layout.clone(), scratch, args, step, self.env.pool.clone(), trace, hub);
-        StepRun { executable: self.clone(), run }
+        Run::new(self.layout.clone(), scratch, args, step, self.env.pool.clone(), trace, hub)
     }
 }
 

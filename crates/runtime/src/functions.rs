@@ -57,7 +57,7 @@ impl Callable for FunctionInstance {
                 "function {} is called {depth} levels deep, which looks like a recursion without end",
                 self.name
             );
-            self.executable()?.start(arguments, step, None)?.await
+            self.executable()?.call(arguments, step)?.await
         })
     }
 

@@ -54,6 +54,8 @@ pub(crate) struct Run {
     /// Whether this is still the thread that took the request.
     inline_until: Option<Instant>,
     first_poll: bool,
+    /// Whether another step's kernel drives this one, and drops it if that step is cancelled.
+    nested: bool,
     /// The node that runs now, for the report of a panic.
     current: u32,
 }
@@ -100,8 +102,15 @@ impl Run {
             started: false,
             inline_until: None,
             first_poll: true,
+            nested: false,
             current: 0,
         }
+    }
+
+    /// Marks a function's run, which another step drives.
+    pub(crate) fn nested(mut self) -> Run {
+        self.nested = true;
+        self
     }
 
     /// Gives the step's memory back once it has ended well.
@@ -115,7 +124,8 @@ impl Run {
     /// Goes on with the step as far as possible.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Tensor>>> {
         self.inbox.register(context.waker());
-        if self.step.cancellation.wake_on_cancel(context.waker()) {
+        let cancellation = &self.step.cancellation;
+        if cancellation.is_cancelled() || (!self.nested && cancellation.wake_on_cancel(context.waker())) {
             return Poll::Ready(Err(self.cancelled()));
         }
         self.inline_until = self.first_poll.then(|| Instant::now() + INLINE_BUDGET);
