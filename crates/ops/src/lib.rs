@@ -11,6 +11,7 @@ mod rows;
 mod strided;
 mod tensor_array;
 mod tensor_list;
+mod text;
 mod units;
 
 #[cfg(test)]
