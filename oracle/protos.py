@@ -1,5 +1,7 @@
 """Tensors, attributes and graphs as protobuf messages, and their text form in golden files."""
 
+import re
+
 import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
@@ -118,44 +120,24 @@ def line(message):
 
 
 def normalize_functions(graph):
-    """Gives library functions names that do not depend on what the process traced before."""
-    names = {f.signature.name: f"fn{i}" for i, f in enumerate(sorted(graph.library.function, key=_first_use(graph)))}
+    """The graph with library functions renamed to `fn0`, `fn1`, ...: the given names count what the process traced before.
 
-    def rename_attr(value):
-        if value.HasField("func"):
-            value.func.name = names.get(value.func.name, value.func.name)
-        for func in value.list.func:
-            func.name = names.get(func.name, func.name)
-
-    def rename_node(node):
-        node.op = names.get(node.op, node.op)
-        for value in node.attr.values():
-            rename_attr(value)
-
-    for node in graph.node:
-        rename_node(node)
-    for function in graph.library.function:
-        function.signature.name = names[function.signature.name]
-        for node in function.node_def:
-            rename_node(node)
-        for value in function.attr.values():
-            if value.s.decode(errors="replace") in names:
-                value.s = names[value.s.decode()].encode()
-            rename_attr(value)
-    for gradient in graph.library.gradient:
-        gradient.function_name = names.get(gradient.function_name, gradient.function_name)
-        gradient.gradient_func = names.get(gradient.gradient_func, gradient.gradient_func)
-    ordered = sorted(graph.library.function, key=lambda f: int(f.signature.name[2:]))
-    copies = [type(f).FromString(f.SerializeToString()) for f in ordered]
-    del graph.library.function[:]
-    graph.library.function.extend(copies)
+    Arguments are named after functions too, so names are replaced wherever they occur in the text.
+    """
+    names = [f.signature.name for f in sorted(graph.library.function, key=_creation_order)]
+    if not names:
+        return graph
+    new = {name: f"fn{i}" for i, name in enumerate(names)}
+    pattern = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    text = re.sub(rf"(?<![A-Za-z0-9])({pattern})(?![0-9])", lambda match: new[match[1]], text_format.MessageToString(graph))
+    renamed = text_format.Parse(text, type(graph)())
+    functions = sorted(renamed.library.function, key=lambda f: int(f.signature.name[2:]))
+    renamed.library.ClearField("function")
+    renamed.library.function.extend(functions)
+    return renamed
 
 
-def _first_use(graph):
-    """A sort key: the number that tracing put into the name grows in order of creation."""
-
-    def key(function):
-        digits = "".join(c if c.isdigit() else " " for c in function.signature.name).split()
-        return (int(digits[-1]) if digits else 0, function.signature.name)
-
-    return key
+def _creation_order(function):
+    """A sort key: the number that tracing puts into a name grows in order of creation."""
+    digits = re.findall(r"\d+", function.signature.name)
+    return (int(digits[-1]) if digits else 0, function.signature.name)

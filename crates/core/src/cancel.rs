@@ -38,6 +38,7 @@ impl Cancellation {
     }
 
     /// Whether [`Cancellation::cancel`] was called. Cheap enough for every node.
+    #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.0.flag.load(Ordering::Relaxed)
     }

@@ -172,11 +172,13 @@ impl Device {
     }
 
     /// The pool that tensors come from.
+    #[inline]
     pub fn memory(&self) -> &Arc<BufferPool> {
         &self.memory
     }
 
     /// Refuses an allocation that could never succeed, in stock's words.
+    #[inline]
     pub fn check_allocation(&self, dtype: DType, shape: &Shape) -> Result<()> {
         let unit = if dtype.is_plain() { dtype.size() } else { 32 };
         match shape.elements().checked_mul(unit) {

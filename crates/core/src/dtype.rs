@@ -22,6 +22,7 @@ macro_rules! dtypes {
             }
 
             /// Bytes per element; 0 for strings, resources and variants.
+            #[inline]
             pub fn size(self) -> usize {
                 match self { $(DType::$variant => $size,)+ }
             }
@@ -105,6 +106,7 @@ impl DType {
     }
 
     /// Whether elements are plain bytes that may be copied and sent as they are.
+    #[inline]
     pub fn is_plain(self) -> bool {
         self.size() != 0
     }

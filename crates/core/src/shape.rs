@@ -13,11 +13,20 @@ pub const MAX_RANK: usize = 254;
 pub type Dims = SmallVec<[i64; 4]>;
 
 /// The shape of a value: every dimension known and not negative, the product within `i64`.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
+#[derive(PartialEq, Eq, Hash, Default)]
 pub struct Shape(Dims);
+
+impl Clone for Shape {
+    #[inline]
+    fn clone(&self) -> Shape {
+        // Copies a few words; the derived form would push element by element.
+        Shape(Dims::from_slice(&self.0))
+    }
+}
 
 impl Shape {
     /// The shape of a scalar.
+    #[inline]
     pub fn scalar() -> Shape {
         Shape(Dims::new())
     }
@@ -59,26 +68,31 @@ impl Shape {
     }
 
     /// The dimensions.
+    #[inline]
     pub fn dims(&self) -> &[i64] {
         &self.0
     }
 
     /// One dimension as a count.
+    #[inline]
     pub fn dim(&self, index: usize) -> usize {
         self.0[index] as usize
     }
 
     /// The number of dimensions.
+    #[inline]
     pub fn rank(&self) -> usize {
         self.0.len()
     }
 
     /// The number of elements.
+    #[inline]
     pub fn elements(&self) -> usize {
         self.0.iter().product::<i64>() as usize
     }
 
     /// Whether this is a scalar's shape.
+    #[inline]
     pub fn is_scalar(&self) -> bool {
         self.0.is_empty()
     }
@@ -105,6 +119,7 @@ fn dims_to_proto(dims: impl Iterator<Item = i64>) -> Vec<tensor_shape_proto::Dim
 
 impl Deref for Shape {
     type Target = [i64];
+    #[inline]
     fn deref(&self) -> &[i64] {
         &self.0
     }
@@ -172,16 +187,19 @@ impl PartialShape {
     }
 
     /// A scalar's shape.
+    #[inline]
     pub fn scalar() -> PartialShape {
         PartialShape(Some(Dims::new()))
     }
 
     /// The dimensions, unless the rank is unknown.
+    #[inline]
     pub fn dims(&self) -> Option<&[i64]> {
         self.0.as_deref()
     }
 
     /// The rank, if known.
+    #[inline]
     pub fn rank(&self) -> Option<usize> {
         self.0.as_ref().map(|dims| dims.len())
     }

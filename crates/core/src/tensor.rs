@@ -38,6 +38,7 @@ impl Tensor {
     }
 
     /// A scalar.
+    #[inline]
     pub fn scalar<T: Element>(value: T) -> Tensor {
         Tensor { dtype: T::DTYPE, shape: Shape::scalar(), storage: T::store(vec![value]) }
     }
@@ -56,6 +57,7 @@ impl Tensor {
     }
 
     /// Memory from the pool with initialized but unspecified contents.
+    #[inline]
     pub fn unspecified(dtype: DType, shape: Shape, pool: &Arc<BufferPool>) -> Tensor {
         let storage = Storage::new(dtype, shape.elements(), Some(pool), false);
         Tensor { dtype, shape, storage }
@@ -79,26 +81,31 @@ impl Tensor {
     }
 
     /// The element type.
+    #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
     /// The shape.
+    #[inline]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
     /// The number of dimensions.
+    #[inline]
     pub fn rank(&self) -> usize {
         self.shape.rank()
     }
 
     /// The number of elements.
+    #[inline]
     pub fn elements(&self) -> usize {
         self.shape.elements()
     }
 
     /// The memory, for code that moves whole tensors.
+    #[inline]
     pub fn storage(&self) -> &Storage {
         &self.storage
     }
@@ -116,29 +123,34 @@ impl Tensor {
     }
 
     /// Whether nobody else holds these elements.
+    #[inline]
     pub fn is_unique(&self) -> bool {
         self.storage.is_unique()
     }
 
     /// The elements in row-major order.
+    #[inline]
     pub fn flat<T: Element>(&self) -> Result<&[T]> {
         self.check_type::<T>()?;
         Ok(T::view(&self.storage).expect("storage follows the element type"))
     }
 
     /// The elements for writing; copied first if somebody else holds them.
+    #[inline]
     pub fn flat_mut<T: Element>(&mut self) -> Result<&mut [T]> {
         self.check_type::<T>()?;
         Ok(T::view_mut(&mut self.storage).expect("storage follows the element type"))
     }
 
     /// The elements as units, for code that only moves them.
+    #[inline]
     pub fn units<U: Unit>(&self) -> Result<&[U]> {
         ensure!(U::fits(self.dtype), Internal, "units of another width than those of {}", self.dtype);
         Ok(U::view(&self.storage).expect("storage follows the element type"))
     }
 
     /// The elements as units for writing. Only copies of units of the same element type may be written.
+    #[inline]
     pub fn units_mut<U: Unit>(&mut self) -> Result<&mut [U]> {
         ensure!(U::fits(self.dtype), Internal, "units of another width than those of {}", self.dtype);
         Ok(U::view_mut(&mut self.storage).expect("storage follows the element type"))
@@ -171,6 +183,7 @@ impl Tensor {
     }
 
     /// The same elements under another shape of the same count.
+    #[inline]
     pub fn reshaped(mut self, shape: Shape) -> Result<Tensor> {
         check_count(&shape, self.elements())?;
         self.shape = shape;
@@ -209,6 +222,7 @@ impl Tensor {
         copy
     }
 
+    #[inline]
     fn check_type<T: Element>(&self) -> Result<()> {
         if self.dtype == T::DTYPE {
             return Ok(());

@@ -54,6 +54,12 @@ impl Variant {
         value.downcast_ref()
     }
 
+    /// The value as this type for changing it, if it is of this type and nobody else holds it.
+    pub fn downcast_mut<T: VariantValue>(&mut self) -> Option<&mut T> {
+        let value: &mut dyn Any = Arc::get_mut(self.0.as_mut()?)?;
+        value.downcast_mut()
+    }
+
     /// The message of a value that came over the wire and has not been decoded.
     pub fn as_opaque(&self) -> Option<&VariantTensorDataProto> {
         self.downcast::<Opaque>().map(|opaque| &opaque.0)

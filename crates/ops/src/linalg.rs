@@ -1,4 +1,12 @@
 //! Numeric routines without op knowledge: products, broadcasting, reductions. The only place of this crate with
 //! `unsafe` code.
 
+pub mod broadcast;
+pub mod elementary;
+pub mod elementwise;
+pub mod functions;
+pub mod gather;
 pub mod product;
+pub mod reduce;
+pub mod scatter_nd;
+pub mod strided_copy;

@@ -55,7 +55,7 @@ pub trait Real: Num + PartialOrd {
     fn to_f64(self) -> f64;
     /// The absolute value; wraps.
     fn abs(self) -> Self;
-    /// −1, 0 or 1; NaN stays.
+    /// −1, 0 (never the negative one) or 1; NaN stays.
     fn sign(self) -> Self;
     /// Whether this is not a number.
     fn is_nan(self) -> bool;
@@ -226,8 +226,7 @@ macro_rules! floats {
             #[inline(always)]
             fn sign(self) -> $type {
                 let x = $to(self);
-                // Zeros and NaN are passed on as they are.
-                if x > 0.0 { Self::ONE } else if x < 0.0 { -Self::ONE } else { self }
+                if x > 0.0 { Self::ONE } else if x < 0.0 { -Self::ONE } else if x == 0.0 { Self::ZERO } else { self }
             }
             #[inline(always)]
             fn is_nan(self) -> bool { <$type>::is_nan(self) }

@@ -1,1 +1,27 @@
-//! Placeholder.
+//! One process: plans a graph for what is fed and fetched, and runs it step after step.
+//!
+//! It receives a registry and knows no concrete op, no gRPC and no cluster membership. Modules stand in reading order.
+
+pub mod env;
+pub mod pool;
+
+pub mod plan;
+
+mod exec;
+pub mod executable;
+pub mod functions;
+
+pub mod partial;
+pub mod rendezvous;
+pub mod trace;
+
+#[cfg(test)]
+mod testing;
+
+pub use env::RuntimeEnv;
+pub use executable::{Executable, StepRun};
+pub use partial::PartialHub;
+pub use plan::{PlanOptions, Signature};
+pub use pool::ComputePool;
+pub use rendezvous::LocalRendezvous;
+pub use trace::StepTrace;

@@ -31,13 +31,7 @@ impl Checker<'_> {
         if let Some(function) = self.library.get(&def.op) {
             return check_function_call(def, function, attrs).map_err(|error| at(def, error));
         }
-        bail!(
-            NotFound,
-            "Op type not registered '{}' in binary running on this host. Make sure the Op and Kernel are registered \
-             in the binary running in this process. (node '{}')",
-            def.op,
-            def.name
-        )
+        Err(self.registry.missing(&def.op, &def.name))
     }
 
     fn check_op(

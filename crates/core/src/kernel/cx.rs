@@ -27,6 +27,7 @@ pub struct KernelCx<'a> {
 
 impl<'a> KernelCx<'a> {
     /// A context over these inputs.
+    #[inline]
     pub fn new(
         inputs: &'a mut [Value],
         step: &'a Arc<StepCx>,
@@ -37,11 +38,13 @@ impl<'a> KernelCx<'a> {
     }
 
     /// The step.
+    #[inline]
     pub fn step(&self) -> &'a Arc<StepCx> {
         self.step
     }
 
     /// The device.
+    #[inline]
     pub fn device(&self) -> &'a Arc<Device> {
         &self.step.device
     }
@@ -57,12 +60,14 @@ impl<'a> KernelCx<'a> {
     }
 
     /// The number of inputs.
+    #[inline]
     pub fn num_inputs(&self) -> usize {
         self.inputs.len()
     }
 
     /// An input. A reference input must have been turned into a value by the executor, which it does for every input
     /// that the op does not declare as a reference.
+    #[inline]
     pub fn input(&self, input: usize) -> Result<&Tensor> {
         match self.inputs.get(input) {
             Some(Value::Tensor(tensor)) => Ok(tensor),
@@ -72,10 +77,18 @@ impl<'a> KernelCx<'a> {
     }
 
     /// Takes an input out of the context.
+    #[inline]
     pub fn take(&mut self, input: usize) -> Result<Tensor> {
         match self.inputs.get_mut(input).map(std::mem::take) {
             Some(Value::Tensor(tensor)) => Ok(tensor),
             _ => bail!(Internal, "input {input} is missing"),
+        }
+    }
+
+    /// Puts an input back, e.g. under another shape.
+    pub fn put(&mut self, input: usize, tensor: Tensor) {
+        if let Some(slot) = self.inputs.get_mut(input) {
+            *slot = Value::Tensor(tensor);
         }
     }
 
@@ -93,11 +106,13 @@ impl<'a> KernelCx<'a> {
     }
 
     /// An input's elements.
+    #[inline]
     pub fn flat<T: Element>(&self, input: usize) -> Result<&[T]> {
         self.input(input)?.flat()
     }
 
     /// An input's only element; the input must be a scalar, or have one element.
+    #[inline]
     pub fn scalar<T: Element>(&self, input: usize) -> Result<T> {
         let tensor = self.input(input)?;
         match tensor.flat::<T>()? {
@@ -121,11 +136,13 @@ impl<'a> KernelCx<'a> {
     }
 
     /// Memory for an output: initialized, contents unspecified.
+    #[inline]
     pub fn alloc<T: Element>(&self, shape: Shape) -> Result<Tensor> {
         self.alloc_dtype(T::DTYPE, shape)
     }
 
     /// Memory for an output of a type known at run time: initialized, contents unspecified.
+    #[inline]
     pub fn alloc_dtype(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
         let device = self.device();
         device.check_allocation(dtype, &shape)?;
@@ -140,6 +157,7 @@ impl<'a> KernelCx<'a> {
 
     /// An output that takes over the memory of one of these inputs if it has the same type and count and nobody else
     /// holds it, else new memory. The input is gone afterwards; contents are unspecified.
+    #[inline]
     pub fn reuse_or_alloc<T: Element>(&mut self, candidates: &[usize], shape: Shape) -> Result<Tensor> {
         match self.take_reusable(candidates, T::DTYPE, shape.elements()) {
             Some((_, tensor)) => tensor.reshaped(shape),
@@ -148,6 +166,7 @@ impl<'a> KernelCx<'a> {
     }
 
     /// Takes the first of these inputs that has this type and count and that nobody else holds.
+    #[inline]
     pub fn take_reusable(
         &mut self,
         candidates: &[usize],
@@ -218,6 +237,7 @@ pub struct FutureCx {
 
 impl FutureCx {
     /// A context that owns these inputs.
+    #[inline]
     pub fn new(inputs: Vec<Value>, step: Arc<StepCx>, frame: FrameIteration, dead: bool) -> FutureCx {
         FutureCx { inputs, step, frame, dead }
     }
@@ -228,6 +248,7 @@ impl FutureCx {
     }
 
     /// The step.
+    #[inline]
     pub fn step(&self) -> &Arc<StepCx> {
         &self.step
     }

@@ -2,7 +2,7 @@
 
 use super::{KernelRow, Op, OpSpec};
 use crate::attr::Attrs;
-use crate::{DType, Result, bail, status};
+use crate::{DType, Result, Status, bail, status};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -54,7 +54,11 @@ impl OpEntry {
 
 /// Ops by name. Cloning shares.
 #[derive(Clone, Default)]
-pub struct Registry(Arc<HashMap<&'static str, Arc<OpEntry>>>);
+pub struct Registry {
+    entries: Arc<HashMap<&'static str, Arc<OpEntry>>>,
+    /// Names of ops that exist elsewhere, one a line.
+    unsupported: &'static str,
+}
 
 impl Registry {
     /// A registry of these ops; an error if two have the same name.
@@ -64,24 +68,46 @@ impl Registry {
 
     /// This registry with more ops.
     pub fn with(&self, ops: impl IntoIterator<Item = &'static Op>) -> Result<Registry> {
-        let mut entries = (*self.0).clone();
+        let mut entries = (*self.entries).clone();
         for op in ops {
             let entry = OpEntry { op, spec: OnceLock::new() };
             if entries.insert(op.name, Arc::new(entry)).is_some() {
                 bail!(AlreadyExists, "two ops are named {}", op.name);
             }
         }
-        Ok(Registry(Arc::new(entries)))
+        Ok(Registry { entries: Arc::new(entries), unsupported: self.unsupported })
+    }
+
+    /// This registry, which knows the names of ops that it does not support yet, one a line.
+    #[must_use]
+    pub fn with_unsupported(mut self, names: &'static str) -> Registry {
+        self.unsupported = names;
+        self
     }
 
     /// The op with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<OpEntry>> {
-        self.0.get(name)
+        self.entries.get(name)
+    }
+
+    /// Why there is no op with this name.
+    pub fn missing(&self, name: &str, node: &str) -> Status {
+        if self.unsupported.lines().any(|known| known == name) {
+            return status!(
+                Unimplemented,
+                "Op type '{name}' of node '{node}' is not supported by this server yet"
+            );
+        }
+        status!(
+            NotFound,
+            "Op type not registered '{name}' in binary running on this host. Make sure the Op and Kernel are \
+             registered in the binary running in this process. (node '{node}')"
+        )
     }
 
     /// Every op, by name.
     pub fn all(&self) -> Vec<&Arc<OpEntry>> {
-        let mut entries: Vec<_> = self.0.values().collect();
+        let mut entries: Vec<_> = self.entries.values().collect();
         entries.sort_by_key(|entry| entry.op.name);
         entries
     }

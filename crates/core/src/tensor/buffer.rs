@@ -5,14 +5,16 @@
 //! This file and `ops/src/linalg` are the only places with `unsafe` code.
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 /// Blocks at least this large are cache-line aligned and recycled; smaller ones go straight to the allocator.
 const POOLED_BYTES: usize = 1024;
+/// Enough for the header, and keeps large blocks' data aligned.
 const HEADER_BYTES: usize = 64;
+const SMALL_HEADER_BYTES: usize = 32;
 const SMALL_ALIGN: usize = 16;
 const LARGE_ALIGN: usize = 64;
 
@@ -27,7 +29,7 @@ struct Header {
     pool: Option<Arc<BufferPool>>,
 }
 
-const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
+const _: () = assert!(size_of::<Header>() <= SMALL_HEADER_BYTES);
 
 /// Shared, aligned bytes. Cloning shares; writing needs to be the only owner.
 pub struct Buffer(NonNull<Header>);
@@ -37,38 +39,64 @@ unsafe impl Send for Buffer {}
 // SAFETY: as above; shared access only reads.
 unsafe impl Sync for Buffer {}
 
+/// Where the data starts in a block of this capacity.
+#[inline]
+fn data_offset(capacity: usize) -> usize {
+    if capacity >= POOLED_BYTES { HEADER_BYTES } else { SMALL_HEADER_BYTES }
+}
+
+#[inline]
 fn layout(capacity: usize) -> Layout {
     let align = if capacity >= POOLED_BYTES { LARGE_ALIGN } else { SMALL_ALIGN };
-    Layout::from_size_align(HEADER_BYTES + capacity, align).expect("capacities are far below isize::MAX")
+    Layout::from_size_align(data_offset(capacity) + capacity, align)
+        .expect("capacities are far below isize::MAX")
 }
 
 impl Buffer {
     /// A zeroed buffer outside any pool.
     pub fn zeroed(length: usize) -> Buffer {
-        Buffer::allocate(length, length.max(1).next_multiple_of(SMALL_ALIGN), None)
+        if length >= POOLED_BYTES {
+            return Buffer::allocate(length, length.next_multiple_of(LARGE_ALIGN), None);
+        }
+        // Allocators are fastest at powers of two.
+        let block = (SMALL_HEADER_BYTES + length.max(1)).next_power_of_two();
+        Buffer::allocate(length, (block - SMALL_HEADER_BYTES).min(POOLED_BYTES - 1), None)
     }
 
     fn allocate(length: usize, capacity: usize, pool: Option<Arc<BufferPool>>) -> Buffer {
         let layout = layout(capacity);
-        // SAFETY: the layout has a non-zero size.
-        let block = unsafe { alloc_zeroed(layout) };
+        // SAFETY: the layout has a non-zero size, and what is not zeroed by the allocator is zeroed here.
+        let block = unsafe {
+            if capacity >= POOLED_BYTES {
+                alloc_zeroed(layout)
+            } else {
+                let block = alloc(layout);
+                if !block.is_null() {
+                    block.write_bytes(0, layout.size());
+                }
+                block
+            }
+        };
         let Some(header) = NonNull::new(block.cast::<Header>()) else { handle_alloc_error(layout) };
         // SAFETY: the block is large enough and aligned for a header.
         unsafe { header.write(Header { references: AtomicUsize::new(1), length, capacity, pool }) };
         Buffer(header)
     }
 
+    #[inline]
     fn header(&self) -> &Header {
         // SAFETY: the header lives as long as any reference.
         unsafe { self.0.as_ref() }
     }
 
+    #[inline]
     fn data(&self) -> *mut u8 {
         // SAFETY: the data follows the header within the same allocation.
-        unsafe { self.0.as_ptr().cast::<u8>().add(HEADER_BYTES) }
+        unsafe { self.0.as_ptr().cast::<u8>().add(data_offset(self.header().capacity)) }
     }
 
     /// The number of bytes.
+    #[inline]
     pub fn len(&self) -> usize {
         self.header().length
     }
@@ -79,17 +107,20 @@ impl Buffer {
     }
 
     /// Whether nobody else holds these bytes.
+    #[inline]
     pub fn is_unique(&self) -> bool {
         self.header().references.load(Ordering::Acquire) == 1
     }
 
     /// The bytes.
+    #[inline]
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: `length` initialized bytes follow the header; writers need sole ownership.
         unsafe { std::slice::from_raw_parts(self.data(), self.len()) }
     }
 
     /// The bytes for writing, if nobody else holds them.
+    #[inline]
     pub fn get_mut(&mut self) -> Option<&mut [u8]> {
         if !self.is_unique() {
             return None;
@@ -99,6 +130,7 @@ impl Buffer {
     }
 
     /// The bytes for writing; copies them first if somebody else holds them.
+    #[inline]
     pub fn make_mut(&mut self) -> &mut [u8] {
         if !self.is_unique() {
             let mut copy = match &self.header().pool {
@@ -134,6 +166,7 @@ impl Buffer {
 }
 
 impl Clone for Buffer {
+    #[inline]
     fn clone(&self) -> Buffer {
         self.header().references.fetch_add(1, Ordering::Relaxed);
         Buffer(self.0)
@@ -141,6 +174,7 @@ impl Clone for Buffer {
 }
 
 impl Drop for Buffer {
+    #[inline]
     fn drop(&mut self) {
         if self.header().references.fetch_sub(1, Ordering::Release) != 1 {
             return;
@@ -169,6 +203,7 @@ impl Block {
 }
 
 impl Drop for Block {
+    #[inline]
     fn drop(&mut self) {
         let layout = layout(self.capacity());
         // SAFETY: the block was allocated with this layout and has no owners left.

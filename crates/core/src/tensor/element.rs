@@ -56,12 +56,14 @@ plain! {
 macro_rules! stored_plain {
     ($($type:ty),+ $(,)?) => {$(
         impl Stored for $type {
+            #[inline]
             fn view(storage: &Storage) -> Option<&[$type]> {
                 match storage {
                     Storage::Plain(buffer) => bytemuck::try_cast_slice(buffer.as_slice()).ok(),
                     _ => None,
                 }
             }
+            #[inline]
             fn view_mut(storage: &mut Storage) -> Option<&mut [$type]> {
                 match storage {
                     Storage::Plain(buffer) => bytemuck::try_cast_slice_mut(buffer.make_mut()).ok(),
@@ -77,12 +79,14 @@ macro_rules! stored_plain {
 stored_plain!(f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, u128, C64, C128);
 
 impl Stored for bool {
+    #[inline]
     fn view(storage: &Storage) -> Option<&[bool]> {
         match storage {
             Storage::Plain(buffer) => Some(buffer.as_bools()),
             _ => None,
         }
     }
+    #[inline]
     fn view_mut(storage: &mut Storage) -> Option<&mut [bool]> {
         match storage {
             Storage::Plain(buffer) => {
@@ -100,12 +104,14 @@ impl Stored for bool {
 macro_rules! stored_owned {
     ($($type:ty => $variant:ident),+ $(,)?) => {$(
         impl Stored for $type {
+            #[inline]
             fn view(storage: &Storage) -> Option<&[$type]> {
                 match storage {
                     Storage::$variant(values) => Some(values),
                     _ => None,
                 }
             }
+            #[inline]
             fn view_mut(storage: &mut Storage) -> Option<&mut [$type]> {
                 match storage {
                     Storage::$variant(values) => Some(std::sync::Arc::make_mut(values).as_mut_slice()),

@@ -29,6 +29,7 @@ pub(super) enum Kind {
 }
 
 impl Storage {
+    #[inline]
     pub(super) fn kind_of(dtype: DType) -> Kind {
         match dtype {
             DType::String => Kind::Strings,
@@ -64,6 +65,7 @@ impl Storage {
         }
     }
 
+    #[inline]
     pub(super) fn is_unique(&self) -> bool {
         match self {
             Storage::Plain(buffer) => buffer.is_unique(),

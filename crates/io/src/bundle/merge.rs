@@ -1,0 +1,91 @@
+//! Joins the checkpoints of several devices into one: data files are renamed, indexes are merged.
+
+use super::entry::{HEADER_KEY, decode_entry, header, shards_of};
+use super::{data_path, index_path};
+use crate::file;
+use crate::table::{TableReader, TableWriter};
+use ferroflow_core::{Code, Result, bail, ensure};
+use ferroflow_proto::tensorflow::BundleEntryProto;
+use prost::Message;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+/// Joins checkpoints. The parts are gone afterwards. Parts that do not exist are skipped if `allow_missing` is set.
+pub fn merge(prefixes: &[String], destination: &str, allow_missing: bool) -> Result<()> {
+    let mut entries: BTreeMap<Vec<u8>, BundleEntryProto> = BTreeMap::new();
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut present = Vec::new();
+    for prefix in prefixes {
+        let table = match TableReader::open(&index_path(prefix)) {
+            Ok(table) => table,
+            Err(error) if error.code() == Code::NotFound && allow_missing => continue,
+            Err(error) if error.code() == Code::NotFound => bail!(
+                InvalidArgument,
+                "allow_missing_files was set to false and {prefix} did not exist.NOT_FOUND: {prefix} not found"
+            ),
+            Err(error) => return Err(error),
+        };
+        let first = files.len();
+        let shards = shards_of(&table.get(HEADER_KEY)?.unwrap_or_default())?;
+        files.extend((0..shards).map(|shard| data_path(prefix, shard, shards)));
+        table.for_each(|key, value| {
+            if key == HEADER_KEY {
+                return Ok(());
+            }
+            let mut entry = decode_entry(value)?;
+            if entry.slices.is_empty() {
+                entry.shard_id += first as i32;
+            }
+            add_entry(&mut entries, key, entry, prefix)
+        })?;
+        present.push(prefix);
+    }
+    if let Some(directory) = PathBuf::from(destination).parent() {
+        // A directory that cannot be made shows in the renames below.
+        let _ = fs::create_dir_all(directory);
+    }
+    for (shard, path) in files.iter().enumerate() {
+        file::rename(path, &data_path(destination, shard, files.len()))?;
+    }
+    let mut table = TableWriter::create(&index_path(destination))?;
+    table.add(HEADER_KEY, &header(files.len()))?;
+    for (key, entry) in &entries {
+        table.add(key, &entry.encode_to_vec())?;
+    }
+    table.finish()?;
+    for prefix in present.into_iter().filter(|prefix| prefix.as_str() != destination) {
+        let path = index_path(prefix);
+        fs::remove_file(&path).map_err(|error| file::status(&path, &error))?;
+    }
+    Ok(())
+}
+
+fn add_entry(
+    entries: &mut BTreeMap<Vec<u8>, BundleEntryProto>,
+    key: &[u8],
+    entry: BundleEntryProto,
+    prefix: &str,
+) -> Result<()> {
+    let Some(known) = entries.get_mut(key) else {
+        entries.insert(key.to_vec(), entry);
+        return Ok(());
+    };
+    let name = String::from_utf8_lossy(key);
+    ensure!(
+        !known.slices.is_empty() && !entry.slices.is_empty(),
+        InvalidArgument,
+        "Duplicate tensor keyed by {name} encountered, when merging prefix: {prefix}"
+    );
+    ensure!(
+        known.dtype == entry.dtype && known.shape == entry.shape,
+        InvalidArgument,
+        "slices of {name} disagree about its type or shape, when merging prefix: {prefix}"
+    );
+    for slice in entry.slices {
+        if !known.slices.contains(&slice) {
+            known.slices.push(slice);
+        }
+    }
+    Ok(())
+}

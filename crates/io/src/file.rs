@@ -1,0 +1,129 @@
+//! Local files: errors as statuses in stock's words, reads at a position, and writes that appear whole or not at all.
+
+use ferroflow_core::{Code, Result, Status};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The status for a failed file operation.
+pub fn status(path: impl AsRef<Path>, error: &io::Error) -> Status {
+    let (code, text) = match error.kind() {
+        ErrorKind::NotFound => (Code::NotFound, "No such file or directory"),
+        ErrorKind::PermissionDenied => (Code::PermissionDenied, "Permission denied"),
+        ErrorKind::AlreadyExists => (Code::AlreadyExists, "File exists"),
+        ErrorKind::StorageFull => (Code::ResourceExhausted, "No space left on device"),
+        ErrorKind::UnexpectedEof => return Status::new(Code::OutOfRange, "Read less bytes than requested"),
+        _ => {
+            return Status::new(Code::Unknown, format!("{}; {error}", path.as_ref().display()));
+        }
+    };
+    Status::new(code, format!("{}; {text}", path.as_ref().display()))
+}
+
+/// A file opened for reading at any position, by any number of threads.
+pub struct Source {
+    path: PathBuf,
+    file: File,
+    length: u64,
+}
+
+impl Source {
+    /// Opens a file.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Source> {
+        let path = path.into();
+        let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        let (length, file) = opened.map_err(|error| status(&path, &error))?;
+        Ok(Source { path, file, length })
+    }
+
+    /// The file's length when it was opened.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on.
+    pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.file.read_exact_at(buffer, offset).map_err(|error| status(&self.path, &error))
+    }
+
+    /// The bytes from `offset` on; the file must have that many.
+    pub fn read_vec(&self, offset: u64, length: u64) -> Result<Vec<u8>> {
+        let fits = offset.checked_add(length).is_some_and(|end| end <= self.length);
+        if !fits {
+            return Err(Status::new(Code::OutOfRange, "Read less bytes than requested"));
+        }
+        let mut bytes = vec![0; length as usize];
+        self.read(offset, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// A file that appears under its name only when it is whole and on disk. Dropped before that, it leaves nothing.
+pub struct Sink {
+    path: PathBuf,
+    temporary: PathBuf,
+    file: Option<io::BufWriter<File>>,
+    written: u64,
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+impl Sink {
+    /// Starts a file. A missing directory is made if its own parent exists, as stock does.
+    pub fn create(path: impl Into<PathBuf>) -> Result<Sink> {
+        let path = path.into();
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            match fs::create_dir(directory) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists && !directory.is_dir() => {
+                    return Err(status(directory, &error));
+                }
+                _ => {}
+            }
+        }
+        let unique = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut temporary = path.clone().into_os_string();
+        temporary.push(format!(".tempstate{}-{unique}", std::process::id()));
+        let temporary = PathBuf::from(temporary);
+        let file = File::create(&temporary).map_err(|error| status(&temporary, &error))?;
+        Ok(Sink { path, temporary, file: Some(io::BufWriter::with_capacity(1 << 18, file)), written: 0 })
+    }
+
+    /// Appends bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let file = self.file.as_mut().expect("the file is taken only when the sink ends");
+        file.write_all(bytes).map_err(|error| status(&self.temporary, &error))?;
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// The number of bytes appended so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Puts the file on disk under its name.
+    pub fn finish(mut self) -> Result<()> {
+        let file = self.file.take().expect("the file is taken only here");
+        let synced = file.into_inner().map_err(|error| error.into_error()).and_then(|file| file.sync_all());
+        synced.map_err(|error| status(&self.temporary, &error))?;
+        rename(&self.temporary, &self.path)
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        // After a finish the temporary name is gone and this fails, as it should.
+        let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+/// Renames a file, replacing what had the name, and makes the new name durable.
+pub fn rename(from: &Path, to: &Path) -> Result<()> {
+    fs::rename(from, to).map_err(|error| status(from, &error))?;
+    let directory = to.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let synced = File::open(directory.unwrap_or(Path::new("."))).and_then(|directory| directory.sync_all());
+    // Some file systems cannot sync directories; the rename itself has succeeded.
+    synced.or_else(|error| if error.kind() == ErrorKind::NotFound { Err(status(to, &error)) } else { Ok(()) })
+}

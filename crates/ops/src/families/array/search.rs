@@ -1,0 +1,146 @@
+//! Searching sorted rows, and counting values by range.
+
+use crate::index::{constant_int, int_tensor};
+use crate::numeric::Real;
+use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
+use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::{DType, Result, Shape, bf16, ensure, f16, kernels};
+
+pub(crate) const OPS: &[&Op] = &[&UPPER_BOUND, &LOWER_BOUND, &HISTOGRAM_FIXED_WIDTH];
+
+const BOUND: Op = Op {
+    inputs: &["sorted_inputs: T", "values: T"],
+    outputs: &["output: out_type"],
+    attrs: &["T: type", "out_type: {int32, int64} = DT_INT32"],
+    shape: bound_shape,
+    ..Op::PURE
+};
+
+static UPPER_BOUND: Op = Op {
+    name: "UpperBound",
+    kernels: kernels![upper_bound_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
+    ..BOUND
+};
+
+static LOWER_BOUND: Op = Op {
+    name: "LowerBound",
+    kernels: kernels![lower_bound_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
+    ..BOUND
+};
+
+static HISTOGRAM_FIXED_WIDTH: Op = Op {
+    name: "HistogramFixedWidth",
+    inputs: &["values: T", "value_range: T", "nbins: int32"],
+    outputs: &["out: dtype"],
+    attrs: &["T: {int32, int64, float, double}", "dtype: {int32, int64} = DT_INT32"],
+    shape: histogram_shape,
+    kernels: kernels![histogram_kernel: i32, i64, f32, f64],
+    ..Op::PURE
+};
+
+fn bound_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    let (sorted, values) = (s.rank(0, 2)?, s.rank(1, 2)?);
+    let dim = |shape: &ferroflow_core::PartialShape| shape.dims().map_or(UNKNOWN_DIM, |dims| dims[0]);
+    s.merge_dims(dim(&sorted), dim(&values))?;
+    s.set(0, values);
+    Ok(())
+}
+
+/// For each value, how many elements of its row come before it, where `before(element, value)` decides.
+fn search<T: Real>(
+    cx: &KernelCx<'_>,
+    dtype: DType,
+    before: impl Fn(T, T) -> bool + Copy,
+) -> Result<Outputs> {
+    let (sorted, values) = (cx.input(0)?, cx.input(1)?);
+    for (tensor, name) in [(sorted, "sorted_inputs"), (values, "values")] {
+        ensure!(
+            tensor.rank() == 2,
+            InvalidArgument,
+            "Shape must be rank 2 but is rank {} for `{name}` argument",
+            tensor.rank()
+        );
+    }
+    ensure!(
+        sorted.shape()[0] == values.shape()[0],
+        InvalidArgument,
+        "Leading dim_size of both tensors must match."
+    );
+    let (length, count) = (sorted.shape().dim(1), values.shape().dim(1));
+    ensure!(
+        dtype == DType::Int64 || length < i32::MAX as usize,
+        InvalidArgument,
+        "trailing dim_size must less than INT_MAX for int32 output type, was {length}"
+    );
+    let (rows, wanted) = (sorted.flat::<T>()?, values.flat::<T>()?);
+    let places = wanted.iter().enumerate().map(|(i, value)| {
+        let row = &rows[i / count * length..][..length];
+        row.partition_point(|element| before(*element, *value)) as i64
+    });
+    Ok(int_tensor(dtype, values.shape().clone(), places)?.into())
+}
+
+fn upper_bound_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
+    let dtype: DType = init.attr("out_type")?;
+    // Written as "not less" so that NaN comes after everything.
+    #[allow(clippy::neg_cmp_op_on_partial_ord)]
+    Kernel::sync(move |cx| search::<T>(cx, dtype, |element, value| !(value < element)))
+}
+
+fn lower_bound_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
+    let dtype: DType = init.attr("out_type")?;
+    Kernel::sync(move |cx| search::<T>(cx, dtype, |element, value| element < value))
+}
+
+fn histogram_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    s.rank(1, 1)?;
+    s.rank(2, 0)?;
+    let bins = constant_int(s, 2)?;
+    if let Some(bins) = bins {
+        ensure!(bins > 0, InvalidArgument, "Requires nbins > 0: {bins}");
+    }
+    s.output(0, [bins.unwrap_or(UNKNOWN_DIM)])
+}
+
+fn histogram_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
+    let dtype: DType = init.attr("dtype")?;
+    Kernel::sync(move |cx| {
+        let (range, bins) = (cx.input(1)?, cx.input(2)?);
+        ensure!(
+            range.rank() == 1 && range.elements() == 2,
+            InvalidArgument,
+            "value_range should be a vector of 2 elements."
+        );
+        ensure!(bins.rank() == 0, InvalidArgument, "nbins should be a scalar.");
+        let (low, high) = (range.flat::<T>()?[0], range.flat::<T>()?[1]);
+        ensure!(
+            low < high,
+            InvalidArgument,
+            "value_range should satisfy value_range[0] < value_range[1], but got '[{}, {}]'",
+            low.to_f64(),
+            high.to_f64()
+        );
+        let bins = cx.scalar_i64(2)?;
+        ensure!(bins > 0, InvalidArgument, "nbins should be a positive number, but got '{bins}'");
+        let step = high.sub(low).to_f64() / bins as f64;
+        let mut counts = vec![0i64; bins as usize];
+        for value in cx.flat::<T>(0)? {
+            ensure!(!value.is_nan(), InvalidArgument, "Histogram values must not contain NaN");
+            let place = value.maximum(low).sub(low).to_f64() / step;
+            counts[place.min(bins as f64 - 1.0) as usize] += 1;
+        }
+        Ok(int_tensor(dtype, Shape::vector(counts.len()), counts.into_iter())?.into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{infer, infer_err};
+    use ferroflow_core::Code;
+
+    #[test]
+    fn places_have_the_shape_of_values() {
+        infer("UpperBound", "[2,5];[2,3]", "[2,3]");
+        infer_err("LowerBound", "[2,5];[3,3]", Code::InvalidArgument);
+    }
+}

@@ -1,0 +1,105 @@
+//! Complex numbers and their parts.
+
+use crate::cwise::{self, ARITHMETIC, FUNCTION};
+use ferroflow_core::kernel::{Init, Kernel, Outputs};
+use ferroflow_core::op::{Accuracy, KernelRow, Op, shapes};
+use ferroflow_core::{C64, C128, DType, Result, bail, kernels};
+
+pub(crate) const OPS: &[&Op] = &[&COMPLEX, &REAL, &IMAG, &CONJ, &ANGLE, &COMPLEX_ABS];
+
+static COMPLEX: Op = Op {
+    name: "Complex",
+    inputs: &["real: T", "imag: T"],
+    outputs: &["out: Tout"],
+    attrs: &["T: {float, double} = DT_FLOAT", "Tout: {complex64, complex128} = DT_COMPLEX64"],
+    shape: shapes::broadcast_binary,
+    kernels: kernels![any complex],
+    ..Op::PURE
+};
+
+const PART: Op = Op {
+    inputs: &["input: T"],
+    outputs: &["output: Tout"],
+    attrs: &["T: {complex64, complex128} = DT_COMPLEX64", "Tout: {float, double} = DT_FLOAT"],
+    shape: shapes::unchanged,
+    ..Op::PURE
+};
+static REAL: Op = Op { name: "Real", kernels: kernels![any real], ..PART };
+static IMAG: Op = Op { name: "Imag", kernels: kernels![any imag], ..PART };
+static ANGLE: Op = Op { name: "Angle", kernels: kernels![any angle], accuracy: Accuracy::Rounding, ..PART };
+static COMPLEX_ABS: Op = Op {
+    name: "ComplexAbs",
+    inputs: &["x: T"],
+    outputs: &["y: Tout"],
+    kernels: kernels![any complex_abs],
+    accuracy: Accuracy::Rounding,
+    ..PART
+};
+static CONJ: Op = Op {
+    name: "Conj",
+    inputs: &["input: T"],
+    outputs: &["output: T"],
+    attrs: &["T: {complex64, complex128, variant} = DT_COMPLEX64"],
+    shape: shapes::unchanged,
+    kernels: &[
+        KernelRow { attr: "T", dtype: DType::Complex64, make: conj_single },
+        KernelRow { attr: "T", dtype: DType::Complex128, make: conj_double },
+        KernelRow { attr: "T", dtype: DType::Variant, make: conj_variant },
+    ],
+    ..Op::PURE
+};
+
+fn complex(init: &Init<'_>) -> Result<Kernel> {
+    match (init.input_types[0], init.output_types[0]) {
+        (DType::Float, DType::Complex64) => cwise::compare(ARITHMETIC, C64::new),
+        (DType::Double, DType::Complex128) => cwise::compare(ARITHMETIC, C128::new),
+        (from, to) => no_kernel(init, from, to),
+    }
+}
+
+/// Kernels that take one part of each number, in the precision of the parts.
+macro_rules! part_kernels {
+    ($($kernel:ident: $cost:expr, |$x:ident| $part:expr;)+) => {$(
+        fn $kernel(init: &Init<'_>) -> Result<Kernel> {
+            match (init.input_types[0], init.output_types[0]) {
+                (DType::Complex64, DType::Float) => cwise::convert($cost, |$x: C64| $part),
+                (DType::Complex128, DType::Double) => cwise::convert($cost, |$x: C128| $part),
+                (from, to) => no_kernel(init, from, to),
+            }
+        }
+    )+};
+}
+part_kernels! {
+    real: ARITHMETIC, |x| x.re;
+    imag: ARITHMETIC, |x| x.im;
+    angle: FUNCTION, |x| x.im.atan2(x.re);
+    complex_abs: FUNCTION, |x| x.re.hypot(x.im);
+}
+
+fn no_kernel(init: &Init<'_>, from: DType, to: DType) -> Result<Kernel> {
+    bail!(NotFound, "Could not find device for node: {{{{node {}}}}} = {}[T={from}, Tout={to}]", init.node, init.op)
+}
+
+fn conj_single(_: &Init<'_>) -> Result<Kernel> {
+    cwise::unary(ARITHMETIC, |x: C64| x.conj())
+}
+
+fn conj_double(_: &Init<'_>) -> Result<Kernel> {
+    cwise::unary(ARITHMETIC, |x: C128| x.conj())
+}
+
+/// Variants hold no complex numbers that an op could reach; stock passes them on.
+fn conj_variant(_: &Init<'_>) -> Result<Kernel> {
+    Kernel::sync(|cx| Ok(Outputs::from(cx.take(0)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::infer;
+
+    #[test]
+    fn parts_broadcast_into_numbers() {
+        infer("Complex", "[2,1];[3]", "[2,3]");
+        infer("Real", "[2,1]", "[2,1]");
+    }
+}

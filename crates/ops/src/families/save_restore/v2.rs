@@ -1,0 +1,298 @@
+//! Saving and restoring checkpoints in the bundle format, whole tensors and slices of partitioned ones.
+
+use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
+use ferroflow_core::op::{Op, ShapeCx, shapes};
+use ferroflow_core::{Code, DType, Result, Tensor, ensure, kernels, status};
+use ferroflow_io::bundle::{self, BundleReader, BundleWriter, SliceSpec};
+use std::path::Path;
+
+pub(crate) const OPS: &[&Op] =
+    &[&SAVE_V2, &RESTORE_V2, &MERGE_V2_CHECKPOINTS, &SHARDED_FILENAME, &SHARDED_FILESPEC];
+
+static SAVE_V2: Op = Op {
+    name: "SaveV2",
+    inputs: &["prefix: string", "tensor_names: string", "shape_and_slices: string", "tensors: dtypes"],
+    attrs: &["dtypes: list(type) >= 1"],
+    kernels: kernels![any save_kernel],
+    ..Op::STATEFUL
+};
+
+static RESTORE_V2: Op = Op {
+    name: "RestoreV2",
+    inputs: &["prefix: string", "tensor_names: string", "shape_and_slices: string"],
+    outputs: &["tensors: dtypes"],
+    attrs: &["dtypes: list(type) >= 1"],
+    shape: restore_shape,
+    kernels: kernels![any restore_kernel],
+    ..Op::STATEFUL
+};
+
+static MERGE_V2_CHECKPOINTS: Op = Op {
+    name: "MergeV2Checkpoints",
+    inputs: &["checkpoint_prefixes: string", "destination_prefix: string"],
+    attrs: &["delete_old_dirs: bool = true", "allow_missing_files: bool = false"],
+    kernels: kernels![any merge_kernel],
+    ..Op::STATEFUL
+};
+
+static SHARDED_FILENAME: Op = Op {
+    name: "ShardedFilename",
+    inputs: &["basename: string", "shard: int32", "num_shards: int32"],
+    outputs: &["filename: string"],
+    shape: shapes::scalar,
+    kernels: kernels![any sharded_filename_kernel],
+    cheap: true,
+    ..Op::PURE
+};
+
+static SHARDED_FILESPEC: Op = Op {
+    name: "ShardedFilespec",
+    inputs: &["basename: string", "num_shards: int32"],
+    outputs: &["filename: string"],
+    shape: shapes::scalar,
+    kernels: kernels![any sharded_filespec_kernel],
+    cheap: true,
+    ..Op::PURE
+};
+
+/// Slices say what shape they will have; whole tensors are known only to the checkpoint.
+fn restore_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    let Some(specs) = s.constant(2) else { return Ok(()) };
+    let parsed: Vec<Option<SliceSpec>> =
+        specs.flat::<Str>()?.iter().map(|spec| parse_spec(spec).ok().flatten()).collect();
+    for (output, spec) in parsed.into_iter().enumerate() {
+        if let Some(spec) = spec {
+            s.set(output, (&spec.shape).into());
+        }
+    }
+    Ok(())
+}
+
+fn text(bytes: &[u8], what: &str) -> Result<String> {
+    let text = std::str::from_utf8(bytes);
+    Ok(text.map_err(|_| status!(InvalidArgument, "{what} must be UTF-8 text"))?.to_owned())
+}
+
+fn parse_spec(bytes: &[u8]) -> Result<Option<SliceSpec>> {
+    if bytes.is_empty() { Ok(None) } else { SliceSpec::parse(&text(bytes, "shape_and_slices")?).map(Some) }
+}
+
+/// A tensor's name and, if it is a slice, which one.
+type Named = (String, Option<SliceSpec>);
+
+/// The prefix and the named slices that both ops take, checked as stock checks them.
+fn checkpoint_inputs(cx: &KernelCx<'_>, tensors: usize) -> Result<(String, Vec<Named>)> {
+    let (prefix, names, specs) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
+    ensure!(
+        prefix.elements() == 1,
+        InvalidArgument,
+        "Input prefix should have a single element, got {} instead.",
+        prefix.elements()
+    );
+    for (name, tensor) in [("tensor_names", names), ("shape_and_slices", specs)] {
+        ensure!(
+            tensor.rank() == 1,
+            InvalidArgument,
+            "Input {name} should be an 1-D tensor, got {} instead.",
+            tensor.shape()
+        );
+    }
+    ensure!(
+        names.elements() == specs.elements(),
+        InvalidArgument,
+        "tensor_names and shape_and_slices have different number of elements: {} vs. {}",
+        names.elements(),
+        specs.elements()
+    );
+    ensure!(
+        names.elements() == tensors,
+        InvalidArgument,
+        "Got {} tensor names but {tensors} tensors.",
+        names.elements()
+    );
+    let mut named = Vec::with_capacity(tensors);
+    for (name, spec) in names.flat::<Str>()?.iter().zip(specs.flat::<Str>()?) {
+        named.push((text(name, "tensor_names")?, parse_spec(spec)?));
+    }
+    Ok((text(&prefix.flat::<Str>()?[0], "prefix")?, named))
+}
+
+fn save_kernel(init: &Init<'_>) -> Result<Kernel> {
+    const FIRST_TENSOR: usize = 3;
+    let count = init.input_types.len() - FIRST_TENSOR;
+    Kernel::sync(move |cx| {
+        let (prefix, named) = checkpoint_inputs(cx, count)?;
+        let mut order: Vec<usize> = (0..count).collect();
+        order.sort_by_key(|i| named[*i].0.as_str());
+        let mut writer = BundleWriter::create(&prefix)?;
+        for i in order {
+            let ((name, spec), tensor) = (&named[i], cx.input(FIRST_TENSOR + i)?);
+            let Some(spec) = spec else {
+                writer.add(name, tensor)?;
+                continue;
+            };
+            ensure!(
+                tensor.shape() == &spec.shape,
+                InvalidArgument,
+                // The two spaces are stock's.
+                "Slice in shape_and_slice specification does not match the shape of the tensor to  save: {}, tensor: \
+                 {}",
+                spec_text(spec),
+                tensor.shape()
+            );
+            writer.add_slice(name, spec, tensor)?;
+        }
+        writer.finish()?;
+        Ok(Outputs::None)
+    })
+}
+
+fn spec_text(spec: &SliceSpec) -> String {
+    let dims: String = spec.full.dims().iter().map(|dim| format!("{dim} ")).collect();
+    format!("{dims}{}", spec.slice)
+}
+
+fn restore_kernel(init: &Init<'_>) -> Result<Kernel> {
+    let dtypes: Vec<DType> = init.attr("dtypes")?;
+    Kernel::sync(move |cx| {
+        let (prefix, named) = checkpoint_inputs(cx, dtypes.len())?;
+        let reader = BundleReader::open(&prefix).map_err(|error| match error.code() {
+            Code::NotFound => status!(
+                NotFound,
+                "Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {prefix}"
+            ),
+            _ => error,
+        })?;
+        let mut order: Vec<usize> = (0..named.len()).collect();
+        order.sort_by_key(|i| named[*i].0.as_str());
+        let mut tensors = vec![None; named.len()];
+        for i in order {
+            tensors[i] = Some(restore(&reader, &named[i], dtypes[i])?);
+        }
+        Ok(tensors.into_iter().flatten().collect::<Vec<Tensor>>().into())
+    })
+}
+
+fn restore(reader: &BundleReader, (name, spec): &Named, dtype: DType) -> Result<Tensor> {
+    let (stored, full) = reader.lookup(name)?;
+    ensure!(
+        stored == dtype,
+        InvalidArgument,
+        "tensor_name = {name}; expected dtype {dtype} does not equal original dtype {stored}"
+    );
+    let Some(spec) = spec else { return reader.read(name) };
+    ensure!(
+        spec.full == full,
+        InvalidArgument,
+        "tensor_name = {name}; shape in shape_and_slice spec {} does not match the shape stored in checkpoint: {full}",
+        spec.full
+    );
+    reader.read_slice(name, &spec.slice)
+}
+
+fn merge_kernel(init: &Init<'_>) -> Result<Kernel> {
+    let delete_directories: bool = init.attr("delete_old_dirs")?;
+    let allow_missing: bool = init.attr("allow_missing_files")?;
+    Kernel::sync(move |cx| {
+        let (prefixes, destination) = (cx.input(0)?, cx.input(1)?);
+        ensure!(
+            prefixes.rank() == 1,
+            InvalidArgument,
+            "Input checkpoint_prefixes should be an 1-D tensor, got {} instead.",
+            prefixes.shape()
+        );
+        ensure!(
+            destination.rank() == 0,
+            InvalidArgument,
+            "Input destination_prefix should be a scalar tensor, got {} instead.",
+            destination.shape()
+        );
+        let prefixes: Vec<String> =
+            prefixes.flat::<Str>()?.iter().map(|prefix| text(prefix, "prefix")).collect::<Result<_>>()?;
+        let destination = text(&destination.to_scalar::<Str>()?, "prefix")?;
+        bundle::merge(&prefixes, &destination, allow_missing)?;
+        if delete_directories {
+            let own = Path::new(&destination).parent();
+            for prefix in &prefixes {
+                let directory = Path::new(prefix).parent();
+                if directory.is_some() && directory != own {
+                    // Directories that others still use stay, as in stock.
+                    let _ = std::fs::remove_dir(directory.unwrap_or(Path::new("")));
+                }
+            }
+        }
+        Ok(Outputs::None)
+    })
+}
+
+fn scalar_text(cx: &KernelCx<'_>, input: usize, name: &str) -> Result<Str> {
+    let tensor = cx.input(input)?;
+    ensure!(
+        tensor.rank() == 0,
+        InvalidArgument,
+        "{name} must be a scalar, got shape {}",
+        tensor.shape()
+    );
+    tensor.to_scalar()
+}
+
+fn scalar_count(cx: &KernelCx<'_>, input: usize, name: &str) -> Result<i32> {
+    let tensor = cx.input(input)?;
+    ensure!(
+        tensor.rank() == 0,
+        InvalidArgument,
+        "{name} must be a scalar, got shape {}",
+        tensor.shape()
+    );
+    tensor.to_scalar()
+}
+
+fn with_suffix(base: Str, suffix: String) -> Outputs {
+    let mut name = base.to_vec();
+    name.extend_from_slice(suffix.as_bytes());
+    Tensor::scalar(Str::from(name)).into()
+}
+
+fn sharded_filename_kernel(_: &Init<'_>) -> Result<Kernel> {
+    Kernel::sync(|cx| {
+        let base = scalar_text(cx, 0, "basename")?;
+        let (shard, shards) = (scalar_count(cx, 1, "shard")?, scalar_count(cx, 2, "num_shards")?);
+        Ok(with_suffix(base, format!("-{shard:05}-of-{shards:05}")))
+    })
+}
+
+fn sharded_filespec_kernel(_: &Init<'_>) -> Result<Kernel> {
+    Kernel::sync(|cx| {
+        let base = scalar_text(cx, 0, "basename")?;
+        Ok(with_suffix(base, format!("-?????-of-{:05}", scalar_count(cx, 1, "num_shards")?)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Node;
+    use ferroflow_core::kernel::Str;
+    use ferroflow_core::{DType, Shape, Tensor};
+
+    fn strings(values: &[&str]) -> Tensor {
+        Tensor::vector(values.iter().map(|value| Str::from(value.to_string())).collect::<Vec<Str>>())
+    }
+
+    #[test]
+    fn what_is_saved_is_restored() {
+        let directory = std::env::temp_dir().join(format!("ferroflow-save-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let prefix = Tensor::scalar(Str::from(directory.join("model").to_str().unwrap().to_owned()));
+        let (names, specs) = (strings(&["v", "a"]), strings(&["4 0,2", ""]));
+        let v = Tensor::vector(vec![1.0f32, 2.0]);
+        let save = [prefix.clone(), names, specs, v, Tensor::scalar(7i64)];
+        Node::new("SaveV2").attr("dtypes", vec![DType::Float, DType::Int64]).run(save).unwrap();
+        let restore = Node::new("RestoreV2").attr("dtypes", vec![DType::Int64, DType::Float]);
+        let inputs = [prefix, strings(&["a", "v"]), strings(&["", "4 1,1"])];
+        let restored = restore.run(inputs).unwrap();
+        assert_eq!(restored[0].to_scalar::<i64>().unwrap(), 7);
+        assert_eq!(restored[1].shape(), &Shape::vector(1));
+        assert_eq!(restored[1].flat::<f32>().unwrap(), [2.0]);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}

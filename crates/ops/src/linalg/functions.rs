@@ -1,0 +1,176 @@
+//! Functions of one number, for floats and complex numbers alike. The 16-bit floats compute in `f32` and round once.
+
+use super::elementary::Elementary;
+use crate::numeric::{Float, Num};
+use ferroflow_core::{C64, C128, bf16, f16};
+
+/// Functions that stock has for floats and for complex numbers.
+pub trait Functions: Num {
+    /// The square root.
+    fn sqrt(self) -> Self;
+    /// One over the square root.
+    fn rsqrt(self) -> Self;
+    /// One over the number.
+    fn recip(self) -> Self;
+    /// eˣ.
+    fn exp(self) -> Self;
+    /// eˣ − 1.
+    fn exp_m1(self) -> Self;
+    /// The natural logarithm.
+    fn ln(self) -> Self;
+    /// ln(1 + x).
+    fn ln_1p(self) -> Self;
+    /// The sine.
+    fn sin(self) -> Self;
+    /// The cosine.
+    fn cos(self) -> Self;
+    /// The tangent.
+    fn tan(self) -> Self;
+    /// The inverse sine.
+    fn asin(self) -> Self;
+    /// The inverse cosine.
+    fn acos(self) -> Self;
+    /// The inverse tangent.
+    fn atan(self) -> Self;
+    /// The hyperbolic sine.
+    fn sinh(self) -> Self;
+    /// The hyperbolic cosine.
+    fn cosh(self) -> Self;
+    /// The hyperbolic tangent.
+    fn tanh(self) -> Self;
+    /// The inverse hyperbolic sine.
+    fn asinh(self) -> Self;
+    /// The inverse hyperbolic cosine.
+    fn acosh(self) -> Self;
+    /// The inverse hyperbolic tangent.
+    fn atanh(self) -> Self;
+    /// 1 / (1 + e⁻ˣ).
+    fn sigmoid(self) -> Self;
+    /// The number over its absolute value; zero for zero.
+    fn unit(self) -> Self;
+    /// `self` to the power of `exponent`.
+    fn pow(self, exponent: Self) -> Self;
+    /// Whether the vectorized sine and cosine are accurate here.
+    fn is_small_angle(self) -> bool;
+    /// The sine of a small angle.
+    fn small_sin(self) -> Self;
+    /// The cosine of a small angle.
+    fn small_cos(self) -> Self;
+}
+
+macro_rules! float_functions {
+    (@methods $type:ty: $($name:ident => $inner:ident),+ $(,)?) => {$(
+        #[inline(always)]
+        fn $name(self) -> $type {
+            <$type>::from_math(self.to_math().$inner())
+        }
+    )+};
+    ($($type:ty),+) => {$(
+        impl Functions for $type {
+            float_functions!(@methods $type:
+                sqrt => sqrt, recip => recip, exp => fast_exp, exp_m1 => fast_exp_m1, ln => fast_ln,
+                ln_1p => fast_ln_1p, sin => sin, cos => cos, tan => tan, asin => asin, acos => acos, atan => atan,
+                sinh => sinh, cosh => cosh, tanh => fast_tanh, asinh => asinh, acosh => acosh, atanh => atanh,
+                sigmoid => fast_sigmoid, small_sin => fast_sin, small_cos => fast_cos,
+            );
+            #[inline(always)]
+            fn rsqrt(self) -> $type {
+                <$type>::from_math(self.to_math().sqrt().recip())
+            }
+            #[inline(always)]
+            fn unit(self) -> $type {
+                crate::numeric::Real::sign(self)
+            }
+            #[inline(always)]
+            fn pow(self, exponent: $type) -> $type {
+                <$type>::from_math(self.to_math().powf(exponent.to_math()))
+            }
+            #[inline(always)]
+            fn is_small_angle(self) -> bool {
+                Elementary::is_small_angle(self.to_math())
+            }
+        }
+    )+};
+}
+float_functions!(f16, bf16, f32, f64);
+
+macro_rules! complex_functions {
+    (@methods $type:ty: $($name:ident => $inner:ident),+ $(,)?) => {$(
+        #[inline(always)]
+        fn $name(self) -> $type {
+            <$type>::$inner(self)
+        }
+    )+};
+    ($($type:ty, $part:ty);+) => {$(
+        impl Functions for $type {
+            complex_functions!(@methods $type:
+                sqrt => sqrt, exp => exp, sin => sin, cos => cos, tan => tan, asin => asin,
+                acos => acos, atan => atan, sinh => sinh, cosh => cosh, asinh => asinh, acosh => acosh,
+                atanh => atanh, small_sin => sin, small_cos => cos,
+            );
+            #[inline(always)]
+            fn ln(self) -> $type {
+                <$type>::new(self.re.hypot(self.im).ln(), self.im.atan2(self.re))
+            }
+            fn exp_m1(self) -> $type {
+                // e^(x + iy) − 1 = (eˣ − 1) cos y − 2 sin²(y/2) + i eˣ sin y, without cancellation near zero.
+                let half = (self.im * 0.5).sin();
+                let grown = self.re.exp_m1();
+                <$type>::new(grown * self.im.cos() - 2.0 * half * half, (grown + 1.0) * self.im.sin())
+            }
+            fn ln_1p(self) -> $type {
+                let sum = <$type>::new(1.0 + self.re, self.im);
+                if sum.re == 1.0 && sum.im.abs() < <$part>::EPSILON {
+                    return self;
+                }
+                // ln|1 + z| from |1 + z|² − 1 = 2x + x² + y².
+                let squared = self.re * (2.0 + self.re) + self.im * self.im;
+                let magnitude = if squared.abs() < 0.5 {
+                    0.5 * squared.ln_1p()
+                } else {
+                    sum.re.hypot(sum.im).ln()
+                };
+                <$type>::new(magnitude, sum.im.atan2(sum.re))
+            }
+            fn tanh(self) -> $type {
+                // The quotient of large sinh and cosh overflows; past this point the result is ±1 to the last bit.
+                if self.re.abs() > 20.0 {
+                    return <$type>::new((1.0 as $part).copysign(self.re), 0.0);
+                }
+                <$type>::tanh(self)
+            }
+            #[inline(always)]
+            fn recip(self) -> $type {
+                <$type>::ONE / self
+            }
+            #[inline(always)]
+            fn rsqrt(self) -> $type {
+                <$type>::ONE / <$type>::sqrt(self)
+            }
+            #[inline(always)]
+            fn sigmoid(self) -> $type {
+                <$type>::ONE / (<$type>::ONE + <$type>::exp(-self))
+            }
+            #[inline(always)]
+            fn unit(self) -> $type {
+                let size = self.re.hypot(self.im);
+                if size == 0.0 { <$type>::ZERO } else { self.unscale(size) }
+            }
+            #[inline(always)]
+            fn pow(self, exponent: $type) -> $type {
+                if exponent == <$type>::ZERO {
+                    return <$type>::ONE;
+                }
+                if self == <$type>::ZERO {
+                    return <$type>::ZERO;
+                }
+                self.powc(exponent)
+            }
+            #[inline(always)]
+            fn is_small_angle(self) -> bool {
+                true
+            }
+        }
+    )+};
+}
+complex_functions!(C64, f32; C128, f64);

@@ -1,0 +1,364 @@
+//! Folding a tensor along axes: the loops behind sums, means, products, extremes and norms.
+//!
+//! Every reduction is brought to one shape, `outer × n × inner` folded along `n`; several separate axes are folded one
+//! after another, innermost first. Long folds are joined as a balanced tree of short ones, so that rounding errors grow
+//! with the logarithm of the length.
+
+use crate::numeric::{Int, Num, Real};
+use ferroflow_core::Element;
+use ferroflow_core::device::Device;
+use multiversion::multiversion;
+use smallvec::SmallVec;
+use std::marker::PhantomData;
+
+/// What a fold does with elements.
+pub trait Fold: Send + Sync + 'static {
+    /// The elements folded.
+    type In: Element + Copy;
+    /// What they are gathered in, at least as wide.
+    type Acc: Element + Copy;
+    /// The same fold over what this one gathered.
+    type Again: Fold<In = Self::Acc, Acc = Self::Acc>;
+    /// The result of folding nothing.
+    fn identity() -> Self::Acc;
+    /// An element as the fold gathers it.
+    fn lift(element: Self::In) -> Self::Acc;
+    /// Two partial results as one.
+    fn join(a: Self::Acc, b: Self::Acc) -> Self::Acc;
+    /// A result as an element.
+    fn narrow(acc: Self::Acc) -> Self::In;
+}
+
+/// One fold of `outer × n × inner` along `n`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Axis {
+    /// Elements before the folded axis.
+    pub outer: usize,
+    /// The folded length.
+    pub n: usize,
+    /// Elements after the folded axis.
+    pub inner: usize,
+}
+
+/// The folds that reduce the marked axes of a tensor, in order; each works on the result of the one before.
+pub fn plan(dims: &[i64], reduced: impl Fn(usize) -> bool) -> SmallVec<[Axis; 2]> {
+    let mut groups: SmallVec<[(usize, bool); 8]> = SmallVec::new();
+    for (axis, dim) in dims.iter().enumerate() {
+        match groups.last_mut() {
+            _ if *dim == 1 => {}
+            Some((size, folded)) if *folded == reduced(axis) => *size *= *dim as usize,
+            _ => groups.push((*dim as usize, reduced(axis))),
+        }
+    }
+    let mut axes = SmallVec::new();
+    while let Some(at) = groups.iter().rposition(|(_, folded)| *folded) {
+        let product = |part: &[(usize, bool)]| part.iter().map(|(size, _)| size).product();
+        axes.push(Axis { outer: product(&groups[..at]), n: groups[at].0, inner: product(&groups[at + 1..]) });
+        groups.remove(at);
+    }
+    axes
+}
+
+/// Folds `input` by a plan of at least one fold; `out` receives what the last one gathered.
+pub fn fold_planned<F: Fold>(device: &Device, input: &[F::In], axes: &[Axis], out: &mut [F::Acc]) {
+    let Some((first, rest)) = axes.split_first() else {
+        return out.iter_mut().zip(input).for_each(|(out, x)| *out = F::lift(*x));
+    };
+    let Some((last, middle)) = rest.split_last() else {
+        return fold::<F>(device, input, *first, out);
+    };
+    let mut gathered = vec![F::identity(); first.outer * first.inner];
+    fold::<F>(device, input, *first, &mut gathered);
+    for axis in middle {
+        let mut next = vec![F::identity(); axis.outer * axis.inner];
+        fold::<F::Again>(device, &gathered, *axis, &mut next);
+        gathered = next;
+    }
+    fold::<F::Again>(device, &gathered, *last, out);
+}
+
+/// Folds `input`, of shape `outer × n × inner`, along `n` into `out`, of shape `outer × inner`.
+pub fn fold<F: Fold>(device: &Device, input: &[F::In], axis: Axis, out: &mut [F::Acc]) {
+    let Axis { outer, n, inner } = axis;
+    assert_eq!(input.len(), outer * n * inner, "the slice is the tensor");
+    assert_eq!(out.len(), outer * inner, "the output is the folded tensor");
+    if out.is_empty() {
+        return;
+    }
+    if n == 0 {
+        return out.fill(F::identity());
+    }
+    // Too few outer parts to keep all threads busy: the folded axis itself is cut.
+    let threads = device.thread_count();
+    if outer == 1 && threads > 1 && n >= 2 * threads && input.len() >= SPLIT_ELEMENTS {
+        let part = n.div_ceil(threads);
+        let parts = n.div_ceil(part);
+        let mut gathered = vec![F::identity(); parts * inner];
+        device.parallel_rows(&mut gathered, inner, part, |first, rows| {
+            for (row, gathered) in rows.chunks_mut(inner).enumerate() {
+                let from = (first + row) * part;
+                fold_one::<F>(&input[from * inner..((from + part).min(n)) * inner], inner, gathered);
+            }
+        });
+        return fold_one::<F::Again>(&gathered, inner, out);
+    }
+    device.parallel_rows(out, inner, n, |first, rows| {
+        for (row, out) in rows.chunks_mut(inner).enumerate() {
+            let from = (first + row) * n * inner;
+            fold_one::<F>(&input[from..from + n * inner], inner, out);
+        }
+    });
+}
+
+/// Folds at least this long are cut for several threads.
+const SPLIT_ELEMENTS: usize = 512 * 1024;
+
+/// Elements that are folded without a tree.
+const LEAF: usize = 1024;
+/// Partial results kept side by side in a leaf, enough for four vector registers of floats.
+const LANES: usize = 32;
+/// Rows that are folded without a tree.
+const LEAF_ROWS: usize = 32;
+/// Columns folded at a time, so that partial results stay in the nearest cache.
+const TILE: usize = 512;
+
+fn fold_one<F: Fold>(input: &[F::In], inner: usize, out: &mut [F::Acc]) {
+    match inner {
+        1 => out[0] = fold_row::<F>(input),
+        _ if inner < LANES && input.len() >= 4 * LANES * inner => fold_narrow::<F>(input, inner, out),
+        _ => {
+            for from in (0..inner).step_by(TILE) {
+                let to = (from + TILE).min(inner);
+                fold_columns::<F>(input, inner, from, &mut out[from..to]);
+            }
+        }
+    }
+}
+
+/// Folds contiguous elements.
+pub fn fold_row<F: Fold>(input: &[F::In]) -> F::Acc {
+    if input.len() < LANES {
+        return input.iter().fold(F::identity(), |acc, x| F::join(acc, F::lift(*x)));
+    }
+    if input.len() <= LEAF {
+        return fold_leaf::<F>(input);
+    }
+    let half = (input.len() / 2).next_multiple_of(LANES);
+    F::join(fold_row::<F>(&input[..half]), fold_row::<F>(&input[half..]))
+}
+
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn fold_leaf<F: Fold>(input: &[F::In]) -> F::Acc {
+    let mut lanes = [F::identity(); LANES];
+    let mut chunks = input.chunks_exact(LANES);
+    for chunk in &mut chunks {
+        for (lane, x) in lanes.iter_mut().zip(chunk) {
+            *lane = F::join(*lane, F::lift(*x));
+        }
+    }
+    for (lane, x) in lanes.iter_mut().zip(chunks.remainder()) {
+        *lane = F::join(*lane, F::lift(*x));
+    }
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] = F::join(lanes[lane], lanes[lane + width]);
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// Folds few columns as many: several rows are taken side by side, then folded into one.
+fn fold_narrow<F: Fold>(input: &[F::In], inner: usize, out: &mut [F::Acc]) {
+    let side_by_side = 2 * LANES;
+    let wide = side_by_side * inner;
+    let whole = input.len() / wide * wide;
+    let mut gathered = vec![F::identity(); wide];
+    for from in (0..wide).step_by(TILE) {
+        let to = (from + TILE).min(wide);
+        fold_columns::<F>(&input[..whole], wide, from, &mut gathered[from..to]);
+    }
+    fold_columns::<F::Again>(&gathered, inner, 0, out);
+    for row in input[whole..].chunks_exact(inner) {
+        out.iter_mut().zip(row).for_each(|(out, x)| *out = F::join(*out, F::lift(*x)));
+    }
+}
+
+/// Folds the columns `from..from + out.len()` of rows of `width` elements.
+fn fold_columns<F: Fold>(input: &[F::In], width: usize, from: usize, out: &mut [F::Acc]) {
+    let rows = input.len() / width;
+    let columns = out.len();
+    if rows <= LEAF_ROWS {
+        return add_rows::<F>(input, width, from, out);
+    }
+    // A binary counter of partial results: level `k` holds the fold of `2^k` leaves.
+    let mut levels: Vec<Vec<F::Acc>> = Vec::new();
+    let leaves = input.chunks(LEAF_ROWS * width);
+    for (leaf, rows) in leaves.enumerate() {
+        add_rows::<F>(rows, width, from, out);
+        let level = leaf.trailing_ones() as usize;
+        for lower in &levels[..level] {
+            join_into::<F>(out, lower);
+        }
+        match levels.get_mut(level) {
+            Some(slot) => slot.copy_from_slice(out),
+            None => levels.push(out.to_vec()),
+        }
+    }
+    let leaves = rows.div_ceil(LEAF_ROWS);
+    let mut started = false;
+    for (level, partial) in levels.iter().enumerate().filter(|(level, _)| leaves >> level & 1 == 1) {
+        debug_assert!(level < usize::BITS as usize && partial.len() == columns);
+        if started {
+            join_into::<F>(out, partial);
+        } else {
+            out.copy_from_slice(partial);
+            started = true;
+        }
+    }
+}
+
+fn join_into<F: Fold>(out: &mut [F::Acc], other: &[F::Acc]) {
+    out.iter_mut().zip(other).for_each(|(out, x)| *out = F::join(*x, *out));
+}
+
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn add_rows<F: Fold>(input: &[F::In], width: usize, from: usize, out: &mut [F::Acc]) {
+    let columns = out.len();
+    for (row, elements) in input.chunks_exact(width).enumerate() {
+        let elements = &elements[from..from + columns];
+        if row == 0 {
+            out.iter_mut().zip(elements).for_each(|(out, x)| *out = F::lift(*x));
+        } else {
+            out.iter_mut().zip(elements).for_each(|(out, x)| *out = F::join(*out, F::lift(*x)));
+        }
+    }
+}
+
+macro_rules! folds {
+    ($($name:ident<$bound:ident>, $doc:literal, $again:ident: $acc:ty, $identity:expr,
+        |$x:ident| $lift:expr, |$a:ident, $b:ident| $join:expr, |$acc_value:ident| $narrow:expr;)+) => {$(
+        #[doc = $doc]
+        pub struct $name<T>(PhantomData<T>);
+        impl<T: $bound> Fold for $name<T> {
+            type In = T;
+            type Acc = $acc;
+            type Again = $again<$acc>;
+            #[inline(always)]
+            fn identity() -> $acc {
+                $identity
+            }
+            #[inline(always)]
+            fn lift($x: T) -> $acc {
+                $lift
+            }
+            #[inline(always)]
+            fn join($a: $acc, $b: $acc) -> $acc {
+                $join
+            }
+            #[inline(always)]
+            fn narrow($acc_value: $acc) -> T {
+                $narrow
+            }
+        }
+    )+};
+}
+
+folds! {
+    Sum<Num>, "Adds elements; half precision in single, integers wrap.", Sum:
+        T::Wide, T::Wide::ZERO, |x| x.widen(), |a, b| a.add(b), |acc| T::narrow(acc);
+    SumOfSquares<Num>, "Adds squared magnitudes.", Sum:
+        T::Wide, T::Wide::ZERO, |x| x.widen().mul(x.widen().conj()), |a, b| a.add(b), |acc| T::narrow(acc);
+    Product<Num>, "Multiplies elements; half precision in single, integers wrap.", Product:
+        T::Wide, T::Wide::ONE, |x| x.widen(), |a, b| a.mul(b), |acc| T::narrow(acc);
+    Greatest<Real>, "Keeps the greatest element; not-a-number wins.", Greatest:
+        T, T::LOWEST, |x| x, |a, b| a.maximum(b), |acc| acc;
+    Least<Real>, "Keeps the least element; not-a-number wins.", Least:
+        T, T::HIGHEST, |x| x, |a, b| a.minimum(b), |acc| acc;
+    IntSum<Int>, "Adds integers in 64 bits, for means.", Sum:
+        i64, 0, |x| x.to_i64(), |a, b| a.wrapping_add(b), |acc| T::from_i64(acc);
+}
+
+/// Whether all elements hold.
+pub struct Every;
+
+impl Fold for Every {
+    type In = bool;
+    type Acc = bool;
+    type Again = Every;
+    #[inline(always)]
+    fn identity() -> bool {
+        true
+    }
+    #[inline(always)]
+    fn lift(x: bool) -> bool {
+        x
+    }
+    #[inline(always)]
+    fn join(a: bool, b: bool) -> bool {
+        a & b
+    }
+    #[inline(always)]
+    fn narrow(acc: bool) -> bool {
+        acc
+    }
+}
+
+/// Whether some element holds.
+pub struct AtLeastOne;
+
+impl Fold for AtLeastOne {
+    type In = bool;
+    type Acc = bool;
+    type Again = AtLeastOne;
+    #[inline(always)]
+    fn identity() -> bool {
+        false
+    }
+    #[inline(always)]
+    fn lift(x: bool) -> bool {
+        x
+    }
+    #[inline(always)]
+    fn join(a: bool, b: bool) -> bool {
+        a | b
+    }
+    #[inline(always)]
+    fn narrow(acc: bool) -> bool {
+        acc
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighboring_axes_are_merged_and_units_dropped() {
+        let axis = |outer, n, inner| Axis { outer, n, inner };
+        let plan = |dims: &[i64], reduced: &[usize]| plan(dims, |axis| reduced.contains(&axis)).to_vec();
+        assert_eq!(plan(&[2, 3, 1, 4], &[1, 3]), [axis(2, 12, 1)]);
+        assert_eq!(plan(&[2, 3, 4], &[0, 2]), [axis(6, 4, 1), axis(1, 2, 3)]);
+        assert_eq!(plan(&[2, 3, 4], &[]), []);
+        assert_eq!(plan(&[0, 3], &[0]), [axis(1, 0, 3)]);
+    }
+
+    #[test]
+    fn folds_of_every_length_and_width_see_each_element_once() {
+        for (rows, columns) in [(1, 1), (33, 1), (5000, 1), (3, 7), (300, 7), (1000, 40), (100, 700)] {
+            let input: Vec<i64> = (0..rows * columns).map(|x| (x * x) as i64).collect();
+            let mut want = vec![0; columns];
+            input.iter().enumerate().for_each(|(at, x)| want[at % columns] += x);
+            let mut out = vec![7; columns];
+            fold_one::<Sum<i64>>(&input, columns, &mut out);
+            assert_eq!(out, want, "{rows} × {columns}");
+        }
+    }
+
+    #[test]
+    fn long_sums_keep_their_precision() {
+        let sum = fold_row::<Sum<f32>>(&vec![0.1; 1 << 20]) as f64;
+        assert!((sum / (0.1f32 as f64 * (1 << 20) as f64) - 1.0).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,77 @@
+//! What a session's plans share: ops, device, state, threads, kernels with state, functions.
+
+use crate::functions::FunctionInstance;
+use crate::pool::ComputePool;
+use ferroflow_core::Result;
+use ferroflow_core::device::Device;
+use ferroflow_core::graph::Library;
+use ferroflow_core::kernel::Kernel;
+use ferroflow_core::op::Registry;
+use ferroflow_core::resource::ResourceManager;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// The surroundings of every plan of one session on one device.
+pub struct RuntimeEnv {
+    /// The ops.
+    pub registry: Registry,
+    /// The device that runs the nodes.
+    pub device: Arc<Device>,
+    /// State that outlives steps.
+    pub resources: Arc<ResourceManager>,
+    /// Threads for long steps and large kernels.
+    pub pool: Arc<ComputePool>,
+    /// Kernels of stateful nodes, by node name: made once, so that e.g. a random stream goes on whichever signature
+    /// runs the node.
+    kernels: Mutex<HashMap<String, Arc<Kernel>>>,
+    /// The functions known now.
+    library: Mutex<Arc<Library>>,
+    /// Functions ready to be called, by name and attributes.
+    pub(crate) instances: Mutex<HashMap<String, Arc<FunctionInstance>>>,
+}
+
+const UNPOISONED: &str = "no panic while the session's tables are locked";
+
+impl RuntimeEnv {
+    /// Surroundings without functions.
+    pub fn new(
+        registry: Registry,
+        device: Arc<Device>,
+        resources: Arc<ResourceManager>,
+        pool: Arc<ComputePool>,
+    ) -> Arc<RuntimeEnv> {
+        Arc::new(RuntimeEnv {
+            registry,
+            device,
+            resources,
+            pool,
+            kernels: Mutex::default(),
+            library: Mutex::default(),
+            instances: Mutex::default(),
+        })
+    }
+
+    /// Makes the functions of a graph that has grown known.
+    pub fn set_library(&self, library: Arc<Library>) {
+        *self.library.lock().expect(UNPOISONED) = library;
+    }
+
+    /// The functions known now.
+    pub fn library(&self) -> Arc<Library> {
+        self.library.lock().expect(UNPOISONED).clone()
+    }
+
+    /// The kernel of a stateful node; made by `make` the first time.
+    pub(crate) fn stateful_kernel(
+        &self,
+        node: &str,
+        make: impl FnOnce() -> Result<Kernel>,
+    ) -> Result<Arc<Kernel>> {
+        if let Some(kernel) = self.kernels.lock().expect(UNPOISONED).get(node) {
+            return Ok(kernel.clone());
+        }
+        // Made outside the lock: making a kernel may instantiate functions.
+        let kernel = Arc::new(make()?);
+        Ok(self.kernels.lock().expect(UNPOISONED).entry(node.to_owned()).or_insert(kernel).clone())
+    }
+}

@@ -1,0 +1,426 @@
+//! Loop frames of one step: iterations with their counters and inputs, and when they begin and end.
+
+use super::layout::{CONTROL, Counter, Edge, FETCH, Layout, is_merge};
+use ferroflow_core::kernel::{FrameIteration, Value};
+use ferroflow_core::op::OpClass;
+use std::collections::VecDeque;
+
+/// A node that may run now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token {
+    pub(crate) node: u32,
+    pub(crate) frame: u32,
+    pub(crate) iteration: u32,
+    pub(crate) dead: bool,
+}
+
+/// All frames of a step.
+pub(crate) struct Frames {
+    frames: Vec<Option<Frame>>,
+    /// Iterations to use again, by frame layout.
+    spare: Vec<Vec<Iteration>>,
+}
+
+struct Frame {
+    layout: u32,
+    /// The iteration that this frame was entered from.
+    parent: Option<(u32, u32)>,
+    id: u64,
+    /// Iterations under way, the oldest first.
+    iterations: VecDeque<Iteration>,
+    /// The number of the oldest.
+    oldest: u32,
+    /// Nodes that have yet to enter.
+    pending_enters: u32,
+    /// Values that are the same in every iteration; `None` if dead.
+    invariants: Vec<(u32, Value)>,
+    /// Next iterations that wait for an older one to end.
+    deferred: Vec<(u32, Value)>,
+    /// Exits of the last iteration that were dead: the loop has no value for them.
+    dead_exits: Vec<u32>,
+}
+
+pub(crate) struct Iteration {
+    counters: Box<[Counter]>,
+    slots: Box<[Value]>,
+    /// Nodes that are ready or running.
+    outstanding: u32,
+    /// Frames entered from here that are still running.
+    children: Vec<(u32, u32)>,
+}
+
+/// What propagation produces.
+pub(crate) struct Ready<'a> {
+    pub(crate) tokens: &'a mut Vec<Token>,
+    pub(crate) fetches: &'a mut Vec<(u32, Value)>,
+}
+
+impl Frames {
+    /// The frame outside loops, with one iteration.
+    pub(crate) fn new(layout: &Layout) -> Frames {
+        let mut frames =
+            Frames { frames: Vec::new(), spare: layout.frames.iter().map(|_| Vec::new()).collect() };
+        frames.add(layout, 0, None, 0);
+        frames
+    }
+
+    /// The inputs of a node that may run.
+    #[inline]
+    pub(crate) fn inputs(&mut self, layout: &Layout, token: Token) -> &mut [Value] {
+        let node = &layout.nodes[token.node as usize];
+        let iteration = self.iteration(token.frame, token.iteration);
+        &mut iteration.slots[node.slot as usize..(node.slot + node.inputs) as usize]
+    }
+
+    /// Where in which loop the node runs, as every task computes it.
+    #[inline]
+    pub(crate) fn position(&self, token: Token) -> FrameIteration {
+        match &self.frames[token.frame as usize] {
+            Some(frame) => FrameIteration { frame: frame.id, iteration: token.iteration as u64 },
+            None => FrameIteration::default(),
+        }
+    }
+
+    /// Marks nodes without inputs as running.
+    pub(crate) fn start(&mut self, tokens: u32) {
+        self.iteration(0, 0).outstanding += tokens;
+    }
+
+    /// Hands a node's outputs to its consumers and ends what has nothing more to do. `Value::None` is a dead output.
+    #[inline]
+    pub(crate) fn propagate(
+        &mut self,
+        layout: &Layout,
+        token: Token,
+        outputs: &mut [Value],
+        ready: &mut Ready<'_>,
+    ) {
+        let node = &layout.nodes[token.node as usize];
+        match node.class {
+            OpClass::Enter => self.enter(layout, token, outputs, ready),
+            OpClass::Exit => self.exit(layout, token, outputs, ready),
+            OpClass::NextIteration => self.next_iteration(layout, token, outputs, ready),
+            _ => {
+                self.activate(layout, token.node, (token.frame, token.iteration), outputs, token.dead, ready)
+            }
+        }
+        if token.frame != 0 {
+            let iteration = self.iteration(token.frame, token.iteration);
+            iteration.outstanding -= 1;
+            if iteration.outstanding == 0 {
+                self.clean_up(layout, token.frame, ready);
+            }
+        }
+    }
+
+    fn enter(&mut self, layout: &Layout, token: Token, outputs: &mut [Value], ready: &mut Ready<'_>) {
+        let node = &layout.nodes[token.node as usize];
+        let (child_layout, is_constant) = node.enters.expect("entering nodes know their frame");
+        let child = self.child(layout, token, child_layout);
+        if is_constant {
+            let value = outputs[0].clone();
+            let frame = self.frame(child);
+            frame.invariants.push((token.node, value.clone()));
+            let (oldest, count) = (frame.oldest, frame.iterations.len() as u32);
+            for iteration in oldest..oldest + count {
+                let mut outputs = [value.clone()];
+                self.activate(layout, token.node, (child, iteration), &mut outputs, token.dead, ready);
+            }
+        } else {
+            self.activate(layout, token.node, (child, 0), outputs, token.dead, ready);
+        }
+        self.frame(child).pending_enters -= 1;
+        self.clean_up(layout, child, ready);
+    }
+
+    fn exit(&mut self, layout: &Layout, token: Token, outputs: &mut [Value], ready: &mut Ready<'_>) {
+        let frame = self.frame(token.frame);
+        if token.dead || matches!(outputs[0], Value::None) {
+            if token.iteration == frame.newest() {
+                frame.dead_exits.push(token.node);
+            }
+            return;
+        }
+        let parent = frame.parent.expect("exits are in a loop");
+        self.activate(layout, token.node, parent, outputs, false, ready);
+    }
+
+    fn next_iteration(
+        &mut self,
+        layout: &Layout,
+        token: Token,
+        outputs: &mut [Value],
+        ready: &mut Ready<'_>,
+    ) {
+        if token.dead || matches!(outputs[0], Value::None) {
+            return;
+        }
+        let frame = self.frame(token.frame);
+        if token.iteration == frame.newest() {
+            let limit = layout.frames[frame.layout as usize].parallel_iterations;
+            if frame.iterations.len() as u32 >= limit {
+                frame.deferred.push((token.node, std::mem::take(&mut outputs[0])));
+                return;
+            }
+            self.begin_iteration(layout, token.frame, ready);
+        }
+        let at = (token.frame, token.iteration + 1);
+        self.activate(layout, token.node, at, outputs, false, ready);
+    }
+
+    /// Adds an iteration, hands it the values that are the same in every one, and those that waited for it.
+    fn begin_iteration(&mut self, layout: &Layout, frame_id: u32, ready: &mut Ready<'_>) {
+        let layout_index = self.frame(frame_id).layout;
+        let iteration = self.fresh_iteration(layout, layout_index);
+        let frame = self.frame(frame_id);
+        frame.iterations.push_back(iteration);
+        let number = frame.newest();
+        let invariants = frame.invariants.clone();
+        let deferred = std::mem::take(&mut frame.deferred);
+        for (node, value) in invariants {
+            let dead = matches!(value, Value::None);
+            self.activate(layout, node, (frame_id, number), &mut [value], dead, ready);
+        }
+        for (node, value) in deferred {
+            self.activate(layout, node, (frame_id, number), &mut [value], false, ready);
+        }
+    }
+
+    /// Ends iterations that have nothing more to do, and the frame if it was the last.
+    fn clean_up(&mut self, layout: &Layout, frame_id: u32, ready: &mut Ready<'_>) {
+        if frame_id == 0 {
+            return;
+        }
+        loop {
+            let frame = self.frame(frame_id);
+            let done = frame.iterations.front().is_some_and(|iteration| {
+                iteration.outstanding == 0
+                    && iteration.children.is_empty()
+                    && (frame.oldest > 0 || frame.pending_enters == 0)
+            });
+            if !done {
+                break;
+            }
+            let mut iteration = frame.iterations.pop_front().expect("checked above");
+            iteration.slots.fill_with(Value::default);
+            frame.oldest += 1;
+            let (layout_index, deferred) = (frame.layout, !frame.deferred.is_empty());
+            self.spare[layout_index as usize].push(iteration);
+            if deferred {
+                self.begin_iteration(layout, frame_id, ready);
+            }
+        }
+        let frame = self.frame(frame_id);
+        if !frame.iterations.is_empty() || frame.pending_enters > 0 {
+            return;
+        }
+        let ended = self.frames[frame_id as usize].take().expect("the frame exists");
+        let parent = ended.parent.expect("loops are inside something");
+        for node in ended.dead_exits {
+            self.activate(layout, node, parent, &mut [Value::None], true, ready);
+        }
+        let iteration = self.iteration(parent.0, parent.1);
+        iteration.children.retain(|(_, child)| *child != frame_id);
+        if iteration.outstanding == 0 && iteration.children.is_empty() {
+            self.clean_up(layout, parent.0, ready);
+        }
+    }
+
+    /// Hands outputs to consumers in one iteration and collects those that may run.
+    #[inline]
+    fn activate(
+        &mut self,
+        layout: &Layout,
+        source: u32,
+        (frame, iteration_number): (u32, u32),
+        outputs: &mut [Value],
+        dead: bool,
+        ready: &mut Ready<'_>,
+    ) {
+        let (start, end) = layout.nodes[source as usize].edges;
+        let iteration = self.iteration(frame, iteration_number);
+        for edge in &layout.edges[start as usize..end as usize] {
+            if edge.target == FETCH {
+                ready.fetches.push((edge.slot, take(outputs, edge)));
+                continue;
+            }
+            let target = &layout.nodes[edge.target as usize];
+            let counter = &mut iteration.counters[target.counter as usize];
+            let control = edge.output == CONTROL;
+            let edge_dead =
+                if control { dead } else { dead || matches!(outputs[edge.output as usize], Value::None) };
+            let (runs, target_dead) = if is_merge(target.class) {
+                if control {
+                    counter.pending -= 2;
+                    let all_dead = counter.dead == target.inputs;
+                    (counter.pending == 0 || (counter.pending == 1 && all_dead), all_dead)
+                } else if edge_dead {
+                    counter.dead += 1;
+                    let all_dead = counter.dead == target.inputs;
+                    (counter.pending == 1 && all_dead, all_dead)
+                } else {
+                    // Only the first live input counts.
+                    let first = counter.pending & 1 == 1;
+                    counter.pending &= !1;
+                    if first {
+                        iteration.slots[edge.slot as usize] = take(outputs, edge);
+                    }
+                    (first && counter.pending == 0, false)
+                }
+            } else {
+                counter.pending -= 1;
+                if edge_dead {
+                    counter.dead += 1;
+                } else if !control {
+                    iteration.slots[edge.slot as usize] = take(outputs, edge);
+                }
+                let target_dead = counter.dead > 0 && target.class != OpClass::ControlTrigger;
+                (counter.pending == 0, target_dead)
+            };
+            if runs {
+                iteration.outstanding += 1;
+                ready.tokens.push(Token {
+                    node: edge.target,
+                    frame,
+                    iteration: iteration_number,
+                    dead: target_dead,
+                });
+            }
+        }
+    }
+
+    fn child(&mut self, layout: &Layout, token: Token, child_layout: u32) -> u32 {
+        let parent = self.iteration(token.frame, token.iteration);
+        if let Some((_, child)) = parent.children.iter().find(|(layout, _)| *layout == child_layout) {
+            return *child;
+        }
+        let name = &layout.frames[child_layout as usize].name;
+        let parent_id = self.frame(token.frame).id;
+        let id = child_frame_id(parent_id, token.iteration as u64, name);
+        let child = self.add(layout, child_layout, Some((token.frame, token.iteration)), id);
+        self.iteration(token.frame, token.iteration).children.push((child_layout, child));
+        child
+    }
+
+    fn add(&mut self, layout: &Layout, frame_layout: u32, parent: Option<(u32, u32)>, id: u64) -> u32 {
+        let iteration = self.fresh_iteration(layout, frame_layout);
+        let frame = Frame {
+            layout: frame_layout,
+            parent,
+            id,
+            iterations: VecDeque::from([iteration]),
+            oldest: 0,
+            pending_enters: layout.frames[frame_layout as usize].enters,
+            invariants: Vec::new(),
+            deferred: Vec::new(),
+            dead_exits: Vec::new(),
+        };
+        match self.frames.iter().position(Option::is_none) {
+            Some(free) => {
+                self.frames[free] = Some(frame);
+                free as u32
+            }
+            None => {
+                self.frames.push(Some(frame));
+                self.frames.len() as u32 - 1
+            }
+        }
+    }
+
+    fn fresh_iteration(&mut self, layout: &Layout, frame_layout: u32) -> Iteration {
+        let plan = &layout.frames[frame_layout as usize];
+        match self.spare[frame_layout as usize].pop() {
+            Some(mut iteration) => {
+                iteration.counters.copy_from_slice(&plan.counters);
+                iteration
+            }
+            None => Iteration {
+                counters: plan.counters.clone().into_boxed_slice(),
+                slots: std::iter::repeat_with(Value::default).take(plan.slots as usize).collect(),
+                outstanding: 0,
+                children: Vec::new(),
+            },
+        }
+    }
+
+    /// Makes a finished step's memory ready for the next one. Returns false if the step did not end in order.
+    pub(crate) fn reset(&mut self, layout: &Layout) -> bool {
+        if self.frames.iter().skip(1).any(Option::is_some) {
+            return false;
+        }
+        let iteration = self.iteration(0, 0);
+        iteration.counters.copy_from_slice(&layout.frames[0].counters);
+        iteration.slots.fill_with(Value::default);
+        iteration.outstanding = 0;
+        iteration.children.clear();
+        true
+    }
+
+    #[inline]
+    fn frame(&mut self, frame: u32) -> &mut Frame {
+        self.frames[frame as usize].as_mut().expect("frames live while their nodes run")
+    }
+
+    #[inline]
+    fn iteration(&mut self, frame: u32, iteration: u32) -> &mut Iteration {
+        let frame = self.frame(frame);
+        let index = iteration - frame.oldest;
+        &mut frame.iterations[index as usize]
+    }
+}
+
+impl Frame {
+    fn newest(&self) -> u32 {
+        self.oldest + self.iterations.len() as u32 - 1
+    }
+}
+
+#[inline]
+fn take(outputs: &mut [Value], edge: &Edge) -> Value {
+    match outputs.get_mut(edge.output as usize) {
+        Some(value) if edge.last => std::mem::take(value),
+        Some(value) => value.clone(),
+        None => Value::None,
+    }
+}
+
+/// The id that every task computes for a loop frame, so that sends and receives inside loops agree.
+fn child_frame_id(parent: u64, iteration: u64, name: &str) -> u64 {
+    combine(parent, combine(iteration, murmur64(name.as_bytes(), 0x00DE_CAFC_AFFE)))
+}
+
+fn combine(a: u64, b: u64) -> u64 {
+    a ^ b.wrapping_add(0x9e37_79b9_7f4a_7800).wrapping_add(a << 10).wrapping_add(a >> 4)
+}
+
+/// MurmurHash64A, which stock uses for frame names.
+fn murmur64(bytes: &[u8], seed: u64) -> u64 {
+    const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
+    const SHIFT: u32 = 47;
+    let mut hash = seed ^ (bytes.len() as u64).wrapping_mul(MULTIPLIER);
+    let (words, tail) = bytes.as_chunks::<8>();
+    for word in words {
+        let mut k = u64::from_le_bytes(*word).wrapping_mul(MULTIPLIER);
+        k ^= k >> SHIFT;
+        hash = (hash ^ k.wrapping_mul(MULTIPLIER)).wrapping_mul(MULTIPLIER);
+    }
+    if !tail.is_empty() {
+        let mut last = [0u8; 8];
+        last[..tail.len()].copy_from_slice(tail);
+        hash = (hash ^ u64::from_le_bytes(last)).wrapping_mul(MULTIPLIER);
+    }
+    hash ^= hash >> SHIFT;
+    hash = hash.wrapping_mul(MULTIPLIER);
+    hash ^ (hash >> SHIFT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frame_ids_equal_those_of_stock_tasks() {
+        assert_eq!(child_frame_id(0, 0, "while"), 6315961604705615773);
+        assert_eq!(child_frame_id(0, 0, "while/while_context"), 18186195969791715286);
+    }
+}

@@ -1,0 +1,60 @@
+//! How other threads tell the owner of a step that something has happened.
+
+use super::frames::Token;
+use ferroflow_core::Result;
+use ferroflow_core::kernel::Outputs;
+use futures_util::task::AtomicWaker;
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+
+/// What happened elsewhere.
+pub(crate) enum Event {
+    /// A kernel that ran on another thread is done.
+    Done(Token, Result<Outputs>),
+    /// A waiting kernel wants to be polled.
+    Poll(u32),
+}
+
+/// The inbox of one step.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    events: Mutex<Vec<Event>>,
+    owner: AtomicWaker,
+}
+
+const UNPOISONED: &str = "no panic while the inbox is locked";
+
+impl Inbox {
+    /// Adds an event and wakes the step's owner.
+    pub(crate) fn push(&self, event: Event) {
+        self.events.lock().expect(UNPOISONED).push(event);
+        self.owner.wake();
+    }
+
+    /// Says whom to wake.
+    pub(crate) fn register(&self, waker: &Waker) {
+        self.owner.register(waker);
+    }
+
+    /// Takes every event.
+    pub(crate) fn take(&self) -> Vec<Event> {
+        std::mem::take(&mut self.events.lock().expect(UNPOISONED))
+    }
+
+    /// Whether nothing has happened.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events.lock().expect(UNPOISONED).is_empty()
+    }
+}
+
+/// Wakes the owner of a step on behalf of one waiting kernel.
+pub(crate) struct KernelWaker {
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) waiting: u32,
+}
+
+impl Wake for KernelWaker {
+    fn wake(self: Arc<Self>) {
+        self.inbox.push(Event::Poll(self.waiting));
+    }
+}

@@ -1,0 +1,324 @@
+//! A graph laid out for execution: nodes, edges and loop frames in dense arrays, kernels in place.
+
+use crate::env::RuntimeEnv;
+use ferroflow_core::graph::{Graph, NodeData, NodeId, NodeKind, Output};
+use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
+use ferroflow_core::op::OpClass;
+use ferroflow_core::{Result, Tensor, bail, ensure};
+use std::sync::Arc;
+
+/// Everything that a step needs to know about its graph.
+pub(crate) struct Layout {
+    pub(crate) nodes: Vec<ExecNode>,
+    /// Outgoing edges, grouped by node, then by output, control edges last.
+    pub(crate) edges: Vec<Edge>,
+    /// Loop frames; the first is the graph outside loops.
+    pub(crate) frames: Vec<FrameLayout>,
+    /// Nodes that wait for nothing.
+    pub(crate) roots: Vec<u32>,
+    pub(crate) fetches: usize,
+}
+
+/// One node.
+pub(crate) struct ExecNode {
+    pub(crate) class: OpClass,
+    pub(crate) work: Work,
+    /// The frame that the node runs in.
+    pub(crate) frame: u32,
+    /// Its counters within an iteration of the frame.
+    pub(crate) counter: u32,
+    /// Its first input within an iteration of the frame.
+    pub(crate) slot: u32,
+    pub(crate) inputs: u32,
+    /// Its range of [`Layout::edges`].
+    pub(crate) edges: (u32, u32),
+    /// Whether some inputs come over reference edges.
+    pub(crate) refs: bool,
+    /// Whether the kernel may be worth another thread.
+    pub(crate) may_be_large: bool,
+    /// For nodes that enter a loop: the loop's frame, and whether the value is the same in every iteration.
+    pub(crate) enters: Option<(u32, bool)>,
+    /// `name = Op(inputs)`, which timelines draw their arrows from.
+    pub(crate) label: String,
+    pub(crate) data: Arc<NodeData>,
+}
+
+/// What running a node means.
+pub(crate) enum Work {
+    /// Handled by the executor according to the class.
+    Native,
+    Constant(Tensor),
+    Arg(usize),
+    Kernel(Arc<Kernel>),
+}
+
+/// One edge.
+pub(crate) struct Edge {
+    /// Which output; [`CONTROL`] for control edges.
+    pub(crate) output: u32,
+    /// The consumer, or [`FETCH`].
+    pub(crate) target: u32,
+    /// The consumer's input slot, or the fetch's number.
+    pub(crate) slot: u32,
+    /// Whether no later edge carries the same output: the value is moved, not cloned.
+    pub(crate) last: bool,
+}
+
+pub(crate) const CONTROL: u32 = u32::MAX;
+pub(crate) const FETCH: u32 = u32::MAX;
+
+/// A loop frame, or the graph outside loops.
+pub(crate) struct FrameLayout {
+    pub(crate) name: String,
+    /// Counters at the start of an iteration.
+    pub(crate) counters: Vec<Counter>,
+    pub(crate) slots: u32,
+    /// The number of nodes that enter the frame.
+    pub(crate) enters: u32,
+    pub(crate) parallel_iterations: u32,
+}
+
+/// What a node still waits for in one iteration.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counter {
+    /// Inputs that have not arrived. For merges: twice the control inputs, plus one until a live input arrives.
+    pub(crate) pending: u32,
+    /// Dead inputs that have arrived.
+    pub(crate) dead: u32,
+}
+
+impl Layout {
+    /// Lays out a graph whose `fetches` are wanted and makes its kernels.
+    pub(crate) fn new(graph: &Graph, fetches: &[Output], env: &Arc<RuntimeEnv>) -> Result<Layout> {
+        let frames = assign_frames(graph)?;
+        let mut layouts = frames.layouts;
+        let mut nodes = Vec::with_capacity(graph.node_count());
+        for id in graph.ids() {
+            let node = graph.node(id);
+            let data = &node.data;
+            let frame = frames.of_node[id.index()];
+            let layout = &mut layouts[frame as usize];
+            let slot = layout.slots;
+            layout.slots += node.inputs.len() as u32;
+            let counter = layout.counters.len() as u32;
+            let is_merge = is_merge(data.class());
+            let pending =
+                if is_merge { 1 + 2 * node.controls.len() } else { node.inputs.len() + node.controls.len() };
+            layout.counters.push(Counter { pending: pending as u32, dead: 0 });
+            let from_ref = |input: &Output| graph.node(input.node).data.output_types[input.index as usize].1;
+            let work = make_work(data, env).map_err(|error| error.at_node(&data.name))?;
+            let cheap = match &data.kind {
+                NodeKind::Op(entry) => entry.op.cheap,
+                _ => true,
+            };
+            nodes.push(ExecNode {
+                class: data.class(),
+                may_be_large: !cheap
+                    && matches!(&work, Work::Kernel(kernel) if matches!(**kernel, Kernel::Sync(_))),
+                work,
+                frame,
+                counter,
+                slot,
+                inputs: node.inputs.len() as u32,
+                edges: (0, 0),
+                refs: node.inputs.iter().any(from_ref),
+                enters: frames.entered[id.index()]
+                    .map(|frame| (frame, data.attrs.get::<bool>("is_constant").unwrap_or_default())),
+                label: label(graph, id),
+                data: data.clone(),
+            });
+        }
+        let edges = lay_out_edges(graph, fetches, &mut nodes);
+        let waits = |node: &ExecNode| layouts[node.frame as usize].counters[node.counter as usize].pending;
+        let roots = (0..nodes.len() as u32)
+            .filter(|i| {
+                let node = &nodes[*i as usize];
+                waits(node) == 0 && !is_merge(node.class)
+            })
+            .collect();
+        Ok(Layout { nodes, edges, frames: layouts, roots, fetches: fetches.len() })
+    }
+}
+
+fn label(graph: &Graph, id: NodeId) -> String {
+    let node = graph.node(id);
+    let inputs: Vec<String> = node.inputs.iter().map(|input| graph.output_name(*input)).collect();
+    format!("{} = {}({})", node.data.name, node.data.op_name(), inputs.join(", "))
+}
+
+pub(crate) fn is_merge(class: OpClass) -> bool {
+    matches!(class, OpClass::Merge | OpClass::RefMerge)
+}
+
+fn lay_out_edges(graph: &Graph, fetches: &[Output], nodes: &mut [ExecNode]) -> Vec<Edge> {
+    let mut outgoing: Vec<Vec<Edge>> = (0..nodes.len()).map(|_| Vec::new()).collect();
+    for id in graph.ids() {
+        let node = graph.node(id);
+        for (i, input) in node.inputs.iter().enumerate() {
+            let slot = nodes[id.index()].slot + i as u32;
+            outgoing[input.node.index()].push(Edge { output: input.index, target: id.0, slot, last: false });
+        }
+        for control in &node.controls {
+            outgoing[control.index()].push(Edge { output: CONTROL, target: id.0, slot: 0, last: false });
+        }
+    }
+    for (i, fetch) in fetches.iter().enumerate() {
+        let edge = Edge { output: fetch.index, target: FETCH, slot: i as u32, last: false };
+        outgoing[fetch.node.index()].push(edge);
+    }
+    let mut edges = Vec::new();
+    for (node, mut list) in nodes.iter_mut().zip(outgoing) {
+        list.sort_by_key(|edge| edge.output);
+        for i in 0..list.len() {
+            list[i].last = list.get(i + 1).is_none_or(|next| next.output != list[i].output);
+        }
+        node.edges.0 = edges.len() as u32;
+        edges.extend(list);
+        node.edges.1 = edges.len() as u32;
+    }
+    edges
+}
+
+fn make_work(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result<Work> {
+    match (&data.kind, data.class()) {
+        (NodeKind::Constant(value), _) => Ok(Work::Constant(value.clone())),
+        (NodeKind::Arg(index), _) => Ok(Work::Arg(*index)),
+        (
+            NodeKind::Op(_),
+            OpClass::Switch
+            | OpClass::RefSwitch
+            | OpClass::Merge
+            | OpClass::RefMerge
+            | OpClass::Enter
+            | OpClass::Exit
+            | OpClass::NextIteration
+            | OpClass::ControlTrigger,
+        ) => Ok(Work::Native),
+        (NodeKind::Op(_), OpClass::Identity) if data.output_types.len() == 1 => Ok(Work::Native),
+        (_, OpClass::Constant) => Ok(Work::Constant(constant_value(data, env)?)),
+        _ => Ok(Work::Kernel(make_kernel(data, env)?)),
+    }
+}
+
+/// The kernel of a node; stateful ones are made once per session.
+pub(crate) fn make_kernel(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result<Arc<Kernel>> {
+    let make = || -> Result<Kernel> {
+        let library = crate::functions::library(env);
+        match &data.kind {
+            NodeKind::Op(entry) => {
+                let types =
+                    |types: &[(ferroflow_core::DType, bool)]| types.iter().map(|t| t.0).collect::<Vec<_>>();
+                let (input_types, output_types) = (types(&data.input_types), types(&data.output_types));
+                let init = Init {
+                    node: &data.name,
+                    op: entry.op.name,
+                    attrs: &data.attrs,
+                    input_types: &input_types,
+                    output_types: &output_types,
+                    device: &env.device,
+                    resources: &env.resources,
+                    library: &library,
+                };
+                (entry.kernel(&data.name, &data.attrs)?.make)(&init)
+            }
+            NodeKind::Function(name) => crate::functions::call_kernel(&library, name, &data.attrs),
+            NodeKind::Arg(_) | NodeKind::Constant(_) => bail!(Internal, "{} needs no kernel", data.name),
+        }
+    };
+    if data.is_stateful() { env.stateful_kernel(&data.name, make) } else { Ok(Arc::new(make()?)) }
+}
+
+/// Evaluates a node without inputs that does not wait, e.g. a constant.
+fn constant_value(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result<Tensor> {
+    let kernel = make_kernel(data, env)?;
+    let Kernel::Sync(run) = &*kernel else { bail!(Internal, "a constant does not wait") };
+    let step = crate::executable::planning_step(env);
+    match run(&mut KernelCx::new(&mut [], &step, Default::default(), false))? {
+        Outputs::One(value) => value.read(),
+        _ => bail!(Internal, "a constant has one output"),
+    }
+}
+
+struct Frames {
+    of_node: Vec<u32>,
+    entered: Vec<Option<u32>>,
+    layouts: Vec<FrameLayout>,
+}
+
+/// Finds the loop frame of every node: that of its inputs, except that entering goes into a named frame and exiting
+/// goes back to the one around it.
+fn assign_frames(graph: &Graph) -> Result<Frames> {
+    let mut of_node = vec![0u32; graph.node_count()];
+    let mut entered = vec![None; graph.node_count()];
+    let mut layouts = vec![FrameLayout {
+        name: String::new(),
+        counters: Vec::new(),
+        slots: 0,
+        enters: 0,
+        parallel_iterations: 1,
+    }];
+    let mut parents = vec![0u32];
+    for id in graph.topological_order()? {
+        let node = graph.node(id);
+        let mut frame = None;
+        for source in sources(graph, id) {
+            let source_frame = output_frame(graph, source, &of_node, &entered, &parents);
+            match frame {
+                None => frame = Some(source_frame),
+                // Edges from outside a loop's frame into it are only legal through Enter.
+                Some(known) => ensure!(
+                    known == source_frame,
+                    InvalidArgument,
+                    "{} has inputs from different frames. The input {} is in frame '{}'. Another input is in frame \
+                     '{}'.",
+                    format_args!("{{{{node {}}}}}", node.data.name),
+                    format_args!("{{{{node {}}}}}", graph.node(source).data.name),
+                    layouts[source_frame as usize].name,
+                    layouts[known as usize].name
+                ),
+            }
+        }
+        let frame = frame.unwrap_or(0);
+        of_node[id.index()] = frame;
+        if node.data.class() == OpClass::Enter {
+            let name: String = node.data.attrs.get("frame_name")?;
+            let parallel = node.data.attrs.get::<usize>("parallel_iterations").unwrap_or(10).max(1) as u32;
+            let child = (1..layouts.len() as u32)
+                .find(|i| parents[*i as usize] == frame && layouts[*i as usize].name == name)
+                .unwrap_or_else(|| {
+                    parents.push(frame);
+                    layouts.push(FrameLayout {
+                        name,
+                        counters: Vec::new(),
+                        slots: 0,
+                        enters: 0,
+                        parallel_iterations: parallel,
+                    });
+                    layouts.len() as u32 - 1
+                });
+            layouts[child as usize].enters += 1;
+            entered[id.index()] = Some(child);
+        } else if node.data.class() == OpClass::Exit {
+            ensure!(frame != 0, InvalidArgument, "Exit node '{}' is not in a loop", node.data.name);
+        }
+    }
+    Ok(Frames { of_node, entered, layouts })
+}
+
+/// Inputs and control inputs, without the back edges of loops.
+fn sources(graph: &Graph, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+    let node = graph.node(id);
+    let merge = is_merge(node.data.class());
+    let all = node.inputs.iter().map(|input| input.node).chain(node.controls.iter().copied());
+    all.filter(move |source| !(merge && graph.node(*source).data.class() == OpClass::NextIteration))
+}
+
+/// The frame that a node's outputs are in.
+fn output_frame(graph: &Graph, id: NodeId, of_node: &[u32], entered: &[Option<u32>], parents: &[u32]) -> u32 {
+    let frame = of_node[id.index()];
+    match (entered[id.index()], graph.node(id).data.class()) {
+        (Some(child), _) => child,
+        (None, OpClass::Exit) => parents[frame as usize],
+        _ => frame,
+    }
+}

@@ -1,0 +1,512 @@
+//! One step: runs nodes as they become ready.
+
+use super::frames::{Frames, Ready, Token};
+use super::inbox::{Event, Inbox, KernelWaker};
+use super::layout::{ExecNode, Layout, Work};
+use crate::partial::PartialHub;
+use crate::pool::ComputePool;
+use crate::trace::StepTrace;
+use ferroflow_core::graph::NodeKind;
+use ferroflow_core::kernel::{FutureCx, Kernel, KernelCx, Outputs, Value};
+use ferroflow_core::op::OpClass;
+use ferroflow_core::step::StepCx;
+use ferroflow_core::{BoxFuture, Result, Status, Tensor, bail, status};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// How long a step may use the thread that took the request before it moves to the compute threads.
+const INLINE_BUDGET: Duration = Duration::from_micros(500);
+/// Inputs of this many bytes make a kernel large: worth a thread of its own.
+const LARGE_BYTES: usize = 128 * 1024;
+/// How many nodes run between looks at the clock and at cancellation.
+const CHECK_EVERY: u32 = 64;
+
+/// What a step allocates besides tensors; kept for the next step of the same plan.
+pub(crate) struct Scratch {
+    frames: Frames,
+    ready: Vec<Token>,
+    fetched: Vec<(u32, Value)>,
+}
+
+impl Scratch {
+    pub(crate) fn new(layout: &Layout) -> Scratch {
+        Scratch { frames: Frames::new(layout), ready: Vec::with_capacity(64), fetched: Vec::new() }
+    }
+}
+
+/// A step under way.
+pub(crate) struct Run {
+    layout: Arc<Layout>,
+    step: Arc<StepCx>,
+    pool: Arc<ComputePool>,
+    trace: Option<Arc<StepTrace>>,
+    hub: Option<Arc<PartialHub>>,
+    args: Vec<Option<Tensor>>,
+    results: Vec<Option<Tensor>>,
+    scratch: Option<Scratch>,
+    inbox: Arc<Inbox>,
+    waiting: Vec<Option<Waiting>>,
+    /// Kernels that wait or run on other threads.
+    outstanding: usize,
+    executed: u32,
+    started: bool,
+    /// Whether this is still the thread that took the request.
+    inline_until: Option<Instant>,
+    first_poll: bool,
+    /// Whether another step's kernel drives this one, and drops it if that step is cancelled.
+    nested: bool,
+    /// The node that runs now, for the report of a panic.
+    current: u32,
+}
+
+struct Waiting {
+    token: Token,
+    future: BoxFuture<Result<Outputs>>,
+    waker: Waker,
+    since: Option<Instant>,
+}
+
+/// What remains to be done after a look at the ready nodes.
+enum Progress {
+    Done,
+    Wait,
+    /// Ready nodes remain, but this thread should do something else.
+    Yield,
+}
+
+impl Run {
+    pub(crate) fn new(
+        layout: Arc<Layout>,
+        scratch: Scratch,
+        args: Vec<Option<Tensor>>,
+        step: Arc<StepCx>,
+        pool: Arc<ComputePool>,
+        trace: Option<Arc<StepTrace>>,
+        hub: Option<Arc<PartialHub>>,
+    ) -> Run {
+        let results = vec![None; layout.fetches];
+        Run {
+            layout,
+            step,
+            pool,
+            trace,
+            hub,
+            args,
+            results,
+            scratch: Some(scratch),
+            inbox: Arc::default(),
+            waiting: Vec::new(),
+            outstanding: 0,
+            executed: 0,
+            started: false,
+            inline_until: None,
+            first_poll: true,
+            nested: false,
+            current: 0,
+        }
+    }
+
+    /// Marks a function's run, which another step drives.
+    pub(crate) fn nested(mut self) -> Run {
+        self.nested = true;
+        self
+    }
+
+    /// Gives the step's memory back once it has ended well.
+    pub(crate) fn take_scratch(&mut self) -> Option<Scratch> {
+        let mut scratch = self.scratch.take()?;
+        scratch.ready.clear();
+        scratch.fetched.clear();
+        scratch.frames.reset(&self.layout).then_some(scratch)
+    }
+
+    /// Goes on with the step as far as possible.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Tensor>>> {
+        self.inbox.register(context.waker());
+        let cancellation = &self.step.cancellation;
+        if cancellation.is_cancelled() || (!self.nested && cancellation.wake_on_cancel(context.waker())) {
+            return Poll::Ready(Err(self.cancelled()));
+        }
+        self.inline_until = self.first_poll.then(|| Instant::now() + INLINE_BUDGET);
+        self.first_poll = false;
+        let driven = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.drive()));
+        let progress = driven.unwrap_or_else(|panic| Err(self.panicked(&*panic)));
+        match progress {
+            Ok(Progress::Done) => Poll::Ready(self.take_results()),
+            Ok(Progress::Wait) => Poll::Pending,
+            Ok(Progress::Yield) => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Err(error) => {
+                if let Some(hub) = &self.hub {
+                    hub.fail(error.clone());
+                }
+                Poll::Ready(Err(error))
+            }
+        }
+    }
+
+    fn drive(&mut self) -> Result<Progress> {
+        let layout = self.layout.clone();
+        // Taken out so that kernels and frames can be borrowed side by side.
+        let mut scratch = self.scratch.take().expect("a step is driven until it ends");
+        let progress = self.drive_with(&layout, &mut scratch);
+        self.scratch = Some(scratch);
+        progress
+    }
+
+    fn drive_with(&mut self, layout: &Layout, scratch: &mut Scratch) -> Result<Progress> {
+        if !self.started {
+            self.started = true;
+            scratch.frames.start(layout.roots.len() as u32);
+            let root = |node: &u32| Token { node: *node, frame: 0, iteration: 0, dead: false };
+            scratch.ready.extend(layout.roots.iter().rev().map(root));
+        }
+        loop {
+            while let Some(token) = scratch.ready.pop() {
+                self.executed = self.executed.wrapping_add(1);
+                if self.executed.is_multiple_of(CHECK_EVERY) {
+                    if self.step.cancellation.is_cancelled() {
+                        return Err(self.cancelled());
+                    }
+                    if self.inline_until.is_some_and(|until| Instant::now() > until) {
+                        scratch.ready.push(token);
+                        return Ok(Progress::Yield);
+                    }
+                }
+                if let Some(progress) = self.run_node(layout, scratch, token)? {
+                    return Ok(progress);
+                }
+            }
+            if self.outstanding == 0 {
+                return Ok(Progress::Done);
+            }
+            // What was woken on the request's thread goes on with the compute threads.
+            if self.inline_until.is_some() {
+                return Ok(if self.inbox.is_empty() { Progress::Wait } else { Progress::Yield });
+            }
+            let events = self.inbox.take();
+            if events.is_empty() {
+                return Ok(Progress::Wait);
+            }
+            for event in events {
+                self.handle(layout, scratch, event)?;
+            }
+        }
+    }
+
+    /// Runs one node; returns progress if the thread should stop here.
+    #[inline]
+    fn run_node(&mut self, layout: &Layout, scratch: &mut Scratch, token: Token) -> Result<Option<Progress>> {
+        let node = &layout.nodes[token.node as usize];
+        self.current = token.node;
+        if token.dead && node.class != OpClass::Send {
+            self.finish_dead(layout, scratch, token);
+            return Ok(None);
+        }
+        let started = self.trace.as_ref().map(|_| Instant::now());
+        let outputs = match &node.work {
+            Work::Constant(value) => Outputs::One(Value::Tensor(value.clone())),
+            Work::Arg(index) => match self.args.get_mut(*index).and_then(Option::take) {
+                Some(value) => Outputs::One(Value::Tensor(value)),
+                None => return self.wait_for_feed(layout, scratch, token, *index).map(|()| None),
+            },
+            Work::Native => {
+                let inputs = scratch.frames.inputs(layout, token);
+                native(node, inputs).map_err(|error| error.at_node(&node.data.name))?
+            }
+            Work::Kernel(kernel) => {
+                let position = scratch.frames.position(token);
+                let inputs = scratch.frames.inputs(layout, token);
+                if node.refs {
+                    read_refs(node, inputs).map_err(|error| error.at_node(&node.data.name))?;
+                }
+                match &**kernel {
+                    Kernel::Sync(run) => {
+                        if node.may_be_large && is_large(inputs) {
+                            if self.inline_until.is_some() {
+                                scratch.ready.push(token);
+                                return Ok(Some(Progress::Yield));
+                            }
+                            if !scratch.ready.is_empty() {
+                                let inputs = inputs.iter_mut().map(std::mem::take).collect();
+                                self.run_elsewhere(kernel, inputs, token, position);
+                                return Ok(None);
+                            }
+                        }
+                        let mut cx = KernelCx::new(inputs, &self.step, position, token.dead);
+                        let outputs = run(&mut cx);
+                        inputs.fill_with(Value::default);
+                        outputs.map_err(|error| error.at_node(&node.data.name))?
+                    }
+                    Kernel::Future(run) => {
+                        let inputs = inputs.iter_mut().map(std::mem::take).collect();
+                        let future = run(FutureCx::new(inputs, self.step.clone(), position, token.dead));
+                        return self.wait(layout, scratch, token, future, started).map(|()| None);
+                    }
+                }
+            }
+        };
+        if let (Some(trace), Some(started)) = (&self.trace, started) {
+            trace.record(node, started, Instant::now());
+        }
+        self.finish(layout, scratch, token, outputs)?;
+        Ok(None)
+    }
+
+    /// Hands a node's outputs on.
+    #[inline]
+    fn finish(
+        &mut self,
+        layout: &Layout,
+        scratch: &mut Scratch,
+        mut token: Token,
+        outputs: Outputs,
+    ) -> Result<()> {
+        let mut ready = Ready { tokens: &mut scratch.ready, fetches: &mut scratch.fetched };
+        match outputs {
+            Outputs::One(mut value) => {
+                let outputs = std::slice::from_mut(&mut value);
+                scratch.frames.propagate(layout, token, outputs, &mut ready);
+            }
+            Outputs::None => scratch.frames.propagate(layout, token, &mut [], &mut ready),
+            Outputs::Many(mut values) => scratch.frames.propagate(layout, token, &mut values, &mut ready),
+            Outputs::Dead => {
+                token.dead = true;
+                self.finish_dead(layout, scratch, token);
+            }
+        }
+        if scratch.fetched.is_empty() {
+            return Ok(());
+        }
+        self.keep_fetches(layout, scratch)
+    }
+
+    fn finish_dead(&mut self, layout: &Layout, scratch: &mut Scratch, token: Token) {
+        let node = &layout.nodes[token.node as usize];
+        scratch.frames.inputs(layout, token).fill_with(Value::default);
+        let mut outputs: smallvec::SmallVec<[Value; 4]> =
+            node.data.output_types.iter().map(|_| Value::None).collect();
+        let mut ready = Ready { tokens: &mut scratch.ready, fetches: &mut scratch.fetched };
+        scratch.frames.propagate(layout, token, &mut outputs, &mut ready);
+    }
+
+    fn keep_fetches(&mut self, layout: &Layout, scratch: &mut Scratch) -> Result<()> {
+        for (fetch, value) in scratch.fetched.drain(..) {
+            // A dead fetch is reported when results are taken.
+            let value = match value {
+                Value::None => continue,
+                Value::Tensor(tensor) => tensor,
+                reference => {
+                    let name = &layout.nodes[self.current as usize].data.name;
+                    reference.read().map_err(|error| error.at_node(name))?
+                }
+            };
+            if let Some(hub) = &self.hub {
+                hub.set_fetch(fetch as usize, Ok(value.clone()));
+            }
+            self.results[fetch as usize] = Some(value);
+        }
+        Ok(())
+    }
+
+    fn take_results(&mut self) -> Result<Vec<Tensor>> {
+        let mut results = Vec::with_capacity(self.results.len());
+        for (i, result) in std::mem::take(&mut self.results).into_iter().enumerate() {
+            match result {
+                Some(tensor) => results.push(tensor),
+                None => {
+                    let error = status!(InvalidArgument, "Retval[{i}] does not have value");
+                    if let Some(hub) = &self.hub {
+                        hub.set_fetch(i, Err(error.clone()));
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(results)
+    }
+
+    fn run_elsewhere(
+        &mut self,
+        kernel: &Arc<Kernel>,
+        mut inputs: Vec<Value>,
+        token: Token,
+        position: ferroflow_core::kernel::FrameIteration,
+    ) {
+        self.outstanding += 1;
+        let (kernel, step, inbox) = (kernel.clone(), self.step.clone(), self.inbox.clone());
+        self.pool.run(move || {
+            let Kernel::Sync(run) = &*kernel else { return };
+            let work = || run(&mut KernelCx::new(&mut inputs, &step, position, token.dead));
+            let outputs = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            let outputs = outputs.unwrap_or_else(|panic| Err(panic_status(&*panic)));
+            inbox.push(Event::Done(token, outputs));
+        });
+    }
+
+    fn wait_for_feed(
+        &mut self,
+        layout: &Layout,
+        scratch: &mut Scratch,
+        token: Token,
+        feed: usize,
+    ) -> Result<()> {
+        let Some(hub) = &self.hub else { bail!(Internal, "argument {feed} was used twice") };
+        let fed = hub.wait_feed(feed);
+        let future = Box::pin(async move { Ok(Outputs::from(fed.await?)) });
+        self.wait(layout, scratch, token, future, None)
+    }
+
+    /// Polls a kernel that may wait, and keeps it if it does.
+    fn wait(
+        &mut self,
+        layout: &Layout,
+        scratch: &mut Scratch,
+        token: Token,
+        mut future: BoxFuture<Result<Outputs>>,
+        since: Option<Instant>,
+    ) -> Result<()> {
+        let free = self.waiting.iter().position(Option::is_none).unwrap_or(self.waiting.len());
+        let waker = Waker::from(Arc::new(KernelWaker { inbox: self.inbox.clone(), waiting: free as u32 }));
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(outputs) => self.complete(layout, scratch, token, outputs, since),
+            Poll::Pending => {
+                let waiting = Some(Waiting { token, future, waker, since });
+                if free == self.waiting.len() {
+                    self.waiting.push(waiting);
+                } else {
+                    self.waiting[free] = waiting;
+                }
+                self.outstanding += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn handle(&mut self, layout: &Layout, scratch: &mut Scratch, event: Event) -> Result<()> {
+        match event {
+            Event::Done(token, outputs) => {
+                self.outstanding -= 1;
+                self.complete(layout, scratch, token, outputs, None)
+            }
+            Event::Poll(index) => {
+                // A wake-up may come after the kernel has ended.
+                let Some(Some(waiting)) = self.waiting.get_mut(index as usize) else { return Ok(()) };
+                self.current = waiting.token.node;
+                let polled = waiting.future.as_mut().poll(&mut Context::from_waker(&waiting.waker));
+                let Poll::Ready(outputs) = polled else { return Ok(()) };
+                let (token, since) = (waiting.token, waiting.since);
+                self.waiting[index as usize] = None;
+                self.outstanding -= 1;
+                self.complete(layout, scratch, token, outputs, since)
+            }
+        }
+    }
+
+    fn complete(
+        &mut self,
+        layout: &Layout,
+        scratch: &mut Scratch,
+        token: Token,
+        outputs: Result<Outputs>,
+        since: Option<Instant>,
+    ) -> Result<()> {
+        let node = &layout.nodes[token.node as usize];
+        self.current = token.node;
+        let outputs = outputs.map_err(|error| error.at_node(&node.data.name))?;
+        if let (Some(trace), Some(since)) = (&self.trace, since) {
+            trace.record(node, since, Instant::now());
+        }
+        self.finish(layout, scratch, token, outputs)
+    }
+
+    fn cancelled(&self) -> Status {
+        let reason = self.step.cancellation.reason();
+        reason.unwrap_or_else(|| status!(Cancelled, "Step {} was cancelled.", self.step.step_id).derived())
+    }
+
+    fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> Status {
+        panic_status(panic).at_node(&self.layout.nodes[self.current as usize].data.name)
+    }
+}
+
+fn panic_status(panic: &(dyn std::any::Any + Send)) -> Status {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    status!(Internal, "a kernel panicked, which is a bug of the server: {text}")
+}
+
+/// Nodes that the executor runs itself.
+#[inline]
+fn native(node: &ExecNode, inputs: &mut [Value]) -> Result<Outputs> {
+    let take = |inputs: &mut [Value], i: usize| std::mem::take(&mut inputs[i]);
+    Ok(match node.class {
+        OpClass::Switch | OpClass::RefSwitch => {
+            let predicate = read_predicate(&take(inputs, 1))?;
+            let mut data = take(inputs, 0);
+            if node.class == OpClass::Switch && matches!(data, Value::Ref(_)) {
+                data = Value::Tensor(data.read()?);
+            }
+            let outputs = if predicate { vec![Value::None, data] } else { vec![data, Value::None] };
+            Outputs::Many(outputs)
+        }
+        OpClass::Merge | OpClass::RefMerge => {
+            let live = inputs.iter().position(|value| !matches!(value, Value::None));
+            let Some(live) = live else { return Ok(Outputs::Dead) };
+            let mut data = take(inputs, live);
+            if node.class == OpClass::Merge && matches!(data, Value::Ref(_)) {
+                data = Value::Tensor(data.read()?);
+            }
+            inputs.fill_with(Value::default);
+            Outputs::Many(vec![data, Value::Tensor(Tensor::scalar(live as i32))])
+        }
+        OpClass::ControlTrigger => Outputs::None,
+        _ => {
+            // Identity, Enter, Exit, NextIteration: the input goes on; a reference is read unless references go on.
+            let value = take(inputs, 0);
+            match (&value, node.data.output_types.first()) {
+                (Value::Ref(_), Some((_, false))) => Outputs::One(Value::Tensor(value.read()?)),
+                _ => Outputs::One(value),
+            }
+        }
+    })
+}
+
+fn read_predicate(value: &Value) -> Result<bool> {
+    let tensor = value.read()?;
+    match tensor.flat::<bool>()? {
+        [predicate] if tensor.rank() == 0 => Ok(*predicate),
+        _ => bail!(InvalidArgument, "The second input must be a scalar, but it has shape {}", tensor.shape()),
+    }
+}
+
+/// Turns references into values where the op wants values, and checks that the others are initialized.
+fn read_refs(node: &ExecNode, inputs: &mut [Value]) -> Result<()> {
+    let allows_uninitialized = match &node.data.kind {
+        NodeKind::Op(entry) => entry.op.allows_uninitialized_input,
+        _ => false,
+    };
+    for (input, (_, wants_ref)) in inputs.iter_mut().zip(&node.data.input_types) {
+        if let Value::Ref(variable) = input {
+            if !*wants_ref {
+                *input = Value::Tensor(variable.read()?);
+            } else if !allows_uninitialized && !variable.is_initialized() {
+                return Err(variable.uninitialized());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_large(inputs: &[Value]) -> bool {
+    let bytes = |value: &Value| match value {
+        Value::Tensor(tensor) if tensor.dtype().is_plain() => tensor.elements() * tensor.dtype().size(),
+        Value::Tensor(tensor) => tensor.elements() * 32,
+        // A reference leads to a variable of unknown size, which its update will walk through.
+        Value::Ref(_) | Value::None => 0,
+    };
+    inputs.iter().map(bytes).sum::<usize>() >= LARGE_BYTES
+}

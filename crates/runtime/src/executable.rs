@@ -1,0 +1,165 @@
+//! A plan that is ready to run, step after step.
+
+use crate::env::RuntimeEnv;
+use crate::exec::layout::Layout;
+use crate::exec::run::{Run, Scratch};
+use crate::partial::PartialHub;
+use crate::plan::{self, PlanOptions, Planned, Signature};
+use crate::rendezvous::LocalRendezvous;
+use crate::trace::StepTrace;
+use ferroflow_core::cancel::Cancellation;
+use ferroflow_core::graph::{FunctionBody, Graph};
+use ferroflow_core::resource::ResourceManager;
+use ferroflow_core::step::StepCx;
+use ferroflow_core::{DType, Result, Tensor, ensure};
+use ferroflow_proto::tensorflow::GraphDef;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+/// How many finished steps' memory a plan keeps.
+const KEPT_SCRATCHES: usize = 8;
+
+/// A graph planned for one set of feeds, fetches and targets.
+pub struct Executable {
+    layout: Arc<Layout>,
+    graph: Graph,
+    arg_names: Vec<String>,
+    arg_types: Vec<DType>,
+    env: Arc<RuntimeEnv>,
+    scratches: Mutex<Vec<Scratch>>,
+}
+
+impl Executable {
+    /// Plans a graph for a signature and makes its kernels.
+    pub fn build(
+        graph: &Graph,
+        signature: &Signature,
+        options: &PlanOptions,
+        env: &Arc<RuntimeEnv>,
+    ) -> Result<Arc<Executable>> {
+        Executable::from_plan(plan::plan(graph, signature, options, env)?, env)
+    }
+
+    /// Plans a function's body.
+    pub(crate) fn from_function(body: FunctionBody, env: &Arc<RuntimeEnv>) -> Result<Arc<Executable>> {
+        Executable::from_plan(plan::plan_function(body, env)?, env)
+    }
+
+    fn from_plan(planned: Planned, env: &Arc<RuntimeEnv>) -> Result<Arc<Executable>> {
+        let layout = Layout::new(&planned.graph, &planned.fetches, env)?;
+        Ok(Arc::new(Executable {
+            layout: Arc::new(layout),
+            graph: planned.graph,
+            arg_names: planned.arg_names,
+            arg_types: planned.arg_types,
+            env: env.clone(),
+            scratches: Mutex::default(),
+        }))
+    }
+
+    /// Starts a step with these feeds, in the signature's order. Nothing runs until the result is polled.
+    pub fn start(
+        self: &Arc<Self>,
+        feeds: Vec<Tensor>,
+        step: Arc<StepCx>,
+        trace: Option<Arc<StepTrace>>,
+    ) -> Result<StepRun> {
+        ensure!(
+            feeds.len() == self.arg_types.len(),
+            InvalidArgument,
+            "Expected {} feeds, got {}",
+            self.arg_types.len(),
+            feeds.len()
+        );
+        for (i, feed) in feeds.iter().enumerate() {
+            self.check_feed(i, feed)?;
+        }
+        let run = self.run(feeds.into_iter().map(Some).collect(), step, trace, None);
+        Ok(StepRun { executable: self.clone(), run })
+    }
+
+    /// Starts a function's body within a step that drives it.
+    pub(crate) fn call(self: &Arc<Self>, arguments: Vec<Tensor>, step: Arc<StepCx>) -> Result<StepRun> {
+        let StepRun { executable, run } = self.start(arguments, step, None)?;
+        Ok(StepRun { executable, run: run.nested() })
+    }
+
+    /// Starts a step whose feeds come, and whose fetches leave, through `hub`.
+    pub fn start_partial(self: &Arc<Self>, step: Arc<StepCx>, hub: Arc<PartialHub>) -> StepRun {
+        StepRun { executable: self.clone(), run: self.run(Vec::new(), step, None, Some(hub)) }
+    }
+
+    /// Checks the type of one feed, in stock's words.
+    pub fn check_feed(&self, index: usize, feed: &Tensor) -> Result<()> {
+        let want = self.arg_types[index];
+        ensure!(
+            feed.dtype() == want,
+            Internal,
+            "Output 0 of type {} does not match declared output type {want} for node {{{{node _recv_{}_0}}}}",
+            feed.dtype(),
+            self.arg_names[index]
+        );
+        Ok(())
+    }
+
+    /// The parts that run on devices, in wire form, every node with the device that runs it.
+    pub fn partition_graphs(&self) -> Vec<GraphDef> {
+        let mut part = self.graph.to_def();
+        part.node.iter_mut().for_each(|node| node.device = self.env.device.name().to_owned());
+        vec![part]
+    }
+
+    /// The planned graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    fn run(
+        self: &Arc<Self>,
+        args: Vec<Option<Tensor>>,
+        step: Arc<StepCx>,
+        trace: Option<Arc<StepTrace>>,
+        hub: Option<Arc<PartialHub>>,
+    ) -> Run {
+        let scratch = self.scratches.lock().expect("no panic while memory is handed out").pop();
+        let scratch = scratch.unwrap_or_else(|| Scratch::new(&self.layout));
+        Run::new(self.layout.clone(), scratch, args, step, self.env.pool.clone(), trace, hub)
+    }
+}
+
+/// A step under way: a future of its fetches. The first poll may finish a short step on the spot; a step that is still
+/// pending then belongs on the compute threads.
+pub struct StepRun {
+    executable: Arc<Executable>,
+    run: Run,
+}
+
+impl Future for StepRun {
+    type Output = Result<Vec<Tensor>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = self.run.poll(context);
+        if matches!(polled, Poll::Ready(Ok(_)))
+            && let Some(scratch) = self.run.take_scratch()
+        {
+            let mut kept = self.executable.scratches.lock().expect("no panic while memory is handed out");
+            if kept.len() < KEPT_SCRATCHES {
+                kept.push(scratch);
+            }
+        }
+        polled
+    }
+}
+
+/// A step for what runs while planning: nothing outside the process is reachable.
+pub(crate) fn planning_step(env: &RuntimeEnv) -> Arc<StepCx> {
+    Arc::new(StepCx {
+        step_id: 0,
+        device: env.device.clone(),
+        resources: env.resources.clone(),
+        step_resources: ResourceManager::new("planning"),
+        rendezvous: Arc::new(LocalRendezvous::default()),
+        cancellation: Cancellation::new(),
+    })
+}

@@ -1,0 +1,159 @@
+//! Keeps what the fetches and targets need, with feeds in place of what they replace.
+
+use super::Planned;
+use ferroflow_core::attr::Attrs;
+use ferroflow_core::graph::{Graph, Node, NodeData, NodeId, NodeKind, Output};
+use ferroflow_core::{Result, bail, ensure};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// What a run feeds, fetches and runs. Tensor names are `node:index`; `node` alone means `node:0`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Signature {
+    /// Tensors that the caller supplies.
+    pub feeds: Vec<String>,
+    /// Tensors that the caller wants.
+    pub fetches: Vec<String>,
+    /// Nodes that must run.
+    pub targets: Vec<String>,
+}
+
+/// Splits `node:index`.
+pub fn parse_tensor_name(text: &str) -> (&str, u32) {
+    match text.rsplit_once(':') {
+        Some((name, digits)) if !digits.is_empty() => match digits.parse() {
+            Ok(index) => (name, index),
+            Err(_) => (text, 0),
+        },
+        _ => (text, 0),
+    }
+}
+
+pub(super) fn prune(graph: &Graph, signature: &Signature) -> Result<Planned> {
+    ensure!(
+        !signature.fetches.is_empty() || !signature.targets.is_empty(),
+        InvalidArgument,
+        "Must specify at least one target to fetch or execute."
+    );
+    let mut pruned = graph.clone();
+    let mut fed: HashMap<Output, Output> = HashMap::new();
+    let mut arg_types = Vec::new();
+    for (i, feed) in signature.feeds.iter().enumerate() {
+        let output = find_feed(graph, feed)?;
+        let (dtype, _) = graph.node(output.node).data.output_types[output.index as usize];
+        let arg = pruned.push(Node {
+            data: Arc::new(NodeData {
+                name: format!("_recv_{}_{}", graph.node(output.node).data.name, output.index),
+                kind: NodeKind::Arg(i),
+                attrs: Attrs::default(),
+                device: String::new(),
+                input_types: Vec::new(),
+                output_types: vec![(dtype, false)],
+            }),
+            inputs: Vec::new(),
+            controls: Vec::new(),
+        });
+        if fed.insert(output, Output { node: arg, index: 0 }).is_some() {
+            bail!(InvalidArgument, "Endpoint \"{feed}\" fed more than once.");
+        }
+        arg_types.push(dtype);
+    }
+    let mut fetches = Vec::new();
+    for fetch in &signature.fetches {
+        let output = find_fetch(graph, fetch)?;
+        ensure!(!fed.contains_key(&output), InvalidArgument, "{fetch} is both fed and fetched.");
+        fetches.push(output);
+    }
+    let mut targets = Vec::new();
+    let mut missing = String::new();
+    for target in &signature.targets {
+        match graph.find(target.strip_suffix(":0").unwrap_or(target)) {
+            Some(id) => targets.push(id),
+            None => missing.push_str(&format!("{target} ")),
+        }
+    }
+    ensure!(missing.is_empty(), NotFound, "PruneForTargets: Some target nodes not found: {missing}");
+    if !fed.is_empty() {
+        let ids: Vec<NodeId> = pruned.ids().collect();
+        for id in ids {
+            // References cannot be fed: the op would update the caller's value.
+            for input in &mut pruned.node_mut(id).inputs {
+                if let Some(arg) = fed.get(input) {
+                    *input = *arg;
+                }
+            }
+            // A control edge from a node whose output is fed waits for the feed instead.
+            let controls = pruned.node(id).controls.clone();
+            let replaced = controls.into_iter().map(|control| {
+                let whole =
+                    graph.nodes().get(control.index()).is_some_and(|node| node.data.output_types.len() == 1);
+                match fed.get(&Output { node: control, index: 0 }) {
+                    Some(arg) if whole => arg.node,
+                    _ => control,
+                }
+            });
+            pruned.node_mut(id).controls = replaced.collect();
+        }
+    }
+    let arg_names = signature.feeds.iter().map(|feed| parse_tensor_name(feed).0.to_owned()).collect();
+    Ok(keep_needed(Planned { graph: pruned, arg_names, arg_types, fetches, targets }))
+}
+
+fn find_feed(graph: &Graph, text: &str) -> Result<Output> {
+    let (name, index) = parse_tensor_name(text);
+    let Some(node) = graph.find(name) else {
+        bail!(NotFound, "FeedInputs: unable to find feed output {text}")
+    };
+    let outputs = graph.node(node).data.output_types.len();
+    ensure!(
+        (index as usize) < outputs,
+        InvalidArgument,
+        "FeedInputs: {text} should have output index < {outputs}"
+    );
+    Ok(Output { node, index })
+}
+
+fn find_fetch(graph: &Graph, text: &str) -> Result<Output> {
+    let (name, index) = parse_tensor_name(text);
+    let Some(node) = graph.find(name) else { bail!(NotFound, "FetchOutputs node {text}: not found") };
+    let outputs = graph.node(node).data.output_types.len();
+    ensure!(outputs > 0, InvalidArgument, "Tried to fetch data for '{text}', which produces no output.");
+    ensure!(
+        (index as usize) < outputs,
+        InvalidArgument,
+        "FetchOutputs {text}: output index too large, must be < {outputs}"
+    );
+    Ok(Output { node, index })
+}
+
+/// Drops every node that no fetch and no target needs.
+pub(super) fn keep_needed(planned: Planned) -> Planned {
+    let graph = &planned.graph;
+    let mut needed = HashSet::new();
+    let mut queue: Vec<NodeId> =
+        planned.fetches.iter().map(|fetch| fetch.node).chain(planned.targets.iter().copied()).collect();
+    while let Some(id) = queue.pop() {
+        if needed.insert(id) {
+            let node = graph.node(id);
+            queue.extend(node.inputs.iter().map(|input| input.node).chain(node.controls.iter().copied()));
+        }
+    }
+    let mut kept = graph.empty_like();
+    let mut new_ids = vec![NodeId(u32::MAX); graph.node_count()];
+    for id in graph.ids().filter(|id| needed.contains(id)) {
+        new_ids[id.index()] = kept.push(graph.node(id).clone());
+    }
+    let ids: Vec<NodeId> = kept.ids().collect();
+    for id in ids {
+        let node = kept.node_mut(id);
+        node.inputs.iter_mut().for_each(|input| input.node = new_ids[input.node.index()]);
+        node.controls.iter_mut().for_each(|control| *control = new_ids[control.index()]);
+    }
+    let fetches = planned.fetches.iter().map(|fetch| Output { node: new_ids[fetch.node.index()], ..*fetch });
+    Planned {
+        fetches: fetches.collect(),
+        targets: planned.targets.iter().map(|id| new_ids[id.index()]).collect(),
+        graph: kept,
+        ..planned
+    }
+}

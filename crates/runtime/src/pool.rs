@@ -1,0 +1,131 @@
+//! Compute threads: they run steps and large kernels, never I/O.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+
+/// Work for a compute thread.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A fixed number of threads over one queue. Threads start when there is work for them and end with the pool.
+pub struct ComputePool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    threads: usize,
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    started: usize,
+    idle: usize,
+    closed: bool,
+}
+
+const UNPOISONED: &str = "no panic while the queue is locked";
+
+impl ComputePool {
+    /// A pool of at most this many threads.
+    pub fn new(threads: usize) -> Arc<ComputePool> {
+        let queue = Mutex::default();
+        let shared = Shared { threads: threads.max(1), queue, arrived: Condvar::new() };
+        Arc::new(ComputePool { shared: Arc::new(shared) })
+    }
+
+    /// The number of threads.
+    pub fn threads(&self) -> usize {
+        self.shared.threads
+    }
+
+    /// Runs a job on some thread.
+    pub fn run(&self, job: impl FnOnce() + Send + 'static) {
+        submit(&self.shared, Box::new(job));
+    }
+
+    /// Runs a future on compute threads. Dropping the task cancels it.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> async_task::Task<T> {
+        let shared = self.shared.clone();
+        let schedule = move |runnable: async_task::Runnable| {
+            submit(
+                &shared,
+                Box::new(move || {
+                    runnable.run();
+                }),
+            )
+        };
+        let (runnable, task) = async_task::spawn(future, schedule);
+        runnable.schedule();
+        task
+    }
+}
+
+impl Drop for ComputePool {
+    fn drop(&mut self) {
+        self.shared.queue.lock().expect(UNPOISONED).closed = true;
+        self.shared.arrived.notify_all();
+    }
+}
+
+fn submit(shared: &Arc<Shared>, job: Job) {
+    let mut queue = shared.queue.lock().expect(UNPOISONED);
+    if queue.closed {
+        return;
+    }
+    queue.jobs.push_back(job);
+    if queue.idle == 0 && queue.started < shared.threads {
+        queue.started += 1;
+        let name = format!("compute-{}", queue.started);
+        let worker = shared.clone();
+        let spawned = std::thread::Builder::new().name(name).spawn(move || work(&worker));
+        if spawned.is_err() {
+            // Others will get to the job; without any thread at all it runs here.
+            queue.started -= 1;
+            if queue.started == 0 {
+                let job = queue.jobs.pop_back();
+                drop(queue);
+                job.into_iter().for_each(|job| job());
+                return;
+            }
+        }
+    }
+    drop(queue);
+    shared.arrived.notify_one();
+}
+
+fn work(shared: &Shared) {
+    let mut queue = shared.queue.lock().expect(UNPOISONED);
+    loop {
+        if let Some(job) = queue.jobs.pop_front() {
+            drop(queue);
+            // Steps catch panics of kernels themselves; this keeps the thread whatever happens.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+            queue = shared.queue.lock().expect(UNPOISONED);
+        } else if queue.closed {
+            return;
+        } else {
+            queue.idle += 1;
+            queue = shared.arrived.wait(queue).expect(UNPOISONED);
+            queue.idle -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn futures_and_jobs_run() {
+        let pool = ComputePool::new(2);
+        assert_eq!(crate::testing::block_on(pool.spawn(async { 6 * 7 })), 42);
+        let (send, receive) = std::sync::mpsc::channel();
+        pool.run(move || send.send(1).expect("the test waits"));
+        assert_eq!(receive.recv(), Ok(1));
+    }
+}
