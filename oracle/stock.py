@@ -75,13 +75,12 @@ class StockError(Exception):
         self.code, self.message = code, message
 
 
-class Stock:
-    """One server with one CPU device."""
+class Client:
+    """Calls the master of a server, stock's or ours."""
 
-    def __init__(self):
-        self._server = tf.distribute.Server.create_local_server()
+    def __init__(self, target):
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-        self._channel = grpc.insecure_channel(self._server.target.removeprefix("grpc://"), options=options)
+        self._channel = grpc.insecure_channel(target.removeprefix("grpc://"), options=options)
 
     def call(self, method, **fields):
         stub = self._channel.unary_unary(
@@ -96,6 +95,14 @@ class Stock:
 
     def session(self, graph):
         return StockSession(self, graph)
+
+
+class Stock(Client):
+    """One stock server in this process, with one CPU device."""
+
+    def __init__(self):
+        self._server = tf.distribute.Server.create_local_server()
+        super().__init__(self._server.target)
 
 
 class StockSession:

@@ -1,1 +1,4 @@
-//! Placeholder.
+//! What a user of Ferroflow imports.
+
+pub use ferroflow_core::op;
+pub use ferroflow_ops::registry;

@@ -1,0 +1,84 @@
+//! `ferroflow ops`: which ops this build runs, and on which element types.
+//!
+//! The compatibility table and the differential test read it as JSON.
+
+use clap::ValueEnum;
+use ferroflow::op::{Accuracy, Op, OpClass};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// Arguments of `ferroflow ops`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How to print the list
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    /// One op a line
+    Text,
+    /// One JSON array
+    Json,
+}
+
+/// One op of the list.
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    /// Whether there are kernels, or the executor itself runs the op, whatever the element types.
+    any: bool,
+    /// Element types by the attribute that selects the kernel.
+    types: BTreeMap<&'static str, Vec<&'static str>>,
+    /// `exact`, `rounding` or `random`.
+    accuracy: &'static str,
+    stateful: bool,
+}
+
+/// Prints the list; a reader that stops early is no error.
+pub(crate) fn run(args: &Args) -> io::Result<()> {
+    let registry = ferroflow::registry();
+    let listed: Vec<Listed> = registry.all().into_iter().map(|entry| list(entry.op)).collect();
+    let text = match args.output {
+        Format::Json => serde_json::to_string(&listed)? + "\n",
+        Format::Text => listed.iter().map(line).collect(),
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}
+
+fn list(op: &Op) -> Listed {
+    let mut types: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for row in op.kernels.iter().filter(|row| !row.attr.is_empty()) {
+        types.entry(row.attr).or_default().push(row.dtype.name());
+    }
+    Listed {
+        name: op.name,
+        any: runs_in_the_executor(op.class) || op.kernels.iter().any(|row| row.attr.is_empty()),
+        types,
+        accuracy: match op.accuracy {
+            Accuracy::Exact => "exact",
+            Accuracy::Rounding => "rounding",
+            Accuracy::Random => "random",
+        },
+        stateful: op.stateful,
+    }
+}
+
+/// Whether an op of this class passes values on without a kernel.
+fn runs_in_the_executor(class: OpClass) -> bool {
+    use OpClass::*;
+    matches!(
+        class,
+        Switch | RefSwitch | Merge | RefMerge | Enter | Exit | NextIteration | ControlTrigger | Identity
+    )
+}
+
+fn line(op: &Listed) -> String {
+    let types = op.types.iter().map(|(attr, types)| format!(" {attr}={}", types.join(",")));
+    format!("{}{}{}\n", op.name, if op.any { " any" } else { "" }, types.collect::<String>())
+}

@@ -1,0 +1,16 @@
+"""A stock server in a process of its own: prints its target when it is ready and lives until its input closes."""
+
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+import tensorflow as tf  # noqa: E402
+
+server = tf.distribute.Server.create_local_server()
+print(server.target, flush=True)
+sys.stdin.read()
+# The server cannot be shut down while sessions are open; the process can.
+os._exit(0)

@@ -1,0 +1,237 @@
+"""What the ratio suite measures: each workload opens on one server and then gives one sample after the other."""
+
+import dataclasses
+import time
+import typing
+
+import numpy as np
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+# Sessions of the workload under way, on both servers.
+_sessions = []
+
+
+@dataclasses.dataclass
+class Workload:
+    """`open(target)` prepares a server and returns a function that takes one sample in `unit`."""
+
+    name: str
+    unit: str
+    open: typing.Callable
+    # Whether a larger sample is better.
+    rate: bool = False
+    # The least ratio to stock, and the most that ours may take, in `unit`.
+    least_ratio: float | None = None
+    most: float | None = None
+    rounds: int = 9
+
+
+def _session(target, graph, plain):
+    """A session; `plain` keeps stock from rewriting the graph, so that the nodes in it really run."""
+    config = v1.ConfigProto(isolate_session_state=True)
+    if plain:
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        config.graph_options.optimizer_options.opt_level = -1
+    _sessions.append(v1.Session(target, graph=graph, config=config))
+    return _sessions[-1]
+
+
+def close():
+    """Ends the sessions of the last workload, so that the next one finds memory."""
+    while _sessions:
+        _sessions.pop().close()
+
+
+def _seconds(call, repeats):
+    """The median time of one call."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return float(np.median(times))
+
+
+def _empty_steps(target):
+    with tf.Graph().as_default() as graph:
+        nothing = tf.no_op()
+    call = _session(target, graph, False).make_callable([nothing])
+    return lambda: 1 / _seconds(call, 200)
+
+
+def _difference(target, build, per):
+    """Time per unit of work: steps that do it and steps that do not, in turn; `build(work)` gives feeds and what to run."""
+    with tf.Graph().as_default() as graph:
+        feeds, run = build(True)
+        base_feeds, base_run = build(False)
+    session = _session(target, graph, True)
+    call = session.make_callable(run, list(feeds))
+    base = session.make_callable(base_run, list(base_feeds))
+    values, base_values = list(feeds.values()), list(base_feeds.values())
+
+    def sample():
+        differences = []
+        for _ in range(60):
+            start = time.perf_counter()
+            base(*base_values)
+            middle = time.perf_counter()
+            call(*values)
+            differences.append(time.perf_counter() - middle - (middle - start))
+        return float(np.median(differences)) / per * 1e9
+
+    return sample
+
+
+def _chain(target, nodes=1000):
+    def build(work):
+        x, y = v1.placeholder(tf.float32, []), v1.placeholder(tf.float32, [])
+        last = x
+        for _ in range(nodes if work else 0):
+            last = tf.raw_ops.AddV2(x=last, y=y)
+        return {x: np.float32(0), y: np.float32(1)}, tf.identity(last)
+
+    return _difference(target, build, nodes)
+
+
+def _wide(target, nodes=1000):
+    """Independent sums of all pairs from two groups of feeds: no two are alike, and no constants run beside them."""
+
+    def build(work):
+        left, right = ([v1.placeholder(tf.float32, []) for _ in range(32)] for _ in range(2))
+        pairs = [(a, b) for a in left for b in right][: nodes if work else 0]
+        sums = [tf.raw_ops.AddV2(x=a, y=b) for a, b in pairs]
+        return {x: np.float32(i) for i, x in enumerate(left + right)}, [tf.group(sums)]
+
+    return _difference(target, build, nodes)
+
+
+def _feed(size, repeats):
+    def open_on(target):
+        with tf.Graph().as_default() as graph:
+            x = v1.placeholder(tf.float32, [None])
+            count = tf.size(x)
+        call = _session(target, graph, False).make_callable(count, [x])
+        value = np.arange(size // 4, dtype=np.float32)
+        return lambda: size / 1e6 / _seconds(lambda: call(value), repeats)
+
+    return open_on
+
+
+def _fetch(size, repeats):
+    def open_on(target):
+        with tf.Graph().as_default() as graph:
+            handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[size // 4], shared_name="x")
+            fill = tf.raw_ops.AssignVariableOp(resource=handle, value=tf.fill([size // 4], 1.5))
+            read = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+        session = _session(target, graph, False)
+        session.run(fill)
+        call = session.make_callable(read)
+        return lambda: size / 1e6 / _seconds(call, repeats)
+
+    return open_on
+
+
+def _kernel(build, inputs, repeats):
+    """Time of one op: `build(tensors, repeats)` puts it into a graph `repeats` times and returns what must run."""
+
+    def open_on(target):
+        with tf.Graph().as_default() as graph:
+            variables, assigns, feeds = [], [], {}
+            for i, value in enumerate(inputs):
+                handle = tf.raw_ops.VarHandleOp(dtype=value.dtype, shape=value.shape, shared_name=f"v{i}")
+                feed = v1.placeholder(value.dtype, value.shape)
+                assigns.append(tf.raw_ops.AssignVariableOp(resource=handle, value=feed))
+                feeds[feed] = value
+                variables.append(handle)
+            read = [tf.raw_ops.ReadVariableOp(resource=h, dtype=value.dtype) for h, value in zip(variables, inputs)]
+            work = tf.group(build(read, repeats))
+            base = tf.group([r.op for r in read])
+        session = _session(target, graph, True)
+        session.run(assigns, feeds)
+        run, rest = session.make_callable([work]), session.make_callable([base])
+
+        def sample():
+            differences = []
+            for _ in range(5):
+                start = time.perf_counter()
+                rest()
+                middle = time.perf_counter()
+                run()
+                differences.append(time.perf_counter() - middle - (middle - start))
+            return float(np.median(differences)) / repeats * 1e6
+
+        return sample
+
+    return open_on
+
+
+def _chained(op):
+    """Each op takes the result of the one before, so that none is like another."""
+
+    def build(read, repeats):
+        last = read[0]
+        for _ in range(repeats):
+            last = op(last, *read[1:])
+        return [last]
+
+    return build
+
+
+def _each(op):
+    """One op on every variable."""
+    return lambda read, repeats: [op(value) for value in read]
+
+
+def _uniform(*shape):
+    return np.random.RandomState(1).uniform(0.1, 1.0, shape).astype(np.float32)
+
+
+def _kernels():
+    """Names, graphs, inputs and how often the op stands in the graph: enough for a step of some ten milliseconds."""
+    raw = tf.raw_ops
+    mean = lambda n, m: np.full((n, m), 1 / n, np.float32)  # noqa: E731
+    for m, k, n, repeats in ((32, 64, 128, 400), (128, 784, 512, 20), (512, 512, 512, 10), (1024, 1024, 1024, 2)):
+        pair = lambda x, a, b: raw.MatMul(a=raw.MatMul(a=x, b=a), b=b)  # noqa: E731
+        yield f"matmul {m}×{k}×{n} and back", _chained(pair), [_uniform(m, k), mean(k, n), mean(n, k)], repeats
+    for rows, columns, repeats in ((128, 10, 1000), (128, 1000, 100), (1024, 1024, 10)):
+        yield f"softmax {rows}×{columns}", _chained(lambda x: raw.Softmax(logits=x)), [_uniform(rows, columns)], repeats
+    for label, axes in (("all", [0, 1]), ("rows", [1]), ("columns", [0])):
+        for rows, columns, repeats in ((64, 64, 256), (1024, 1024, 8), (4096, 4096, 2)):
+            total = lambda x, axes=axes: raw.Sum(input=x, axis=axes)  # noqa: E731
+            yield f"sum of {label} of {rows}×{columns}", _each(total), [_uniform(rows, columns)] * repeats, repeats
+    for repeats, rows, columns in ((256, 64, 64), (8, 1024, 1024)):
+        yield f"max of rows of {rows}×{columns}", _each(lambda x: raw.Max(input=x, axis=[1])), [_uniform(rows, columns)] * repeats, repeats
+    for label, size, repeats in (("4K", 1 << 12, 1000), ("1M", 1 << 20, 40), ("16M", 1 << 24, 3)):
+        yield f"add of {label}", _chained(lambda x, y: raw.AddV2(x=x, y=y)), [_uniform(size), _uniform(size)], repeats
+        yield f"mul of {label}", _chained(lambda x, y: raw.Mul(x=x, y=y)), [_uniform(size), np.ones(size, np.float32)], repeats
+    for label, size, repeats in (("4K", 1 << 12, 500), ("1M", 1 << 20, 10)):
+        for name, op in (("tanh", raw.Tanh), ("sigmoid", raw.Sigmoid), ("sqrt", raw.Sqrt)):
+            yield f"{name} of {label}", _chained(lambda x, op=op: op(x=x)), [_uniform(size)], repeats
+        yield f"exp of {label}", _chained(lambda x: raw.Exp(x=raw.Neg(x=x))), [_uniform(size)], repeats
+        yield f"relu of {label}", _chained(lambda x: raw.Relu(features=x)), [_uniform(size)], repeats
+    for (rows, columns), other, repeats in (((1024, 1024), (1024,), 40), ((1024, 1024), (1024, 1), 40), ((4096, 64), (64,), 100), ((64, 64), (64,), 1000)):
+        op = lambda x, y: raw.AddV2(x=x, y=y)  # noqa: E731
+        yield f"broadcast {rows}×{columns} + {'×'.join(map(str, other))}", _chained(op), [_uniform(rows, columns), _uniform(*other)], repeats
+    for rows, columns, repeats in ((1024, 64, 200), (65536, 64, 8), (1 << 20, 1, 10)):
+        order = np.random.RandomState(2).permutation(rows).astype(np.int32)
+        op = lambda x, i: raw.GatherV2(params=x, indices=i, axis=0)  # noqa: E731
+        yield f"gather {rows} rows of {columns}", _chained(op), [_uniform(rows, columns), order], repeats
+    for size, repeats in ((64, 1000), (512, 100), (2048, 6)):
+        yield f"transpose {size}×{size}", _chained(lambda x: raw.Transpose(x=x, perm=[1, 0])), [_uniform(size, size)], repeats
+    swap = lambda x: raw.Transpose(x=x, perm=[0, 2, 1, 3])  # noqa: E731
+    yield "transpose 8×64×64×32 inside", _chained(swap), [_uniform(8, 64, 64, 32)], 20
+
+
+def all_workloads():
+    """The suite, in the order of the table."""
+    yield Workload("empty steps", "steps/s", _empty_steps, rate=True, least_ratio=2)
+    yield Workload("node in a chain of 1,000", "ns", _chain, least_ratio=2.5, most=150)
+    yield Workload("node among 1,000 independent ones", "ns", _wide, least_ratio=2.5, most=150)
+    for label, size, repeats, rounds in (("1 KB", 1 << 10, 100, 9), ("1 MB", 1 << 20, 20, 9), ("256 MB", 1 << 28, 1, 5)):
+        least = 1.5 if label == "256 MB" else None
+        yield Workload(f"feed of {label}", "MB/s", _feed(size, repeats), rate=True, least_ratio=least, rounds=rounds)
+        yield Workload(f"fetch of {label}", "MB/s", _fetch(size, repeats), rate=True, least_ratio=least, rounds=rounds)
+    for name, build, inputs, repeats in _kernels():
+        yield Workload(name, "µs", _kernel(build, inputs, repeats), least_ratio=0.9, rounds=7)

@@ -1,0 +1,90 @@
+"""What a server answers to a drawn graph, and whether two answers agree."""
+
+import numpy as np
+from tensorflow.core.protobuf import named_tensor_pb2
+
+import draw
+import protos
+import stock
+
+# How far floats may be apart, relative to the largest value in the tensor: sums may be taken in another order.
+_TOLERANCE = {"half": 5e-3, "bfloat16": 4e-2, "float": 2e-5, "complex64": 2e-5, "double": 1e-9, "complex128": 1e-9}
+
+# Codes that say that a server is gone or stuck; no graph deserves them.
+_BROKEN = {4: "did not answer in time", 14: "is not reachable"}
+
+
+class Broken(Exception):
+    """The server died or hangs."""
+
+
+class Answer:
+    """Arrays by output name, or a status."""
+
+    def __init__(self, arrays=None, code=stock.OK, message=""):
+        self.arrays, self.code, self.message = arrays, code, message
+
+    def __str__(self):
+        if self.code != stock.OK:
+            return f"status {self.code}: {self.message.splitlines()[0][:200] if self.message else ''}"
+        return ", ".join(f"{name} = {protos.dtype_of(a)}{list(a.shape)} {np.array2string(a, threshold=12)}" for name, a in self.arrays.items())
+
+
+def ask(client, nodes, fetches=None):
+    """Runs nodes in a session of their own and fetches all outputs, or `fetches`."""
+    fed = draw.fed_values(nodes)
+    if fetches is None:
+        fetches = [f"{node.name}:{i}" for node in nodes for i in range(node.outputs)]
+    # A feed may stand for an output other than the first of a node that is not there; as a placeholder it has a name of its own.
+    renamed = {value.name: value.name.replace(":", "_") for value in fed}
+    plain = [draw.Value(renamed[value.name], value.array) for value in fed]
+    inner = [
+        draw.Node(n.name, n.op, n.attrs, [draw.Value(renamed.get(v.name, v.name), v.array) for v in n.inputs], n.outputs) for n in nodes
+    ]
+    feeds = [named_tensor_pb2.NamedTensorProto(name=f"{value.name}:0", tensor=protos.tensor(value.array)) for value in plain]
+    try:
+        session = client.session(draw.graph_of(inner, plain))
+        try:
+            tensors = session.run(feeds, fetches, [])
+        finally:
+            session.close()
+    except stock.StockError as error:
+        if error.code in _BROKEN:
+            raise Broken(f"{_BROKEN[error.code]}: {error.message}") from None
+        return Answer(code=error.code, message=error.message)
+    return Answer(dict(zip(fetches, map(protos.array, tensors))))
+
+
+def difference(expected, actual):
+    """Where two answers part: an output name, `status`, or None if they agree."""
+    if expected.code != actual.code:
+        return "status"
+    if expected.code != stock.OK:
+        return None
+    for name, array in expected.arrays.items():
+        if not same(array, actual.arrays[name]):
+            return name
+    return None
+
+
+def same(expected, actual):
+    """Whether two tensors agree, up to rounding."""
+    if expected.dtype != actual.dtype or expected.shape != actual.shape:
+        return False
+    dtype = protos.dtype_of(expected)
+    if dtype not in _TOLERANCE:
+        return bool(np.array_equal(expected, actual))
+    if expected.size == 0:
+        return True
+    wide = np.complex128 if dtype.startswith("complex") else np.float64
+    with np.errstate(all="ignore"):
+        left, right = expected.astype(wide), actual.astype(wide)
+        finite = np.isfinite(left)
+        if not np.array_equal(finite, np.isfinite(right)):
+            return False
+        if wide is np.float64 and not np.array_equal(left[~finite], right[~finite], equal_nan=True):
+            return False
+        if not finite.any():
+            return True
+        scale = np.maximum(np.abs(left[finite]), np.abs(left[finite]).max() * 0.01)
+        return bool(np.all(np.abs(left[finite] - right[finite]) <= _TOLERANCE[dtype] * scale + 1e-30))

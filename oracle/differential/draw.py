@@ -1,0 +1,228 @@
+"""Draws nodes from the declarations: an op, its attributes, and inputs that mostly fit.
+
+Inputs come from the tensors that earlier nodes made, so that graphs chain, or are drawn afresh. What an integer input
+means (an axis, a shape, an index) is read off its name; a wrong guess only means that both servers must refuse alike.
+"""
+
+import dataclasses
+
+import numpy as np
+
+import harness
+import protos
+import stock
+import values
+
+OPS = harness.OPS
+
+# Memory that nobody wrote, frames that only make sense in loops, and what ends the process.
+_EXCLUDED = {
+    "Abort", "Batch", "Empty", "Enter", "Exit", "NextIteration", "LoopCond", "Placeholder", "PlaceholderV2", "PlaceholderWithDefault",
+    "InplaceAdd", "InplaceSub", "InplaceUpdate", "ParallelConcat", "Const", "ImmutableConst", "FakeParam", "TensorArrayClose",
+}  # fmt: skip
+
+_AXES = {"axis", "axes", "dim", "dims_axis", "dimension", "reduction_indices", "reduction_dims", "concat_dim", "split_dim", "num_lower", "num_upper"}
+_SHAPES = {"shape", "dims", "size", "input_sizes", "output_shape", "s0", "s1", "tensor_size", "element_shape"}
+
+
+@dataclasses.dataclass
+class Value:
+    """A tensor of the graph: the output that makes it, and what it holds."""
+
+    name: str
+    array: np.ndarray
+
+    @property
+    def dtype(self):
+        return protos.dtype_of(self.array)
+
+
+@dataclasses.dataclass
+class Node:
+    """A drawn node. `inputs` are Values; those without a producer are fed."""
+
+    name: str
+    op: str
+    attrs: dict
+    inputs: list
+    outputs: int
+
+
+def drawable(op):
+    """Whether an op can stand in a drawn graph: no state, no functions, and only tensors with values."""
+    definition = OPS.get(op)
+    if definition is None or op in _EXCLUDED or op.startswith("_") or definition.is_stateful or not definition.output_arg:
+        return False
+    for arg in (*definition.input_arg, *definition.output_arg):
+        if arg.is_ref or (arg.type and values.name_of(arg.type) is None):
+            return False
+    return not any(attr.type in ("func", "list(func)", "tensor", "list(tensor)") for attr in definition.attr)
+
+
+class Source:
+    """Draws from one seeded stream."""
+
+    def __init__(self, seed, ops):
+        self.random = np.random.RandomState(seed % (1 << 32))
+        self.ops = ops
+        self.dims = [self._dim() for _ in range(3)]
+
+    def node(self, number, pool):
+        """A node that may use the tensors in `pool`, or None if the op drawn has no types to run on."""
+        op = self._pick(self.ops)
+        definition = OPS[op]
+        attrs = self._types(definition, pool)
+        if attrs is None:
+            return None
+        for attr in definition.attr:
+            if attr.name not in attrs:
+                value = self._attr(attr)
+                if value is not None:
+                    attrs[attr.name] = value
+        name = f"n{number}"
+        inputs, first = [], None
+        for arg in definition.input_arg:
+            if arg.type_list_attr:
+                count, dtypes = None, [self._pick(values.DTYPES) for _ in range(self._small(1, 3))]
+                attrs[arg.type_list_attr] = dtypes
+            else:
+                count = attrs.get(arg.number_attr, 1) if arg.number_attr else 1
+                dtypes = [attrs[arg.type_attr] if arg.type_attr else values.name_of(arg.type)] * count
+            for i, dtype in enumerate(dtypes):
+                value = self._input(f"{name}_{arg.name}_{i}", arg, dtype, pool, first, i)
+                first = first if first is not None else value.array
+                inputs.append(value)
+        try:
+            outputs = harness._output_count(definition, attrs)
+        except KeyError:
+            return None
+        return Node(name, op, attrs, inputs, outputs)
+
+    def _pick(self, items):
+        return items[self.random.randint(len(items))]
+
+    def _small(self, low, high):
+        return int(self.random.randint(low, high + 1))
+
+    def _chance(self, probability):
+        return self.random.random_sample() < probability
+
+    def _dim(self):
+        return self._pick([1, 2, 2, 3, 3, 4, 5, 8, 0 if self._chance(0.2) else 7])
+
+    def _types(self, definition, pool):
+        """A choice of type attributes for which stock has a kernel; now and then one for which it may have none."""
+        attrs, fixed = {}, {}
+        for attr in definition.attr:
+            if attr.type != "type":
+                continue
+            candidates = harness._kernel_dtypes(definition, attr, fixed)
+            if self._chance(0.03):
+                candidates = [values.name_of(t) for t in attr.allowed_values.list.type]
+                candidates = [t for t in candidates if t] or list(values.DTYPES)
+            if not candidates:
+                return None
+            present = [value.dtype for value in pool if value.dtype in candidates]
+            attrs[attr.name] = fixed[attr.name] = self._pick(present if present and self._chance(0.6) else candidates)
+        return attrs
+
+    def _attr(self, attr):
+        """A value for an attribute that is no element type; None leaves it to its default."""
+        has_default = attr.HasField("default_value")
+        if attr.type == "list(type)" or (has_default and self._chance(0.5)):
+            return None
+        low = attr.minimum if attr.has_minimum else -1
+        if attr.type == "int":
+            return self._small(low, max(low, 0) + 3)
+        if attr.type == "bool":
+            return bool(self._chance(0.5))
+        if attr.type == "float":
+            return float(self._pick([0.0, 0.5, 1.0, -1.0, 1e-3]))
+        if attr.type == "string":
+            return self._pick(list(attr.allowed_values.list.s) or [b"", b"a"])
+        if attr.type == "shape":
+            return self._shape()
+        if attr.type == "list(int)":
+            return [self._small(0, 2) for _ in range(self._small(max(low, 0), max(low, 2)))]
+        return None if has_default else []
+
+    def _shape(self):
+        """Shapes made of the same few dims, so that they often match or broadcast."""
+        a, b, c = self.dims
+        shapes = [(), (b,), (a, b), (a, b), (a, b), (1, b), (a, 1), (b, a), (a, a), (c, a, b), (b, c), (2, 1, a, b)]
+        return self._pick(shapes)
+
+    def _input(self, name, arg, dtype, pool, first, i):
+        if dtype in ("int32", "int64") and (arg.name in _AXES | _SHAPES or (arg.type_attr != "T" and first is not None)):
+            return Value(name, self._integers(arg.name, first, dtype))
+        fitting = [value for value in pool if value.dtype == dtype]
+        if fitting and self._chance(0.7):
+            return self._pick(fitting)
+        like = first.shape if first is not None and self._chance(0.6) else self._shape()
+        return Value(name, self._array(dtype, like))
+
+    def _array(self, dtype, shape):
+        kinds = [values.arr, values.arr, values.pos, values.unit, values.big]
+        if self._chance(0.1):
+            special = values.special_values(dtype)
+            count = int(np.prod(shape))
+            return special[self.random.randint(0, len(special), count)].reshape(shape)
+        return self._pick(kinds)(*shape, seed=self._small(0, 1 << 20))(dtype)
+
+    def _integers(self, role, first, dtype):
+        """Small integers for an input that steers: `role` is the argument's name, `first` the op's first input."""
+        rank = first.ndim if first is not None else 2
+        if role in _AXES:
+            axis = self._small(-rank, rank) if self._chance(0.1) else self._small(-rank, max(rank - 1, 0))
+            result = [axis] if role in ("axes", "reduction_indices") and self._chance(0.6) else axis
+        elif role in _SHAPES:
+            sized = first is not None and first.size and self._chance(0.7)
+            result = self._pick([[first.size], [1, first.size], [first.size, 1], list(first.shape), [-1]]) if sized else list(self._shape())
+        elif role == "perm":
+            result = self.random.permutation(rank)
+        elif role == "paddings":
+            result = self.random.randint(0, 3, (rank, 2))
+        elif role in ("multiples", "block_shape"):
+            result = self.random.randint(0 if self._chance(0.1) else 1, 3, rank)
+        elif role == "begin":
+            result = np.zeros(rank) if self._chance(0.5) else self.random.randint(0, 2, rank)
+        elif role == "end":
+            result = np.array(first.shape if first is not None else [1])
+        elif role == "strides":
+            result = self._pick([np.ones(rank), np.full(rank, 2), -np.ones(rank)])
+        elif role == "segment_ids":
+            rows = first.shape[0] if rank else 1
+            result = np.sort(self.random.randint(0, max(rows, 1), rows))
+        elif role in ("indices", "index", "ids") or role.endswith("indices"):
+            limit = first.shape[0] if rank and first.shape[0] else 1
+            limit += self._chance(0.05)
+            result = self.random.randint(0, limit, self._pick([(), (1,), (2,), (2, 1), (3, 2)]))
+        else:
+            result = self._pick([0, 1, 2, 3, -1, [0], [1, 2], [2]])
+        return np.asarray(result).astype(values.NUMPY[dtype])
+
+
+def supported(listed):
+    """The drawable ops among those that a server lists."""
+    return sorted(op["name"] for op in listed if (op["any"] or op["types"]) and op["accuracy"] != "random" and drawable(op["name"]))
+
+
+def graph_of(nodes, fed):
+    """The GraphDef of these nodes, with placeholders for the `fed` values."""
+    program = harness.Program("differential", "rounding", stock.GRAPH_VERSION)
+    for value in fed:
+        program.placeholder(value.dtype, name=value.name)
+    for node in nodes:
+        program.node(node.op, [value.name for value in node.inputs], name=node.name, **node.attrs)
+    return program.graph
+
+
+def fed_values(nodes):
+    """The inputs that none of these nodes makes, once each."""
+    made = {node.name for node in nodes}
+    found = {}
+    for node in nodes:
+        for value in node.inputs:
+            if value.name.split(":")[0] not in made:
+                found[value.name] = value
+    return list(found.values())

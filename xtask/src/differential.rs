@@ -1,0 +1,36 @@
+//! `cargo xtask differential`: random graphs, answered by this build and by stock TensorFlow, must agree.
+
+use crate::{python, server};
+use anyhow::Result;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Stop after this long; 0 goes on until a difference is found
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// Start from this seed, as a failure prints it
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Draw only ops whose name matches this regular expression
+    #[arg(long)]
+    only: Option<String>,
+    /// Go on after a difference
+    #[arg(long)]
+    keep_going: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut command = python::script("oracle/differential.py")?;
+    command.arg("--server").arg(server::build()?);
+    command.arg("--seconds").arg(args.seconds.to_string());
+    if let Some(seed) = args.seed {
+        command.arg("--seed").arg(seed.to_string());
+    }
+    if let Some(only) = &args.only {
+        command.args(["--only", only]);
+    }
+    if args.keep_going {
+        command.arg("--keep-going");
+    }
+    python::run(command)
+}

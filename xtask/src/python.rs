@@ -1,0 +1,31 @@
+//! The Python with the pinned stock TensorFlow, and the oracle's scripts run by it.
+
+use crate::workspace;
+use anyhow::{Result, bail};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The virtual environment: `FERROFLOW_VENV`, or the one that `cargo xtask setup` makes.
+pub(crate) fn venv() -> PathBuf {
+    std::env::var_os("FERROFLOW_VENV").map_or_else(|| workspace::root().join(".venv"), PathBuf::from)
+}
+
+/// A script of the repository, ready to be given arguments.
+pub(crate) fn script(path: &str) -> Result<Command> {
+    let python = venv().join("bin/python");
+    if !python.exists() {
+        bail!("{} does not exist; run `cargo xtask setup`", python.display());
+    }
+    let mut command = Command::new(python);
+    command.arg(workspace::root().join(path)).current_dir(workspace::root());
+    Ok(command)
+}
+
+/// Runs a script to its end.
+pub(crate) fn run(mut command: Command) -> Result<()> {
+    let status = command.status()?;
+    if !status.success() {
+        bail!("{:?} ended with {status}", command.get_program());
+    }
+    Ok(())
+}
