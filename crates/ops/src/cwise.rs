@@ -1,9 +1,12 @@
 //! Kernels of element-wise functions: broadcasting, reuse of operand memory, and a short path for scalars.
+//!
+//! A family turns an element type into a [`Loop`] with [`loops!`] and lists its types with [`rows!`]; what is here is
+//! compiled once for all of them.
 
 use crate::linalg::broadcast::Broadcast;
-use crate::linalg::elementwise::{self, Target};
-use ferroflow_core::kernel::{Kernel, KernelCx, Outputs};
-use ferroflow_core::{Code, Element, Result, Shape, Status, Tensor, status};
+use crate::linalg::elementwise::Loop;
+use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
+use ferroflow_core::{DType, Element, Result, Shape, Status, Tensor, status};
 
 /// The work of an addition, in the units of [`ferroflow_core::device::Device::parallel_for`].
 pub const ARITHMETIC: usize = 1;
@@ -12,157 +15,162 @@ pub const POLYNOMIAL: usize = 4;
 /// The work of a function that is computed one element at a time.
 pub const FUNCTION: usize = 16;
 
-/// A kernel that computes `f(x)` for each element, in place where it may.
-pub fn unary<T, F>(cost: usize, f: F) -> Result<Kernel>
-where
-    T: Element + Copy,
-    F: Fn(T) -> T + Copy + Send + Sync + 'static,
-{
-    Kernel::sync(move |cx| apply_unary(cx, cost, f))
+/// Kernel rows that share one function: `rows![add: Float, Double]`.
+macro_rules! rows {
+    ($($make:ident: $($dtype:ident),+);+ $(;)?) => {
+        &[$($(ferroflow_core::op::KernelRow {
+            attr: "T",
+            dtype: ferroflow_core::DType::$dtype,
+            make: $make,
+        },)+)+]
+    };
+}
+pub(crate) use rows;
+
+/// The loop for a node's element type: `loops![init; floats, signed; T => Loop::zip(<T as Num>::add)]`. The kinds are
+/// `floats` (16-bit ones by way of `f32`), `halves` (16-bit floats that round after every operation), `wide` (`f32` and
+/// `f64`), `complex`, `signed`, `unsigned`, and `bits` (integers of either sign, computed as signed ones).
+macro_rules! loops {
+    ($init:expr; $($kind:ident),+; $T:ident => $loop:expr) => {{
+        let dtype = $init.input_types[0];
+        let made = None;
+        $(let made = made.or_else(|| $crate::cwise::loops!(@$kind dtype, $T, $loop));)+
+        made.ok_or_else(|| $crate::cwise::no_loop($init))
+    }};
+    (@floats $dtype:ident, $T:ident, $loop:expr) => {
+        match $dtype {
+            ferroflow_core::DType::Double => Some({ type $T = f64; $loop }),
+            ferroflow_core::DType::Float | ferroflow_core::DType::Half | ferroflow_core::DType::Bfloat16 => {
+                let single = { type $T = f32; $loop };
+                Some(match $dtype {
+                    ferroflow_core::DType::Half => single.widened::<ferroflow_core::f16>(),
+                    ferroflow_core::DType::Bfloat16 => single.widened::<ferroflow_core::bf16>(),
+                    _ => single,
+                })
+            }
+            _ => None,
+        }
+    };
+    (@wide $dtype:ident, $T:ident, $loop:expr) => {
+        $crate::cwise::loops!(@match $dtype, $T, $loop; Float: f32, Double: f64)
+    };
+    (@halves $dtype:ident, $T:ident, $loop:expr) => {
+        $crate::cwise::loops!(@match $dtype, $T, $loop; Half: ferroflow_core::f16, Bfloat16: ferroflow_core::bf16)
+    };
+    (@complex $dtype:ident, $T:ident, $loop:expr) => {
+        $crate::cwise::loops!(
+            @match $dtype, $T, $loop; Complex64: ferroflow_core::C64, Complex128: ferroflow_core::C128
+        )
+    };
+    (@signed $dtype:ident, $T:ident, $loop:expr) => {
+        $crate::cwise::loops!(@match $dtype, $T, $loop; Int8: i8, Int16: i16, Int32: i32, Int64: i64)
+    };
+    (@unsigned $dtype:ident, $T:ident, $loop:expr) => {
+        $crate::cwise::loops!(@match $dtype, $T, $loop; Uint8: u8, Uint16: u16, Uint32: u32, Uint64: u64)
+    };
+    (@bits $dtype:ident, $T:ident, $loop:expr) => {
+        match $dtype {
+            ferroflow_core::DType::Int8 | ferroflow_core::DType::Uint8 => Some({ type $T = i8; $loop }),
+            ferroflow_core::DType::Int16 | ferroflow_core::DType::Uint16 => Some({ type $T = i16; $loop }),
+            ferroflow_core::DType::Int32 | ferroflow_core::DType::Uint32 => Some({ type $T = i32; $loop }),
+            ferroflow_core::DType::Int64 | ferroflow_core::DType::Uint64 => Some({ type $T = i64; $loop }),
+            _ => None,
+        }
+    };
+    (@match $dtype:ident, $T:ident, $loop:expr; $($variant:ident: $type:ty),+) => {
+        match $dtype {
+            $(ferroflow_core::DType::$variant => Some({ type $T = $type; $loop }),)+
+            _ => None,
+        }
+    };
+}
+pub(crate) use loops;
+
+/// An op whose kernel rows and loops disagree.
+pub(crate) fn no_loop(init: &Init<'_>) -> Status {
+    status!(Unimplemented, "{} is not supported for T={}", init.op, init.input_types[0])
 }
 
-/// A kernel that computes `fast(x)` for each element if all of them pass `guard`, else `slow(x)`. For functions whose
-/// vectorized form has a limited domain.
-pub fn unary_guarded<T, G, F, S>(guard: G, fast: F, slow: S) -> Result<Kernel>
-where
-    T: Element + Copy,
-    G: Fn(T) -> bool + Send + Sync + 'static,
-    F: Fn(T) -> T + Copy + Send + Sync + 'static,
-    S: Fn(T) -> T + Copy + Send + Sync + 'static,
-{
+/// A kernel that runs a loop over the broadcast of its inputs, in place where it may.
+pub fn kernel<const N: usize>(init: &Init<'_>, cost: usize, function: Loop<N>) -> Result<Kernel> {
+    with_output(init.output_types[0], cost, function)
+}
+
+/// Like [`kernel`], for a known type of the result.
+pub fn with_output<const N: usize>(dtype: DType, cost: usize, function: Loop<N>) -> Result<Kernel> {
+    Kernel::sync(move |cx| apply(cx, dtype, cost, &function))
+}
+
+/// Like [`kernel`], for loops that may only run on inputs that `check` accepts.
+pub fn checked_kernel<const N: usize>(
+    init: &Init<'_>,
+    cost: usize,
+    function: Loop<N>,
+    check: impl Fn(&KernelCx<'_>) -> Result<()> + Send + Sync + 'static,
+) -> Result<Kernel> {
+    let dtype = init.output_types[0];
     Kernel::sync(move |cx| {
-        let data = cx.flat::<T>(0)?;
-        let all = |block: &[T]| block.iter().fold(true, |all, x| all & guard(*x));
-        if data.chunks(4096).all(all) {
-            apply_unary(cx, POLYNOMIAL, fast)
-        } else {
-            apply_unary(cx, FUNCTION, slow)
-        }
+        check(cx)?;
+        apply(cx, dtype, cost, &function)
     })
 }
 
-fn apply_unary<T, F>(cx: &mut KernelCx<'_>, cost: usize, f: F) -> Result<Outputs>
-where
-    T: Element + Copy,
-    F: Fn(T) -> T + Copy + Sync,
-{
-    let input = cx.input(0)?;
-    if let [x] = *input.flat::<T>()? {
-        let shape = input.shape().clone();
-        return single(cx, &[0], shape, f(x));
+/// Runs a loop over the broadcast of the first `N` inputs.
+pub fn apply<const N: usize>(
+    cx: &mut KernelCx<'_>,
+    dtype: DType,
+    cost: usize,
+    function: &Loop<N>,
+) -> Result<Outputs> {
+    let mut scalars = true;
+    for i in 0..N {
+        scalars &= cx.input(i)?.rank() == 0;
     }
-    let elements = input.elements();
-    if let Some((_, mut data)) = cx.take_reusable(&[0], T::DTYPE, elements) {
-        elementwise::map_in_place(cx.device(), cost, data.flat_mut::<T>()?, f);
-        return Ok(data.into());
+    let candidates: [usize; N] = std::array::from_fn(|i| i);
+    if scalars {
+        let (replaced, mut out) = output(cx, &candidates, dtype, Shape::scalar())?;
+        function.run_one(&mut out, operands(cx, replaced)?)?;
+        return Ok(out.into());
     }
-    let input = cx.input(0)?;
-    let mut out = cx.alloc::<T>(input.shape().clone())?;
-    elementwise::map(cx.device(), cost, input.flat::<T>()?, out.flat_mut::<T>()?, f);
+    let plan = plan::<N>(cx)?;
+    let (replaced, mut out) = output(cx, &candidates, dtype, plan.shape().clone())?;
+    function.run(cx.device(), cost, &plan, &mut out, operands(cx, replaced)?)?;
     Ok(out.into())
 }
 
-/// A kernel that computes `f(x)` of another type for each element.
-pub fn convert<T, U, F>(cost: usize, f: F) -> Result<Kernel>
-where
-    T: Element + Copy,
-    U: Element + Copy,
-    F: Fn(T) -> U + Copy + Send + Sync + 'static,
-{
-    Kernel::sync(move |cx| {
-        let input = cx.input(0)?;
-        let mut out = cx.alloc::<U>(input.shape().clone())?;
-        elementwise::map(cx.device(), cost, input.flat::<T>()?, out.flat_mut::<U>()?, f);
-        Ok(out.into())
-    })
-}
-
-/// A kernel that computes `f(x, y)` over the broadcast of two inputs, in place where it may.
-pub fn binary<T, F>(cost: usize, f: F) -> Result<Kernel>
-where
-    T: Element + Copy,
-    F: Fn(T, T) -> T + Copy + Send + Sync + 'static,
-{
-    Kernel::sync(move |cx| apply_binary(cx, cost, f))
-}
-
-/// Why a kernel refuses an operand.
-pub type Refusal = (Code, &'static str);
-
-/// Like [`binary`], but first refuses results that would need a right operand for which `valid` is false.
-pub fn binary_checked<T, V, F>(cost: usize, valid: V, refusal: Refusal, f: F) -> Result<Kernel>
-where
-    T: Element + Copy,
-    V: Fn(T) -> bool + Send + Sync + 'static,
-    F: Fn(T, T) -> T + Copy + Send + Sync + 'static,
-{
-    Kernel::sync(move |cx| {
-        let right = cx.input(1)?;
-        let all = |block: &[T]| block.iter().fold(true, |all, y| all & valid(*y));
-        if !right.flat::<T>()?.chunks(4096).all(all) {
-            // An empty result needs none of them; shapes that do not fit are reported first.
-            let plan = plan(cx.input(0)?, right)?;
-            if plan.elements() > 0 {
-                return Err(Status::new(refusal.0, refusal.1));
-            }
-        }
-        apply_binary(cx, cost, f)
-    })
-}
-
-/// Runs [`binary`]'s loop on the first two inputs.
-pub fn apply_binary<T, F>(cx: &mut KernelCx<'_>, cost: usize, f: F) -> Result<Outputs>
-where
-    T: Element + Copy,
-    F: Fn(T, T) -> T + Copy + Sync,
-{
-    let (a, b) = (cx.input(0)?, cx.input(1)?);
-    if a.rank() == 0
-        && b.rank() == 0
-        && let ([x], [y]) = (a.flat::<T>()?, b.flat::<T>()?)
-    {
-        let value = f(*x, *y);
-        return single(cx, &[0, 1], Shape::scalar(), value);
+/// Memory for the result, and which input it was taken from.
+fn output(
+    cx: &mut KernelCx<'_>,
+    candidates: &[usize],
+    dtype: DType,
+    shape: Shape,
+) -> Result<(Option<usize>, Tensor)> {
+    match cx.take_reusable(candidates, dtype, shape.elements()) {
+        Some((input, tensor)) => Ok((Some(input), tensor.reshaped(shape)?)),
+        None => Ok((None, cx.alloc_dtype(dtype, shape)?)),
     }
-    let plan = plan(a, b)?;
-    let reused = cx.take_reusable(&[0, 1], T::DTYPE, plan.elements());
-    let device = cx.device();
-    let out = match reused {
-        Some((0, mut left)) => {
-            let target = Target::Left(left.flat_mut::<T>()?, cx.flat::<T>(1)?);
-            elementwise::zip(device, cost, &plan, target, f);
-            left
-        }
-        Some((_, mut right)) => {
-            let target = Target::Right(cx.flat::<T>(0)?, right.flat_mut::<T>()?);
-            elementwise::zip(device, cost, &plan, target, f);
-            right
-        }
-        None => {
-            let mut out = cx.alloc::<T>(plan.shape().clone())?;
-            let target = Target::Separate(cx.flat::<T>(0)?, cx.flat::<T>(1)?, out.flat_mut::<T>()?);
-            elementwise::zip(device, cost, &plan, target, f);
-            out
-        }
-    };
-    Ok(out.reshaped(plan.into_shape())?.into())
 }
 
-/// A kernel that computes `f(x, y)` of another type over the broadcast of two inputs.
-pub fn compare<T, U, F>(cost: usize, f: F) -> Result<Kernel>
-where
-    T: Element + Copy,
-    U: Element + Copy,
-    F: Fn(T, T) -> U + Copy + Send + Sync + 'static,
-{
-    Kernel::sync(move |cx| {
-        let (a, b) = (cx.input(0)?, cx.input(1)?);
-        let plan = plan(a, b)?;
-        let mut out = cx.alloc::<U>(plan.shape().clone())?;
-        let target = Target::Separate(a.flat::<T>()?, b.flat::<T>()?, out.flat_mut::<U>()?);
-        elementwise::zip(cx.device(), cost, &plan, target, f);
-        Ok(out.into())
-    })
+fn operands<'a, const N: usize>(
+    cx: &'a KernelCx<'_>,
+    replaced: Option<usize>,
+) -> Result<[Option<&'a Tensor>; N]> {
+    let mut operands = [None; N];
+    for (i, operand) in operands.iter_mut().enumerate() {
+        if replaced != Some(i) {
+            *operand = Some(cx.input(i)?);
+        }
+    }
+    Ok(operands)
+}
+
+fn plan<const N: usize>(cx: &KernelCx<'_>) -> Result<Broadcast<N>> {
+    let first = cx.input(0)?.shape();
+    let mut shapes = [first; N];
+    for (i, shape) in shapes.iter_mut().enumerate() {
+        *shape = cx.input(i)?.shape();
+    }
+    Broadcast::new(shapes).ok_or_else(|| incompatible(first, shapes[N - 1]))
 }
 
 /// A kernel that computes `f(x, y)` over the broadcast of two inputs whose elements are not plain (strings).
@@ -173,9 +181,8 @@ where
     F: Fn(&T, &T) -> U + Send + Sync + 'static,
 {
     Kernel::sync(move |cx| {
-        let (a, b) = (cx.input(0)?, cx.input(1)?);
-        let plan = plan(a, b)?;
-        let (x, y) = (a.flat::<T>()?, b.flat::<T>()?);
+        let plan = plan::<2>(cx)?;
+        let (x, y) = (cx.flat::<T>(0)?, cx.flat::<T>(1)?);
         let mut values = Vec::with_capacity(plan.elements());
         let [step_x, step_y] = plan.moves().map(usize::from);
         if plan.elements() > 0 {
@@ -187,24 +194,12 @@ where
     })
 }
 
-/// The broadcast of two operands.
-pub fn plan(a: &Tensor, b: &Tensor) -> Result<Broadcast<2>> {
-    Broadcast::new([a.shape(), b.shape()]).ok_or_else(|| incompatible(a.shape(), b.shape()))
+/// Whether two inputs can be broadcast.
+pub fn fit(a: &Tensor, b: &Tensor) -> bool {
+    Broadcast::new([a.shape(), b.shape()]).is_some()
 }
 
 /// What stock says when two shapes cannot be broadcast.
 pub fn incompatible(a: &Shape, b: &Shape) -> Status {
     status!(InvalidArgument, "Incompatible shapes: {a} vs. {b}")
-}
-
-/// A result of one element, in the memory of one of the candidates if possible.
-fn single<T: Element + Copy>(
-    cx: &mut KernelCx<'_>,
-    candidates: &[usize],
-    shape: Shape,
-    value: T,
-) -> Result<Outputs> {
-    let mut out = cx.reuse_or_alloc::<T>(candidates, shape)?;
-    out.flat_mut::<T>()?[0] = value;
-    Ok(out.into())
 }

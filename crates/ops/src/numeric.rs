@@ -264,7 +264,12 @@ macro_rules! complexes {
             #[inline(always)]
             fn neg(self) -> $type { -self }
             #[inline(always)]
-            fn div(self, other: $type) -> $type { self / other }
+            fn div(self, other: $type) -> $type {
+                // Scaled by the larger part, so that squares neither overflow nor vanish.
+                let scale = other.re.abs().max(other.im.abs());
+                let scaled = other.unscale(scale);
+                (self * scaled.conj()).unscale(scaled.norm_sqr()).unscale(scale)
+            }
             #[inline(always)]
             fn from_f64(value: f64) -> $type { <$type>::new(value as $part, 0.0) }
             #[inline(always)]

@@ -1,222 +1,305 @@
 //! The loops of element-wise functions of one, two or three operands.
 //!
-//! A loop fills a small block on the stack before it stores it, so that the compiler needs no proof that the output
-//! does not overlap an operand: the same code serves results that replace an operand in place. Functions are inlined
-//! into two versions of each loop, one for AVX2 and one for any processor.
+//! A [`Loop`] knows its element types only inside: what surrounds it (broadcasting, memory, threads) is compiled once
+//! for all of them. A loop fills a small block on the stack before it stores it, so that the compiler needs no proof
+//! that the output does not overlap an operand: the same code serves results that replace an operand in place.
 #![allow(unsafe_code)]
 
 use super::broadcast::Broadcast;
+use crate::numeric::Float;
 use ferroflow_core::device::Device;
+use ferroflow_core::{DType, Element, Result, Tensor, ensure};
 use multiversion::multiversion;
 use std::mem::MaybeUninit;
-use std::ops::Range;
 
 /// Elements per block: two AVX registers of `f32`, small enough to stay in registers.
 const BLOCK: usize = 16;
+/// Elements that are widened at a time.
+const WIDENED: usize = 256;
 
-/// Where a loop reads and writes. Copied into the threads that share the work.
-struct Pointers<T, U, const N: usize> {
-    out: *mut U,
-    operands: [*const T; N],
+/// Where a run reads and writes.
+#[derive(Clone, Copy)]
+struct Pointers<const N: usize> {
+    out: *mut u8,
+    operands: [*const u8; N],
 }
 
-impl<T, U, const N: usize> Clone for Pointers<T, U, N> {
-    fn clone(&self) -> Self {
-        *self
+impl<const N: usize> Pointers<N> {
+    /// The pointers moved by these numbers of bytes, which must stay within the memory.
+    unsafe fn at(&self, out: usize, operands: [usize; N]) -> Pointers<N> {
+        // SAFETY: the caller vouches for the distances.
+        unsafe {
+            Pointers {
+                out: self.out.add(out),
+                operands: std::array::from_fn(|i| self.operands[i].add(operands[i])),
+            }
+        }
     }
 }
-impl<T, U, const N: usize> Copy for Pointers<T, U, N> {}
 
-// SAFETY: parts of a loop write disjoint ranges of `out` and otherwise only read; the callers below hold the borrows.
-unsafe impl<T: Sync, U: Send, const N: usize> Send for Pointers<T, U, N> {}
+// SAFETY: parts of a loop write disjoint ranges of `out` and otherwise only read; `Loop::run` holds the borrows.
+unsafe impl<const N: usize> Send for Pointers<N> {}
 // SAFETY: as above.
-unsafe impl<T: Sync, U: Send, const N: usize> Sync for Pointers<T, U, N> {}
+unsafe impl<const N: usize> Sync for Pointers<N> {}
 
-/// Writes `f(x)` for each `x` of `input`.
-pub fn map<T, U, F>(device: &Device, cost: usize, input: &[T], out: &mut [U], f: F)
-where
-    T: Copy + Sync,
-    U: Copy + Send,
-    F: Fn(T) -> U + Copy + Sync,
-{
-    assert_eq!(input.len(), out.len(), "one result per element");
-    let pointers = Pointers { out: out.as_mut_ptr(), operands: [input.as_ptr()] };
-    // SAFETY: both slices have `len` elements, are borrowed until the loop ends, and parts are disjoint.
-    device.parallel_for(input.len(), cost, |part| unsafe { map_part(pointers, part, f) });
+/// Runs over `length` elements; operands that do not move are read at one element. The caller vouches for the
+/// pointers.
+type Run<const N: usize> = dyn Fn(Pointers<N>, usize, [bool; N]) + Send + Sync;
+
+/// An element-wise function of `N` operands of one type.
+pub struct Loop<const N: usize> {
+    input: DType,
+    output: DType,
+    run: Box<Run<N>>,
 }
 
-/// Replaces each `x` by `f(x)`.
-pub fn map_in_place<T, F>(device: &Device, cost: usize, data: &mut [T], f: F)
-where
-    T: Copy + Send + Sync,
-    F: Fn(T) -> T + Copy + Sync,
-{
-    let out = data.as_mut_ptr();
-    let pointers = Pointers { out, operands: [out.cast_const()] };
-    // SAFETY: as in `map`; each element is read before it is written.
-    device.parallel_for(data.len(), cost, |part| unsafe { map_part(pointers, part, f) });
-}
+impl Loop<1> {
+    /// Computes `f(x)`.
+    pub fn map<T, U, F>(f: F) -> Loop<1>
+    where
+        T: Element + Copy,
+        U: Element + Copy,
+        F: Fn(T) -> U + Send + Sync + 'static,
+    {
+        let run = move |pointers: Pointers<1>, length: usize, _: [bool; 1]| {
+            let x = pointers.operands[0].cast::<T>();
+            // SAFETY: the caller vouches for `length` elements of these types.
+            unsafe { blocks(pointers.out.cast::<U>(), length, |i| f(*x.add(i))) }
+        };
+        Loop { input: T::DTYPE, output: U::DTYPE, run: Box::new(run) }
+    }
 
-#[multiversion(targets("x86_64+avx+avx2+f16c"))]
-unsafe fn map_part<T, U, F>(pointers: Pointers<T, U, 1>, part: Range<usize>, f: F)
-where
-    T: Copy,
-    U: Copy,
-    F: Fn(T) -> U,
-{
-    // SAFETY: the caller vouches for the pointers over this part.
-    unsafe {
-        let (out, x) = (pointers.out.add(part.start), pointers.operands[0].add(part.start));
-        blocks(out, part.len(), |i| f(*x.add(i)));
+    /// Computes `f(x)` for a function whose arithmetic bounds the loop: compiled for wide registers, too. `f` must be
+    /// a function that is always inlined.
+    pub fn polynomial<T, F>(f: F) -> Loop<1>
+    where
+        T: Element + Copy,
+        F: Fn(T) -> T + Copy + Send + Sync + 'static,
+    {
+        let run = move |pointers: Pointers<1>, length: usize, _: [bool; 1]| {
+            // SAFETY: the caller vouches for `length` elements of this type.
+            unsafe { wide_blocks(pointers.out.cast::<T>(), pointers.operands[0].cast::<T>(), length, f) }
+        };
+        Loop { input: T::DTYPE, output: T::DTYPE, run: Box::new(run) }
     }
 }
 
-/// Where the result of [`zip`] goes.
-pub enum Target<'a, T, U> {
-    /// Into memory of its own; both operands are given.
-    Separate(&'a [T], &'a [T], &'a mut [U]),
-    /// Over the left operand; the right one is given.
-    Left(&'a mut [U], &'a [T]),
-    /// Over the right operand; the left one is given.
-    Right(&'a [T], &'a mut [U]),
+impl Loop<2> {
+    /// Computes `f(x, y)`.
+    pub fn zip<T, U, F>(f: F) -> Loop<2>
+    where
+        T: Element + Copy,
+        U: Element + Copy,
+        F: Fn(T, T) -> U + Send + Sync + 'static,
+    {
+        let run = move |pointers: Pointers<2>, length: usize, moves: [bool; 2]| {
+            let [x, y] = pointers.operands.map(|operand| operand.cast::<T>());
+            let out = pointers.out.cast::<U>();
+            // SAFETY: the caller vouches for `length` elements of these types, or one where an operand does not move.
+            unsafe {
+                match moves {
+                    [true, false] => {
+                        let y = *y;
+                        blocks(out, length, |i| f(*x.add(i), y))
+                    }
+                    [false, true] => {
+                        let x = *x;
+                        blocks(out, length, |i| f(x, *y.add(i)))
+                    }
+                    _ => blocks(out, length, |i| f(*x.add(i), *y.add(i))),
+                }
+            }
+        };
+        Loop { input: T::DTYPE, output: U::DTYPE, run: Box::new(run) }
+    }
 }
 
-/// Computes `f(x, y)` over the broadcast of two operands. A result may replace an operand only if it has the same
-/// type and the operand is not repeated.
-pub fn zip<T, U, F>(device: &Device, cost: usize, plan: &Broadcast<2>, target: Target<'_, T, U>, f: F)
-where
-    T: Copy + Sync + 'static,
-    U: Copy + Send + 'static,
-    F: Fn(T, T) -> U + Copy + Sync,
-{
-    let same_type = std::any::TypeId::of::<T>() == std::any::TypeId::of::<U>();
-    let (out, lengths, operands) = match target {
-        Target::Separate(a, b, out) => {
-            assert_eq!(out.len(), plan.elements(), "the output has the broadcast's size");
-            (out.as_mut_ptr(), [a.len(), b.len()], [a.as_ptr(), b.as_ptr()])
+impl Loop<3> {
+    /// Computes `f(x, y, z)`.
+    pub fn zip3<T, F>(f: F) -> Loop<3>
+    where
+        T: Element + Copy,
+        F: Fn(T, T, T) -> T + Send + Sync + 'static,
+    {
+        let run = move |pointers: Pointers<3>, length: usize, moves: [bool; 3]| {
+            let [x, y, z] = pointers.operands.map(|operand| operand.cast::<T>());
+            let out = pointers.out.cast::<T>();
+            // SAFETY: the caller vouches for `length` elements of this type, or one where an operand does not move.
+            unsafe {
+                if moves == [true, false, false] {
+                    let (y, z) = (*y, *z);
+                    return blocks(out, length, |i| f(*x.add(i), y, z));
+                }
+                let [a, b, c] = moves.map(usize::from);
+                blocks(out, length, |i| f(*x.add(i * a), *y.add(i * b), *z.add(i * c)))
+            }
+        };
+        Loop { input: T::DTYPE, output: T::DTYPE, run: Box::new(run) }
+    }
+}
+
+impl<const N: usize> Loop<N> {
+    /// The same function of a 16-bit float: operands are widened to `f32`, and a result of that type is rounded.
+    pub fn widened<H: Float<Math = f32>>(self) -> Loop<N> {
+        assert_eq!(self.input, DType::Float, "only single precision is what 16-bit floats widen to");
+        let rounded = self.output == DType::Float;
+        let inner = self.run;
+        let run = move |pointers: Pointers<N>, length: usize, moves: [bool; N]| {
+            let mut operands = [[0.0f32; WIDENED]; N];
+            let mut results = [0.0f32; WIDENED];
+            let mut done = 0;
+            while done < length {
+                let count = WIDENED.min(length - done);
+                for (i, buffer) in operands.iter_mut().enumerate() {
+                    let (start, used) = if moves[i] { (done, count) } else { (0, 1) };
+                    // SAFETY: the caller vouches for these elements; every bit pattern is a number.
+                    let source = unsafe {
+                        std::slice::from_raw_parts(pointers.operands[i].cast::<H>().add(start), used)
+                    };
+                    buffer.iter_mut().zip(source).for_each(|(wide, x)| *wide = x.to_math());
+                }
+                let sources = operands.each_ref().map(|buffer| buffer.as_ptr().cast::<u8>());
+                if rounded {
+                    let block = Pointers { out: results.as_mut_ptr().cast(), operands: sources };
+                    inner(block, count, moves);
+                    for (i, result) in results[..count].iter().enumerate() {
+                        // SAFETY: the caller vouches for `length` elements of the output.
+                        unsafe { pointers.out.cast::<H>().add(done + i).write(H::from_math(*result)) };
+                    }
+                } else {
+                    // Results of other types (answers) are one byte each.
+                    // SAFETY: as above.
+                    let out = unsafe { pointers.out.add(done) };
+                    inner(Pointers { out, operands: sources }, count, moves);
+                }
+                done += count;
+            }
+        };
+        let output = if rounded { H::DTYPE } else { self.output };
+        assert!(rounded || output.size() == 1, "answers are one byte each");
+        Loop { input: H::DTYPE, output, run: Box::new(run) }
+    }
+
+    /// Runs over the broadcast of the operands. An operand that is `None` is the output itself, which must then have
+    /// that operand's type and not repeat it. Tensors of other types with the same width and bits are accepted.
+    pub fn run(
+        &self,
+        device: &Device,
+        cost: usize,
+        plan: &Broadcast<N>,
+        out: &mut Tensor,
+        operands: [Option<&Tensor>; N],
+    ) -> Result<()> {
+        let elements = plan.elements();
+        if elements == 0 {
+            return Ok(());
         }
-        Target::Left(out, b) => {
-            assert!(
-                same_type && out.len() == plan.elements(),
-                "the left operand has the result's type and size"
+        let expected: [usize; N] = std::array::from_fn(|i| plan.operand_elements(i));
+        let pointers = self.pointers(elements, expected, out, operands)?;
+        let (rows, columns, moves) = (plan.rows(), plan.columns(), plan.moves());
+        let (input, output) = (self.input.size(), self.output.size());
+        if rows == 1 {
+            device.parallel_for(columns, cost, |part| {
+                let offsets = moves.map(|moves| if moves { part.start } else { 0 });
+                // SAFETY: offsets stay within the sizes checked above, here and below.
+                let part_pointers = unsafe { pointers.at(part.start * output, offsets.map(|i| i * input)) };
+                (self.run)(part_pointers, part.len(), moves);
+            });
+        } else {
+            device.parallel_for(rows, cost.saturating_mul(columns), |part| {
+                plan.for_rows(part, |row, offsets| {
+                    // SAFETY: as above.
+                    let row = unsafe { pointers.at(row * columns * output, offsets.map(|i| i * input)) };
+                    (self.run)(row, columns, moves);
+                });
+            });
+        }
+        Ok(())
+    }
+
+    /// Runs over one element of each operand.
+    #[inline]
+    pub fn run_one(&self, out: &mut Tensor, operands: [Option<&Tensor>; N]) -> Result<()> {
+        let pointers = self.pointers(1, [1; N], out, operands)?;
+        (self.run)(pointers, 1, [true; N]);
+        Ok(())
+    }
+
+    /// Checks that the tensors are what the loop will read and write, and takes their addresses.
+    #[inline]
+    fn pointers(
+        &self,
+        elements: usize,
+        expected: [usize; N],
+        out: &mut Tensor,
+        operands: [Option<&Tensor>; N],
+    ) -> Result<Pointers<N>> {
+        let fits = |have: DType, want: DType| {
+            have == want || (have.size() == want.size() && have != DType::Bool && want != DType::Bool)
+        };
+        ensure!(
+            fits(out.dtype(), self.output) && out.elements() == elements,
+            Internal,
+            "an element-wise loop writes {elements} elements of {}, not {out:?}",
+            self.output
+        );
+        let mut addresses = [std::ptr::null(); N];
+        for (i, operand) in operands.iter().enumerate() {
+            let Some(tensor) = operand else {
+                let in_place = self.input == self.output && expected[i] == elements;
+                ensure!(in_place, Internal, "the result cannot replace operand {i}");
+                continue;
+            };
+            ensure!(
+                fits(tensor.dtype(), self.input) && tensor.elements() == expected[i],
+                Internal,
+                "an element-wise loop reads {} elements of {}, not {tensor:?}",
+                expected[i],
+                self.input
             );
-            let pointer = out.as_mut_ptr();
-            (pointer, [out.len(), b.len()], [pointer.cast_const().cast(), b.as_ptr()])
+            addresses[i] = tensor.bytes()?.as_ptr();
         }
-        Target::Right(a, out) => {
-            assert!(
-                same_type && out.len() == plan.elements(),
-                "the right operand has the result's type and size"
-            );
-            let pointer = out.as_mut_ptr();
-            (pointer, [a.len(), out.len()], [a.as_ptr(), pointer.cast_const().cast()])
+        let pointer = match self.output.size() {
+            1 => out.units_mut::<u8>()?.as_mut_ptr(),
+            2 => out.units_mut::<u16>()?.as_mut_ptr().cast(),
+            4 => out.units_mut::<u32>()?.as_mut_ptr().cast(),
+            8 => out.units_mut::<u64>()?.as_mut_ptr().cast(),
+            _ => out.units_mut::<u128>()?.as_mut_ptr().cast(),
+        };
+        for (address, operand) in addresses.iter_mut().zip(operands) {
+            if operand.is_none() {
+                *address = pointer;
+            }
         }
-    };
-    if plan.elements() == 0 {
-        return;
-    }
-    assert_eq!(
-        lengths,
-        [plan.operand_elements(0), plan.operand_elements(1)],
-        "operands have the plan's sizes"
-    );
-    let pointers = Pointers { out, operands };
-    let (rows, columns) = (plan.rows(), plan.columns());
-    if rows == 1 {
-        // SAFETY: lengths were checked above; parts are disjoint; an operand that is also the output moves with it, so
-        // each of its elements is read before it is written.
-        device.parallel_for(columns, cost, |part| unsafe { zip_part(pointers, plan, 0..1, part, f) });
-    } else {
-        let cost = cost.saturating_mul(columns);
-        // SAFETY: as above.
-        device.parallel_for(rows, cost, |part| unsafe { zip_part(pointers, plan, part, 0..columns, f) });
+        Ok(Pointers { out: pointer, operands: addresses })
     }
 }
 
-#[multiversion(targets("x86_64+avx+avx2+f16c"))]
-unsafe fn zip_part<T, U, F>(
-    pointers: Pointers<T, U, 2>,
-    plan: &Broadcast<2>,
-    rows: Range<usize>,
-    columns: Range<usize>,
-    f: F,
-) where
-    T: Copy,
-    U: Copy,
-    F: Fn(T, T) -> U,
-{
-    let (width, length) = (plan.columns(), columns.len());
-    let [x, y] = pointers.operands;
-    match plan.moves() {
-        [true, false] => plan.for_rows(rows, |row, [i, j]| {
-            // SAFETY: the plan's offsets stay within operands of the sizes that `zip` checked.
-            unsafe {
-                let (out, x, y) =
-                    (pointers.out.add(row * width + columns.start), x.add(i + columns.start), *y.add(j));
-                blocks(out, length, |i| f(*x.add(i), y));
-            }
-        }),
-        [false, true] => plan.for_rows(rows, |row, [i, j]| {
-            // SAFETY: as above.
-            unsafe {
-                let (out, x, y) =
-                    (pointers.out.add(row * width + columns.start), *x.add(i), y.add(j + columns.start));
-                blocks(out, length, |i| f(x, *y.add(i)));
-            }
-        }),
-        _ => plan.for_rows(rows, |row, [i, j]| {
-            // SAFETY: as above.
-            unsafe {
-                let start = columns.start;
-                let (out, x, y) = (pointers.out.add(row * width + start), x.add(i + start), y.add(j + start));
-                blocks(out, length, |i| f(*x.add(i), *y.add(i)));
-            }
-        }),
-    }
-}
-
-/// Computes `f(x, y, z)` over the broadcast of three operands.
-pub fn zip3<T, F>(device: &Device, cost: usize, plan: &Broadcast<3>, operands: [&[T]; 3], out: &mut [T], f: F)
-where
-    T: Copy + Send + Sync,
-    F: Fn(T, T, T) -> T + Copy + Sync,
-{
-    assert_eq!(out.len(), plan.elements(), "the output has the broadcast's size");
-    if plan.elements() == 0 {
-        return;
-    }
-    for (i, operand) in operands.iter().enumerate() {
-        assert_eq!(operand.len(), plan.operand_elements(i), "operands have the plan's sizes");
-    }
-    let steps = plan.moves().map(usize::from);
-    let width = plan.columns();
-    device.parallel_rows(out, width, cost, |first, part| {
-        plan.for_rows(first..first + part.len() / width, |row, offsets| {
-            let out = &mut part[(row - first) * width..][..width];
-            let [x, y, z] = [0, 1, 2].map(|i| &operands[i][offsets[i]..]);
-            for (i, out) in out.iter_mut().enumerate() {
-                *out = f(x[i * steps[0]], y[i * steps[1]], z[i * steps[2]]);
-            }
-        });
-    });
+#[multiversion(targets("x86_64+avx+avx2"))]
+unsafe fn wide_blocks<T: Copy, F: Fn(T) -> T>(out: *mut T, x: *const T, length: usize, f: F) {
+    // SAFETY: the caller vouches for `length` elements.
+    unsafe { blocks(out, length, |i| f(*x.add(i))) }
 }
 
 /// Writes `f(i)` to `out[i]` for `i` below `length`, a block at a time. `f(i)` reads nothing that a lower index wrote.
 #[inline(always)]
 unsafe fn blocks<U: Copy>(out: *mut U, length: usize, f: impl Fn(usize) -> U) {
     let mut done = 0;
-    while done + BLOCK <= length {
-        let mut block = [MaybeUninit::<U>::uninit(); BLOCK];
-        for (i, slot) in block.iter_mut().enumerate() {
-            slot.write(f(done + i));
-        }
-        // SAFETY: the caller vouches for `length` elements; every slot was written.
-        unsafe { out.add(done).cast::<[MaybeUninit<U>; BLOCK]>().write(block) };
-        done += BLOCK;
-    }
     while done < length {
-        // SAFETY: as above.
-        unsafe { out.add(done).write(f(done)) };
-        done += 1;
+        let count = BLOCK.min(length - done);
+        let mut block = [const { MaybeUninit::<U>::uninit() }; BLOCK];
+        if count == BLOCK {
+            for (i, slot) in block.iter_mut().enumerate() {
+                slot.write(f(done + i));
+            }
+            // SAFETY: the caller vouches for `length` elements; every slot was written.
+            unsafe { out.add(done).cast::<[MaybeUninit<U>; BLOCK]>().write(block) };
+        } else {
+            for i in done..length {
+                // SAFETY: as above.
+                unsafe { out.add(i).write(f(i)) };
+            }
+        }
+        done += count;
     }
 }

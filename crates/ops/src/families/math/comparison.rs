@@ -1,10 +1,11 @@
 //! Comparisons, logic and bit operations with broadcasting.
 
-use crate::cwise::{self, ARITHMETIC};
-use crate::numeric::{Int, Real};
+use crate::cwise::{self, ARITHMETIC, loops, rows};
+use crate::linalg::elementwise::Loop;
+use crate::numeric::Int;
 use ferroflow_core::kernel::{Init, Kernel, Str};
 use ferroflow_core::op::{KernelRow, Op, ShapeCx, shapes};
-use ferroflow_core::{C64, C128, DType, Element, PartialShape, Result, Tensor, bf16, f16, kernels};
+use ferroflow_core::{DType, PartialShape, Result, Tensor, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
     &EQUAL,
@@ -30,37 +31,13 @@ const EQUALITY: Op = Op {
     commutative: true,
     ..Op::PURE
 };
-static EQUAL: Op = Op { name: "Equal", kernels: &EQUALITY_ROWS, ..EQUALITY };
-static NOT_EQUAL: Op = Op { name: "NotEqual", kernels: &EQUALITY_ROWS, ..EQUALITY };
-
-/// A kernel for every type that is compared by its value, and for the quantized types by their bits.
-static EQUALITY_ROWS: [KernelRow; 21] = [
-    row::<bf16>(),
-    row::<f16>(),
-    row::<f32>(),
-    row::<f64>(),
-    row::<u8>(),
-    row::<u16>(),
-    row::<u32>(),
-    row::<u64>(),
-    row::<i8>(),
-    row::<i16>(),
-    row::<i32>(),
-    row::<i64>(),
-    row::<C64>(),
-    row::<C128>(),
-    row::<bool>(),
-    KernelRow { attr: "T", dtype: DType::String, make: string_equality },
-    KernelRow { attr: "T", dtype: DType::Qint8, make: quantized_equality::<i8> },
-    KernelRow { attr: "T", dtype: DType::Quint8, make: quantized_equality::<u8> },
-    KernelRow { attr: "T", dtype: DType::Qint16, make: quantized_equality::<i16> },
-    KernelRow { attr: "T", dtype: DType::Quint16, make: quantized_equality::<u16> },
-    KernelRow { attr: "T", dtype: DType::Qint32, make: quantized_equality::<i32> },
+static EQUAL: Op = Op { name: "Equal", kernels: EQUALITY_ROWS, ..EQUALITY };
+static NOT_EQUAL: Op = Op { name: "NotEqual", kernels: EQUALITY_ROWS, ..EQUALITY };
+const EQUALITY_ROWS: &[KernelRow] = rows![
+    equality: Bfloat16, Half, Float, Double, Uint8, Uint16, Uint32, Uint64, Int8, Int16, Int32, Int64, Complex64,
+        Complex128, Bool, Qint8, Quint8, Qint16, Quint16, Qint32;
+    string_equality: String
 ];
-
-const fn row<T: Element + Copy>() -> KernelRow {
-    KernelRow { attr: "T", dtype: T::DTYPE, make: equality::<T> }
-}
 
 const ORDER: Op = Op {
     inputs: &["x: T", "y: T"],
@@ -71,22 +48,22 @@ const ORDER: Op = Op {
 };
 static LESS: Op = Op {
     name: "Less",
-    kernels: kernels![less: f32, f64, i32, u8, i16, i8, i64, bf16, u16, f16, u32, u64],
+    kernels: rows![less: Float, Double, Int32, Uint8, Int16, Int8, Int64, Bfloat16, Uint16, Half, Uint32, Uint64],
     ..ORDER
 };
 static LESS_EQUAL: Op = Op {
     name: "LessEqual",
-    kernels: kernels![less_equal: f32, f64, i32, u8, i16, i8, i64, bf16, u16, f16, u32, u64],
+    kernels: rows![less_equal: Float, Double, Int32, Uint8, Int16, Int8, Int64, Bfloat16, Uint16, Half, Uint32, Uint64],
     ..ORDER
 };
 static GREATER: Op = Op {
     name: "Greater",
-    kernels: kernels![greater: f32, f64, i32, u8, i16, i8, i64, bf16, u16, f16, u32, u64],
+    kernels: rows![greater: Float, Double, Int32, Uint8, Int16, Int8, Int64, Bfloat16, Uint16, Half, Uint32, Uint64],
     ..ORDER
 };
 static GREATER_EQUAL: Op = Op {
     name: "GreaterEqual",
-    kernels: kernels![greater_equal: f32, f64, i32, u8, i16, i8, i64, bf16, u16, f16, u32, u64],
+    kernels: rows![greater_equal: Float, Double, Int32, Uint8, Int16, Int8, Int64, Bfloat16, Uint16, Half, Uint32, Uint64],
     ..ORDER
 };
 
@@ -109,26 +86,26 @@ const BITS: Op = Op {
 };
 static BITWISE_AND: Op = Op {
     name: "BitwiseAnd",
-    kernels: kernels![and: i8, i16, i32, i64, u8, u16, u32, u64],
+    kernels: rows![and: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
     commutative: true,
     ..BITS
 };
 static BITWISE_OR: Op = Op {
     name: "BitwiseOr",
-    kernels: kernels![or: i8, i16, i32, i64, u8, u16, u32, u64],
+    kernels: rows![or: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
     commutative: true,
     ..BITS
 };
 static BITWISE_XOR: Op = Op {
     name: "BitwiseXor",
-    kernels: kernels![xor: i8, i16, i32, i64, u8, u16, u32, u64],
+    kernels: rows![xor: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
     commutative: true,
     ..BITS
 };
 static LEFT_SHIFT: Op =
-    Op { name: "LeftShift", kernels: kernels![left_shift: i8, i16, i32, i64, u8, u16, u32, u64], ..BITS };
+    Op { name: "LeftShift", kernels: rows![left_shift: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64], ..BITS };
 static RIGHT_SHIFT: Op =
-    Op { name: "RightShift", kernels: kernels![right_shift: i8, i16, i32, i64, u8, u16, u32, u64], ..BITS };
+    Op { name: "RightShift", kernels: rows![right_shift: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64], ..BITS };
 
 fn equality_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     match shapes::broadcast(&s.input(0), &s.input(1)) {
@@ -147,30 +124,30 @@ fn both_known(s: &ShapeCx<'_>) -> bool {
     s.input(0).to_shape().is_some() && s.input(1).to_shape().is_some()
 }
 
-fn equality<T: Element + Copy>(init: &Init<'_>) -> Result<Kernel> {
-    let compare = if init.op == "Equal" {
-        cwise::compare(ARITHMETIC, |x: T, y: T| x == y)?
-    } else {
-        cwise::compare(ARITHMETIC, |x: T, y: T| x != y)?
+fn equality(init: &Init<'_>) -> Result<Kernel> {
+    // Integers of either sign and quantized values are equal if their bits are.
+    let function = match (init.input_types[0].size(), init.op) {
+        _ if init.input_types[0].is_floating() || init.input_types[0].is_complex() => match init.op {
+            "Equal" => loops![init; floats, complex; T => Loop::zip(|x: T, y: T| x == y)]?,
+            _ => loops![init; floats, complex; T => Loop::zip(|x: T, y: T| x != y)]?,
+        },
+        (1, "Equal") if init.input_types[0] == DType::Bool => Loop::zip(|x: bool, y: bool| x == y),
+        (1, _) if init.input_types[0] == DType::Bool => Loop::zip(|x: bool, y: bool| x != y),
+        (1, "Equal") => Loop::zip(|x: u8, y: u8| x == y),
+        (1, _) => Loop::zip(|x: u8, y: u8| x != y),
+        (2, "Equal") => Loop::zip(|x: u16, y: u16| x == y),
+        (2, _) => Loop::zip(|x: u16, y: u16| x != y),
+        (4, "Equal") => Loop::zip(|x: u32, y: u32| x == y),
+        (4, _) => Loop::zip(|x: u32, y: u32| x != y),
+        (_, "Equal") => Loop::zip(|x: u64, y: u64| x == y),
+        (_, _) => Loop::zip(|x: u64, y: u64| x != y),
     };
-    tolerant(init, compare)
+    tolerant(init, cwise::kernel(init, ARITHMETIC, function)?)
 }
 
 fn string_equality(init: &Init<'_>) -> Result<Kernel> {
     let equal = init.op == "Equal";
     tolerant(init, cwise::binary_owned(move |x: &Str, y: &Str| (x == y) == equal)?)
-}
-
-fn quantized_equality<T: Element + Copy>(init: &Init<'_>) -> Result<Kernel> {
-    let Kernel::Sync(run) = equality::<T>(init)? else { return equality::<T>(init) };
-    Kernel::sync(move |cx| {
-        // The bits of quantized values are those of the plain type of the same width.
-        for input in 0..2 {
-            let plain = cx.take(input)?.bitcast(T::DTYPE)?;
-            cx.put(input, plain);
-        }
-        run(cx)
-    })
 }
 
 /// If asked to, answers shapes that cannot be broadcast with a scalar instead of an error.
@@ -181,7 +158,7 @@ fn tolerant(init: &Init<'_>, compare: Kernel) -> Result<Kernel> {
     let differ = init.op == "NotEqual";
     let Kernel::Sync(run) = compare else { return Ok(compare) };
     Kernel::sync(move |cx| {
-        if cwise::plan(cx.input(0)?, cx.input(1)?).is_err() {
+        if !cwise::fit(cx.input(0)?, cx.input(1)?) {
             return Ok(Tensor::scalar(differ).into());
         }
         run(cx)
@@ -190,8 +167,9 @@ fn tolerant(init: &Init<'_>, compare: Kernel) -> Result<Kernel> {
 
 macro_rules! order_kernels {
     ($($kernel:ident: $operator:tt;)+) => {$(
-        fn $kernel<T: Real>(_: &Init<'_>) -> Result<Kernel> {
-            cwise::compare(ARITHMETIC, |x: T, y: T| x $operator y)
+        fn $kernel(init: &Init<'_>) -> Result<Kernel> {
+            let function = loops![init; floats, signed, unsigned; T => Loop::zip(|x: T, y: T| x $operator y)]?;
+            cwise::kernel(init, ARITHMETIC, function)
         }
     )+};
 }
@@ -202,27 +180,27 @@ order_kernels! {
     greater_equal: >=;
 }
 
-fn logical_and(_: &Init<'_>) -> Result<Kernel> {
-    cwise::compare(ARITHMETIC, |x: bool, y: bool| x & y)
+fn logical_and(init: &Init<'_>) -> Result<Kernel> {
+    cwise::kernel(init, ARITHMETIC, Loop::zip(|x: bool, y: bool| x & y))
 }
 
-fn logical_or(_: &Init<'_>) -> Result<Kernel> {
-    cwise::compare(ARITHMETIC, |x: bool, y: bool| x | y)
+fn logical_or(init: &Init<'_>) -> Result<Kernel> {
+    cwise::kernel(init, ARITHMETIC, Loop::zip(|x: bool, y: bool| x | y))
 }
 
 macro_rules! bit_kernels {
-    ($($kernel:ident: $function:expr;)+) => {$(
-        fn $kernel<T: Int>(_: &Init<'_>) -> Result<Kernel> {
-            cwise::binary::<T, _>(ARITHMETIC, $function)
+    ($($kernel:ident: [$($kind:ident),+], $T:ident => $function:expr;)+) => {$(
+        fn $kernel(init: &Init<'_>) -> Result<Kernel> {
+            cwise::kernel(init, ARITHMETIC, loops![init; $($kind),+; $T => Loop::zip($function)]?)
         }
     )+};
 }
 bit_kernels! {
-    and: T::and;
-    or: T::or;
-    xor: T::xor;
-    left_shift: |x, y| x.shift_left(shift(y));
-    right_shift: |x, y| x.shift_right(shift(y));
+    and: [bits], T => <T as Int>::and;
+    or: [bits], T => <T as Int>::or;
+    xor: [bits], T => <T as Int>::xor;
+    left_shift: [signed, unsigned], T => |x: T, y: T| x.shift_left(shift(y));
+    right_shift: [signed, unsigned], T => |x: T, y: T| x.shift_right(shift(y));
 }
 
 /// The amount of a shift, clamped to what the width allows.

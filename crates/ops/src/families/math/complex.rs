@@ -1,6 +1,7 @@
 //! Complex numbers and their parts.
 
 use crate::cwise::{self, ARITHMETIC, FUNCTION};
+use crate::linalg::elementwise::Loop;
 use ferroflow_core::kernel::{Init, Kernel, Outputs};
 use ferroflow_core::op::{Accuracy, KernelRow, Op, shapes};
 use ferroflow_core::{C64, C128, DType, Result, bail, kernels};
@@ -51,8 +52,8 @@ static CONJ: Op = Op {
 
 fn complex(init: &Init<'_>) -> Result<Kernel> {
     match (init.input_types[0], init.output_types[0]) {
-        (DType::Float, DType::Complex64) => cwise::compare(ARITHMETIC, C64::new),
-        (DType::Double, DType::Complex128) => cwise::compare(ARITHMETIC, C128::new),
+        (DType::Float, DType::Complex64) => cwise::kernel(init, ARITHMETIC, Loop::zip(C64::new)),
+        (DType::Double, DType::Complex128) => cwise::kernel(init, ARITHMETIC, Loop::zip(C128::new)),
         (from, to) => no_kernel(init, from, to),
     }
 }
@@ -62,8 +63,8 @@ macro_rules! part_kernels {
     ($($kernel:ident: $cost:expr, |$x:ident| $part:expr;)+) => {$(
         fn $kernel(init: &Init<'_>) -> Result<Kernel> {
             match (init.input_types[0], init.output_types[0]) {
-                (DType::Complex64, DType::Float) => cwise::convert($cost, |$x: C64| $part),
-                (DType::Complex128, DType::Double) => cwise::convert($cost, |$x: C128| $part),
+                (DType::Complex64, DType::Float) => cwise::kernel(init, $cost, Loop::map(|$x: C64| $part)),
+                (DType::Complex128, DType::Double) => cwise::kernel(init, $cost, Loop::map(|$x: C128| $part)),
                 (from, to) => no_kernel(init, from, to),
             }
         }
@@ -80,12 +81,12 @@ fn no_kernel(init: &Init<'_>, from: DType, to: DType) -> Result<Kernel> {
     bail!(NotFound, "Could not find device for node: {{{{node {}}}}} = {}[T={from}, Tout={to}]", init.node, init.op)
 }
 
-fn conj_single(_: &Init<'_>) -> Result<Kernel> {
-    cwise::unary(ARITHMETIC, |x: C64| x.conj())
+fn conj_single(init: &Init<'_>) -> Result<Kernel> {
+    cwise::kernel(init, ARITHMETIC, Loop::map(|x: C64| x.conj()))
 }
 
-fn conj_double(_: &Init<'_>) -> Result<Kernel> {
-    cwise::unary(ARITHMETIC, |x: C128| x.conj())
+fn conj_double(init: &Init<'_>) -> Result<Kernel> {
+    cwise::kernel(init, ARITHMETIC, Loop::map(|x: C128| x.conj()))
 }
 
 /// Variants hold no complex numbers that an op could reach; stock passes them on.

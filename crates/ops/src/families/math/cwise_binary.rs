@@ -1,12 +1,12 @@
 //! Element-wise arithmetic of two tensors with broadcasting, and sums of many tensors.
 
-use crate::cwise::{self, ARITHMETIC, FUNCTION, POLYNOMIAL};
+use crate::cwise::{self, ARITHMETIC, FUNCTION, POLYNOMIAL, loops, rows};
+use crate::linalg::elementwise::Loop;
 use crate::linalg::functions::Functions;
-use crate::numeric::{Float, Int, Num, Real};
-use ferroflow_core::kernel::{Init, Kernel, Str};
+use crate::numeric::{Float, Int, Math, Num, Real};
+use ferroflow_core::kernel::{Init, Kernel, KernelCx, Str};
 use ferroflow_core::op::{Accuracy, Op, shapes};
-use ferroflow_core::{C64, C128, Result, bf16, ensure, f16, kernels};
-use num_traits::Float as _;
+use ferroflow_core::{Code, Result, Status, ensure};
 
 pub(crate) const OPS: &[&Op] = &[
     &ADD, &ADD_V2, &SUB, &MUL, &MUL_NO_NAN, &DIV, &REAL_DIV, &DIV_NO_NAN, &TRUNCATE_DIV, &FLOOR_DIV, &MOD,
@@ -27,7 +27,7 @@ static ADD: Op = Op {
     attrs: &[
         "T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128, string}",
     ],
-    kernels: kernels![add: bf16, f16, f32, f64, u8, i8, i16, i32, i64, C64, C128; join: Str],
+    kernels: rows![add: Bfloat16, Half, Float, Double, Uint8, Int8, Int16, Int32, Int64, Complex64, Complex128; join: String],
     ..BINARY
 };
 static ADD_V2: Op = Op {
@@ -36,7 +36,7 @@ static ADD_V2: Op = Op {
         "T: {bfloat16, half, float, double, uint8, uint16, uint32, uint64, int8, int16, int32, int64, complex64, \
          complex128}",
     ],
-    kernels: kernels![add: bf16, f16, f32, f64, u8, u16, u32, u64, i8, i16, i32, i64, C64, C128],
+    kernels: rows![add: Bfloat16, Half, Float, Double, Uint8, Uint16, Uint32, Uint64, Int8, Int16, Int32, Int64, Complex64, Complex128],
     commutative: true,
     aggregate: true,
     ..BINARY
@@ -47,7 +47,7 @@ static SUB: Op = Op {
         "T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, int64, complex64, complex128, uint32, \
          uint64}",
     ],
-    kernels: kernels![sub: bf16, f16, f32, f64, u8, i8, u16, i16, i32, i64, C64, C128, u32, u64],
+    kernels: rows![sub: Bfloat16, Half, Float, Double, Uint8, Int8, Uint16, Int16, Int32, Int64, Complex64, Complex128, Uint32, Uint64],
     ..BINARY
 };
 /// What `Mul` and the divisions take.
@@ -60,42 +60,42 @@ const NUMBERS: Op = Op {
 };
 static MUL: Op = Op {
     name: "Mul",
-    kernels: kernels![mul: bf16, f16, f32, f64, u8, i8, u16, i16, i32, u32, u64, i64, C64, C128],
+    kernels: rows![mul: Bfloat16, Half, Float, Double, Uint8, Int8, Uint16, Int16, Int32, Uint32, Uint64, Int64, Complex64, Complex128],
     commutative: true,
     ..NUMBERS
 };
 static DIV: Op = Op {
     name: "Div",
-    kernels: kernels![div: bf16, f16, f32, f64, C64, C128; int_div: u8, i8, u16, i16, i32, u32, u64, i64],
+    kernels: rows![div: Bfloat16, Half, Float, Double, Complex64, Complex128; int_div: Uint8, Int8, Uint16, Int16, Int32, Uint32, Uint64, Int64],
     ..NUMBERS
 };
-static REAL_DIV: Op = Op { name: "RealDiv", kernels: kernels![div: bf16, f16, f32, f64, C64, C128], ..NUMBERS };
+static REAL_DIV: Op = Op { name: "RealDiv", kernels: rows![div: Bfloat16, Half, Float, Double, Complex64, Complex128], ..NUMBERS };
 static TRUNCATE_DIV: Op = Op {
     name: "TruncateDiv",
-    kernels: kernels![truncate_div: bf16, f16, f32, f64; int_truncate_div: u8, i8, u16, i16, i32, u32, u64, i64],
+    kernels: rows![truncate_div: Bfloat16, Half, Float, Double; int_truncate_div: Uint8, Int8, Uint16, Int16, Int32, Uint32, Uint64, Int64],
     ..NUMBERS
 };
 static FLOOR_DIV: Op = Op {
     name: "FloorDiv",
-    kernels: kernels![floor_div: bf16, f16, f32, f64; int_floor_div: u8, i8, u16, i16, i32, u32, u64, i64],
+    kernels: rows![floor_div: Bfloat16, Half, Float, Double; int_floor_div: Uint8, Int8, Uint16, Int16, Int32, Uint32, Uint64, Int64],
     ..NUMBERS
 };
 static MOD: Op = Op {
     name: "Mod",
     attrs: &["T: {int32, int64, half, half, bfloat16, float, double}"],
-    kernels: kernels![int_rem: i32, i64; rem: f32, f64],
+    kernels: rows![int_rem: Int32, Int64; rem: Float, Double],
     ..BINARY
 };
 static TRUNCATE_MOD: Op = Op {
     name: "TruncateMod",
     attrs: &["T: {int32, int64, bfloat16, half, float, double}"],
-    kernels: kernels![int_truncate_mod: i32, i64; rem: f32, f64],
+    kernels: rows![int_truncate_mod: Int32, Int64; rem: Float, Double],
     ..BINARY
 };
 static FLOOR_MOD: Op = Op {
     name: "FloorMod",
     attrs: &["T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64, bfloat16, half, float, double}"],
-    kernels: kernels![int_floor_mod: i8, i16, i32, i64, u8, u16, u32, u64; floor_mod: bf16, f16, f32, f64],
+    kernels: rows![int_floor_mod: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64; floor_mod: Bfloat16, Half, Float, Double],
     ..BINARY
 };
 
@@ -104,18 +104,18 @@ const NO_NAN: Op = Op { attrs: &["T: {half, bfloat16, float, double, complex64, 
 static MUL_NO_NAN: Op = Op {
     name: "MulNoNan",
     attrs: &["T: {bfloat16, half, float, double, complex64, complex128}"],
-    kernels: kernels![mul_no_nan: bf16, f16, f32, f64, C64, C128],
+    kernels: rows![mul_no_nan: Bfloat16, Half, Float, Double, Complex64, Complex128],
     ..BINARY
 };
 static DIV_NO_NAN: Op = Op {
     name: "DivNoNan",
     attrs: &["T: {half, float, bfloat16, double, complex64, complex128}"],
-    kernels: kernels![div_no_nan: f16, f32, bf16, f64, C64, C128],
+    kernels: rows![div_no_nan: Half, Float, Bfloat16, Double, Complex64, Complex128],
     ..BINARY
 };
-static XDIVY: Op = Op { name: "Xdivy", kernels: kernels![xdivy: f16, bf16, f32, f64, C64, C128], ..NO_NAN };
-static XLOGY: Op = Op { name: "Xlogy", kernels: kernels![xlogy: f16, bf16, f32, f64, C64, C128], ..NO_NAN };
-static XLOG1PY: Op = Op { name: "Xlog1py", kernels: kernels![xlog1py: f16, bf16, f32, f64, C64, C128], ..NO_NAN };
+static XDIVY: Op = Op { name: "Xdivy", kernels: rows![xdivy: Half, Bfloat16, Float, Double, Complex64, Complex128], ..NO_NAN };
+static XLOGY: Op = Op { name: "Xlogy", kernels: rows![xlogy: Half, Bfloat16, Float, Double, Complex64, Complex128], ..NO_NAN };
+static XLOG1PY: Op = Op { name: "Xlog1py", kernels: rows![xlog1py: Half, Bfloat16, Float, Double, Complex64, Complex128], ..NO_NAN };
 
 /// What the extremes take.
 const ORDERED: Op = Op {
@@ -125,33 +125,33 @@ const ORDERED: Op = Op {
 };
 static MAXIMUM: Op = Op {
     name: "Maximum",
-    kernels: kernels![maximum: bf16, f16, f32, f64, i8, u8, i16, u16, i32, u32, i64, u64],
+    kernels: rows![maximum: Bfloat16, Half, Float, Double, Int8, Uint8, Int16, Uint16, Int32, Uint32, Int64, Uint64],
     ..ORDERED
 };
 static MINIMUM: Op = Op {
     name: "Minimum",
-    kernels: kernels![minimum: bf16, f16, f32, f64, i8, u8, i16, u16, i32, u32, i64, u64],
+    kernels: rows![minimum: Bfloat16, Half, Float, Double, Int8, Uint8, Int16, Uint16, Int32, Uint32, Int64, Uint64],
     ..ORDERED
 };
 
 static SQUARED_DIFFERENCE: Op = Op {
     name: "SquaredDifference",
     attrs: &["T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"],
-    kernels: kernels![squared_difference: bf16, f16, f32, f64, i32, i64, C64, C128],
+    kernels: rows![squared_difference: Bfloat16, Half, Float, Double, Int32, Int64, Complex64, Complex128],
     commutative: true,
     ..BINARY
 };
 static POW: Op = Op {
     name: "Pow",
     attrs: &["T: {bfloat16, float, half, double, int8, int16, int32, int64, complex64, complex128}"],
-    kernels: kernels![pow: bf16, f32, f16, f64, C64, C128; int_pow: i8, i16, i32, i64],
+    kernels: rows![pow: Bfloat16, Float, Half, Double, Complex64, Complex128; int_pow: Int8, Int16, Int32, Int64],
     ..BINARY
 };
 static ATAN2: Op = Op {
     name: "Atan2",
     inputs: &["y: T", "x: T"],
     attrs: &["T: {bfloat16, half, float, double}"],
-    kernels: kernels![atan2: bf16, f16, f32, f64],
+    kernels: rows![atan2: Bfloat16, Half, Float, Double],
     ..BINARY
 };
 static NEXT_AFTER: Op = Op {
@@ -159,7 +159,7 @@ static NEXT_AFTER: Op = Op {
     inputs: &["x1: T", "x2: T"],
     outputs: &["output: T"],
     attrs: &["T: {double, float} = DT_FLOAT"],
-    kernels: kernels![next_after: f64, f32],
+    kernels: rows![next_after: Double, Float],
     accuracy: Accuracy::Exact,
     ..BINARY
 };
@@ -168,62 +168,76 @@ static APPROXIMATE_EQUAL: Op = Op {
     outputs: &["z: bool"],
     attrs: &["T: numbertype", "tolerance: float = 0.00001"],
     shape: shapes::same,
-    kernels: kernels![approximate_equal: f32, f64],
+    kernels: rows![approximate_equal: Float, Double],
     commutative: true,
     ..BINARY
 };
 
 /// Kernels that compute one expression of two elements.
 macro_rules! binary_kernels {
-    ($($kernel:ident: $bound:path, $cost:expr, $function:expr;)+) => {$(
-        fn $kernel<T: $bound>(_: &Init<'_>) -> Result<Kernel> {
-            cwise::binary::<T, _>($cost, $function)
+    ($($kernel:ident: $cost:expr, [$($kind:ident),+], $T:ident => $function:expr;)+) => {$(
+        fn $kernel(init: &Init<'_>) -> Result<Kernel> {
+            cwise::kernel(init, $cost, loops![init; $($kind),+; $T => Loop::zip($function)]?)
         }
     )+};
 }
 binary_kernels! {
-    add: Num, ARITHMETIC, T::add;
-    sub: Num, ARITHMETIC, T::sub;
-    mul: Num, ARITHMETIC, T::mul;
-    div: Num, ARITHMETIC, T::div;
-    rem: Float, FUNCTION, float_rem::<T>;
-    truncate_div: Float, ARITHMETIC, |x, y| T::from_math(x.div(y).to_math().trunc());
-    floor_div: Float, ARITHMETIC, |x, y| T::from_math(x.div(y).to_math().floor());
-    floor_mod: Float, FUNCTION, float_floor_mod::<T>;
-    mul_no_nan: Num, ARITHMETIC, |x, y| if y.is_zero() { T::ZERO } else { x.mul(y) };
-    div_no_nan: Num, ARITHMETIC, |x, y| if y.is_zero() { T::ZERO } else { x.div(y) };
-    xdivy: Num, ARITHMETIC, |x, y| if x.is_zero() { T::ZERO } else { x.div(y) };
-    xlogy: Functions, POLYNOMIAL, |x, y| if x.is_zero() { T::ZERO } else { x.mul(y.ln()) };
-    xlog1py: Functions, POLYNOMIAL, |x, y| if x.is_zero() { T::ZERO } else { x.mul(y.ln_1p()) };
-    maximum: Real, ARITHMETIC, |x, y| if x < y || y.is_nan() { y } else { x };
-    minimum: Real, ARITHMETIC, |x, y| if x > y || y.is_nan() { y } else { x };
-    squared_difference: Num, ARITHMETIC, |x, y| { let d = x.sub(y); d.mul(d.conj()) };
-    pow: Functions, FUNCTION, T::pow;
-    atan2: Float, FUNCTION, |y, x| T::from_math(y.to_math().atan2(x.to_math()));
-    next_after: Float, ARITHMETIC, next_toward::<T>;
+    add: ARITHMETIC, [floats, bits, complex], T => <T as Num>::add;
+    sub: ARITHMETIC, [floats, bits, complex], T => <T as Num>::sub;
+    mul: ARITHMETIC, [floats, bits, complex], T => <T as Num>::mul;
+    div: ARITHMETIC, [floats, complex], T => <T as Num>::div;
+    rem: FUNCTION, [wide], T => |x: T, y: T| x % y;
+    truncate_div: ARITHMETIC, [wide, halves], T => truncated_quotient::<T>;
+    floor_div: ARITHMETIC, [wide, halves], T => floor_quotient::<T>;
+    floor_mod: FUNCTION, [floats], T => floor_remainder::<T>;
+    mul_no_nan: ARITHMETIC, [floats, complex], T => |x: T, y: T| if y.is_zero() { T::ZERO } else { x.mul(y) };
+    div_no_nan: ARITHMETIC, [floats, complex], T => |x: T, y: T| if y.is_zero() { T::ZERO } else { x.div(y) };
+    xdivy: ARITHMETIC, [floats, complex], T => |x: T, y: T| if x.is_zero() { T::ZERO } else { x.div(y) };
+    xlogy: POLYNOMIAL, [floats, complex], T => x_ln_y::<T>;
+    xlog1py: POLYNOMIAL, [floats, complex], T => x_ln_1p_y::<T>;
+    maximum: ARITHMETIC, [floats, signed, unsigned], T => <T as Real>::maximum;
+    minimum: ARITHMETIC, [floats, signed, unsigned], T => <T as Real>::minimum;
+    squared_difference: ARITHMETIC, [wide, halves, signed, complex], T => difference_squared::<T>;
+    pow: FUNCTION, [floats, complex], T => <T as Functions>::pow;
+    atan2: FUNCTION, [floats], T => |y: T, x: T| y.atan2(x);
 }
 
 /// Kernels of integer division, which refuse zero divisors.
 macro_rules! division_kernels {
-    ($($kernel:ident: $code:expr, $function:expr;)+) => {$(
-        fn $kernel<T: Int>(_: &Init<'_>) -> Result<Kernel> {
-            cwise::binary_checked::<T, _, _>(FUNCTION, |y| !y.is_zero(), $code, $function)
+    ($($kernel:ident: $refusal:expr, $T:ident => $function:expr;)+) => {$(
+        fn $kernel(init: &Init<'_>) -> Result<Kernel> {
+            let function = loops![init; signed, unsigned; $T => Loop::zip($function)]?;
+            cwise::checked_kernel(init, FUNCTION, function, |cx| {
+                // Zeros are zeros in any type of the same width, which is all that this looks at.
+                let divisors = cx.input(1)?;
+                let width = divisors.dtype().size();
+                let zero = divisors.bytes()?.chunks_exact(width).any(|x| x.iter().all(|byte| *byte == 0));
+                refuse(cx, zero, $refusal)
+            })
         }
     )+};
 }
-const BY_ZERO: cwise::Refusal = (ferroflow_core::Code::InvalidArgument, "Integer division by zero");
+type Refusal = (Code, &'static str);
+const BY_ZERO: Refusal = (Code::InvalidArgument, "Integer division by zero");
 // Stock does not know these two among the ops that divide.
-const UNEXPECTED: cwise::Refusal = (
-    ferroflow_core::Code::Internal,
-    "Unexpected error in binary operator (only integer div and mod should have errors)",
-);
+const UNEXPECTED: Refusal =
+    (Code::Internal, "Unexpected error in binary operator (only integer div and mod should have errors)");
 division_kernels! {
-    int_div: BY_ZERO, T::div;
-    int_truncate_div: UNEXPECTED, T::div;
-    int_floor_div: BY_ZERO, int_floor_quotient::<T>;
-    int_rem: BY_ZERO, T::rem;
-    int_truncate_mod: UNEXPECTED, T::rem;
-    int_floor_mod: BY_ZERO, int_floor_remainder::<T>;
+    int_div: BY_ZERO, T => <T as Num>::div;
+    int_truncate_div: UNEXPECTED, T => <T as Num>::div;
+    int_floor_div: BY_ZERO, T => int_floor_quotient::<T>;
+    int_rem: BY_ZERO, T => <T as Int>::rem;
+    int_truncate_mod: UNEXPECTED, T => <T as Int>::rem;
+    int_floor_mod: BY_ZERO, T => int_floor_remainder::<T>;
+}
+
+/// Refuses operands, unless the result is empty and needs none of them. Shapes that do not fit are reported by others.
+fn refuse(cx: &KernelCx<'_>, wrong: bool, (code, message): Refusal) -> Result<()> {
+    let (a, b) = (cx.input(0)?, cx.input(1)?);
+    if wrong && a.elements() > 0 && cwise::fit(a, b) {
+        return Err(Status::new(code, message));
+    }
+    Ok(())
 }
 
 fn int_floor_quotient<T: Int>(x: T, y: T) -> T {
@@ -237,60 +251,83 @@ fn int_floor_remainder<T: Int>(x: T, y: T) -> T {
     if !remainder.is_zero() && (remainder < T::ZERO) != (y < T::ZERO) { remainder.add(y) } else { remainder }
 }
 
-fn float_rem<T: Float>(x: T, y: T) -> T {
-    T::from_math(x.to_math() % y.to_math())
+fn truncated_quotient<T: Float>(x: T, y: T) -> T {
+    T::from_math(num_traits::Float::trunc(x.div(y).to_math()))
 }
 
-fn float_floor_mod<T: Float>(x: T, y: T) -> T {
-    let remainder = float_rem(x, y);
-    if !remainder.is_zero() && (remainder < T::ZERO) != (y < T::ZERO) { remainder.add(y) } else { remainder }
+fn floor_quotient<T: Float>(x: T, y: T) -> T {
+    T::from_math(num_traits::Float::floor(x.div(y).to_math()))
 }
 
-fn int_pow<T: Int>(_: &Init<'_>) -> Result<Kernel> {
-    const NEGATIVE: cwise::Refusal =
-        (ferroflow_core::Code::InvalidArgument, "Integers to negative integer powers are not allowed");
-    cwise::binary_checked::<T, _, _>(
-        FUNCTION,
-        |y| y >= T::ZERO,
-        NEGATIVE,
-        |x, y| {
-            let (mut base, mut exponent, mut result) = (x, y.to_i64(), T::ONE);
-            while exponent > 0 {
-                if exponent & 1 == 1 {
-                    result = result.mul(base);
-                }
-                base = base.mul(base);
-                exponent >>= 1;
-            }
-            result
-        },
-    )
+fn floor_remainder<M: Math>(x: M, y: M) -> M {
+    let remainder = x % y;
+    let wrong_side = remainder != M::ZERO && (remainder < M::ZERO) != (y < M::ZERO);
+    if wrong_side { remainder + y } else { remainder }
 }
 
-fn next_toward<T: Float>(x: T, y: T) -> T {
-    // Only f32 and f64 have this kernel; the neighbor of a wider float is found by its own bits.
-    if T::DTYPE == ferroflow_core::DType::Float {
-        return T::from_f64(libm::nextafterf(x.to_f64() as f32, y.to_f64() as f32) as f64);
-    }
-    T::from_f64(libm::nextafter(x.to_f64(), y.to_f64()))
+#[inline(always)]
+fn x_ln_y<T: Functions>(x: T, y: T) -> T {
+    if x.is_zero() { T::ZERO } else { x.mul(y.ln()) }
 }
 
-fn approximate_equal<T: Float>(init: &Init<'_>) -> Result<Kernel> {
-    let tolerance = T::from_f64(init.attr::<f32>("tolerance")? as f64);
-    let compare = cwise::compare::<T, bool, _>(ARITHMETIC, move |x, y| x.sub(y).abs() < tolerance)?;
-    let Kernel::Sync(run) = compare else { return Ok(compare) };
-    Kernel::sync(move |cx| {
-        let (x, y) = (cx.input(0)?.shape(), cx.input(1)?.shape());
-        ensure!(
-            x == y,
-            InvalidArgument,
-            "x and y must be of the same shape. x shape: {x}. y shape: {y}"
-        );
-        run(cx)
+#[inline(always)]
+fn x_ln_1p_y<T: Functions>(x: T, y: T) -> T {
+    if x.is_zero() { T::ZERO } else { x.mul(y.ln_1p()) }
+}
+
+#[inline(always)]
+fn difference_squared<T: Num>(x: T, y: T) -> T {
+    let difference = x.sub(y);
+    difference.conj().mul(difference)
+}
+
+fn int_pow(init: &Init<'_>) -> Result<Kernel> {
+    const NEGATIVE: Refusal =
+        (Code::InvalidArgument, "Integers to negative integer powers are not allowed");
+    let function = loops![init; signed; T => Loop::zip(power::<T>)]?;
+    cwise::checked_kernel(init, FUNCTION, function, |cx| {
+        // The sign is the highest bit of the last byte of each exponent.
+        let exponents = cx.input(1)?;
+        let width = exponents.dtype().size();
+        let negative = exponents.bytes()?.chunks_exact(width).any(|x| x[width - 1] >= 0x80);
+        refuse(cx, negative, NEGATIVE)
     })
 }
 
-fn join<T: ferroflow_core::Element>(_: &Init<'_>) -> Result<Kernel> {
+fn power<T: Int>(x: T, y: T) -> T {
+    let (mut base, mut exponent, mut result) = (x, y.to_i64(), T::ONE);
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            result = result.mul(base);
+        }
+        base = base.mul(base);
+        exponent >>= 1;
+    }
+    result
+}
+
+fn next_after(init: &Init<'_>) -> Result<Kernel> {
+    let function = match init.input_types[0] {
+        ferroflow_core::DType::Float => Loop::zip(libm::nextafterf),
+        _ => Loop::zip(libm::nextafter),
+    };
+    cwise::kernel(init, ARITHMETIC, function)
+}
+
+fn approximate_equal(init: &Init<'_>) -> Result<Kernel> {
+    let tolerance: f32 = init.attr("tolerance")?;
+    let function = loops![init; wide; T => {
+        let tolerance = tolerance as T;
+        Loop::zip(move |x: T, y: T| (x - y).abs() < tolerance)
+    }]?;
+    cwise::checked_kernel(init, ARITHMETIC, function, |cx| {
+        let (x, y) = (cx.input(0)?.shape(), cx.input(1)?.shape());
+        ensure!(x == y, InvalidArgument, "x and y must be of the same shape. x shape: {x}. y shape: {y}");
+        Ok(())
+    })
+}
+
+fn join(_: &Init<'_>) -> Result<Kernel> {
     cwise::binary_owned(|x: &Str, y: &Str| Str::from([&x[..], &y[..]].concat()))
 }
 

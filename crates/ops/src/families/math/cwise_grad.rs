@@ -1,10 +1,11 @@
 //! Gradients of element-wise functions, computed from the function's result.
 
-use crate::cwise::{self, ARITHMETIC};
+use crate::cwise::{self, ARITHMETIC, loops, rows};
+use crate::linalg::elementwise::Loop;
 use crate::numeric::Num;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Op, shapes};
-use ferroflow_core::{C64, C128, Result, bf16, ensure, f16, kernels};
+use ferroflow_core::{Result, ensure};
 
 pub(crate) const OPS: &[&Op] =
     &[&SIGMOID_GRAD, &TANH_GRAD, &SQRT_GRAD, &RSQRT_GRAD, &INV_GRAD, &RECIPROCAL_GRAD];
@@ -18,36 +19,38 @@ const GRADIENT: Op = Op {
     ..Op::PURE
 };
 static SIGMOID_GRAD: Op =
-    Op { name: "SigmoidGrad", kernels: kernels![sigmoid_grad: bf16, f16, f32, f64, C64, C128], ..GRADIENT };
+    Op { name: "SigmoidGrad", kernels: rows![sigmoid_grad: Bfloat16, Half, Float, Double, Complex64, Complex128], ..GRADIENT };
 static TANH_GRAD: Op =
-    Op { name: "TanhGrad", kernels: kernels![tanh_grad: bf16, f16, f32, f64, C64, C128], ..GRADIENT };
+    Op { name: "TanhGrad", kernels: rows![tanh_grad: Bfloat16, Half, Float, Double, Complex64, Complex128], ..GRADIENT };
 static SQRT_GRAD: Op =
-    Op { name: "SqrtGrad", kernels: kernels![sqrt_grad: bf16, f16, f32, f64, C64, C128], ..GRADIENT };
+    Op { name: "SqrtGrad", kernels: rows![sqrt_grad: Bfloat16, Half, Float, Double, Complex64, Complex128], ..GRADIENT };
 static RSQRT_GRAD: Op =
-    Op { name: "RsqrtGrad", kernels: kernels![rsqrt_grad: bf16, f16, f32, f64, C64, C128], ..GRADIENT };
+    Op { name: "RsqrtGrad", kernels: rows![rsqrt_grad: Bfloat16, Half, Float, Double, Complex64, Complex128], ..GRADIENT };
 static INV_GRAD: Op = Op { name: "InvGrad", ..RECIPROCAL };
 static RECIPROCAL_GRAD: Op = Op { name: "ReciprocalGrad", ..RECIPROCAL };
-const RECIPROCAL: Op = Op { kernels: kernels![reciprocal_grad: bf16, f16, f32, f64, C64, C128], ..GRADIENT };
+const RECIPROCAL: Op = Op { kernels: rows![reciprocal_grad: Bfloat16, Half, Float, Double, Complex64, Complex128], ..GRADIENT };
 
 macro_rules! gradient_kernels {
-    ($($kernel:ident: |$y:ident, $dy:ident| $value:expr;)+) => {$(
-        fn $kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
-            Kernel::sync(|cx| {
+    ($($kernel:ident: $T:ident => |$y:ident, $dy:ident| $value:expr;)+) => {$(
+        fn $kernel(init: &Init<'_>) -> Result<Kernel> {
+            let function = loops![init; floats, complex; $T => Loop::zip(|$y: $T, $dy: $T| {
+                let $y = $y.conj();
+                $value
+            })]?;
+            let dtype = init.output_types[0];
+            Kernel::sync(move |cx| {
                 same_count(cx)?;
-                cwise::apply_binary::<T, _>(cx, ARITHMETIC, |$y, $dy| {
-                    let $y = $y.conj();
-                    $value
-                })
+                cwise::apply(cx, dtype, ARITHMETIC, &function)
             })
         }
     )+};
 }
 gradient_kernels! {
-    sigmoid_grad: |y, dy| dy.mul(T::ONE.sub(y)).mul(y);
-    tanh_grad: |y, dy| dy.mul(T::ONE.sub(y.mul(y)));
-    sqrt_grad: |y, dy| dy.mul(T::from_f64(0.5)).div(y);
-    rsqrt_grad: |y, dy| dy.mul(y.mul(y)).mul(y.mul(T::from_f64(-0.5)));
-    reciprocal_grad: |y, dy| dy.mul(y.mul(y.neg()));
+    sigmoid_grad: T => |y, dy| dy.mul(T::ONE.sub(y)).mul(y);
+    tanh_grad: T => |y, dy| dy.mul(T::ONE.sub(y.mul(y)));
+    sqrt_grad: T => |y, dy| dy.mul(T::from_f64(0.5)).div(y);
+    rsqrt_grad: T => |y, dy| dy.mul(y.mul(y)).mul(y.mul(T::from_f64(-0.5)));
+    reciprocal_grad: T => |y, dy| dy.mul(y.mul(y.neg()));
 }
 
 /// Refuses operands of different counts; there is no broadcasting here. The result has the first one's shape.

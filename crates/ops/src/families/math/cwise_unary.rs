@@ -1,13 +1,13 @@
 //! Element-wise functions of one tensor.
 
-use crate::cwise::{self, ARITHMETIC, FUNCTION, POLYNOMIAL};
+use crate::cwise::{self, ARITHMETIC, FUNCTION, POLYNOMIAL, loops, rows};
 use crate::linalg::elementary::Elementary;
+use crate::linalg::elementwise::Loop;
 use crate::linalg::functions::Functions;
-use crate::numeric::{Float, Int, Num, Real};
+use crate::numeric::{Int, Math, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, Op, shapes};
-use ferroflow_core::{C64, C128, Result, bf16, f16, kernels};
-use num_traits::Float as _;
+use ferroflow_core::{DType, Result, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
     &ABS, &NEG, &SIGN, &SQUARE, &INV, &RECIPROCAL, &SQRT, &RSQRT, &EXP, &EXPM1, &LOG, &LOG1P, &SIN, &COS, &TAN,
@@ -48,17 +48,17 @@ const INTEGERS: Op = Op {
 static ABS: Op = Op {
     name: "Abs",
     attrs: &["T: {bfloat16, half, float, double, int8, int16, int32, int64}"],
-    kernels: kernels![abs: bf16, f16, f32, f64, i8, i16, i32, i64],
+    kernels: rows![abs: Bfloat16, Half, Float, Double, Int8, Int16, Int32, Int64],
     ..SIGNED
 };
 static NEG: Op = Op {
     name: "Neg",
-    kernels: kernels![neg: bf16, f16, f32, f64, i8, i16, i32, i64, C64, C128],
+    kernels: rows![neg: Bfloat16, Half, Float, Double, Int8, Int16, Int32, Int64, Complex64, Complex128],
     ..SIGNED
 };
 static SIGN: Op = Op {
     name: "Sign",
-    kernels: kernels![sign: i8, i16, i32, i64; unit: bf16, f16, f32, f64, C64, C128],
+    kernels: rows![sign: Bfloat16, Half, Float, Double, Int8, Int16, Int32, Int64, Complex64, Complex128],
     ..SIGNED
 };
 static SQUARE: Op = Op {
@@ -67,53 +67,53 @@ static SQUARE: Op = Op {
         "T: {bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, \
          complex128}",
     ],
-    kernels: kernels![square: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
+    kernels: rows![square: Bfloat16, Half, Float, Double, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64, Complex64, Complex128],
     ..SIGNED
 };
 static INV: Op = Op { name: "Inv", ..RECIPROCAL_LIKE };
 static RECIPROCAL: Op = Op { name: "Reciprocal", ..RECIPROCAL_LIKE };
 const RECIPROCAL_LIKE: Op = Op {
     accuracy: Accuracy::Rounding,
-    kernels: kernels![recip: bf16, f16, f32, f64, C64, C128],
+    kernels: rows![recip: Bfloat16, Half, Float, Double, Complex64, Complex128],
     ..SIGNED
 };
 
-static SQRT: Op = Op { name: "Sqrt", kernels: kernels![sqrt: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static RSQRT: Op = Op { name: "Rsqrt", kernels: kernels![rsqrt: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static EXP: Op = Op { name: "Exp", kernels: kernels![exp: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static EXPM1: Op = Op { name: "Expm1", kernels: kernels![exp_m1: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static LOG: Op = Op { name: "Log", kernels: kernels![ln: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static LOG1P: Op = Op { name: "Log1p", kernels: kernels![ln_1p: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static SIN: Op = Op { name: "Sin", kernels: kernels![sin: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static COS: Op = Op { name: "Cos", kernels: kernels![cos: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static TAN: Op = Op { name: "Tan", kernels: kernels![tan: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static ASIN: Op = Op { name: "Asin", kernels: kernels![asin: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static ACOS: Op = Op { name: "Acos", kernels: kernels![acos: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static ATAN: Op = Op { name: "Atan", kernels: kernels![atan: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static SINH: Op = Op { name: "Sinh", kernels: kernels![sinh: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static COSH: Op = Op { name: "Cosh", kernels: kernels![cosh: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static TANH: Op = Op { name: "Tanh", kernels: kernels![tanh: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static ASINH: Op = Op { name: "Asinh", kernels: kernels![asinh: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static ACOSH: Op = Op { name: "Acosh", kernels: kernels![acosh: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static ATANH: Op = Op { name: "Atanh", kernels: kernels![atanh: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
-static SIGMOID: Op = Op { name: "Sigmoid", kernels: kernels![sigmoid: bf16, f16, f32, f64, C64, C128], ..FUNCTIONS };
+static SQRT: Op = Op { name: "Sqrt", kernels: rows![sqrt: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static RSQRT: Op = Op { name: "Rsqrt", kernels: rows![rsqrt: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static EXP: Op = Op { name: "Exp", kernels: rows![exp: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static EXPM1: Op = Op { name: "Expm1", kernels: rows![exp_m1: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static LOG: Op = Op { name: "Log", kernels: rows![ln: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static LOG1P: Op = Op { name: "Log1p", kernels: rows![ln_1p: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static SIN: Op = Op { name: "Sin", kernels: rows![sin: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static COS: Op = Op { name: "Cos", kernels: rows![cos: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static TAN: Op = Op { name: "Tan", kernels: rows![tan: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static ASIN: Op = Op { name: "Asin", kernels: rows![asin: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static ACOS: Op = Op { name: "Acos", kernels: rows![acos: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static ATAN: Op = Op { name: "Atan", kernels: rows![atan: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static SINH: Op = Op { name: "Sinh", kernels: rows![sinh: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static COSH: Op = Op { name: "Cosh", kernels: rows![cosh: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static TANH: Op = Op { name: "Tanh", kernels: rows![tanh: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static ASINH: Op = Op { name: "Asinh", kernels: rows![asinh: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static ACOSH: Op = Op { name: "Acosh", kernels: rows![acosh: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static ATANH: Op = Op { name: "Atanh", kernels: rows![atanh: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static SIGMOID: Op = Op { name: "Sigmoid", kernels: rows![sigmoid: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
 
-static ERF: Op = Op { name: "Erf", kernels: kernels![erf: bf16, f16, f32, f64], ..FLOATS };
-static ERFC: Op = Op { name: "Erfc", kernels: kernels![erfc: bf16, f16, f32, f64], ..FLOATS };
+static ERF: Op = Op { name: "Erf", kernels: rows![erf: Bfloat16, Half, Float, Double], ..FLOATS };
+static ERFC: Op = Op { name: "Erfc", kernels: rows![erfc: Bfloat16, Half, Float, Double], ..FLOATS };
 static FLOOR: Op =
-    Op { name: "Floor", kernels: kernels![floor: bf16, f16, f32, f64], accuracy: Accuracy::Exact, ..FLOATS };
+    Op { name: "Floor", kernels: rows![floor: Bfloat16, Half, Float, Double], accuracy: Accuracy::Exact, ..FLOATS };
 static CEIL: Op =
-    Op { name: "Ceil", kernels: kernels![ceil: bf16, f16, f32, f64], accuracy: Accuracy::Exact, ..FLOATS };
+    Op { name: "Ceil", kernels: rows![ceil: Bfloat16, Half, Float, Double], accuracy: Accuracy::Exact, ..FLOATS };
 static RINT: Op =
-    Op { name: "Rint", kernels: kernels![round: bf16, f16, f32, f64], accuracy: Accuracy::Exact, ..FLOATS };
+    Op { name: "Rint", kernels: rows![round: Bfloat16, Half, Float, Double], accuracy: Accuracy::Exact, ..FLOATS };
 static ROUND: Op = Op {
     name: "Round",
-    kernels: kernels![round: bf16, f16, f32, f64; identity: i8, i16, i32, i64],
+    kernels: rows![round: Bfloat16, Half, Float, Double, Int8, Int16, Int32, Int64],
     ..SIGNED
 };
-static IS_NAN: Op = Op { name: "IsNan", kernels: kernels![is_nan: bf16, f16, f32, f64], ..CLASSES };
-static IS_INF: Op = Op { name: "IsInf", kernels: kernels![is_inf: bf16, f16, f32, f64], ..CLASSES };
-static IS_FINITE: Op = Op { name: "IsFinite", kernels: kernels![is_finite: bf16, f16, f32, f64], ..CLASSES };
+static IS_NAN: Op = Op { name: "IsNan", kernels: rows![is_nan: Bfloat16, Half, Float, Double], ..CLASSES };
+static IS_INF: Op = Op { name: "IsInf", kernels: rows![is_inf: Bfloat16, Half, Float, Double], ..CLASSES };
+static IS_FINITE: Op = Op { name: "IsFinite", kernels: rows![is_finite: Bfloat16, Half, Float, Double], ..CLASSES };
 
 static LOGICAL_NOT: Op = Op {
     name: "LogicalNot",
@@ -124,103 +124,108 @@ static LOGICAL_NOT: Op = Op {
     ..Op::PURE
 };
 static INVERT: Op =
-    Op { name: "Invert", kernels: kernels![invert: i8, i16, i32, i64, u8, u16, u32, u64], ..INTEGERS };
+    Op { name: "Invert", kernels: rows![invert: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64], ..INTEGERS };
 static POPULATION_COUNT: Op = Op {
     name: "PopulationCount",
     outputs: &["y: uint8"],
-    kernels: kernels![population_count: i8, i16, i32, i64, u8, u16, u32, u64],
+    kernels: rows![population_count: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
     ..INTEGERS
 };
 
 /// Kernels that call one method of their element type.
 macro_rules! method_kernels {
-    ($($kernel:ident: $bound:path, $cost:expr, $function:expr;)+) => {$(
-        fn $kernel<T: $bound>(_: &Init<'_>) -> Result<Kernel> {
-            cwise::unary::<T, _>($cost, $function)
+    ($($kernel:ident: $cost:expr, $constructor:ident, [$($kind:ident),+], $T:ident => $function:expr;)+) => {$(
+        fn $kernel(init: &Init<'_>) -> Result<Kernel> {
+            cwise::kernel(init, $cost, loops![init; $($kind),+; $T => Loop::$constructor($function)]?)
         }
     )+};
 }
 method_kernels! {
-    abs: Real, ARITHMETIC, T::abs;
-    neg: Num, ARITHMETIC, T::neg;
-    sign: Real, ARITHMETIC, T::sign;
-    unit: Functions, ARITHMETIC, T::unit;
-    square: Num, ARITHMETIC, |x| x.mul(x);
-    recip: Functions, ARITHMETIC, T::recip;
-    sqrt: Functions, ARITHMETIC, T::sqrt;
-    rsqrt: Functions, ARITHMETIC, T::rsqrt;
-    exp: Functions, POLYNOMIAL, T::exp;
-    exp_m1: Functions, POLYNOMIAL, T::exp_m1;
-    ln: Functions, POLYNOMIAL, T::ln;
-    ln_1p: Functions, POLYNOMIAL, T::ln_1p;
-    tan: Functions, FUNCTION, T::tan;
-    asin: Functions, FUNCTION, T::asin;
-    acos: Functions, FUNCTION, T::acos;
-    atan: Functions, FUNCTION, T::atan;
-    sinh: Functions, FUNCTION, T::sinh;
-    cosh: Functions, FUNCTION, T::cosh;
-    tanh: Functions, POLYNOMIAL, T::tanh;
-    asinh: Functions, FUNCTION, T::asinh;
-    acosh: Functions, FUNCTION, T::acosh;
-    atanh: Functions, FUNCTION, T::atanh;
-    sigmoid: Functions, POLYNOMIAL, T::sigmoid;
-    floor: Float, ARITHMETIC, |x| T::from_math(x.to_math().floor());
-    ceil: Float, ARITHMETIC, |x| T::from_math(x.to_math().ceil());
-    round: Float, ARITHMETIC, |x| T::from_math(ties_to_even(x.to_math()));
-    invert: Int, ARITHMETIC, T::not;
+    abs: ARITHMETIC, map, [floats, signed], T => <T as Real>::abs;
+    neg: ARITHMETIC, map, [floats, signed, complex], T => <T as Num>::neg;
+    square: ARITHMETIC, map, [floats, bits, complex], T => |x: T| x.mul(x);
+    recip: ARITHMETIC, map, [floats, complex], T => <T as Functions>::recip;
+    sqrt: ARITHMETIC, map, [floats, complex], T => <T as Functions>::sqrt;
+    rsqrt: ARITHMETIC, map, [floats, complex], T => <T as Functions>::rsqrt;
+    exp: POLYNOMIAL, polynomial, [floats, complex], T => <T as Functions>::exp;
+    exp_m1: POLYNOMIAL, polynomial, [floats, complex], T => <T as Functions>::exp_m1;
+    ln: POLYNOMIAL, polynomial, [floats, complex], T => <T as Functions>::ln;
+    ln_1p: POLYNOMIAL, polynomial, [floats, complex], T => <T as Functions>::ln_1p;
+    tan: FUNCTION, map, [floats, complex], T => <T as Functions>::tan;
+    asin: FUNCTION, map, [floats, complex], T => <T as Functions>::asin;
+    acos: FUNCTION, map, [floats, complex], T => <T as Functions>::acos;
+    atan: FUNCTION, map, [floats, complex], T => <T as Functions>::atan;
+    sinh: FUNCTION, map, [floats, complex], T => <T as Functions>::sinh;
+    cosh: FUNCTION, map, [floats, complex], T => <T as Functions>::cosh;
+    tanh: POLYNOMIAL, polynomial, [floats, complex], T => <T as Functions>::tanh;
+    asinh: FUNCTION, map, [floats, complex], T => <T as Functions>::asinh;
+    acosh: FUNCTION, map, [floats, complex], T => <T as Functions>::acosh;
+    atanh: FUNCTION, map, [floats, complex], T => <T as Functions>::atanh;
+    sigmoid: POLYNOMIAL, polynomial, [floats, complex], T => <T as Functions>::sigmoid;
+    erf: POLYNOMIAL, polynomial, [floats], T => <T as Elementary>::fast_erf;
+    erfc: FUNCTION, map, [floats], T => |x: T| T::from_f64(libm::erfc(x.to_f64()));
+    floor: ARITHMETIC, polynomial, [floats], T => T::floor;
+    ceil: ARITHMETIC, polynomial, [floats], T => T::ceil;
+    round_floats: ARITHMETIC, map, [floats], T => ties_to_even::<T>;
+    is_nan: ARITHMETIC, map, [floats], T => T::is_nan;
+    is_inf: ARITHMETIC, map, [floats], T => T::is_infinite;
+    is_finite: ARITHMETIC, map, [floats], T => T::is_finite;
+    invert: ARITHMETIC, map, [bits], T => <T as Int>::not;
+    population_count: ARITHMETIC, map, [bits], T => |x: T| x.count_ones() as u8;
 }
 
-fn sin<T: Functions>(_: &Init<'_>) -> Result<Kernel> {
-    cwise::unary_guarded(T::is_small_angle, T::small_sin, T::sin)
+fn sign(init: &Init<'_>) -> Result<Kernel> {
+    let function = match init.input_types[0] {
+        dtype if dtype.is_integer() => loops![init; signed; T => Loop::map(<T as Real>::sign)],
+        _ => loops![init; floats, complex; T => Loop::map(<T as Functions>::unit)],
+    };
+    cwise::kernel(init, ARITHMETIC, function?)
 }
 
-fn cos<T: Functions>(_: &Init<'_>) -> Result<Kernel> {
-    cwise::unary_guarded(T::is_small_angle, T::small_cos, T::cos)
-}
-
-fn erf<T: Float<Math: Elementary>>(_: &Init<'_>) -> Result<Kernel> {
-    #[inline(always)]
-    fn function<T: Float<Math: Elementary>>(x: T) -> T {
-        T::from_math(x.to_math().fast_erf())
+fn round(init: &Init<'_>) -> Result<Kernel> {
+    if init.input_types[0].is_integer() {
+        return Kernel::sync(|cx| Ok(cx.take(0)?.into()));
     }
-    cwise::unary(POLYNOMIAL, function::<T>)
-}
-
-fn erfc<T: Float>(_: &Init<'_>) -> Result<Kernel> {
-    cwise::unary(FUNCTION, |x: T| T::from_f64(libm::erfc(x.to_f64())))
+    round_floats(init)
 }
 
 /// Rounds halves to the even neighbor. The sum with this constant has no fraction bits left.
 #[inline(always)]
-fn ties_to_even<M: crate::numeric::Math>(x: M) -> M {
+fn ties_to_even<M: Math>(x: M) -> M {
     let shift = M::one() / M::epsilon();
     let size = num_traits::Float::abs(x);
     let rounded = (size + shift) - shift;
     if size < shift { rounded.copysign(x) } else { x }
 }
 
-fn identity<T: Num>(_: &Init<'_>) -> Result<Kernel> {
-    Kernel::sync(|cx| Ok(cx.take(0)?.into()))
+fn sin(init: &Init<'_>) -> Result<Kernel> {
+    let any = loops![init; floats, complex; T => Loop::map(<T as Functions>::sin)]?;
+    angle(init, any, Loop::polynomial(<f32 as Functions>::small_sin))
 }
 
-fn is_nan<T: Float>(_: &Init<'_>) -> Result<Kernel> {
-    cwise::convert(ARITHMETIC, T::is_nan)
+fn cos(init: &Init<'_>) -> Result<Kernel> {
+    let any = loops![init; floats, complex; T => Loop::map(<T as Functions>::cos)]?;
+    angle(init, any, Loop::polynomial(<f32 as Functions>::small_cos))
 }
 
-fn is_inf<T: Float>(_: &Init<'_>) -> Result<Kernel> {
-    cwise::convert(ARITHMETIC, |x: T| !x.is_finite() && !x.is_nan())
+/// Takes the vectorized function if every angle is small enough for it.
+fn angle(init: &Init<'_>, any: Loop<1>, small: Loop<1>) -> Result<Kernel> {
+    let dtype = init.output_types[0];
+    if dtype != DType::Float {
+        return cwise::kernel(init, FUNCTION, any);
+    }
+    Kernel::sync(move |cx| {
+        let fits = |block: &[f32]| block.iter().fold(true, |all, x| all & Elementary::is_small_angle(*x));
+        if cx.flat::<f32>(0)?.chunks(4096).all(fits) {
+            cwise::apply(cx, dtype, POLYNOMIAL, &small)
+        } else {
+            cwise::apply(cx, dtype, FUNCTION, &any)
+        }
+    })
 }
 
-fn is_finite<T: Float>(_: &Init<'_>) -> Result<Kernel> {
-    cwise::convert(ARITHMETIC, |x: T| x.is_finite())
-}
-
-fn logical_not(_: &Init<'_>) -> Result<Kernel> {
-    cwise::unary(ARITHMETIC, |x: bool| !x)
-}
-
-fn population_count<T: Int>(_: &Init<'_>) -> Result<Kernel> {
-    cwise::convert(ARITHMETIC, |x: T| x.count_ones() as u8)
+fn logical_not(init: &Init<'_>) -> Result<Kernel> {
+    cwise::kernel(init, ARITHMETIC, Loop::map(|x: bool| !x))
 }
 
 #[cfg(test)]
