@@ -12,6 +12,7 @@ pub struct MatrixView<'a, T> {
     columns: usize,
     row_stride: usize,
     column_stride: usize,
+    conjugate: bool,
 }
 
 impl<'a, T> MatrixView<'a, T> {
@@ -30,6 +31,7 @@ impl<'a, T> MatrixView<'a, T> {
                 columns: stored_rows,
                 row_stride: 1,
                 column_stride: stored_columns,
+                conjugate: false,
             };
         }
         MatrixView {
@@ -38,7 +40,19 @@ impl<'a, T> MatrixView<'a, T> {
             columns: stored_columns,
             row_stride: stored_columns,
             column_stride: 1,
+            conjugate: false,
         }
+    }
+
+    /// The conjugate transpose instead of the plain one, if the matrix is transposed at all.
+    pub fn adjoint(
+        data: &'a [T],
+        stored_rows: usize,
+        stored_columns: usize,
+        adjoint: bool,
+    ) -> MatrixView<'a, T> {
+        let view = MatrixView::new(data, stored_rows, stored_columns, adjoint);
+        MatrixView { conjugate: adjoint, ..view }
     }
 
     /// Rows after transposition.
@@ -92,7 +106,7 @@ macro_rules! by_gemm {
                             out.as_mut_ptr().cast(), 1, n as isize, false,
                             a.data.as_ptr().cast(), a.column_stride as isize, a.row_stride as isize,
                             b.data.as_ptr().cast(), b.column_stride as isize, b.row_stride as isize,
-                            $zero, $one, false, false, false, parallelism,
+                            $zero, $one, false, a.conjugate, b.conjugate, parallelism,
                         )
                     }
                 };
@@ -122,6 +136,7 @@ impl Gemm for bf16 {
             columns: a.columns,
             row_stride: a.row_stride,
             column_stride: a.column_stride,
+            conjugate: false,
         };
         let b = MatrixView {
             data: &b_data,
@@ -129,6 +144,7 @@ impl Gemm for bf16 {
             columns: b.columns,
             row_stride: b.row_stride,
             column_stride: b.column_stride,
+            conjugate: false,
         };
         f32::multiply(device, a, b, &mut product);
         out.iter_mut().zip(product).for_each(|(out, value)| *out = bf16::from_f32(value));
@@ -140,13 +156,20 @@ macro_rules! by_loops {
         impl Gemm for $type {
             fn multiply(device: &Device, a: MatrixView<'_, $type>, b: MatrixView<'_, $type>, out: &mut [$type]) {
                 let (k, n) = (a.columns, b.columns);
+                let transposed;
+                let b = if b.column_stride == 1 {
+                    b
+                } else {
+                    transposed = (0..k * n).map(|at| *b.at(at / n, at % n)).collect::<Vec<$type>>();
+                    MatrixView::new(&transposed, k, n, false)
+                };
                 device.parallel_rows(out, n, k, |first, rows| {
                     for (i, row) in rows.chunks_mut(n).enumerate() {
                         row.fill(0);
-                        for inner in 0..k {
+                        for (inner, right) in b.data.chunks_exact(n).enumerate() {
                             let left = *a.at(first + i, inner);
-                            for (j, out) in row.iter_mut().enumerate() {
-                                *out = out.wrapping_add(left.wrapping_mul(*b.at(inner, j)));
+                            for (out, right) in row.iter_mut().zip(right) {
+                                *out = out.wrapping_add(left.wrapping_mul(*right));
                             }
                         }
                     }
@@ -156,3 +179,57 @@ macro_rules! by_loops {
     )+};
 }
 by_loops!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+/// How the matrices of a batch are found: the matrix at a batch position starts at the sum of position times stride.
+#[derive(Clone, Copy)]
+pub struct Batch<'a> {
+    /// The batch's dimensions.
+    pub dims: &'a [usize],
+    /// Matrices to step over per dimension of the left operand; 0 repeats a matrix.
+    pub left: &'a [usize],
+    /// The same for the right operand.
+    pub right: &'a [usize],
+}
+
+/// Writes the product of each pair of matrices of a batch into `out`. `left` and `right` make a view of the matrix
+/// with a given number.
+pub fn multiply_batch<'a, T: Gemm>(
+    device: &Device,
+    batch: Batch<'_>,
+    left: impl Fn(usize) -> MatrixView<'a, T> + Sync,
+    right: impl Fn(usize) -> MatrixView<'a, T> + Sync,
+    out: &mut [T],
+) where
+    T: Send + Sync,
+{
+    let count: usize = batch.dims.iter().product();
+    if count == 0 || out.is_empty() {
+        return;
+    }
+    let size = out.len() / count;
+    let find = |mut position: usize| {
+        let (mut at_left, mut at_right) = (0, 0);
+        for axis in (0..batch.dims.len()).rev() {
+            let step = position % batch.dims[axis];
+            position /= batch.dims[axis];
+            at_left += step * batch.left[axis];
+            at_right += step * batch.right[axis];
+        }
+        (at_left, at_right)
+    };
+    let depth = left(0).columns();
+    // Few large products are cut by rows inside each; many small ones are shared out.
+    if count < 2 * device.thread_count() && size * depth >= PARALLEL_WORK {
+        for (position, out) in out.chunks_mut(size).enumerate() {
+            let (a, b) = find(position);
+            T::multiply(device, left(a), right(b), out);
+        }
+        return;
+    }
+    device.parallel_rows(out, size, depth.max(1), |first, part| {
+        for (position, out) in part.chunks_mut(size).enumerate() {
+            let (a, b) = find(first + position);
+            T::multiply(device, left(a), right(b), out);
+        }
+    });
+}

@@ -3,9 +3,10 @@
 use crate::linalg::product::{Gemm, MatrixView};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, Op, ShapeCx};
-use ferroflow_core::{C64, C128, Result, Shape, bf16, ensure, f16, kernels};
+use ferroflow_core::{C64, C128, DType, Result, Shape, Tensor, bf16, ensure, f16, kernels};
+use std::borrow::Cow;
 
-pub(crate) const OPS: &[&Op] = &[&MAT_MUL];
+pub(crate) const OPS: &[&Op] = &[&MAT_MUL, &SPARSE_MAT_MUL];
 
 static MAT_MUL: Op = Op {
     name: "MatMul",
@@ -24,6 +25,24 @@ static MAT_MUL: Op = Op {
     ..Op::PURE
 };
 
+static SPARSE_MAT_MUL: Op = Op {
+    name: "SparseMatMul",
+    inputs: &["a: Ta", "b: Tb"],
+    outputs: &["product: float"],
+    attrs: &[
+        "transpose_a: bool = false",
+        "transpose_b: bool = false",
+        "a_is_sparse: bool = false",
+        "b_is_sparse: bool = false",
+        "Ta: {float, bfloat16} = DT_FLOAT",
+        "Tb: {float, bfloat16} = DT_FLOAT",
+    ],
+    shape: mat_mul_shape,
+    kernels: kernels![any sparse_mat_mul_kernel],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
 fn mat_mul_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let (ta, tb) = (s.attr::<bool>("transpose_a")? as usize, s.attr::<bool>("transpose_b")? as usize);
     let (a, b) = (s.rank(0, 2)?, s.rank(1, 2)?);
@@ -36,8 +55,14 @@ fn mat_mul_kernel<T: Gemm>(init: &Init<'_>) -> Result<Kernel> {
     let (ta, tb): (bool, bool) = (init.attr("transpose_a")?, init.attr("transpose_b")?);
     Kernel::sync(move |cx| {
         let (a, b) = (cx.input(0)?, cx.input(1)?);
-        ensure!(a.rank() == 2, InvalidArgument, "In[0] is not a matrix. Instead it has shape {}", a.shape());
-        ensure!(b.rank() == 2, InvalidArgument, "In[1] is not a matrix. Instead it has shape {}", b.shape());
+        ensure!(
+            a.rank() == b.rank(),
+            InvalidArgument,
+            "In[0] and In[1] has different ndims: {} vs. {}",
+            a.shape(),
+            b.shape()
+        );
+        ensure!(a.rank() == 2, InvalidArgument, "In[0] and In[1] ndims must be == 2: {}", a.rank());
         let left = MatrixView::new(a.flat::<T>()?, a.shape().dim(0), a.shape().dim(1), ta);
         let right = MatrixView::new(b.flat::<T>()?, b.shape().dim(0), b.shape().dim(1), tb);
         ensure!(
@@ -50,6 +75,36 @@ fn mat_mul_kernel<T: Gemm>(init: &Init<'_>) -> Result<Kernel> {
         let mut product = cx.alloc::<T>(Shape::matrix(left.rows(), right.columns()))?;
         T::multiply(cx.device(), left, right, product.flat_mut()?);
         Ok(product.into())
+    })
+}
+
+/// The hints about zeros are not used: a dense product is faster unless nearly all elements are zero.
+fn sparse_mat_mul_kernel(init: &Init<'_>) -> Result<Kernel> {
+    let (ta, tb): (bool, bool) = (init.attr("transpose_a")?, init.attr("transpose_b")?);
+    Kernel::sync(move |cx| {
+        let (a, b) = (cx.input(0)?, cx.input(1)?);
+        ensure!(a.rank() == 2, InvalidArgument, "a is not a matrix");
+        ensure!(b.rank() == 2, InvalidArgument, "b is not a matrix");
+        let (a_data, b_data) = (widened(a)?, widened(b)?);
+        let left = MatrixView::new(&a_data, a.shape().dim(0), a.shape().dim(1), ta);
+        let right = MatrixView::new(&b_data, b.shape().dim(0), b.shape().dim(1), tb);
+        ensure!(
+            left.columns() == right.rows(),
+            InvalidArgument,
+            "Matrix size incompatible: a: {}, b: {}",
+            a.shape(),
+            b.shape()
+        );
+        let mut product = cx.alloc::<f32>(Shape::matrix(left.rows(), right.columns()))?;
+        f32::multiply(cx.device(), left, right, product.flat_mut()?);
+        Ok(product.into())
+    })
+}
+
+fn widened(tensor: &Tensor) -> Result<Cow<'_, [f32]>> {
+    Ok(match tensor.dtype() {
+        DType::Bfloat16 => tensor.flat::<bf16>()?.iter().map(|x| x.to_f32()).collect(),
+        _ => Cow::Borrowed(tensor.flat::<f32>()?),
     })
 }
 

@@ -1,0 +1,139 @@
+//! Running sums, products and log-sums of exponentials along an axis.
+
+use crate::numeric::{Float, Num};
+use ferroflow_core::kernel::{Init, Kernel, KernelCx};
+use ferroflow_core::op::{Accuracy, Op, ShapeCx};
+use ferroflow_core::{C64, C128, Result, bf16, ensure, f16, kernels};
+
+pub(crate) const OPS: &[&Op] = &[&CUMSUM, &CUMPROD, &CUMULATIVE_LOGSUMEXP];
+
+const SCAN: Op = Op {
+    inputs: &["x: T", "axis: Tidx"],
+    outputs: &["out: T"],
+    attrs: &[
+        "exclusive: bool = false",
+        "reverse: bool = false",
+        "T: numbertype",
+        "Tidx: {int32, int64} = DT_INT32",
+    ],
+    shape: scan_shape,
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static CUMSUM: Op = Op {
+    name: "Cumsum",
+    kernels: kernels![sum_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
+    ..SCAN
+};
+
+static CUMPROD: Op = Op {
+    name: "Cumprod",
+    kernels: kernels![product_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
+    ..SCAN
+};
+
+static CUMULATIVE_LOGSUMEXP: Op = Op {
+    name: "CumulativeLogsumexp",
+    attrs: &[
+        "exclusive: bool = false",
+        "reverse: bool = false",
+        "T: {bfloat16, half, float, double}",
+        "Tidx: {int32, int64} = DT_INT32",
+    ],
+    kernels: kernels![log_sum_exp_kernel: f16, bf16, f32, f64],
+    ..SCAN
+};
+
+fn scan_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    s.rank(1, 0)?;
+    let shape = s.input(0);
+    s.set(0, shape);
+    Ok(())
+}
+
+fn sum_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
+    scan::<T, T::Wide>(init, T::Wide::ZERO, T::widen, T::narrow, |a, b| a.add(b))
+}
+
+fn product_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
+    scan::<T, T::Wide>(init, T::Wide::ONE, T::widen, T::narrow, |a, b| a.mul(b))
+}
+
+fn log_sum_exp_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel> {
+    scan::<T, T::Math>(init, num_traits::Float::neg_infinity(), T::to_math, T::from_math, |a, b| {
+        let (high, low) = if a < b { (b, a) } else { (a, b) };
+        // Equal infinities have no difference; NaN fails the comparison and spreads below.
+        if high == low && num_traits::Float::is_infinite(high) {
+            return high;
+        }
+        high + num_traits::Float::ln_1p(num_traits::Float::exp(low - high))
+    })
+}
+
+/// A kernel that folds the elements up to each one, kept as `A` in between.
+fn scan<T: Num, A: Copy + Send + Sync + 'static>(
+    init: &Init<'_>,
+    start: A,
+    widen: fn(T) -> A,
+    narrow: fn(A) -> T,
+    join: impl Fn(A, A) -> A + Send + Sync + 'static,
+) -> Result<Kernel> {
+    let (exclusive, reverse): (bool, bool) = (init.attr("exclusive")?, init.attr("reverse")?);
+    Kernel::sync(move |cx| {
+        let (n, inner) = scanned(cx)?;
+        let input = cx.input(0)?;
+        let mut output = cx.alloc::<T>(input.shape().clone())?;
+        let input = input.flat::<T>()?;
+        cx.device().parallel_rows(output.flat_mut()?, (n * inner).max(1), 1, |first, blocks| {
+            let mut running = vec![start; inner];
+            for (block, out) in blocks.chunks_mut(n * inner).enumerate() {
+                let from = (first + block) * n * inner;
+                let input = &input[from..from + n * inner];
+                running.fill(start);
+                for step in 0..n {
+                    let at = if reverse { n - 1 - step } else { step } * inner;
+                    let row = running.iter_mut().zip(&input[at..at + inner]).zip(&mut out[at..at + inner]);
+                    for ((running, x), out) in row {
+                        let next = join(*running, widen(*x));
+                        *out = narrow(if exclusive { *running } else { next });
+                        *running = next;
+                    }
+                }
+            }
+        });
+        Ok(output.into())
+    })
+}
+
+/// The length of the scanned axis and the elements after it.
+fn scanned(cx: &KernelCx<'_>) -> Result<(usize, usize)> {
+    let (input, axis) = (cx.input(0)?, cx.input(1)?);
+    ensure!(axis.rank() == 0, InvalidArgument, "ScanOp: axis must be a scalar, not {}", axis.shape());
+    let (axis, rank) = (cx.scalar_i64(1)?, input.rank() as i64);
+    ensure!(
+        (-rank..rank).contains(&axis),
+        InvalidArgument,
+        "ScanOp: Expected scan axis in the range [{}, {rank}), but got {axis}",
+        -rank
+    );
+    let axis = axis.rem_euclid(rank) as usize;
+    let dims = input.shape().dims();
+    Ok((dims[axis] as usize, dims[axis + 1..].iter().product::<i64>() as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Node;
+    use ferroflow_core::{Shape, Tensor};
+
+    #[test]
+    fn scans_run_backwards_and_leave_the_element_out() {
+        let x = Tensor::new(Shape::matrix(2, 3), vec![1i32, 2, 3, 4, 5, 6]).unwrap();
+        let node = || Node::new("Cumsum").attr("exclusive", true).attr("reverse", true);
+        let rows = node().run([x.clone(), Tensor::scalar(1i32)]).unwrap();
+        assert_eq!(rows[0].flat::<i32>().unwrap(), [5, 3, 0, 11, 6, 0]);
+        let columns = node().run([x, Tensor::scalar(0i32)]).unwrap();
+        assert_eq!(columns[0].flat::<i32>().unwrap(), [4, 5, 6, 0, 0, 0]);
+    }
+}

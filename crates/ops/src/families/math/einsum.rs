@@ -1,0 +1,467 @@
+//! Einstein summation of one or two tensors.
+//!
+//! Each operand is seen as strides per label, which makes diagonals and permutations free. Labels of one operand alone
+//! are summed first; then labels fall into four groups (in both and kept, in both and summed, left only, right only)
+//! and the whole is one batched matrix product, whose result is put into the output's order.
+
+use crate::linalg::product::{Batch, Gemm, MatrixView, multiply_batch};
+use crate::linalg::reduce::{Axis, Fold, Sum, fold};
+use crate::linalg::strided_copy::{Layout, copy};
+use crate::numeric::Num;
+use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
+use ferroflow_core::op::{Accuracy, Op, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::{C64, C128, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
+
+pub(crate) const OPS: &[&Op] = &[&EINSUM];
+
+static EINSUM: Op = Op {
+    name: "Einsum",
+    inputs: &["inputs: N * T"],
+    outputs: &["output: T"],
+    attrs: &["equation: string", "N: int >= 1", "T: type"],
+    shape: einsum_shape,
+    kernels: kernels![einsum_kernel: bf16, f16, f32, f64, i32, i64, C64, C128],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+/// A label of an equation: a character, or the position from the right inside the ellipsis.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Label {
+    Named(char),
+    Ellipsis(usize),
+}
+
+/// One side's subscript: labels before the ellipsis and after it.
+#[derive(Clone, Debug)]
+struct Subscript {
+    before: Vec<char>,
+    after: Option<Vec<char>>,
+}
+
+struct Equation {
+    text: String,
+    inputs: Vec<Subscript>,
+    output: Subscript,
+}
+
+impl Equation {
+    fn parse(text: &str) -> Result<Equation> {
+        let sides: Vec<&str> = text.split("->").collect();
+        let [inputs, output] = sides.as_slice() else {
+            bail!(InvalidArgument, "Expecting exactly one '->' in einsum equation: {text}");
+        };
+        let inputs: Vec<&str> = inputs.split(',').collect();
+        ensure!(
+            inputs.len() == 1 || inputs.len() == 2,
+            InvalidArgument,
+            "Expecting 1 or 2 input subscripts in equation '{text}' but got: {}",
+            inputs.len()
+        );
+        let inputs = inputs.into_iter().map(|side| Subscript::parse(side, "input")).collect::<Result<_>>()?;
+        Ok(Equation { text: text.to_owned(), inputs, output: Subscript::parse(output, "output")? })
+    }
+
+    fn check_count(&self, count: usize) -> Result<()> {
+        ensure!(
+            self.inputs.len() == count,
+            InvalidArgument,
+            "Expected {} inputs but got: {count}",
+            self.inputs.len()
+        );
+        Ok(())
+    }
+
+    /// The output's labels, given how many dimensions the ellipsis stands for. Labels that no input has are left out,
+    /// as stock's kernel does (its shape function refuses them).
+    fn output_labels(&self, ellipsis: usize) -> Vec<Label> {
+        let known = |label: &Label| match label {
+            Label::Named(name) => self.inputs.iter().any(|input| input.names().any(|other| other == *name)),
+            Label::Ellipsis(_) => true,
+        };
+        let mut labels = self.output.labels(ellipsis);
+        labels.retain(known);
+        labels
+    }
+}
+
+impl Subscript {
+    fn parse(text: &str, side: &str) -> Result<Subscript> {
+        let periods = text.matches('.').count();
+        let (before, after) = match text.split_once("...") {
+            Some((before, after)) if periods == 3 => (before, Some(after)),
+            None if periods == 0 => (text, None),
+            _ => bail!(
+                InvalidArgument,
+                "Expected at most one ellipsis (...), but found {periods} periods (.) in the {side} subscript: {text}"
+            ),
+        };
+        Ok(Subscript { before: before.chars().collect(), after: after.map(|after| after.chars().collect()) })
+    }
+
+    fn names(&self) -> impl Iterator<Item = char> {
+        self.before.iter().chain(self.after.iter().flatten()).copied()
+    }
+
+    /// How many dimensions the ellipsis stands for in a tensor of this rank.
+    fn ellipsis_rank(&self, input: usize, rank: usize) -> Result<usize> {
+        let named = self.names().count();
+        if self.after.is_some() {
+            ensure!(
+                rank >= named,
+                InvalidArgument,
+                "Expected input {input} to have rank at least {named} but got: {rank}"
+            );
+        } else {
+            ensure!(
+                rank == named,
+                InvalidArgument,
+                "Expected input {input} to have rank {named} but got: {rank}"
+            );
+        }
+        Ok(rank - named)
+    }
+
+    fn labels(&self, ellipsis: usize) -> Vec<Label> {
+        let mut labels: Vec<Label> = self.before.iter().map(|name| Label::Named(*name)).collect();
+        if let Some(after) = &self.after {
+            labels.extend((0..ellipsis).rev().map(Label::Ellipsis));
+            labels.extend(after.iter().map(|name| Label::Named(*name)));
+        }
+        labels
+    }
+}
+
+fn einsum_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    let equation = Equation::parse(&s.attr::<String>("equation")?)?;
+    equation.check_count(s.num_inputs())?;
+    for name in equation.output.names() {
+        ensure!(
+            equation.inputs.iter().any(|input| input.names().any(|other| other == name)),
+            InvalidArgument,
+            "Einsum output subscripts for equation '{}' has label '{name}' which is not present in the input subscripts",
+            equation.text
+        );
+    }
+    let mut known: Vec<(char, i64)> = Vec::new();
+    let mut ellipsis = PartialShape::scalar();
+    for (at, input) in equation.inputs.iter().enumerate() {
+        let shape = s.input(at);
+        let Some(dims) = shape.dims() else {
+            // Without its rank nothing is known of what the ellipsis stands for.
+            if input.after.is_some() {
+                ellipsis = PartialShape::unknown();
+            }
+            continue;
+        };
+        let hidden = input.ellipsis_rank(at, dims.len())?;
+        let (before, after) = (input.before.len(), input.before.len() + hidden);
+        let named = dims[..before].iter().chain(&dims[after..]);
+        for (name, dim) in input.names().zip(named) {
+            match known.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, other)) => *other = s.merge_dims(*other, *dim)?,
+                None => known.push((name, *dim)),
+            }
+        }
+        if ellipsis.dims().is_some() {
+            ellipsis = shapes::broadcast(&ellipsis, &PartialShape::new(dims[before..after].iter().copied())?)?;
+        }
+    }
+    let Some(ellipsis) = ellipsis.dims() else {
+        if equation.output.after.is_some() {
+            return Ok(());
+        }
+        return set_output(s, &equation, &known, &[]);
+    };
+    set_output(s, &equation, &known, ellipsis)
+}
+
+fn set_output(s: &mut ShapeCx<'_>, equation: &Equation, known: &[(char, i64)], ellipsis: &[i64]) -> Result<()> {
+    let dim = |name: &char| known.iter().find(|(other, _)| other == name).map_or(UNKNOWN_DIM, |(_, dim)| *dim);
+    let mut dims: Vec<i64> = equation.output.before.iter().map(dim).collect();
+    if let Some(after) = &equation.output.after {
+        dims.extend(ellipsis);
+        dims.extend(after.iter().map(dim));
+    }
+    s.output(0, dims)
+}
+
+/// A dimension of an operand: its label, its size, and how far apart its elements are.
+#[derive(Clone, Copy)]
+struct Span {
+    label: Label,
+    size: usize,
+    step: usize,
+}
+
+/// An operand as spans over a tensor's elements; every label once.
+struct Operand {
+    data: Tensor,
+    spans: Vec<Span>,
+}
+
+impl Operand {
+    fn new(data: Tensor, labels: &[Label]) -> Result<Operand> {
+        let mut spans: Vec<Span> = Vec::with_capacity(labels.len());
+        let mut step = data.elements();
+        for (axis, (label, dim)) in labels.iter().zip(data.shape().dims()).enumerate() {
+            let size = *dim as usize;
+            step = step.checked_div(size).unwrap_or(0);
+            match spans.iter_mut().find(|span| span.label == *label) {
+                // A repeated label walks the diagonal.
+                Some(span) => {
+                    ensure!(
+                        span.size == size,
+                        InvalidArgument,
+                        "Expected dimension {} at axis {axis} of the input shaped {} but got dimension {size}",
+                        span.size,
+                        data.shape()
+                    );
+                    span.step += step;
+                }
+                None => spans.push(Span { label: *label, size, step }),
+            }
+        }
+        Ok(Operand { data, spans })
+    }
+
+    fn span(&self, label: Label) -> Option<&Span> {
+        self.spans.iter().find(|span| span.label == label)
+    }
+
+    /// Sums the labels that nobody else has.
+    fn sum_alone<T: Num>(&mut self, cx: &KernelCx<'_>, wanted: impl Fn(Label) -> bool) -> Result<()> {
+        let (kept, summed): (Vec<Span>, Vec<Span>) = self.spans.iter().partition(|span| wanted(span.label));
+        if summed.is_empty() {
+            return Ok(());
+        }
+        let (outer, n) = (size_of_all(&kept), size_of_all(&summed));
+        let packed = self.ordered(cx, &[&kept, &summed])?;
+        let mut sums = vec![<T::Wide as Num>::ZERO; outer];
+        fold::<Sum<T>>(cx.device(), packed.flat::<T>()?, Axis { outer, n, inner: 1 }, &mut sums);
+        self.data = Tensor::vector(sums.into_iter().map(Sum::<T>::narrow).collect());
+        self.spans = kept;
+        let mut step = 1;
+        for span in self.spans.iter_mut().rev() {
+            span.step = step;
+            step *= span.size;
+        }
+        Ok(())
+    }
+
+    /// The elements in the order of these groups of labels, copied only if they are not in that order already.
+    fn ordered(&self, cx: &KernelCx<'_>, groups: &[&[Span]]) -> Result<Tensor> {
+        let spans: Vec<Span> = groups.concat();
+        let size = size_of_all(&spans);
+        if is_packed(&spans) && size == self.data.elements() {
+            return Ok(self.data.clone());
+        }
+        let mut packed = cx.alloc_dtype(self.data.dtype(), Shape::vector(size))?;
+        let layout = Layout::reading(0, spans.iter().map(|span| (span.size, span.step as isize)));
+        copy(cx.device(), &layout, &self.data, &mut packed)?;
+        Ok(packed)
+    }
+}
+
+fn size_of_all(spans: &[Span]) -> usize {
+    spans.iter().map(|span| span.size).product()
+}
+
+fn is_packed(spans: &[Span]) -> bool {
+    let mut step = 1;
+    spans.iter().rev().all(|span| {
+        let fits = span.size == 1 || span.step == step;
+        step *= span.size;
+        fits
+    })
+}
+
+fn einsum_kernel<T: Gemm + Num>(init: &Init<'_>) -> Result<Kernel> {
+    let equation = Equation::parse(&init.attr::<String>("equation")?)?;
+    equation.check_count(init.input_types.len())?;
+    Kernel::sync(move |cx| einsum::<T>(cx, &equation))
+}
+
+fn einsum<T: Gemm + Num>(cx: &mut KernelCx<'_>, equation: &Equation) -> Result<Outputs> {
+    let mut operands: Vec<Operand> = Vec::with_capacity(2);
+    let mut ellipsis = 0;
+    for (at, input) in equation.inputs.iter().enumerate() {
+        let tensor = cx.input(at)?.clone();
+        let hidden = input.ellipsis_rank(at, tensor.rank())?;
+        ellipsis = ellipsis.max(hidden);
+        operands.push(Operand::new(tensor, &input.labels(hidden))?);
+    }
+    ensure!(
+        ellipsis == 0 || equation.output.after.is_some(),
+        InvalidArgument,
+        "Ellipsis dimensions of an input must be kept in the output of equation: {}",
+        equation.text
+    );
+    let output = equation.output_labels(ellipsis);
+    let sizes = label_sizes(cx, &operands)?;
+    let size_of = |label: &Label| sizes.iter().find(|(other, _)| other == label).map_or(1, |(_, size)| *size);
+    let labels: Vec<Vec<Label>> =
+        operands.iter().map(|operand| operand.spans.iter().map(|span| span.label).collect()).collect();
+    for (at, operand) in operands.iter_mut().enumerate() {
+        let elsewhere = |label| labels.iter().enumerate().any(|(i, labels)| i != at && labels.contains(&label));
+        operand.sum_alone::<T>(cx, |label| output.contains(&label) || elsewhere(label))?;
+    }
+    let (result, labels) = match operands.as_slice() {
+        [only] => (only.ordered(cx, &[&only.spans])?, only.spans.iter().map(|span| span.label).collect()),
+        [left, right] => product::<T>(cx, left, right, &output, size_of)?,
+        _ => bail!(Internal, "an equation has one or two inputs"),
+    };
+    arrange(cx, result, &labels, &output, size_of)
+}
+
+/// The size of every label. Dimensions of the ellipsis may be one in one operand and another size in the other.
+fn label_sizes(cx: &KernelCx<'_>, operands: &[Operand]) -> Result<Vec<(Label, usize)>> {
+    let mut sizes: Vec<(Label, usize)> = Vec::new();
+    for (at, operand) in operands.iter().enumerate() {
+        for (axis, span) in operand.spans.iter().enumerate() {
+            let known = sizes.iter_mut().find(|(label, _)| *label == span.label);
+            match (known, span.label) {
+                (None, label) => sizes.push((label, span.size)),
+                (Some((_, size)), Label::Ellipsis(_)) if *size == 1 || span.size == 1 => {
+                    *size = if *size == 1 { span.size } else { *size };
+                }
+                (Some((_, size)), _) => ensure!(
+                    *size == span.size,
+                    InvalidArgument,
+                    "Expected dimension {size} at axis {axis} of the input shaped {} but got dimension {}",
+                    cx.input(at)?.shape(),
+                    span.size
+                ),
+            }
+        }
+    }
+    Ok(sizes)
+}
+
+/// The product of two operands with the labels of its result.
+fn product<T: Gemm + Num>(
+    cx: &KernelCx<'_>,
+    left: &Operand,
+    right: &Operand,
+    output: &[Label],
+    size_of: impl Fn(&Label) -> usize,
+) -> Result<(Tensor, Vec<Label>)> {
+    let labels = |operand: &Operand| operand.spans.iter().map(|span| span.label).collect::<Vec<_>>();
+    let (shared, left_only): (Vec<Label>, Vec<Label>) =
+        labels(left).into_iter().partition(|label| right.span(*label).is_some());
+    let right_only: Vec<Label> =
+        labels(right).into_iter().filter(|label| left.span(*label).is_none()).collect();
+    let (batch, inner): (Vec<Label>, Vec<Label>) =
+        shared.into_iter().partition(|label| output.contains(label));
+    // Where one operand repeats along a label, its step is zero.
+    let group = |operand: &Operand, labels: &[Label]| -> Vec<Span> {
+        let spans = labels.iter().filter_map(|label| operand.span(*label));
+        spans
+            .map(|span| {
+                let size = size_of(&span.label);
+                Span { size, step: if span.size == size { span.step } else { 0 }, ..*span }
+            })
+            .collect()
+    };
+    let size = |labels: &[Label]| labels.iter().map(&size_of).product::<usize>();
+    let (count, m, k, n) = (size(&batch), size(&left_only), size(&inner), size(&right_only));
+    let (left, left_transposed) =
+        matrices(cx, left, &group(left, &batch), &group(left, &left_only), &group(left, &inner))?;
+    let (right, right_transposed) =
+        matrices(cx, right, &group(right, &batch), &group(right, &inner), &group(right, &right_only))?;
+    let (left, right) = (left.flat::<T>()?, right.flat::<T>()?);
+    let stored = |rows, columns, transposed| if transposed { (columns, rows) } else { (rows, columns) };
+    let (left_stored, right_stored) = (stored(m, k, left_transposed), stored(k, n, right_transposed));
+    let mut values = cx.alloc::<T>(Shape::new([count as i64, m as i64, n as i64])?)?;
+    multiply_batch(
+        cx.device(),
+        Batch { dims: &[count], left: &[1], right: &[1] },
+        |at| {
+            let matrix = &left[at * m * k..(at + 1) * m * k];
+            MatrixView::new(matrix, left_stored.0, left_stored.1, left_transposed)
+        },
+        |at| {
+            let matrix = &right[at * k * n..(at + 1) * k * n];
+            MatrixView::new(matrix, right_stored.0, right_stored.1, right_transposed)
+        },
+        values.flat_mut()?,
+    );
+    Ok((values, [batch, left_only, right_only].concat()))
+}
+
+/// A batch of matrices with these rows and columns, and whether each is stored transposed; copied only if neither order
+/// is the one in memory.
+fn matrices(
+    cx: &KernelCx<'_>,
+    operand: &Operand,
+    batch: &[Span],
+    rows: &[Span],
+    columns: &[Span],
+) -> Result<(Tensor, bool)> {
+    let transposed = [batch, columns, rows];
+    if is_packed(&transposed.concat()) && !is_packed(&[batch, rows, columns].concat()) {
+        return Ok((operand.ordered(cx, &transposed)?, true));
+    }
+    Ok((operand.ordered(cx, &[batch, rows, columns])?, false))
+}
+
+/// Puts a packed result into the output's order; labels that the output repeats fill its diagonal.
+fn arrange(
+    cx: &KernelCx<'_>,
+    result: Tensor,
+    labels: &[Label],
+    output: &[Label],
+    size_of: impl Fn(&Label) -> usize,
+) -> Result<Outputs> {
+    let shape = Shape::new(output.iter().map(|label| size_of(label) as i64))?;
+    if labels == output {
+        return Ok(result.reshaped(shape)?.into());
+    }
+    // How far a step along each label moves in the output; diagonals move in several dimensions at once.
+    let mut steps = vec![0isize; labels.len()];
+    let mut step = 1;
+    for label in output.iter().rev() {
+        if let Some(at) = labels.iter().position(|other| other == label) {
+            steps[at] += step;
+        }
+        step *= size_of(label) as isize;
+    }
+    let mut tensor = cx.zeros(result.dtype(), shape)?;
+    let layout = Layout::writing(0, labels.iter().map(&size_of).zip(steps));
+    copy(cx.device(), &layout, &result, &mut tensor)?;
+    Ok(tensor.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Node;
+    use ferroflow_core::{Shape, Tensor};
+
+    fn infer(equation: &str, inputs: &str, output: &str) {
+        Node::new("Einsum").attr("equation", equation).infer(inputs, output);
+    }
+
+    #[test]
+    fn shapes_follow_the_labels() {
+        infer("ij,jk->ik", "[2,3];[3,?]", "[2,?]");
+        infer("...ij,...jk->...ik", "[5,1,2,3];[4,3,2]", "[5,4,2,2]");
+        infer("ii->i", "[3,?]", "[3]");
+        infer("ij->", "?", "[]");
+        infer("i...->...", "?", "?");
+        assert!(Node::new("Einsum").attr("equation", "ij->k").infer_shapes("[2,3]").is_err());
+    }
+
+    #[test]
+    fn diagonals_are_read_and_written() {
+        let run = |equation: &str, inputs: Vec<Tensor>| {
+            let out = Node::new("Einsum").attr("equation", equation).run(inputs).unwrap();
+            out[0].flat::<f32>().unwrap().to_vec()
+        };
+        let matrix = Tensor::new(Shape::matrix(2, 2), vec![1.0f32, 2.0, 3.0, 4.0]).unwrap();
+        assert_eq!(run("ii->i", vec![matrix.clone()]), [1.0, 4.0]);
+        assert_eq!(run("ij->jj", vec![matrix.clone()]), [4.0, 0.0, 0.0, 6.0]);
+        assert_eq!(run("ij,kj->ki", vec![matrix.clone(), matrix.clone()]), [5.0, 11.0, 11.0, 25.0]);
+        assert_eq!(run("...i,...i->...", vec![matrix.clone(), Tensor::vector(vec![1.0f32, 1.0])]), [3.0, 7.0]);
+        assert_eq!(run("ij,->ji", vec![matrix, Tensor::scalar(2.0f32)]), [2.0, 6.0, 4.0, 8.0]);
+    }
+}

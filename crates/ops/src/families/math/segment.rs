@@ -1,0 +1,336 @@
+//! Reductions of rows that share a segment id: sorted ids, whose segments are runs, and unsorted ones.
+
+use crate::linalg::reduce::{Axis, Fold, Greatest, IntSum, Least, Product, Sum, fold};
+use crate::numeric::{Int, Num, Real};
+use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
+use ferroflow_core::op::{Accuracy, Dim, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::{C64, C128, DType, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
+
+pub(crate) const OPS: &[&Op] = &[
+    &SEGMENT_SUM,
+    &SEGMENT_MEAN,
+    &SEGMENT_PROD,
+    &SEGMENT_MIN,
+    &SEGMENT_MAX,
+    &SEGMENT_SUM_V2,
+    &SEGMENT_PROD_V2,
+    &SEGMENT_MIN_V2,
+    &SEGMENT_MAX_V2,
+    &UNSORTED_SEGMENT_SUM,
+    &UNSORTED_SEGMENT_PROD,
+    &UNSORTED_SEGMENT_MIN,
+    &UNSORTED_SEGMENT_MAX,
+];
+
+const SORTED: Op = Op {
+    inputs: &["data: T", "segment_ids: Tindices"],
+    outputs: &["output: T"],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}"],
+    shape: sorted_shape,
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static SEGMENT_SUM: Op = Op {
+    name: "SegmentSum",
+    kernels: kernels![sum_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
+    ..SORTED
+};
+
+static SEGMENT_MEAN: Op = Op {
+    name: "SegmentMean",
+    kernels: kernels![
+        mean_kernel: f16, bf16, f32, f64, u64, C64, C128;
+        int_mean_kernel: i8, i16, i32, i64, u8, u16, u32
+    ],
+    ..SORTED
+};
+
+static SEGMENT_PROD: Op = Op {
+    name: "SegmentProd",
+    kernels: kernels![product_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
+    ..SORTED
+};
+
+static SEGMENT_MIN: Op = Op {
+    name: "SegmentMin",
+    attrs: &["T: realnumbertype", "Tindices: {int32, int64}"],
+    kernels: kernels![min_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
+    ..SORTED
+};
+
+static SEGMENT_MAX: Op = Op {
+    name: "SegmentMax",
+    attrs: &["T: realnumbertype", "Tindices: {int32, int64}"],
+    kernels: kernels![max_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
+    ..SORTED
+};
+
+/// Stock declares the forms with a segment count for other devices only; on a CPU they have no kernel there either.
+const SORTED_V2: Op = Op {
+    inputs: &["data: T", "segment_ids: Tindices", "num_segments: Tnumsegments"],
+    outputs: &["output: T"],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "Tnumsegments: {int32, int64} = DT_INT32"],
+    shape: counted_shape,
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+const ORDERED_V2: &[&str] =
+    &["T: realnumbertype", "Tindices: {int32, int64}", "Tnumsegments: {int32, int64} = DT_INT32"];
+
+static SEGMENT_SUM_V2: Op = Op { name: "SegmentSumV2", ..SORTED_V2 };
+static SEGMENT_PROD_V2: Op = Op { name: "SegmentProdV2", ..SORTED_V2 };
+static SEGMENT_MIN_V2: Op = Op { name: "SegmentMinV2", attrs: ORDERED_V2, ..SORTED_V2 };
+static SEGMENT_MAX_V2: Op = Op { name: "SegmentMaxV2", attrs: ORDERED_V2, ..SORTED_V2 };
+
+static UNSORTED_SEGMENT_SUM: Op = Op {
+    name: "UnsortedSegmentSum",
+    attrs: &["T: numbertype", "Tindices: {int16, int32, int64}", "Tnumsegments: {int32, int64} = DT_INT32"],
+    kernels: kernels![
+        unsorted_sum_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128
+    ],
+    ..SORTED_V2
+};
+
+static UNSORTED_SEGMENT_PROD: Op = Op {
+    name: "UnsortedSegmentProd",
+    kernels: kernels![
+        unsorted_product_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128
+    ],
+    ..SORTED_V2
+};
+
+static UNSORTED_SEGMENT_MIN: Op = Op {
+    name: "UnsortedSegmentMin",
+    attrs: ORDERED_V2,
+    kernels: kernels![unsorted_min_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
+    ..SORTED_V2
+};
+
+static UNSORTED_SEGMENT_MAX: Op = Op {
+    name: "UnsortedSegmentMax",
+    attrs: ORDERED_V2,
+    kernels: kernels![unsorted_max_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
+    ..SORTED_V2
+};
+
+fn sorted_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    let (data, _) = (s.rank_at_least(0, 1)?, s.rank(1, 1)?);
+    if let Some(dims) = data.dims() {
+        let rest = dims[1..].iter().copied();
+        return s.output(0, std::iter::once(UNKNOWN_DIM).chain(rest).collect::<Vec<Dim>>());
+    }
+    Ok(())
+}
+
+/// The count of segments, then what the ids' shape leaves of the data's.
+fn counted_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    s.rank(2, 0)?;
+    let count = match s.constant_i64(2)? {
+        Some(count) if count < 0 => bail!(InvalidArgument, "Dimension size must be >= 0 but is {count}"),
+        Some(count) => count,
+        None => UNKNOWN_DIM,
+    };
+    let (data, ids) = (s.input(0), s.input(1));
+    let (Some(data), Some(ids)) = (data.dims(), ids.dims()) else { return Ok(()) };
+    ensure!(
+        ids.len() <= data.len(),
+        InvalidArgument,
+        "Shape must be at least rank {} but is rank {}",
+        ids.len(),
+        data.len()
+    );
+    s.merge(&PartialShape::new(data[..ids.len()].iter().copied())?, &PartialShape::new(ids.iter().copied())?)?;
+    s.output(0, std::iter::once(count).chain(data[ids.len()..].iter().copied()).collect::<Vec<Dim>>())
+}
+
+fn sum_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
+    sorted::<Sum<T>>(T::Wide::ZERO, None)
+}
+
+fn mean_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
+    sorted::<Sum<T>>(T::Wide::ZERO, Some(divide::<T::Wide>))
+}
+
+fn int_mean_kernel<T: Int>(_: &Init<'_>) -> Result<Kernel> {
+    sorted::<IntSum<T>>(0, Some(divide::<i64>))
+}
+
+fn product_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
+    sorted::<Product<T>>(T::Wide::ONE, None)
+}
+
+/// Segments without rows are zero here, though not where ids are unsorted; stock's quirk.
+fn min_kernel<T: Real>(_: &Init<'_>) -> Result<Kernel> {
+    sorted::<Least<T>>(T::ZERO, None)
+}
+
+fn max_kernel<T: Real>(_: &Init<'_>) -> Result<Kernel> {
+    sorted::<Greatest<T>>(T::ZERO, None)
+}
+
+fn divide<T: Num>(sums: &mut [T], rows: usize) {
+    let rows = T::from_f64(rows as f64);
+    sums.iter_mut().for_each(|sum| *sum = sum.div(rows));
+}
+
+/// A kernel that folds runs of equal ids; ids that are skipped give `missing`.
+fn sorted<F: Fold>(missing: F::Acc, finish: Option<fn(&mut [F::Acc], usize)>) -> Result<Kernel> {
+    Kernel::sync(move |cx| {
+        let (data, ids) = (cx.input(0)?, cx.input(1)?);
+        ensure!(data.rank() >= 1, InvalidArgument, "input must be at least rank 1");
+        ensure!(ids.rank() == 1, InvalidArgument, "segment_ids should be a vector.");
+        ensure!(
+            ids.elements() == data.shape().dim(0),
+            InvalidArgument,
+            "segment_ids should be the same size as dimension 0 of input."
+        );
+        let ids = ids.to_i64s()?;
+        let segments = match ids.last() {
+            Some(last) if *last < 0 => bail!(InvalidArgument, "segment ids must be >= 0"),
+            Some(last) => last.saturating_add(1),
+            None => 0,
+        };
+        let shape = Shape::new(std::iter::once(segments).chain(data.shape().dims()[1..].iter().copied()))?;
+        let width = data.shape().dims()[1..].iter().product::<i64>() as usize;
+        let input = data.flat::<F::In>()?;
+        let mut gathered = cx.alloc::<F::Acc>(shape)?;
+        let output = gathered.flat_mut::<F::Acc>()?;
+        let (mut start, mut next) = (0, 0);
+        while start < ids.len() {
+            let id = ids[start];
+            ensure!(start == 0 || id >= next, InvalidArgument, "segment ids are not increasing");
+            ensure!(
+                (0..segments).contains(&id),
+                InvalidArgument,
+                "Segment id {id} out of range [0, {segments}), possibly because 'segment_ids' input is not sorted."
+            );
+            let run = ids[start..].iter().take_while(|other| **other == id).count();
+            output[next as usize * width..id as usize * width].fill(missing);
+            let out = &mut output[id as usize * width..][..width];
+            let rows = &input[start * width..(start + run) * width];
+            fold::<F>(cx.device(), rows, Axis { outer: 1, n: run, inner: width }, out);
+            if let Some(finish) = finish {
+                finish(out, run);
+            }
+            (start, next) = (start + run, id + 1);
+        }
+        narrowed::<F>(cx, gathered)
+    })
+}
+
+/// Gathered results as elements.
+fn narrowed<F: Fold>(cx: &KernelCx<'_>, gathered: Tensor) -> Result<Outputs> {
+    if F::Acc::DTYPE == F::In::DTYPE {
+        return Ok(gathered.into());
+    }
+    let mut output = cx.alloc::<F::In>(gathered.shape().clone())?;
+    let values = output.flat_mut::<F::In>()?.iter_mut().zip(gathered.flat::<F::Acc>()?);
+    values.for_each(|(out, acc)| *out = F::narrow(*acc));
+    Ok(output.into())
+}
+
+fn unsorted_sum_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
+    unsorted::<Sum<T>>(T::Wide::ZERO)
+}
+
+fn unsorted_product_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
+    unsorted::<Product<T>>(T::Wide::ONE)
+}
+
+fn unsorted_min_kernel<T: Real>(_: &Init<'_>) -> Result<Kernel> {
+    unsorted::<Least<T>>(finite_extreme(1.0, T::HIGHEST))
+}
+
+fn unsorted_max_kernel<T: Real>(_: &Init<'_>) -> Result<Kernel> {
+    unsorted::<Greatest<T>>(finite_extreme(-1.0, T::LOWEST))
+}
+
+/// The greatest or least finite value; stock starts extremes of floats there rather than at infinity.
+fn finite_extreme<T: Real>(sign: f64, integer: T) -> T {
+    match T::DTYPE {
+        DType::Half => T::from_f64(sign * f16::MAX.to_f64()),
+        DType::Bfloat16 => T::from_f64(sign * bf16::MAX.to_f64()),
+        DType::Float => T::from_f64(sign * f32::MAX as f64),
+        DType::Double => T::from_f64(sign * f64::MAX),
+        _ => integer,
+    }
+}
+
+/// A kernel that joins rows in any order; negative ids drop theirs, ids without rows give `missing`.
+fn unsorted<F: Fold>(missing: F::Acc) -> Result<Kernel> {
+    Kernel::sync(move |cx| {
+        let (data, ids, count) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
+        ensure!(
+            count.rank() == 0,
+            InvalidArgument,
+            "num_segments should be a scalar, not shape {}",
+            count.shape()
+        );
+        ensure!(
+            data.shape().dims().starts_with(ids.shape().dims()),
+            InvalidArgument,
+            "data.shape = {} does not start with segment_ids.shape = {}",
+            data.shape(),
+            ids.shape()
+        );
+        let count = cx.scalar_i64(2)?;
+        ensure!(count >= 0, InvalidArgument, "Input num_segments == {count} must not be negative.");
+        let rest = &data.shape().dims()[ids.rank()..];
+        let width = rest.iter().product::<i64>() as usize;
+        let shape = Shape::new(std::iter::once(count).chain(rest.iter().copied()))?;
+        let mut gathered = cx.alloc::<F::Acc>(shape)?;
+        let output = gathered.flat_mut::<F::Acc>()?;
+        output.fill(missing);
+        let input = data.flat::<F::In>()?;
+        for (at, id) in ids.to_i64s()?.into_iter().enumerate() {
+            if id < 0 {
+                continue;
+            }
+            ensure!(
+                id < count,
+                InvalidArgument,
+                "segment_ids{} = {id} is out of range [0, {count})",
+                position(ids.shape(), at)
+            );
+            let out = &mut output[id as usize * width..][..width];
+            let row = &input[at * width..][..width];
+            out.iter_mut().zip(row).for_each(|(out, x)| *out = F::join(*out, F::lift(*x)));
+        }
+        narrowed::<F>(cx, gathered)
+    })
+}
+
+/// The coordinates of an element as stock prints them, e.g. `[1,0]`.
+fn position(shape: &Shape, mut at: usize) -> String {
+    let mut coordinates = Vec::with_capacity(shape.rank());
+    for dim in shape.dims().iter().rev() {
+        coordinates.push((at as i64 % dim).to_string());
+        at /= *dim as usize;
+    }
+    coordinates.reverse();
+    format!("[{}]", coordinates.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Node, infer, infer_err};
+    use ferroflow_core::{Code, Tensor};
+
+    #[test]
+    fn shapes_replace_the_leading_dimensions() {
+        infer("SegmentSum", "[4,2];[4]", "[?,2]");
+        infer_err("SegmentSum", "[];[4]", Code::InvalidArgument);
+        Node::new("UnsortedSegmentSum").constant(2, Tensor::scalar(5i32)).infer("[4,2,3];[4,2];[]", "[5,3]");
+        infer_err("UnsortedSegmentSum", "[4,2];[3];[]", Code::InvalidArgument);
+    }
+
+    #[test]
+    fn gaps_between_runs_are_filled() {
+        let data = Tensor::vector(vec![1.0f32, 2.0, 3.0]);
+        let ids = Tensor::vector(vec![1i32, 1, 4]);
+        let out = Node::new("SegmentProd").run([data, ids]).unwrap();
+        assert_eq!(out[0].flat::<f32>().unwrap(), [1.0, 2.0, 1.0, 1.0, 3.0]);
+    }
+}
