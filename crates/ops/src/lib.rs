@@ -8,6 +8,7 @@ mod distribution;
 mod index;
 pub mod linalg;
 pub mod numeric;
+mod optimizer;
 mod philox;
 mod rng_state;
 mod rows;
@@ -15,7 +16,9 @@ mod strided;
 mod tensor_array;
 mod tensor_list;
 mod text;
+
 mod units;
+mod variable;
 
 #[cfg(test)]
 mod testing;

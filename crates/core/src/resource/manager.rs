@@ -100,6 +100,26 @@ impl ResourceManager {
         removed.map(|_| ()).ok_or_else(|| missing::<R>(container, name))
     }
 
+    /// Removes the resource that a handle names, whatever its type. What a handle owns ends with the handle.
+    pub fn delete_named(&self, handle: &ResourceHandle) -> Result<()> {
+        if handle.owned_resource().is_some() {
+            return Ok(());
+        }
+        let (container, name) = (handle.container(), handle.name());
+        let mut containers = self.containers.write().expect(UNPOISONED);
+        let found = containers.get_mut(container).and_then(|entries| {
+            let named = |(key, resource): (&Key, &Arc<dyn Resource>)| {
+                (&*key.1 == name && resource.type_name() == handle.type_name()).then(|| key.clone())
+            };
+            let key = entries.iter().find_map(named)?;
+            entries.remove(&key)
+        });
+        match found {
+            Some(_) => Ok(()),
+            None => Err(status!(NotFound, "Resource {container}/{name}/<unknown> does not exist.")),
+        }
+    }
+
     /// The resource that a handle names or owns.
     pub fn resolve<R: Resource>(&self, handle: &ResourceHandle) -> Result<Arc<R>> {
         let Some(owned) = handle.owned_resource() else {

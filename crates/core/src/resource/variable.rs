@@ -4,13 +4,15 @@
 //! the variable to copy-on-read, so that updating rows of a large table never copies the table.
 
 use super::Resource;
-use crate::{DType, Result, Status, Tensor, ensure, status};
+use crate::{DType, Result, Shape, Status, Tensor, ensure, status};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A mutable tensor with a name.
 pub struct Variable {
     dtype: DType,
     name: String,
+    /// The shape that the first value must have, if that was declared.
+    declared: Option<Shape>,
     /// Guards the value; held while an update runs.
     state: RwLock<State>,
 }
@@ -24,7 +26,17 @@ struct State {
 impl Variable {
     /// An uninitialized variable.
     pub fn new(dtype: DType, name: &str) -> Variable {
-        Variable { dtype, name: name.to_owned(), state: RwLock::default() }
+        Variable { dtype, name: name.to_owned(), declared: None, state: RwLock::default() }
+    }
+
+    /// An uninitialized variable that was declared with a shape.
+    pub fn declared(dtype: DType, name: &str, shape: Shape) -> Variable {
+        Variable { declared: Some(shape), ..Variable::new(dtype, name) }
+    }
+
+    /// The shape it was declared with.
+    pub fn declared_shape(&self) -> Option<&Shape> {
+        self.declared.as_ref()
     }
 
     /// The element type.

@@ -4,9 +4,9 @@ use crate::index::{axis, constant_int, input_ints};
 use crate::linalg::gather::gather;
 use crate::linalg::scatter_nd::{BadIndices, Places};
 use crate::units::by_unit;
-use ferroflow_core::kernel::{Init, Kernel};
+use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
-use ferroflow_core::{DType, Result, Shape, bail, ensure, kernels};
+use ferroflow_core::{Result, Shape, Tensor, bail, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&GATHER, &GATHER_V2, &GATHER_ND];
 
@@ -150,10 +150,18 @@ fn gather_nd_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 
 fn gather_nd_kernel(init: &Init<'_>) -> Result<Kernel> {
     let bad = BadIndices::from_policy(&init.attr::<String>("bad_indices_policy")?)?;
-    let dtype: DType = init.attr("Tparams")?;
     let node = init.node.to_owned();
-    Kernel::sync(move |cx| {
-        let (params, indices) = (cx.input(0)?, cx.input(1)?);
+    Kernel::sync(move |cx| Ok(gather_nd(cx, cx.input(0)?, cx.input(1)?, bad, &node)?.into()))
+}
+
+/// The slices of `params` that index tuples name.
+pub(crate) fn gather_nd(
+    cx: &KernelCx<'_>,
+    params: &Tensor,
+    indices: &Tensor,
+    bad: BadIndices,
+    node: &str,
+) -> Result<Tensor> {
         ensure!(params.rank() > 0, InvalidArgument, "params must be at least a vector");
         let Some((&depth, outer)) = indices.shape().split_last() else {
             bail!(InvalidArgument, "indices must be at least a vector")
@@ -177,8 +185,8 @@ fn gather_nd_kernel(init: &Init<'_>) -> Result<Kernel> {
             })
         })?;
         let slice = places.slice;
-        let mut out = cx.alloc_dtype(dtype, shape)?;
-        by_unit!(dtype, U => {
+        let mut out = cx.alloc_dtype(params.dtype(), shape)?;
+        by_unit!(params.dtype(), U => {
             let params = params.units::<U>()?;
             cx.device().parallel_rows(out.units_mut::<U>()?, slice, 1, |first, rows| {
                 for (row, place) in rows.chunks_exact_mut(slice).zip(&places.slices[first..]) {
@@ -189,8 +197,7 @@ fn gather_nd_kernel(init: &Init<'_>) -> Result<Kernel> {
                 }
             });
         });
-        Ok(out.into())
-    })
+    Ok(out)
 }
 
 #[cfg(test)]

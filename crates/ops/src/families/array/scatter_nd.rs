@@ -108,7 +108,7 @@ static SPARSE_TO_DENSE: Op = Op {
 };
 
 /// What scattering adds up: numbers by their sum, truth values by "or", strings by joining, as in stock.
-trait Accumulate: Element {
+pub(crate) trait Accumulate: Element {
     fn accumulate(&mut self, update: &Self);
 }
 
@@ -136,12 +136,12 @@ impl Accumulate for Str {
     }
 }
 
-fn add_up<T: Accumulate>(target: &mut [T], update: &[T]) {
+pub(crate) fn add_up<T: Accumulate>(target: &mut [T], update: &[T]) {
     target.iter_mut().zip(update).for_each(|(target, update)| target.accumulate(update));
 }
 
 /// How deep index tuples reach, once indices and updates are known to fit a tensor of this shape.
-fn check_scatter(indices: &Shape, updates: &Shape, shape: &Shape) -> Result<()> {
+pub(crate) fn check_scatter(indices: &Shape, updates: &Shape, shape: &Shape) -> Result<()> {
     let (depth, outer) = match indices.split_last() {
         Some((depth, outer)) if indices.rank() > 1 => (*depth as usize, outer),
         // A vector of indices stands for tuples of one.
@@ -171,12 +171,12 @@ fn scatter_nd_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     Ok(())
 }
 
-fn policy(init: &Init<'_>) -> Result<BadIndices> {
+pub(crate) fn policy(init: &Init<'_>) -> Result<BadIndices> {
     BadIndices::from_policy(&init.attr::<String>("bad_indices_policy")?)
 }
 
 /// Index tuples as a matrix, so that a vector means tuples of one.
-fn tuples(indices: &Tensor) -> Result<Tensor> {
+pub(crate) fn tuples(indices: &Tensor) -> Result<Tensor> {
     if indices.rank() > 1 {
         return Ok(indices.clone());
     }

@@ -1,0 +1,181 @@
+//! RMSProp, plain and centered, and Adadelta.
+
+use crate::optimizer::{Layout, Trained, infer_update};
+use ferroflow_core::kernel::{Init, Kernel};
+use ferroflow_core::op::{Accuracy, Op};
+use ferroflow_core::{C64, C128, Result, bf16, f16, kernels};
+
+pub(crate) const OPS: &[&Op] = &[&APPLY_RMS_PROP, &RESOURCE_APPLY_RMS_PROP, &SPARSE_APPLY_RMS_PROP, &RESOURCE_SPARSE_APPLY_RMS_PROP, &APPLY_CENTERED_RMS_PROP, &RESOURCE_APPLY_CENTERED_RMS_PROP, &SPARSE_APPLY_CENTERED_RMS_PROP, &RESOURCE_SPARSE_APPLY_CENTERED_RMS_PROP, &APPLY_ADADELTA, &RESOURCE_APPLY_ADADELTA, &SPARSE_APPLY_ADADELTA, &RESOURCE_SPARSE_APPLY_ADADELTA];
+
+static APPLY_RMS_PROP: Op = Op {
+    name: "ApplyRMSProp",
+    inputs: &["var: Ref(T)", "ms: Ref(T)", "mom: Ref(T)", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T"],
+    outputs: &["out: Ref(T)"],
+    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    shape: infer_update,
+    kernels: kernels![rms_prop_kernel: bf16, f16, f32, f64, C64, C128],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static RESOURCE_APPLY_RMS_PROP: Op = Op {
+    name: "ResourceApplyRMSProp",
+    inputs: &["var: resource", "ms: resource", "mom: resource", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T"],
+    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    shape: infer_update,
+    kernels: kernels![rms_prop_kernel: bf16, f16, f32, f64, C64, C128],
+    accuracy: Accuracy::Rounding,
+    ..Op::STATEFUL
+};
+
+static SPARSE_APPLY_RMS_PROP: Op = Op {
+    name: "SparseApplyRMSProp",
+    inputs: &["var: Ref(T)", "ms: Ref(T)", "mom: Ref(T)", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T", "indices: Tindices"],
+    outputs: &["out: Ref(T)"],
+    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    shape: infer_update,
+    kernels: kernels![rms_prop_kernel: f16, f32, f64, C64, C128],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static RESOURCE_SPARSE_APPLY_RMS_PROP: Op = Op {
+    name: "ResourceSparseApplyRMSProp",
+    inputs: &["var: resource", "ms: resource", "mom: resource", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T", "indices: Tindices"],
+    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    shape: infer_update,
+    kernels: kernels![rms_prop_kernel: f16, f32, f64, C64, C128],
+    accuracy: Accuracy::Rounding,
+    ..Op::STATEFUL
+};
+
+static APPLY_CENTERED_RMS_PROP: Op = Op {
+    name: "ApplyCenteredRMSProp",
+    inputs: &["var: Ref(T)", "mg: Ref(T)", "ms: Ref(T)", "mom: Ref(T)", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T"],
+    outputs: &["out: Ref(T)"],
+    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    shape: infer_update,
+    kernels: kernels![centered_kernel: bf16, f16, f32, f64, C64, C128],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static RESOURCE_APPLY_CENTERED_RMS_PROP: Op = Op {
+    name: "ResourceApplyCenteredRMSProp",
+    inputs: &["var: resource", "mg: resource", "ms: resource", "mom: resource", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T"],
+    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    shape: infer_update,
+    kernels: kernels![centered_kernel: bf16, f16, f32, f64, C64, C128],
+    accuracy: Accuracy::Rounding,
+    ..Op::STATEFUL
+};
+
+static SPARSE_APPLY_CENTERED_RMS_PROP: Op = Op {
+    name: "SparseApplyCenteredRMSProp",
+    inputs: &["var: Ref(T)", "mg: Ref(T)", "ms: Ref(T)", "mom: Ref(T)", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T", "indices: Tindices"],
+    outputs: &["out: Ref(T)"],
+    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    shape: infer_update,
+    kernels: kernels![centered_kernel: f16, f32, f64, C64, C128],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static RESOURCE_SPARSE_APPLY_CENTERED_RMS_PROP: Op = Op {
+    name: "ResourceSparseApplyCenteredRMSProp",
+    inputs: &["var: resource", "mg: resource", "ms: resource", "mom: resource", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T", "indices: Tindices"],
+    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    shape: infer_update,
+    kernels: kernels![centered_kernel: f16, f32, f64, C64, C128],
+    accuracy: Accuracy::Rounding,
+    ..Op::STATEFUL
+};
+
+static APPLY_ADADELTA: Op = Op {
+    name: "ApplyAdadelta",
+    inputs: &["var: Ref(T)", "accum: Ref(T)", "accum_update: Ref(T)", "lr: T", "rho: T", "epsilon: T", "grad: T"],
+    outputs: &["out: Ref(T)"],
+    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    shape: infer_update,
+    kernels: kernels![adadelta_kernel: bf16, f16, f32, f64, C64, C128],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static RESOURCE_APPLY_ADADELTA: Op = Op {
+    name: "ResourceApplyAdadelta",
+    inputs: &["var: resource", "accum: resource", "accum_update: resource", "lr: T", "rho: T", "epsilon: T", "grad: T"],
+    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    shape: infer_update,
+    kernels: kernels![adadelta_kernel: bf16, f16, f32, f64, C64, C128],
+    accuracy: Accuracy::Rounding,
+    ..Op::STATEFUL
+};
+
+static SPARSE_APPLY_ADADELTA: Op = Op {
+    name: "SparseApplyAdadelta",
+    inputs: &["var: Ref(T)", "accum: Ref(T)", "accum_update: Ref(T)", "lr: T", "rho: T", "epsilon: T", "grad: T", "indices: Tindices"],
+    outputs: &["out: Ref(T)"],
+    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    shape: infer_update,
+    kernels: kernels![adadelta_kernel: bf16, f16, f32, f64, C64, C128],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static RESOURCE_SPARSE_APPLY_ADADELTA: Op = Op {
+    name: "ResourceSparseApplyAdadelta",
+    inputs: &["var: resource", "accum: resource", "accum_update: resource", "lr: T", "rho: T", "epsilon: T", "grad: T", "indices: Tindices"],
+    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    shape: infer_update,
+    kernels: kernels![adadelta_kernel: bf16, f16, f32, f64, C64, C128],
+    accuracy: Accuracy::Rounding,
+    ..Op::STATEFUL
+};
+
+fn rms_prop_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {
+    let layout = Layout::new(init, ["var", "ms", "mom"], 4);
+    Kernel::sync(move |cx| {
+        let lr: T = layout.before(cx, 0, "lr")?;
+        let rho: T = layout.before(cx, 1, "rho")?;
+        let momentum: T = layout.before(cx, 2, "momentum")?;
+        let epsilon: T = layout.before(cx, 3, "epsilon")?;
+        layout.apply::<T>(cx, |[var, ms, mom], g| {
+            let ms = ms.add(g.mul(g).sub(ms).mul(T::ONE.sub(rho)));
+            let mom = mom.mul(momentum).add(g.mul(lr).div(ms.add(epsilon).sqrt()));
+            [var.sub(mom), ms, mom]
+        })
+    })
+}
+
+fn centered_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {
+    let layout = Layout::new(init, ["var", "mg", "ms", "mom"], 4);
+    Kernel::sync(move |cx| {
+        let lr: T = layout.before(cx, 0, "lr")?;
+        let rho: T = layout.before(cx, 1, "rho")?;
+        let momentum: T = layout.before(cx, 2, "momentum")?;
+        let epsilon: T = layout.before(cx, 3, "epsilon")?;
+        layout.apply::<T>(cx, |[var, mg, ms, mom], g| {
+            let ms = ms.add(g.mul(g).sub(ms).mul(T::ONE.sub(rho)));
+            let mg = mg.add(g.sub(mg).mul(T::ONE.sub(rho)));
+            let variance = ms.sub(mg.mul(mg)).add(epsilon);
+            let mom = mom.mul(momentum).add(g.mul(lr).div(variance.sqrt()));
+            [var.sub(mom), mg, ms, mom]
+        })
+    })
+}
+
+fn adadelta_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {
+    let layout = Layout::new(init, ["var", "accum", "accum_update"], 3);
+    Kernel::sync(move |cx| {
+        let lr: T = layout.before(cx, 0, "lr")?;
+        let rho: T = layout.before(cx, 1, "rho")?;
+        let epsilon: T = layout.before(cx, 2, "epsilon")?;
+        let rest = T::ONE.sub(rho);
+        layout.apply::<T>(cx, |[var, accum, updates], g| {
+            let accum = accum.mul(rho).add(g.mul(g).mul(rest));
+            let step = updates.add(epsilon).sqrt().div(accum.add(epsilon).sqrt()).mul(g);
+            [var.sub(step.mul(lr)), accum, updates.mul(rho).add(step.mul(step).mul(rest))]
+        })
+    })
+}

@@ -1,0 +1,240 @@
+//! What every optimizer update shares: finding and locking the variables, checking shapes, and running one formula over
+//! all elements or over the rows that indices name. Ref and resource versions are one kernel.
+
+use crate::numeric::{Float, Num};
+use ferroflow_core::device::Device;
+use ferroflow_core::kernel::{Init, KernelCx, Outputs};
+use ferroflow_core::op::ShapeCx;
+use ferroflow_core::resource::Variable;
+use ferroflow_core::{C64, C128, Result, Shape, Tensor, bf16, ensure, f16, status};
+use num_traits::Float as _;
+use std::sync::Arc;
+
+/// A number that optimizers take roots of.
+pub(crate) trait Trained: Num {
+    /// The square root.
+    fn sqrt(self) -> Self;
+}
+
+macro_rules! trained {
+    ($($type:ty, $value:ident => $sqrt:expr;)+) => {$(
+        impl Trained for $type {
+            #[inline(always)]
+            fn sqrt(self) -> $type {
+                let $value = self;
+                $sqrt
+            }
+        }
+    )+};
+}
+trained! {
+    f32, x => f32::sqrt(x);
+    f64, x => f64::sqrt(x);
+    f16, x => f16::from_f32(x.to_f32().sqrt());
+    bf16, x => bf16::from_f32(x.to_f32().sqrt());
+    C64, x => x.sqrt();
+    C128, x => x.sqrt();
+}
+
+/// `base` to a power, rounded to the element type.
+#[inline(always)]
+pub(crate) fn power<T: Float>(base: T, exponent: T) -> T {
+    T::from_math(base.to_math().powf(exponent.to_math()))
+}
+
+/// The exponential, rounded to the element type.
+#[inline(always)]
+pub(crate) fn exponential<T: Float>(exponent: T) -> T {
+    T::from_math(exponent.to_math().exp())
+}
+
+/// Where an update's inputs are, by the op's declaration: variables, then scalars, the gradient, indices if the update
+/// is sparse, and more scalars.
+#[derive(Clone, Copy)]
+pub(crate) struct Layout<const N: usize> {
+    /// What error texts call the variables; the first is always `var`.
+    roles: [&'static str; N],
+    gradient: usize,
+    gradient_name: &'static str,
+    sparse: bool,
+    returns_ref: bool,
+}
+
+impl<const N: usize> Layout<N> {
+    /// The layout of an op with these variables and this many scalars before the gradient.
+    pub(crate) fn new(init: &Init<'_>, roles: [&'static str; N], scalars_before: usize) -> Layout<N> {
+        let sparse = init.op.contains("SparseApply");
+        let named_delta = !sparse && init.op.contains("GradientDescent");
+        Layout {
+            roles,
+            gradient: N + scalars_before,
+            gradient_name: if named_delta { "delta" } else { "grad" },
+            sparse,
+            returns_ref: !init.output_types.is_empty(),
+        }
+    }
+
+    /// The `index`th scalar before the gradient.
+    pub(crate) fn before<T: Num>(&self, cx: &KernelCx<'_>, index: usize, name: &str) -> Result<T> {
+        scalar(cx, N + index, name)
+    }
+
+    /// The `index`th scalar after the gradient (and the indices).
+    pub(crate) fn after<T: Num>(&self, cx: &KernelCx<'_>, index: usize, name: &str) -> Result<T> {
+        scalar(cx, self.gradient + 1 + self.sparse as usize + index, name)
+    }
+
+    /// Applies `formula` to every element that the gradient speaks of, in the variables' order, under their locks.
+    pub(crate) fn apply<T: Num>(
+        &self,
+        cx: &mut KernelCx<'_>,
+        formula: impl Fn([T; N], T) -> [T; N] + Sync,
+    ) -> Result<Outputs> {
+        let variables = self.variables(cx)?;
+        let variables = variables.each_ref().map(Arc::as_ref);
+        let gradient = cx.input(self.gradient)?;
+        let indices = if self.sparse { Some(cx.input(self.gradient + 1)?) } else { None };
+        Variable::update_all(&variables, self.sparse, |values| {
+            let shape = values[0].shape().clone();
+            for (value, role) in values.iter().zip(self.roles).skip(1) {
+                ensure!(
+                    value.shape() == &shape,
+                    InvalidArgument,
+                    "var and {role} do not have the same shape{shape} {}",
+                    value.shape()
+                );
+            }
+            match indices {
+                None => {
+                    ensure!(
+                        gradient.shape() == &shape,
+                        InvalidArgument,
+                        "var and {} do not have the same shape{shape} {}",
+                        self.gradient_name,
+                        gradient.shape()
+                    );
+                    run(cx.device(), elements::<T, N>(values)?, gradient.flat()?, &formula);
+                }
+                Some(indices) => {
+                    let rows = check_rows(&shape, gradient, indices)?;
+                    let width = shape.elements() / shape.dim(0).max(1);
+                    let mut slices = elements::<T, N>(values)?;
+                    let gradient = gradient.flat::<T>()?;
+                    for (at, row) in rows.into_iter().enumerate() {
+                        let range = row * width..(row + 1) * width;
+                        let rows = slices.each_mut().map(|slice| &mut slice[range.clone()]);
+                        each(rows, &gradient[at * width..][..width], &formula);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        if self.returns_ref { Ok(cx.forward(0)?.into()) } else { Ok(Outputs::None) }
+    }
+
+    fn variables(&self, cx: &KernelCx<'_>) -> Result<[Arc<Variable>; N]> {
+        let mut found = Vec::with_capacity(N);
+        for input in 0..N {
+            // Stock says no more than this about a missing variable.
+            let variable =
+                cx.variable(input).map_err(|_| status!(Internal, "Invalid variable reference."))?;
+            found.push(variable);
+        }
+        Ok(found.try_into().unwrap_or_else(|_| unreachable!("N variables were pushed")))
+    }
+}
+
+fn scalar<T: Num>(cx: &KernelCx<'_>, input: usize, name: &str) -> Result<T> {
+    let tensor = cx.input(input)?;
+    ensure!(tensor.rank() == 0, InvalidArgument, "{name} is not a scalar: {}", tensor.shape());
+    tensor.to_scalar()
+}
+
+fn elements<'a, T: Num, const N: usize>(values: &'a mut [&mut Tensor]) -> Result<[&'a mut [T]; N]> {
+    let slices: Result<Vec<&'a mut [T]>> = values.iter_mut().map(|value| value.flat_mut::<T>()).collect();
+    Ok(slices?.try_into().unwrap_or_else(|_| unreachable!("there are N variables")))
+}
+
+/// The rows that a sparse update changes.
+fn check_rows(shape: &Shape, gradient: &Tensor, indices: &Tensor) -> Result<Vec<usize>> {
+    ensure!(shape.rank() >= 1, InvalidArgument, "var must be at least 1 dimensional");
+    ensure!(indices.rank() == 1, InvalidArgument, "indices must be one-dimensional");
+    ensure!(
+        gradient.rank() == shape.rank(),
+        InvalidArgument,
+        "var and grad must have the same number of dimensions: {shape} vs. {}",
+        gradient.shape()
+    );
+    for axis in 1..shape.rank() {
+        ensure!(
+            shape[axis] == gradient.shape()[axis],
+            InvalidArgument,
+            "var and grad must match in dimension {axis}"
+        );
+    }
+    ensure!(
+        gradient.shape().dim(0) == indices.elements(),
+        InvalidArgument,
+        "grad must be the same size as indices in the first dimension."
+    );
+    let mut rows = Vec::with_capacity(indices.elements());
+    for (at, index) in indices.to_i64s()?.into_iter().enumerate() {
+        ensure!(
+            (0..shape[0]).contains(&index),
+            InvalidArgument,
+            "Index {index} at offset {at} in indices is out of range"
+        );
+        rows.push(index as usize);
+    }
+    Ok(rows)
+}
+
+/// Updates shorter than this many elements are not worth a second thread.
+const PARALLEL_ELEMENTS: usize = 128 * 1024;
+
+fn run<T: Num, const N: usize>(
+    device: &Device,
+    mut slices: [&mut [T]; N],
+    gradient: &[T],
+    formula: &(impl Fn([T; N], T) -> [T; N] + Sync),
+) {
+    let threads = device.thread_count();
+    if threads < 2 || gradient.len() < PARALLEL_ELEMENTS {
+        return each(slices, gradient, formula);
+    }
+    let length = gradient.len().div_ceil(threads);
+    device.threads().scope(|scope| {
+        for gradient in gradient.chunks(length) {
+            let parts = slices.each_mut().map(|slice| {
+                let (part, rest) = std::mem::take(slice).split_at_mut(gradient.len());
+                *slice = rest;
+                part
+            });
+            scope.spawn(move |_| each(parts, gradient, formula));
+        }
+    });
+}
+
+fn each<T: Num, const N: usize>(
+    slices: [&mut [T]; N],
+    gradient: &[T],
+    formula: &impl Fn([T; N], T) -> [T; N],
+) {
+    // Equal lengths, known to the compiler, make the loop free of checks.
+    let mut slices = slices.map(|slice| &mut slice[..gradient.len()]);
+    for (at, gradient) in gradient.iter().enumerate() {
+        let old = std::array::from_fn(|role| slices[role][at]);
+        let new = formula(old, *gradient);
+        for (slice, value) in slices.iter_mut().zip(new) {
+            slice[at] = value;
+        }
+    }
+}
+
+/// The shape function of updates: the variables and a dense gradient have one shape, which the returned ref has too.
+pub(crate) fn infer_update(s: &mut ShapeCx<'_>) -> Result<()> {
+    if s.num_outputs() > 0 {
+        s.set(0, s.input(0));
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! What ops on variables share: changing a value element by element, and finding resource variables.
+
+use crate::numeric::Num;
+use ferroflow_core::Result;
+use ferroflow_core::device::Device;
+use ferroflow_core::kernel::{KernelCx, Outputs};
+use ferroflow_core::resource::Variable;
+use std::sync::Arc;
+
+/// Changes `target` by `change`, in parts on several threads if it is large.
+pub(crate) fn change<T: Num>(device: &Device, target: &mut [T], update: &[T], change: fn(&mut [T], &[T])) {
+    device.parallel_rows(target, 1, 1, |first, part| change(part, &update[first..][..part.len()]));
+}
+
+/// Adds element by element.
+pub(crate) fn add_assign<T: Num>(target: &mut [T], update: &[T]) {
+    target.iter_mut().zip(update).for_each(|(target, update)| *target = target.add(*update));
+}
+
+/// Subtracts element by element.
+pub(crate) fn sub_assign<T: Num>(target: &mut [T], update: &[T]) {
+    target.iter_mut().zip(update).for_each(|(target, update)| *target = target.sub(*update));
+}
+
+/// The variable behind a reference or a handle; a missing resource is reported as such, which is what stock's updates
+/// and gathers do (reads say more).
+pub(crate) fn existing(cx: &KernelCx<'_>, input: usize) -> Result<Arc<Variable>> {
+    match cx.handle(input) {
+        Ok(_) => cx.resource::<Variable>(input),
+        Err(_) => cx.variable(input),
+    }
+}
+
+/// What an update returns: the reference it was given, or nothing if that was a handle.
+pub(crate) fn returned(cx: &mut KernelCx<'_>, returns_ref: bool) -> Result<Outputs> {
+    if returns_ref { Ok(cx.forward(0)?.into()) } else { Ok(Outputs::None) }
+}
