@@ -242,6 +242,34 @@ impl Device {
         });
     }
 
+    /// Like [`Device::parallel_rows`] over two outputs with as many rows, each given with its width; `cost` is the work
+    /// per row.
+    pub fn parallel_row_pairs<A: Send, B: Send>(
+        &self,
+        (left, left_width): (&mut [A], usize),
+        (right, right_width): (&mut [B], usize),
+        cost: usize,
+        body: impl Fn(usize, &mut [A], &mut [B]) + Sync,
+    ) {
+        if left_width == 0 || right_width == 0 || left.is_empty() {
+            return;
+        }
+        let rows = left.len() / left_width;
+        assert_eq!(rows, right.len() / right_width, "both outputs have as many rows");
+        let parts = self.parts(rows, cost);
+        if parts < 2 {
+            return body(0, left, right);
+        }
+        let length = rows.div_ceil(parts);
+        self.threads.scope(|scope| {
+            let chunks = left.chunks_mut(length * left_width).zip(right.chunks_mut(length * right_width));
+            for (part, (left, right)) in chunks.enumerate() {
+                let body = &body;
+                scope.spawn(move |_| body(part * length, left, right));
+            }
+        });
+    }
+
     fn parts(&self, total: usize, cost: usize) -> usize {
         let threads = self.thread_count();
         if threads < 2 || total.saturating_mul(cost) < PARALLEL_ELEMENTS { 1 } else { threads.min(total) }

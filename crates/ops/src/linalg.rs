@@ -9,4 +9,5 @@ pub mod gather;
 pub mod product;
 pub mod reduce;
 pub mod scatter_nd;
+pub mod softmax;
 pub mod strided_copy;

@@ -1,0 +1,273 @@
+//! Activation functions and their gradients.
+
+use crate::cwise::{self, ARITHMETIC, POLYNOMIAL, loops, rows};
+use crate::linalg::elementary::Elementary;
+use crate::linalg::elementwise::Loop;
+use crate::numeric::{Num, Real};
+use ferroflow_core::kernel::{Init, Kernel};
+use ferroflow_core::op::{Accuracy, Op, shapes};
+use ferroflow_core::{DType, Result, ensure};
+
+pub(crate) const OPS: &[&Op] = &[
+    &RELU,
+    &RELU_GRAD,
+    &RELU6,
+    &RELU6_GRAD,
+    &LEAKY_RELU,
+    &LEAKY_RELU_GRAD,
+    &ELU,
+    &ELU_GRAD,
+    &SELU,
+    &SELU_GRAD,
+    &SOFTPLUS,
+    &SOFTPLUS_GRAD,
+    &SOFTSIGN,
+    &SOFTSIGN_GRAD,
+];
+
+const ACTIVATION: Op = Op {
+    inputs: &["features: T"],
+    outputs: &["activations: T"],
+    attrs: &["T: {half, bfloat16, float, double}"],
+    shape: shapes::unchanged,
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+const GRADIENT: Op = Op {
+    inputs: &["gradients: T", "features: T"],
+    outputs: &["backprops: T"],
+    attrs: &["T: {half, bfloat16, float, double}"],
+    shape: shapes::same,
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+const BY_OUTPUT: Op = Op { inputs: &["gradients: T", "outputs: T"], ..GRADIENT };
+
+static RELU: Op = Op {
+    name: "Relu",
+    attrs: &[
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, qint8}",
+    ],
+    kernels: rows![relu: Half, Bfloat16, Float, Double, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
+    accuracy: Accuracy::Exact,
+    ..ACTIVATION
+};
+
+static RELU_GRAD: Op = Op {
+    name: "ReluGrad",
+    attrs: &["T: realnumbertype"],
+    kernels: rows![relu_grad: Half, Bfloat16, Float, Double, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
+    accuracy: Accuracy::Exact,
+    ..GRADIENT
+};
+
+static RELU6: Op = Op {
+    name: "Relu6",
+    attrs: &["T: realnumbertype"],
+    kernels: rows![relu6: Half, Bfloat16, Float, Double, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
+    accuracy: Accuracy::Exact,
+    ..ACTIVATION
+};
+
+static RELU6_GRAD: Op = Op {
+    name: "Relu6Grad",
+    attrs: &["T: realnumbertype"],
+    kernels: rows![relu6_grad: Half, Bfloat16, Float, Double, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
+    accuracy: Accuracy::Exact,
+    ..GRADIENT
+};
+
+const LEAKY_ATTRS: &[&str] =
+    &["alpha: float = 0.20000000298023224", "T: {half, bfloat16, float, double} = DT_FLOAT"];
+
+static LEAKY_RELU: Op = Op {
+    name: "LeakyRelu",
+    attrs: LEAKY_ATTRS,
+    kernels: rows![leaky_relu: Half, Bfloat16, Float, Double],
+    accuracy: Accuracy::Exact,
+    ..ACTIVATION
+};
+
+static LEAKY_RELU_GRAD: Op = Op {
+    name: "LeakyReluGrad",
+    attrs: LEAKY_ATTRS,
+    kernels: rows![leaky_relu_grad: Half, Bfloat16, Float, Double],
+    accuracy: Accuracy::Exact,
+    ..GRADIENT
+};
+
+static ELU: Op = Op { name: "Elu", kernels: rows![elu: Half, Bfloat16, Float, Double], ..ACTIVATION };
+
+static ELU_GRAD: Op =
+    Op { name: "EluGrad", kernels: rows![elu_grad: Half, Bfloat16, Float, Double], ..BY_OUTPUT };
+
+static SELU: Op = Op { name: "Selu", kernels: rows![selu: Half, Bfloat16, Float, Double], ..ACTIVATION };
+
+static SELU_GRAD: Op =
+    Op { name: "SeluGrad", kernels: rows![selu_grad: Half, Bfloat16, Float, Double], ..BY_OUTPUT };
+
+static SOFTPLUS: Op =
+    Op { name: "Softplus", kernels: rows![softplus: Half, Bfloat16, Float, Double], ..ACTIVATION };
+
+static SOFTPLUS_GRAD: Op =
+    Op { name: "SoftplusGrad", kernels: rows![softplus_grad: Half, Bfloat16, Float, Double], ..GRADIENT };
+
+static SOFTSIGN: Op =
+    Op { name: "Softsign", kernels: rows![softsign: Half, Bfloat16, Float, Double], ..ACTIVATION };
+
+static SOFTSIGN_GRAD: Op =
+    Op { name: "SoftsignGrad", kernels: rows![softsign_grad: Half, Bfloat16, Float, Double], ..GRADIENT };
+
+/// A kernel for a gradient, whose two inputs must have one shape.
+fn gradient(init: &Init<'_>, cost: usize, function: Loop<2>) -> Result<Kernel> {
+    let (node, op) = (init.node.to_owned(), init.op.to_owned());
+    cwise::checked_kernel(init, cost, function, move |cx| {
+        let (gradients, features) = (cx.input(0)?, cx.input(1)?);
+        ensure!(
+            gradients.shape() == features.shape(),
+            InvalidArgument,
+            "Inputs to operation {node} of type {op} must have the same size and shape.  Input 0: {} != input 1: {}",
+            gradients.shape(),
+            features.shape()
+        );
+        Ok(())
+    })
+}
+
+/// NaN passes.
+fn relu(init: &Init<'_>) -> Result<Kernel> {
+    let function = loops![init; floats, signed, unsigned; T => Loop::map(|x: T| Real::maximum(x, T::ZERO))]?;
+    cwise::kernel(init, ARITHMETIC, function)
+}
+
+/// A product with zero or one, so that a gradient of NaN is never hidden.
+fn relu_grad(init: &Init<'_>) -> Result<Kernel> {
+    let function = loops![init; floats, signed, unsigned; T => Loop::zip(|g: T, x: T| {
+        g.mul(if x > T::ZERO { T::ONE } else { T::ZERO })
+    })]?;
+    gradient(init, ARITHMETIC, function)
+}
+
+fn relu6(init: &Init<'_>) -> Result<Kernel> {
+    let function = loops![init; floats, signed, unsigned; T => Loop::map(|x: T| {
+        Real::minimum(Real::maximum(x, T::ZERO), T::from_f64(6.0))
+    })]?;
+    cwise::kernel(init, ARITHMETIC, function)
+}
+
+fn relu6_grad(init: &Init<'_>) -> Result<Kernel> {
+    let function = loops![init; floats, signed, unsigned; T => Loop::zip(|g: T, x: T| {
+        g.mul(if x > T::ZERO && x < T::from_f64(6.0) { T::ONE } else { T::ZERO })
+    })]?;
+    gradient(init, ARITHMETIC, function)
+}
+
+/// The slope is rounded to the element type first, as in stock.
+fn leaky_relu(init: &Init<'_>) -> Result<Kernel> {
+    let alpha = init.attr::<f32>("alpha")? as f64;
+    let function = loops![init; wide, halves; T => {
+        let alpha = T::from_f64(alpha);
+        Loop::map(move |x: T| if x > T::ZERO { x } else { x.mul(alpha) })
+    }]?;
+    cwise::kernel(init, ARITHMETIC, function)
+}
+
+fn leaky_relu_grad(init: &Init<'_>) -> Result<Kernel> {
+    let alpha = init.attr::<f32>("alpha")? as f64;
+    let function = loops![init; wide, halves; T => {
+        let alpha = T::from_f64(alpha);
+        Loop::zip(move |g: T, x: T| if x > T::ZERO { g } else { g.mul(alpha) })
+    }]?;
+    gradient(init, ARITHMETIC, function)
+}
+
+fn elu(init: &Init<'_>) -> Result<Kernel> {
+    cwise::kernel(init, POLYNOMIAL, loops![init; floats; T => Loop::polynomial(elu_of::<T>)]?)
+}
+
+#[inline(always)]
+fn elu_of<M: Elementary>(x: M) -> M {
+    if x < M::ZERO { x.fast_exp() - M::ONE } else { x }
+}
+
+fn elu_grad(init: &Init<'_>) -> Result<Kernel> {
+    let function = loops![init; floats; T => Loop::zip(|g: T, y: T| if y < 0.0 { (y + 1.0) * g } else { g })]?;
+    gradient(init, ARITHMETIC, function)
+}
+
+/// The constants for which activations keep zero mean and unit variance.
+const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
+const SELU_SCALE_ALPHA: f64 = 1.758_099_340_847_376_5;
+
+fn selu(init: &Init<'_>) -> Result<Kernel> {
+    cwise::kernel(init, POLYNOMIAL, loops![init; floats; T => Loop::polynomial(selu_of::<T>)]?)
+}
+
+#[inline(always)]
+fn selu_of<M: Elementary>(x: M) -> M {
+    let below = M::from_f64(SELU_SCALE_ALPHA) * (x.fast_exp() - M::ONE);
+    if x < M::ZERO { below } else { M::from_f64(SELU_SCALE) * x }
+}
+
+fn selu_grad(init: &Init<'_>) -> Result<Kernel> {
+    let function = loops![init; floats; T => Loop::zip(|g: T, y: T| {
+        if y < 0.0 { g * (y + T::from_f64(SELU_SCALE_ALPHA)) } else { g * T::from_f64(SELU_SCALE) }
+    })]?;
+    gradient(init, ARITHMETIC, function)
+}
+
+fn softplus(init: &Init<'_>) -> Result<Kernel> {
+    cwise::kernel(init, 2 * POLYNOMIAL, loops![init; floats; T => Loop::polynomial(softplus_of::<T>)]?)
+}
+
+/// ln(1 + eˣ), without the sum where one of its terms is lost in rounding.
+#[inline(always)]
+fn softplus_of<M: Elementary>(x: M) -> M {
+    // ln ε + 2
+    let threshold = M::from_f64(if M::DTYPE == DType::Double { -34.043_653_389_117_155 } else { -13.942_385 });
+    let power = x.fast_exp();
+    let value = if x < threshold { power } else { power.fast_ln_1p() };
+    if x > -threshold { x } else { value }
+}
+
+fn softplus_grad(init: &Init<'_>) -> Result<Kernel> {
+    let function = loops![init; floats; T => Loop::zip(|g: T, x: T| g / ((-x).fast_exp() + 1.0))]?;
+    gradient(init, POLYNOMIAL, function)
+}
+
+fn softsign(init: &Init<'_>) -> Result<Kernel> {
+    let function = loops![init; floats; T => Loop::map(|x: T| x / (T::abs(x) + 1.0))]?;
+    cwise::kernel(init, ARITHMETIC, function)
+}
+
+fn softsign_grad(init: &Init<'_>) -> Result<Kernel> {
+    let function = loops![init; floats; T => Loop::zip(|g: T, x: T| {
+        let sum = T::abs(x) + 1.0;
+        g / (sum * sum)
+    })]?;
+    gradient(init, ARITHMETIC, function)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Node, infer, infer_err};
+    use ferroflow_core::{Code, Tensor};
+
+    #[test]
+    fn gradients_have_the_features_shape() {
+        infer("Relu", "[2,?]", "[2,?]");
+        infer("ReluGrad", "[2,?];[?,3]", "[2,3]");
+        infer_err("EluGrad", "[2];[3]", Code::InvalidArgument);
+    }
+
+    #[test]
+    fn nan_is_never_hidden() {
+        let nan = || Tensor::vector(vec![f32::NAN; 3]);
+        let zero = Tensor::vector(vec![0.0f32; 3]);
+        for out in [Node::new("Relu").run([nan()]), Node::new("ReluGrad").run([nan(), zero])] {
+            assert!(out.unwrap()[0].flat::<f32>().unwrap().iter().all(|x| x.is_nan()));
+        }
+    }
+}
