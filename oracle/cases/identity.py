@@ -29,4 +29,11 @@ def cases(c):
     p = c.program("same_fetch_twice")
     p.const(np.float32(1), name="a")
     p.step(fetch=["a", "a"])
-
+    odd = {"nan": [1, np.nan], "inf": [1, np.inf], "inf_and_nan": [-np.inf, np.nan], "all": [-np.inf, np.inf, np.nan]}
+    for op in ("CheckNumerics", "CheckNumericsV2"):
+        for dtype in FLOATS:
+            for name, values in {"finite": [1, -2], **odd}.items():
+                p = c.program(f"{op}/{name}/{dtype}")
+                p.placeholder(dtype, name="x")
+                p.node(op, ["x"], name="y", T=dtype, message="seen")
+                p.step(fetch=["y"], feed={"x": lit(values)(dtype)})

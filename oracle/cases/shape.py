@@ -49,3 +49,9 @@ def cases(c):
     c.op("Squeeze", [arr(1, 2)], "not_one", few=True, squeeze_dims=[1])
     c.op("Squeeze", [arr(1, 2)], "out_of_range", few=True, squeeze_dims=[2])
     c.op("Squeeze", [arr(1, 2)], "out_of_range_below", few=True, squeeze_dims=[-3])
+
+    c.op("Bitcast", [arr(2, 3)], "same_width", T="float", type="int32")
+    c.op("Bitcast", [arr(2, 3)], "narrower", T="float", type="uint16")
+    c.op("Bitcast", [iota(2, 4)], "wider", T="uint8", type="int32")
+    c.op("Bitcast", [iota(2, 3)], "wrong_width", T="uint8", type="int32")
+    c.op("Bitcast", [arr()], "scalar", T="uint8", type="int32")

@@ -60,3 +60,9 @@ def cases(c):
     c.op("StridedSliceGrad", [[2, 3, 2], [0, 1], [0, 2], [1, 1], arr(2, 3, 1)], "ellipsis", T="float", ellipsis_mask=1)
     c.op("StridedSliceGrad", [[0], [0], [0], [1], empty(0)], "empty", T="float")
     c.op("StridedSliceGrad", [[4], [0], [2], [1], arr(3)], "wrong_dy", T="float")
+
+    c.op("TensorStridedSliceUpdate", [arr(3, 4), [0, 1], [2, 3], [1, 1], arr(2, 2, seed=1)], few=True)
+    c.op("TensorStridedSliceUpdate", [arr(5), [4], [0], [-2], arr(2, seed=1)], "reverse", T="float", Index="int32")
+    c.op("TensorStridedSliceUpdate", [arr(3, 4), [1, 0], [2, 4], [1, 1], arr(4, seed=1)], "shrink", T="float", Index="int32", shrink_axis_mask=1)
+    c.op("TensorStridedSliceUpdate", [arr(3), [0], [2], [1], lit(7)], "broadcast", T="float", Index="int32")
+    c.op("TensorStridedSliceUpdate", [arr(3), [0], [2], [1], arr(3)], "mismatch", T="float", Index="int32")
