@@ -5,11 +5,13 @@
 
 pub mod cwise;
 mod distribution;
+mod hash;
 mod index;
 pub mod linalg;
 pub mod numeric;
 mod optimizer;
 mod philox;
+mod re2;
 mod rng_state;
 mod rows;
 mod strided;

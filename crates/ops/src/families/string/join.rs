@@ -1,0 +1,136 @@
+//! Strings put together: element by element, and along dimensions.
+
+use ferroflow_core::kernel::{Init, Kernel, Str};
+use ferroflow_core::op::{Op, ShapeCx};
+use ferroflow_core::{PartialShape, Result, Shape, Tensor, ensure, kernels};
+
+pub(crate) const OPS: &[&Op] = &[&STRING_JOIN, &REDUCE_JOIN];
+
+static STRING_JOIN: Op = Op {
+    name: "StringJoin",
+    inputs: &["inputs: N * string"],
+    outputs: &["output: string"],
+    attrs: &["N: int >= 0", "separator: string = ''"],
+    shape: string_join_shape,
+    kernels: kernels![any string_join_kernel],
+    ..Op::PURE
+};
+
+static REDUCE_JOIN: Op = Op {
+    name: "ReduceJoin",
+    inputs: &["inputs: string", "reduction_indices: int32"],
+    outputs: &["output: string"],
+    attrs: &["keep_dims: bool = false", "separator: string = ''"],
+    shape: reduce_join_shape,
+    kernels: kernels![any reduce_join_kernel],
+    ..Op::PURE
+};
+
+fn string_join_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    let mut shape = PartialShape::scalar();
+    for input in 0..s.num_inputs() {
+        let next = s.input(input);
+        if next.rank() == Some(0) {
+            continue;
+        }
+        shape = if shape.rank() == Some(0) { next } else { s.merge(&shape, &next)? };
+    }
+    s.set(0, shape);
+    Ok(())
+}
+
+fn reduce_join_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    let (input, keep): (PartialShape, bool) = (s.input(0), s.attr("keep_dims")?);
+    let Some(dims) = input.dims() else { return Ok(()) };
+    let Some(indices) = s.constant_i64s(1)? else { return Ok(()) };
+    let rank = dims.len() as i64;
+    let reduced: Vec<i64> = indices.iter().map(|at| if *at < 0 { at + rank } else { *at }).collect();
+    let kept = dims.iter().enumerate().filter_map(|(dim, size)| match reduced.contains(&(dim as i64)) {
+        true => keep.then_some(1),
+        false => Some(*size),
+    });
+    s.output(0, kept.collect::<Vec<i64>>())
+}
+
+fn string_join_kernel(init: &Init<'_>) -> Result<Kernel> {
+    let separator: Str = init.attr("separator")?;
+    Kernel::sync(move |cx| {
+        let mut shape = Shape::scalar();
+        for input in 0..cx.num_inputs() {
+            let next = cx.input(input)?.shape();
+            if next.is_scalar() {
+                continue;
+            }
+            ensure!(
+                shape.is_scalar() || &shape == next,
+                InvalidArgument,
+                "Input shapes do not match: {shape} vs. {next}"
+            );
+            shape = next.clone();
+        }
+        let inputs = (0..cx.num_inputs()).map(|input| cx.flat::<Str>(input));
+        let inputs = inputs.collect::<Result<Vec<&[Str]>>>()?;
+        let joined = (0..shape.elements()).map(|at| {
+            let parts: Vec<&[u8]> =
+                inputs.iter().map(|texts| &texts[if texts.len() == 1 { 0 } else { at }][..]).collect();
+            Str::from(parts.join(&separator[..]))
+        });
+        let joined = joined.collect::<Vec<Str>>();
+        Ok(Tensor::new(shape, joined)?.into())
+    })
+}
+
+/// Joins along the given dimensions; the first one given varies fastest.
+fn reduce_join_kernel(init: &Init<'_>) -> Result<Kernel> {
+    let (separator, keep): (Str, bool) = (init.attr("separator")?, init.attr("keep_dims")?);
+    Kernel::sync(move |cx| {
+        let (input, indices) = (cx.input(0)?, cx.i64s(1)?);
+        let dims = input.shape().dims();
+        let rank = dims.len() as i64;
+        let mut reduced: Vec<usize> = Vec::with_capacity(indices.len());
+        for index in indices {
+            let dim = if index < 0 { index + rank } else { index };
+            ensure!(
+                (0..rank).contains(&dim),
+                OutOfRange,
+                "Invalid reduction dimension {index} for input with {rank} dimension(s)"
+            );
+            ensure!(
+                !reduced.contains(&(dim as usize)),
+                InvalidArgument,
+                "Duplicate reduction dimension {index}"
+            );
+            reduced.push(dim as usize);
+        }
+        let mut strides = vec![1usize; dims.len()];
+        for dim in (1..dims.len()).rev() {
+            strides[dim - 1] = strides[dim] * dims[dim] as usize;
+        }
+        let kept: Vec<usize> = (0..dims.len()).filter(|dim| !reduced.contains(dim)).collect();
+        let size = |dim: &usize| dims[*dim] as usize;
+        let texts = input.flat::<Str>()?;
+        let (outer, inner) = (kept.iter().map(size).product(), reduced.iter().map(size).product());
+        let joined = (0..outer).map(|row: usize| {
+            let mut rest = row;
+            let mut base = 0;
+            for dim in kept.iter().rev() {
+                base += rest % size(dim) * strides[*dim];
+                rest /= size(dim);
+            }
+            let part = |column: usize| {
+                let (mut rest, mut at) = (column, base);
+                for dim in &reduced {
+                    at += rest % size(dim) * strides[*dim];
+                    rest /= size(dim);
+                }
+                &texts[at][..]
+            };
+            Str::from((0..inner).map(part).collect::<Vec<&[u8]>>().join(&separator[..]))
+        });
+        let joined = joined.collect::<Vec<Str>>();
+        let shape = Shape::new(dims.iter().enumerate().filter_map(|(dim, size)| {
+            if reduced.contains(&dim) { keep.then_some(1) } else { Some(*size) }
+        }))?;
+        Ok(Tensor::new(shape, joined)?.into())
+    })
+}
