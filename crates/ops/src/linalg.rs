@@ -10,4 +10,5 @@ pub mod product;
 pub mod reduce;
 pub mod scatter_nd;
 pub mod softmax;
+pub mod special;
 pub mod strided_copy;

@@ -1,0 +1,203 @@
+//! Special functions. All are computed in double precision and rounded.
+
+use crate::cwise::{self, FUNCTION, loops, rows};
+use crate::linalg::elementwise::Loop;
+use crate::linalg::special::{self, bessel};
+use crate::numeric::{Num, Real};
+use ferroflow_core::kernel::{Init, Kernel};
+use ferroflow_core::op::{Accuracy, Op, ShapeCx, shapes};
+use ferroflow_core::{Result, ensure};
+
+pub(crate) const OPS: &[&Op] = &[
+    &LGAMMA, &DIGAMMA, &ERFINV, &NDTRI, &BESSEL_I0, &BESSEL_I0E, &BESSEL_I1, &BESSEL_I1E, &BESSEL_J0, &BESSEL_J1,
+    &BESSEL_K0, &BESSEL_K0E, &BESSEL_K1, &BESSEL_K1E, &BESSEL_Y0, &BESSEL_Y1, &DAWSN, &EXPINT, &FRESNEL_COS,
+    &FRESNEL_SIN, &SPENCE, &IGAMMA, &IGAMMAC, &IGAMMA_GRAD_A, &RANDOM_GAMMA_GRAD, &ZETA, &POLYGAMMA, &BETAINC,
+];
+
+const UNARY: Op = Op {
+    inputs: &["x: T"],
+    outputs: &["y: T"],
+    attrs: &["T: {bfloat16, half, float, double}"],
+    shape: shapes::unchanged,
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+static LGAMMA: Op = Op { name: "Lgamma", kernels: rows![lgamma: Half, Float, Double], ..UNARY };
+static DIGAMMA: Op = Op { name: "Digamma", kernels: rows![digamma: Half, Float, Double], ..UNARY };
+static ERFINV: Op = Op { name: "Erfinv", kernels: rows![erfinv: Float, Double], ..UNARY };
+static NDTRI: Op = Op { name: "Ndtri", kernels: rows![ndtri: Float, Double], ..UNARY };
+static BESSEL_I0: Op = Op { name: "BesselI0", kernels: rows![bessel_i0: Half, Float, Double], ..UNARY };
+static BESSEL_I0E: Op = Op { name: "BesselI0e", kernels: rows![bessel_i0e: Half, Float, Double], ..UNARY };
+static BESSEL_I1: Op = Op { name: "BesselI1", kernels: rows![bessel_i1: Half, Float, Double], ..UNARY };
+static BESSEL_I1E: Op = Op { name: "BesselI1e", kernels: rows![bessel_i1e: Half, Float, Double], ..UNARY };
+static BESSEL_J0: Op = Op { name: "BesselJ0", kernels: rows![bessel_j0: Half, Float, Double], ..UNARY };
+static BESSEL_J1: Op = Op { name: "BesselJ1", kernels: rows![bessel_j1: Half, Float, Double], ..UNARY };
+static BESSEL_K0: Op = Op { name: "BesselK0", kernels: rows![bessel_k0: Half, Float, Double], ..UNARY };
+static BESSEL_K0E: Op = Op { name: "BesselK0e", kernels: rows![bessel_k0e: Half, Float, Double], ..UNARY };
+static BESSEL_K1: Op = Op { name: "BesselK1", kernels: rows![bessel_k1: Half, Float, Double], ..UNARY };
+static BESSEL_K1E: Op = Op { name: "BesselK1e", kernels: rows![bessel_k1e: Half, Float, Double], ..UNARY };
+static BESSEL_Y0: Op = Op { name: "BesselY0", kernels: rows![bessel_y0: Half, Float, Double], ..UNARY };
+static BESSEL_Y1: Op = Op { name: "BesselY1", kernels: rows![bessel_y1: Half, Float, Double], ..UNARY };
+static DAWSN: Op = Op { name: "Dawsn", kernels: rows![dawsn: Float, Double], ..UNARY };
+static EXPINT: Op = Op { name: "Expint", kernels: rows![expint: Float, Double], ..UNARY };
+static FRESNEL_COS: Op = Op { name: "FresnelCos", kernels: rows![fresnel_cos: Float, Double], ..UNARY };
+static FRESNEL_SIN: Op = Op { name: "FresnelSin", kernels: rows![fresnel_sin: Float, Double], ..UNARY };
+static SPENCE: Op = Op { name: "Spence", kernels: rows![spence: Float, Double], ..UNARY };
+
+const BINARY: Op = Op {
+    inputs: &["a: T", "x: T"],
+    outputs: &["z: T"],
+    attrs: &["T: {float, double}"],
+    shape: shapes::broadcast_binary,
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+static IGAMMA: Op = Op {
+    name: "Igamma",
+    attrs: &["T: {bfloat16, half, float, double}"],
+    kernels: rows![igamma: Float, Double],
+    ..BINARY
+};
+static IGAMMAC: Op = Op {
+    name: "Igammac",
+    attrs: &["T: {bfloat16, half, float, double}"],
+    kernels: rows![igammac: Float, Double],
+    ..BINARY
+};
+static IGAMMA_GRAD_A: Op = Op { name: "IgammaGradA", kernels: rows![igamma_grad_a: Float, Double], ..BINARY };
+static RANDOM_GAMMA_GRAD: Op = Op {
+    name: "RandomGammaGrad",
+    inputs: &["alpha: T", "sample: T"],
+    outputs: &["output: T"],
+    kernels: rows![random_gamma_grad: Float, Double],
+    ..BINARY
+};
+static ZETA: Op = Op { name: "Zeta", inputs: &["x: T", "q: T"], kernels: rows![zeta: Float, Double], ..BINARY };
+static POLYGAMMA: Op = Op { name: "Polygamma", kernels: rows![polygamma: Float, Double], ..BINARY };
+static BETAINC: Op = Op {
+    name: "Betainc",
+    inputs: &["a: T", "b: T", "x: T"],
+    shape: betainc_shape,
+    kernels: rows![betainc: Float, Double],
+    ..BINARY
+};
+
+macro_rules! unary_kernels {
+    ($($kernel:ident: $function:expr;)+) => {$(
+        fn $kernel(init: &Init<'_>) -> Result<Kernel> {
+            unary(init, $function)
+        }
+    )+};
+}
+unary_kernels! {
+    lgamma: special::ln_gamma;
+    digamma: special::digamma;
+    ndtri: special::ndtri;
+    bessel_i0: |x| bessel::i(0, x);
+    bessel_i0e: |x| bessel::scaled_i(0, x);
+    bessel_i1: |x| bessel::i(1, x);
+    bessel_i1e: |x| bessel::scaled_i(1, x);
+    bessel_j0: |x| bessel::j(0, x);
+    bessel_j1: |x| bessel::j(1, x);
+    bessel_k0: |x| bessel::k(0, x);
+    bessel_k0e: |x| bessel::scaled_k(0, x);
+    bessel_k1: |x| bessel::k(1, x);
+    bessel_k1e: |x| bessel::scaled_k(1, x);
+    bessel_y0: |x| bessel::y(0, x);
+    bessel_y1: |x| bessel::y(1, x);
+    dawsn: special::dawson;
+    expint: special::expint;
+    fresnel_cos: |x| special::fresnel(x).0;
+    fresnel_sin: |x| special::fresnel(x).1;
+    spence: special::spence;
+}
+
+/// A kernel of a function in double precision.
+fn unary(init: &Init<'_>, f: fn(f64) -> f64) -> Result<Kernel> {
+    let function = loops![init; floats; T => Loop::map(move |x: T| T::from_f64(f(x.to_f64())))]?;
+    cwise::kernel(init, FUNCTION, function)
+}
+
+/// Goes through [`special::ndtri`] of the halved sum in the type's own precision, as stock does.
+fn erfinv(init: &Init<'_>) -> Result<Kernel> {
+    let function = loops![init; floats; T => Loop::map(|x: T| {
+        let p = (x + 1.0) * 0.5;
+        T::from_f64(special::ndtri(p.to_f64()) * std::f64::consts::FRAC_1_SQRT_2)
+    })]?;
+    cwise::kernel(init, FUNCTION, function)
+}
+
+macro_rules! binary_kernels {
+    ($($kernel:ident: $function:expr;)+) => {$(
+        fn $kernel(init: &Init<'_>) -> Result<Kernel> {
+            binary(init, $function)
+        }
+    )+};
+}
+binary_kernels! {
+    igamma: special::igamma;
+    igammac: special::igammac;
+    igamma_grad_a: special::igamma_grad_a;
+    random_gamma_grad: special::random_gamma_grad;
+    zeta: special::zeta;
+    polygamma: special::polygamma;
+}
+
+/// A kernel of a function of two numbers in double precision.
+fn binary(init: &Init<'_>, f: fn(f64, f64) -> f64) -> Result<Kernel> {
+    let function = loops![init; wide; T => Loop::zip(move |x: T, y: T| T::from_f64(f(x.to_f64(), y.to_f64())))]?;
+    cwise::kernel(init, FUNCTION, function)
+}
+
+fn betainc_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    // Scalars go with any shape; the others must be equal.
+    let mut shape = None;
+    for input in 0..3 {
+        let given = s.input(input);
+        match given.rank() {
+            None => return Ok(()),
+            Some(0) => {}
+            Some(_) => {
+                shape = Some(match shape {
+                    Some(known) => s.merge(&known, &given)?,
+                    None => given,
+                })
+            }
+        }
+    }
+    s.set(0, shape.unwrap_or_else(|| s.input(0)));
+    Ok(())
+}
+
+fn betainc(init: &Init<'_>) -> Result<Kernel> {
+    let function = loops![init; wide; T => Loop::zip3(|a: T, b: T, x: T| {
+        T::from_f64(special::betainc(a.to_f64(), b.to_f64(), x.to_f64()))
+    })]?;
+    cwise::checked_kernel(init, FUNCTION, function, |cx| {
+        for (left, right, names) in [(0, 1, "a and b"), (1, 2, "b and x"), (0, 2, "a and x")] {
+            let (left, right) = (cx.input(left)?, cx.input(right)?);
+            ensure!(
+                left.rank() == 0 || right.rank() == 0 || left.shape() == right.shape(),
+                InvalidArgument,
+                "Shapes of {names} are inconsistent: {} vs. {}",
+                left.shape(),
+                right.shape()
+            );
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{infer, infer_err};
+    use ferroflow_core::Code;
+
+    #[test]
+    fn shapes() {
+        infer("Lgamma", "[2,?]", "[2,?]");
+        infer("Zeta", "[2,1];[3]", "[2,3]");
+        infer("Betainc", "[];[];[3]", "[3]");
+        infer_err("Betainc", "[2];[3];[]", Code::InvalidArgument);
+    }
+}
