@@ -1,0 +1,163 @@
+//! A master: keeps sessions, plans what they run, and runs it.
+
+mod callables;
+mod partial_run;
+mod plan_cache;
+mod requests;
+mod session;
+mod step;
+
+use crate::api::{CallableOutcome, Devices, MasterApi, RunCallable, RunStep, StepOutcome};
+use crate::random;
+use crate::spec::parse_filters;
+use crate::worker::Worker;
+use ferroflow_core::{Code, Result, Status, ensure, status};
+use ferroflow_proto::tensorflow::{CallableOptions, ConfigProto, GraphDef, PartialRunSetupRequest};
+use futures_util::future::join_all;
+use requests::RecentRequests;
+use session::MasterSession;
+use std::collections::HashMap;
+use std::sync::{Arc, RwLock};
+
+/// The master of one task.
+pub struct Master {
+    worker: Arc<Worker>,
+    port: u16,
+    requests: RecentRequests,
+    /// Open sessions by handle. They stay until they are closed, however long nobody uses them.
+    sessions: RwLock<HashMap<String, Arc<MasterSession>>>,
+}
+
+const UNPOISONED: &str = "no panic while sessions are locked";
+
+impl Master {
+    /// A master that runs graphs on this worker and is reached at this port.
+    pub fn new(worker: Arc<Worker>, port: u16) -> Arc<Master> {
+        Arc::new(Master { worker, port, requests: RecentRequests::default(), sessions: RwLock::default() })
+    }
+
+    fn session(&self, handle: &str) -> Result<Arc<MasterSession>> {
+        let sessions = self.sessions.read().expect(UNPOISONED);
+        sessions.get(handle).cloned().ok_or_else(|| status!(Aborted, "Session {handle} is not found."))
+    }
+
+    fn remove(&self, handle: &str) -> Result<Arc<MasterSession>> {
+        let removed = self.sessions.write().expect(UNPOISONED).remove(handle);
+        removed.ok_or_else(|| restarted(Code::Aborted, handle))
+    }
+
+    /// Closes every session.
+    pub async fn close_all(&self) {
+        let sessions = std::mem::take(&mut *self.sessions.write().expect(UNPOISONED));
+        join_all(sessions.values().map(|session| session.close())).await;
+        sessions.keys().for_each(|handle| self.worker.delete_session(handle));
+    }
+
+    fn check_config(&self, config: &ConfigProto) -> Result<()> {
+        ensure!(
+            !config.use_per_session_threads && config.session_inter_op_thread_pool.is_empty(),
+            InvalidArgument,
+            "Distributed session does not support session thread pool options."
+        );
+        parse_filters(&config.device_filters)?;
+        let Some(cluster) = &config.cluster_def else { return Ok(()) };
+        let addresses: Vec<&String> = cluster.job.iter().flat_map(|job| job.tasks.values()).collect();
+        let own = format!(":{}", self.port);
+        ensure!(
+            addresses.is_empty() || addresses.iter().any(|address| address.ends_with(&own)),
+            InvalidArgument,
+            "The master (current machine) is not included in the provided cluster_def. {cluster:?}"
+        );
+        ensure!(
+            addresses.is_empty(),
+            Unimplemented,
+            "sessions that bring their own cluster_def are not supported: configure the cluster at the server"
+        );
+        Ok(())
+    }
+}
+
+/// What CloseSession and ListDevices say of an unknown session.
+fn restarted(code: Code, handle: &str) -> Status {
+    Status::new(code, format!("Session {handle} is not found. Possibly, this master has restarted."))
+}
+
+impl MasterApi for Master {
+    async fn create_session(&self, graph: GraphDef, config: ConfigProto) -> Result<String> {
+        self.check_config(&config)?;
+        let handle = format!("{:016x}", random()?);
+        let task = self.worker.task().to_string();
+        let incarnation = self.worker.device().incarnation() as i64;
+        let on_worker =
+            self.worker.create_session(&handle, config.isolate_session_state, &task, incarnation)?;
+        let devices = self.worker.device_attributes();
+        let session = MasterSession::new(task, on_worker, devices, &config);
+        if let Err(error) = session.extend(graph, None).await {
+            self.worker.delete_session(&handle);
+            return Err(error);
+        }
+        self.sessions.write().expect(UNPOISONED).insert(handle.clone(), session);
+        tracing::info!(session = handle, "A session was opened.");
+        Ok(handle)
+    }
+
+    async fn extend_session(&self, handle: &str, graph: GraphDef, version: i64) -> Result<i64> {
+        self.session(handle)?.extend(graph, Some(version)).await
+    }
+
+    async fn run_step(&self, step: RunStep) -> Result<StepOutcome> {
+        self.requests.track(step.request_id, "RunStep (Master)")?;
+        let session = self.session(&step.session_handle)?;
+        if !step.partial_run_handle.is_empty() {
+            return session.continue_partial_run(step).await;
+        }
+        session.run_step(step).await
+    }
+
+    async fn partial_run_setup(&self, request: PartialRunSetupRequest) -> Result<String> {
+        self.requests.track(request.request_id, "PartialRunSetup (Master)")?;
+        self.session(&request.session_handle)?.set_up_partial_run(request).await
+    }
+
+    async fn close_session(&self, handle: &str) -> Result<()> {
+        let session = self.remove(handle)?;
+        session.close().await;
+        self.worker.delete_session(handle);
+        tracing::info!(session = handle, "A session was closed.");
+        Ok(())
+    }
+
+    async fn list_devices(&self, handle: &str) -> Result<Devices> {
+        if handle.is_empty() {
+            return Ok(Devices { local: self.worker.device_attributes(), remote: Vec::new() });
+        }
+        match self.session(handle) {
+            Ok(session) => Ok(Devices { local: session.devices().to_vec(), remote: Vec::new() }),
+            Err(_) => Err(restarted(Code::InvalidArgument, handle)),
+        }
+    }
+
+    async fn reset(&self, containers: Vec<String>, device_filters: Vec<String>) -> Result<()> {
+        // Filters choose among other tasks; the master's own is always included.
+        parse_filters(&device_filters)?;
+        self.worker.cleanup_all(&containers);
+        self.close_all().await;
+        tracing::info!(?containers, "Containers were reset and all sessions closed.");
+        Ok(())
+    }
+
+    async fn make_callable(&self, session: &str, options: CallableOptions, request_id: i64) -> Result<i64> {
+        self.requests.track(request_id, "MakeCallable (Master)")?;
+        self.session(session)?.make_callable(options).await
+    }
+
+    async fn run_callable(&self, call: RunCallable) -> Result<CallableOutcome> {
+        self.requests.track(call.request_id, "RunCallable (Master)")?;
+        self.session(&call.session_handle)?.run_callable(call.handle, call.feeds).await
+    }
+
+    async fn release_callable(&self, session: &str, handle: i64) -> Result<()> {
+        self.session(session)?.callables.release(handle);
+        Ok(())
+    }
+}

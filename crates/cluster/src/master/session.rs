@@ -1,0 +1,165 @@
+//! A session: a graph that grows, its plans, and the steps under way.
+
+use super::callables::Callables;
+use super::partial_run::PartialRuns;
+use super::plan_cache::{PlanCache, Prepared};
+use super::step::{RunningSteps, on_pool, run_plan};
+use crate::api::{RunStep, StepOutcome};
+use crate::worker::WorkerSession;
+use ferroflow_core::device::DeviceSpec;
+use ferroflow_core::graph::Graph;
+use ferroflow_core::{Result, ensure, status};
+use ferroflow_proto::tensorflow::{ConfigProto, DeviceAttributes, GraphDef};
+use ferroflow_runtime::plan::place::Placer;
+use ferroflow_runtime::{Executable, PlanOptions, RuntimeEnv, Signature};
+use futures_util::FutureExt;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+/// How long closing a session waits for its steps: a kernel that does not look up cannot hold a client for ever.
+const CLOSE_WAIT: Duration = Duration::from_secs(10);
+
+/// A session of one master.
+pub(crate) struct MasterSession {
+    /// The master's task, for error texts.
+    pub(super) task: String,
+    on_worker: Arc<WorkerSession>,
+    devices: Vec<DeviceAttributes>,
+    soft_placement: bool,
+    options: PlanOptions,
+    graph: RwLock<Versioned>,
+    plans: PlanCache,
+    pub(super) callables: Callables,
+    pub(super) partial_runs: PartialRuns,
+    pub(super) steps: Arc<RunningSteps>,
+}
+
+struct Versioned {
+    graph: Arc<Graph>,
+    version: i64,
+}
+
+const UNPOISONED: &str = "no panic while the graph is locked";
+
+impl MasterSession {
+    /// A session with an empty graph.
+    pub(super) fn new(
+        task: String,
+        on_worker: Arc<WorkerSession>,
+        devices: Vec<DeviceAttributes>,
+        config: &ConfigProto,
+    ) -> Arc<MasterSession> {
+        let graph = Arc::new(Graph::new(on_worker.env().registry.clone()));
+        Arc::new(MasterSession {
+            task,
+            on_worker,
+            devices,
+            soft_placement: config.allow_soft_placement,
+            options: plan_options(config),
+            graph: RwLock::new(Versioned { graph, version: 0 }),
+            plans: PlanCache::default(),
+            callables: Callables::default(),
+            partial_runs: PartialRuns::default(),
+            steps: RunningSteps::new(),
+        })
+    }
+
+    /// The devices that the session's graph may use.
+    pub(super) fn devices(&self) -> &[DeviceAttributes] {
+        &self.devices
+    }
+
+    /// The surroundings of the session's plans.
+    pub(super) fn env(&self) -> &Arc<RuntimeEnv> {
+        self.on_worker.env()
+    }
+
+    /// The graph as it is now.
+    pub(super) fn graph(&self) -> Arc<Graph> {
+        self.graph.read().expect(UNPOISONED).graph.clone()
+    }
+
+    /// Adds nodes and functions. `version` is what the caller believes the graph's version to be, or `None` for the
+    /// graph that the session starts with. Returns the new version.
+    pub(super) async fn extend(self: &Arc<Self>, def: GraphDef, version: Option<i64>) -> Result<i64> {
+        let session = self.clone();
+        // Checking a large graph takes a while, so not on a thread that answers calls.
+        on_pool(&self.env().pool, async move { session.extend_now(&def, version) }).await
+    }
+
+    fn extend_now(&self, def: &GraphDef, version: Option<i64>) -> Result<i64> {
+        let mut current = self.graph.write().expect(UNPOISONED);
+        if let Some(expected) = version {
+            let version = current.version;
+            ensure!(
+                version == expected,
+                Aborted,
+                "Current version is {version} but caller expected {expected}."
+            );
+        }
+        let mut graph = (*current.graph).clone();
+        graph.extend(def)?;
+        self.check_placement(&graph, current.graph.node_count())?;
+        self.env().set_library(graph.library().clone());
+        current.graph = Arc::new(graph);
+        current.version += i64::from(version.is_some());
+        Ok(current.version)
+    }
+
+    /// Checks that the nodes from `first` on can be placed on the session's devices.
+    fn check_placement(&self, graph: &Graph, first: usize) -> Result<()> {
+        let devices: Result<Vec<DeviceSpec>> =
+            self.devices.iter().map(|device| DeviceSpec::parse(&device.name)).collect();
+        Placer { devices: &devices?, soft: self.soft_placement }.place(graph, first)?;
+        Ok(())
+    }
+
+    /// Runs one whole step.
+    pub(super) async fn run_step(self: &Arc<Self>, step: RunStep) -> Result<StepOutcome> {
+        let known = self.plans.get(step.feeds.iter().map(|(name, _)| name), &step.fetches, &step.targets);
+        let prepared = match known {
+            Some(prepared) => prepared,
+            None => {
+                let feeds = step.feeds.iter().map(|(name, _)| name.clone()).collect();
+                self.prepare(Signature { feeds, fetches: step.fetches, targets: step.targets }).await?
+            }
+        };
+        let feeds = prepared.order_feeds(step.feeds.into_iter().map(|(_, feed)| feed));
+        let (values, metadata) = run_plan(self, &prepared.executable, feeds, &step.options).await?;
+        let named = prepared.named_fetches();
+        let fetches = named.map(|(name, position)| (name.clone(), values[position].clone())).collect();
+        Ok(StepOutcome { fetches, metadata })
+    }
+
+    /// The plan for these names, made if it is new.
+    pub(super) async fn prepare(self: &Arc<Self>, request: Signature) -> Result<Arc<Prepared>> {
+        let build = |signature| {
+            let session = self.clone();
+            // Spawned rather than awaited: it goes on even if nobody waits for it any more.
+            let plan =
+                self.env().pool.spawn(async move { session.build(&session.graph(), &signature) }).fallible();
+            let panicked = || Err(status!(Internal, "planning the step ended with a panic"));
+            async move { plan.await.unwrap_or_else(panicked) }.boxed()
+        };
+        self.plans.prepare(request, build).await
+    }
+
+    /// Plans `graph`, which is the session's or a variation of it.
+    pub(super) fn build(&self, graph: &Graph, signature: &Signature) -> Result<Arc<Executable>> {
+        Executable::build(graph, signature, &self.options, self.env())
+    }
+
+    /// Cancels the steps under way and waits for them.
+    pub(super) async fn close(&self) {
+        self.steps.close(status!(Cancelled, "Step was cancelled by an explicit call to `Session::Close()`."));
+        self.partial_runs.clear();
+        if tokio::time::timeout(CLOSE_WAIT, self.steps.idle()).await.is_err() {
+            tracing::warn!("Steps of a closed session are still running.");
+        }
+    }
+}
+
+fn plan_options(config: &ConfigProto) -> PlanOptions {
+    let rewrites = config.graph_options.as_ref().and_then(|options| options.rewrite_options.as_ref());
+    PlanOptions { optimize: !rewrites.is_some_and(|rewrites| rewrites.disable_meta_optimizer) }
+}

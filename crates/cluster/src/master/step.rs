@@ -1,0 +1,209 @@
+//! One step: started on the thread that took the request, moved to the compute threads if it does not end at once.
+
+use super::session::MasterSession;
+use ferroflow_core::cancel::Cancellation;
+use ferroflow_core::resource::ResourceManager;
+use ferroflow_core::step::StepCx;
+use ferroflow_core::{Code, Result, Status, Tensor, status};
+use ferroflow_proto::tensorflow::{RunMetadata, RunOptions, run_options::TraceLevel};
+use ferroflow_runtime::{ComputePool, Executable, LocalRendezvous, StepTrace};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Ids of steps stay below this, as stock's do; functions use the rest.
+const STEP_IDS: u64 = 1 << 57;
+
+/// Runs a plan once; feeds and the returned fetches are in the signature's order.
+pub(super) async fn run_plan(
+    session: &MasterSession,
+    executable: &Arc<Executable>,
+    feeds: Vec<Tensor>,
+    options: &RunOptions,
+) -> Result<(Vec<Tensor>, RunMetadata)> {
+    let mut guard = session.steps.begin()?;
+    let full_trace = options.trace_level == TraceLevel::FullTrace as i32;
+    let trace = full_trace.then(|| StepTrace::new(session.env().device.name()));
+    let run = async {
+        let mut run = executable.start(feeds, step_cx(session, &guard), trace.clone())?;
+        match poll_fn(|cx| Poll::Ready(Pin::new(&mut run).poll(cx))).await {
+            Poll::Ready(done) => done,
+            Poll::Pending => on_pool(&session.env().pool, run).await,
+        }
+    };
+    let done = match u64::try_from(options.timeout_in_ms) {
+        Ok(millis @ 1..) => tokio::time::timeout(Duration::from_millis(millis), run)
+            .await
+            .map_err(|_| status!(DeadlineExceeded, "Deadline Exceeded"))?,
+        _ => run.await,
+    };
+    let values = done.map_err(|error| session.explain(error))?;
+    guard.finished();
+    let partition_graphs =
+        if options.output_partition_graphs { executable.partition_graphs() } else { Vec::new() };
+    let step_stats = trace.map(|trace| trace.to_proto());
+    Ok((values, RunMetadata { step_stats, partition_graphs, ..Default::default() }))
+}
+
+/// What everything in a step shares.
+pub(super) fn step_cx(session: &MasterSession, guard: &StepGuard) -> Arc<StepCx> {
+    let env = session.env();
+    Arc::new(StepCx {
+        step_id: guard.id as i64,
+        device: env.device.clone(),
+        resources: env.resources.clone(),
+        step_resources: ResourceManager::new("step"),
+        rendezvous: Arc::new(LocalRendezvous::default()),
+        cancellation: guard.cancellation.clone(),
+    })
+}
+
+/// Runs a future on compute threads; a panic there becomes a status.
+pub(super) async fn on_pool<T: Send + 'static>(
+    pool: &ComputePool,
+    future: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let task = pool.spawn(future).fallible();
+    task.await.unwrap_or_else(|| Err(status!(Internal, "the work ended with a panic")))
+}
+
+impl MasterSession {
+    /// A failed step as the client is told of it: where it failed, or that the session was closed.
+    pub(super) fn explain(&self, error: Status) -> Status {
+        match self.steps.closed() {
+            Some(reason) if error.code() == Code::Cancelled => reason,
+            _ => error.map_message(|message| format!("From {}:\n{message}", self.task)),
+        }
+    }
+}
+
+/// The steps of a session that are under way.
+pub(crate) struct RunningSteps {
+    state: Mutex<State>,
+    next_id: AtomicU64,
+    /// Told when the last step has ended.
+    idle: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    running: HashMap<u64, Cancellation>,
+    closed: Option<Status>,
+}
+
+const UNPOISONED: &str = "no panic while steps are locked";
+
+impl RunningSteps {
+    /// None under way.
+    pub(super) fn new() -> Arc<RunningSteps> {
+        let first = crate::random().unwrap_or_default();
+        Arc::new(RunningSteps {
+            state: Mutex::default(),
+            next_id: AtomicU64::new(first),
+            idle: Notify::new(),
+        })
+    }
+
+    /// Adds a step; it is cancelled if the guard is dropped before it has finished.
+    pub(super) fn begin(self: &Arc<Self>) -> Result<StepGuard> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed) % STEP_IDS;
+        let cancellation = Cancellation::new();
+        let mut state = self.state.lock().expect(UNPOISONED);
+        if let Some(reason) = &state.closed {
+            return Err(reason.clone());
+        }
+        state.running.insert(id, cancellation.clone());
+        Ok(StepGuard { steps: self.clone(), id, cancellation, finished: false })
+    }
+
+    /// Cancels all steps and refuses new ones.
+    pub(super) fn close(&self, reason: Status) {
+        let running: Vec<Cancellation> = {
+            let mut state = self.state.lock().expect(UNPOISONED);
+            state.closed.get_or_insert(reason.clone());
+            state.running.values().cloned().collect()
+        };
+        running.into_iter().for_each(|cancellation| cancellation.cancel(reason.clone()));
+    }
+
+    /// Why the session is closed, if it is.
+    pub(super) fn closed(&self) -> Option<Status> {
+        self.state.lock().expect(UNPOISONED).closed.clone()
+    }
+
+    /// Ends when no step is under way.
+    pub(super) async fn idle(&self) {
+        loop {
+            let mut told = std::pin::pin!(self.idle.notified());
+            told.as_mut().enable();
+            if self.state.lock().expect(UNPOISONED).running.is_empty() {
+                return;
+            }
+            told.await;
+        }
+    }
+}
+
+/// A step under way.
+pub(super) struct StepGuard {
+    steps: Arc<RunningSteps>,
+    id: u64,
+    cancellation: Cancellation,
+    finished: bool,
+}
+
+impl StepGuard {
+    /// Nothing is left to cancel.
+    pub(super) fn finished(&mut self) {
+        self.finished = true;
+    }
+}
+
+impl Drop for StepGuard {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.cancellation.cancel(status!(Cancelled, "the caller gave up the step"));
+        }
+        let mut state = self.steps.state.lock().expect(UNPOISONED);
+        state.running.remove(&self.id);
+        if state.running.is_empty() {
+            self.steps.idle.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    #[test]
+    fn closing_cancels_and_then_waits() {
+        let steps = RunningSteps::new();
+        let guard = steps.begin().unwrap();
+        steps.close(status!(Cancelled, "closed"));
+        assert!(guard.cancellation.is_cancelled());
+        assert!(steps.begin().is_err());
+        let mut idle = Box::pin(steps.idle());
+        assert!((&mut idle).now_or_never().is_none());
+        drop(guard);
+        assert!(idle.now_or_never().is_some());
+    }
+
+    #[test]
+    fn a_dropped_guard_cancels_unless_the_step_has_finished() {
+        let steps = RunningSteps::new();
+        let mut guard = steps.begin().unwrap();
+        let finished = guard.cancellation.clone();
+        guard.finished();
+        drop(guard);
+        assert!(!finished.is_cancelled());
+        let given_up = steps.begin().unwrap().cancellation.clone();
+        assert!(given_up.is_cancelled());
+    }
+}

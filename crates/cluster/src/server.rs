@@ -1,0 +1,140 @@
+//! A server: one task of a cluster, with its master, its worker and the threads that carry calls to them.
+
+use crate::master::Master;
+use crate::random;
+use crate::spec::TaskName;
+use crate::transport::server::{Services, spawn};
+use crate::transport::tensor_codec::Intake;
+use crate::worker::Worker;
+use ferroflow_core::device::Device;
+use ferroflow_core::op::Registry;
+use ferroflow_core::tensor::BufferPool;
+use ferroflow_core::{Result, status};
+use ferroflow_runtime::ComputePool;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use tokio::sync::watch;
+
+/// What a server is to be.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// Its place in the cluster.
+    pub task: TaskName,
+    /// Threads that accept connections and answer calls.
+    pub io_threads: usize,
+    /// Threads that run steps.
+    pub compute_threads: usize,
+    /// The largest single tensor, in bytes.
+    pub tensor_limit: usize,
+    /// How many bytes of freed tensor memory to keep for the next ones.
+    pub kept_memory: usize,
+}
+
+impl Default for ServerConfig {
+    fn default() -> ServerConfig {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        ServerConfig {
+            task: TaskName::new("localhost", 0),
+            io_threads: cores.clamp(1, 4),
+            compute_threads: cores,
+            tensor_limit: 64 << 30,
+            kept_memory: 1 << 30,
+        }
+    }
+}
+
+/// How many bytes may be promised to tensors that clients have announced but not sent.
+const MAX_PROMISED: usize = 16 << 30;
+
+/// A server at work.
+pub struct Server {
+    address: SocketAddr,
+    task: TaskName,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Serves `listener` with these ops until `shutdown` ends.
+    pub fn start(
+        config: ServerConfig,
+        registry: Registry,
+        listener: TcpListener,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Server> {
+        let failed = |error: std::io::Error| status!(Internal, "cannot listen: {error}");
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let pool = ComputePool::new(config.compute_threads);
+        let device = Arc::new(make_device(&config)?);
+        let worker = Worker::new(config.task.clone(), registry, vec![device.clone()], pool);
+        let master = Master::new(worker.clone(), address.port());
+        let intake = Intake::new(device, MAX_PROMISED.min(config.tensor_limit));
+        let services = Arc::new(Services { master, worker, intake });
+
+        let (stop, stopped) = watch::channel(());
+        let mut threads = Vec::new();
+        for index in 0..config.io_threads.max(1) {
+            let listener = listener.try_clone().map_err(failed)?;
+            threads.push(spawn(index, listener, services.clone(), stopped.clone())?);
+        }
+        threads.push(watch_for_shutdown(services, stop, shutdown)?);
+        Ok(Server { address, task: config.task, threads })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its place in the cluster.
+    pub fn task(&self) -> &TaskName {
+        &self.task
+    }
+
+    /// What clients open a session on.
+    pub fn target(&self) -> String {
+        format!("grpc://{}", self.address)
+    }
+
+    /// Waits until the server has stopped.
+    pub fn join(self) {
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("A thread of the server ended with a panic.");
+            }
+        }
+    }
+}
+
+fn make_device(config: &ServerConfig) -> Result<Device> {
+    let threads = rayon::ThreadPoolBuilder::new()
+        .num_threads(config.compute_threads)
+        .thread_name(|index| format!("kernel-{index}"))
+        .build()
+        .map_err(|error| status!(Internal, "cannot start kernel threads: {error}"))?;
+    let memory = BufferPool::new(config.kept_memory);
+    Device::new(&config.task.cpu(0), random()?.max(1), memory, config.tensor_limit, Arc::new(threads))
+}
+
+/// A thread that waits for the end, cancels what is under way and tells the I/O threads.
+fn watch_for_shutdown(
+    services: Arc<Services>,
+    stop: watch::Sender<()>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| status!(Internal, "cannot wait for the end: {error}"))?;
+    std::thread::Builder::new()
+        .name("shutdown".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                shutdown.await;
+                services.master.close_all().await;
+                stop.send_replace(());
+            })
+        })
+        .map_err(|error| status!(Internal, "cannot wait for the end: {error}"))
+}

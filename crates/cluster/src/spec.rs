@@ -1,0 +1,59 @@
+//! Names of the parts of a cluster.
+
+use ferroflow_core::device::DeviceSpec;
+use ferroflow_core::{Result, ensure};
+use std::fmt;
+
+/// A process of a cluster: `/job:<job>/replica:<replica>/task:<task>`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TaskName {
+    /// The job, e.g. `worker`.
+    pub job: String,
+    /// The replica, 0 wherever a user did not say otherwise.
+    pub replica: u32,
+    /// The number within the job.
+    pub task: u32,
+}
+
+impl TaskName {
+    /// Task number `task` of a job.
+    pub fn new(job: &str, task: u32) -> TaskName {
+        TaskName { job: job.to_owned(), replica: 0, task }
+    }
+
+    /// The full name of one of the task's CPU devices.
+    pub fn cpu(&self, index: u32) -> String {
+        format!("{self}/device:CPU:{index}")
+    }
+
+    /// The parsed name.
+    pub fn spec(&self) -> DeviceSpec {
+        DeviceSpec {
+            job: Some(self.job.clone()),
+            replica: Some(self.replica),
+            task: Some(self.task),
+            ..DeviceSpec::default()
+        }
+    }
+}
+
+impl fmt::Display for TaskName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/job:{}/replica:{}/task:{}", self.job, self.replica, self.task)
+    }
+}
+
+/// Parses device filters; a filter that names nothing is the caller's mistake.
+pub(crate) fn parse_filters(filters: &[String]) -> Result<Vec<DeviceSpec>> {
+    let mut specs = Vec::with_capacity(filters.len());
+    for filter in filters {
+        let spec = DeviceSpec::parse(filter);
+        ensure!(
+            spec.is_ok(),
+            InvalidArgument,
+            "Malformed device filter '{filter}', expected e.g. '/job:ps' or '/job:worker/task:0'"
+        );
+        specs.extend(spec);
+    }
+    Ok(specs)
+}

@@ -1,0 +1,158 @@
+//! Accepts connections and turns HTTP/2 requests into calls.
+//!
+//! A few threads, each with a single-threaded runtime of its own. A connection stays on the thread that accepted it and
+//! its small calls are answered there: a hop to another thread costs more than such a call.
+
+use super::grpc::{self, Pieces};
+use super::{master_service, worker_service};
+use crate::master::Master;
+use crate::transport::tensor_codec::Intake;
+use crate::worker::Worker;
+use ferroflow_core::{Result, Status, status};
+use futures_util::FutureExt;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+const STREAM_WINDOW: u32 = 16 << 20;
+const CONNECTION_WINDOW: u32 = 64 << 20;
+const FRAME_BYTES: u32 = 1 << 20;
+const HEADER_LIST_BYTES: u32 = 64 << 10;
+/// A client that vanished without closing its connection is noticed after the sum of these.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(60);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long open calls may take to end once the server stops.
+const DRAIN: Duration = Duration::from_millis(500);
+/// How long to wait after an accept failed, e.g. because the process has no file descriptors left.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// What calls reach.
+pub(crate) struct Services {
+    pub(crate) master: Arc<Master>,
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) intake: Intake,
+}
+
+/// Starts a thread that serves `listener` until `stop` changes.
+pub(crate) fn spawn(
+    index: usize,
+    listener: TcpListener,
+    services: Arc<Services>,
+    stop: watch::Receiver<()>,
+) -> Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| status!(Internal, "cannot start an I/O thread: {error}"))?;
+    let listener = {
+        let _entered = runtime.enter();
+        tokio::net::TcpListener::from_std(listener)
+            .map_err(|error| status!(Internal, "cannot listen: {error}"))?
+    };
+    std::thread::Builder::new()
+        .name(format!("io-{index}"))
+        .spawn(move || runtime.block_on(accept(listener, services, stop)))
+        .map_err(|error| status!(Internal, "cannot start an I/O thread: {error}"))
+}
+
+async fn accept(listener: tokio::net::TcpListener, services: Arc<Services>, mut stop: watch::Receiver<()>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    tracing::debug!(%peer, "A client connected.");
+                    connections.spawn(serve(stream, services.clone(), stop.clone()));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "Accepting a connection failed; trying again.");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+            _ = stop.changed() => break,
+        }
+    }
+    drop(listener);
+    let drained = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN, drained).await.is_err() {
+        tracing::debug!("Some calls were still open when the server stopped.");
+    }
+}
+
+async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Receiver<()>) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "A connection keeps its delay for small packets.");
+    }
+    let service = service_fn(move |request| handle(services.clone(), request).map(Ok::<_, Infallible>));
+    let connection = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME_BYTES)
+        .max_header_list_size(HEADER_LIST_BYTES)
+        .max_send_buf_size(FRAME_BYTES as usize)
+        // Blocked steps must never keep others out, and any number of them may be given up at once.
+        .max_concurrent_streams(None)
+        .max_pending_accept_reset_streams(10_000)
+        .max_local_error_reset_streams(None)
+        .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+        .auto_date_header(false)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        _ = stop.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "A connection broke off.");
+    }
+}
+
+async fn handle(services: Arc<Services>, request: Request<Incoming>) -> Response<Pieces> {
+    let (head, body) = request.into_parts();
+    if !grpc::is_call(&head.method, &head.headers) {
+        let mut refusal = Response::new(Pieces::default());
+        *refusal.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        return refusal;
+    }
+    let call = async {
+        let path = head.uri.path();
+        if let Some(method) = path.strip_prefix("/tensorflow.MasterService/") {
+            let request = grpc::open(&head.headers, body).await?;
+            return master_service::call(&services, method, request).await;
+        }
+        if let Some(method) = path.strip_prefix("/tensorflow.WorkerService/") {
+            let request = grpc::open(&head.headers, body).await?;
+            return worker_service::call(&services, method, request).await;
+        }
+        Err(unknown_method())
+    };
+    let outcome = match grpc::timeout(&head.headers) {
+        Ok(None) => call.await,
+        Ok(Some(timeout)) => {
+            tokio::time::timeout(timeout, call).await.unwrap_or_else(|_| Err(grpc::deadline_exceeded()))
+        }
+        Err(status) => Err(status),
+    };
+    grpc::respond(outcome)
+}
+
+/// What a method that does not exist answers; the message is empty, as in stock.
+pub(crate) fn unknown_method() -> Status {
+    status!(Unimplemented, "{}", "")
+}

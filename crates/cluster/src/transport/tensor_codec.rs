@@ -1,0 +1,435 @@
+//! The hot messages, read and written without detours: tensors go straight between frames and tensor memory.
+//!
+//! Only fields that hold tensors are taken apart here; all others are gathered and left to the generated decoders, so
+//! there is one definition of what they mean.
+
+use super::reader::{Field, Frames, Reader, decode, malformed};
+use super::rope::Rope;
+use bytes::{BufMut, Bytes, BytesMut};
+use ferroflow_core::device::Device;
+use ferroflow_core::tensor::{Buffer, Storage, encode_string_list};
+use ferroflow_core::{DType, Result, Shape, Tensor, ensure, status};
+use ferroflow_proto::tensorflow::{
+    NamedTensorProto, RunCallableRequest, RunMetadata, RunStepRequest, TensorProto,
+};
+use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Memory for incoming tensors: the device's pool, and a bound on what is promised to messages that are not here yet,
+/// so that lengths alone cannot exhaust the address space.
+pub(crate) struct Intake {
+    device: Arc<Device>,
+    promised: AtomicUsize,
+    limit: usize,
+}
+
+/// Memory promised to one tensor whose bytes are on their way.
+struct Promise<'a> {
+    intake: &'a Intake,
+    bytes: usize,
+}
+
+impl Intake {
+    /// Promises at most `limit` bytes at any time.
+    pub(crate) fn new(device: Arc<Device>, limit: usize) -> Intake {
+        Intake { device, promised: AtomicUsize::new(0), limit }
+    }
+
+    fn promise(&self, bytes: usize) -> Result<Promise<'_>> {
+        let promised = self.promised.fetch_add(bytes, Ordering::Relaxed);
+        let promise = Promise { intake: self, bytes };
+        ensure!(
+            promised.saturating_add(bytes) <= self.limit,
+            ResourceExhausted,
+            "no memory for a tensor of {bytes} bytes: {promised} bytes are promised to tensors on their way"
+        );
+        Ok(promise)
+    }
+
+    fn allocate(&self, bytes: usize) -> Buffer {
+        self.device.memory().allocate(bytes)
+    }
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        self.intake.promised.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Feeds as read: well-formed messages may still hold values that are no tensors, which is the caller's mistake and
+/// not the wire's.
+pub(crate) type Feeds<T> = Result<Vec<T>>;
+
+/// Reads a `RunStepRequest`; its feeds come apart from the rest.
+pub(crate) async fn read_run_step<F: Frames>(
+    reader: &mut Reader<F>,
+    intake: &Intake,
+) -> Result<(RunStepRequest, Feeds<(String, Tensor)>)> {
+    const FEED: u32 = 2;
+    let (mut rest, mut feeds) = (BytesMut::new(), Ok(Vec::new()));
+    let end = reader.end();
+    while let Some(field) = reader.field(end).await? {
+        if field.is_message(FEED) {
+            let end = reader.enter(end).await?;
+            let (name, tensor) = read_named_tensor(reader, end, intake).await?;
+            add_feed(&mut feeds, tensor.map(|tensor| (name, tensor)));
+        } else {
+            reader.gather(field, end, &mut rest).await?;
+        }
+    }
+    Ok((decode(rest.freeze())?, feeds))
+}
+
+/// Reads a `RunCallableRequest`; its feeds come apart from the rest.
+pub(crate) async fn read_run_callable<F: Frames>(
+    reader: &mut Reader<F>,
+    intake: &Intake,
+) -> Result<(RunCallableRequest, Feeds<Tensor>)> {
+    const FEED: u32 = 3;
+    let (mut rest, mut feeds) = (BytesMut::new(), Ok(Vec::new()));
+    let end = reader.end();
+    while let Some(field) = reader.field(end).await? {
+        if field.is_message(FEED) {
+            let end = reader.enter(end).await?;
+            add_feed(&mut feeds, read_tensor(reader, end, intake).await?);
+        } else {
+            reader.gather(field, end, &mut rest).await?;
+        }
+    }
+    Ok((decode(rest.freeze())?, feeds))
+}
+
+fn add_feed<T>(feeds: &mut Feeds<T>, feed: Result<T>) {
+    let Ok(list) = feeds else { return };
+    match feed {
+        Ok(feed) => list.push(feed),
+        Err(error) => {
+            let position = list.len();
+            *feeds = Err(status!(
+                InvalidArgument,
+                "Invalid TensorProto for feed value {position}: {}",
+                error.message()
+            ));
+        }
+    }
+}
+
+async fn read_named_tensor<F: Frames>(
+    reader: &mut Reader<F>,
+    end: u64,
+    intake: &Intake,
+) -> Result<(String, Result<Tensor>)> {
+    const TENSOR: u32 = 2;
+    let (mut rest, mut tensor) = (BytesMut::new(), None);
+    while let Some(field) = reader.field(end).await? {
+        if field.is_message(TENSOR) {
+            if tensor.is_some() {
+                return Err(malformed("a name with two tensors"));
+            }
+            let end = reader.enter(end).await?;
+            tensor = Some(read_tensor(reader, end, intake).await?);
+        } else {
+            reader.gather(field, end, &mut rest).await?;
+        }
+    }
+    let NamedTensorProto { name, .. } = decode(rest.freeze())?;
+    Ok((name, tensor.unwrap_or_else(|| Tensor::from_proto(&TensorProto::default()))))
+}
+
+/// Reads a `TensorProto` that ends at `end`. Raw content of plain elements is copied once, into pooled memory.
+async fn read_tensor<F: Frames>(reader: &mut Reader<F>, end: u64, intake: &Intake) -> Result<Result<Tensor>> {
+    const DTYPE: Field = Field { number: 1, wire_type: WireType::Varint };
+    const CONTENT: u32 = 4;
+    let (mut rest, mut dtype, mut content) = (BytesMut::new(), None, None);
+    while let Some(field) = reader.field(end).await? {
+        if field == DTYPE {
+            let number = reader.varint(end).await?;
+            encode_key(DTYPE.number, DTYPE.wire_type, &mut rest);
+            encode_varint(number, &mut rest);
+            dtype = DType::from_wire(number as i32).ok();
+        } else if field.is_message(CONTENT) && dtype.is_some_and(DType::is_plain) && content.is_none() {
+            let end = reader.enter(end).await?;
+            content = Some(read_content(reader, end, intake).await?);
+        } else {
+            reader.gather(field, end, &mut rest).await?;
+        }
+    }
+    let proto: TensorProto = decode(rest.freeze())?;
+    Ok(match content {
+        Some(buffer) if !buffer.is_empty() && proto.tensor_content.is_empty() => from_content(&proto, buffer),
+        _ => Tensor::from_proto(&proto),
+    })
+}
+
+fn from_content(proto: &TensorProto, content: Buffer) -> Result<Tensor> {
+    let shape = match &proto.tensor_shape {
+        Some(shape) => Shape::from_proto(shape)?,
+        None => Shape::scalar(),
+    };
+    Tensor::from_buffer(DType::from_wire(proto.dtype)?, shape, content)
+}
+
+async fn read_content<F: Frames>(reader: &mut Reader<F>, end: u64, intake: &Intake) -> Result<Buffer> {
+    let length = (end - reader.position()) as usize;
+    let _promise = intake.promise(length)?;
+    let mut buffer = intake.allocate(length);
+    reader.fill(buffer.get_mut().expect("a new buffer has one owner")).await?;
+    Ok(buffer)
+}
+
+/// Writes a `RunStepResponse` of a step that succeeded.
+pub(crate) fn write_run_step(fetches: &[(String, Tensor)], metadata: &RunMetadata) -> Result<Rope> {
+    const TENSOR: u32 = 1;
+    const METADATA: u32 = 2;
+    const NAME: u32 = 1;
+    const VALUE: u32 = 2;
+    let mut rope = Rope::new();
+    for (name, tensor) in fetches {
+        let value = Outgoing::new(tensor)?;
+        let length = delimited_len(name.len()) + delimited_len(value.encoded_len());
+        rope.write(16 + name.len(), |out| {
+            put_delimiter(TENSOR, length, out);
+            put_delimiter(NAME, name.len(), out);
+            out.put_slice(name.as_bytes());
+            put_delimiter(VALUE, value.encoded_len(), out);
+        });
+        value.write(&mut rope);
+    }
+    put_message(METADATA, metadata, &mut rope);
+    Ok(rope)
+}
+
+/// Writes a `RunCallableResponse`.
+pub(crate) fn write_run_callable(fetches: &[Tensor], metadata: &RunMetadata) -> Result<Rope> {
+    const FETCH: u32 = 1;
+    const METADATA: u32 = 2;
+    let mut rope = Rope::new();
+    for tensor in fetches {
+        let value = Outgoing::new(tensor)?;
+        rope.write(16, |out| put_delimiter(FETCH, value.encoded_len(), out));
+        value.write(&mut rope);
+    }
+    put_message(METADATA, metadata, &mut rope);
+    Ok(rope)
+}
+
+/// A tensor as it is written: everything but the content, then the content.
+struct Outgoing {
+    header: TensorProto,
+    content: Bytes,
+}
+
+impl Outgoing {
+    fn new(tensor: &Tensor) -> Result<Outgoing> {
+        Ok(match tensor.storage() {
+            Storage::Plain(_) => Outgoing {
+                header: tensor.header_proto(),
+                content: Bytes::from_owner(PlainBytes(tensor.clone())),
+            },
+            Storage::Strings(values) => {
+                Outgoing { header: tensor.header_proto(), content: encode_string_list(values) }
+            }
+            Storage::Resources(_) | Storage::Variants(_) => {
+                Outgoing { header: tensor.to_proto()?, content: Bytes::new() }
+            }
+        })
+    }
+
+    fn encoded_len(&self) -> usize {
+        let content = if self.content.is_empty() { 0 } else { delimited_len(self.content.len()) };
+        self.header.encoded_len() + content
+    }
+
+    fn write(self, rope: &mut Rope) {
+        const CONTENT: u32 = 4;
+        rope.write(self.encoded_len() - self.content.len(), |out| {
+            self.header.encode_raw(out);
+            if !self.content.is_empty() {
+                put_delimiter(CONTENT, self.content.len(), out);
+            }
+        });
+        rope.push(self.content);
+    }
+}
+
+/// Keeps a tensor alive while its bytes are on their way out.
+struct PlainBytes(Tensor);
+
+impl AsRef<[u8]> for PlainBytes {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes().unwrap_or_default()
+    }
+}
+
+fn delimited_len(length: usize) -> usize {
+    // Every field that is written here has a number below 16, hence a key of one byte.
+    1 + encoded_len_varint(length as u64) + length
+}
+
+fn put_delimiter(number: u32, length: usize, out: &mut BytesMut) {
+    encode_key(number, WireType::LengthDelimited, out);
+    encode_varint(length as u64, out);
+}
+
+fn put_message(number: u32, message: &impl Message, rope: &mut Rope) {
+    let length = message.encoded_len();
+    rope.write(delimited_len(length), |out| {
+        put_delimiter(number, length, out);
+        message.encode_raw(out);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferroflow_core::tensor::BufferPool;
+    use ferroflow_proto::tensorflow::{RunCallableResponse, RunOptions, RunStepResponse};
+    use futures_util::FutureExt;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+    use std::task::{Context, Poll};
+
+    /// Frames at hand, as if the network were infinitely fast.
+    struct Ready(VecDeque<Bytes>);
+
+    impl Frames for Ready {
+        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+            Poll::Ready(self.0.pop_front().map(Ok))
+        }
+    }
+
+    fn intake() -> Intake {
+        let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let name = "/job:localhost/replica:0/task:0/device:CPU:0";
+        let device = Device::new(name, 1, BufferPool::new(1 << 20), 1 << 30, Arc::new(threads)).unwrap();
+        Intake::new(Arc::new(device), 1 << 30)
+    }
+
+    /// A reader of `message` in frames cut at `borders`.
+    fn reader(message: &[u8], borders: &[usize]) -> Reader<Ready> {
+        let mut borders: Vec<usize> = borders.iter().map(|border| border % (message.len() + 1)).collect();
+        borders.extend([0, message.len()]);
+        borders.sort();
+        let frames = borders.windows(2).map(|pair| Bytes::copy_from_slice(&message[pair[0]..pair[1]]));
+        Reader::new(Ready(frames.collect()), Bytes::new(), message.len() as u64)
+    }
+
+    fn read(message: &[u8], borders: &[usize]) -> Result<(RunStepRequest, Feeds<(String, Tensor)>)> {
+        let intake = intake();
+        let mut reader = reader(message, borders);
+        read_run_step(&mut reader, &intake).now_or_never().expect("all frames are at hand")
+    }
+
+    /// Values of some dtypes in some encoding, right and wrong ones.
+    fn tensor_proto() -> impl Strategy<Value = TensorProto> {
+        let dims = vec(0i64..4, 0..3);
+        (0i32..24, dims, any::<u8>(), vec(any::<u8>(), 0..40), vec(any::<i32>(), 0..4), any::<bool>())
+            .prop_map(|(dtype, dims, kind, bytes, ints, right)| {
+                let shape = Shape::new(dims).unwrap();
+                let mut proto =
+                    TensorProto { dtype, tensor_shape: Some(shape.to_proto()), ..Default::default() };
+                let size = DType::from_wire(dtype).map_or(0, DType::size) * shape.elements();
+                match kind % 4 {
+                    0 if right => proto.tensor_content = vec![1; size].into(),
+                    0 => proto.tensor_content = bytes.into(),
+                    1 => proto.int_val = ints,
+                    2 => proto.string_val = vec![Bytes::from(bytes)],
+                    _ => proto.float_val = ints.iter().map(|v| *v as f32).collect(),
+                }
+                proto
+            })
+    }
+
+    fn run_step_request() -> impl Strategy<Value = RunStepRequest> {
+        let feed = (".{0,6}", proptest::option::of(tensor_proto()))
+            .prop_map(|(name, tensor)| NamedTensorProto { name, tensor });
+        let names = || vec("[a-z]{1,4}:[0-9]", 0..3);
+        (".{0,16}", vec(feed, 0..4), names(), names(), any::<i64>(), any::<bool>()).prop_map(
+            |(session_handle, feed, fetch, target, number, flag)| RunStepRequest {
+                session_handle,
+                feed,
+                fetch,
+                target,
+                options: flag.then(|| RunOptions { timeout_in_ms: number, ..Default::default() }),
+                store_errors_in_response_body: flag,
+                request_id: number,
+                ..Default::default()
+            },
+        )
+    }
+
+    fn same(a: &Tensor, b: &Tensor) -> bool {
+        a.dtype() == b.dtype() && a.shape() == b.shape() && a.to_proto().unwrap() == b.to_proto().unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn our_decoder_agrees_with_the_generated_one(request in run_step_request(), borders: Vec<usize>) {
+            let (rest, feeds) = read(&request.encode_to_vec(), &borders).unwrap();
+            let expected: Result<Vec<_>> = request.feed.iter().map(|feed| {
+                Ok((feed.name.clone(), Tensor::from_proto(&feed.tensor.clone().unwrap_or_default())?))
+            }).collect();
+            match (feeds, expected) {
+                (Ok(feeds), Ok(expected)) => {
+                    prop_assert_eq!(feeds.len(), expected.len());
+                    for (feed, expected) in feeds.iter().zip(&expected) {
+                        prop_assert_eq!(&feed.0, &expected.0);
+                        prop_assert!(same(&feed.1, &expected.1));
+                    }
+                }
+                (feeds, expected) => prop_assert_eq!(feeds.is_err(), expected.is_err()),
+            }
+            prop_assert_eq!(rest, RunStepRequest { feed: Vec::new(), ..request });
+        }
+
+        #[test]
+        fn arbitrary_bytes_are_read_or_refused(message: Vec<u8>, borders: Vec<usize>) {
+            let _ = read(&message, &borders);
+        }
+
+        #[test]
+        fn broken_requests_are_read_or_refused(
+            request in run_step_request(), borders: Vec<usize>, at: usize, byte: u8, cut: usize,
+        ) {
+            let mut message = request.encode_to_vec();
+            if !message.is_empty() {
+                let at = at % message.len();
+                message[at] = byte;
+                message.truncate(cut % (message.len() + 1));
+            }
+            let _ = read(&message, &borders);
+        }
+
+        #[test]
+        fn responses_are_read_back_by_the_generated_decoder(count in 0usize..40_000, text in ".{0,8}") {
+            let plain = Tensor::vector(vec![7u8; count]);
+            let strings = Tensor::vector(vec![Bytes::from(text.clone()), Bytes::new()]);
+            let fetches = [(text.clone(), plain.clone()), ("s:0".to_owned(), strings.clone())];
+            let pieces = write_run_step(&fetches, &RunMetadata::default()).unwrap().finish().unwrap();
+            let message: Vec<u8> = pieces.iter().flatten().copied().skip(5).collect();
+            let response = RunStepResponse::decode(&*message).unwrap();
+            prop_assert_eq!(response.metadata, Some(RunMetadata::default()));
+            for (read, (name, tensor)) in response.tensor.iter().zip(&fetches) {
+                prop_assert_eq!(&read.name, name);
+                prop_assert!(same(&Tensor::from_proto(read.tensor.as_ref().unwrap()).unwrap(), tensor));
+            }
+            let pieces = write_run_callable(&[plain], &RunMetadata::default()).unwrap().finish().unwrap();
+            let message: Vec<u8> = pieces.iter().flatten().copied().skip(5).collect();
+            prop_assert_eq!(RunCallableResponse::decode(&*message).unwrap().fetch.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_length_alone_gets_no_memory() {
+        // A feed whose content claims more bytes than its message has.
+        let message = [0x12, 9, 0x12, 7, 8, 1, 0x22, 0xff, 0xff, 0xff, 0x7f];
+        assert!(read(&message, &[]).is_err());
+        let intake = intake();
+        assert!(intake.promise(2 << 30).is_err());
+        assert!(intake.promise(1 << 30).is_ok());
+    }
+}

@@ -1,0 +1,84 @@
+//! The sessions that masters have open on a worker.
+
+use ferroflow_core::{Result, ensure};
+use ferroflow_runtime::RuntimeEnv;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// A master's session on one worker.
+pub(crate) struct WorkerSession {
+    env: Arc<RuntimeEnv>,
+    isolated: bool,
+}
+
+impl WorkerSession {
+    pub(crate) fn new(env: Arc<RuntimeEnv>, isolated: bool) -> WorkerSession {
+        WorkerSession { env, isolated }
+    }
+
+    /// The surroundings of the session's plans.
+    pub(crate) fn env(&self) -> &Arc<RuntimeEnv> {
+        &self.env
+    }
+}
+
+impl Drop for WorkerSession {
+    fn drop(&mut self) {
+        if self.isolated {
+            // Whoever still waits in the session's own queues must not keep them alive.
+            self.env.resources.clear_all();
+        }
+    }
+}
+
+struct Entry {
+    session: Arc<WorkerSession>,
+    master_task: String,
+    master_incarnation: i64,
+}
+
+/// Sessions by handle.
+#[derive(Default)]
+pub(super) struct WorkerSessions(Mutex<HashMap<String, Entry>>);
+
+const UNPOISONED: &str = "no panic while sessions are locked";
+
+impl WorkerSessions {
+    /// The session with this handle, made if it is new. A master that comes back under another incarnation has
+    /// restarted, so its older sessions go.
+    pub(super) fn create(
+        &self,
+        handle: &str,
+        master_task: &str,
+        master_incarnation: i64,
+        make: impl FnOnce() -> WorkerSession,
+    ) -> Result<Arc<WorkerSession>> {
+        ensure!(!handle.is_empty(), InvalidArgument, "Session must be non-empty.");
+        let mut sessions = self.0.lock().expect(UNPOISONED);
+        let outdated: Vec<Entry> = sessions
+            .extract_if(|_, entry| {
+                !master_task.is_empty()
+                    && entry.master_task == master_task
+                    && entry.master_incarnation != master_incarnation
+            })
+            .map(|(_, entry)| entry)
+            .collect();
+        let entry = sessions.entry(handle.to_owned()).or_insert_with(|| Entry {
+            session: Arc::new(make()),
+            master_task: master_task.to_owned(),
+            master_incarnation,
+        });
+        let session = entry.session.clone();
+        drop(sessions);
+        if !outdated.is_empty() {
+            tracing::info!(master_task, sessions = outdated.len(), "A master restarted; its sessions end.");
+        }
+        Ok(session)
+    }
+
+    /// Forgets a session; one that is not known is fine.
+    pub(super) fn delete(&self, handle: &str) {
+        let removed = self.0.lock().expect(UNPOISONED).remove(handle);
+        drop(removed);
+    }
+}
