@@ -1,9 +1,15 @@
 //! The `ferroflow` binary.
 
+mod logging;
 mod ops;
+mod serve;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+
+/// Keeps its pages between steps, which large tensors profit from most.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
 #[command(name = "ferroflow", version, about = "TensorFlow's cluster runtime")]
@@ -14,13 +20,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Serve sessions to TensorFlow clients
+    Serve(serve::Args),
     /// List the ops that this build runs and their element types
     Ops(ops::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Ops(args) => ops::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Ops(args) => ops::run(&args).map_err(|error| error.to_string()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,16 @@
-//! What a user of Ferroflow imports.
+//! What a user of Ferroflow imports: one name for the parts of the workspace that are meant to be used from outside.
+//!
+//! ```no_run
+//! use ferroflow::{Server, ServerConfig};
+//!
+//! let listener = std::net::TcpListener::bind("127.0.0.1:2222").unwrap();
+//! let server = Server::start(ServerConfig::default(), ferroflow::registry(), listener, std::future::pending()).unwrap();
+//! println!("serving {}", server.target());
+//! server.join();
+//! ```
 
+pub use ferroflow_cluster::spec::TaskName;
+pub use ferroflow_cluster::{Server, ServerConfig};
 pub use ferroflow_core::op;
+pub use ferroflow_core::{Code, DType, Result, Shape, Status, Tensor};
 pub use ferroflow_ops::registry;
