@@ -1,0 +1,63 @@
+"""Runs scenarios with a stock client, on the server at --target or on a stock server in this process.
+
+    python run.py [--target grpc://HOST:PORT] [SCENARIO ...]
+
+Each scenario is a module of this folder with a function `run(target)`. What it prints must not depend on the server.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
+
+import argparse  # noqa: E402
+import importlib  # noqa: E402
+import traceback  # noqa: E402
+
+import tensorflow as tf  # noqa: E402
+
+SCENARIOS = [
+    "sessions",
+    "steps",
+    "partial_runs",
+    "cancellation",
+    "tracing",
+    "tensors",
+    "large_tensors",
+    "variables",
+    "control_flow",
+    "functions",
+    "tensor_lists",
+    "random_numbers",
+    "protocol",
+    "hostile_graphs",
+]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--target")
+    parser.add_argument("scenario", nargs="*", default=SCENARIOS)
+    arguments = parser.parse_args()
+    tf.compat.v1.disable_eager_execution()
+    target = arguments.target
+    if target is None:
+        server = tf.distribute.Server.create_local_server()
+        target = server.target
+    for name in arguments.scenario:
+        print(f"== {name}", flush=True)
+        tf.compat.v1.reset_default_graph()
+        try:
+            with tf.Graph().as_default():
+                importlib.import_module(name).run(target)
+        except Exception as error:  # A scenario that breaks off must not keep the others from running.
+            traceback.print_exc()
+            print(f"broke off: {type(error).__name__}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
+    # The server's threads would keep the process alive.
+    os._exit(0)

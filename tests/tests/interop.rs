@@ -1,0 +1,72 @@
+//! A stock client does the same on our server as on stock's: each scenario of `oracle/interop` prints the same lines.
+
+use ferroflow::{Server, ServerConfig};
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Lines by scenario.
+type Report = BTreeMap<String, Vec<String>>;
+
+#[test]
+fn a_stock_client_cannot_tell_the_servers_apart() {
+    let Some(python) = stock_python() else {
+        assert!(
+            std::env::var_os("CI").is_none(),
+            "no stock TensorFlow: run `cargo xtask test` once to install it"
+        );
+        return eprintln!("skipped: no stock TensorFlow");
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("some port is free");
+    let server =
+        Server::start(ServerConfig::default(), ferroflow::registry(), listener, std::future::pending())
+            .unwrap();
+    let (ours, stock) = std::thread::scope(|scope| {
+        let ours = scope.spawn(|| run_scenarios(&python, &["--target", &server.target()]));
+        let stock = scope.spawn(|| run_scenarios(&python, &[]));
+        (ours.join().unwrap(), stock.join().unwrap())
+    });
+    assert!(!stock.is_empty(), "no scenario ran");
+    let mut differences = String::new();
+    for (name, expected) in &stock {
+        let found = ours.get(name).map_or(&[][..], Vec::as_slice);
+        for i in 0..expected.len().max(found.len()) {
+            let line = |lines: &[String]| lines.get(i).cloned().unwrap_or_else(|| "(nothing)".to_owned());
+            if expected.get(i) != found.get(i) {
+                let (stock, ours) = (line(expected), line(found));
+                differences.push_str(&format!("{name}\n  stock: {stock}\n  ours:  {ours}\n"));
+                break;
+            }
+        }
+    }
+    assert!(differences.is_empty(), "the servers differ, first lines of each scenario:\n{differences}");
+}
+
+/// The interpreter of a virtual environment with stock TensorFlow.
+fn stock_python() -> Option<PathBuf> {
+    let venv = std::env::var_os("FERROFLOW_VENV").map_or_else(|| root().join(".venv"), PathBuf::from);
+    Some(venv.join("bin/python")).filter(|python| python.exists())
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this package lies in the workspace")
+}
+
+fn run_scenarios(python: &Path, arguments: &[&str]) -> Report {
+    let output = Command::new(python)
+        .arg(root().join("oracle/interop/run.py"))
+        .args(arguments)
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("the interpreter starts");
+    let mut report = Report::new();
+    let mut lines = &mut Vec::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        match line.strip_prefix("== ") {
+            Some(name) => lines = report.entry(name.to_owned()).or_default(),
+            None => lines.push(line.to_owned()),
+        }
+    }
+    report
+}
