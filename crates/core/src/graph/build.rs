@@ -56,8 +56,8 @@ impl Checker<'_> {
                 Some(value) => value,
                 None => attr.default.clone().ok_or_else(|| {
                     status!(
-                        InvalidArgument,
-                        "NodeDef missing attr '{}' from Op<name={}>; expected a {}",
+                        NotFound,
+                        "No attr named '{}' in NodeDef; Op<name={}> expects a {}",
                         attr.name,
                         op.name,
                         attr.kind.name()
