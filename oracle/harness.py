@@ -120,7 +120,7 @@ class Family:
 
     def dtypes(self, op, attr, **fixed):
         """The dtypes of type attribute `attr` for which stock has a CPU kernel."""
-        return _kernel_dtypes(OPS[op], next(a for a in OPS[op].attr if a.name == attr), fixed)
+        return kernel_dtypes(OPS[op], next(a for a in OPS[op].attr if a.name == attr), fixed)
 
     def op(self, op, inputs, name="", *, accuracy=None, few=False, types=None, message="", producer=None, fetch=None, **attrs):
         """One op fed with `inputs` (templates, literals, arrays, or lists of these for list inputs), once per dtype.
@@ -151,7 +151,7 @@ class Family:
         if not open_attrs:
             return [{}]
         fixed = {a.name: attrs[a.name] for a in op_def.attr if a.type == "type" and isinstance(attrs.get(a.name), str)}
-        candidates = {a.name: list(attrs[a.name]) if a.name in attrs else _kernel_dtypes(op_def, a, fixed) for a in open_attrs}
+        candidates = {a.name: list(attrs[a.name]) if a.name in attrs else kernel_dtypes(op_def, a, fixed) for a in open_attrs}
         primary = open_attrs[0].name
         if types is not None:
             candidates[primary] = [t for t in types if t in candidates[primary]]
@@ -268,7 +268,7 @@ def _named(name, value):
     return named_tensor_pb2.NamedTensorProto(name=name, tensor=protos.tensor(_array(value, None)))
 
 
-def _kernel_dtypes(op_def, attr, fixed):
+def kernel_dtypes(op_def, attr, fixed):
     """The dtypes of `attr` for which stock has a CPU kernel, given the attributes fixed already."""
     declared = {name_of(t) for t in attr.allowed_values.list.type} or set(DTYPES)
     found = set()
@@ -315,12 +315,12 @@ def _single_op(op, arrays, attrs, message, producer, fetch):
             program.placeholder(protos.dtype_of(item), name=name)
             feeds[name] = item
     node = program.node(op, names, name=op.lstrip("_"), **attrs)
-    outputs = range(fetch if fetch is not None else _output_count(op_def, attrs))
+    outputs = range(fetch if fetch is not None else output_count(op_def, attrs))
     program.step(fetch=[f"{node}:{i}" for i in outputs], target=[] if outputs else [node], feed=feeds, message=message)
     return program.graph, program.steps
 
 
-def _output_count(op_def, attrs):
+def output_count(op_def, attrs):
     count = 0
     for arg in op_def.output_arg:
         if arg.number_attr:

@@ -10,12 +10,8 @@ import stock
 # How far floats may be apart, relative to the largest value in the tensor: sums may be taken in another order.
 _TOLERANCE = {"half": 5e-3, "bfloat16": 4e-2, "float": 2e-5, "complex64": 2e-5, "double": 1e-9, "complex128": 1e-9}
 
-# Codes that say that a server is gone or stuck; no graph deserves them.
-_BROKEN = {4: "did not answer in time", 14: "is not reachable"}
-
-
-class Broken(Exception):
-    """The server died or hangs."""
+# What a call to a server that died gives; no graph deserves it.
+GONE = 14
 
 
 class Answer:
@@ -30,27 +26,17 @@ class Answer:
         return ", ".join(f"{name} = {protos.dtype_of(a)}{list(a.shape)} {np.array2string(a, threshold=12)}" for name, a in self.arrays.items())
 
 
-def ask(client, nodes, fetches=None):
-    """Runs nodes in a session of their own and fetches all outputs, or `fetches`."""
-    fed = draw.fed_values(nodes)
-    if fetches is None:
-        fetches = [f"{node.name}:{i}" for node in nodes for i in range(node.outputs)]
-    # A feed may stand for an output other than the first of a node that is not there; as a placeholder it has a name of its own.
-    renamed = {value.name: value.name.replace(":", "_") for value in fed}
-    plain = [draw.Value(renamed[value.name], value.array) for value in fed]
-    inner = [
-        draw.Node(n.name, n.op, n.attrs, [draw.Value(renamed.get(v.name, v.name), v.array) for v in n.inputs], n.outputs) for n in nodes
-    ]
-    feeds = [named_tensor_pb2.NamedTensorProto(name=f"{value.name}:0", tensor=protos.tensor(value.array)) for value in plain]
+def ask(client, nodes):
+    """Runs nodes in a session of their own and fetches all outputs."""
+    fed, fetches = draw.fed_values(nodes), draw.fetches(nodes)
+    feeds = [named_tensor_pb2.NamedTensorProto(name=f"{draw.feed_name(value)}:0", tensor=protos.tensor(value.array)) for value in fed]
     try:
-        session = client.session(draw.graph_of(inner, plain))
+        session = client.session(draw.graph_of(nodes))
         try:
             tensors = session.run(feeds, fetches, [])
         finally:
             session.close()
     except stock.StockError as error:
-        if error.code in _BROKEN:
-            raise Broken(f"{_BROKEN[error.code]}: {error.message}") from None
         return Answer(code=error.code, message=error.message)
     return Answer(dict(zip(fetches, map(protos.array, tensors))))
 

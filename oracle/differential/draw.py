@@ -36,6 +36,11 @@ class Value:
     def dtype(self):
         return protos.dtype_of(self.array)
 
+    @property
+    def node(self):
+        """The node that makes it, if there is one."""
+        return self.name.split(":")[0]
+
 
 @dataclasses.dataclass
 class Node:
@@ -93,7 +98,7 @@ class Source:
                 first = first if first is not None else value.array
                 inputs.append(value)
         try:
-            outputs = harness._output_count(definition, attrs)
+            outputs = harness.output_count(definition, attrs)
         except KeyError:
             return None
         return Node(name, op, attrs, inputs, outputs)
@@ -116,7 +121,7 @@ class Source:
         for attr in definition.attr:
             if attr.type != "type":
                 continue
-            candidates = harness._kernel_dtypes(definition, attr, fixed)
+            candidates = harness.kernel_dtypes(definition, attr, fixed)
             if self._chance(0.03):
                 candidates = [values.name_of(t) for t in attr.allowed_values.list.type]
                 candidates = [t for t in candidates if t] or list(values.DTYPES)
@@ -207,22 +212,28 @@ def supported(listed):
     return sorted(op["name"] for op in listed if (op["any"] or op["types"]) and op["accuracy"] != "random" and drawable(op["name"]))
 
 
-def graph_of(nodes, fed):
-    """The GraphDef of these nodes, with placeholders for the `fed` values."""
+def graph_of(nodes):
+    """The GraphDef of these nodes, with placeholders for what is fed."""
     program = harness.Program("differential", "rounding", stock.GRAPH_VERSION)
-    for value in fed:
-        program.placeholder(value.dtype, name=value.name)
+    fed = {value.name: feed_name(value) for value in fed_values(nodes)}
+    for value in fed_values(nodes):
+        program.placeholder(value.dtype, name=fed[value.name])
     for node in nodes:
-        program.node(node.op, [value.name for value in node.inputs], name=node.name, **node.attrs)
+        program.node(node.op, [fed.get(value.name, value.name) for value in node.inputs], name=node.name, **node.attrs)
     return program.graph
+
+
+def fetches(nodes):
+    """Every output of these nodes."""
+    return [f"{node.name}:{i}" for node in nodes for i in range(node.outputs)]
 
 
 def fed_values(nodes):
     """The inputs that none of these nodes makes, once each."""
     made = {node.name for node in nodes}
-    found = {}
-    for node in nodes:
-        for value in node.inputs:
-            if value.name.split(":")[0] not in made:
-                found[value.name] = value
-    return list(found.values())
+    return list({value.name: value for node in nodes for value in node.inputs if value.node not in made}.values())
+
+
+def feed_name(value):
+    """The placeholder that stands for a value whose node is not in the graph."""
+    return "fed_" + value.name.replace(":", "_")

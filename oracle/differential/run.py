@@ -9,6 +9,7 @@ be pasted into `oracle/cases/<family>.py`.
 import argparse
 import collections
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -32,87 +33,81 @@ class Peer:
 
     def __init__(self, start):
         self._start = start
-        self.restart()
+        self._open()
 
-    def restart(self):
+    def _open(self):
         self.server = self._start()
-        self.client = stock.Client(self.server.target)
+        self._client = stock.Client(self.server.target)
 
     def ask(self, nodes):
-        return answers.ask(self.client, nodes)
+        answer = answers.ask(self._client, nodes)
+        if answer.code == answers.GONE:
+            self.server.stop()
+            self._open()
+        return answer
 
 
-def graph(source, theirs):
-    """Nodes that stock answers, grown one by one, and nodes that it refuses, each by itself."""
-    nodes, refused, pool = [], [], []
-    for number in range(source.random.randint(2, 9)):
-        node = source.node(number, pool)
-        if node is None:
-            continue
-        # Alone, with values fed: stock's answer gives later nodes inputs whose shapes are known.
-        alone = draw.Node(node.name, node.op, node.attrs, [draw.Value(v.name.replace(":", "_"), v.array) for v in node.inputs], node.outputs)
-        answer = theirs.ask([alone])
-        if answer.code != stock.OK:
-            refused.append(alone)
-            continue
-        if any(array.size > _LARGEST for array in answer.arrays.values()):
-            continue
-        nodes.append(node)
-        pool += [draw.Value(name if not name.endswith(":0") else name[:-2], array) for name, array in answer.arrays.items()]
-    return nodes, refused
+class Match:
+    """Stock and ours, and how often they were asked what."""
 
+    def __init__(self, theirs, ours):
+        self.theirs, self.ours = theirs, ours
+        self.count = collections.Counter()
 
-def amplified(nodes, theirs, ours, name):
-    """Whether output `name` differs only because its inputs differ by rounding: alone, on stock's values, its node agrees."""
-    node = next(node for node in nodes if node.name == name.split(":")[0])
-    expected = answers.ask(theirs.client, nodes)
-    actual = answers.ask(ours.client, nodes)
-    for value in node.inputs:
-        key = value.name if ":" in value.name else value.name + ":0"
-        if expected.arrays and actual.arrays and key in expected.arrays:
-            if expected.arrays[key].tobytes() != actual.arrays[key].tobytes():
-                alone = node
-                for other in nodes:
-                    alone = shrink._fed(alone, other, expected)
-                return shrink.confirm(theirs.client, ours.client, [alone]) is None
-    return False
+    def draw(self, source):
+        """Nodes that stock answers, grown one by one, and nodes that it refuses, each by itself."""
+        nodes, refused, pool = [], [], []
+        for number in range(source.random.randint(2, 9)):
+            node = source.node(number, pool)
+            if node is None:
+                continue
+            # Alone, with values fed: stock's answer gives later nodes inputs whose shapes are known.
+            answer = self.theirs.ask([node])
+            if answer.code != stock.OK:
+                refused.append(node)
+                self.count["refused"] += 1
+            elif all(array.size <= _LARGEST for array in answer.arrays.values()):
+                nodes.append(node)
+                pool += [draw.Value(name.removesuffix(":0"), array) for name, array in answer.arrays.items()]
+        return [part for part in (nodes, *([node] for node in refused)) if part]
 
-
-def check(seed, ops, theirs, ours, count):
-    """One seed; returns a description of what differs, or None."""
-    source = draw.Source(seed, ops)
-    try:
-        nodes, refused = graph(source, theirs)
-    except answers.Broken:
-        # Stock ends its process on some inputs; nothing to compare with.
-        theirs.restart()
-        count["stock gone"] += 1
-        return None
-    parts = ([nodes] if nodes else []) + [[node] for node in refused]
-    for part in parts:
-        count["refused" if part is not nodes else "graphs"] += 1
-        count["nodes"] += len(part)
-        try:
-            expected = theirs.ask(part)
-        except answers.Broken:
-            theirs.restart()
-            count["stock gone"] += 1
-            continue
-        try:
-            actual = ours.ask(part)
-        except answers.Broken as error:
-            ours.restart()
-            return describe(part, seed, expected, f"our server {error}")
+    def compare(self, nodes):
+        """Where the answers part, and both answers; None if they agree. Stock dies of some graphs: nothing to compare."""
+        expected = self.theirs.ask(nodes)
+        if expected.code == answers.GONE:
+            self.count["stock gone"] += 1
+            return None
+        actual = self.ours.ask(nodes)
         where = answers.difference(expected, actual)
-        if where is None:
-            continue
-        if where != "status" and amplified(part, theirs, ours, where):
-            count["amplified rounding"] += 1
-            continue
-        small = shrink.shrink(part, expected, lambda rest: shrink.confirm(theirs.client, ours.client, rest) is not None)
-        expected, actual = shrink.confirm(theirs.client, ours.client, small) or (expected, actual)
-        return describe(small, seed, expected, actual)
-    return None
+        return where and (where, expected, actual)
+
+    def is_amplified(self, nodes, name, expected, actual):
+        """Whether an output differs only because rounding upstream was amplified: on stock's values its node agrees."""
+        node = next(node for node in nodes if node.name == name.split(":")[0])
+        keys = [value.name if ":" in value.name else value.name + ":0" for value in node.inputs]
+        made = [key for key in keys if key in expected.arrays]
+        if all(expected.arrays[key].tobytes() == actual.arrays[key].tobytes() for key in made):
+            return False
+        others = {other.name for other in nodes if other is not node}
+        return self.compare(shrink.without(nodes, others, expected.arrays)) is None
+
+    def check(self, seed, ops):
+        """One seed; returns a description of what differs, or None."""
+        for part in self.draw(draw.Source(seed, ops)):
+            self.count["graphs"] += 1
+            self.count["nodes"] += len(part)
+            found = self.compare(part)
+            if found is None:
+                continue
+            where, expected, actual = found
+            if where != "status" and self.is_amplified(part, where, expected, actual):
+                self.count["amplified rounding"] += 1
+                continue
+            if expected.arrays:
+                part = shrink.shrink(part, expected.arrays, lambda rest: self.compare(rest) is not None)
+                _, expected, actual = self.compare(part) or found
+            return describe(part, seed, expected, actual)
+        return None
 
 
 def describe(nodes, seed, expected, actual):
@@ -135,24 +130,22 @@ def main():
     ops = [op for op in draw.supported(listed) if re.search(args.only, op)]
     if not ops:
         sys.exit("no op to draw from")
-    seed = args.seed if args.seed is not None else int.from_bytes(__import__("os").urandom(4), "little")
+    seed = args.seed if args.seed is not None else int.from_bytes(os.urandom(4), "little")
     print(f"first seed {seed}; drawing from {len(ops)} ops", flush=True)
-    theirs, ours = Peer(servers.stock), Peer(servers.stock if args.server == "stock" else lambda: servers.ferroflow(args.server))
-    count, failed = collections.Counter(), {}
+    start = servers.stock if args.server == "stock" else lambda: servers.ferroflow(args.server)
+    match, failed = Match(Peer(servers.stock), Peer(start)), {}
     end = time.monotonic() + args.seconds if args.seconds else float("inf")
-    while time.monotonic() < end:
-        found = check(seed, ops, theirs, ours, count)
-        seed += 1
+    while time.monotonic() < end and (args.keep_going or not failed):
+        found = match.check(seed, ops)
         if found:
-            key = found.splitlines()[0].split(": ")[1]
-            if key not in failed:
+            what = found.splitlines()[0].split(": ")[1]
+            if what not in failed:
                 print(found, flush=True)
-            failed.setdefault(key, seed - 1)
-            if not args.keep_going:
-                break
-    theirs.server.stop()
-    ours.server.stop()
-    print(f"next seed {seed}; " + ", ".join(f"{n} {what}" for what, n in sorted(count.items())))
+            failed.setdefault(what, seed)
+        seed += 1
+    for peer in (match.theirs, match.ours):
+        peer.server.stop()
+    print(f"next seed {seed}; " + ", ".join(f"{n} {what}" for what, n in sorted(match.count.items())))
     if failed:
         sys.exit(f"{len(failed)} differences: " + ", ".join(f"{what} (seed {at})" for what, at in failed.items()))
 
