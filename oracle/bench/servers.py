@@ -55,4 +55,4 @@ def stock():
 
 def ferroflow(binary):
     """Starts one of ours."""
-    return Server([str(binary), "serve", "--port", "0"])
+    return Server([str(binary), "serve", "--port", "0", "--log", "warn"])

@@ -22,8 +22,13 @@ class Answer:
 
     def __str__(self):
         if self.code != stock.OK:
-            return f"status {self.code}: {self.message.splitlines()[0][:200] if self.message else ''}"
-        return ", ".join(f"{name} = {protos.dtype_of(a)}{list(a.shape)} {np.array2string(a, threshold=12)}" for name, a in self.arrays.items())
+            said = [line for line in self.message.splitlines() if line and not line.startswith("From /job:")]
+            return f"status {self.code}: {said[0][:300] if said else ''}"
+        return ", ".join(f"{name} = {protos.dtype_of(a)}{list(a.shape)} {_brief(a)}" for name, a in self.arrays.items())
+
+
+def _brief(array):
+    return " ".join(np.array2string(array, threshold=24).split())
 
 
 def ask(client, nodes):

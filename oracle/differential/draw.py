@@ -17,7 +17,7 @@ OPS = harness.OPS
 
 # Memory that nobody wrote, frames that only make sense in loops, and what ends the process.
 _EXCLUDED = {
-    "Abort", "Batch", "Empty", "Enter", "Exit", "NextIteration", "LoopCond", "Placeholder", "PlaceholderV2", "PlaceholderWithDefault",
+    "Abort", "Batch", "Empty", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "Placeholder", "PlaceholderV2", "PlaceholderWithDefault",
     "InplaceAdd", "InplaceSub", "InplaceUpdate", "ParallelConcat", "Const", "ImmutableConst", "FakeParam", "TensorArrayClose",
 }  # fmt: skip
 
