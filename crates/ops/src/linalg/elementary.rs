@@ -220,7 +220,8 @@ impl Elementary for f64 {
 
     #[inline(always)]
     fn fast_erf(self) -> f64 {
-        libm::erf(self)
+        // Where the square overflows, stock's answer is not a number.
+        if self.abs() > 1e154 { f64::NAN } else { libm::erf(self) }
     }
 
     #[inline(always)]

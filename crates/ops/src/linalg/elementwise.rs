@@ -246,7 +246,7 @@ impl<const N: usize> Loop<N> {
         let mut addresses = [std::ptr::null(); N];
         for (i, operand) in operands.iter().enumerate() {
             let Some(tensor) = operand else {
-                let in_place = self.input == self.output && expected[i] == elements;
+                let in_place = fits(out.dtype(), self.input) && expected[i] == elements;
                 ensure!(in_place, Internal, "the result cannot replace operand {i}");
                 continue;
             };

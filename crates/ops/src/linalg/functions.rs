@@ -58,6 +58,10 @@ pub trait Functions: Num {
     fn small_cos(self) -> Self;
 }
 
+/// Beyond this, the inverse hyperbolic functions are logarithms to the last bit.
+const SQUARABLE: f32 = 1e9;
+const LN_2: f64 = std::f64::consts::LN_2;
+
 macro_rules! float_functions {
     (@methods $type:ty: $($name:ident => $inner:ident),+ $(,)?) => {$(
         #[inline(always)]
@@ -70,12 +74,21 @@ macro_rules! float_functions {
             float_functions!(@methods $type:
                 sqrt => sqrt, recip => recip, exp => fast_exp, exp_m1 => fast_exp_m1, ln => fast_ln,
                 ln_1p => fast_ln_1p, sin => sin, cos => cos, tan => tan, asin => asin, acos => acos, atan => atan,
-                sinh => sinh, cosh => cosh, tanh => fast_tanh, asinh => asinh, acosh => acosh, atanh => atanh,
+                sinh => sinh, cosh => cosh, tanh => fast_tanh, atanh => atanh,
                 sigmoid => fast_sigmoid, small_sin => fast_sin, small_cos => fast_cos,
             );
             #[inline(always)]
             fn rsqrt(self) -> $type {
                 <$type>::from_math(self.to_math().sqrt().recip())
+            }
+            fn asinh(self) -> $type {
+                let x = self.to_math();
+                let large = (x.abs().ln() + LN_2 as <$type as Float>::Math).copysign(x);
+                <$type>::from_math(if x.abs() > SQUARABLE.into() { large } else { x.asinh() })
+            }
+            fn acosh(self) -> $type {
+                let x = self.to_math();
+                <$type>::from_math(if x > SQUARABLE.into() { x.ln() + LN_2 as <$type as Float>::Math } else { x.acosh() })
             }
             #[inline(always)]
             fn unit(self) -> $type {
@@ -158,11 +171,9 @@ macro_rules! complex_functions {
             }
             #[inline(always)]
             fn pow(self, exponent: $type) -> $type {
-                if exponent == <$type>::ZERO {
-                    return <$type>::ONE;
-                }
                 if self == <$type>::ZERO {
-                    return <$type>::ZERO;
+                    // By way of the logarithm, as in stock: zero to the power of zero is not a number.
+                    return if exponent.re > 0.0 { <$type>::ZERO } else { <$type>::new(<$part>::NAN, <$part>::NAN) };
                 }
                 self.powc(exponent)
             }

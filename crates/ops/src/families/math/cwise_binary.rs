@@ -6,7 +6,7 @@ use crate::linalg::functions::Functions;
 use crate::numeric::{Float, Int, Math, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Str};
 use ferroflow_core::op::{Accuracy, Op, shapes};
-use ferroflow_core::{Code, Result, Status, ensure};
+use ferroflow_core::{Code, DType, Result, Status, ensure};
 
 pub(crate) const OPS: &[&Op] = &[
     &ADD, &ADD_V2, &SUB, &MUL, &MUL_NO_NAN, &DIV, &REAL_DIV, &DIV_NO_NAN, &TRUNCATE_DIV, &FLOOR_DIV, &MOD,
@@ -192,14 +192,29 @@ binary_kernels! {
     floor_mod: FUNCTION, [floats], T => floor_remainder::<T>;
     mul_no_nan: ARITHMETIC, [floats, complex], T => |x: T, y: T| if y.is_zero() { T::ZERO } else { x.mul(y) };
     div_no_nan: ARITHMETIC, [floats, complex], T => |x: T, y: T| if y.is_zero() { T::ZERO } else { x.div(y) };
-    xdivy: ARITHMETIC, [floats, complex], T => |x: T, y: T| if x.is_zero() { T::ZERO } else { x.div(y) };
+    xdivy: ARITHMETIC, [floats, complex], T => |x: T, y: T| if x.is_zero() { x } else { x.div(y) };
     xlogy: POLYNOMIAL, [floats, complex], T => x_ln_y::<T>;
     xlog1py: POLYNOMIAL, [floats, complex], T => x_ln_1p_y::<T>;
-    maximum: ARITHMETIC, [floats, signed, unsigned], T => <T as Real>::maximum;
-    minimum: ARITHMETIC, [floats, signed, unsigned], T => <T as Real>::minimum;
+    maximum_of_wide: ARITHMETIC, [wide, signed, unsigned], T => <T as Real>::maximum;
+    minimum_of_wide: ARITHMETIC, [wide, signed, unsigned], T => <T as Real>::minimum;
+    // Of equals, which only zeros tell apart, 16-bit floats take the first and all others the second, as in stock.
+    maximum_of_halves: ARITHMETIC, [halves], T => |x: T, y: T| <T as Real>::maximum(y, x);
+    minimum_of_halves: ARITHMETIC, [halves], T => |x: T, y: T| <T as Real>::minimum(y, x);
     squared_difference: ARITHMETIC, [wide, halves, signed, complex], T => difference_squared::<T>;
     pow: FUNCTION, [floats, complex], T => <T as Functions>::pow;
     atan2: FUNCTION, [floats], T => |y: T, x: T| y.atan2(x);
+}
+
+fn maximum(init: &Init<'_>) -> Result<Kernel> {
+    if is_half(init) { maximum_of_halves(init) } else { maximum_of_wide(init) }
+}
+
+fn minimum(init: &Init<'_>) -> Result<Kernel> {
+    if is_half(init) { minimum_of_halves(init) } else { minimum_of_wide(init) }
+}
+
+fn is_half(init: &Init<'_>) -> bool {
+    matches!(init.input_types[0], DType::Half | DType::Bfloat16)
 }
 
 /// Kernels of integer division, which refuse zero divisors.
@@ -308,7 +323,7 @@ fn power<T: Int>(x: T, y: T) -> T {
 
 fn next_after(init: &Init<'_>) -> Result<Kernel> {
     let function = match init.input_types[0] {
-        ferroflow_core::DType::Float => Loop::zip(libm::nextafterf),
+        DType::Float => Loop::zip(libm::nextafterf),
         _ => Loop::zip(libm::nextafter),
     };
     cwise::kernel(init, ARITHMETIC, function)

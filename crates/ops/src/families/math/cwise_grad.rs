@@ -33,24 +33,36 @@ const RECIPROCAL: Op = Op { kernels: rows![reciprocal_grad: Bfloat16, Half, Floa
 macro_rules! gradient_kernels {
     ($($kernel:ident: $T:ident => |$y:ident, $dy:ident| $value:expr;)+) => {$(
         fn $kernel(init: &Init<'_>) -> Result<Kernel> {
-            let function = loops![init; floats, complex; $T => Loop::zip(|$y: $T, $dy: $T| {
-                let $y = $y.conj();
-                $value
-            })]?;
-            let dtype = init.output_types[0];
-            Kernel::sync(move |cx| {
-                same_count(cx)?;
-                cwise::apply(cx, dtype, ARITHMETIC, &function)
-            })
+            gradient(init, loops![init; wide, halves, complex; $T => Loop::zip(|$y: $T, $dy: $T| $value)]?)
         }
     )+};
 }
 gradient_kernels! {
-    sigmoid_grad: T => |y, dy| dy.mul(T::ONE.sub(y)).mul(y);
+    sigmoid_grad: T => |y, dy| y.mul(T::ONE.sub(y)).mul(dy);
     tanh_grad: T => |y, dy| dy.mul(T::ONE.sub(y.mul(y)));
-    sqrt_grad: T => |y, dy| dy.mul(T::from_f64(0.5)).div(y);
-    rsqrt_grad: T => |y, dy| dy.mul(y.mul(y)).mul(y.mul(T::from_f64(-0.5)));
-    reciprocal_grad: T => |y, dy| dy.mul(y.mul(y.neg()));
+    sqrt_grad: T => |y, dy| unless_zero(dy, || T::from_f64(0.5).mul(dy).div(y.conj()));
+    rsqrt_grad: T => |y, dy| unless_zero(dy, || {
+        let y = y.conj();
+        T::from_f64(-0.5).mul(dy.mul(y)).mul(y.mul(y))
+    });
+    reciprocal_grad: T => |y, dy| unless_zero(dy, || {
+        let y = y.conj();
+        y.neg().mul(dy).mul(y)
+    });
+}
+
+/// Where nothing flows back the gradient is zero, even if the function's slope is infinite.
+#[inline(always)]
+fn unless_zero<T: Num>(dy: T, gradient: impl Fn() -> T) -> T {
+    if dy.is_zero() { T::ZERO } else { gradient() }
+}
+
+fn gradient(init: &Init<'_>, function: Loop<2>) -> Result<Kernel> {
+    let dtype = init.output_types[0];
+    Kernel::sync(move |cx| {
+        same_count(cx)?;
+        cwise::apply(cx, dtype, ARITHMETIC, &function)
+    })
 }
 
 /// Refuses operands of different counts; there is no broadcasting here. The result has the first one's shape.
