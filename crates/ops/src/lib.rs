@@ -11,14 +11,15 @@ pub mod linalg;
 pub mod numeric;
 mod optimizer;
 mod philox;
+mod queue;
 mod re2;
+mod ref_handle;
 mod rng_state;
 mod rows;
 mod strided;
 mod tensor_array;
 mod tensor_list;
 mod text;
-
 mod units;
 mod variable;
 

@@ -1,10 +1,10 @@
-//! Strings put together: element by element, and along dimensions.
+//! Strings put together: element by element, along dimensions, and by segment.
 
 use ferroflow_core::kernel::{Init, Kernel, Str};
-use ferroflow_core::op::{Op, ShapeCx};
-use ferroflow_core::{PartialShape, Result, Shape, Tensor, ensure, kernels};
+use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, ensure, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&STRING_JOIN, &REDUCE_JOIN];
+pub(crate) const OPS: &[&Op] = &[&STRING_JOIN, &REDUCE_JOIN, &UNSORTED_SEGMENT_JOIN];
 
 static STRING_JOIN: Op = Op {
     name: "StringJoin",
@@ -23,6 +23,20 @@ static REDUCE_JOIN: Op = Op {
     attrs: &["keep_dims: bool = false", "separator: string = ''"],
     shape: reduce_join_shape,
     kernels: kernels![any reduce_join_kernel],
+    ..Op::PURE
+};
+
+static UNSORTED_SEGMENT_JOIN: Op = Op {
+    name: "UnsortedSegmentJoin",
+    inputs: &["inputs: string", "segment_ids: Tindices", "num_segments: Tnumsegments"],
+    outputs: &["output: string"],
+    attrs: &[
+        "separator: string = ''",
+        "Tindices: {int32, int64}",
+        "Tnumsegments: {int32, int64} = DT_INT32",
+    ],
+    shape: segment_join_shape,
+    kernels: kernels![any segment_join_kernel],
     ..Op::PURE
 };
 
@@ -50,6 +64,14 @@ fn reduce_join_shape(s: &mut ShapeCx<'_>) -> Result<()> {
         false => Some(*size),
     });
     s.output(0, kept.collect::<Vec<i64>>())
+}
+
+fn segment_join_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    let (input, ids) = (s.input(0), s.input(1));
+    let (Some(dims), Some(rank)) = (input.dims(), ids.rank()) else { return Ok(()) };
+    let segments = s.constant_i64(2)?.filter(|count| *count >= 0).unwrap_or(UNKNOWN_DIM);
+    let rest = dims.get(rank..).unwrap_or_default();
+    s.output(0, std::iter::once(segments).chain(rest.iter().copied()))
 }
 
 fn string_join_kernel(init: &Init<'_>) -> Result<Kernel> {
@@ -131,6 +153,55 @@ fn reduce_join_kernel(init: &Init<'_>) -> Result<Kernel> {
         let shape = Shape::new(dims.iter().enumerate().filter_map(|(dim, size)| {
             if reduced.contains(&dim) { keep.then_some(1) } else { Some(*size) }
         }))?;
+        Ok(Tensor::new(shape, joined)?.into())
+    })
+}
+
+/// Joins the elements of each segment in the order in which they come.
+fn segment_join_kernel(init: &Init<'_>) -> Result<Kernel> {
+    let separator: Str = init.attr("separator")?;
+    Kernel::sync(move |cx| {
+        let (input, ids, segments) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
+        ensure!(
+            segments.rank() == 0,
+            InvalidArgument,
+            "Number of segments should be a scalar, got shape {}",
+            segments.shape()
+        );
+        let segments = segments.to_i64s()?[0];
+        ensure!(segments >= 0, InvalidArgument, "num_segments must be non-negative, got {segments}");
+        ensure!(
+            input.shape().starts_with(ids.shape()),
+            InvalidArgument,
+            "segment_ids' shape {} must be a prefix of inputs' shape {}",
+            ids.shape(),
+            input.shape()
+        );
+        let rest = &input.shape().dims()[ids.rank()..];
+        let width: usize = rest.iter().product::<i64>() as usize;
+        let shape = Shape::new(std::iter::once(segments).chain(rest.iter().copied()))?;
+        cx.device().check_allocation(DType::String, &shape)?;
+        let mut joined: Vec<Option<Vec<u8>>> =
+            vec![None; shape.elements()];
+        for (row, id) in input.flat::<Str>()?.chunks(width.max(1)).zip(ids.to_i64s()?) {
+            ensure!(
+                id < segments,
+                InvalidArgument,
+                "segment_ids must be less than num_segments, got {id} and {segments}"
+            );
+            // Elements of a negative segment are dropped, as by other ops on segments.
+            let Ok(id) = usize::try_from(id) else { continue };
+            for (slot, text) in joined[id * width..].iter_mut().zip(row) {
+                match slot {
+                    Some(joined) => {
+                        joined.extend_from_slice(&separator);
+                        joined.extend_from_slice(text);
+                    }
+                    None => *slot = Some(text.to_vec()),
+                }
+            }
+        }
+        let joined = joined.into_iter().map(|text| Str::from(text.unwrap_or_default())).collect();
         Ok(Tensor::new(shape, joined)?.into())
     })
 }

@@ -1,0 +1,236 @@
+//! Queues of tuples that steps wait at: first in, first out; shuffled; by priority.
+//!
+//! Whoever waits stands in one of two lines, for room or for elements, and only the first in line moves. A wait that is
+//! dropped leaves its line and gives back what it had taken, so that a cancelled step loses nothing.
+
+mod store;
+mod wait;
+
+pub(crate) use store::{Order, Tuple};
+
+use ferroflow_core::resource::Resource;
+use ferroflow_core::{DType, PartialShape, Result, Tensor, ensure, status};
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
+use std::task::Waker;
+use store::Store;
+
+/// What a queue is made from.
+pub(crate) struct QueueSpec {
+    pub(crate) name: String,
+    pub(crate) order: Order,
+    pub(crate) types: Vec<DType>,
+    /// A shape per component, or none if they are not specified.
+    pub(crate) shapes: Vec<PartialShape>,
+    pub(crate) capacity: usize,
+    /// Whether components may differ in size and are padded when batched.
+    pub(crate) padding: bool,
+}
+
+impl QueueSpec {
+    fn kind(&self) -> &'static str {
+        match (&self.order, self.padding) {
+            (Order::First, false) => "FIFOQueue",
+            (Order::First, true) => "PaddingFIFOQueue",
+            (Order::Shuffled { .. }, _) => "RandomShuffleQueue",
+            (Order::Priority, _) => "PriorityQueue",
+        }
+    }
+}
+
+/// A queue of tuples.
+pub(crate) struct Queue {
+    pub(crate) spec: QueueSpec,
+    /// Guards elements and lines; held for moments only.
+    state: Mutex<State>,
+}
+
+struct State {
+    store: Store,
+    closed: bool,
+    /// Set when the container that keeps the queue is cleared.
+    gone: bool,
+    next_ticket: u64,
+    /// Those who bring elements or close the queue.
+    producers: VecDeque<Waiting>,
+    consumers: VecDeque<Waiting>,
+}
+
+struct Waiting {
+    ticket: u64,
+    waker: Option<Waker>,
+    /// Told to give up by whoever closed the queue.
+    cancelled: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Line {
+    Producers,
+    Consumers,
+}
+
+impl Resource for Queue {
+    fn type_name(&self) -> &'static str {
+        "N10tensorflow14QueueInterfaceE"
+    }
+
+    fn cancel_waiters(&self) {
+        let mut state = self.lock();
+        state.gone = true;
+        state.wake_all();
+    }
+}
+
+impl Queue {
+    pub(crate) fn new(spec: QueueSpec) -> Queue {
+        let store = Store::new(&spec.order);
+        Queue {
+            spec,
+            state: Mutex::new(State {
+                store,
+                closed: false,
+                gone: false,
+                next_ticket: 0,
+                producers: VecDeque::new(),
+                consumers: VecDeque::new(),
+            }),
+        }
+    }
+
+    /// The kind of queue, as error texts name it.
+    pub(crate) fn kind(&self) -> &'static str {
+        self.spec.kind()
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.lock().store.len()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// Refuses to share the queue with a node that asks for another one.
+    pub(crate) fn check_same(&self, asked: &QueueSpec) -> Result<()> {
+        let name = &self.spec.name;
+        let other = asked.kind();
+        ensure!(
+            self.kind() == other,
+            InvalidArgument,
+            "Shared queue '{name}' has type '{}' that does not match type of Node '{name}': {other}",
+            self.kind()
+        );
+        ensure!(
+            self.spec.capacity == asked.capacity,
+            InvalidArgument,
+            "Shared queue '{name}' has capacity {} but requested capacity was {}",
+            shown_capacity(self.spec.capacity),
+            shown_capacity(asked.capacity)
+        );
+        ensure!(
+            self.spec.types == asked.types,
+            InvalidArgument,
+            "Shared queue '{name}' has component types {} but requested component types were {}",
+            list(&self.spec.types),
+            list(&asked.types)
+        );
+        ensure!(
+            self.spec.shapes == asked.shapes,
+            InvalidArgument,
+            "Shared queue '{name}' has component shapes {} but requested component shapes were {}",
+            list(&self.spec.shapes),
+            list(&asked.shapes)
+        );
+        if let (Order::Shuffled { keep, .. }, Order::Shuffled { keep: other, .. }) =
+            (&self.spec.order, &asked.order)
+        {
+            ensure!(
+                keep == other,
+                InvalidArgument,
+                "Shared queue '{name}' has min_after_dequeue {keep} but requested min_after_dequeue was {other}."
+            );
+        }
+        Ok(())
+    }
+
+    /// Refuses a tuple that does not fit. `batch` is the number of elements if the tuple holds several.
+    pub(crate) fn check_tuple(&self, tuple: &[Tensor], batch: Option<i64>) -> Result<()> {
+        for (i, (tensor, shape)) in tuple.iter().zip(&self.spec.shapes).enumerate() {
+            let expected = match (batch, shape.dims()) {
+                (Some(batch), Some(dims)) => {
+                    PartialShape::new(std::iter::once(batch).chain(dims.iter().copied()))?
+                }
+                _ => shape.clone(),
+            };
+            ensure!(
+                expected.admits(tensor.shape()),
+                InvalidArgument,
+                "Shape mismatch in tuple component {i}. Expected {expected}, got {}",
+                tensor.shape()
+            );
+        }
+        let Some(batch) = batch else { return Ok(()) };
+        for (i, tensor) in tuple.iter().enumerate() {
+            ensure!(
+                tensor.shape().first() == Some(&batch),
+                InvalidArgument,
+                "All input tensors must have the same size in the 0th dimension. Component {i} has {}, and should \
+                 have {batch}",
+                tensor.shape().first().map_or("no dimension".to_owned(), |size| size.to_string())
+            );
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Elements and lines are whole at every point where a panic could happen.
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn closed(&self) -> ferroflow_core::Status {
+        status!(Cancelled, "{} '{}' is closed.", self.kind(), self.spec.name)
+    }
+
+    fn insufficient(&self, requested: usize, size: usize) -> ferroflow_core::Status {
+        status!(
+            OutOfRange,
+            "{} '{}' is closed and has insufficient elements (requested {requested}, current size {size})",
+            self.kind(),
+            self.spec.name
+        )
+    }
+}
+
+impl State {
+    fn line(&mut self, line: Line) -> &mut VecDeque<Waiting> {
+        match line {
+            Line::Producers => &mut self.producers,
+            Line::Consumers => &mut self.consumers,
+        }
+    }
+
+    /// Wakes the first of either line; called after every change.
+    fn wake_first(&mut self) {
+        for line in [&mut self.producers, &mut self.consumers] {
+            if let Some(waker) = line.front_mut().and_then(|first| first.waker.take()) {
+                waker.wake();
+            }
+        }
+    }
+
+    fn wake_all(&mut self) {
+        for waiting in self.producers.iter_mut().chain(&mut self.consumers) {
+            if let Some(waker) = waiting.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+}
+
+fn shown_capacity(capacity: usize) -> i64 {
+    i32::try_from(capacity).map_or(-1, i64::from)
+}
+
+fn list(items: &[impl std::fmt::Display]) -> String {
+    items.iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,43 @@
+//! Handles of the first generation of resource ops: a reference to a string vector that names container and resource.
+
+use ferroflow_core::kernel::{KernelCx, Str, Value};
+use ferroflow_core::resource::{Resource, ResourceHandle, ResourceManager, Variable};
+use ferroflow_core::{DType, Result, Shape, Tensor, bail, status};
+use std::sync::Arc;
+
+/// A handle to a resource: an ordinary one, or a reference to the two names.
+pub(crate) fn make(
+    device: &str,
+    container: &str,
+    name: &str,
+    resource: &dyn Resource,
+    by_reference: bool,
+) -> Result<Value> {
+    if by_reference {
+        let names = [container, name].map(|text| Str::copy_from_slice(text.as_bytes()));
+        let variable = Variable::new(DType::String, name);
+        variable.assign(Tensor::vector(names.to_vec()))?;
+        return Ok(Value::Ref(Arc::new(variable)));
+    }
+    let handle = ResourceHandle::named(device, container, name, resource.type_name(), Vec::new());
+    Ok(Value::Tensor(Tensor::from_units(DType::Resource, Shape::scalar(), vec![handle])?))
+}
+
+/// The resource behind input 0, in either form.
+pub(crate) fn resolve<R: Resource>(cx: &KernelCx<'_>, manager: &ResourceManager) -> Result<Arc<R>> {
+    if let Ok(tensor) = cx.input(0)
+        && tensor.dtype() == DType::Resource
+    {
+        return manager.resolve(cx.handle(0)?);
+    }
+    let names = cx.variable(0)?.read()?;
+    let [container, name] = names.flat::<Str>()? else {
+        bail!(InvalidArgument, "Resource handle must have 2 elements, but had shape: {}", names.shape());
+    };
+    let text = |bytes: &Str| {
+        std::str::from_utf8(bytes)
+            .map(str::to_owned)
+            .map_err(|_| status!(InvalidArgument, "a resource handle must be UTF-8 text"))
+    };
+    manager.lookup(&text(container)?, &text(name)?)
+}
