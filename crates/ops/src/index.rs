@@ -51,8 +51,10 @@ pub(crate) fn int_tensor(
     shape: ferroflow_core::Shape,
     values: impl Iterator<Item = i64>,
 ) -> Result<Tensor> {
+    let mut out = Tensor::zeros(if dtype == DType::Int64 { dtype } else { DType::Int32 }, shape);
     match dtype {
-        DType::Int64 => Tensor::new(shape, values.collect::<Vec<i64>>()),
-        _ => Tensor::new(shape, values.map(|v| v as i32).collect::<Vec<i32>>()),
+        DType::Int64 => out.flat_mut::<i64>()?.iter_mut().zip(values).for_each(|(out, value)| *out = value),
+        _ => out.flat_mut::<i32>()?.iter_mut().zip(values).for_each(|(out, value)| *out = value as i32),
     }
+    Ok(out)
 }

@@ -7,6 +7,7 @@ use ferroflow_core::device::Device;
 use ferroflow_core::kernel::KernelCx;
 use ferroflow_core::op::UNKNOWN_DIM;
 use ferroflow_core::{Result, Shape, Tensor, bail, ensure};
+use smallvec::SmallVec;
 
 /// The mask attributes; bit `i` speaks of the `i`th index.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +58,7 @@ struct Index {
 }
 
 /// Where a dimension of the result comes from.
+#[derive(Clone, Copy)]
 enum ResultDim {
     Input(usize),
     New,
@@ -218,7 +220,7 @@ fn spell_out(
     begin: Option<&[i64]>,
     end: Option<&[i64]>,
     strides: &[i64],
-) -> Result<(Vec<Index>, Vec<ResultDim>)> {
+) -> Result<(SmallVec<[Index; 4]>, SmallVec<[ResultDim; 4]>)> {
     ensure!(
         masks.ellipsis == 0 || masks.ellipsis & (masks.ellipsis.wrapping_sub(1)) == 0,
         InvalidArgument,
@@ -235,7 +237,7 @@ fn spell_out(
         count += 1;
     }
     let masked = Index { begin: 0, end: 0, stride: 1, begin_masked: true, end_masked: true, shrink: false };
-    let (mut indices, mut result) = (Vec::with_capacity(rank), Vec::with_capacity(rank));
+    let (mut indices, mut result) = (SmallVec::new(), SmallVec::new());
     for i in 0..count {
         if bit(ellipsis, i) {
             // The ellipsis stands for every dimension that no later index speaks of.
