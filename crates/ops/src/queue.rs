@@ -1,6 +1,6 @@
 //! Queues of tuples that steps wait at: first in, first out; shuffled; by priority.
 //!
-//! Whoever waits stands in one of two lines, for room or for elements, and only the first in line moves. A wait that is
+//! Whoever waits stands in a line, for room or for elements, and only the first in line moves. A wait that is
 //! dropped leaves its line and gives back what it had taken, so that a cancelled step loses nothing.
 
 mod store;
@@ -23,6 +23,8 @@ pub(crate) struct QueueSpec {
     /// A shape per component, or none if they are not specified.
     pub(crate) shapes: Vec<PartialShape>,
     pub(crate) capacity: usize,
+    /// The most bytes that elements may take together.
+    pub(crate) memory_limit: usize,
     /// Whether components may differ in size and are padded when batched.
     pub(crate) padding: bool,
 }
@@ -54,6 +56,8 @@ struct State {
     /// Those who bring elements or close the queue.
     producers: VecDeque<Waiting>,
     consumers: VecDeque<Waiting>,
+    /// Those who only look; they do not stand in each other's way.
+    observers: VecDeque<Waiting>,
 }
 
 struct Waiting {
@@ -67,6 +71,7 @@ struct Waiting {
 enum Line {
     Producers,
     Consumers,
+    Observers,
 }
 
 impl Resource for Queue {
@@ -93,6 +98,7 @@ impl Queue {
                 next_ticket: 0,
                 producers: VecDeque::new(),
                 consumers: VecDeque::new(),
+                observers: VecDeque::new(),
             }),
         }
     }
@@ -206,24 +212,19 @@ impl State {
         match line {
             Line::Producers => &mut self.producers,
             Line::Consumers => &mut self.consumers,
+            Line::Observers => &mut self.observers,
         }
     }
 
-    /// Wakes the first of either line; called after every change.
+    /// Wakes whoever may go on after a change: the first who brings, the first who takes, everybody who looks.
     fn wake_first(&mut self) {
-        for line in [&mut self.producers, &mut self.consumers] {
-            if let Some(waker) = line.front_mut().and_then(|first| first.waker.take()) {
-                waker.wake();
-            }
-        }
+        let first = self.producers.front_mut().into_iter().chain(self.consumers.front_mut());
+        first.chain(&mut self.observers).filter_map(|waiting| waiting.waker.take()).for_each(Waker::wake);
     }
 
     fn wake_all(&mut self) {
-        for waiting in self.producers.iter_mut().chain(&mut self.consumers) {
-            if let Some(waker) = waiting.waker.take() {
-                waker.wake();
-            }
-        }
+        let all = self.producers.iter_mut().chain(&mut self.consumers).chain(&mut self.observers);
+        all.filter_map(|waiting| waiting.waker.take()).for_each(Waker::wake);
     }
 }
 

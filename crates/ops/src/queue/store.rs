@@ -18,7 +18,13 @@ pub(crate) enum Order {
     Priority,
 }
 
-pub(super) enum Store {
+/// The elements and what they weigh.
+pub(super) struct Store {
+    elements: Elements,
+    bytes: usize,
+}
+
+enum Elements {
     First(VecDeque<Tuple>),
     Shuffled {
         elements: Vec<Tuple>,
@@ -35,37 +41,44 @@ pub(super) enum Store {
 
 impl Store {
     pub(super) fn new(order: &Order) -> Store {
-        match order {
-            Order::First => Store::First(VecDeque::new()),
+        let elements = match order {
+            Order::First => Elements::First(VecDeque::new()),
             Order::Shuffled { keep, seeds: (seed, seed2) } => {
                 let words = Words::new(Philox::from_seeds(*seed, *seed2));
-                Store::Shuffled { elements: Vec::new(), keep: *keep, words }
+                Elements::Shuffled { elements: Vec::new(), keep: *keep, words }
             }
-            Order::Priority => Store::Priority { elements: BTreeMap::new(), arrivals: 0, returns: -1 },
-        }
+            Order::Priority => Elements::Priority { elements: BTreeMap::new(), arrivals: 0, returns: -1 },
+        };
+        Store { elements, bytes: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
-        match self {
-            Store::First(elements) => elements.len(),
-            Store::Shuffled { elements, .. } => elements.len(),
-            Store::Priority { elements, .. } => elements.len(),
+        match &self.elements {
+            Elements::First(elements) => elements.len(),
+            Elements::Shuffled { elements, .. } => elements.len(),
+            Elements::Priority { elements, .. } => elements.len(),
         }
+    }
+
+    /// The bytes of all elements.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The number of elements that may leave now.
     pub(super) fn available(&self, closed: bool) -> usize {
-        match self {
-            Store::Shuffled { elements, keep, .. } if !closed => elements.len().saturating_sub(*keep),
+        match &self.elements {
+            Elements::Shuffled { elements, keep, .. } if !closed => elements.len().saturating_sub(*keep),
             _ => self.len(),
         }
     }
 
     pub(super) fn push(&mut self, tuple: Tuple) {
-        match self {
-            Store::First(elements) => elements.push_back(tuple),
-            Store::Shuffled { elements, .. } => elements.push(tuple),
-            Store::Priority { elements, arrivals, .. } => {
+        self.bytes += weight(&tuple);
+        match &mut self.elements {
+            Elements::First(elements) => elements.push_back(tuple),
+            Elements::Shuffled { elements, .. } => elements.push(tuple),
+            Elements::Priority { elements, arrivals, .. } => {
                 elements.insert((priority(&tuple), *arrivals), tuple);
                 *arrivals += 1;
             }
@@ -73,32 +86,48 @@ impl Store {
     }
 
     pub(super) fn pop(&mut self) -> Option<Tuple> {
-        match self {
-            Store::First(elements) => elements.pop_front(),
-            Store::Shuffled { elements, words, .. } => {
+        let popped = match &mut self.elements {
+            Elements::First(elements) => elements.pop_front(),
+            Elements::Shuffled { elements, words, .. } => {
                 if elements.is_empty() {
                     return None;
                 }
                 let at = words.next() as usize % elements.len();
                 Some(elements.swap_remove(at))
             }
-            Store::Priority { elements, .. } => elements.pop_first().map(|(_, tuple)| tuple),
+            Elements::Priority { elements, .. } => elements.pop_first().map(|(_, tuple)| tuple),
+        };
+        self.bytes -= popped.as_ref().map_or(0, weight);
+        popped
+    }
+
+    /// The element that leaves after `index` others; only where that is known.
+    pub(super) fn peek(&self, index: usize) -> Option<&Tuple> {
+        match &self.elements {
+            Elements::First(elements) => elements.get(index),
+            _ => None,
         }
     }
 
     /// Takes back what a cancelled wait had taken, first element last.
     pub(super) fn give_back(&mut self, taken: Vec<Tuple>) {
         for tuple in taken.into_iter().rev() {
-            match self {
-                Store::First(elements) => elements.push_front(tuple),
-                Store::Shuffled { elements, .. } => elements.push(tuple),
-                Store::Priority { elements, returns, .. } => {
+            self.bytes += weight(&tuple);
+            match &mut self.elements {
+                Elements::First(elements) => elements.push_front(tuple),
+                Elements::Shuffled { elements, .. } => elements.push(tuple),
+                Elements::Priority { elements, returns, .. } => {
                     elements.insert((priority(&tuple), *returns), tuple);
                     *returns -= 1;
                 }
             }
         }
     }
+}
+
+/// The bytes of an element.
+pub(super) fn weight(tuple: &Tuple) -> usize {
+    tuple.iter().map(Tensor::byte_size).sum()
 }
 
 fn priority(tuple: &Tuple) -> i64 {

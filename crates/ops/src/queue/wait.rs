@@ -1,5 +1,6 @@
 //! Waiting at a queue: futures that may be dropped at any point.
 
+use super::store::weight;
 use super::{Line, Queue, State, Tuple, Waiting};
 use ferroflow_core::{Result, status};
 use std::future::poll_fn;
@@ -46,17 +47,11 @@ impl Place {
         if line[at].cancelled {
             return Poll::Ready(Err(status!(Cancelled, "Enqueue operation was cancelled")));
         }
-        if at == 0 {
+        if at == 0 || self.line == Line::Observers {
             let before = state.store.len();
             let outcome = attempt(&mut state, &mut self.taken);
             if state.store.len() != before || outcome.is_ready() {
-                let other = match self.line {
-                    Line::Producers => Line::Consumers,
-                    Line::Consumers => Line::Producers,
-                };
-                if let Some(waker) = state.line(other).front_mut().and_then(|first| first.waker.take()) {
-                    waker.wake();
-                }
+                state.wake_first();
             }
             if outcome.is_ready() {
                 return outcome;
@@ -88,7 +83,11 @@ impl Queue {
                 if state.closed {
                     return Poll::Ready(Err(self.closed()));
                 }
-                while rest.peek().is_some() && state.store.len() < self.spec.capacity {
+                while let Some(next) = rest.peek() {
+                    let bytes = state.store.bytes().saturating_add(weight(next));
+                    if state.store.len() >= self.spec.capacity || bytes > self.spec.memory_limit {
+                        break;
+                    }
                     state.store.push(rest.next().expect("an element was seen"));
                 }
                 if rest.peek().is_none() { Poll::Ready(Ok(())) } else { Poll::Pending }
@@ -116,6 +115,25 @@ impl Queue {
             })
         })
         .await
+    }
+
+    /// Waits until more than `index` elements are there and looks at that one.
+    pub(crate) async fn peek(self: &Arc<Self>, index: usize) -> Result<Tuple> {
+        let mut place = Place::new(self, Line::Observers);
+        poll_fn(|context| {
+            place.poll(context, |state, _| match state.store.peek(index) {
+                Some(tuple) => Poll::Ready(Ok(tuple.clone())),
+                None => Poll::Pending,
+            })
+        })
+        .await
+    }
+
+    /// Drops every element.
+    pub(crate) fn clear(&self) {
+        let mut state = self.lock();
+        while state.store.pop().is_some() {}
+        state.wake_first();
     }
 
     /// Closes the queue after everybody who brings elements already, or instead of them.
@@ -157,6 +175,7 @@ mod tests {
             types: vec![DType::Int64],
             shapes: vec![PartialShape::scalar()],
             capacity,
+            memory_limit: usize::MAX,
             padding: false,
         }))
     }

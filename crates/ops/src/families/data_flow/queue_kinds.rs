@@ -156,6 +156,7 @@ fn queue_kernel(init: &Init<'_>, order: Order, padding: bool) -> Result<Kernel> 
             types: types.clone(),
             shapes: shapes.clone(),
             capacity,
+            memory_limit: usize::MAX,
             padding,
         };
         // Looked up in every step: the container may have been reset since the last one.
