@@ -12,7 +12,8 @@ DOMAIN |= {"Atanh": unit, "Erfinv": unit}
 
 def cases(c):
     for op in EXACT + ROUNDED:
-        accuracy = "exact" if op in EXACT else "rounding"
+        # Complex numbers are divided by their size in one way or another, depending on where they lie in a register.
+        accuracy = "exact" if op in EXACT and op != "Sign" else "rounding"
         inputs = DOMAIN.get(op, arr)
         c.op(op, [inputs(2, 3)], "matrix", accuracy=accuracy)
         c.op(op, [inputs()], "scalar", accuracy=accuracy, few=True)

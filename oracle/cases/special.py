@@ -11,7 +11,10 @@ def cases(c):
     for op in ONE:
         c.op(op, [pos(2, 3)])
         c.op(op, [empty(0)], "empty", few=True)
-        c.op(op, [lit([0.0, 0.5, 1.0, 2.0, 10.0, -1.0, float("inf"), float("nan")])], "points", types=("float", "double"))
+        # At zero, stock's BesselY1 is not a number in single precision and infinite in double precision.
+        zero = [] if op == "BesselY1" else [0.0]
+        points = lit(zero + [0.5, 1.0, 2.0, 10.0, -1.0, float("inf"), float("nan")])
+        c.op(op, [points], "points", types=("float", "double"))
     for op in ("Igamma", "Igammac", "IgammaGradA", "Zeta", "Polygamma"):
         c.op(op, [pos(2, 3), pos(2, 3, seed=1)])
         c.op(op, [pos(2, 1), pos(3, seed=1)], "broadcast", few=True)
