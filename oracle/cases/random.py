@@ -110,7 +110,95 @@ def stateless(c):
     c.op("StatelessShuffle", [iota(4, 2), key, counter, 1], "rows", few=True)
 
 
+def sampled(c):
+    """Stateless samplers with parameters: several samples for each, broadcast, and values that fix the answer."""
+    seed = np.int64([7, 11])
+    for dtype in ("half", "bfloat16", "float", "double"):
+        alpha = convert([0.5, 1.0, 2.0, 50.0], dtype)
+        stateful(c, "StatelessRandomGammaV2", [np.int32([5, 4]), seed, alpha], dtype, 1, "rounding", dtype=dtype, T="int32", Tseed="int64")
+        key, counter = np.array([0x123456789ABCDEF], np.uint64), np.array([5, 9], np.uint64)
+        stateful(c, "StatelessRandomGammaV3", [np.int32([5, 4]), key, counter, np.int32(1), alpha], dtype, 1, "rounding", dtype=dtype, shape_dtype="int32")
+    stateful(c, "StatelessRandomGammaV2", [np.int32([5, 3]), seed, np.float32([1.0, 2.0])], "mismatch", 1, dtype="float", T="int32", Tseed="int64")
+    for rate in ("half", "float", "double", "int32", "int64"):
+        stateful(c, "StatelessRandomPoisson", [np.int32([9, 3]), seed, convert([2, 9, 30], rate)], f"rate_{rate}", 1, Rtype=rate, dtype="int64", T="int32", Tseed="int64")
+    for dtype in ("half", "float", "double", "int32", "int64"):
+        stateful(c, "StatelessRandomPoisson", [np.int32([9, 2]), seed, np.float32([3.5, 300.0])], dtype, 1, Rtype="float", dtype=dtype, T="int32", Tseed="int64")
+        stateful(c, "RandomPoissonV2", [np.int32([4]), np.float32([[3.5, 300.0]])], f"out_{dtype}", 2, seed=7, seed2=11, S="int32", R="float", dtype=dtype)
+        stateful(c, "StatelessRandomBinomial", [np.int32([9, 3]), seed, np.float32([10, 20, 100]), np.float32([0.3, 0.9, 0.4])], f"out_{dtype}", 1, S="int32", Tseed="int64", T="float", dtype=dtype)
+    for dtype in ("half", "float", "double"):
+        counts, probs = convert([[4], [40], [400]], dtype), convert([0.0, 0.25, 0.75, 1.0], dtype)
+        stateful(c, "StatelessRandomBinomial", [np.int32([6, 3, 4]), seed, counts, probs], dtype, 1, S="int32", Tseed="int64", T=dtype, dtype="int64")
+        for name, low, high in (("around", -2.0, 2.0), ("narrow", 0.1, 0.3), ("tail", 2.0, 9.0), ("below", -9.0, -2.0)):
+            bounds = [convert(v, dtype) for v in (0.0, 1.5, low, high)]
+            stateful(c, "StatelessParameterizedTruncatedNormal", [np.int32([7]), seed, *bounds], f"{name}_{dtype}", 1, "rounding", S="int32", Tseed="int64", dtype=dtype)
+            stateful(c, "ParameterizedTruncatedNormal", [np.int32([3, 4]), *bounds], f"{name}_{dtype}", 2, "rounding", seed=7, seed2=11, T="int32", dtype=dtype)
+        means = convert([[0.0], [5.0]], dtype)
+        parameters = [means, convert([1.0, 2.0, 0.5], dtype), convert(-1.0, dtype), convert(6.0, dtype)]
+        stateful(c, "StatelessParameterizedTruncatedNormal", [np.int32([3, 2, 3]), seed, *parameters], f"broadcast_{dtype}", 1, "rounding", S="int32", Tseed="int64", dtype=dtype)
+    for dtype in ("half", "bfloat16", "float", "double"):
+        stateful(c, "RandomGamma", [np.int32([3]), convert([[1.0, 7.0]], dtype)], f"shape_above_one_{dtype}", 2, "rounding", seed=7, seed2=11, S="int32", T=dtype)
+
+
+def generators(c):
+    """Ops on a generator that a variable keeps: each use moves the state on."""
+    def generator(name, accuracy=None, state=(1, 2, 3)):
+        p = c.program(name, accuracy=accuracy)
+        p.node("VarHandleOp", name="rng", dtype="int64", shape=[len(state)], shared_name="rng")
+        p.const(np.int64(state), name="init")
+        p.node("AssignVariableOp", ["rng", "init"], name="assign", dtype="int64")
+        p.node("ReadVariableOp", ["rng"], name="state", dtype="int64")
+        p.const(np.int64(1), name="philox")
+        p.const(np.int32([2, 3]), name="shape")
+        p.step(target=["assign"])
+        return p
+
+    def use(p, *nodes):
+        for node in nodes:
+            p.step(fetch=[node])
+            p.step(fetch=["state"])
+
+    for op in ("StatefulUniform", "StatefulStandardNormalV2", "StatefulTruncatedNormal"):
+        for dtype in c.dtypes(op, "dtype"):
+            p = generator(f"{op}/{dtype}", "exact" if op == "StatefulUniform" else "rounding")
+            p.node(op, ["rng", "philox", "shape"], name="y", dtype=dtype, shape_dtype="int32")
+            use(p, "y", "y")
+    for dtype in ("int32", "int64", "uint32", "uint64"):
+        p = generator(f"StatefulUniformFullInt/{dtype}")
+        p.node("StatefulUniformFullInt", ["rng", "philox", "shape"], name="y", dtype=dtype, shape_dtype="int32")
+        use(p, "y", "y")
+    for dtype in ("int32", "int64"):
+        p = generator(f"StatefulUniformInt/{dtype}")
+        p.const(convert(-3, dtype), name="low")
+        p.const(convert(9, dtype), name="high")
+        p.node("StatefulUniformInt", ["rng", "philox", "shape", "low", "high"], name="y", dtype=dtype, shape_dtype="int32")
+        use(p, "y", "y")
+    p = generator("StatefulRandomBinomial")
+    p.const(np.float32([10, 100]), name="counts")
+    p.const(np.float32(0.3), name="probs")
+    p.const(np.int32([3, 2]), name="samples")
+    p.node("StatefulRandomBinomial", ["rng", "philox", "samples", "counts", "probs"], name="y", S="int32", T="float", dtype="int64")
+    # Once only: stock writes the state that follows into a buffer that others may share.
+    p.step(fetch=["y"])
+    p = generator("RngReadAndSkip", state=(-1, 2, 3))
+    p.const(np.int32(1), name="alg")
+    p.const(np.uint64(5), name="delta")
+    p.node("RngReadAndSkip", ["rng", "alg", "delta"], name="y")
+    use(p, "y", "y")
+    p = generator("RngSkip")
+    p.const(np.int64(5), name="delta")
+    p.node("RngSkip", ["rng", "philox", "delta"], name="y")
+    p.step(target=["y"])
+    p.step(fetch=["state"])
+    for name, state, algorithm in (("short_state", (1, 2), 1), ("other_algorithm", (1, 2, 3), 2), ("unknown_algorithm", (1, 2, 3), 9)):
+        p = generator(f"StatefulUniform/{name}", state=state)
+        p.const(np.int64(algorithm), name="algorithm")
+        p.node("StatefulUniform", ["rng", "algorithm", "shape"], name="y", dtype="float", shape_dtype="int32")
+        use(p, "y")
+
+
 def cases(c):
     seeded(c)
     streams(c)
     stateless(c)
+    sampled(c)
+    generators(c)

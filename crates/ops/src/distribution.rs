@@ -160,7 +160,13 @@ pub(crate) fn fill<T: Element + Copy>(
             let count = batch.len().div_ceil(group);
             philox.blocks(&mut blocks[..count]);
             for (values, block) in batch.chunks_mut(group).zip(&blocks) {
-                values.copy_from_slice(&convert(*block)[..values.len()]);
+                let converted = convert(*block);
+                // Whole groups are stored without a call.
+                match values {
+                    [a, b, c, d] => [*a, *b, *c, *d] = converted,
+                    [a, b] => [*a, *b] = [converted[0], converted[1]],
+                    rest => rest.copy_from_slice(&converted[..rest.len()]),
+                }
             }
         }
     });

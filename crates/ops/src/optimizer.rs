@@ -74,6 +74,11 @@ impl<const N: usize> Layout<N> {
         }
     }
 
+    /// Whether only rows that indices name are updated.
+    pub(crate) fn is_sparse(&self) -> bool {
+        self.sparse
+    }
+
     /// The `index`th scalar before the gradient.
     pub(crate) fn before<T: Num>(&self, cx: &KernelCx<'_>, index: usize, name: &str) -> Result<T> {
         scalar(cx, N + index, name)

@@ -8,10 +8,10 @@ use crate::philox::{Philox, fresh_seed, scalar_input};
 use crate::rng_state;
 use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx};
-use ferroflow_core::{Element, Result, Tensor, bf16, f16, kernels};
+use ferroflow_core::op::{Accuracy, Op, ShapeCx, shapes};
+use ferroflow_core::{DType, Element, Result, Shape, Tensor, bf16, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&STATEFUL_UNIFORM, &STATEFUL_STANDARD_NORMAL, &STATEFUL_STANDARD_NORMAL_V2, &STATEFUL_TRUNCATED_NORMAL, &STATEFUL_UNIFORM_INT, &STATEFUL_UNIFORM_FULL_INT, &RNG_SKIP, &RNG_READ_AND_SKIP, &NON_DETERMINISTIC_INTS];
+pub(crate) const OPS: &[&Op] = &[&STATEFUL_UNIFORM, &STATEFUL_STANDARD_NORMAL, &STATEFUL_STANDARD_NORMAL_V2, &STATEFUL_TRUNCATED_NORMAL, &STATEFUL_UNIFORM_INT, &STATEFUL_UNIFORM_FULL_INT, &RNG_SKIP, &RNG_READ_AND_SKIP, &NON_DETERMINISTIC_INTS, &DUMMY_SEED_GENERATOR];
 
 static STATEFUL_UNIFORM: Op = Op {
     name: "StatefulUniform",
@@ -108,6 +108,15 @@ static NON_DETERMINISTIC_INTS: Op = Op {
     ..Op::STATEFUL
 };
 
+static DUMMY_SEED_GENERATOR: Op = Op {
+    name: "DummySeedGenerator",
+    outputs: &["handle: resource"],
+    shape: shapes::scalar,
+    kernels: kernels![any dummy_kernel],
+    cheap: true,
+    ..Op::STATEFUL
+};
+
 fn plain_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     s.rank(0, 0)?;
     let shape = s.constant_shape(1)?;
@@ -161,7 +170,7 @@ fn filled<T: Element>(fill: fn(&Device, Philox, &mut [T])) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         check_algorithm_input(cx)?;
         let mut out = cx.alloc::<T>(shape_input(cx, 2)?)?;
-        let philox = rng_state::advance(&*cx.variable(0)?, 0, out.elements() as u64)?;
+        let philox = rng_state::advance(&cx.variable(0)?, 0, out.elements() as u64)?;
         fill(cx.device(), philox, out.flat_mut()?);
         Ok(out.into())
     })
@@ -177,7 +186,7 @@ fn normal_v1_kernel<T: Sample>(_: &Init<'_>) -> Result<Kernel> {
             Ok(state.flat::<i64>()?[0])
         })?;
         rng_state::check_algorithm(algorithm)?;
-        let philox = rng_state::advance(&*variable, 1, out.elements() as u64)?;
+        let philox = rng_state::advance(&variable, 1, out.elements() as u64)?;
         fill_normal(cx.device(), philox, out.flat_mut::<T>()?);
         Ok(out.into())
     })
@@ -188,7 +197,7 @@ fn int_kernel<T: BoundedSample>(_: &Init<'_>) -> Result<Kernel> {
         check_algorithm_input(cx)?;
         let (low, high) = bounds_inputs::<T>(cx, 3)?;
         let mut out = cx.alloc::<T>(shape_input(cx, 2)?)?;
-        let philox = rng_state::advance(&*cx.variable(0)?, 0, out.elements() as u64)?;
+        let philox = rng_state::advance(&cx.variable(0)?, 0, out.elements() as u64)?;
         fill_int(cx.device(), philox, out.flat_mut()?, low, high);
         Ok(out.into())
     })
@@ -198,7 +207,7 @@ fn skip_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         check_algorithm_input(cx)?;
         let delta = scalar_input::<i64>(cx.input(2)?, 2)?;
-        rng_state::advance(&*cx.variable(0)?, 0, delta as u64)?;
+        rng_state::advance(&cx.variable(0)?, 0, delta as u64)?;
         Ok(().into())
     })
 }
@@ -209,7 +218,7 @@ fn read_and_skip_kernel(_: &Init<'_>) -> Result<Kernel> {
         let algorithm = scalar_input::<i32>(cx.input(1)?, 1)?;
         rng_state::check_algorithm(algorithm as i64)?;
         let delta = scalar_input::<u64>(cx.input(2)?, 2)?;
-        let before = rng_state::advance(&*cx.variable(0)?, 0, delta)?;
+        let before = rng_state::advance(&cx.variable(0)?, 0, delta)?;
         let [low, high] = before.counter();
         Ok(Tensor::vector(vec![low as i64, high as i64, before.key() as i64]).into())
     })
@@ -217,6 +226,11 @@ fn read_and_skip_kernel(_: &Init<'_>) -> Result<Kernel> {
 
 fn check_algorithm_input(cx: &KernelCx<'_>) -> Result<()> {
     rng_state::check_algorithm(scalar_input::<i64>(cx.input(1)?, 1)?)
+}
+
+/// A handle that stands for "no seed generator".
+fn dummy_kernel(_: &Init<'_>) -> Result<Kernel> {
+    Kernel::sync(|_| Ok(Tensor::zeros(DType::Resource, Shape::scalar()).into()))
 }
 
 /// Takes the low bits of a fresh seed.

@@ -225,9 +225,21 @@ fn read_kernel(init: &Init<'_>) -> Result<Kernel> {
 fn read_all_kernel(init: &Init<'_>) -> Result<Kernel> {
     let dtypes: Vec<DType> = init.attr("dtypes")?;
     Kernel::sync(move |cx| {
-        let values: Result<Vec<Tensor>> =
-            dtypes.iter().enumerate().map(|(input, dtype)| read(cx, input, *dtype)).collect();
-        Ok(Outputs::from(values?))
+        let mut values = Vec::with_capacity(dtypes.len());
+        let mut missing = Vec::new();
+        for (input, dtype) in dtypes.iter().enumerate() {
+            match cx.resource::<Variable>(input).ok().filter(|variable| variable.is_initialized()) {
+                Some(_) => values.push(read(cx, input, *dtype)?),
+                None => missing.push(cx.handle(input)?.name()),
+            }
+        }
+        ensure!(
+            missing.is_empty(),
+            FailedPrecondition,
+            "In ReadVariablesOp the following variables were found uninitialized: {}",
+            missing.join(", ")
+        );
+        Ok(Outputs::from(values))
     })
 }
 

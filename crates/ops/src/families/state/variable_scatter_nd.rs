@@ -39,7 +39,7 @@ static SCATTER_ND_SUB: Op = Op {
     outputs: &["output_ref: Ref(T)"],
     attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "bad_indices_policy: string = ''"],
     shape: update_shape,
-    kernels: kernels![sub_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
+    kernels: kernels![sub_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128; xor_kernel: bool],
     accuracy: Accuracy::Rounding,
     ..Op::PURE
 };
@@ -88,7 +88,7 @@ static RESOURCE_SCATTER_ND_SUB: Op = Op {
     inputs: &["ref: resource", "indices: Tindices", "updates: T"],
     attrs: &["T: type", "Tindices: {int32, int64}", "use_locking: bool = true", "bad_indices_policy: string = ''"],
     shape: update_shape,
-    kernels: kernels![sub_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
+    kernels: kernels![sub_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128; xor_kernel: bool],
     accuracy: Accuracy::Rounding,
     ..Op::STATEFUL
 };
@@ -143,6 +143,11 @@ fn add_kernel<T: Accumulate>(init: &Init<'_>) -> Result<Kernel> {
 
 fn sub_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
     combined::<T>(init, sub_assign)
+}
+
+/// The difference of truth values, as C++ computes it.
+fn xor_kernel<T: Element + Copy + std::ops::BitXor<Output = T>>(init: &Init<'_>) -> Result<Kernel> {
+    combined::<T>(init, |slice, update| slice.iter_mut().zip(update).for_each(|(s, u)| *s = *s ^ *u))
 }
 
 fn min_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {

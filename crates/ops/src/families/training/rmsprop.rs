@@ -158,7 +158,12 @@ fn centered_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {
         layout.apply::<T>(cx, |[var, mg, ms, mom], g| {
             let ms = ms.add(g.mul(g).sub(ms).mul(T::ONE.sub(rho)));
             let mg = mg.add(g.sub(mg).mul(T::ONE.sub(rho)));
-            let variance = ms.sub(mg.mul(mg)).add(epsilon);
+            // The order matters where the difference is small; stock's two versions differ in it.
+            let variance = if layout.is_sparse() {
+                ms.add(epsilon).sub(mg.mul(mg))
+            } else {
+                ms.sub(mg.mul(mg)).add(epsilon)
+            };
             let mom = mom.mul(momentum).add(g.mul(lr).div(variance.sqrt()));
             [var.sub(mom), mg, ms, mom]
         })
