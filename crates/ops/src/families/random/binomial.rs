@@ -60,7 +60,7 @@ fn stateful_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel> {
         rng_state::check_algorithm(algorithm)?;
         let reserve = || {
             let delta = plan.batches() as u64 * 2 * 100 * (plan.samples() as u64 + 3) / 4;
-            rng_state::advance(&cx.variable(0)?, 0, delta)
+            rng_state::advance(&*cx.variable(0)?, 0, delta)
         };
         Ok(plan.sample(cx, dtype, reserve)?.into())
     })

@@ -170,7 +170,7 @@ fn filled<T: Element>(fill: fn(&Device, Philox, &mut [T])) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         check_algorithm_input(cx)?;
         let mut out = cx.alloc::<T>(shape_input(cx, 2)?)?;
-        let philox = rng_state::advance(&cx.variable(0)?, 0, out.elements() as u64)?;
+        let philox = rng_state::advance(&*cx.variable(0)?, 0, out.elements() as u64)?;
         fill(cx.device(), philox, out.flat_mut()?);
         Ok(out.into())
     })
@@ -197,7 +197,7 @@ fn int_kernel<T: BoundedSample>(_: &Init<'_>) -> Result<Kernel> {
         check_algorithm_input(cx)?;
         let (low, high) = bounds_inputs::<T>(cx, 3)?;
         let mut out = cx.alloc::<T>(shape_input(cx, 2)?)?;
-        let philox = rng_state::advance(&cx.variable(0)?, 0, out.elements() as u64)?;
+        let philox = rng_state::advance(&*cx.variable(0)?, 0, out.elements() as u64)?;
         fill_int(cx.device(), philox, out.flat_mut()?, low, high);
         Ok(out.into())
     })
@@ -207,7 +207,7 @@ fn skip_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         check_algorithm_input(cx)?;
         let delta = scalar_input::<i64>(cx.input(2)?, 2)?;
-        rng_state::advance(&cx.variable(0)?, 0, delta as u64)?;
+        rng_state::advance(&*cx.variable(0)?, 0, delta as u64)?;
         Ok(().into())
     })
 }
@@ -218,7 +218,7 @@ fn read_and_skip_kernel(_: &Init<'_>) -> Result<Kernel> {
         let algorithm = scalar_input::<i32>(cx.input(1)?, 1)?;
         rng_state::check_algorithm(algorithm as i64)?;
         let delta = scalar_input::<u64>(cx.input(2)?, 2)?;
-        let before = rng_state::advance(&cx.variable(0)?, 0, delta)?;
+        let before = rng_state::advance(&*cx.variable(0)?, 0, delta)?;
         let [low, high] = before.counter();
         Ok(Tensor::vector(vec![low as i64, high as i64, before.key() as i64]).into())
     })
