@@ -136,9 +136,10 @@ fn gradient(init: &Init<'_>, cost: usize, function: Loop<2>) -> Result<Kernel> {
     })
 }
 
-/// NaN passes.
+/// NaN passes. A negative zero stays one in 16 bits only, as in stock.
 fn relu(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; floats, signed, unsigned; T => Loop::map(|x: T| Real::maximum(x, T::ZERO))]?;
+    let function = loops![init; wide, signed, unsigned; T => Loop::map(|x: T| Real::maximum(x, T::ZERO))]
+        .or_else(|_| loops![init; halves; T => Loop::map(|x: T| if x < T::ZERO { T::ZERO } else { x })])?;
     cwise::kernel(init, ARITHMETIC, function)
 }
 
@@ -151,9 +152,14 @@ fn relu_grad(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn relu6(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; floats, signed, unsigned; T => Loop::map(|x: T| {
+    let function = loops![init; wide, signed, unsigned; T => Loop::map(|x: T| {
         Real::minimum(Real::maximum(x, T::ZERO), T::from_f64(6.0))
-    })]?;
+    })]
+    .or_else(|_| {
+        loops![init; halves; T => Loop::map(|x: T| {
+            Real::minimum(if x < T::ZERO { T::ZERO } else { x }, T::from_f64(6.0))
+        })]
+    })?;
     cwise::kernel(init, ARITHMETIC, function)
 }
 
@@ -242,10 +248,11 @@ fn softsign(init: &Init<'_>) -> Result<Kernel> {
     cwise::kernel(init, ARITHMETIC, function)
 }
 
+/// The square may overflow in 16 bits, which stock's does.
 fn softsign_grad(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; floats; T => Loop::zip(|g: T, x: T| {
-        let sum = T::abs(x) + 1.0;
-        g / (sum * sum)
+    let function = loops![init; wide, halves; T => Loop::zip(|g: T, x: T| {
+        let sum = Num::add(Real::abs(x), T::ONE);
+        Num::div(g, Num::mul(sum, sum))
     })]?;
     gradient(init, ARITHMETIC, function)
 }
