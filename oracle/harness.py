@@ -72,8 +72,11 @@ class Case:
         out.append("  graph {")
         out += [f"    node {{ {protos.line(node)} }}" for node in self.graph.node]
         out.append(f"    versions {{ {protos.line(self.graph.versions)} }}")
-        out += [f"    library {{ function {{ {protos.line(f)} }} }}" for f in self.graph.library.function]
-        out += [f"    library {{ gradient {{ {protos.line(g)} }} }}" for g in self.graph.library.gradient]
+        if self.graph.HasField("library"):
+            out.append("    library {")
+            out += [f"      function {{ {protos.line(f)} }}" for f in self.graph.library.function]
+            out += [f"      gradient {{ {protos.line(g)} }}" for g in self.graph.library.gradient]
+            out.append("    }")
         out.append("  }")
         out += _status_lines("  ", self.code, self.message, "")
         for step in self.steps:

@@ -16,6 +16,7 @@ def cases(c):
     c.op("Tile", [arr(2, 2), [2]], "wrong_rank", few=True)
     c.op("Tile", [arr(2), [-1]], "negative", few=True)
     c.op("Tile", [arr(2), [[1]]], "not_vector", few=True)
+    c.op("TileGrad", [arr(4, 2), [2, 1]], few=True)
     c.op("BroadcastTo", [arr(3), [2, 3]])
     c.op("BroadcastTo", [arr(2, 1), [2, 3]], "column", few=True)
     c.op("BroadcastTo", [arr(), [2, 2]], "scalar", few=True)

@@ -43,6 +43,7 @@ def cases(c):
     c.op("Unpack", [arr(2, 3)], "wrong_num", few=True, num=3)
     c.op("Unpack", [arr()], "scalar", few=True, num=1)
     c.op("Unpack", [arr(2)], "axis_out_of_range", few=True, num=2, axis=1)
+    c.op("ParallelConcat", [[arr(1, 2), arr(1, 2, seed=1)]], few=True, shape=[2, 2])
 
     c.op("Split", [1, arr(2, 4)], num_split=2)
     c.op("Split", [0, arr(4)], "vector", few=True, num_split=4)

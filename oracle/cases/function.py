@@ -202,6 +202,38 @@ def autograph(c):
         c.traced("autograph/" + build.__name__, build)
 
 
+def plain_ops(c):
+    """Ops that live in function bodies but stand on their own too."""
+    for dtype in ("float", "int32", "string", "bool"):
+        c.op("ToBool", [lit(0)], "zero", T=dtype)
+        c.op("ToBool", [lit(1)], "one", T=dtype)
+    c.op("ToBool", [lit([0])], "vector", T="float")
+    c.op("ToBool", [empty(0)], "empty", T="float")
+    c.op("ToBool", [lit("")], "empty_string", T="string")
+    c.op("_ListToArray", [[np.float32(1), np.float32(2)]], T="float", N=2)
+    c.op("_ArrayToList", [[np.float32(1), np.float32(2)]], T="float", out_types=["float", "float"])
+
+    def for_loop():
+        @tf.function
+        def body(i, x):
+            return x * 2.0 + tf.cast(i, tf.float32)
+
+        concrete = body.get_concrete_function(tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.float32))
+        n, x = v1.placeholder(tf.int32, []), v1.placeholder(tf.float32, [])
+        y = tf.raw_ops.For(start=0, limit=n, delta=1, input=[x], body=concrete)
+        return [({n: np.int32(k), x: np.float32(1)}, list(y)) for k in (0, 3)]
+
+    c.traced("For", for_loop)
+
+    def stateful_case():
+        v = v1.get_variable("v", [], tf.float32, v1.zeros_initializer(), use_resource=True)
+        i = v1.placeholder(tf.int32, [])
+        y = tf.switch_case(i, [lambda: v.assign_add(1.0), lambda: v.assign_add(10.0)])
+        return [({}, [], [v.initializer]), ({i: np.int32(1)}, [y]), ({i: np.int32(0)}, [y])]
+
+    c.traced("v2/stateful_case", stateful_case)
+
+
 def symbolic(c):
     """Errors in graphs with functions."""
     p = c.program("PartitionedCall/unknown_function")
@@ -222,4 +254,5 @@ def cases(c):
     calls(c)
     functional(c)
     autograph(c)
+    plain_ops(c)
     symbolic(c)

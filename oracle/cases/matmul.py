@@ -61,5 +61,9 @@ def cases(c):
     c.op("Einsum", [[arr(2, 3)]], "rank_mismatch", few=True, equation="ijk->i")
     c.op("Einsum", [[arr(2, 3)]], "wrong_count", few=True, equation="ij,jk->ik")
     c.op("Einsum", [[arr(2, 3)]], "unknown_output_label", few=True, equation="ij->k")
+    for ta, tb in (("float", "float"), ("bfloat16", "float"), ("float", "bfloat16"), ("bfloat16", "bfloat16")):
+        c.op("SparseMatMul", [arr(2, 3), arr(3, 2, seed=1)], Ta=ta, Tb=tb)
+    c.op("SparseMatMul", [arr(3, 2), arr(2, 3, seed=1)], "tt", Ta="float", Tb="float", transpose_a=True, transpose_b=True)
+    c.op("SparseMatMul", [arr(2, 3), arr(2, 3)], "mismatch", Ta="float", Tb="float")
     for fused in (["BiasAdd"], ["BiasAdd", "Relu"], ["BiasAdd", "Tanh"], ["BiasAdd", "Sigmoid"]):
         c.op("_FusedMatMul", [arr(2, 3), arr(3, 4), [arr(4)]], "_".join(fused).lower(), T="float", fused_ops=fused)

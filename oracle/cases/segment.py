@@ -49,3 +49,4 @@ def cases(c):
         c.op(op + "Grad", [arr(2, 2), [0, 2, 0], [0, 0, 1], 3], "duplicates", few=True)
         c.op(op + "Grad", [arr(2, 2), [0, 5], [0, 1], 3], "out_of_range", few=True)
         c.op(op + "Grad", [arr(2, 2), [0, 1], [0, 2], 3], "segment_out_of_range", few=True)
+        c.op(op + "GradV2", [arr(2, 2), [0, 2, 3], [0, 0, 1], 5], types=["float", "double"])

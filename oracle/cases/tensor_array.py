@@ -109,6 +109,14 @@ def raw(c):
     p.node("TensorArrayReadV3", ["g:0", "i1", again], name="zero", dtype="float")
     p.step(fetch=["r"])
     p.step(fetch=["r", "zero"])
+    p = array(c, "gradient_with_shape")
+    flow = write(p, 0, "ta:1")
+    p.const(np.int32([3]), name="outer")
+    p.node("TensorArrayGradWithShape", ["ta:0", flow, "outer"], name="g", source="gradients")
+    p.const(arr(3, 2)("float"), name="x")
+    w = p.node("TensorArrayWriteV3", ["g:0", "i0", "x", "g:1"], name="gw", T="float")
+    p.node("TensorArrayReadV3", ["g:0", "i0", w], name="r", dtype="float")
+    p.step(fetch=["r"])
 
 
 def traced(c):

@@ -62,6 +62,18 @@ def cases(c):
         y, lengths = raw_ops.TensorListConcatV2(input_handle=h, element_shape=np.int32([-1, 2]), leading_dims=np.int64([]), element_dtype=tf.float32)
         return [({x: np.float32([[1, 2], [3, 4], [5, 6]])}, [y, lengths])]
 
+    def concat_old():
+        x = v1.placeholder(tf.float32, [None, 2])
+        h = raw_ops.TensorListSplit(tensor=x, element_shape=np.int32([-1, 2]), lengths=np.int64([1, 2]))
+        y, lengths = raw_ops.TensorListConcat(input_handle=h, element_dtype=tf.float32, element_shape=[None, 2])
+        return [({x: np.float32([[1, 2], [3, 4], [5, 6]])}, [y, lengths])]
+
+    def scatter_into_existing():
+        x = v1.placeholder(tf.float32, [None])
+        h = raw_ops.TensorListFromTensor(tensor=tf.constant([1.0, 2.0, 3.0]), element_shape=np.int32([]))
+        s = raw_ops.TensorListScatterIntoExistingList(input_handle=h, tensor=x, indices=[4, 0])
+        return [({x: np.float32([7, 8])}, [raw_ops.TensorListStack(input_handle=s, element_shape=np.int32([]), element_dtype=tf.float32)])]
+
     def shape_and_resize():
         h = reserve([2, -1], 2)
         r = raw_ops.TensorListResize(input_handle=h, size=5)
@@ -128,7 +140,7 @@ def cases(c):
         y = out.stack()
         return [({x: np.float32([1, 2, 3])}, [y, tf.gradients(y, x)[0]])]
 
-    builds = [push_pop, set_get, set_resizes, values_are_copied, from_tensor, scatter, concat_and_split, shape_and_resize, add_and_zeros]
+    builds = [push_pop, set_get, set_resizes, values_are_copied, from_tensor, scatter, concat_and_split, concat_old, scatter_into_existing, shape_and_resize, add_and_zeros]
     builds += [push_back_batch, concat_lists, wrong_shape, wrong_dtype, pop_empty, too_many, unknown_element_shape, stack_wrong_count, string_list, loop]
     for build in builds:
         c.traced(build.__name__, build)

@@ -1,11 +1,12 @@
 //! Turns `crates/proto/protos` into checked-in Rust: message types for `ferroflow-proto`, their descriptors,
-//! and service stubs for `ferroflow-cluster`.
+//! and service stubs for `ferroflow-cluster`; and the golden messages of `ferroflow-testing`.
 //!
 //! The output is checked in so that building needs neither protoc nor a build script; `--check` proves that it
 //! is what the `.proto` files say.
 
 mod outputs;
 
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -18,6 +19,8 @@ use outputs::Outputs;
 
 const PROTOS: &str = "crates/proto/protos";
 const MESSAGES: &str = "crates/proto/src/generated";
+const GOLDEN_PROTOS: &str = "crates/testing/protos";
+const GOLDEN_MESSAGES: &str = "crates/testing/src/generated";
 const STUBS: &str = "crates/cluster/src/transport/generated";
 
 /// Files whose services get a client and a server; each becomes one module of stubs.
@@ -32,26 +35,29 @@ const SERVICES: [&str; 3] = [
 pub(crate) struct Args {
     /// Write nothing; fail if a checked-in file differs from what would be generated
     #[arg(long)]
-    check: bool,
+    pub(crate) check: bool,
 }
 
 /// Writes the generated files, or compares them with the checked-in ones.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let root = workspace::root();
-    let descriptors = compile(&root.join(PROTOS))?;
+    let protos = root.join(PROTOS);
+    let descriptors = compile(&protos, &[])?;
+    let goldens = compile(&root.join(GOLDEN_PROTOS), &[protos])?;
     let mut outputs = Outputs::new(root);
     messages(&descriptors, &mut outputs)?;
     stubs(&descriptors, &mut outputs)?;
+    golden_messages(&goldens, &mut outputs)?;
     if args.check { outputs.check() } else { outputs.write() }
 }
 
-/// Compiles every `.proto` file below `directory`, imports included.
-fn compile(directory: &Path) -> Result<FileDescriptorSet> {
+/// Compiles every `.proto` file below `directory`, and what they import from there or from `imports`.
+fn compile(directory: &Path, imports: &[PathBuf]) -> Result<FileDescriptorSet> {
     let mut files = Vec::new();
     collect_protos(directory, &mut files)?;
     // The order of files decides the order of items in the output.
     files.sort();
-    Ok(protox::Compiler::new([directory])?
+    Ok(protox::Compiler::new(iter::once(directory).chain(imports.iter().map(PathBuf::as_path)))?
         .include_imports(true)
         .include_source_info(false)
         .open_files(&files)?
@@ -87,6 +93,26 @@ fn messages(descriptors: &FileDescriptorSet, outputs: &mut Outputs) -> Result<()
         outputs.rust(Path::new(MESSAGES).join(name), "//", &code)?;
     }
     outputs.bytes(Path::new(MESSAGES).join("descriptors.bin"), descriptors.encode_to_vec());
+    Ok(())
+}
+
+fn golden_messages(descriptors: &FileDescriptorSet, outputs: &mut Outputs) -> Result<()> {
+    let mut config = prost_build::Config::new();
+    config.extern_path(".tensorflow", "::ferroflow_proto::tensorflow");
+    let is_own = |file: &FileDescriptorProto| file.package().starts_with("ferroflow.");
+    let request = |file: &FileDescriptorProto| {
+        (Module::from_protobuf_package_name(file.package()), without_services(file))
+    };
+    // Imported files are part of the request, because prost asks about their fields, but their code is elsewhere.
+    for (module, code) in config.generate(descriptors.file.iter().map(request).collect())? {
+        if module.parts().next() == Some("ferroflow") {
+            let name = format!("{}.rs", module.parts().collect::<Vec<_>>().join("."));
+            outputs.rust(Path::new(GOLDEN_MESSAGES).join(name), "//", &code)?;
+        }
+    }
+    let own =
+        FileDescriptorSet { file: descriptors.file.iter().filter(|file| is_own(file)).cloned().collect() };
+    outputs.bytes(Path::new(GOLDEN_MESSAGES).join("descriptors.bin"), own.encode_to_vec());
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use std::process::Command;
 pub(crate) struct Args {
     /// Change nothing; fail if the page is not current
     #[arg(long)]
-    check: bool,
+    pub(crate) check: bool,
 }
 
 /// An op of ours, as `ferroflow ops --output json` lists it.

@@ -19,6 +19,13 @@ pub(crate) struct Args {
     keep_going: bool,
 }
 
+impl Args {
+    /// What CI runs: long enough to draw most ops, short enough to wait for.
+    pub(crate) fn bounded() -> Args {
+        Args { seconds: 20, seed: None, only: None, keep_going: false }
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut command = python::script("oracle/differential.py")?;
     command.arg("--server").arg(server::build()?);

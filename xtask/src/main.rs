@@ -1,11 +1,15 @@
 //! Project tasks: `cargo xtask <task>` does what no single crate's build should do.
 
 mod bench;
+mod check;
 mod codegen;
 mod compat;
 mod differential;
+mod goldens;
 mod python;
 mod server;
+mod setup;
+mod tidy;
 mod workspace;
 
 use anyhow::Result;
@@ -20,6 +24,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Run the whole check: conventions, format, generated code, goldens, lints, tests, docs
+    Test(check::Args),
+    /// Make the Python environment with the pinned stock TensorFlow
+    Setup,
     /// Generate message types and service stubs from the .proto files
     Codegen(codegen::Args),
     /// Write the table of ops that this build runs
@@ -28,13 +36,21 @@ enum Task {
     Bench(bench::Args),
     /// Compare random graphs with stock TensorFlow
     Differential(differential::Args),
+    /// Write what stock TensorFlow answers, or check that it is current
+    Goldens(goldens::Args),
+    /// Check conventions: layers, module docs, file sizes, licenses, duplicate versions
+    Tidy,
 }
 
 fn main() -> Result<()> {
     match Cli::parse().task {
+        Task::Test(args) => check::run(&args),
+        Task::Setup => setup::run(),
         Task::Codegen(args) => codegen::run(&args),
         Task::Compat(args) => compat::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Differential(args) => differential::run(&args),
+        Task::Goldens(args) => goldens::run(&args),
+        Task::Tidy => tidy::run(),
     }
 }

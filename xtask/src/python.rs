@@ -5,9 +5,12 @@ use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The virtual environment: `FERROFLOW_VENV`, or the one that `cargo xtask setup` makes.
+/// Names an environment to use instead of our own.
+pub(crate) const VARIABLE: &str = "FERROFLOW_VENV";
+
+/// The virtual environment: the one the user named, or the one that `cargo xtask setup` makes.
 pub(crate) fn venv() -> PathBuf {
-    std::env::var_os("FERROFLOW_VENV").map_or_else(|| workspace::root().join(".venv"), PathBuf::from)
+    std::env::var_os(VARIABLE).map_or_else(|| workspace::root().join(".venv"), PathBuf::from)
 }
 
 /// A script of the repository, ready to be given arguments.

@@ -1,0 +1,88 @@
+//! Our declarations are stock's: names, arguments, attributes, defaults and flags.
+
+use ferroflow_proto::tensorflow::op_def::ArgDef;
+use ferroflow_proto::tensorflow::{OpDef, OpList};
+use ferroflow_testing::{golden, text};
+use std::collections::{BTreeMap, BTreeSet};
+
+fn stock_ops() -> BTreeMap<String, OpDef> {
+    let path = golden::testdata().join("ops.pbtxt");
+    let written = std::fs::read_to_string(path).expect("testdata is part of the repository");
+    let list: OpList = text::parse("tensorflow.OpList", &written).expect("stock's op list parses");
+    list.op.into_iter().map(|op| (op.name.clone(), op)).collect()
+}
+
+#[test]
+fn every_declaration_equals_stock() {
+    let stock = stock_ops();
+    let mut wrong = Vec::new();
+    for entry in ferroflow_ops::registry().all() {
+        let ours = entry.spec().to_proto(entry.op);
+        match stock.get(entry.op.name) {
+            None => wrong.push(format!("{}: stock has no such op", ours.name)),
+            Some(theirs) => wrong.extend(difference(&ours, theirs)),
+        }
+    }
+    assert!(wrong.is_empty(), "{} declarations differ from stock's:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The first part in which two declarations differ.
+fn difference(ours: &OpDef, stock: &OpDef) -> Option<String> {
+    let (ours, stock) = (parts(ours), parts(stock));
+    (0..ours.len().max(stock.len())).find_map(|at| {
+        let get = |list: &[String]| list.get(at).cloned().unwrap_or_else(|| "nothing more".to_owned());
+        let (mine, theirs) = (get(&ours), get(&stock));
+        (mine != theirs).then(|| format!("{}:\n  ours  {mine}\n  stock {theirs}", ours[0]))
+    })
+}
+
+/// A declaration part by part, its name first.
+fn parts(op: &OpDef) -> Vec<String> {
+    let deprecated = op.deprecation.as_ref().map(|deprecation| deprecation.version);
+    let flags = format!(
+        "stateful {}, commutative {}, aggregate {}, uninitialized {}, deprecated {deprecated:?}",
+        op.is_stateful, op.is_commutative, op.is_aggregate, op.allows_uninitialized_input
+    );
+    let mut parts = vec![op.name.clone(), flags];
+    // Full types are hints for stock's type inference pass; no client reads them.
+    let arg = |arg: &ArgDef| format!("{:?}", ArgDef { experimental_full_type: None, ..arg.clone() });
+    parts.extend(op.input_arg.iter().map(|input| format!("input {}", arg(input))));
+    parts.extend(op.output_arg.iter().map(|output| format!("output {}", arg(output))));
+    parts.extend(op.attr.iter().map(|attr| format!("attribute {attr:?}")));
+    parts
+}
+
+#[test]
+fn every_op_has_goldens() {
+    let mut tested = BTreeSet::new();
+    for family in golden::families().expect("testdata is part of the repository") {
+        for case in golden::load(&family).expect("goldens parse").case {
+            let graph = case.graph.unwrap_or_default();
+            let functions = graph.library.unwrap_or_default().function;
+            tested.extend(graph.node.into_iter().map(|node| node.op));
+            tested.extend(functions.into_iter().flat_map(|function| function.node_def).map(|node| node.op));
+        }
+    }
+    let registry = ferroflow_ops::registry();
+    let names = registry.all().into_iter().map(|entry| entry.op.name);
+    let untested: Vec<&str> =
+        names.filter(|name| !tested.contains(*name) && !ELSEWHERE.contains(name)).collect();
+    assert!(untested.is_empty(), "{} ops have no goldens: {}", untested.len(), untested.join(" "));
+}
+
+/// Ops that only a planner puts into a graph, or that are tested with the files they write.
+const ELSEWHERE: &[&str] = &[
+    "_Arg",
+    "_HostRecv",
+    "_HostSend",
+    "_Recv",
+    "_Retval",
+    "_Send",
+    "MergeV2Checkpoints",
+    "Restore",
+    "RestoreSlice",
+    "RestoreV2",
+    "Save",
+    "SaveSlices",
+    "SaveV2",
+];

@@ -1,0 +1,74 @@
+//! Goldens on every runtime: one test per runtime and family, such as `planned::cwise_unary`.
+//!
+//! `GOLDEN=segment cargo test -p ferroflow-tests --test golden` runs one family, `GOLDEN=segment/SegmentSum` its cases
+//! whose name starts so. Test names filter as usual: `-- planned::segment`.
+
+use ferroflow_core::op::Registry;
+use ferroflow_runtime::PlanOptions;
+use ferroflow_testing::golden;
+use ferroflow_testing::local::Local;
+use ferroflow_testing::suite::{self, Outcome, Runtime};
+use libtest_mimic::{Arguments, Failed, Trial};
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// The runtimes by name; every golden runs on each.
+fn runtimes(registry: &Registry) -> Vec<(&'static str, Arc<dyn Runtime + Send + Sync>)> {
+    let local = |optimize| {
+        let local = Local::new(registry.clone(), PlanOptions { optimize });
+        Arc::new(local.expect("threads start")) as Arc<dyn Runtime + Send + Sync>
+    };
+    vec![("planned", local(true)), ("unoptimized", local(false))]
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let registry = ferroflow_ops::registry();
+    let only = std::env::var("GOLDEN").unwrap_or_default();
+    let (only_family, only_case) = only.split_once('/').unwrap_or((&only, ""));
+    let mut trials = Vec::new();
+    for (name, runtime) in runtimes(&registry) {
+        for family in golden::families().expect("testdata is part of the repository") {
+            if only_family.is_empty() || only_family == family {
+                let (registry, runtime, prefix) = (registry.clone(), runtime.clone(), only_case.to_owned());
+                trials.push(Trial::test(format!("{name}::{family}"), move || {
+                    check(&family, &prefix, &registry, runtime.as_ref())
+                }));
+            }
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn check(family: &str, prefix: &str, registry: &Registry, runtime: &dyn Runtime) -> Result<(), Failed> {
+    let file = golden::load(family)?;
+    let (mut failures, mut missing, mut passed, mut skipped) = (Vec::new(), BTreeSet::new(), 0, 0);
+    for case in file.case.iter().filter(|case| case.name.starts_with(prefix)) {
+        let graph = case.graph.clone().unwrap_or_default();
+        let unknown = suite::missing_ops(&graph, registry);
+        // Graphs that stock refuses may name ops that nobody has.
+        if case.status == 0 && !unknown.is_empty() {
+            missing.extend(unknown);
+            skipped += 1;
+            continue;
+        }
+        match catch_unwind(AssertUnwindSafe(|| suite::run(runtime, case))) {
+            Ok(Outcome::Passed) => passed += 1,
+            Ok(Outcome::Skipped) => skipped += 1,
+            Ok(Outcome::Failed(reason)) => failures.push(format!("{}: {reason}", case.name)),
+            Err(_) => failures.push(format!("{}: panicked", case.name)),
+        }
+    }
+    let mut counts = format!("{family}: {} failed, {passed} passed, {skipped} unsupported", failures.len());
+    if !missing.is_empty() {
+        counts.push_str(&format!(" for want of {}", missing.into_iter().collect::<Vec<_>>().join(", ")));
+    }
+    if failures.is_empty() {
+        println!("{counts}");
+        return Ok(());
+    }
+    let shown = failures.iter().map(|failure| format!("  {failure}\n")).collect::<String>();
+    Err(format!("{shown}{counts}").into())
+}

@@ -1,0 +1,4 @@
+//! Everything that the standard test harness runs.
+
+/// Every declaration against stock's op list, and every op against the goldens.
+mod declarations;

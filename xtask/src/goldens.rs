@@ -1,0 +1,33 @@
+//! Asks stock for the goldens, or whether they are current.
+
+use crate::python;
+use anyhow::Result;
+
+/// Options of `cargo xtask goldens`.
+#[derive(clap::Args, Default)]
+pub(crate) struct Args {
+    /// Only these families; all by default
+    #[arg(long)]
+    family: Vec<String>,
+    /// Write nothing; fail if a file is not what stock says
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Print each case before stock runs it
+    #[arg(long)]
+    trace: bool,
+}
+
+/// Writes or checks `testdata/golden/`, and the list of ops and kernels.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let mut script = python::script("oracle/goldens.py")?;
+    args.family.iter().for_each(|family| {
+        script.args(["--family", family]);
+    });
+    if args.check {
+        script.arg("--check");
+    }
+    if args.trace {
+        script.arg("--trace");
+    }
+    python::run(script)
+}

@@ -1,0 +1,18 @@
+//! Conventions as failing checks: layers, module docs, file sizes, paths of one machine, licenses, duplicate versions.
+
+mod files;
+mod packages;
+
+use crate::workspace;
+use anyhow::{Result, bail};
+
+/// Runs every convention and lists all violations.
+pub(crate) fn run() -> Result<()> {
+    let root = workspace::root();
+    let mut wrong = files::check(&root)?;
+    wrong.extend(packages::check(&root)?);
+    if !wrong.is_empty() {
+        bail!("{} conventions are broken:\n  {}", wrong.len(), wrong.join("\n  "));
+    }
+    Ok(())
+}
