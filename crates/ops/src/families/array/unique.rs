@@ -91,14 +91,15 @@ fn unique_v2_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     s.output(2, [UNKNOWN_DIM])
 }
 
-/// Elements as numbers that are equal where elements are: zeros of both signs are equal, NaNs differ from everything.
-/// Strings of all tensors share their numbering.
+/// Elements as numbers that are equal where elements are: NaNs differ from everything, zeros of both signs are equal
+/// except in the 16-bit types, whose zeros stock tells apart by their hashes. Strings of all tensors share their
+/// numbering.
 fn keys(tensors: &[&Tensor]) -> Result<Vec<u64>> {
     fn float(keys: &mut Vec<u64>, values: impl Iterator<Item = f64>) {
         const NAN: u64 = 0x7ff8 << 48;
         for value in values {
             let next = keys.len() as u64;
-            keys.push(if value.is_nan() { NAN + next } else { (value + 0.0).to_bits() });
+            keys.push(if value.is_nan() { NAN + next } else { value.to_bits() });
         }
     }
     let mut keys = Vec::with_capacity(tensors.iter().map(|tensor| tensor.elements()).sum());
@@ -107,8 +108,8 @@ fn keys(tensors: &[&Tensor]) -> Result<Vec<u64>> {
         match tensor.dtype() {
             DType::Half => float(&mut keys, tensor.flat::<f16>()?.iter().map(|v| v.to_f64())),
             DType::Bfloat16 => float(&mut keys, tensor.flat::<bf16>()?.iter().map(|v| v.to_f64())),
-            DType::Float => float(&mut keys, tensor.flat::<f32>()?.iter().map(|v| *v as f64)),
-            DType::Double => float(&mut keys, tensor.flat::<f64>()?.iter().copied()),
+            DType::Float => float(&mut keys, tensor.flat::<f32>()?.iter().map(|v| *v as f64 + 0.0)),
+            DType::Double => float(&mut keys, tensor.flat::<f64>()?.iter().map(|v| *v + 0.0)),
             DType::String => {
                 for value in tensor.flat::<Str>()? {
                     let next = strings.len() as u64;
