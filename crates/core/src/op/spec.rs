@@ -100,9 +100,9 @@ mod type_sets {
     use crate::DType::{self, *};
     pub(super) const REAL_NUMBERS: [DType; 12] =
         [Float, Double, Int32, Uint8, Int16, Int8, Int64, Bfloat16, Uint16, Half, Uint32, Uint64];
-    pub(super) const NUMBERS: [DType; 17] = [
-        Float, Double, Int32, Uint8, Int16, Int8, Complex64, Int64, Qint8, Quint8, Qint32, Bfloat16, Uint16,
-        Complex128, Half, Uint32, Uint64,
+    pub(super) const NUMBERS: [DType; 19] = [
+        Float, Double, Int32, Uint8, Int16, Int8, Complex64, Int64, Qint8, Quint8, Qint32, Bfloat16, Qint16,
+        Quint16, Uint16, Complex128, Half, Uint32, Uint64,
     ];
     pub(super) const QUANTIZED: [DType; 5] = [Qint8, Quint8, Qint32, Qint16, Quint16];
 }
