@@ -213,6 +213,9 @@ impl Index {
     }
 }
 
+type Indices = SmallVec<[Index; 4]>;
+type ResultDims = SmallVec<[ResultDim; 4]>;
+
 /// One index per input dimension, and where the result's dimensions come from.
 fn spell_out(
     masks: Masks,
@@ -220,7 +223,7 @@ fn spell_out(
     begin: Option<&[i64]>,
     end: Option<&[i64]>,
     strides: &[i64],
-) -> Result<(SmallVec<[Index; 4]>, SmallVec<[ResultDim; 4]>)> {
+) -> Result<(Indices, ResultDims)> {
     ensure!(
         masks.ellipsis == 0 || masks.ellipsis & (masks.ellipsis.wrapping_sub(1)) == 0,
         InvalidArgument,
@@ -237,7 +240,7 @@ fn spell_out(
         count += 1;
     }
     let masked = Index { begin: 0, end: 0, stride: 1, begin_masked: true, end_masked: true, shrink: false };
-    let (mut indices, mut result) = (SmallVec::new(), SmallVec::new());
+    let (mut indices, mut result) = (Indices::new(), ResultDims::new());
     for i in 0..count {
         if bit(ellipsis, i) {
             // The ellipsis stands for every dimension that no later index speaks of.

@@ -84,12 +84,13 @@ impl Layout {
             }
         }
         let rank = simple.dims.len();
-        if rank > 2 && simple.from[rank - 1] != 1 {
-            if let Some(near) = simple.from[..rank - 2].iter().position(|stride| *stride == 1) {
-                simple.dims[near..rank - 1].rotate_left(1);
-                simple.from[near..rank - 1].rotate_left(1);
-                simple.to[near..rank - 1].rotate_left(1);
-            }
+        if rank > 2
+            && simple.from[rank - 1] != 1
+            && let Some(near) = simple.from[..rank - 2].iter().position(|stride| *stride == 1)
+        {
+            simple.dims[near..rank - 1].rotate_left(1);
+            simple.from[near..rank - 1].rotate_left(1);
+            simple.to[near..rank - 1].rotate_left(1);
         }
         simple
     }

@@ -311,7 +311,7 @@ fn pack_kernel(init: &Init<'_>) -> Result<Kernel> {
             by_unit!(dtype, U => {
                 let units = out.units_mut::<U>()?;
                 for (i, unit) in units.iter_mut().enumerate() {
-                    *unit = cx.input(i)?.units::<U>()?[0].clone();
+                    unit.clone_from(&cx.input(i)?.units::<U>()?[0]);
                 }
             });
             return Ok(out.into());

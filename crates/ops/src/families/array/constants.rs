@@ -365,7 +365,7 @@ fn float_range_kernel<T: Float>(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let [start, limit, delta] = bounds::<T>(cx)?;
         let size = limit.sub(start).div(delta).to_f64().abs().ceil();
-        if !(size < i64::MAX as f64) {
+        if size.is_nan() || size >= i64::MAX as f64 {
             return Err(too_long());
         }
         Ok(count_up(cx, start, delta, size as usize)?.into())
@@ -503,7 +503,7 @@ fn one_hot_kernel(init: &Init<'_>) -> Result<Kernel> {
             for (i, place) in places.iter().enumerate() {
                 if (0..depth).contains(place) {
                     let row = i / suffix * depth as usize + *place as usize;
-                    units[row * suffix + i % suffix] = on.clone();
+                    units[row * suffix + i % suffix].clone_from(on);
                 }
             }
         });

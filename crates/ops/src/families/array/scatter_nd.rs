@@ -378,7 +378,7 @@ fn sparse_to_dense(cx: &mut KernelCx<'_>, validate: bool) -> Result<Outputs> {
     by_unit!(default.dtype(), U => {
         let (units, values) = (out.units_mut::<U>()?, values.units::<U>()?);
         for (i, place) in places.into_iter().enumerate() {
-            units[place] = values[if values.len() == 1 { 0 } else { i }].clone();
+            units[place].clone_from(&values[if values.len() == 1 { 0 } else { i }]);
         }
     });
     Ok(out.into())

@@ -111,10 +111,10 @@ fn shape_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 fn shape_kernel(init: &Init<'_>) -> Result<Kernel> {
     let dtype: DType = init.attr("out_type")?;
     let dims = move |shape: &Shape| -> Result<Tensor> {
-        if dtype == DType::Int32 {
-            if let Some((i, dim)) = shape.iter().enumerate().find(|(_, dim)| **dim > i32::MAX as i64) {
-                bail!(InvalidArgument, "Shape output type is 32-bit  but dim {i} is {dim}");
-            }
+        if dtype == DType::Int32
+            && let Some((i, dim)) = shape.iter().enumerate().find(|(_, dim)| **dim > i32::MAX as i64)
+        {
+            bail!(InvalidArgument, "Shape output type is 32-bit  but dim {i} is {dim}");
         }
         int_tensor(dtype, Shape::vector(shape.rank()), shape.iter().copied())
     };
