@@ -56,3 +56,11 @@ def cases(c):
     c.op("MatrixBandPart", [arr(3, 4), 0, 5], "too_high", T="float", Tindex="int64")
     c.op("MatrixBandPart", [arr(3), 0, 0], "vector", T="float", Tindex="int64")
     c.op("MatrixBandPart", [arr(3, 4), [1], 0], "not_scalar", T="float", Tindex="int64")
+
+    # The first names, refused since graph version 14.
+    for producer in (13, None):
+        name = "old_graph" if producer else "refused"
+        c.op("BatchMatrixDiag", [arr(2, 3)], name, T="float", producer=producer)
+        c.op("BatchMatrixDiagPart", [arr(2, 3, 4)], name, T="float", producer=producer)
+        c.op("BatchMatrixSetDiag", [arr(2, 3, 4), arr(2, 3, seed=1)], name, T="float", producer=producer)
+        c.op("BatchMatrixBandPart", [arr(2, 3, 4), 1, 0], name, T="float", producer=producer)

@@ -10,7 +10,8 @@ def cases(c):
         c.op(op, [arr(2, 3)])
         c.op(op, [arr()], "scalar", types=["float"])
         c.op(op, [empty(2, 0)], "empty", types=["float"])
-    c.op("DeepCopy", [arr(2, 3)], few=True)
+    for op in ("DeepCopy", "Copy", "CopyHost"):
+        c.op(op, [arr(2, 3)], few=True)
     c.op("IdentityN", [[np.float32([1, 2]), np.int64(3), convert(["a"], "string")]], "mixed")
     c.op("IdentityN", [[np.float32([1])]], "one")
     c.op("EnsureShape", [arr(2, 3)], shape=[2, 3])
