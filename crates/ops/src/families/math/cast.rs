@@ -148,7 +148,7 @@ macro_rules! wide_floats {
             // Numbers out of range, and NaN, give the least integer: what the x86 instruction answers.
             #[inline(always)]
             fn to_i32(self) -> i32 {
-                if self >= -2_147_483_648.0 && self < 2_147_483_648.0 { self as i32 } else { i32::MIN }
+                if (-2_147_483_648.0..2_147_483_648.0).contains(&self) { self as i32 } else { i32::MIN }
             }
             #[inline(always)]
             fn to_i64(self) -> i64 {

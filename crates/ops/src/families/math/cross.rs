@@ -48,9 +48,9 @@ fn cross<T: Num>(_: &Init<'_>) -> Result<Kernel> {
         let mut out = cx.alloc::<T>(a.shape().clone())?;
         let vectors = a.flat::<T>()?.chunks_exact(3).zip(b.flat::<T>()?.chunks_exact(3));
         for (out, (u, v)) in out.flat_mut::<T>()?.chunks_exact_mut(3).zip(vectors) {
-            for i in 0..3 {
+            for (i, out) in out.iter_mut().enumerate() {
                 let (j, k) = ((i + 1) % 3, (i + 2) % 3);
-                out[i] = u[j].mul(v[k]).sub(u[k].mul(v[j]));
+                *out = u[j].mul(v[k]).sub(u[k].mul(v[j]));
             }
         }
         Ok(out.into())
