@@ -2,7 +2,7 @@
 
 use super::{Library, NodeData, NodeKind};
 use crate::attr::Attrs;
-use crate::op::{OpEntry, OpSpec, Registry};
+use crate::op::{AttrKind, OpEntry, OpSpec, Registry};
 use crate::{DType, Result, Status, bail, ensure, status};
 use ferroflow_proto::tensorflow::attr_value::Value;
 use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, NodeDef, op_def};
@@ -54,15 +54,7 @@ impl Checker<'_> {
         for attr in &spec.attrs {
             let value = match given.get(&attr.name).and_then(|value| value.value.clone()) {
                 Some(value) => value,
-                None => attr.default.clone().ok_or_else(|| {
-                    status!(
-                        NotFound,
-                        "No attr named '{}' in NodeDef; Op<name={}> expects a {}",
-                        attr.name,
-                        op.name,
-                        attr.kind.name()
-                    )
-                })?,
+                None => attr.default.clone().ok_or_else(|| missing_attr(spec, &attr.name, op.name, given))?,
             };
             attr.check(&value).map_err(|error| {
                 error.map_message(|text| format!("{text}; for attr '{}' of Op<name={}>", attr.name, op.name))
@@ -153,6 +145,18 @@ pub(super) fn bind_attrs(
         bound.insert(name.clone(), value);
     }
     Ok(bound)
+}
+
+/// What to say of a missing attribute. Stock works out the types of inputs and outputs first, so a type that is missing
+/// too is the one it names, as not found.
+fn missing_attr(spec: &OpSpec, name: &str, op: &str, given: &BTreeMap<String, AttrValue>) -> Status {
+    let missing_type = spec.attrs.iter().find(|attr| {
+        attr.kind == AttrKind::Type && attr.default.is_none() && !given.contains_key(&attr.name)
+    });
+    match missing_type {
+        Some(attr) => status!(NotFound, "No attr named '{}' in NodeDef of Op<name={op}>", attr.name),
+        None => status!(InvalidArgument, "NodeDef missing attr '{name}' from Op<name={op}>"),
+    }
 }
 
 fn at(def: &NodeDef, error: Status) -> Status {
