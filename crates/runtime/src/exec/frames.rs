@@ -177,6 +177,8 @@ impl Frames {
         let number = frame.newest();
         let invariants = frame.invariants.clone();
         let deferred = std::mem::take(&mut frame.deferred);
+        // Exits that were dead in the iteration before: the loop goes on, so it may have values for them yet.
+        frame.dead_exits.clear();
         for (node, value) in invariants {
             let dead = matches!(value, Value::None);
             self.activate(layout, node, (frame_id, number), &mut [value], dead, ready);
