@@ -4,7 +4,9 @@ use ferroflow::{Server, ServerConfig};
 use std::io::ErrorKind;
 use std::net::{IpAddr, TcpListener};
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::level_filters::LevelFilter;
 
+/// Arguments of `ferroflow serve`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Port to listen on; 0 takes any free one
@@ -17,11 +19,11 @@ pub(crate) struct Args {
 
     /// What to log: error, warn, info, debug, trace or off
     #[arg(long, default_value = "info", env = "FERROFLOW_LOG")]
-    log: String,
+    log: LevelFilter,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), String> {
-    crate::logging::start(&args.log)?;
+    crate::logging::start(args.log);
     let listener = TcpListener::bind((args.bind, args.port)).map_err(|error| {
         let hint = match error.kind() {
             ErrorKind::AddrInUse => "; choose another one with --port, or 0 for any free one",
