@@ -30,7 +30,7 @@ def updates(target, use_resource):
         show("gather", sess.run(tf.gather(m, [2, 0, 2])))
         with tf.control_dependencies([v1.assign_add(n, 1)]):
             with tf.control_dependencies([v1.assign_add(n, 10)]):
-                ordered = tf.identity(n.read_value() if use_resource else n)
+                ordered = tf.identity(n.read_value())
         show("in order", [sess.run(ordered) for _ in range(3)])
         loss = tf.reduce_sum(tf.square(v - [1.0, 2.0, 3.0]))
         train = v1.train.GradientDescentOptimizer(0.25).minimize(loss)
