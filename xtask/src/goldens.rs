@@ -8,13 +8,13 @@ use anyhow::Result;
 pub(crate) struct Args {
     /// Only these families; all by default
     #[arg(long)]
-    family: Vec<String>,
+    pub(crate) family: Vec<String>,
     /// Write nothing; fail if a file is not what stock says
     #[arg(long)]
     pub(crate) check: bool,
     /// Print each case before stock runs it
     #[arg(long)]
-    trace: bool,
+    pub(crate) trace: bool,
 }
 
 /// Writes or checks `testdata/golden/`, and the list of ops and kernels.

@@ -48,17 +48,7 @@ const LICENSES: &[&str] = &[
 ];
 
 /// Packages whose two major versions are both needed, until their users agree.
-const DUPLICATES: &[&str] = &[
-    "getrandom",
-    "hashbrown",
-    "itertools",
-    "rand",
-    "rand_chacha",
-    "rand_core",
-    "thiserror",
-    "thiserror-impl",
-    "windows-sys",
-];
+const DUPLICATES: &[&str] = &["hashbrown", "syn", "thiserror", "thiserror-impl"];
 
 #[derive(Deserialize)]
 struct Metadata {
