@@ -2,3 +2,6 @@
 
 /// Every declaration against stock's op list, and every op against the goldens.
 mod declarations;
+
+/// What a stock client does, on our server and on stock's.
+mod interop;
