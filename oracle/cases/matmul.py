@@ -51,6 +51,14 @@ def cases(c):
         ("i,j->ij", [(2,), (3,)]),
         ("abc,cd->abd", [(2, 1, 3), (3, 2)]),
         ("ab,cb->ca", [(2, 3), (4, 3)]),
+        ("iij->j", [(2, 2, 3)]),
+        ("i->ii", [(3,)]),
+        ("i,i->ii", [(3,), (3,)]),
+        ("ij->jj", [(2, 3)]),
+        ("ij,->ij", [(2, 3), ()]),
+        ("ab...->b...a", [(2, 3, 2)]),
+        ("...i,...i->...", [(2, 3), (3,)]),
+        ("bija,bjka->abik", [(2, 2, 3, 2), (2, 3, 2, 2)]),
     ):
         few = equation != "ij,jk->ik"
         inputs = [arr(*shape, seed=i) for i, shape in enumerate(shapes)]
