@@ -21,6 +21,8 @@ DENSE = {
     "ProximalAdagrad": (["accum"], ["lr", "l1", "l2"], [], {}),
     "AddSign": (["m"], ["lr", "alpha", "sign_decay", "beta"], [], {}),
     "PowerSign": (["m"], ["lr", "logbase", "sign_decay", "beta"], [], {}),
+    "AdamWithAmsgrad": (["m", "v", "vhat"], ["beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon"], [], {}),
+    "AdagradDA": (["accum", "accum_squared"], None, ["lr", "l1", "l2", "global_step"], {}),
     "KerasMomentum": (["accum"], ["lr"], ["momentum"], {"use_nesterov": (False, True)}),
 }
 SCALARS = {"lr": 0.1, "alpha": 0.1, "momentum": 0.9, "epsilon": 1e-3, "beta1_power": 0.9, "beta2_power": 0.99, "beta1": 0.9, "beta2": 0.99}
@@ -51,6 +53,8 @@ def update(c, op, name, dtype, slots, before, after, attrs, shape=(2, 2), grad_s
         attrs = attrs | {"Tindices": "int64" if indices.dtype == np.int64 else "int32"}
 
     def scalar(key):
+        if key == "global_step":
+            return p.const(np.int64(3), name=key)
         return p.const(convert((scalars or {}).get(key, SCALARS[key]), dtype), name=key)
 
     inputs += [scalar(key) for key in before or []] + tail + [scalar(key) for key in after]
