@@ -98,9 +98,16 @@ def measure(workload, targets, rounds, close):
             for i in (0, 1) if round_number % 2 == 0 else (1, 0):
                 (row.ours, row.stock)[i].append(samplers[i]())
     except Exception as error:  # An op that one side lacks fails its own row, not the suite.
-        row.error = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
+        row.error = f"{type(error).__name__}: {_reason(error)}"
     close()
     return row
+
+
+def _reason(error):
+    """The line of a client's error that says what the server said."""
+    frame = ("Graph execution error", "Detected at", "Node:", "From /job:")
+    said = [line for line in str(error).splitlines() if line.strip() and not line.startswith(frame)]
+    return said[0].strip()[:160] if said else ""
 
 
 def report(rows):
