@@ -1,0 +1,54 @@
+//! What the executor itself costs: scalar additions in a chain and side by side, a loop, and a step with nothing to do.
+#![allow(missing_docs)]
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use ferroflow_benches::{Nodes, float};
+use ferroflow_core::{DType, Tensor};
+
+const NODES: usize = 1000;
+
+fn empty(c: &mut Criterion) {
+    let mut nodes = Nodes::default();
+    let target = [nodes.add("nothing", "NoOp", &[], &[])];
+    let mut session = nodes.session();
+    c.bench_function("executor/empty step", |b| b.iter(|| session.run(Vec::new(), &[], &target)));
+}
+
+fn chain(c: &mut Criterion) {
+    let mut nodes = Nodes::default();
+    let (mut last, step) = (nodes.placeholder("x", DType::Float), nodes.placeholder("y", DType::Float));
+    for i in 0..NODES {
+        last = nodes.add(&format!("n{i}"), "AddV2", &[&last, &step], &[float()]);
+    }
+    let mut session = nodes.session();
+    let fetch = [format!("{last}:0")];
+    let feeds = vec![("x:0".to_owned(), Tensor::scalar(0f32)), ("y:0".to_owned(), Tensor::scalar(1f32))];
+    let mut group = c.benchmark_group("executor");
+    group.throughput(Throughput::Elements(NODES as u64));
+    group.bench_function("chain", |b| b.iter(|| session.run(feeds.clone(), &fetch, &[])));
+}
+
+/// Sums of all pairs from two groups of feeds: no two are alike, so none are shared.
+fn wide(c: &mut Criterion) {
+    let mut nodes = Nodes::default();
+    let names = |side: &str| (0..32).map(|i| format!("{side}{i}")).collect::<Vec<_>>();
+    let (left, right) = (names("a"), names("b"));
+    for name in left.iter().chain(&right) {
+        nodes.placeholder(name, DType::Float);
+    }
+    let mut sums = Vec::new();
+    for (a, b) in left.iter().flat_map(|a| right.iter().map(move |b| (a, b))).take(NODES) {
+        sums.push(format!("^{}", nodes.add(&format!("{a}{b}"), "AddV2", &[a, b], &[float()])));
+    }
+    let sums: Vec<&str> = sums.iter().map(String::as_str).collect();
+    let target = [nodes.add("all", "NoOp", &sums, &[])];
+    let mut session = nodes.session();
+    let feeds: Vec<_> =
+        left.iter().chain(&right).map(|name| (format!("{name}:0"), Tensor::scalar(1f32))).collect();
+    let mut group = c.benchmark_group("executor");
+    group.throughput(Throughput::Elements(NODES as u64));
+    group.bench_function("wide", |b| b.iter(|| session.run(feeds.clone(), &[], &target)));
+}
+
+criterion_group!(benches, empty, chain, wide);
+criterion_main!(benches);
