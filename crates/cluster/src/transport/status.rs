@@ -39,7 +39,8 @@ fn cut(message: &str) -> std::borrow::Cow<'_, str> {
     if message.len() <= MAX_MESSAGE_BYTES {
         return message.into();
     }
-    format!("{} ... [truncated]", &message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)]).into()
+    let end = (0..=MAX_MESSAGE_BYTES).rev().find(|&end| message.is_char_boundary(end)).unwrap_or_default();
+    format!("{} ... [truncated]", &message[..end]).into()
 }
 
 #[cfg(test)]
