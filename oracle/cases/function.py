@@ -48,14 +48,6 @@ def calls(c):
         y = count(2.0)
         return [({}, [], [v.initializer]), ({}, [y]), ({}, [y])]
 
-    def error_inside():
-        @tf.function
-        def broken(x):
-            return tf.reshape(x, [3])
-
-        x = v1.placeholder(tf.float32, [None])
-        return [({x: np.float32([1, 2])}, [broken(x)])]
-
     def assert_inside():
         @tf.function
         def checked(x):
@@ -91,7 +83,7 @@ def calls(c):
         y = cube(x)
         return [({x: np.float32(3)}, [y, tf.gradients(y, x)[0]])]
 
-    for build in (partitioned, nested_calls, several_results, stateful_call, error_inside, assert_inside, unused_result, recursion_through_defun, gradient_of_call):
+    for build in (partitioned, nested_calls, several_results, stateful_call, assert_inside, unused_result, recursion_through_defun, gradient_of_call):
         c.traced(build.__name__, build)
 
 

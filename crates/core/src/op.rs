@@ -41,7 +41,7 @@ pub struct Op {
     pub allows_uninitialized_input: bool,
     /// Whether the op talks to other tasks.
     pub distributed: bool,
-    /// The graph version from which the op is refused.
+    /// The graph version from which the op is deprecated; it still runs, as in stock.
     pub deprecated_at: Option<i32>,
 }
 

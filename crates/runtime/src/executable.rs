@@ -47,7 +47,7 @@ impl Executable {
     }
 
     fn from_plan(planned: Planned, env: &Arc<RuntimeEnv>) -> Result<Arc<Executable>> {
-        let layout = Layout::new(&planned.graph, &planned.fetches, env)?;
+        let layout = Layout::new(&planned, env)?;
         Ok(Arc::new(Executable {
             layout: Arc::new(layout),
             graph: planned.graph,

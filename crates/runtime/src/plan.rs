@@ -35,6 +35,7 @@ pub(crate) struct Planned {
     pub(crate) arg_names: Vec<String>,
     pub(crate) arg_types: Vec<DType>,
     pub(crate) fetches: Vec<Output>,
+    pub(crate) fetch_names: Vec<String>,
     /// Nodes that run although no fetch needs them.
     pub(crate) targets: Vec<NodeId>,
 }
@@ -58,6 +59,7 @@ pub(crate) fn plan_function(body: FunctionBody, env: &Arc<RuntimeEnv>) -> Result
     let planned = Planned {
         arg_names: body.arg_types.iter().enumerate().map(|(i, _)| format!("arg{i}")).collect(),
         arg_types: body.arg_types,
+        fetch_names: (0..body.returns.len()).map(|i| format!("Retval[{i}]")).collect(),
         fetches: body.returns,
         targets,
         graph: body.graph,

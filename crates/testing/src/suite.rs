@@ -56,6 +56,10 @@ pub fn run(runtime: &dyn Runtime, case: &GoldenCase) -> Outcome {
         (Err(status), _) if status.code() as i32 == case.status => {
             return Outcome::Passed;
         }
+        // What stock finds in the first step may be refused when the session opens.
+        (Err(status), _) if case.step.first().is_some_and(|step| step.status == status.code() as i32) => {
+            return Outcome::Passed;
+        }
         (Err(status), wanted) => {
             return Outcome::Failed(format!(
                 "opening the session: stock says {}, got {status}",

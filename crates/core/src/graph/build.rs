@@ -13,7 +13,6 @@ use std::sync::Arc;
 pub(super) struct Checker<'a> {
     pub(super) registry: &'a Registry,
     pub(super) library: &'a Library,
-    pub(super) producer: i32,
 }
 
 impl Checker<'_> {
@@ -22,7 +21,7 @@ impl Checker<'_> {
         ensure!(
             is_node_name(&def.name),
             InvalidArgument,
-            "Node name '{}' is not valid: expected letters, digits and any of _.\\-/ after a letter, digit or dot",
+            "Node name '{}' is not valid: expected letters, digits and any of _.-/> after a letter, digit or dot",
             def.name
         );
         if let Some(entry) = self.registry.get(&def.op) {
@@ -41,15 +40,6 @@ impl Checker<'_> {
         given: &BTreeMap<String, AttrValue>,
     ) -> Result<NodeData> {
         let (op, spec) = (entry.op, entry.spec());
-        if let Some(version) = op.deprecated_at {
-            ensure!(
-                self.producer < version,
-                Unimplemented,
-                "Op {} is not available in GraphDef version {}. It was removed in version {version}",
-                op.name,
-                self.producer
-            );
-        }
         let mut attrs = Attrs::default();
         for attr in &spec.attrs {
             let value = match given.get(&attr.name).and_then(|value| value.value.clone()) {
@@ -168,6 +158,6 @@ fn at(def: &NodeDef, error: Status) -> Status {
 
 fn is_node_name(name: &str) -> bool {
     let mut chars = name.chars();
-    let first = chars.next().is_some_and(|c| c.is_ascii_alphanumeric() || c == '.' || c == '_');
-    first && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '\\' | '-' | '/' | '>'))
+    let first = chars.next().is_some_and(|c| c.is_ascii_alphanumeric() || c == '.');
+    first && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | '>'))
 }

@@ -28,8 +28,7 @@ impl Graph {
         let first = self.node_count();
         for node_def in &def.node {
             let library = self.library.clone();
-            let checker =
-                Checker { registry: &self.registry, library: &library, producer: self.versions.producer };
+            let checker = Checker { registry: &self.registry, library: &library };
             if let Some(known) = self.find(&node_def.name) {
                 if extending && known.index() < first {
                     bail!(

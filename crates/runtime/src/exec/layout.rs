@@ -1,6 +1,7 @@
 //! A graph laid out for execution: nodes, edges and loop frames in dense arrays, kernels in place.
 
 use crate::env::RuntimeEnv;
+use crate::plan::Planned;
 use ferroflow_core::graph::{Graph, NodeData, NodeId, NodeKind, Output};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::OpClass;
@@ -16,7 +17,8 @@ pub(crate) struct Layout {
     pub(crate) frames: Vec<FrameLayout>,
     /// Nodes that wait for nothing.
     pub(crate) roots: Vec<u32>,
-    pub(crate) fetches: usize,
+    /// The names of what is fetched, for error texts.
+    pub(crate) fetches: Vec<String>,
 }
 
 /// One node.
@@ -88,8 +90,9 @@ pub(crate) struct Counter {
 }
 
 impl Layout {
-    /// Lays out a graph whose `fetches` are wanted and makes its kernels.
-    pub(crate) fn new(graph: &Graph, fetches: &[Output], env: &Arc<RuntimeEnv>) -> Result<Layout> {
+    /// Lays out a plan and makes its kernels.
+    pub(crate) fn new(planned: &Planned, env: &Arc<RuntimeEnv>) -> Result<Layout> {
+        let (graph, fetches) = (&planned.graph, &planned.fetches);
         let frames = assign_frames(graph)?;
         let mut layouts = frames.layouts;
         let mut nodes = Vec::with_capacity(graph.node_count());
@@ -136,7 +139,7 @@ impl Layout {
                 waits(node) == 0 && !is_merge(node.class)
             })
             .collect();
-        Ok(Layout { nodes, edges, frames: layouts, roots, fetches: fetches.len() })
+        Ok(Layout { nodes, edges, frames: layouts, roots, fetches: planned.fetch_names.clone() })
     }
 }
 

@@ -85,7 +85,7 @@ impl Run {
         trace: Option<Arc<StepTrace>>,
         hub: Option<Arc<PartialHub>>,
     ) -> Run {
-        let results = vec![None; layout.fetches];
+        let results = vec![None; layout.fetches.len()];
         Run {
             layout,
             step,
@@ -318,7 +318,11 @@ impl Run {
             match result {
                 Some(tensor) => results.push(tensor),
                 None => {
-                    let error = status!(InvalidArgument, "Retval[{i}] does not have value");
+                    let name = &self.layout.fetches[i];
+                    let error = match self.nested {
+                        true => status!(InvalidArgument, "{name} does not have value"),
+                        false => status!(Internal, "The tensor returned for {name} was not valid."),
+                    };
                     if let Some(hub) = &self.hub {
                         hub.set_fetch(i, Err(error.clone()));
                     }

@@ -4,6 +4,7 @@ use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::graph::{Graph, NodeData, NodeKind};
 use ferroflow_core::op::OpClass;
 use ferroflow_core::{Result, bail, status};
+use ferroflow_proto::tensorflow::NameAttrList;
 
 /// The devices that a session may use; the first is where unconstrained nodes go.
 pub struct Placer<'a> {
@@ -17,10 +18,10 @@ impl Placer<'_> {
     /// The device of every node from `first` on, as a position in `devices`, or why a node has none.
     pub fn place(&self, graph: &Graph, first: usize) -> Result<Vec<usize>> {
         let nodes = graph.nodes().iter().skip(first);
-        nodes.map(|node| self.place_node(&node.data)).collect()
+        nodes.map(|node| self.place_node(graph, &node.data)).collect()
     }
 
-    fn place_node(&self, data: &NodeData) -> Result<usize> {
+    fn place_node(&self, graph: &Graph, data: &NodeData) -> Result<usize> {
         let wanted = DeviceSpec::parse(&data.device).map_err(|_| {
             status!(
                 InvalidArgument,
@@ -45,6 +46,12 @@ impl Placer<'_> {
             && !runs_without_kernel(data.class())
         {
             entry.kernel(&data.name, &data.attrs)?;
+        }
+        if data.class() == OpClass::Call
+            && let Ok(function) = data.attrs.get::<NameAttrList>("f")
+            && graph.library().get(&function.name).is_none()
+        {
+            bail!(InvalidArgument, "Failed to find function \"{}\" in function library", function.name);
         }
         Ok(device)
     }

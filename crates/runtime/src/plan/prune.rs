@@ -96,7 +96,14 @@ pub(super) fn prune(graph: &Graph, signature: &Signature) -> Result<Planned> {
         }
     }
     let arg_names = signature.feeds.iter().map(|feed| parse_tensor_name(feed).0.to_owned()).collect();
-    Ok(keep_needed(Planned { graph: pruned, arg_names, arg_types, fetches, targets }))
+    Ok(keep_needed(Planned {
+        graph: pruned,
+        arg_names,
+        arg_types,
+        fetches,
+        fetch_names: signature.fetches.clone(),
+        targets,
+    }))
 }
 
 fn find_feed(graph: &Graph, text: &str) -> Result<Output> {
