@@ -7,6 +7,7 @@ use ferroflow_core::op::Registry;
 use ferroflow_runtime::PlanOptions;
 use ferroflow_testing::golden;
 use ferroflow_testing::local::Local;
+use ferroflow_testing::remote::Remote;
 use ferroflow_testing::suite::{self, Outcome, Runtime};
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::collections::BTreeSet;
@@ -20,7 +21,8 @@ fn runtimes(registry: &Registry) -> Vec<(&'static str, Arc<dyn Runtime + Send + 
         let local = Local::new(registry.clone(), PlanOptions { optimize });
         Arc::new(local.expect("threads start")) as Arc<dyn Runtime + Send + Sync>
     };
-    vec![("planned", local(true)), ("unoptimized", local(false))]
+    let served = Arc::new(Remote::start(registry.clone()).expect("a server starts"));
+    vec![("planned", local(true)), ("unoptimized", local(false)), ("served", served)]
 }
 
 fn main() -> ExitCode {

@@ -5,5 +5,6 @@
 pub mod compare;
 pub mod golden;
 pub mod local;
+pub mod remote;
 pub mod suite;
 pub mod text;
