@@ -73,11 +73,12 @@ def cases(c):
         p.step(fetch=["y"], feed={"x": np.float32([5])} if fed else {})
 
     # Any edge can be fed, not only placeholders.
+    # Nothing before it is constant: stock would fold that and lose the feed.
     p = c.program("feed/inner_edge")
-    p.const(np.float32([1, 2]), name="k")
-    p.node("Neg", ["k"], name="n", T="float")
-    p.node("Neg", ["n"], name="y", T="float")
-    p.step(fetch=["y", "n"])
+    p.placeholder("float", name="x")
+    p.node("Neg", ["x"], name="n", T="float")
+    p.node("Square", ["n"], name="y", T="float")
+    p.step(fetch=["y", "n"], feed={"x": np.float32([1, 2])})
     p.step(fetch=["y"], feed={"n": np.float32([7])})
     p = c.program("feed/unknown_name")
     p.const(np.float32(1), name="k")

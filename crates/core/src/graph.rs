@@ -152,6 +152,11 @@ impl Graph {
         &self.registry
     }
 
+    /// The version of the graph's producer.
+    pub fn producer(&self) -> i32 {
+        self.versions.producer
+    }
+
     /// The functions.
     pub fn library(&self) -> &Arc<Library> {
         &self.library

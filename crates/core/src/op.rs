@@ -41,7 +41,7 @@ pub struct Op {
     pub allows_uninitialized_input: bool,
     /// Whether the op talks to other tasks.
     pub distributed: bool,
-    /// The graph version from which the op is deprecated; it still runs, as in stock.
+    /// The graph version from which the op does not run any more.
     pub deprecated_at: Option<i32>,
 }
 

@@ -12,8 +12,8 @@ mod tests;
 pub use prune::{Signature, parse_tensor_name};
 
 use crate::env::RuntimeEnv;
-use ferroflow_core::graph::{FunctionBody, Graph, NodeId, Output};
-use ferroflow_core::{DType, Result};
+use ferroflow_core::graph::{FunctionBody, Graph, NodeId, NodeKind, Output};
+use ferroflow_core::{DType, Result, bail};
 use std::sync::Arc;
 
 /// Choices that the session's configuration makes.
@@ -47,21 +47,39 @@ pub(crate) fn plan(
     options: &PlanOptions,
     env: &Arc<RuntimeEnv>,
 ) -> Result<Planned> {
-    finish(prune::prune(graph, signature)?, options, env)
+    let planned = prune::prune(graph, signature)?;
+    refuse_removed_ops(&planned.graph)?;
+    finish(planned, options, env)
 }
 
-/// Plans a function's body: results, control results and everything with an effect.
+/// Ops that were removed at an earlier version than the graph's are refused when they would run, as in stock.
+fn refuse_removed_ops(graph: &Graph) -> Result<()> {
+    for node in graph.nodes() {
+        if let NodeKind::Op(entry) = &node.data.kind
+            && let Some(version) = entry.op.deprecated_at
+            && graph.producer() >= version
+        {
+            bail!(
+                Unimplemented,
+                "Op {} is not available in GraphDef version {}. It was removed in version {version}. (node '{}')",
+                entry.op.name,
+                graph.producer(),
+                node.data.name
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Plans a function's body: what its results and control results need. An effect that neither needs does not happen, as
+/// in stock, which inlines functions before it prunes.
 pub(crate) fn plan_function(body: FunctionBody, env: &Arc<RuntimeEnv>) -> Result<Planned> {
-    let effects = body.graph.ids().filter(|id| body.graph.node(*id).data.is_stateful());
-    let mut targets: Vec<NodeId> = effects.chain(body.controls.iter().copied()).collect();
-    targets.sort();
-    targets.dedup();
     let planned = Planned {
         arg_names: body.arg_types.iter().enumerate().map(|(i, _)| format!("arg{i}")).collect(),
         arg_types: body.arg_types,
         fetch_names: (0..body.returns.len()).map(|i| format!("Retval[{i}]")).collect(),
         fetches: body.returns,
-        targets,
+        targets: body.controls,
         graph: body.graph,
     };
     finish(prune::keep_needed(planned), &PlanOptions::default(), env)

@@ -161,7 +161,10 @@ fn assign_shape(s: &mut ShapeCx<'_>) -> Result<()> {
             "Trying to assign variable with wrong dtype. Expected {} got {dtype}",
             handle.dtype
         );
-        s.merge(&handle.shape, &s.input(1))?;
+        // Only an assignment may replace the shape, unless it is told not to; updates keep it.
+        if s.attr("validate_shape").unwrap_or(true) {
+            s.merge(&handle.shape, &s.input(1))?;
+        }
     }
     Ok(())
 }
