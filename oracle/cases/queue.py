@@ -23,7 +23,66 @@ def queue(c, name, op="FIFOQueueV2", types=("float",), **attrs):
     return p
 
 
+def first_generation(c):
+    """Queues whose handle is a reference to a string."""
+    for op in ("FIFOQueue", "PaddingFIFOQueue", "RandomShuffleQueue"):
+        p = c.program(f"{op}/handle_by_reference")
+        attrs = {"seed": 5, "seed2": 6} if op == "RandomShuffleQueue" else {}
+        p.node(op, name="q", component_types=["float"], shapes=[[]], **attrs)
+        p.placeholder("float", name="x")
+        p.placeholder("int32", name="n")
+        p.node("QueueEnqueue", ["q", "x"], name="put", Tcomponents=["float"])
+        p.node("QueueEnqueueMany", ["q", "x"], name="put_many", Tcomponents=["float"])
+        p.node("QueueDequeue", ["q"], name="take", component_types=["float"])
+        p.node("QueueDequeueMany", ["q", "n"], name="take_many", component_types=["float"])
+        p.node("QueueDequeueUpTo", ["q", "n"], name="take_up_to", component_types=["float"])
+        p.node("QueueSize", ["q"], name="size")
+        p.node("QueueIsClosed", ["q"], name="closed")
+        p.node("QueueClose", ["q"], name="close")
+        p.step(target=["put"], feed={"x": np.float32(1)})
+        p.step(target=["put_many"], feed={"x": np.float32([2, 3, 4, 5])})
+        p.step(fetch=["size", "closed"])
+        p.step(fetch=["take"])
+        p.step(fetch=["take_many"], feed={"n": np.int32(2)})
+        p.step(target=["close"])
+        p.step(fetch=["take_up_to"], feed={"n": np.int32(5)})
+        p.step(fetch=["closed"])
+        p.step(fetch=["take"])
+    p = c.program("PriorityQueue/handle_by_reference")
+    p.node("PriorityQueue", name="q", component_types=["string"], shapes=[[]])
+    p.placeholder("int64", name="k")
+    p.placeholder("string", name="s")
+    p.node("QueueEnqueue", ["q", "k", "s"], name="put", Tcomponents=["int64", "string"])
+    p.node("QueueDequeue", ["q"], name="take", component_types=["int64", "string"])
+    for key, text in ((5, "five"), (1, "one")):
+        p.step(target=["put"], feed={"k": np.int64(key), "s": convert(text, "string")})
+    for _ in range(2):
+        p.step(fetch=["take:0", "take:1"])
+
+
+def staging(c):
+    for dtype in ("float", "string"):
+        p = c.program(f"Stage/{dtype}")
+        p.placeholder(dtype, name="x")
+        shared = {"dtypes": [dtype], "shared_name": "area"}
+        p.node("Stage", ["x"], name="put", **shared)
+        p.node("Unstage", name="take", **shared)
+        p.const(np.int32(1), name="index")
+        p.node("StagePeek", ["index"], name="peek", **shared)
+        p.node("StageSize", name="size", **shared)
+        p.node("StageClear", name="clear", **shared)
+        for seed in range(3):
+            p.step(target=["put"], feed={"x": arr(2, seed=seed)(dtype)})
+        p.step(fetch=["peek", "size"])
+        p.step(fetch=["take"])
+        p.step(fetch=["size"])
+        p.step(target=["clear"])
+        p.step(fetch=["size"])
+
+
 def cases(c):
+    first_generation(c)
+    staging(c)
     for dtype in ("half", "float", "int32", "int64", "bool", "complex64", "string"):
         p = queue(c, f"one_by_one/{dtype}", types=(dtype,))
         for seed in range(3):

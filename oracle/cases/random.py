@@ -56,6 +56,25 @@ def seeded(c):
         stateful(c, "ParameterizedTruncatedNormal", [np.int32([6]), *bounds], dtype, accuracy="rounding", seed=7, seed2=11, T="int32", dtype=dtype)
 
 
+def without_seeds(c):
+    """Ops whose values nobody can foresee, and some of the first generation."""
+    for dtype in ("int32", "int64", "uint32", "uint64"):
+        stateful(c, "NonDeterministicInts", [np.int32([2, 3])], dtype, 1, "random", dtype=dtype, shape_dtype="int32")
+    stateful(c, "RandomPoisson", [np.int32([3]), np.float32([0.5, 20.0])], "float", seed=7, seed2=11, S="int32", dtype="float")
+    p = c.program("DummySeedGenerator")
+    p.node("DummySeedGenerator", name="g")
+    p.step(target=["g"])
+    p = c.program("StatefulStandardNormal/float", accuracy="rounding", producer=28)
+    p.node("VarHandleOp", name="v", dtype="int64", shape=[4])
+    p.const(np.int64([1, 1234, 0, 99]), name="init")
+    p.node("AssignVariableOp", ["v", "init"], name="assign", dtype="int64")
+    p.const(np.int32([2, 3]), name="shape")
+    p.node("StatefulStandardNormal", ["v", "shape"], name="y", dtype="float", shape_dtype="int32")
+    p.step(target=["assign"])
+    p.step(fetch=["y"])
+    p.step(fetch=["y"])
+
+
 def streams(c):
     # The stream belongs to the node: it goes on when the next step fetches something else as well.
     p = c.program("stream/other_signature")
@@ -198,6 +217,7 @@ def generators(c):
 
 def cases(c):
     seeded(c)
+    without_seeds(c)
     streams(c)
     stateless(c)
     sampled(c)

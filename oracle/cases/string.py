@@ -2,6 +2,7 @@
 
 import numpy as np
 
+import protos
 from values import *
 
 WORDS = ["", "a", "Hello World", " padded\t", "ÄÖ ü", "12", "a,b,,c"]
@@ -84,5 +85,13 @@ def cases(c):
     c.op("EncodeBase64", [text(["hello", "", "ab"])], "padded", pad=True)
     c.op("DecodeBase64", [text(["aGVsbG8", "", "YWI="])], "plain")
     c.op("DecodeBase64", [text(["!!"])], "bad")
+    for dtype in DTYPES:
+        c.op("SerializeTensor", [arr(2)], T=dtype)
+    for dtype in ("float", "int64", "string", "bool"):
+        proto = protos.tensor(arr(2)(dtype)).SerializeToString()
+        c.op("ParseTensor", [np.array(proto, dtype=object)], out_type=dtype)
+    c.op("ParseTensor", [text("nonsense")], "bad", out_type="float")
+    c.op("ParseTensor", [np.array(protos.tensor(arr(2)("int32")).SerializeToString(), dtype=object)], "other_dtype", out_type="float")
+    c.op("ParseTensor", [text(["a", "b"])], "vector", out_type="float")
     c.op("ShardedFilename", [text("model"), 3, 12])
     c.op("ShardedFilespec", [text("model"), 12])
