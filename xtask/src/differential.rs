@@ -14,6 +14,9 @@ pub(crate) struct Args {
     /// Draw only ops whose name matches this regular expression
     #[arg(long)]
     only: Option<String>,
+    /// Draw no special values and no types without a kernel
+    #[arg(long)]
+    plain: bool,
     /// Go on after a difference
     #[arg(long)]
     keep_going: bool,
@@ -23,7 +26,7 @@ impl Args {
     /// What CI runs: long enough to draw most ops, short enough to wait for, and the same graphs every time, so that a
     /// change fails for what it changes.
     pub(crate) fn bounded() -> Args {
-        Args { seconds: 20, seed: Some(1), only: None, keep_going: false }
+        Args { seconds: 20, seed: Some(1), only: None, plain: true, keep_going: false }
     }
 }
 
@@ -36,6 +39,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if let Some(only) = &args.only {
         command.args(["--only", only]);
+    }
+    if args.plain {
+        command.arg("--plain");
     }
     if args.keep_going {
         command.arg("--keep-going");
