@@ -103,7 +103,8 @@ fn run_step(session: &mut dyn Session, step: &GoldenStep, closeness: Closeness) 
     Ok(())
 }
 
-fn feeds(step: &GoldenStep) -> Result<Vec<(String, Tensor)>> {
+/// The tensors that a step is fed.
+pub fn feeds(step: &GoldenStep) -> Result<Vec<(String, Tensor)>> {
     let feed = |feed: &ferroflow_proto::tensorflow::NamedTensorProto| {
         let tensor = Tensor::from_proto(&feed.tensor.clone().unwrap_or_default())?;
         Ok((feed.name.clone(), tensor))
