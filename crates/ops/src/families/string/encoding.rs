@@ -107,8 +107,15 @@ fn decode_base64_kernel(_: &Init<'_>) -> Result<Kernel> {
 
 fn serialize_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
-        let bytes = cx.input(0)?.to_proto()?.encode_to_vec();
-        Ok(Tensor::scalar(Str::from(bytes)).into())
+        let tensor = cx.input(0)?;
+        let proto = match tensor.dtype() {
+            // Readers of stored tensors know strings as a list of values, not as raw content.
+            DType::String => {
+                TensorProto { string_val: tensor.flat::<Str>()?.to_vec(), ..tensor.header_proto() }
+            }
+            _ => tensor.to_proto()?,
+        };
+        Ok(Tensor::scalar(Str::from(proto.encode_to_vec())).into())
     })
 }
 
