@@ -199,9 +199,7 @@ pub fn multiply_batch<'a, T: Gemm>(
     left: impl Fn(usize) -> MatrixView<'a, T> + Sync,
     right: impl Fn(usize) -> MatrixView<'a, T> + Sync,
     out: &mut [T],
-) where
-    T: Send + Sync,
-{
+) {
     let count: usize = batch.dims.iter().product();
     if count == 0 || out.is_empty() {
         return;

@@ -29,6 +29,9 @@ pub trait Fold: Send + Sync + 'static {
     fn narrow(acc: Self::Acc) -> Self::In;
 }
 
+/// Turns folds of so many elements into results, e.g. sums into means.
+pub type Finish<A> = fn(&mut [A], usize);
+
 /// One fold of `outer × n × inner` along `n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axis {

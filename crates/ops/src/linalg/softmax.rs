@@ -15,12 +15,10 @@ pub struct Row<M> {
 
 /// Writes `e^(x − greatest)` of each logit to `powers` and returns what the row comes to. NaN anywhere makes all of it
 /// NaN, and so does an infinite logit.
-pub fn exponentials<T: Float + Num<Wide = M>, M: Elementary + Num<Wide = M>>(
-    logits: &[T],
-    powers: &mut [M],
-) -> Row<M>
+pub fn exponentials<T, M>(logits: &[T], powers: &mut [M]) -> Row<M>
 where
-    T: Float<Math = M>,
+    T: Float<Math = M> + Num<Wide = M>,
+    M: Elementary + Num<Wide = M>,
 {
     widen(logits, powers);
     let greatest = fold_row::<Greatest<M>>(powers);

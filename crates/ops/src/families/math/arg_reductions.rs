@@ -120,10 +120,12 @@ fn arg_min_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
     kernel(init, |cx, axis, out| positions::<Pit<T>>(cx.device(), cx.flat::<T>(0)?, axis, out))
 }
 
+#[expect(clippy::extra_unused_type_parameters, reason = "kernel tables name a type for every row")]
 fn arg_max_bool_kernel<T>(init: &Init<'_>) -> Result<Kernel> {
     kernel(init, |cx, axis, out| positions::<Peak<u8>>(cx.device(), cx.input(0)?.units::<u8>()?, axis, out))
 }
 
+#[expect(clippy::extra_unused_type_parameters, reason = "kernel tables name a type for every row")]
 fn arg_min_bool_kernel<T>(init: &Init<'_>) -> Result<Kernel> {
     kernel(init, |cx, axis, out| positions::<Pit<u8>>(cx.device(), cx.input(0)?.units::<u8>()?, axis, out))
 }

@@ -1,8 +1,6 @@
 //! Reductions over axes: sums, means, products, extremes, norms, and logical all and any.
 
-use crate::linalg::reduce::{
-    AtLeastOne, Every, Fold, Greatest, IntSum, Least, Product, Sum, SumOfSquares, fold_planned, plan,
-};
+use crate::linalg::reduce::{AtLeastOne, Every, Finish, Fold, Greatest, IntSum, Least, Product, Sum, SumOfSquares, fold_planned, plan};
 use crate::numeric::{Float, Int, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Op, ShapeCx, UNKNOWN_DIM};
@@ -151,7 +149,7 @@ fn reduced_axes(cx: &KernelCx<'_>) -> Result<SmallVec<[bool; 8]>> {
 
 /// A kernel that folds the named axes. `finish`, if any, turns folds of so many elements into results; without it
 /// folding a single element gives that element.
-fn reduction<F: Fold>(init: &Init<'_>, finish: Option<fn(&mut [F::Acc], usize)>) -> Result<Kernel> {
+fn reduction<F: Fold>(init: &Init<'_>, finish: Option<Finish<F::Acc>>) -> Result<Kernel> {
     let keep_dims: bool = init.attr("keep_dims")?;
     Kernel::sync(move |cx| {
         let reduced = reduced_axes(cx)?;

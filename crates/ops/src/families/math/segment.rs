@@ -1,6 +1,6 @@
 //! Reductions of rows that share a segment id: sorted ids, whose segments are runs, and unsorted ones.
 
-use crate::linalg::reduce::{Axis, Fold, Greatest, IntSum, Least, Product, Sum, fold};
+use crate::linalg::reduce::{Axis, Finish, Fold, Greatest, IntSum, Least, Product, Sum, fold};
 use crate::numeric::{Int, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Accuracy, Dim, Op, ShapeCx, UNKNOWN_DIM};
@@ -176,7 +176,7 @@ fn divide<T: Num>(sums: &mut [T], rows: usize) {
 }
 
 /// A kernel that folds runs of equal ids; ids that are skipped give `missing`.
-fn sorted<F: Fold>(missing: F::Acc, finish: Option<fn(&mut [F::Acc], usize)>) -> Result<Kernel> {
+fn sorted<F: Fold>(missing: F::Acc, finish: Option<Finish<F::Acc>>) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let (data, ids) = (cx.input(0)?, cx.input(1)?);
         ensure!(data.rank() >= 1, InvalidArgument, "input must be at least rank 1");

@@ -232,7 +232,7 @@ fn softplus(init: &Init<'_>) -> Result<Kernel> {
 #[inline(always)]
 fn softplus_of<M: Elementary>(x: M) -> M {
     // ln ε + 2
-    let threshold = M::from_f64(if M::DTYPE == DType::Double { -34.043_653_389_117_155 } else { -13.942_385 });
+    let threshold = M::from_f64(if M::DTYPE == DType::Double { -34.043_653_389_117_15 } else { -13.942_385 });
     let power = x.fast_exp();
     let value = if x < threshold { power } else { power.fast_ln_1p() };
     if x > -threshold { x } else { value }

@@ -67,7 +67,7 @@ fn encode_base64(bytes: &[u8], pad: bool) -> Str {
 
 fn decode_base64(text: &[u8]) -> Result<Str> {
     let digits = match text {
-        [digits @ .., b'=', b'='] | [digits @ .., b'='] if text.len() % 4 == 0 => digits,
+        [digits @ .., b'=', b'='] | [digits @ .., b'='] if text.len().is_multiple_of(4) => digits,
         all => all,
     };
     let mut out = Vec::with_capacity(digits.len() / 4 * 3 + 2);
