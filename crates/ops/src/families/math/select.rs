@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn strings_are_chosen_too() {
-        let text = |words: [&'static str; 2]| Tensor::vector(words.map(|w| bytes::Bytes::from(w)).to_vec());
+        let text = |words: [&'static str; 2]| Tensor::vector(words.map(bytes::Bytes::from).to_vec());
         let flags = Tensor::vector(vec![true, false]);
         let out = Node::new("SelectV2").run([flags, text(["a", "b"]), text(["c", "d"])]).unwrap();
         assert_eq!(out[0].flat::<bytes::Bytes>().unwrap(), ["a", "d"]);
