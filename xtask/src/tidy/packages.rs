@@ -48,7 +48,7 @@ const LICENSES: &[&str] = &[
 ];
 
 /// Packages whose two major versions are both needed, until their users agree.
-const DUPLICATES: &[&str] = &["hashbrown", "syn", "thiserror", "thiserror-impl"];
+const DUPLICATES: &[&str] = &["hashbrown", "itertools", "syn", "thiserror", "thiserror-impl"];
 
 #[derive(Deserialize)]
 struct Metadata {
