@@ -69,12 +69,22 @@ fn list(op: &Op) -> Listed {
     }
 }
 
-/// Whether an op of this class passes values on without a kernel.
+/// Whether an op of this class runs without a kernel: the executor passes values on, or a function call binds them.
 fn runs_in_the_executor(class: OpClass) -> bool {
     use OpClass::*;
     matches!(
         class,
-        Switch | RefSwitch | Merge | RefMerge | Enter | Exit | NextIteration | ControlTrigger | Identity
+        Switch
+            | RefSwitch
+            | Merge
+            | RefMerge
+            | Enter
+            | Exit
+            | NextIteration
+            | ControlTrigger
+            | Identity
+            | Arg
+            | Retval
     )
 }
 
