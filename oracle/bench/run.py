@@ -145,6 +145,9 @@ def main():
     def add(row):
         rows.append(row)
         print(row.text(), flush=True)
+        if args.output:
+            args.output.parent.mkdir(parents=True, exist_ok=True)
+            args.output.write_text(report(rows))
 
     if args.server != "stock" and any(wanted.search(name) for name in ("start-up", "memory")):
         for row in start_up(args.server, 2 if args.quick else 5):
@@ -159,9 +162,6 @@ def main():
             if wanted.search(workload.name):
                 rounds = 3 if args.quick else workload.rounds
                 add(measure(workload, (ours.target, stock.target), rounds, workloads.close))
-    if args.output:
-        args.output.parent.mkdir(parents=True, exist_ok=True)
-        args.output.write_text(report(rows))
     missed = [row.name for row in rows if row.met() is False]
     print(f"{len(rows)} rows, {len(missed)} missed" + "".join(f"\n  missed: {name}" for name in missed))
 
