@@ -3,6 +3,9 @@
 use crate::python;
 use anyhow::Result;
 
+/// Stock takes about a minute for all families and, rarely, does not answer at all: then it is asked once more.
+const LIMIT_SECONDS: u32 = 8 * 60;
+
 /// Options of `cargo xtask goldens`.
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
@@ -29,5 +32,5 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.trace {
         script.arg("--trace");
     }
-    python::run(script)
+    python::run_within(&script, LIMIT_SECONDS)
 }

@@ -32,3 +32,23 @@ pub(crate) fn run(mut command: Command) -> Result<()> {
     }
     Ok(())
 }
+
+/// What `timeout` answers for a command that it had to end.
+const TIMED_OUT: i32 = 124;
+
+/// Runs a script that may hang: it is ended after so many seconds and tried once more.
+pub(crate) fn run_within(script: &Command, seconds: u32) -> Result<()> {
+    for _ in 0..2 {
+        let mut bounded = Command::new("timeout");
+        bounded.arg(seconds.to_string()).arg(script.get_program()).args(script.get_args());
+        let status = bounded.current_dir(workspace::root()).status()?;
+        if status.code() != Some(TIMED_OUT) {
+            return if status.success() {
+                Ok(())
+            } else {
+                bail!("{:?} ended with {status}", script.get_program())
+            };
+        }
+    }
+    bail!("{:?} did not end within {seconds} seconds, twice", script.get_program())
+}
