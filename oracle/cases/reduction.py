@@ -43,8 +43,9 @@ def cases(c):
         c.op(op, [lit([1.0, float("nan"), 2.0]), [0]], "nan", accuracy=accuracy, types=FLOATS)
         c.op(op, [lit([float("nan"), float("nan")]), [0]], "all_nan", accuracy=accuracy, types=FLOATS)
         c.op(op, [lit([-float("inf"), -5.0]), [0]], "minus_inf", accuracy=accuracy, types=FLOATS)
-        # Halves are summed in float, small integers wrap.
-        c.op(op, [big(40), [0]], "long", accuracy=accuracy, types=REAL)
+        # Halves are summed in float, small integers wrap. Stock squares halves as halves, which overflows; we do not.
+        types = [t for t in REAL if t != "half"] if op == "EuclideanNorm" else REAL
+        c.op(op, [big(40), [0]], "long", accuracy=accuracy, types=types)
     for op in ("Any", "All"):
         c.op(op, [[[True, False, True], [True, True, False]], [1]], Tidx=("int32", "int64"))
         axes(c, op, lambda *s: lit(np.arange(int(np.prod(s))).reshape(s) % 3 != 0))

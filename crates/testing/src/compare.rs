@@ -69,7 +69,10 @@ pub fn difference(expected: &Tensor, actual: &Tensor, closeness: Closeness) -> O
             (subnormal(expected) || subnormal(actual))
                 && expected.abs().max(actual.abs()) < precision.smallest
         }
-        _ => (expected - actual).abs() <= precision.relative * expected.abs().max(floor),
+        _ => {
+            expected.is_finite()
+                && (expected - actual).abs() <= precision.relative * expected.abs().max(floor)
+        }
     };
     let wrong = (0..expected.len()).find(|&at| !agrees(expected[at], actual[at]))?;
     Some(format!(
