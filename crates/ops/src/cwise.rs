@@ -1,6 +1,6 @@
 //! Kernels of element-wise functions: broadcasting, reuse of operand memory, and a short path for scalars.
 //!
-//! A family turns an element type into a [`Loop`] with [`loops!`] and lists its types with [`rows!`]; what is here is
+//! A family turns an element type into a [`Loop`] with `loops!` and lists its types with `rows!`; what is here is
 //! compiled once for all of them.
 
 use crate::linalg::broadcast::Broadcast;
