@@ -44,7 +44,7 @@ enum Damage {
     Device(String),
     DropAttr(Index),
     SwapAttr(Index, Index, Index),
-    Attr(Index, AttrValue),
+    Attr(Index, Box<AttrValue>),
     DropNode,
     RepeatNode(Index),
     DropFunction(Index),
@@ -83,7 +83,7 @@ fn damage() -> impl Strategy<Value = Damage> {
         text().prop_map(Damage::Device),
         index().prop_map(Damage::DropAttr),
         (index(), index(), index()).prop_map(|(to, node, from)| Damage::SwapAttr(to, node, from)),
-        (index(), attr()).prop_map(|(at, value)| Damage::Attr(at, value)),
+        (index(), attr()).prop_map(|(at, value)| Damage::Attr(at, Box::new(value))),
         Just(Damage::DropNode),
         index().prop_map(Damage::RepeatNode),
         index().prop_map(Damage::DropFunction),
@@ -148,7 +148,7 @@ fn apply(graph: &mut GraphDef, node: &Index, damage: &Damage) {
         }
         Damage::Attr(index, value) => {
             if let Some(key) = key(node, index) {
-                node.attr.insert(key, value.clone());
+                node.attr.insert(key, (**value).clone());
             }
         }
         Damage::DropNode => {
