@@ -20,10 +20,10 @@ fn a_stock_client_cannot_tell_the_servers_apart() {
     };
     let listener = TcpListener::bind("127.0.0.1:0").expect("some port is free");
     let server =
-        Server::start(ServerConfig::default(), ferroflow::registry(), listener, std::future::pending())
+        Server::start(ServerConfig::default(), ferroflow::registry(), vec![listener], std::future::pending())
             .unwrap();
     let (ours, stock) = std::thread::scope(|scope| {
-        let ours = scope.spawn(|| run_scenarios(&python, &["--target", &server.target()]));
+        let ours = scope.spawn(|| run_scenarios(&python, &["--target", server.target()]));
         let stock = scope.spawn(|| run_scenarios(&python, &[]));
         (ours.join().unwrap(), stock.join().unwrap())
     });

@@ -1,5 +1,6 @@
 //! The `ferroflow` binary.
 
+mod listen;
 mod logging;
 mod ops;
 mod serve;

@@ -2,7 +2,7 @@
 
 use crate::master::Master;
 use crate::random;
-use crate::spec::TaskName;
+use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::server::{Services, spawn};
 use crate::transport::tensor_codec::Intake;
 use crate::worker::Worker;
@@ -21,6 +21,8 @@ use tokio::sync::watch;
 pub struct ServerConfig {
     /// Its place in the cluster.
     pub task: TaskName,
+    /// The cluster as this task knows it; empty for a cluster of one.
+    pub cluster: ClusterSpec,
     /// Threads that accept connections and answer calls.
     pub io_threads: usize,
     /// Threads that run steps.
@@ -36,6 +38,7 @@ impl Default for ServerConfig {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         ServerConfig {
             task: TaskName::new("localhost", 0),
+            cluster: ClusterSpec::new(),
             io_threads: cores.clamp(1, 4),
             compute_threads: cores,
             tensor_limit: 64 << 30,
@@ -50,21 +53,27 @@ const MAX_PROMISED: usize = 16 << 30;
 /// A server at work.
 pub struct Server {
     address: SocketAddr,
+    target: String,
     task: TaskName,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Server {
-    /// Serves `listener` with these ops until `shutdown` ends.
+    /// Serves `listeners`, of which there is at least one, with these ops until `shutdown` ends.
     pub fn start(
         config: ServerConfig,
         registry: Registry,
-        listener: TcpListener,
+        listeners: Vec<TcpListener>,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<Server> {
         let failed = |error: std::io::Error| status!(Internal, "cannot listen: {error}");
-        listener.set_nonblocking(true).map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        for listener in &listeners {
+            listener.set_nonblocking(true).map_err(failed)?;
+        }
+        let first = listeners.first().ok_or_else(|| status!(InvalidArgument, "no address to listen on"))?;
+        let address = first.local_addr().map_err(failed)?;
+        let own = config.cluster.address(&config.task);
+        let target = own.map_or_else(|| format!("grpc://{address}"), |own| format!("grpc://{own}"));
         let pool = ComputePool::new(config.compute_threads);
         let device = Arc::new(make_device(&config)?);
         let worker = Worker::new(config.task.clone(), registry, vec![device.clone()], pool);
@@ -75,11 +84,12 @@ impl Server {
         let (stop, stopped) = watch::channel(());
         let mut threads = Vec::new();
         for index in 0..config.io_threads.max(1) {
-            let listener = listener.try_clone().map_err(failed)?;
-            threads.push(spawn(index, listener, services.clone(), stopped.clone())?);
+            let listeners = listeners.iter().map(TcpListener::try_clone);
+            let listeners = listeners.collect::<Result<_, _>>().map_err(failed)?;
+            threads.push(spawn(index, listeners, services.clone(), stopped.clone())?);
         }
         threads.push(watch_for_shutdown(services, stop, shutdown)?);
-        Ok(Server { address, task: config.task, threads })
+        Ok(Server { address, target, task: config.task, threads })
     }
 
     /// Where it listens.
@@ -93,8 +103,8 @@ impl Server {
     }
 
     /// What clients open a session on.
-    pub fn target(&self) -> String {
-        format!("grpc://{}", self.address)
+    pub fn target(&self) -> &str {
+        &self.target
     }
 
     /// Waits until the server has stopped.

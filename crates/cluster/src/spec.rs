@@ -1,11 +1,15 @@
 //! Names of the parts of a cluster.
 
+mod cluster;
+
+pub use cluster::ClusterSpec;
+
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::{Result, ensure};
 use std::fmt;
 
 /// A process of a cluster: `/job:<job>/replica:<replica>/task:<task>`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskName {
     /// The job, e.g. `worker`.
     pub job: String,
@@ -24,6 +28,12 @@ impl TaskName {
     /// The full name of one of the task's CPU devices.
     pub fn cpu(&self, index: u32) -> String {
         format!("{self}/device:CPU:{index}")
+    }
+
+    /// The task that a device belongs to; `None` for a partial name.
+    pub fn of_device(device: &DeviceSpec) -> Option<TaskName> {
+        let DeviceSpec { job: Some(job), replica, task: Some(task), .. } = device else { return None };
+        Some(TaskName { job: job.clone(), replica: replica.unwrap_or_default(), task: *task })
     }
 
     /// The parsed name.

@@ -4,12 +4,13 @@
 //! use ferroflow::{Server, ServerConfig};
 //!
 //! let listener = std::net::TcpListener::bind("127.0.0.1:2222").unwrap();
-//! let server = Server::start(ServerConfig::default(), ferroflow::registry(), listener, std::future::pending()).unwrap();
+//! let (config, ops) = (ServerConfig::default(), ferroflow::registry());
+//! let server = Server::start(config, ops, vec![listener], std::future::pending()).unwrap();
 //! println!("serving {}", server.target());
 //! server.join();
 //! ```
 
-pub use ferroflow_cluster::spec::TaskName;
+pub use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 pub use ferroflow_cluster::{Server, ServerConfig};
 pub use ferroflow_core::op;
 pub use ferroflow_core::{Code, DType, Result, Shape, Status, Tensor};

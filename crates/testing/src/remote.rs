@@ -36,7 +36,7 @@ impl Remote {
         let shutdown = async {
             let _ = stopped.await;
         };
-        let server = Server::start(ServerConfig::default(), registry, listener, shutdown)?;
+        let server = Server::start(ServerConfig::default(), registry, vec![listener], shutdown)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| failed(&error))?;
         let endpoint = Channel::from_shared(format!("http://{}", server.address()));

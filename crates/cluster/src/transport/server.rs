@@ -10,6 +10,7 @@ use crate::transport::tensor_codec::Intake;
 use crate::worker::Worker;
 use ferroflow_core::{Result, Status, status};
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -43,10 +44,10 @@ pub(crate) struct Services {
     pub(crate) intake: Intake,
 }
 
-/// Starts a thread that serves `listener` until `stop` changes.
+/// Starts a thread that serves `listeners` until `stop` changes.
 pub(crate) fn spawn(
     index: usize,
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     services: Arc<Services>,
     stop: watch::Receiver<()>,
 ) -> Result<JoinHandle<()>> {
@@ -54,14 +55,18 @@ pub(crate) fn spawn(
         .enable_all()
         .build()
         .map_err(|error| status!(Internal, "cannot start an I/O thread: {error}"))?;
-    let listener = {
+    let listeners: Vec<tokio::net::TcpListener> = {
         let _entered = runtime.enter();
-        tokio::net::TcpListener::from_std(listener)
-            .map_err(|error| status!(Internal, "cannot listen: {error}"))?
+        let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std);
+        listeners.collect::<Result<_, _>>().map_err(|error| status!(Internal, "cannot listen: {error}"))?
     };
     std::thread::Builder::new()
         .name(format!("io-{index}"))
-        .spawn(move || runtime.block_on(accept(listener, services, stop)))
+        .spawn(move || {
+            let accepting =
+                listeners.into_iter().map(|listener| accept(listener, services.clone(), stop.clone()));
+            runtime.block_on(join_all(accepting));
+        })
         .map_err(|error| status!(Internal, "cannot start an I/O thread: {error}"))
 }
 

@@ -1,0 +1,79 @@
+//! Where a task listens: what its entry in the cluster names, unless the user says otherwise.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+
+/// What is known of the place.
+pub(crate) struct Place<'a> {
+    /// The task's own `host:port` in the cluster.
+    pub(crate) entry: Option<&'a str>,
+    /// The address that the user chose.
+    pub(crate) bind: Option<IpAddr>,
+    /// The port that the user chose.
+    pub(crate) port: Option<u16>,
+}
+
+/// Listens on every address that the place means: a name such as `localhost` may have one of each family.
+pub(crate) fn listen(place: &Place<'_>) -> Result<Vec<TcpListener>, String> {
+    let (host, entry_port) = match place.entry.and_then(|entry| entry.rsplit_once(':')) {
+        Some((host, port)) => (Some(host), port.parse().ok()),
+        None => (None, None),
+    };
+    let port = place.port.or(entry_port).unwrap_or(2222);
+    match (place.bind, host) {
+        (Some(address), _) => Ok(vec![bind(SocketAddr::new(address, port))?]),
+        (None, None) => Ok(vec![bind((Ipv4Addr::LOCALHOST, port).into())?]),
+        (None, Some(host)) => listen_as(host, port),
+    }
+}
+
+/// Listens on the addresses of a host name, or on all interfaces if the name is not one of this machine.
+fn listen_as(host: &str, port: u16) -> Result<Vec<TcpListener>, String> {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let mut addresses: Vec<SocketAddr> = match (bare, port).to_socket_addrs() {
+        Ok(addresses) => addresses.collect(),
+        Err(error) => {
+            tracing::warn!(host, %error, "The name in this task's entry is not known here; listening on all interfaces.");
+            return everywhere(port);
+        }
+    };
+    addresses.sort();
+    addresses.dedup();
+    let mut listeners = Vec::new();
+    for address in addresses {
+        match TcpListener::bind(address) {
+            Ok(listener) => listeners.push(listener),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => return Err(refusal(address, &error)),
+            Err(error) => tracing::debug!(%address, %error, "An address of this task's entry is not local."),
+        }
+    }
+    if listeners.is_empty() {
+        tracing::warn!(
+            host,
+            "The name in this task's entry is not of this machine; listening on all interfaces."
+        );
+        return everywhere(port);
+    }
+    Ok(listeners)
+}
+
+/// All interfaces; a socket of IPv6 takes connections of both families where the system lets it.
+fn everywhere(port: u16) -> Result<Vec<TcpListener>, String> {
+    let both = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port));
+    match both {
+        Ok(listener) => Ok(vec![listener]),
+        Err(_) => Ok(vec![bind((Ipv4Addr::UNSPECIFIED, port).into())?]),
+    }
+}
+
+fn bind(address: SocketAddr) -> Result<TcpListener, String> {
+    TcpListener::bind(address).map_err(|error| refusal(address, &error))
+}
+
+fn refusal(address: SocketAddr, error: &std::io::Error) -> String {
+    let hint = match error.kind() {
+        ErrorKind::AddrInUse => "; choose another one with --port, or 0 for any free one",
+        _ => "",
+    };
+    format!("cannot listen on port {} of {}: {error}{hint}", address.port(), address.ip())
+}

@@ -1,0 +1,232 @@
+//! Who is in a cluster: jobs, their tasks, and where each task is reached.
+
+use super::TaskName;
+use ferroflow_core::device::DeviceSpec;
+use ferroflow_core::{Result, ensure, status};
+use ferroflow_proto::tensorflow::{ClusterDef, JobDef};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+/// Addresses (`host:port`) by job and task number. Numbers may have gaps, and a task may know only some of the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterSpec {
+    jobs: BTreeMap<String, BTreeMap<u32, String>>,
+}
+
+impl ClusterSpec {
+    /// No tasks.
+    pub fn new() -> ClusterSpec {
+        ClusterSpec::default()
+    }
+
+    /// A cluster of one.
+    pub fn single(task: &TaskName, address: &str) -> ClusterSpec {
+        let tasks = BTreeMap::from([(task.task, address.to_owned())]);
+        ClusterSpec { jobs: BTreeMap::from([(task.job.clone(), tasks)]) }
+    }
+
+    /// Adds a task. An address serves one task, and a task has one address.
+    pub fn add(&mut self, job: &str, task: u32, address: &str) -> Result<()> {
+        let address = address.trim();
+        let address = address.strip_prefix("grpc://").unwrap_or(address);
+        check_job(job)?;
+        check_address(job, task, address)?;
+        let earlier = self.jobs.entry(job.to_owned()).or_default().insert(task, address.to_owned());
+        match earlier {
+            Some(earlier) if earlier != address => Err(status!(
+                InvalidArgument,
+                "/job:{job}/task:{task} has two addresses, {earlier} and {address}"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Adds a job whose tasks are numbered in the order of a comma-separated list.
+    pub fn add_hosts(&mut self, job: &str, hosts: &str) -> Result<()> {
+        let hosts = hosts.split(',').map(str::trim);
+        for (task, host) in hosts.enumerate() {
+            ensure!(!host.is_empty(), InvalidArgument, "the list of hosts of job {job} has an empty entry");
+            self.add(job, task as u32, host)?;
+        }
+        Ok(())
+    }
+
+    /// Reads `{"ps": ["a:2222"], "worker": {"1": "c:2222"}}`.
+    pub fn from_json(text: &str) -> Result<ClusterSpec> {
+        let json: Value = serde_json::from_str(text).map_err(|error| {
+            status!(
+                InvalidArgument,
+                "the cluster is no JSON: {error}; expected e.g. {{\"ps\": [\"host:port\"], \"worker\": [\"host:port\"]}}"
+            )
+        })?;
+        ClusterSpec::from_value(&json)
+    }
+
+    /// Reads the value that [`ClusterSpec::from_json`] describes.
+    pub fn from_value(json: &Value) -> Result<ClusterSpec> {
+        let jobs = json.as_object().ok_or_else(|| {
+            status!(InvalidArgument, "the cluster must be an object of jobs, got {}", kind(json))
+        })?;
+        let mut spec = ClusterSpec::new();
+        for (job, tasks) in jobs {
+            match tasks {
+                Value::Array(list) => {
+                    for (task, address) in list.iter().enumerate() {
+                        spec.add(job, task as u32, text(job, address)?)?;
+                    }
+                }
+                Value::Object(map) => {
+                    for (task, address) in map {
+                        let number = task.parse().map_err(|_| {
+                            status!(InvalidArgument, "job {job} has a task '{task}', expected a number")
+                        })?;
+                        spec.add(job, number, text(job, address)?)?;
+                    }
+                }
+                other => {
+                    return Err(status!(
+                        InvalidArgument,
+                        "job {job} must be a list of addresses or an object from task number to address, got {}",
+                        kind(other)
+                    ));
+                }
+            }
+        }
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// Reads a cluster as clients and masters send it.
+    pub fn from_def(def: &ClusterDef) -> Result<ClusterSpec> {
+        let mut spec = ClusterSpec::new();
+        for job in &def.job {
+            for (task, address) in &job.tasks {
+                let number = u32::try_from(*task).map_err(|_| {
+                    status!(InvalidArgument, "job {} has a task number {task} below 0", job.name)
+                })?;
+                spec.add(&job.name, number, address)?;
+            }
+        }
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// The form in which masters send it on.
+    pub fn to_def(&self) -> ClusterDef {
+        let job = |(name, tasks): (&String, &BTreeMap<u32, String>)| JobDef {
+            name: name.clone(),
+            tasks: tasks.iter().map(|(task, address)| (*task as i32, address.clone())).collect(),
+        };
+        ClusterDef { job: self.jobs.iter().map(job).collect() }
+    }
+
+    /// Refuses a cluster in which two tasks have one address: each would take the other for itself.
+    pub fn check(&self) -> Result<()> {
+        let mut owners = HashMap::new();
+        for (task, address) in self.tasks() {
+            if let Some(other) = owners.insert(address, task.clone()) {
+                return Err(status!(InvalidArgument, "{other} and {task} have the same address, {address}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there are no tasks.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Every task with its address, by job and number.
+    pub fn tasks(&self) -> impl Iterator<Item = (TaskName, &str)> {
+        self.jobs.iter().flat_map(|(job, tasks)| {
+            tasks.iter().map(|(task, address)| (TaskName::new(job, *task), address.as_str()))
+        })
+    }
+
+    /// Where a task is reached.
+    pub fn address(&self, task: &TaskName) -> Option<&str> {
+        self.jobs.get(&task.job)?.get(&task.task).map(String::as_str)
+    }
+}
+
+impl fmt::Display for ClusterSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (task, address) in self.tasks() {
+            write!(f, "{separator}/job:{}/task:{} at {address}", task.job, task.task)?;
+            separator = ", ";
+        }
+        Ok(())
+    }
+}
+
+fn text<'a>(job: &str, address: &'a Value) -> Result<&'a str> {
+    let wrong =
+        || status!(InvalidArgument, "job {job} has an address that is {}, expected text", kind(address));
+    address.as_str().ok_or_else(wrong)
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+fn check_job(job: &str) -> Result<()> {
+    let parsed = DeviceSpec::parse(&format!("/job:{job}"));
+    ensure!(
+        parsed.is_ok_and(|spec| spec.job.as_deref() == Some(job)),
+        InvalidArgument,
+        "'{job}' is no name of a job: letters, digits and underscores, a letter first"
+    );
+    Ok(())
+}
+
+fn check_address(job: &str, task: u32, address: &str) -> Result<()> {
+    let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
+    ensure!(
+        port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port > 0)),
+        InvalidArgument,
+        "/job:{job}/task:{task} has the address '{address}', expected host:port"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_and_sparse_maps_are_read() {
+        let spec =
+            ClusterSpec::from_json(r#"{"ps": ["a:1", "b:2"], "worker": {"3": "grpc://c:3"}}"#).unwrap();
+        assert_eq!(spec.address(&TaskName::new("ps", 1)), Some("b:2"));
+        assert_eq!(spec.address(&TaskName::new("worker", 3)), Some("c:3"));
+        assert_eq!(spec.address(&TaskName::new("worker", 0)), None);
+        assert_eq!(ClusterSpec::from_def(&spec.to_def()).unwrap(), spec);
+        let mut flags = ClusterSpec::new();
+        flags.add_hosts("ps", "a:1, b:2").unwrap();
+        flags.add("worker", 3, "c:3").unwrap();
+        assert_eq!(flags, spec);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let message = |text| ClusterSpec::from_json(text).unwrap_err().message().to_owned();
+        assert!(message("[").contains("no JSON"));
+        assert!(message("[]").contains("got a list"));
+        assert!(message(r#"{"ps": "a:1"}"#).contains("job ps must be a list"));
+        assert!(message(r#"{"ps": [1]}"#).contains("a number, expected text"));
+        assert!(message(r#"{"ps": ["a"]}"#).contains("'a', expected host:port"));
+        assert!(message(r#"{"ps": ["a:0"]}"#).contains("expected host:port"));
+        assert!(message(r#"{"p s": ["a:1"]}"#).contains("no name of a job"));
+        assert!(message(r#"{"ps": {"x": "a:1"}}"#).contains("task 'x'"));
+        assert!(message(r#"{"ps": ["a:1"], "worker": ["a:1"]}"#).contains("same address"));
+    }
+}
