@@ -11,8 +11,9 @@ use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::graph::{FunctionBody, Graph};
 use ferroflow_core::resource::ResourceManager;
 use ferroflow_core::step::StepCx;
-use ferroflow_core::{DType, Result, Tensor, ensure};
+use ferroflow_core::{DType, Result, Tensor, ensure, status};
 use ferroflow_proto::tensorflow::GraphDef;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -128,11 +129,29 @@ impl Executable {
     }
 }
 
-/// A step under way: a future of its fetches. The first poll may finish a short step on the spot; a step that is still
-/// pending then belongs on the compute threads.
+/// A step under way: a future of its fetches. A short step ends on the thread that polls it first, and a step that only
+/// waits may stay there; see [`StepRun::near_caller`].
 pub struct StepRun {
     executable: Arc<Executable>,
     run: Run,
+}
+
+impl StepRun {
+    /// Runs the step on the thread that polls it as long as it has little to do, and on the compute threads from then
+    /// on. A hop to another thread costs more than most steps.
+    pub async fn near_caller(mut self) -> Result<Vec<Tensor>> {
+        let ended = poll_fn(|context| match Pin::new(&mut self).poll(context) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending if self.run.needs_compute_thread() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        if let Some(ended) = ended.await {
+            return ended;
+        }
+        let pool = self.executable.env.pool.clone();
+        let panicked = || Err(status!(Internal, "the step ended with a panic"));
+        pool.spawn(self).fallible().await.unwrap_or_else(panicked)
+    }
 }
 
 impl Future for StepRun {

@@ -8,11 +8,8 @@ use ferroflow_core::{Code, Result, Status, Tensor, status};
 use ferroflow_proto::tensorflow::{RunMetadata, RunOptions, run_options::TraceLevel};
 use ferroflow_runtime::{ComputePool, Executable, LocalRendezvous, StepTrace};
 use std::collections::HashMap;
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -29,13 +26,7 @@ pub(super) async fn run_plan(
     let mut guard = session.steps.begin()?;
     let full_trace = options.trace_level == TraceLevel::FullTrace as i32;
     let trace = full_trace.then(|| StepTrace::new(session.env().device.name()));
-    let run = async {
-        let mut run = executable.start(feeds, step_cx(session, &guard), trace.clone())?;
-        match poll_fn(|cx| Poll::Ready(Pin::new(&mut run).poll(cx))).await {
-            Poll::Ready(done) => done,
-            Poll::Pending => on_pool(&session.env().pool, run).await,
-        }
-    };
+    let run = async { executable.start(feeds, step_cx(session, &guard), trace.clone())?.near_caller().await };
     let done = match u64::try_from(options.timeout_in_ms) {
         Ok(millis @ 1..) => tokio::time::timeout(Duration::from_millis(millis), run)
             .await

@@ -51,7 +51,9 @@ pub(crate) struct Run {
     outstanding: usize,
     executed: u32,
     started: bool,
-    /// Whether this is still the thread that took the request.
+    /// Whether this is still the thread that took the request, which has other things to do as well.
+    inline: bool,
+    /// How long a poll may take there.
     inline_until: Option<Instant>,
     first_poll: bool,
     /// Whether another step's kernel drives this one, and drops it if that step is cancelled.
@@ -100,6 +102,7 @@ impl Run {
             outstanding: 0,
             executed: 0,
             started: false,
+            inline: true,
             inline_until: None,
             first_poll: true,
             nested: false,
@@ -111,6 +114,11 @@ impl Run {
     pub(crate) fn nested(mut self) -> Run {
         self.nested = true;
         self
+    }
+
+    /// Whether the step has more to do than the thread that took the request should.
+    pub(crate) fn needs_compute_thread(&self) -> bool {
+        !self.inline
     }
 
     /// Gives the step's memory back once it has ended well.
@@ -128,14 +136,14 @@ impl Run {
         if cancellation.is_cancelled() || (!self.nested && cancellation.wake_on_cancel(context.waker())) {
             return Poll::Ready(Err(self.cancelled()));
         }
-        self.inline_until = self.first_poll.then(|| Instant::now() + INLINE_BUDGET);
-        self.first_poll = false;
+        self.inline_until = self.inline.then(|| Instant::now() + INLINE_BUDGET);
         let driven = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.drive()));
         let progress = driven.unwrap_or_else(|panic| Err(self.panicked(&*panic)));
         match progress {
             Ok(Progress::Done) => Poll::Ready(self.take_results()),
             Ok(Progress::Wait) => Poll::Pending,
             Ok(Progress::Yield) => {
+                self.inline = false;
                 context.waker().wake_by_ref();
                 Poll::Pending
             }
@@ -164,6 +172,8 @@ impl Run {
             let root = |node: &u32| Token { node: *node, frame: 0, iteration: 0, dead: false };
             scratch.ready.extend(layout.roots.iter().rev().map(root));
         }
+        // What was woken since the last poll goes on here; what is woken by this one goes on with the compute threads.
+        let mut may_take_events = !(self.inline && std::mem::take(&mut self.first_poll));
         loop {
             while let Some(token) = scratch.ready.pop() {
                 self.executed = self.executed.wrapping_add(1);
@@ -183,8 +193,7 @@ impl Run {
             if self.outstanding == 0 {
                 return Ok(Progress::Done);
             }
-            // What was woken on the request's thread goes on with the compute threads.
-            if self.inline_until.is_some() {
+            if self.inline && !std::mem::take(&mut may_take_events) {
                 return Ok(if self.inbox.is_empty() { Progress::Wait } else { Progress::Yield });
             }
             let events = self.inbox.take();
