@@ -12,7 +12,9 @@ use crate::random;
 use crate::spec::parse_filters;
 use crate::worker::Worker;
 use ferroflow_core::{Code, Result, Status, ensure, status};
-use ferroflow_proto::tensorflow::{CallableOptions, ConfigProto, GraphDef, PartialRunSetupRequest};
+use ferroflow_proto::tensorflow::{
+    CallableOptions, ConfigProto, CreateWorkerSessionRequest, GraphDef, PartialRunSetupRequest,
+};
 use futures_util::future::join_all;
 use requests::RecentRequests;
 use session::MasterSession;
@@ -88,8 +90,13 @@ impl MasterApi for Master {
         let handle = format!("{:016x}", random()?);
         let task = self.worker.task().to_string();
         let incarnation = self.worker.device().incarnation() as i64;
-        let on_worker =
-            self.worker.create_session(&handle, config.isolate_session_state, &task, incarnation)?;
+        let on_worker = self.worker.create_session(&CreateWorkerSessionRequest {
+            session_handle: handle.clone(),
+            isolate_session_state: config.isolate_session_state,
+            master_task: task.clone(),
+            master_incarnation: incarnation,
+            ..Default::default()
+        })?;
         let devices = self.worker.device_attributes();
         let session = MasterSession::new(task, on_worker, devices, &config);
         if let Err(error) = session.extend(graph, None).await {

@@ -3,6 +3,8 @@
 use crate::master::Master;
 use crate::random;
 use crate::spec::{ClusterSpec, TaskName};
+use crate::transport::client::Channels;
+use crate::transport::io::Io;
 use crate::transport::server::{Services, spawn};
 use crate::transport::tensor_codec::Intake;
 use crate::worker::Worker;
@@ -76,17 +78,20 @@ impl Server {
         let target = own.map_or_else(|| format!("grpc://{address}"), |own| format!("grpc://{own}"));
         let pool = ComputePool::new(config.compute_threads);
         let device = Arc::new(make_device(&config)?);
-        let worker = Worker::new(config.task.clone(), registry, vec![device.clone()], pool);
+        let intake = Arc::new(Intake::new(device.clone(), MAX_PROMISED.min(config.tensor_limit)));
+        let (io_threads, io) = Io::prepare(config.io_threads)?;
+        let channels = Channels::new(io, intake.clone());
+        let worker =
+            Worker::new(config.task.clone(), registry, vec![device], pool, channels, &config.cluster)?;
         let master = Master::new(worker.clone(), address.port());
-        let intake = Intake::new(device, MAX_PROMISED.min(config.tensor_limit));
         let services = Arc::new(Services { master, worker, intake });
 
         let (stop, stopped) = watch::channel(());
         let mut threads = Vec::new();
-        for index in 0..config.io_threads.max(1) {
+        for thread in io_threads {
             let listeners = listeners.iter().map(TcpListener::try_clone);
             let listeners = listeners.collect::<Result<_, _>>().map_err(failed)?;
-            threads.push(spawn(index, listeners, services.clone(), stopped.clone())?);
+            threads.push(spawn(thread, listeners, services.clone(), stopped.clone())?);
         }
         threads.push(watch_for_shutdown(services, stop, shutdown)?);
         Ok(Server { address, target, task: config.task, threads })

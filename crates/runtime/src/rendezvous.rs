@@ -3,8 +3,9 @@
 use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
 use ferroflow_core::{BoxFuture, Result, Status, bail};
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 /// Parcels by key; senders and receivers may come in any order.
 #[derive(Clone, Default)]
@@ -13,11 +14,40 @@ pub struct LocalRendezvous(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     parcels: HashMap<RendezvousKey, Parcel>,
-    waiting: HashMap<RendezvousKey, Vec<Waker>>,
+    waiting: HashMap<RendezvousKey, Vec<(u64, Waker)>>,
+    /// Numbers receivers, so that one that is given up takes its waker along.
+    next_receiver: u64,
     aborted: Option<Status>,
 }
 
 const UNPOISONED: &str = "no panic while the rendezvous is locked";
+
+impl LocalRendezvous {
+    /// How many parcels wait for a receiver, and how many receivers for a parcel.
+    pub fn pending(&self) -> (usize, usize) {
+        let state = self.0.lock().expect(UNPOISONED);
+        (state.parcels.len(), state.waiting.values().map(Vec::len).sum())
+    }
+
+    /// Why nothing will be delivered any more, if so.
+    pub fn aborted(&self) -> Option<Status> {
+        self.0.lock().expect(UNPOISONED).aborted.clone()
+    }
+
+    /// Takes the parcel if it is here.
+    pub fn try_recv(&self, key: &RendezvousKey) -> Option<Result<Parcel>> {
+        self.0.lock().expect(UNPOISONED).take(key)
+    }
+}
+
+impl State {
+    fn take(&mut self, key: &RendezvousKey) -> Option<Result<Parcel>> {
+        match &self.aborted {
+            Some(reason) => Some(Err(reason.clone())),
+            None => self.parcels.remove(key).map(Ok),
+        }
+    }
+}
 
 impl Rendezvous for LocalRendezvous {
     fn send(&self, key: &RendezvousKey, parcel: Parcel) -> Result<()> {
@@ -32,35 +62,70 @@ impl Rendezvous for LocalRendezvous {
             state.parcels.insert(key.clone(), parcel);
             state.waiting.remove(key)
         };
-        wakers.into_iter().flatten().for_each(Waker::wake);
+        wakers.into_iter().flatten().for_each(|(_, waker)| waker.wake());
         Ok(())
     }
 
     fn recv(&self, key: &RendezvousKey) -> BoxFuture<Result<Parcel>> {
-        let (shared, key) = (self.0.clone(), key.clone());
-        Box::pin(std::future::poll_fn(move |context| {
-            let mut state = shared.lock().expect(UNPOISONED);
-            if let Some(parcel) = state.parcels.remove(&key) {
-                return Poll::Ready(Ok(parcel));
-            }
-            if let Some(reason) = &state.aborted {
-                return Poll::Ready(Err(reason.clone()));
-            }
-            let waiting = state.waiting.entry(key.clone()).or_default();
-            if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-                waiting.push(context.waker().clone());
-            }
-            Poll::Pending
-        }))
+        Box::pin(Receiving { rendezvous: self.clone(), key: key.clone(), receiver: None })
     }
 
+    /// The first reason stays, unless another failure caused it and this one is the cause.
     fn abort(&self, reason: Status) {
-        let wakers: Vec<Waker> = {
+        let (wakers, parcels) = {
             let mut state = self.0.lock().expect(UNPOISONED);
-            state.aborted.get_or_insert(reason);
-            state.waiting.drain().flat_map(|(_, wakers)| wakers).collect()
+            if state.aborted.as_ref().is_none_or(|known| known.is_derived() && !reason.is_derived()) {
+                state.aborted = Some(reason);
+            }
+            (std::mem::take(&mut state.waiting), std::mem::take(&mut state.parcels))
         };
-        wakers.into_iter().for_each(Waker::wake);
+        wakers.into_values().flatten().for_each(|(_, waker)| waker.wake());
+        // Dropped outside the lock: tensors give their memory back.
+        drop(parcels);
+    }
+}
+
+/// A receiver at work.
+struct Receiving {
+    rendezvous: LocalRendezvous,
+    key: RendezvousKey,
+    receiver: Option<u64>,
+}
+
+impl Future for Receiving {
+    type Output = Result<Parcel>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let receiving = &mut *self;
+        let mut state = receiving.rendezvous.0.lock().expect(UNPOISONED);
+        let state = &mut *state;
+        if let Some(parcel) = state.take(&receiving.key) {
+            return Poll::Ready(parcel);
+        }
+        let receiver = *receiving.receiver.get_or_insert_with(|| {
+            state.next_receiver += 1;
+            state.next_receiver
+        });
+        let waker = context.waker();
+        let waiting = state.waiting.entry(receiving.key.clone()).or_default();
+        match waiting.iter_mut().find(|(number, _)| *number == receiver) {
+            Some((_, known)) => known.clone_from(waker),
+            None => waiting.push((receiver, waker.clone())),
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        let Some(receiver) = self.receiver else { return };
+        let mut state = self.rendezvous.0.lock().expect(UNPOISONED);
+        if let Some(waiting) = state.waiting.get_mut(&self.key) {
+            waiting.retain(|(number, _)| *number != receiver);
+            if waiting.is_empty() {
+                state.waiting.remove(&self.key);
+            }
+        }
     }
 }
 
@@ -74,17 +139,41 @@ mod tests {
         RendezvousKey::parse(&format!("/job:a;0;/job:a;{edge};0:0")).unwrap()
     }
 
+    fn parcel() -> Parcel {
+        Parcel { tensor: Tensor::scalar(1i32), dead: false }
+    }
+
     #[test]
     fn a_parcel_is_delivered_once_in_any_order() {
         let rendezvous = LocalRendezvous::default();
         let mut early = rendezvous.recv(&key("x"));
         assert!((&mut early).now_or_never().is_none());
-        let parcel = Parcel { tensor: Tensor::scalar(1i32), dead: false };
-        rendezvous.send(&key("x"), parcel.clone()).unwrap();
+        rendezvous.send(&key("x"), parcel()).unwrap();
         assert!(early.now_or_never().unwrap().is_ok());
         assert!(rendezvous.recv(&key("x")).now_or_never().is_none());
         rendezvous.abort(status!(Cancelled, "over"));
         assert!(rendezvous.recv(&key("x")).now_or_never().unwrap().is_err());
-        assert!(rendezvous.send(&key("y"), parcel).is_err());
+        assert!(rendezvous.send(&key("y"), parcel()).is_err());
+    }
+
+    #[test]
+    fn receivers_that_are_given_up_leave_nothing() {
+        let rendezvous = LocalRendezvous::default();
+        let mut receivers: Vec<_> = (0..1000).map(|_| rendezvous.recv(&key("x"))).collect();
+        receivers.iter_mut().for_each(|receiver| assert!(receiver.now_or_never().is_none()));
+        assert_eq!(rendezvous.pending(), (0, 1000));
+        drop(receivers);
+        assert_eq!(rendezvous.pending(), (0, 0));
+    }
+
+    #[test]
+    fn a_cause_replaces_what_it_caused_and_nothing_else_does() {
+        let rendezvous = LocalRendezvous::default();
+        rendezvous.send(&key("x"), parcel()).unwrap();
+        rendezvous.abort(status!(Cancelled, "consequence").derived());
+        rendezvous.abort(status!(Internal, "cause"));
+        rendezvous.abort(status!(Internal, "later"));
+        assert_eq!(rendezvous.aborted().unwrap().message(), "cause");
+        assert_eq!(rendezvous.pending(), (0, 0));
     }
 }

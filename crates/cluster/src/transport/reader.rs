@@ -49,6 +49,11 @@ impl<F: Frames> Reader<F> {
         self.length
     }
 
+    /// What follows the bytes that have been read or are at hand.
+    pub(crate) fn frames_mut(&mut self) -> &mut F {
+        &mut self.frames
+    }
+
     /// How much has been read.
     pub(crate) fn position(&self) -> u64 {
         self.position

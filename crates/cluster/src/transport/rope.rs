@@ -12,7 +12,7 @@ const REFERENCED_BYTES: usize = 16 * 1024;
 const MAX_MESSAGE: usize = i32::MAX as usize;
 
 /// Marker byte and length, in front of every gRPC message.
-const PREFIX_BYTES: usize = 5;
+pub(crate) const PREFIX_BYTES: usize = 5;
 
 /// A gRPC message under construction.
 pub(crate) struct Rope {

@@ -4,6 +4,8 @@
 //! its small calls are answered there: a hop to another thread costs more than such a call.
 
 use super::grpc::{self, Pieces};
+use super::io::IoThread;
+use super::sockets::{CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence};
 use super::{master_service, worker_service};
 use crate::master::Master;
 use crate::transport::tensor_codec::Intake;
@@ -25,10 +27,6 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-const STREAM_WINDOW: u32 = 16 << 20;
-const CONNECTION_WINDOW: u32 = 64 << 20;
-const FRAME_BYTES: u32 = 1 << 20;
-const HEADER_LIST_BYTES: u32 = 64 << 10;
 /// A client that vanished without closing its connection is noticed after the sum of these.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -41,33 +39,26 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 pub(crate) struct Services {
     pub(crate) master: Arc<Master>,
     pub(crate) worker: Arc<Worker>,
-    pub(crate) intake: Intake,
+    pub(crate) intake: Arc<Intake>,
 }
 
 /// Starts a thread that serves `listeners` until `stop` changes.
 pub(crate) fn spawn(
-    index: usize,
+    thread: IoThread,
     listeners: Vec<TcpListener>,
     services: Arc<Services>,
     stop: watch::Receiver<()>,
 ) -> Result<JoinHandle<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| status!(Internal, "cannot start an I/O thread: {error}"))?;
     let listeners: Vec<tokio::net::TcpListener> = {
-        let _entered = runtime.enter();
+        let _entered = thread.enter();
         let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std);
         listeners.collect::<Result<_, _>>().map_err(|error| status!(Internal, "cannot listen: {error}"))?
     };
-    std::thread::Builder::new()
-        .name(format!("io-{index}"))
-        .spawn(move || {
-            let accepting =
-                listeners.into_iter().map(|listener| accept(listener, services.clone(), stop.clone()));
-            runtime.block_on(join_all(accepting));
-        })
-        .map_err(|error| status!(Internal, "cannot start an I/O thread: {error}"))
+    thread.start(move || {
+        let accepting =
+            listeners.into_iter().map(move |listener| accept(listener, services.clone(), stop.clone()));
+        join_all(accepting).map(drop)
+    })
 }
 
 async fn accept(listener: tokio::net::TcpListener, services: Arc<Services>, mut stop: watch::Receiver<()>) {
@@ -96,8 +87,8 @@ async fn accept(listener: tokio::net::TcpListener, services: Arc<Services>, mut 
 }
 
 async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Receiver<()>) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "A connection keeps its delay for small packets.");
+    if let Err(error) = stream.set_nodelay(true).and_then(|()| watch_for_silence(&stream)) {
+        tracing::debug!(%error, "A connection keeps its default options.");
     }
     let service = service_fn(move |request| handle(services.clone(), request).map(Ok::<_, Infallible>));
     let connection = http2::Builder::new(TokioExecutor::new())

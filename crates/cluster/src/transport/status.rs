@@ -1,8 +1,9 @@
 //! Statuses in gRPC trailers: code, escaped message, payloads.
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
-use ferroflow_core::Status;
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD_NO_PAD};
+use ferroflow_core::{Code, Status};
 use ferroflow_proto::tensorflow::distributed_runtime::GrpcPayloadContainer;
 use http::{HeaderMap, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
@@ -13,6 +14,12 @@ const MAX_MESSAGE_BYTES: usize = 3072;
 
 /// What gRPC wants escaped in a message: everything outside printable ASCII, and the escape sign itself.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
+
+/// Binary metadata may come with or without padding.
+const PADDED_OR_NOT: GeneralPurpose = GeneralPurpose::new(
+    &base64::alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// The trailers that end a call.
 pub(crate) fn to_trailers(outcome: Result<(), &Status>) -> HeaderMap {
@@ -35,6 +42,24 @@ pub(crate) fn to_trailers(outcome: Result<(), &Status>) -> HeaderMap {
     trailers
 }
 
+/// The failure that these headers or trailers report, if they do.
+pub(crate) fn from_trailers(trailers: &HeaderMap) -> Option<Status> {
+    let text = |name| trailers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let number: i32 = trailers.get("grpc-status")?.to_str().ok()?.parse().unwrap_or(Code::Unknown as i32);
+    if number == 0 {
+        return None;
+    }
+    let message = percent_encoding::percent_decode_str(text("grpc-message").unwrap_or_default());
+    let mut status =
+        Status::new(Code::from_number(number).unwrap_or(Code::Unknown), message.decode_utf8_lossy());
+    let details = text("grpc-status-details-bin").and_then(|value| PADDED_OR_NOT.decode(value).ok());
+    let container = details.and_then(|details| GrpcPayloadContainer::decode(&*details).ok());
+    for (url, value) in container.unwrap_or_default().payloads {
+        status = status.with_payload(url, value);
+    }
+    Some(status)
+}
+
 fn cut(message: &str) -> std::borrow::Cow<'_, str> {
     if message.len() <= MAX_MESSAGE_BYTES {
         return message.into();
@@ -46,26 +71,7 @@ fn cut(message: &str) -> std::borrow::Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ferroflow_core::{Code, status};
-
-    /// Reads what [`to_trailers`] writes; `None` is success.
-    fn from_trailers(trailers: &HeaderMap) -> Option<Status> {
-        let text = |name| trailers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-        let number =
-            text("grpc-status").and_then(|number| number.parse().ok()).unwrap_or(Code::Unknown as i32);
-        if number == 0 {
-            return None;
-        }
-        let message = percent_encoding::percent_decode_str(text("grpc-message").unwrap_or_default());
-        let mut status =
-            Status::new(Code::from_number(number).unwrap_or(Code::Unknown), message.decode_utf8_lossy());
-        let details = text("grpc-status-details-bin").and_then(|value| STANDARD_NO_PAD.decode(value).ok());
-        let container = details.and_then(|details| GrpcPayloadContainer::decode(&*details).ok());
-        for (url, value) in container.unwrap_or_default().payloads {
-            status = status.with_payload(url, value);
-        }
-        Some(status)
-    }
+    use ferroflow_core::status;
 
     #[test]
     fn every_code_survives_a_round_trip() {

@@ -7,6 +7,7 @@ use super::reader::{Field, Frames, Reader, decode, malformed};
 use super::rope::Rope;
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::device::Device;
+use ferroflow_core::rendezvous::Parcel;
 use ferroflow_core::tensor::{Buffer, Storage, encode_string_list};
 use ferroflow_core::{DType, Result, Shape, Tensor, ensure, status};
 use ferroflow_proto::tensorflow::{
@@ -100,6 +101,58 @@ pub(crate) async fn read_run_callable<F: Frames>(
         }
     }
     Ok((decode(rest.freeze())?, feeds))
+}
+
+/// Reads a `RecvTensorResponse`. As with feeds, a value that is no tensor is not the wire's fault.
+pub(crate) async fn read_recv_tensor<F: Frames>(
+    reader: &mut Reader<F>,
+    intake: &Intake,
+) -> Result<Result<Parcel>> {
+    const TENSOR: u32 = 1;
+    const IS_DEAD: Field = Field { number: 2, wire_type: WireType::Varint };
+    let (mut tensor, mut dead) = (None, false);
+    let mut rest = BytesMut::new();
+    let end = reader.end();
+    while let Some(field) = reader.field(end).await? {
+        if field.is_message(TENSOR) {
+            let end = reader.enter(end).await?;
+            tensor = Some(read_tensor(reader, end, intake).await?);
+        } else if field == IS_DEAD {
+            dead = reader.varint(end).await? != 0;
+        } else {
+            reader.gather(field, end, &mut rest).await?;
+            rest.clear();
+        }
+    }
+    let tensor = tensor.unwrap_or_else(|| Tensor::from_proto(&TensorProto::default()));
+    Ok(tensor.map(|tensor| Parcel { tensor, dead }))
+}
+
+/// Writes a `RecvTensorResponse`. A dead parcel carries an empty tensor, as in stock.
+pub(crate) fn write_recv_tensor(parcel: &Parcel, send_start_micros: i64) -> Result<Rope> {
+    const TENSOR: u32 = 1;
+    const IS_DEAD: u32 = 2;
+    const SEND_START: u32 = 3;
+    let nothing;
+    let tensor = if parcel.dead {
+        nothing = Tensor::zeros(DType::Float, Shape::vector(0));
+        &nothing
+    } else {
+        &parcel.tensor
+    };
+    let value = Outgoing::new(tensor)?;
+    let mut rope = Rope::new();
+    rope.write(32, |out| {
+        if parcel.dead {
+            encode_key(IS_DEAD, WireType::Varint, out);
+            encode_varint(1, out);
+        }
+        encode_key(SEND_START, WireType::Varint, out);
+        encode_varint(send_start_micros as u64, out);
+        put_delimiter(TENSOR, value.encoded_len(), out);
+    });
+    value.write(&mut rope);
+    Ok(rope)
 }
 
 fn add_feed<T>(feeds: &mut Feeds<T>, feed: Result<T>) {

@@ -21,12 +21,7 @@ pub(crate) async fn call(services: &Services, method: &str, mut request: Request
         }
         "CreateWorkerSession" => {
             let request: CreateWorkerSessionRequest = request.decode().await?;
-            worker.create_session(
-                &request.session_handle,
-                request.isolate_session_state,
-                &request.master_task,
-                request.master_incarnation,
-            )?;
+            worker.create_session(&request)?;
             Ok(Rope::from_message(&CreateWorkerSessionResponse {}))
         }
         "DeleteWorkerSession" => {

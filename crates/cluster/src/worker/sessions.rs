@@ -1,5 +1,6 @@
 //! The sessions that masters have open on a worker.
 
+use crate::transport::client::Peers;
 use ferroflow_core::{Result, ensure};
 use ferroflow_runtime::RuntimeEnv;
 use std::collections::HashMap;
@@ -9,11 +10,19 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct WorkerSession {
     env: Arc<RuntimeEnv>,
     isolated: bool,
+    #[allow(dead_code)]
+    peers: Arc<Peers>,
 }
 
 impl WorkerSession {
-    pub(crate) fn new(env: Arc<RuntimeEnv>, isolated: bool) -> WorkerSession {
-        WorkerSession { env, isolated }
+    pub(crate) fn new(env: Arc<RuntimeEnv>, isolated: bool, peers: Arc<Peers>) -> WorkerSession {
+        WorkerSession { env, isolated, peers }
+    }
+
+    /// The other tasks, as the session sees them.
+    #[allow(dead_code)]
+    pub(crate) fn peers(&self) -> &Arc<Peers> {
+        &self.peers
     }
 
     /// The surroundings of the session's plans.

@@ -1,0 +1,8 @@
+//! Calls to other tasks.
+
+mod channel;
+mod peers;
+mod remote_worker;
+
+pub(crate) use peers::{Channels, Peers};
+pub(crate) use remote_worker::RemoteWorker;

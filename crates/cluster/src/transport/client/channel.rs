@@ -1,0 +1,328 @@
+//! Connections to one address, and unary calls over them.
+//!
+//! There is one connection per I/O thread, made when it is first needed: a call made on such a thread is sent and answered
+//! without leaving it. A call may be polled anywhere, also where no runtime is: the connection's own task reads and writes,
+//! the call only shares state with it. Dropping a call resets its stream, which tells the peer to stop.
+
+use super::super::grpc::deadline_exceeded;
+use super::super::io::Io;
+use super::super::reader::{Frames, Reader};
+use super::super::sockets::{
+    CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence,
+};
+use super::super::status::from_trailers;
+use bytes::{Buf, Bytes};
+use ferroflow_core::{BoxFuture, Result, Status, bail, ensure, status};
+use futures_util::FutureExt;
+use futures_util::future::{Either, Shared, select};
+use h2::client::SendRequest;
+use h2::{Reason, RecvStream};
+use http::{HeaderValue, Method, Request, StatusCode, Uri, Version};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+/// How long to wait for a peer to accept a connection.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
+
+/// The way to one address.
+pub(crate) struct Channel {
+    address: String,
+    io: Arc<Io>,
+    /// One per I/O thread.
+    lanes: Vec<Mutex<Lane>>,
+}
+
+/// The connection of one I/O thread.
+#[derive(Default)]
+struct Lane {
+    /// How often it was connected.
+    generation: u64,
+    state: LaneState,
+}
+
+#[derive(Default)]
+enum LaneState {
+    #[default]
+    Idle,
+    Connecting(Connecting),
+    Open(Link),
+}
+
+type Connecting = Shared<BoxFuture<Result<Link>>>;
+
+/// A connection. It closes when the last clone and the last call are gone.
+type Link = SendRequest<Bytes>;
+
+const UNPOISONED: &str = "no panic while a connection is handed out";
+
+impl Channel {
+    /// A channel to `host:port`; nothing is connected yet.
+    pub(crate) fn new(address: &str, io: Arc<Io>) -> Arc<Channel> {
+        let lanes = (0..io.len()).map(|_| Mutex::default()).collect();
+        Arc::new(Channel { address: address.to_owned(), io, lanes })
+    }
+
+    /// Where it leads.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The threads that carry it.
+    pub(crate) fn io(&self) -> &Arc<Io> {
+        &self.io
+    }
+
+    /// Sends a request, prefix included, and waits for the first bytes of its answer. Calls with the same `hint` from
+    /// threads that do no I/O share a connection.
+    pub(crate) async fn call(&self, head: &CallHead, message: Bytes, hint: u64) -> Result<Answer> {
+        let lane = self.io.choose(hint);
+        let (generation, mut link) = self.link(lane).await?;
+        let (response, mut body) = match link.send_request(head.request(), false) {
+            Ok(sent) => sent,
+            // The connection ended before anything was sent on it, so another one may take the call.
+            Err(_) => {
+                self.forget(lane, generation);
+                let (_, mut link) = self.link(lane).await?;
+                link.send_request(head.request(), false).map_err(|error| self.broken(&error))?
+            }
+        };
+        body.send_data(message, true).map_err(|error| self.broken(&error))?;
+        let response = response.await.map_err(|error| self.broken(&error))?;
+        let (head, stream) = response.into_parts();
+        if let Some(status) = from_trailers(&head.headers) {
+            return Err(status);
+        }
+        ensure!(
+            head.status == StatusCode::OK,
+            Unavailable,
+            "{} answers with HTTP status {}, not as a TensorFlow server does",
+            self.address,
+            head.status
+        );
+        Answer::open(Body { stream, address: self.address.clone() }).await
+    }
+
+    /// Gives up waiting after `limit`.
+    pub(crate) async fn within<T>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let expired = std::pin::pin!(self.io.sleep(self.io.choose(0), limit));
+        match select(std::pin::pin!(work), expired).await {
+            Either::Left((done, _)) => done,
+            Either::Right(_) => Err(deadline_exceeded()),
+        }
+    }
+
+    /// The lane's connection and its generation; made if there is none.
+    async fn link(&self, lane: usize) -> Result<(u64, Link)> {
+        let (generation, connecting) = {
+            let mut lane_state = self.lanes[lane].lock().expect(UNPOISONED);
+            let Lane { generation, state } = &mut *lane_state;
+            match state {
+                LaneState::Open(link) => return Ok((*generation, link.clone())),
+                LaneState::Connecting(connecting) => (*generation, connecting.clone()),
+                LaneState::Idle => {
+                    let connecting = self.connect(lane);
+                    *generation += 1;
+                    *state = LaneState::Connecting(connecting.clone());
+                    (*generation, connecting)
+                }
+            }
+        };
+        let connected = connecting.await;
+        let mut lane = self.lanes[lane].lock().expect(UNPOISONED);
+        if lane.generation == generation && matches!(lane.state, LaneState::Connecting(_)) {
+            lane.state = match &connected {
+                Ok(link) => LaneState::Open(link.clone()),
+                Err(_) => LaneState::Idle,
+            };
+        }
+        connected.map(|link| (generation, link))
+    }
+
+    fn forget(&self, lane: usize, generation: u64) {
+        let mut lane = self.lanes[lane].lock().expect(UNPOISONED);
+        if lane.generation == generation {
+            lane.state = LaneState::Idle;
+        }
+    }
+
+    /// Connects on the lane's thread, which then carries the connection.
+    fn connect(&self, lane: usize) -> Connecting {
+        let (tell, told) = oneshot::channel();
+        let address = self.address.clone();
+        self.io.spawn(lane, async move {
+            let connected = tokio::time::timeout(CONNECT_WAIT, handshake(&address)).await;
+            let connected = connected.unwrap_or_else(|_| {
+                Err(status!(Unavailable, "no answer from {address} within {} s", CONNECT_WAIT.as_secs()))
+            });
+            match connected {
+                Ok((link, connection)) => {
+                    let _ = tell.send(Ok(link));
+                    if let Err(error) = connection.await {
+                        tracing::debug!(address, %error, "A connection to a peer broke off.");
+                    }
+                }
+                Err(status) => {
+                    let _ = tell.send(Err(status));
+                }
+            }
+        });
+        let address = self.address.clone();
+        let told = async move {
+            let stopping = |_| Err(status!(Unavailable, "this server stops and no longer calls {address}"));
+            told.await.unwrap_or_else(stopping)
+        };
+        told.boxed().shared()
+    }
+
+    fn broken(&self, error: &h2::Error) -> Status {
+        broken(&self.address, error)
+    }
+}
+
+type Connection = h2::client::Connection<TcpStream, Bytes>;
+
+async fn handshake(address: &str) -> Result<(Link, Connection)> {
+    let resolved = tokio::net::lookup_host(address).await;
+    let addresses: Vec<SocketAddr> = match resolved {
+        Ok(addresses) => addresses.collect(),
+        Err(error) => bail!(Unavailable, "the name of {address} cannot be resolved: {error}"),
+    };
+    let stream = match TcpStream::connect(&*addresses).await {
+        Ok(stream) => stream,
+        Err(error) => bail!(Unavailable, "failed to connect to {address}: {error}"),
+    };
+    if let Err(error) = stream.set_nodelay(true).and_then(|()| watch_for_silence(&stream)) {
+        tracing::debug!(address, %error, "A connection keeps its default options.");
+    }
+    let connected = h2::client::Builder::new()
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_frame_size(FRAME_BYTES)
+        .max_header_list_size(HEADER_LIST_BYTES)
+        .max_send_buffer_size(CONNECTION_WINDOW as usize)
+        // Any number of calls may be given up at once; what still arrives for them is dropped.
+        .max_concurrent_reset_streams(10_000)
+        .reset_stream_duration(Duration::from_secs(5))
+        .max_local_error_reset_streams(None)
+        .enable_push(false)
+        .handshake(stream)
+        .await;
+    connected.map_err(|error| broken(address, &error))
+}
+
+/// A call that got no status from its peer.
+fn broken(address: &str, error: &h2::Error) -> Status {
+    match error.reason() {
+        Some(Reason::CANCEL) => status!(Cancelled, "{address} cancelled the call"),
+        _ => status!(Unavailable, "the connection to {address} broke: {error}"),
+    }
+}
+
+/// What is the same in all calls of a method to one address.
+pub(crate) struct CallHead {
+    uri: Uri,
+    timeout: Option<HeaderValue>,
+}
+
+impl CallHead {
+    /// A call of `path`, answered within `timeout` if there is one.
+    pub(crate) fn new(address: &str, path: &str, timeout: Option<Duration>) -> Result<CallHead> {
+        let uri = Uri::builder().scheme("http").authority(address).path_and_query(path).build();
+        let uri = uri.map_err(|error| status!(InvalidArgument, "{address} is no address: {error}"))?;
+        let timeout = timeout.map(|timeout| format!("{}m", timeout.as_millis().min(99_999_999)));
+        let timeout = timeout.and_then(|text| HeaderValue::from_str(&text).ok());
+        Ok(CallHead { uri, timeout })
+    }
+
+    fn request(&self) -> Request<()> {
+        let mut request = Request::new(());
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.uri.clone();
+        *request.version_mut() = Version::HTTP_2;
+        let headers = request.headers_mut();
+        headers.insert(http::header::TE, HeaderValue::from_static("trailers"));
+        headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert(http::header::USER_AGENT, HeaderValue::from_static("grpc-ferroflow"));
+        if let Some(timeout) = &self.timeout {
+            headers.insert("grpc-timeout", timeout.clone());
+        }
+        request
+    }
+}
+
+/// The message of an answer, as it arrives.
+pub(crate) struct Answer {
+    reader: Reader<Body>,
+}
+
+struct Body {
+    stream: RecvStream,
+    address: String,
+}
+
+impl Frames for Body {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        Poll::Ready(match ready!(self.stream.poll_data(cx)) {
+            Some(Ok(data)) => {
+                // Fails only if the stream has ended, and then nothing more needs room.
+                let _ = self.stream.flow_control().release_capacity(data.len());
+                Some(Ok(data))
+            }
+            Some(Err(error)) => Some(Err(broken(&self.address, &error))),
+            None => None,
+        })
+    }
+}
+
+impl Body {
+    /// How the call ended.
+    async fn status(&mut self) -> Result<()> {
+        let trailers = poll_fn(|cx| self.stream.poll_trailers(cx)).await;
+        match trailers.map_err(|error| broken(&self.address, &error))? {
+            Some(trailers) => from_trailers(&trailers).map_or(Ok(()), Err),
+            None => bail!(Unavailable, "{} ended the call without a status", self.address),
+        }
+    }
+}
+
+impl Answer {
+    async fn open(mut body: Body) -> Result<Answer> {
+        let mut start = Bytes::new();
+        while start.len() < 5 {
+            match poll_fn(|cx| body.poll_frame(cx)).await {
+                Some(frame) if start.is_empty() => start = frame?,
+                Some(frame) => start = [&start[..], &frame?].concat().into(),
+                None => {
+                    body.status().await?;
+                    bail!(Internal, "{} answered without a message", body.address)
+                }
+            }
+        }
+        ensure!(start.get_u8() == 0, Internal, "{} compresses without being asked to", body.address);
+        let length = u64::from(start.get_u32());
+        Ok(Answer { reader: Reader::new(body, start, length) })
+    }
+
+    /// The message.
+    pub(crate) fn message(&mut self) -> &mut Reader<impl Frames + use<>> {
+        &mut self.reader
+    }
+
+    /// Waits for the status that follows the message.
+    pub(crate) async fn finish(mut self) -> Result<()> {
+        let body = self.reader.frames_mut();
+        while let Some(rest) = poll_fn(|cx| body.poll_frame(cx)).await {
+            ensure!(rest?.is_empty(), Internal, "{} answered with two messages", body.address);
+        }
+        body.status().await
+    }
+}

@@ -1,0 +1,283 @@
+//! The worker service of another task.
+
+use super::super::rope::PREFIX_BYTES;
+use super::super::tensor_codec::{Intake, read_recv_tensor};
+use super::channel::{Answer, CallHead, Channel};
+use crate::spec::TaskName;
+use bytes::{BufMut, Bytes, BytesMut};
+use ferroflow_core::device::DeviceSpec;
+use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
+use ferroflow_core::{Code, Result, Status, status};
+use ferroflow_proto::tensorflow::{
+    CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse,
+    CreateWorkerSessionRequest, CreateWorkerSessionResponse, DeleteWorkerSessionRequest,
+    DeleteWorkerSessionResponse, DeregisterGraphRequest, DeregisterGraphResponse, DeviceAttributes,
+    GetStatusRequest, GetStatusResponse, LoggingRequest, LoggingResponse, RegisterGraphRequest,
+    RegisterGraphResponse, RunGraphRequest, RunGraphResponse,
+};
+use prost::Message;
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a peer may take to forget a session before nobody waits for it any more, as in stock.
+const DELETE_WAIT: Duration = Duration::from_secs(10);
+/// How long one attempt to learn a peer's status may take.
+const STATUS_WAIT: Duration = Duration::from_secs(10);
+/// Pauses between attempts grow from the first to the second.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// How often to say whom we wait for.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
+
+/// The worker of another task. Calls end when they are answered, when the connection breaks, or when they are dropped,
+/// which cancels them at the peer too.
+pub(crate) struct RemoteWorker {
+    task: TaskName,
+    channel: Arc<Channel>,
+    intake: Arc<Intake>,
+    methods: Methods,
+}
+
+/// Defines the methods once: their names, and the head of every call.
+macro_rules! methods {
+    ($($field:ident $path:literal $timeout:expr,)+) => {
+        struct Methods { $($field: Call,)+ }
+
+        impl Methods {
+            fn new(address: &str) -> Result<Methods> {
+                Ok(Methods { $($field: Call::new(address, concat!("/tensorflow.WorkerService/", $path), $timeout)?,)+ })
+            }
+        }
+    };
+}
+
+methods! {
+    get_status "GetStatus" Some(STATUS_WAIT),
+    create_session "CreateWorkerSession" None,
+    delete_session "DeleteWorkerSession" Some(DELETE_WAIT),
+    register_graph "RegisterGraph" None,
+    deregister_graph "DeregisterGraph" None,
+    run_graph "RunGraph" None,
+    recv_tensor "RecvTensor" None,
+    cleanup_graph "CleanupGraph" None,
+    cleanup_all "CleanupAll" None,
+    logging "Logging" None,
+}
+
+/// How a method is called.
+struct Call {
+    path: &'static str,
+    head: CallHead,
+    timeout: Option<Duration>,
+}
+
+impl Call {
+    fn new(address: &str, path: &'static str, timeout: Option<Duration>) -> Result<Call> {
+        Ok(Call { path, head: CallHead::new(address, path, timeout)?, timeout })
+    }
+}
+
+impl RemoteWorker {
+    /// The worker of `task`, reached through `channel`.
+    pub(super) fn new(task: TaskName, channel: Arc<Channel>, intake: Arc<Intake>) -> Result<RemoteWorker> {
+        let methods = Methods::new(channel.address())?;
+        Ok(RemoteWorker { task, channel, intake, methods })
+    }
+
+    /// The task.
+    pub(crate) fn task(&self) -> &TaskName {
+        &self.task
+    }
+
+    /// Where it is reached.
+    pub(crate) fn address(&self) -> &str {
+        self.channel.address()
+    }
+
+    /// The devices of whatever task answers there.
+    pub(crate) async fn get_status(&self) -> Result<Vec<DeviceAttributes>> {
+        let answer: GetStatusResponse = self.unary(&self.methods.get_status, &GetStatusRequest {}, 0).await?;
+        Ok(answer.device_attributes)
+    }
+
+    /// The task's devices; waits until the task is there, and says whom it waits for and why.
+    pub(crate) async fn get_status_when_ready(
+        &self,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<DeviceAttributes>> {
+        let (since, mut pause, mut reported) = (Instant::now(), PAUSES.0, None);
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let limit = left.map_or(STATUS_WAIT, |left| left.min(STATUS_WAIT));
+            let failure = match self.channel.within(limit, self.get_status()).await {
+                Ok(devices) if self.owns(&devices) => return Ok(devices),
+                Ok(devices) => self.another_task(&devices),
+                Err(failure) => failure,
+            };
+            let why =
+                failure.message().split("\nAdditional GRPC error").next().unwrap_or_default().to_owned();
+            let waited = since.elapsed();
+            if left.is_some_and(|left| left <= pause) {
+                return Err(status!(
+                    DeadlineExceeded,
+                    "{} did not come within {:.1} s: {why}",
+                    self.task,
+                    waited.as_secs_f64()
+                ));
+            }
+            if reported.is_none_or(|at: Instant| at.elapsed() >= REPORT_EVERY)
+                && waited >= Duration::from_secs(1)
+            {
+                tracing::info!(
+                    task = %self.task, address = self.address(), seconds = waited.as_secs(), why,
+                    "Waiting for a task of the cluster."
+                );
+                reported = Some(Instant::now());
+            }
+            let io = self.channel.io();
+            io.sleep(io.choose(0), pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    fn owns(&self, devices: &[DeviceAttributes]) -> bool {
+        let task = self.task.spec();
+        devices.iter().all(|device| DeviceSpec::parse(&device.name).is_ok_and(|spec| task.matches(&spec)))
+    }
+
+    fn another_task(&self, devices: &[DeviceAttributes]) -> Status {
+        let there = devices.first().map_or("", |device| device.name.as_str());
+        let there = there.split("/device:").next().unwrap_or_default();
+        status!(Unavailable, "{there} answers at {} instead", self.address())
+    }
+
+    /// Opens a session.
+    pub(crate) async fn create_session(&self, request: &CreateWorkerSessionRequest) -> Result<()> {
+        let CreateWorkerSessionResponse {} = self.unary(&self.methods.create_session, request, 0).await?;
+        Ok(())
+    }
+
+    /// Closes a session; one that is not known there is fine.
+    pub(crate) async fn delete_session(&self, handle: &str) -> Result<()> {
+        let request = DeleteWorkerSessionRequest { session_handle: handle.to_owned() };
+        let DeleteWorkerSessionResponse {} = self.unary(&self.methods.delete_session, &request, 0).await?;
+        Ok(())
+    }
+
+    /// Hands over a graph; returns its handle.
+    pub(crate) async fn register_graph(&self, request: &RegisterGraphRequest) -> Result<String> {
+        let answer: RegisterGraphResponse = self.unary(&self.methods.register_graph, request, 0).await?;
+        Ok(answer.graph_handle)
+    }
+
+    /// Takes a graph back.
+    pub(crate) async fn deregister_graph(&self, request: &DeregisterGraphRequest) -> Result<()> {
+        let DeregisterGraphResponse {} = self.unary(&self.methods.deregister_graph, request, 0).await?;
+        Ok(())
+    }
+
+    /// Runs a registered graph once. A failure of the graph is an error here, whichever way the peer reports it.
+    pub(crate) async fn run_graph(&self, request: &RunGraphRequest) -> Result<RunGraphResponse> {
+        let hint = request.step_id as u64;
+        let answer: RunGraphResponse = self.unary(&self.methods.run_graph, request, hint).await?;
+        match answer.status_code {
+            0 => Ok(answer),
+            code => {
+                let code = Code::from_number(code).unwrap_or(Code::Unknown);
+                Err(Status::new(code, answer.status_error_message))
+            }
+        }
+    }
+
+    /// Waits for a tensor that the task sends in a step.
+    pub(crate) async fn recv_tensor(&self, step_id: i64, key: &RendezvousKey) -> Result<Parcel> {
+        let method = &self.methods.recv_tensor;
+        let received = async {
+            let request = encode_recv_tensor(step_id, key);
+            let mut answer = self.channel.call(&method.head, request, step_id as u64).await?;
+            let parcel = read_recv_tensor(answer.message(), &self.intake).await?;
+            answer.finish().await?;
+            parcel
+        };
+        received.await.map_err(|error| self.explain(method, error))
+    }
+
+    /// Says that a step is over.
+    pub(crate) async fn cleanup_graph(&self, step_id: i64) -> Result<()> {
+        let request = CleanupGraphRequest { step_id };
+        let CleanupGraphResponse {} =
+            self.unary(&self.methods.cleanup_graph, &request, step_id as u64).await?;
+        Ok(())
+    }
+
+    /// Empties containers, the default one if none is named.
+    pub(crate) async fn cleanup_all(&self, containers: &[String]) -> Result<()> {
+        let request = CleanupAllRequest { container: containers.to_vec() };
+        let CleanupAllResponse {} = self.unary(&self.methods.cleanup_all, &request, 0).await?;
+        Ok(())
+    }
+
+    /// Starts, stops or reads the log of transfers.
+    pub(crate) async fn logging(&self, request: &LoggingRequest) -> Result<LoggingResponse> {
+        self.unary(&self.methods.logging, request, 0).await
+    }
+
+    async fn unary<R: Message + Default>(
+        &self,
+        method: &Call,
+        request: &impl Message,
+        hint: u64,
+    ) -> Result<R> {
+        let message = encode(request);
+        let answered = async {
+            let mut answer: Answer = self.channel.call(&method.head, message, hint).await?;
+            let message = answer.message().decode().await?;
+            answer.finish().await?;
+            Ok(message)
+        };
+        let answered = match method.timeout {
+            Some(timeout) => self.channel.within(timeout, answered).await,
+            None => answered.await,
+        };
+        answered.map_err(|error| self.explain(method, error))
+    }
+
+    /// Adds which call to whom failed, in the words by which stock's programs tell a failed task from a failed op.
+    fn explain(&self, method: &Call, error: Status) -> Status {
+        let (task, path, code, address) = (&self.task, method.path, error.code() as i32, self.address());
+        error.map_message(|message| {
+            format!(
+                "{message}\nAdditional GRPC error information from remote target {task} while calling {path}:\n\
+                 :{{grpc_status:{code}, peer:\"{address}\"}}"
+            )
+        })
+    }
+}
+
+/// A message with its prefix.
+fn encode(message: &impl Message) -> Bytes {
+    let length = message.encoded_len();
+    let mut out = BytesMut::with_capacity(PREFIX_BYTES + length);
+    out.put_u8(0);
+    out.put_u32(length as u32);
+    message.encode_raw(&mut out);
+    out.freeze()
+}
+
+/// A `RecvTensorRequest`. It has no request id: a call that may have reached the peer is never repeated.
+fn encode_recv_tensor(step_id: i64, key: &RendezvousKey) -> Bytes {
+    const STEP_ID: u32 = 1;
+    const KEY: u32 = 2;
+    let key = key.to_string();
+    let key_length = 1 + encoded_len_varint(key.len() as u64) + key.len();
+    let length = 1 + encoded_len_varint(step_id as u64) + key_length;
+    let mut out = BytesMut::with_capacity(PREFIX_BYTES + length);
+    out.put_u8(0);
+    out.put_u32(length as u32);
+    encode_key(STEP_ID, WireType::Varint, &mut out);
+    encode_varint(step_id as u64, &mut out);
+    encode_key(KEY, WireType::LengthDelimited, &mut out);
+    encode_varint(key.len() as u64, &mut out);
+    out.put_slice(key.as_bytes());
+    out.freeze()
+}

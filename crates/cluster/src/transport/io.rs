@@ -1,0 +1,89 @@
+//! The threads that carry bytes. Each has a single-threaded runtime of its own, so that a connection and the calls on it
+//! stay on one thread.
+
+use ferroflow_core::{Result, status};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::runtime::{Handle, Runtime};
+
+thread_local! {
+    /// Which I/O thread this is, if it is one.
+    static INDEX: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// An I/O thread that has not started yet.
+pub(crate) struct IoThread {
+    index: usize,
+    runtime: Runtime,
+}
+
+/// The I/O threads of a server, as whoever wants something done on them sees them. Work for a thread that has not started
+/// waits for it; work for one that has ended is dropped.
+pub(crate) struct Io {
+    handles: Vec<Handle>,
+}
+
+impl Io {
+    /// Prepares this many threads, at least one.
+    pub(crate) fn prepare(threads: usize) -> Result<(Vec<IoThread>, Arc<Io>)> {
+        let make = |index| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|error| status!(Internal, "cannot start an I/O thread: {error}"))?;
+            Ok(IoThread { index, runtime })
+        };
+        let threads: Vec<IoThread> = (0..threads.max(1)).map(make).collect::<Result<_>>()?;
+        let handles = threads.iter().map(|thread| thread.runtime.handle().clone()).collect();
+        Ok((threads, Arc::new(Io { handles })))
+    }
+
+    /// The number of threads.
+    pub(crate) fn len(&self) -> usize {
+        self.handles.len()
+    }
+
+    /// The thread that should work for the caller: the caller's own if it is one of them, else one chosen by `hint`.
+    #[inline]
+    pub(crate) fn choose(&self, hint: u64) -> usize {
+        match INDEX.get() {
+            Some(index) if index < self.handles.len() => index,
+            _ => (hint % self.handles.len() as u64) as usize,
+        }
+    }
+
+    /// Runs a future on a thread until it ends. It must end by itself once nobody needs it.
+    pub(crate) fn spawn(&self, index: usize, future: impl Future<Output = ()> + Send + 'static) {
+        self.handles[index].spawn(future);
+    }
+
+    /// Waits; works on any thread.
+    pub(crate) fn sleep(&self, index: usize, length: Duration) -> tokio::time::Sleep {
+        let _entered = self.handles[index].enter();
+        tokio::time::sleep(length)
+    }
+}
+
+impl IoThread {
+    /// Makes the thread's runtime the current one, for whatever must be made within it.
+    pub(crate) fn enter(&self) -> tokio::runtime::EnterGuard<'_> {
+        self.runtime.enter()
+    }
+
+    /// Runs what `serve` makes within the thread's runtime, in a thread of its own.
+    pub(crate) fn start<F: Future<Output = ()>>(
+        self,
+        serve: impl FnOnce() -> F + Send + 'static,
+    ) -> Result<JoinHandle<()>> {
+        let IoThread { index, runtime } = self;
+        std::thread::Builder::new()
+            .name(format!("io-{index}"))
+            .spawn(move || {
+                INDEX.set(Some(index));
+                runtime.block_on(async { serve().await });
+            })
+            .map_err(|error| status!(Internal, "cannot start an I/O thread: {error}"))
+    }
+}
