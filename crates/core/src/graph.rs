@@ -64,7 +64,7 @@ pub struct NodeData {
     pub kind: NodeKind,
     /// Attributes, with defaults filled in.
     pub attrs: Attrs,
-    /// The device that the user asked for, possibly partial.
+    /// The device: what the user asked for, possibly partial, or once placed the full name of what runs it.
     pub device: String,
     /// Element types of inputs, and whether the op wants a reference.
     pub input_types: Vec<(DType, bool)>,
@@ -99,6 +99,21 @@ impl NodeData {
             NodeKind::Arg(_) => "_Arg",
             NodeKind::Constant(_) => "Const",
             NodeKind::Function(name) => name,
+        }
+    }
+}
+
+impl NodeData {
+    /// The same node on another device.
+    #[must_use]
+    pub fn on_device(&self, device: &str) -> NodeData {
+        NodeData {
+            name: self.name.clone(),
+            kind: self.kind.clone(),
+            attrs: self.attrs.clone(),
+            device: device.to_owned(),
+            input_types: self.input_types.clone(),
+            output_types: self.output_types.clone(),
         }
     }
 }

@@ -2,44 +2,103 @@
 
 use crate::{BoxFuture, Result, Status, Tensor, bail};
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
 /// Identifies one tensor of one step: who sends it, who receives it, which edge, which loop iteration.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+///
+/// Names are shared and hashed once, so a clone costs a counter and a lookup compares pointers first.
+#[derive(Clone, Debug)]
 pub struct RendezvousKey {
-    /// Full name of the sending device.
-    pub source: String,
-    /// The sending process.
-    pub source_incarnation: u64,
-    /// Full name of the receiving device.
-    pub target: String,
-    /// The edge's name.
-    pub edge: String,
+    edge: Arc<Edge>,
     /// The loop frame; 0 outside loops.
     pub frame: u64,
     /// The iteration within the frame.
     pub iteration: u64,
 }
 
+#[derive(Debug, PartialEq, Eq)]
+struct Edge {
+    source: String,
+    source_incarnation: u64,
+    target: String,
+    name: String,
+    hash: u64,
+}
+
 impl RendezvousKey {
+    /// The key of an edge outside loops: full device names, the sending process and the edge's name.
+    pub fn new(source: &str, source_incarnation: u64, target: &str, edge: &str) -> RendezvousKey {
+        let mut hasher = DefaultHasher::new();
+        (source, source_incarnation, target, edge).hash(&mut hasher);
+        let edge = Edge {
+            source: source.to_owned(),
+            source_incarnation,
+            target: target.to_owned(),
+            name: edge.to_owned(),
+            hash: hasher.finish(),
+        };
+        RendezvousKey { edge: Arc::new(edge), frame: 0, iteration: 0 }
+    }
+
+    /// The same edge in another loop frame and iteration.
+    #[must_use]
+    pub fn at(&self, frame: u64, iteration: u64) -> RendezvousKey {
+        RendezvousKey { edge: self.edge.clone(), frame, iteration }
+    }
+
+    /// Full name of the sending device.
+    pub fn source(&self) -> &str {
+        &self.edge.source
+    }
+
+    /// The sending process.
+    pub fn source_incarnation(&self) -> u64 {
+        self.edge.source_incarnation
+    }
+
+    /// Full name of the receiving device.
+    pub fn target(&self) -> &str {
+        &self.edge.target
+    }
+
+    /// The edge's name.
+    pub fn edge(&self) -> &str {
+        &self.edge.name
+    }
+
     /// Parses the wire form.
     pub fn parse(text: &str) -> Result<RendezvousKey> {
         let parts: Vec<&str> = text.split(';').collect();
         if let [source, incarnation, target, edge, frame] = parts.as_slice()
-            && let Ok(source_incarnation) = u64::from_str_radix(incarnation, 16)
+            && let Ok(incarnation) = u64::from_str_radix(incarnation, 16)
             && let Some((frame, iteration)) = frame.split_once(':')
             && let (Ok(frame), Ok(iteration)) = (frame.parse(), iteration.parse())
         {
             return Ok(RendezvousKey {
-                source: (*source).to_owned(),
-                source_incarnation,
-                target: (*target).to_owned(),
-                edge: (*edge).to_owned(),
                 frame,
                 iteration,
+                ..RendezvousKey::new(source, incarnation, target, edge)
             });
         }
         // The two spaces are stock's.
         bail!(InvalidArgument, "Invalid  rendezvous key: {text}")
+    }
+}
+
+impl PartialEq for RendezvousKey {
+    fn eq(&self, other: &RendezvousKey) -> bool {
+        (self.frame, self.iteration) == (other.frame, other.iteration)
+            && (Arc::ptr_eq(&self.edge, &other.edge)
+                || (self.edge.hash == other.edge.hash && self.edge == other.edge))
+    }
+}
+
+impl Eq for RendezvousKey {}
+
+impl Hash for RendezvousKey {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        (self.edge.hash, self.frame, self.iteration).hash(hasher);
     }
 }
 
@@ -48,7 +107,12 @@ impl fmt::Display for RendezvousKey {
         write!(
             f,
             "{};{:016x};{};{};{}:{}",
-            self.source, self.source_incarnation, self.target, self.edge, self.frame, self.iteration
+            self.edge.source,
+            self.edge.source_incarnation,
+            self.edge.target,
+            self.edge.name,
+            self.frame,
+            self.iteration
         )
     }
 }
@@ -82,8 +146,11 @@ mod tests {
     fn keys_survive_a_round_trip() {
         let text = "/job:a/replica:0/task:0/device:CPU:0;00000000000000ff;/job:b/replica:0/task:1/device:CPU:0;edge_1_x;7:2";
         let key = RendezvousKey::parse(text).unwrap();
-        assert_eq!((key.source_incarnation, key.frame, key.iteration), (255, 7, 2));
+        assert_eq!((key.source_incarnation(), key.frame, key.iteration), (255, 7, 2));
         assert_eq!(key.to_string(), text);
+        let made = RendezvousKey::new(key.source(), 255, key.target(), key.edge());
+        assert_ne!(made, key);
+        assert_eq!(made.at(7, 2), key);
         for bad in ["", "a;x;c;d;0:0", "a;0;c;d;0", "a;0;c;d;0:0;e"] {
             assert!(RendezvousKey::parse(bad).is_err(), "{bad}");
         }

@@ -47,7 +47,14 @@ impl Executable {
         Executable::from_plan(plan::plan_function(body, env)?, env)
     }
 
-    fn from_plan(planned: Planned, env: &Arc<RuntimeEnv>) -> Result<Arc<Executable>> {
+    /// Makes ready what [`crate::plan::partition`] made for another device: every node runs, and values come and leave
+    /// through the step's rendezvous alone.
+    pub fn for_part(graph: Graph, env: &Arc<RuntimeEnv>) -> Result<Arc<Executable>> {
+        Executable::from_plan(Planned::whole(graph), env)
+    }
+
+    /// Makes the kernels of a plan.
+    pub fn from_plan(planned: Planned, env: &Arc<RuntimeEnv>) -> Result<Arc<Executable>> {
         let layout = Layout::new(&planned, env)?;
         Ok(Arc::new(Executable {
             layout: Arc::new(layout),
@@ -104,11 +111,9 @@ impl Executable {
         Ok(())
     }
 
-    /// The parts that run on devices, in wire form, every node with the device that runs it.
+    /// The part that runs here in wire form, every node with its device.
     pub fn partition_graphs(&self) -> Vec<GraphDef> {
-        let mut part = self.graph.to_def();
-        part.node.iter_mut().for_each(|node| node.device = self.env.device.name().to_owned());
-        vec![part]
+        vec![self.graph.to_def()]
     }
 
     /// The planned graph.

@@ -3,6 +3,7 @@
 
 mod fold;
 mod infer;
+pub mod partition;
 pub mod place;
 mod prune;
 mod share;
@@ -29,8 +30,8 @@ impl Default for PlanOptions {
     }
 }
 
-/// What planning produces.
-pub(crate) struct Planned {
+/// What planning produces: the nodes that will run, each with its device.
+pub struct Planned {
     pub(crate) graph: Graph,
     pub(crate) arg_names: Vec<String>,
     pub(crate) arg_types: Vec<DType>,
@@ -40,14 +41,33 @@ pub(crate) struct Planned {
     pub(crate) targets: Vec<NodeId>,
 }
 
-/// Plans a graph for a signature.
-pub(crate) fn plan(
+impl Planned {
+    /// The nodes that will run.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// A graph that runs as it is, without feeds or fetches: every node runs once.
+    pub(crate) fn whole(graph: Graph) -> Planned {
+        Planned {
+            graph,
+            arg_names: Vec::new(),
+            arg_types: Vec::new(),
+            fetches: Vec::new(),
+            fetch_names: Vec::new(),
+            targets: Vec::new(),
+        }
+    }
+}
+
+/// Plans a placed graph for a signature. Feeds and fetches are on the device of `env`.
+pub fn plan(
     graph: &Graph,
     signature: &Signature,
     options: &PlanOptions,
     env: &Arc<RuntimeEnv>,
 ) -> Result<Planned> {
-    let planned = prune::prune(graph, signature)?;
+    let planned = prune::prune(graph, signature, env.device.name())?;
     refuse_removed_ops(&planned.graph)?;
     finish(planned, options, env)
 }

@@ -1,13 +1,14 @@
 //! Toy ops and graphs as text, so that planning and execution are tested without a single real op.
 //!
-//! A line is `name = Op(input, input:1, ^control) key=value …`; values are integers or words.
+//! A line is `name = Op(input, input:1, ^control) key=value … @device`; values are integers or words.
 
 use crate::{ComputePool, Executable, LocalRendezvous, PlanOptions, RuntimeEnv, Signature};
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::device::Device;
 use ferroflow_core::graph::Graph;
-use ferroflow_core::kernel::{Init, Kernel};
+use ferroflow_core::kernel::{Init, Kernel, Outputs};
 use ferroflow_core::op::{Op, OpClass, Registry};
+use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::resource::ResourceManager;
 use ferroflow_core::step::StepCx;
 use ferroflow_core::tensor::BufferPool;
@@ -107,13 +108,67 @@ static OPS: &[&Op] = &[
         ..Op::PURE
     },
     &Op {
-        name: "Next",
+        name: "NextIteration",
         inputs: &["data: int32"],
         outputs: &["out: int32"],
         class: OpClass::NextIteration,
         ..Op::PURE
     },
+    &Op {
+        name: "LoopCond",
+        inputs: &["input: bool"],
+        outputs: &["output: bool"],
+        kernels: kernels![any pass],
+        class: OpClass::LoopCond,
+        ..Op::PURE
+    },
+    &Op {
+        name: "_Send",
+        inputs: &["tensor: T"],
+        attrs: EDGE_ATTRS,
+        kernels: kernels![any send],
+        class: OpClass::Send,
+        ..Op::STATEFUL
+    },
+    &Op {
+        name: "_Recv",
+        outputs: &["tensor: tensor_type"],
+        attrs: EDGE_ATTRS,
+        kernels: kernels![any receive],
+        class: OpClass::Recv,
+        ..Op::STATEFUL
+    },
+    &Op {
+        name: "Variable",
+        outputs: &["out: Ref(int32)"],
+        kernels: kernels![any fail],
+        class: OpClass::Variable,
+        ..Op::STATEFUL
+    },
+    &Op {
+        name: "Assign",
+        inputs: &["ref: Ref(int32)", "value: int32"],
+        outputs: &["out: Ref(int32)"],
+        kernels: kernels![any fail],
+        ..Op::STATEFUL
+    },
+    &Op {
+        name: "Handle",
+        outputs: &["out: resource"],
+        kernels: kernels![any fail],
+        class: OpClass::Variable,
+        ..Op::STATEFUL
+    },
+    &Op {
+        name: "Read",
+        inputs: &["handle: resource"],
+        outputs: &["out: int32"],
+        kernels: kernels![any fail],
+        ..Op::STATEFUL
+    },
 ];
+
+static EDGE_ATTRS: &[&str] = &["T: type = DT_INT32", "tensor_type: type = DT_INT32", "tensor_name: string"];
 
 fn value(init: &Init<'_>) -> Result<Kernel> {
     let value = init.attr::<i64>("value")? as i32;
@@ -130,6 +185,33 @@ fn less(_: &Init<'_>) -> Result<Kernel> {
 
 fn pass(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| Ok(cx.take(0)?.into()))
+}
+
+/// The toy rendezvous knows edges by name alone.
+fn edge(init: &Init<'_>) -> Result<RendezvousKey> {
+    Ok(RendezvousKey::new("", 0, "", &init.attr::<String>("tensor_name")?))
+}
+
+fn send(init: &Init<'_>) -> Result<Kernel> {
+    let key = edge(init)?;
+    Kernel::sync(move |cx| {
+        let (at, dead) = (cx.frame(), cx.is_dead());
+        let tensor = if dead { Tensor::scalar(0i32) } else { cx.take(0)? };
+        cx.step().rendezvous.send(&key.at(at.frame, at.iteration), Parcel { tensor, dead })?;
+        Ok(Outputs::None)
+    })
+}
+
+fn receive(init: &Init<'_>) -> Result<Kernel> {
+    let key = edge(init)?;
+    Kernel::future(move |mut cx| {
+        let at = cx.cx().frame();
+        let receiving = cx.step().rendezvous.recv(&key.at(at.frame, at.iteration));
+        async move {
+            let parcel = receiving.await?;
+            if parcel.dead { Ok(Outputs::Dead) } else { Ok(parcel.tensor.into()) }
+        }
+    })
 }
 
 fn fail(_: &Init<'_>) -> Result<Kernel> {
@@ -168,6 +250,7 @@ pub(crate) fn graph(text: &str) -> Graph {
         let (name, rest) = line.split_once(" = ").expect("name = Op(…)");
         let (op, rest) = rest.split_once('(').expect("Op(…)");
         let (inputs, attrs) = rest.split_once(')').expect("a closing parenthesis");
+        let (attrs, device) = attrs.split_once('@').unwrap_or((attrs, ""));
         let attr = attrs.split_whitespace().map(|attr| {
             let (key, value) = attr.split_once('=').expect("key=value");
             let value = match (value.parse(), value) {
@@ -182,6 +265,7 @@ pub(crate) fn graph(text: &str) -> Graph {
             op: op.to_owned(),
             input: inputs.split(", ").filter(|input| !input.is_empty()).map(str::to_owned).collect(),
             attr: attr.collect(),
+            device: device.to_owned(),
             ..Default::default()
         });
     }
@@ -231,7 +315,7 @@ pub(crate) fn run(text: &str, fetches: &str) -> Result<Vec<i32>> {
     results.into_iter().next().expect("two results")
 }
 
-/// Polls a future on this thread until it is done.
+/// Polls a future on this thread until it is done; one that takes very long hangs.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
@@ -241,10 +325,13 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     }
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut future = std::pin::pin!(future);
+    let patience = std::time::Duration::from_secs(30);
+    let started = std::time::Instant::now();
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park_timeout(std::time::Duration::from_secs(30)),
+            Poll::Pending => std::thread::park_timeout(patience),
         }
+        assert!(started.elapsed() < patience, "the future does not end");
     }
 }

@@ -47,7 +47,7 @@ impl Runtime for Local {
         let mut graph = Graph::new(self.registry.clone());
         graph.extend(def)?;
         let devices = [self.device.spec().clone()];
-        Placer { devices: &devices, soft: true }.place(&graph, 0)?;
+        Placer { devices: &devices, default: 0, soft: true }.place(&mut graph, 0)?;
         let resources = ResourceManager::new("localhost");
         let env = RuntimeEnv::new(self.registry.clone(), self.device.clone(), resources, self.pool.clone());
         env.set_library(graph.library().clone());

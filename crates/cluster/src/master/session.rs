@@ -99,19 +99,21 @@ impl MasterSession {
         }
         let mut graph = (*current.graph).clone();
         graph.extend(def)?;
-        self.check_placement(&graph, current.graph.node_count())?;
+        self.place(&mut graph, current.graph.node_count())?;
         self.env().set_library(graph.library().clone());
         current.graph = Arc::new(graph);
         current.version += i64::from(version.is_some());
         Ok(current.version)
     }
 
-    /// Checks that the nodes from `first` on can be placed on the session's devices.
-    fn check_placement(&self, graph: &Graph, first: usize) -> Result<()> {
+    /// Places the nodes from `first` on on the session's devices.
+    fn place(&self, graph: &mut Graph, first: usize) -> Result<()> {
         let devices: Result<Vec<DeviceSpec>> =
             self.devices.iter().map(|device| DeviceSpec::parse(&device.name)).collect();
-        Placer { devices: &devices?, soft: self.soft_placement }.place(graph, first)?;
-        Ok(())
+        let devices = devices?;
+        let own = self.env().device.spec();
+        let default = devices.iter().position(|device| device == own).unwrap_or_default();
+        Placer { devices: &devices, default, soft: self.soft_placement }.place(graph, first)
     }
 
     /// Runs one whole step.

@@ -13,13 +13,15 @@ use std::sync::Arc;
 pub(super) struct Checker<'a> {
     pub(super) registry: &'a Registry,
     pub(super) library: &'a Library,
+    /// Whether names that planning makes up are allowed.
+    pub(super) planned: bool,
 }
 
 impl Checker<'_> {
     /// A node's data from its wire form, or what is wrong with it.
     pub(super) fn check(&self, def: &NodeDef, attrs: &BTreeMap<String, AttrValue>) -> Result<NodeData> {
         ensure!(
-            is_node_name(&def.name),
+            is_node_name(&def.name, self.planned),
             InvalidArgument,
             "Node name '{}' is not valid: expected letters, digits and any of _.-/> after a letter, digit or dot",
             def.name
@@ -155,8 +157,8 @@ fn at(def: &NodeDef, error: Status) -> Status {
     error.map_message(|text| format!("{text}; NodeDef: {{{{node {}}}}}", def.name))
 }
 
-fn is_node_name(name: &str) -> bool {
+fn is_node_name(name: &str, planned: bool) -> bool {
     let mut chars = name.chars();
-    let first = chars.next().is_some_and(|c| c.is_ascii_alphanumeric() || c == '.');
+    let first = chars.next().is_some_and(|c| c.is_ascii_alphanumeric() || c == '.' || (planned && c == '_'));
     first && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '/' | '>'))
 }

@@ -10,6 +10,16 @@ use std::sync::Arc;
 impl Graph {
     /// Adds the nodes and functions of a `GraphDef`. Either all of it is added or, on an error, nothing.
     pub fn extend(&mut self, def: &GraphDef) -> Result<()> {
+        self.add(def, false)
+    }
+
+    /// As [`Graph::extend`], for a part of a graph that a master has planned: names may start with an underscore, as
+    /// those of nodes that planning adds do.
+    pub fn extend_planned(&mut self, def: &GraphDef) -> Result<()> {
+        self.add(def, true)
+    }
+
+    fn add(&mut self, def: &GraphDef, planned: bool) -> Result<()> {
         check_versions(&def.versions.clone().unwrap_or_default())?;
         let mut next = self.clone();
         if let Some(versions) = &def.versions {
@@ -18,17 +28,17 @@ impl Graph {
         if let Some(library) = &def.library {
             next.library = Arc::new(next.library.with(library)?);
         }
-        next.add_nodes(def, self.node_count() > 0)?;
+        next.add_nodes(def, self.node_count() > 0, planned)?;
         next.topological_order()?;
         *self = next;
         Ok(())
     }
 
-    fn add_nodes(&mut self, def: &GraphDef, extending: bool) -> Result<()> {
+    fn add_nodes(&mut self, def: &GraphDef, extending: bool, planned: bool) -> Result<()> {
         let first = self.node_count();
         for node_def in &def.node {
             let library = self.library.clone();
-            let checker = Checker { registry: &self.registry, library: &library };
+            let checker = Checker { registry: &self.registry, library: &library, planned };
             if let Some(known) = self.find(&node_def.name) {
                 if extending && known.index() < first {
                     bail!(
@@ -164,6 +174,15 @@ impl Graph {
     pub fn output_name(&self, output: Output) -> String {
         let name = &self.node(output.node).data.name;
         if output.index == 0 { name.clone() } else { format!("{name}:{}", output.index) }
+    }
+
+    /// Gives a node another device.
+    pub fn set_device(&mut self, id: NodeId, device: &str) {
+        match Arc::get_mut(&mut self.node_mut(id).data) {
+            // A node that no other graph holds is changed in place: its attributes may be large.
+            Some(data) => device.clone_into(&mut data.device),
+            None => self.replace_data(id, |data| data.on_device(device)),
+        }
     }
 
     /// A node's data with another kind or device, for planners.

@@ -67,7 +67,7 @@ impl FunctionBody {
             }
             names.args.insert(arg.name.clone(), start..types.len() as u32);
         }
-        let checker = Checker { registry, library };
+        let checker = Checker { registry, library, planned: false };
         let mut ids = Vec::with_capacity(function.node_def.len());
         for def in &function.node_def {
             ensure!(

@@ -257,7 +257,9 @@ impl Frames {
                     let all_dead = counter.dead == target.inputs;
                     (counter.pending == 0 || (counter.pending == 1 && all_dead), all_dead)
                 } else if edge_dead {
-                    counter.dead += 1;
+                    // A loop that is entered with a dead value has no iteration to get another one from.
+                    let entered = layout.nodes[source as usize].class == OpClass::Enter;
+                    counter.dead = if entered { target.inputs } else { counter.dead + 1 };
                     let all_dead = counter.dead == target.inputs;
                     (counter.pending == 1 && all_dead, all_dead)
                 } else {

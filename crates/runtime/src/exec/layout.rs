@@ -228,7 +228,12 @@ pub(crate) fn make_kernel(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result
             NodeKind::Arg(_) | NodeKind::Constant(_) => bail!(Internal, "{} needs no kernel", data.name),
         }
     };
-    if data.is_stateful() { env.stateful_kernel(&data.name, make) } else { Ok(Arc::new(make()?)) }
+    // Sends and receives have no state of their own, and the same name may mean another edge in another plan.
+    let crosses = matches!(data.class(), OpClass::Send | OpClass::Recv);
+    if data.is_stateful() && !crosses {
+        return env.stateful_kernel(&data.name, make);
+    }
+    Ok(Arc::new(make()?))
 }
 
 /// Evaluates a node without inputs that does not wait, e.g. a constant.
@@ -242,30 +247,76 @@ fn constant_value(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result<Tensor>
     }
 }
 
-struct Frames {
+/// The loop frames of a graph.
+pub(crate) struct Frames {
+    /// The frame that each node runs in.
     of_node: Vec<u32>,
+    /// The frame that each node enters, for those that do.
     entered: Vec<Option<u32>>,
-    layouts: Vec<FrameLayout>,
+    /// The frame around each frame.
+    pub(crate) parents: Vec<u32>,
+    pub(crate) layouts: Vec<FrameLayout>,
+}
+
+impl Frames {
+    /// The frame that a node runs in.
+    pub(crate) fn of(&self, id: NodeId) -> u32 {
+        self.of_node[id.index()]
+    }
+
+    /// The frame that a node's outputs are in.
+    pub(crate) fn after(&self, graph: &Graph, id: NodeId) -> u32 {
+        let frame = self.of(id);
+        match (self.entered[id.index()], graph.node(id).data.class()) {
+            (Some(child), _) => child,
+            (None, OpClass::Exit) => self.parents[frame as usize],
+            _ => frame,
+        }
+    }
+
+    /// The frame within `parent` that `enter` enters.
+    fn child(&mut self, parent: u32, enter: &NodeData) -> Result<u32> {
+        let name: String = enter.attrs.get("frame_name")?;
+        let known =
+            (1..self.layouts.len()).find(|i| self.parents[*i] == parent && self.layouts[*i].name == name);
+        if let Some(known) = known {
+            return Ok(known as u32);
+        }
+        let parallel = enter.attrs.get::<usize>("parallel_iterations").unwrap_or(10).max(1) as u32;
+        self.parents.push(parent);
+        self.layouts.push(FrameLayout {
+            name,
+            counters: Vec::new(),
+            slots: 0,
+            enters: 0,
+            parallel_iterations: parallel,
+        });
+        Ok(self.layouts.len() as u32 - 1)
+    }
 }
 
 /// Finds the loop frame of every node: that of its inputs, except that entering goes into a named frame and exiting
 /// goes back to the one around it.
-fn assign_frames(graph: &Graph) -> Result<Frames> {
-    let mut of_node = vec![0u32; graph.node_count()];
-    let mut entered = vec![None; graph.node_count()];
-    let mut layouts = vec![FrameLayout {
+pub(crate) fn assign_frames(graph: &Graph) -> Result<Frames> {
+    let count = graph.node_count();
+    let outside = FrameLayout {
         name: String::new(),
         counters: Vec::new(),
         slots: 0,
         enters: 0,
         parallel_iterations: 1,
-    }];
-    let mut parents = vec![0u32];
+    };
+    let mut frames = Frames {
+        of_node: vec![0; count],
+        entered: vec![None; count],
+        parents: vec![0],
+        layouts: vec![outside],
+    };
     for id in graph.topological_order()? {
         let node = graph.node(id);
         let mut frame = None;
         for source in sources(graph, id) {
-            let source_frame = output_frame(graph, source, &of_node, &entered, &parents);
+            let source_frame = frames.after(graph, source);
             match frame {
                 None => frame = Some(source_frame),
                 // Edges from outside a loop's frame into it are only legal through Enter.
@@ -276,36 +327,22 @@ fn assign_frames(graph: &Graph) -> Result<Frames> {
                      '{}'.",
                     format_args!("{{{{node {}}}}}", node.data.name),
                     format_args!("{{{{node {}}}}}", graph.node(source).data.name),
-                    layouts[source_frame as usize].name,
-                    layouts[known as usize].name
+                    frames.layouts[source_frame as usize].name,
+                    frames.layouts[known as usize].name
                 ),
             }
         }
         let frame = frame.unwrap_or(0);
-        of_node[id.index()] = frame;
+        frames.of_node[id.index()] = frame;
         if node.data.class() == OpClass::Enter {
-            let name: String = node.data.attrs.get("frame_name")?;
-            let parallel = node.data.attrs.get::<usize>("parallel_iterations").unwrap_or(10).max(1) as u32;
-            let child = (1..layouts.len() as u32)
-                .find(|i| parents[*i as usize] == frame && layouts[*i as usize].name == name)
-                .unwrap_or_else(|| {
-                    parents.push(frame);
-                    layouts.push(FrameLayout {
-                        name,
-                        counters: Vec::new(),
-                        slots: 0,
-                        enters: 0,
-                        parallel_iterations: parallel,
-                    });
-                    layouts.len() as u32 - 1
-                });
-            layouts[child as usize].enters += 1;
-            entered[id.index()] = Some(child);
+            let child = frames.child(frame, &node.data)?;
+            frames.layouts[child as usize].enters += 1;
+            frames.entered[id.index()] = Some(child);
         } else if node.data.class() == OpClass::Exit {
             ensure!(frame != 0, InvalidArgument, "Exit node '{}' is not in a loop", node.data.name);
         }
     }
-    Ok(Frames { of_node, entered, layouts })
+    Ok(frames)
 }
 
 /// Inputs and control inputs, without the back edges of loops.
@@ -314,14 +351,4 @@ fn sources(graph: &Graph, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
     let merge = is_merge(node.data.class());
     let all = node.inputs.iter().map(|input| input.node).chain(node.controls.iter().copied());
     all.filter(move |source| !(merge && graph.node(*source).data.class() == OpClass::NextIteration))
-}
-
-/// The frame that a node's outputs are in.
-fn output_frame(graph: &Graph, id: NodeId, of_node: &[u32], entered: &[Option<u32>], parents: &[u32]) -> u32 {
-    let frame = of_node[id.index()];
-    match (entered[id.index()], graph.node(id).data.class()) {
-        (Some(child), _) => child,
-        (None, OpClass::Exit) => parents[frame as usize],
-        _ => frame,
-    }
 }

@@ -18,7 +18,7 @@ fn counting_loop(limit: i32, parallel: i32) -> String {
          goes_on = Less(merged, bound)
          switch = Switch(merged, goes_on)
          sum = Add(switch:1, step)
-         next = Next(sum)
+         next = NextIteration(sum)
          out = Exit(switch)"
     )
 }
@@ -87,12 +87,12 @@ fn a_nested_loop_multiplies() {
         sum_go = Switch(sum_merge, j_less)
         j_sum = Add(j_go:1, inner_step)
         sum_sum = Add(sum_go:1, inner_step)
-        j_next = Next(j_sum)
-        sum_next = Next(sum_sum)
+        j_next = NextIteration(j_sum)
+        sum_next = NextIteration(sum_sum)
         inner_out = Exit(sum_go)
         i_sum = Add(i_switch:1, i_step)
-        i_next = Next(i_sum)
-        total_next = Next(inner_out)
+        i_next = NextIteration(i_sum)
+        total_next = NextIteration(inner_out)
         out = Exit(total_switch)";
     assert_eq!(run(text, "out").unwrap(), [42]);
 }

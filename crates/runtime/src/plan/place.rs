@@ -6,19 +6,25 @@ use ferroflow_core::op::OpClass;
 use ferroflow_core::{Result, bail, status};
 use ferroflow_proto::tensorflow::NameAttrList;
 
-/// The devices that a session may use; the first is where unconstrained nodes go.
+/// The devices that a session may use.
 pub struct Placer<'a> {
     /// Full names.
     pub devices: &'a [DeviceSpec],
+    /// Where unconstrained nodes go: a position in `devices`.
+    pub default: usize,
     /// Whether a device type that does not exist is replaced by one that does.
     pub soft: bool,
 }
 
 impl Placer<'_> {
-    /// The device of every node from `first` on, as a position in `devices`, or why a node has none.
-    pub fn place(&self, graph: &Graph, first: usize) -> Result<Vec<usize>> {
-        let nodes = graph.nodes().iter().skip(first);
-        nodes.map(|node| self.place_node(graph, &node.data)).collect()
+    /// Gives every node from `first` on the full name of its device; earlier nodes have theirs.
+    pub fn place(&self, graph: &mut Graph, first: usize) -> Result<()> {
+        let names: Vec<String> = self.devices.iter().map(DeviceSpec::to_string).collect();
+        for id in graph.ids().skip(first) {
+            let device = self.place_node(graph, &graph.node(id).data)?;
+            graph.set_device(id, &names[device]);
+        }
+        Ok(())
     }
 
     fn place_node(&self, graph: &Graph, data: &NodeData) -> Result<usize> {
@@ -57,11 +63,15 @@ impl Placer<'_> {
     }
 
     fn find(&self, wanted: &DeviceSpec) -> Option<usize> {
-        let exact = self.devices.iter().position(|device| wanted.matches(device));
-        if exact.is_some() || !self.soft {
-            return exact;
+        let exact = self.best(wanted);
+        if exact.is_some() || !self.soft { exact } else { self.best(&wanted.task_part()) }
+    }
+
+    fn best(&self, wanted: &DeviceSpec) -> Option<usize> {
+        if wanted.matches(&self.devices[self.default]) {
+            return Some(self.default);
         }
-        self.devices.iter().position(|device| wanted.task_part().matches(device))
+        self.devices.iter().position(|device| wanted.matches(device))
     }
 }
 

@@ -29,7 +29,8 @@ pub fn parse_tensor_name(text: &str) -> (&str, u32) {
     }
 }
 
-pub(super) fn prune(graph: &Graph, signature: &Signature) -> Result<Planned> {
+/// Prunes `graph` for a signature whose feeds are on the device `client`.
+pub(super) fn prune(graph: &Graph, signature: &Signature, client: &str) -> Result<Planned> {
     ensure!(
         !signature.fetches.is_empty() || !signature.targets.is_empty(),
         InvalidArgument,
@@ -46,7 +47,7 @@ pub(super) fn prune(graph: &Graph, signature: &Signature) -> Result<Planned> {
                 name: format!("_recv_{}_{}", graph.node(output.node).data.name, output.index),
                 kind: NodeKind::Arg(i),
                 attrs: Attrs::default(),
-                device: String::new(),
+                device: client.to_owned(),
                 input_types: Vec::new(),
                 output_types: vec![(dtype, false)],
             }),

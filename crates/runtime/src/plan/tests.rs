@@ -50,10 +50,10 @@ fn a_feed_replaces_what_it_feeds() {
         "",
         false,
         expect![[r#"
-        a = Value()
-        e = Add(_recv_d_0, a)
-        _recv_d_0 = _Arg()
-    "#]],
+            a = Value()
+            e = Add(_recv_d_0, a)
+            _recv_d_0 = _Arg() @/job:localhost/replica:0/task:0/device:CPU:0
+        "#]],
     );
 }
 
@@ -66,12 +66,12 @@ fn constants_are_folded_and_equal_nodes_shared() {
         "",
         true,
         expect![[r#"
-        a = Const()
-        c = Const()
-        d = Add(c, _recv_x_0)
-        e = Add(d, a)
-        _recv_x_0 = _Arg()
-    "#]],
+            a = Const()
+            c = Const()
+            d = Add(c, _recv_x_0)
+            e = Add(d, a)
+            _recv_x_0 = _Arg() @/job:localhost/replica:0/task:0/device:CPU:0
+        "#]],
     );
 }
 
@@ -84,14 +84,14 @@ fn control_edges_and_effects_stay() {
         "",
         true,
         expect![[r#"
-        a = Const()
-        c = Const()
-        d = Add(c, _recv_x_0)
-        f = Add(d, a)
-        unused = Effect(f)
-        ordered = Add(_recv_x_0, _recv_x_0, ^unused)
-        _recv_x_0 = _Arg()
-    "#]],
+            a = Const()
+            c = Const()
+            d = Add(c, _recv_x_0)
+            f = Add(d, a)
+            unused = Effect(f)
+            ordered = Add(_recv_x_0, _recv_x_0, ^unused)
+            _recv_x_0 = _Arg() @/job:localhost/replica:0/task:0/device:CPU:0
+        "#]],
     );
 }
 

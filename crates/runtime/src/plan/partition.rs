@@ -1,0 +1,256 @@
+//! Cuts a placed plan at device borders: each edge that crosses becomes a send and a receive.
+//!
+//! An output crosses once per receiving device, however many consumers wait there; the end of a node crosses as an
+//! empty tensor. Small constants are copied instead of sent. A loop whose nodes are on several devices gets a skeleton
+//! on each of them (see [`skeleton`]).
+
+mod crossing;
+mod movable;
+mod skeleton;
+#[cfg(test)]
+mod tests;
+
+use super::Planned;
+use crate::exec::layout::{Frames, assign_frames};
+use crossing::Crossing;
+use ferroflow_core::graph::{Graph, Node, NodeData, NodeId, NodeKind, Output};
+use ferroflow_core::op::OpClass;
+use ferroflow_core::{Result, ensure};
+use skeleton::Skeleton;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Constants of up to this many bytes are copied to the device that needs them.
+const MAX_COPIED_BYTES: usize = 1024;
+
+/// What partitioning needs to know of the cluster and the session.
+pub struct Borders<'a> {
+    /// Full name of the device that feeds and fetches.
+    pub client: &'a str,
+    /// The incarnation of a device.
+    pub incarnation: &'a dyn Fn(&str) -> u64,
+    /// Numbers the nodes and edges that partitioning adds, so that their names are unique within a session.
+    pub next_id: &'a AtomicU64,
+    /// Whether floats cross as bfloat16.
+    pub bfloat16: bool,
+}
+
+/// The nodes of one device.
+pub struct Part {
+    /// The device's full name.
+    pub device: String,
+    /// Its nodes, with sends and receives.
+    pub graph: Graph,
+}
+
+/// A plan cut at device borders.
+pub struct Parts {
+    /// The client device's part, which has all feeds and fetches.
+    pub local: Planned,
+    /// The others, by device name.
+    pub remote: Vec<Part>,
+}
+
+/// Cuts a plan, whose nodes all have full device names, into parts.
+pub fn partition(mut planned: Planned, borders: &Borders<'_>) -> Result<Parts> {
+    let is_local = |node: &Node| node.data.device == borders.client;
+    if planned.graph.nodes().iter().all(is_local) {
+        return Ok(Parts { local: planned, remote: Vec::new() });
+    }
+    movable::move_borders(&mut planned.graph)?;
+    let mut cutter = Cutter::new(&planned.graph, borders)?;
+    for id in planned.graph.ids() {
+        cutter.copy_node(id);
+    }
+    for id in planned.graph.ids() {
+        cutter.connect(id)?;
+    }
+    let mut fetches = Vec::with_capacity(planned.fetches.len());
+    for fetch in &planned.fetches {
+        fetches.push(cutter.bring(*fetch, borders.client)?);
+    }
+    let targets = planned.targets.iter().filter(|id| is_local(planned.graph.node(**id)));
+    let targets = targets.map(|id| cutter.new_ids[id.index()]).collect();
+    let mut parts = cutter.parts;
+    let local = parts.remove(borders.client).unwrap_or_else(|| planned.graph.empty_like());
+    Ok(Parts {
+        local: Planned { graph: local, fetches, targets, ..planned },
+        remote: parts.into_iter().map(|(device, graph)| Part { device, graph }).collect(),
+    })
+}
+
+struct Cutter<'a> {
+    graph: &'a Graph,
+    borders: &'a Borders<'a>,
+    frames: Frames,
+    /// The device of each loop frame whose nodes are all on one.
+    only: Vec<Option<&'a str>>,
+    parts: BTreeMap<String, Graph>,
+    /// Where each node went, within its own device's part.
+    new_ids: Vec<NodeId>,
+    /// Outputs that have crossed, by receiving device.
+    received: HashMap<(Output, String), Output>,
+    /// Nodes whose ends have crossed together, by receiving device.
+    awaited: HashMap<(Vec<NodeId>, String), NodeId>,
+    /// Copies of nodes that begin an iteration, and of constants, by device.
+    copies: HashMap<(NodeId, String), NodeId>,
+    /// By frame and device.
+    skeletons: HashMap<(u32, String), Skeleton>,
+}
+
+impl<'a> Cutter<'a> {
+    fn new(graph: &'a Graph, borders: &'a Borders<'a>) -> Result<Cutter<'a>> {
+        let frames = assign_frames(graph)?;
+        Ok(Cutter {
+            graph,
+            borders,
+            only: skeleton::only_devices(graph, &frames),
+            frames,
+            parts: BTreeMap::new(),
+            new_ids: Vec::with_capacity(graph.node_count()),
+            received: HashMap::new(),
+            awaited: HashMap::new(),
+            copies: HashMap::new(),
+            skeletons: HashMap::new(),
+        })
+    }
+
+    fn part(&mut self, device: &str) -> &mut Graph {
+        if !self.parts.contains_key(device) {
+            self.parts.insert(device.to_owned(), self.graph.empty_like());
+        }
+        self.parts.get_mut(device).expect("inserted above")
+    }
+
+    fn add(&mut self, data: NodeData, inputs: Vec<Output>, controls: Vec<NodeId>) -> NodeId {
+        let device = data.device.clone();
+        self.part(&device).push(Node { data: Arc::new(data), inputs, controls })
+    }
+
+    /// A name that no other node has; the second value is the number in it.
+    fn fresh_name(&self, prefix: &str) -> (String, u64) {
+        loop {
+            let number = self.borders.next_id.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{prefix}_S{number}");
+            if self.graph.find(&name).is_none() {
+                return (name, number);
+            }
+        }
+    }
+
+    fn copy_node(&mut self, id: NodeId) {
+        let data = self.graph.node(id).data.clone();
+        let device = data.device.clone();
+        let new = self.part(&device).push(Node { data, inputs: Vec::new(), controls: Vec::new() });
+        self.new_ids.push(new);
+    }
+
+    fn connect(&mut self, id: NodeId) -> Result<()> {
+        let node = self.graph.node(id);
+        let device = &node.data.device;
+        for (input, (_, wants_ref)) in node.inputs.iter().zip(&node.data.input_types) {
+            let source = &self.graph.node(input.node).data;
+            ensure!(
+                !wants_ref || source.device == *device,
+                InvalidArgument,
+                "{} on {device} needs a reference to {}, which is on {}: a reference does not cross devices",
+                format_args!("{{{{node {}}}}}", node.data.name),
+                format_args!("{{{{node {}}}}}", source.name),
+                source.device
+            );
+        }
+        // Devices that share a loop go through its iterations together, whether or not they receive anything in it.
+        self.skeleton(self.frames.of(id), device)?;
+        let (inputs, controls) = self.bring_edges(node, device)?;
+        let new = self.new_ids[id.index()];
+        let copy = self.part(device).node_mut(new);
+        copy.inputs = inputs;
+        copy.controls = controls;
+        Ok(())
+    }
+
+    /// What a node's inputs and controls are on `device`.
+    fn bring_edges(&mut self, node: &Node, device: &str) -> Result<(Vec<Output>, Vec<NodeId>)> {
+        let inputs: Result<Vec<Output>> =
+            node.inputs.iter().map(|input| self.bring(*input, device)).collect();
+        Ok((inputs?, self.bring_ends(&node.controls, device)?))
+    }
+
+    /// The output as seen on `device`: itself, or what is received there.
+    fn bring(&mut self, output: Output, device: &str) -> Result<Output> {
+        let source = &self.graph.node(output.node).data;
+        let local = Output { node: self.new_ids[output.node.index()], index: output.index };
+        if source.device == device {
+            return Ok(local);
+        }
+        if let Some(copy) = self.copy(output.node, device)? {
+            return Ok(Output { node: copy, index: output.index });
+        }
+        let key = (output, device.to_owned());
+        if let Some(known) = self.received.get(&key) {
+            return Ok(*known);
+        }
+        let (dtype, _) = source.output_types[output.index as usize];
+        let frame = self.frames.after(self.graph, output.node);
+        let from = Crossing { node: &source.name, device: &source.device, output: local, dtype, frame };
+        let here = self.cross(&from, device)?;
+        self.received.insert(key, here);
+        Ok(here)
+    }
+
+    /// The nodes as something to wait for on `device`. Those of one device cross together.
+    fn bring_ends(&mut self, ids: &[NodeId], device: &str) -> Result<Vec<NodeId>> {
+        let mut here = Vec::with_capacity(ids.len());
+        let mut elsewhere: BTreeMap<&str, Vec<NodeId>> = BTreeMap::new();
+        for id in ids {
+            let source = &self.graph.node(*id).data;
+            if source.device == device {
+                here.push(self.new_ids[id.index()]);
+            } else if let Some(copy) = self.copy(*id, device)? {
+                here.push(copy);
+            } else {
+                elsewhere.entry(&source.device).or_default().push(*id);
+            }
+        }
+        for sources in elsewhere.into_values() {
+            let key = (sources, device.to_owned());
+            let node = match self.awaited.get(&key) {
+                Some(known) => *known,
+                None => {
+                    let node = self.cross_ends(&key.0, device)?;
+                    self.awaited.insert(key, node);
+                    node
+                }
+            };
+            here.push(node);
+        }
+        Ok(here)
+    }
+
+    /// A copy of the node on `device`, if it is one that is copied rather than sent.
+    fn copy(&mut self, id: NodeId, device: &str) -> Result<Option<NodeId>> {
+        let graph = self.graph;
+        let node = graph.node(id);
+        let small = matches!(&node.data.kind, NodeKind::Constant(value)
+            if value.dtype().is_plain() && value.byte_size() <= MAX_COPIED_BYTES);
+        // These have a value in some iterations only, so a receive in every iteration would wait in vain.
+        let begins = matches!(node.data.class(), OpClass::Enter | OpClass::NextIteration);
+        if !small && !begins {
+            return Ok(None);
+        }
+        let key = (id, device.to_owned());
+        if let Some(known) = self.copies.get(&key) {
+            return Ok(Some(*known));
+        }
+        let data = NodeData { name: self.fresh_name(&node.data.name).0, ..node.data.on_device(device) };
+        let copy = self.add(data, Vec::new(), Vec::new());
+        self.copies.insert(key, copy);
+        self.skeleton(self.frames.of(id), device)?;
+        let (inputs, controls) = self.bring_edges(node, device)?;
+        let added = self.part(device).node_mut(copy);
+        added.inputs = inputs;
+        added.controls = controls;
+        Ok(Some(copy))
+    }
+}

@@ -1,0 +1,51 @@
+//! Moves the borders of branches and loops next to what they serve, as stock does, so that less crosses.
+
+use ferroflow_core::Result;
+use ferroflow_core::graph::{Graph, NodeId};
+use ferroflow_core::op::OpClass;
+
+/// Puts switches and exits where their data is, and nodes that begin an iteration where their values are used.
+pub(super) fn move_borders(graph: &mut Graph) -> Result<()> {
+    let order = graph.topological_order()?;
+    for id in &order {
+        let node = graph.node(*id);
+        if matches!(node.data.class(), OpClass::Switch | OpClass::Exit) {
+            let source = node.inputs[0].node;
+            move_to(graph, *id, source);
+        }
+    }
+    let consumers = consumers(graph);
+    for id in order.iter().rev() {
+        let data = &graph.node(*id).data;
+        let by_reference = data.input_types.iter().any(|(_, is_ref)| *is_ref);
+        let begins = matches!(data.class(), OpClass::Enter | OpClass::NextIteration);
+        let users = &consumers[id.index()];
+        let used_here = users.iter().any(|user| graph.node(*user).data.device == data.device);
+        if begins
+            && !by_reference
+            && !used_here
+            && let Some(user) = users.first()
+        {
+            move_to(graph, *id, *user);
+        }
+    }
+    Ok(())
+}
+
+fn move_to(graph: &mut Graph, id: NodeId, other: NodeId) {
+    let device = graph.node(other).data.device.clone();
+    if graph.node(id).data.device != device {
+        graph.set_device(id, &device);
+    }
+}
+
+fn consumers(graph: &Graph) -> Vec<Vec<NodeId>> {
+    let mut consumers = vec![Vec::new(); graph.node_count()];
+    for id in graph.ids() {
+        let node = graph.node(id);
+        for source in node.inputs.iter().map(|input| input.node).chain(node.controls.iter().copied()) {
+            consumers[source.index()].push(id);
+        }
+    }
+    consumers
+}
