@@ -77,7 +77,7 @@ impl Rendezvous for StepRendezvous {
     }
 
     fn recv(&self, key: &RendezvousKey) -> BoxFuture<Result<Parcel>> {
-        let source: &str = &key.source;
+        let source = key.source();
         if source.strip_prefix(&*self.step.own).is_some_and(|device| device.starts_with("/device:")) {
             return self.step.local.recv(key);
         }
