@@ -37,3 +37,7 @@ def cases(c):
         c.op(op, [[1, 0], [5, 1]], "zero", T="int32")
         c.op(op, [[2, 3], [2, 4]], "mismatch", T="int32")
         c.op(op, [[[2]], [2]], "not_vector", T="int32")
+    for op in ("BroadcastArgs", "BroadcastGradientArgs"):
+        c.op(op, [[1, 1], [-1]], "unknown", T="int32")
+        c.op(op, [[-1, 2], [-1, 1]], "unknown_in_both", T="int32")
+        c.op(op, [[-1], [2]], "unknown_mismatch", T="int32")

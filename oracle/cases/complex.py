@@ -19,3 +19,4 @@ def cases(c):
     c.op("Conj", [arr(2, 3)], "matrix")
     c.op("Conj", [arr()], "scalar")
     c.op("Conj", [empty(0)], "empty")
+    c.op("ComplexAbs", [arr(2)], "precisions_mismatch", T="complex64", Tout="double")

@@ -64,3 +64,9 @@ def cases(c):
         c.op("BatchMatrixDiagPart", [arr(2, 3, 4)], name, T="float", producer=producer)
         c.op("BatchMatrixSetDiag", [arr(2, 3, 4), arr(2, 3, seed=1)], name, T="float", producer=producer)
         c.op("BatchMatrixBandPart", [arr(2, 3, 4), 1, 0], name, T="float", producer=producer)
+    for op in ("MatrixDiagV2", "MatrixDiagV3"):
+        c.op(op, [arr(2), 0, -1, -1, arr(1)], "padding_vector", T="float")
+        c.op(op, [arr(2), 0, [2], -1, arr()], "rows_vector", T="float")
+        c.op(op, [arr(2), 0, -1, [2], arr()], "columns_vector", T="float")
+    c.op("MatrixDiagPartV3", [arr(2, 2), 0, arr(1)], "padding_vector", T="float")
+    c.op("DiagPart", [arr()], "scalar", T="float")

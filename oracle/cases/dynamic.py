@@ -23,3 +23,5 @@ def cases(c):
         c.op(op, [[[0, 1]], [arr(3)]], "mismatch", few=True)
         c.op(op, [[[0], [1]], [arr(1, 2), arr(1, 3)]], "rows_mismatch", few=True)
     c.op("DynamicStitch", [[[0, 1], [1, 2]], [arr(2), arr(2, seed=1)]], "last_wins", few=True)
+    for op in ("DynamicStitch", "ParallelDynamicStitch"):
+        c.op(op, [[[2147483647]], [arr(1)]], "more_rows_than_counted", T="float")

@@ -44,3 +44,7 @@ def cases(c):
     c.op("GatherNd", [arr(2, 3), [[0, 0, 0]]], "too_deep", few=True)
     c.op("GatherNd", [arr(2, 3), 0], "scalar_indices", few=True)
     c.op("GatherNd", [arr(), [[0]]], "scalar_params", few=True)
+    # Nobody looks at indices when the result is empty.
+    c.op("Gather", [empty(3, 0), [5]], "nothing_to_read", Tparams="float", Tindices="int32")
+    c.op("GatherV2", [empty(0, 3), [7], 1], "nothing_to_read", Tparams="float", Tindices="int32", Taxis="int32")
+    c.op("GatherV2", [empty(0, 3), [7], 0], "nothing_to_read_from", Tparams="float", Tindices="int32", Taxis="int32")

@@ -55,3 +55,5 @@ def cases(c):
     p.step(fetch=["y"], feed={"ok": np.array(False)}, message="assertion failed: [1]")
     c.op("StringFormat", [[np.float32([1, 2, 3, 4]), np.int32(5)]], template="a %s b %s", summarize=2)
     c.op("StringFormat", [[np.float32([[1, 2], [3, 4]])]], "matrix", template="a % b", placeholder="%", summarize=3)
+    c.op("StringFormat", [[np.float32([1, 2])]], "empty_placeholder", template="ab", placeholder="", summarize=3)
+    c.op("StringFormat", [[np.float32([1, 2])]], "empty_template", template="", placeholder="", summarize=3)

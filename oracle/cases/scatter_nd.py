@@ -38,3 +38,14 @@ def cases(c):
     c.op("SparseToDense", [[1, 5], [5], arr(2), lit(0)], "out_of_range_unchecked", T="float", validate_indices=False)
     c.op("SparseToDense", [[1, 2], [5], arr(3), lit(0)], "wrong_values", T="float")
     c.op("SparseToDense", [[[1, 2]], [5], arr(1), lit(0)], "wrong_depth", T="float")
+    # A vector of indices: one tuple for some checks, many tuples for others, and only its first element is used.
+    for op in ("TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub", "TensorScatterMin", "TensorScatterMax"):
+        c.op(op, [arr(3, 2), [0], arr(2)], "vector_of_indices", T="float", Tindices="int32")
+        c.op(op, [arr(2, 1, 1, 2), [0, 0], arr(1, 2)], "tuple_in_a_vector", T="float", Tindices="int32")
+        c.op(op, [arr(2, 2), np.zeros((2, 0)), arr(2, 2, 2)], "empty_tuples", T="float", Tindices="int32")
+    c.op("ScatterNd", [[0, 1], arr(2), [3]], "vector_of_indices", T="float", Tindices="int32")
+    c.op("ScatterNd", [[1], arr(1, 2), [3, 2]], "vector_of_one_index", T="float", Tindices="int32")
+    c.op("ScatterNd", [np.zeros((2, 0)), arr(2, 3), [3]], "empty_tuples", T="float", Tindices="int32")
+    c.op("ScatterNdNonAliasingAdd", [arr(3, 2), [0, 0, 1], pos(3, 2)], "vector_of_indices", T="float", Tindices="int32")
+    c.op("ScatterNdNonAliasingAdd", [arr(3), 1, pos()], "scalar_index", T="float", Tindices="int32")
+    c.op("ScatterNdNonAliasingAdd", [arr(3), np.zeros((2, 0)), pos(2, 3)], "empty_tuples", T="float", Tindices="int32")

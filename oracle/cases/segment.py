@@ -50,3 +50,8 @@ def cases(c):
         c.op(op + "Grad", [arr(2, 2), [0, 5], [0, 1], 3], "out_of_range", few=True)
         c.op(op + "Grad", [arr(2, 2), [0, 1], [0, 2], 3], "segment_out_of_range", few=True)
         c.op(op + "GradV2", [arr(2, 2), [0, 2, 3], [0, 0, 1], 5], types=["float", "double"])
+    for op in UNSORTED:
+        c.op(op, [empty(2, 0), [0, 7], 2], "ids_without_rows", T="float", Tindices="int32", Tnumsegments="int32")
+    for op in SPARSE:
+        for version in ("Grad", "GradV2"):
+            c.op(op + version, [arr(2, 2), [0, 9], [0, 7], 0], "no_rows_to_add_to", T="float", Tidx="int32", Tsegmentids="int32")

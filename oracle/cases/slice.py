@@ -66,3 +66,6 @@ def cases(c):
     c.op("TensorStridedSliceUpdate", [arr(3, 4), [1, 0], [2, 4], [1, 1], arr(4, seed=1)], "shrink", T="float", Index="int32", shrink_axis_mask=1)
     c.op("TensorStridedSliceUpdate", [arr(3), [0], [2], [1], lit(7)], "broadcast", T="float", Index="int32")
     c.op("TensorStridedSliceUpdate", [arr(3), [0], [2], [1], arr(3)], "mismatch", T="float", Index="int32")
+    c.op("TensorStridedSliceUpdate", [arr(3), [0], [2], [1], arr(1, 2, seed=1)], "leading_ones", T="float", Index="int32")
+    c.op("TensorStridedSliceUpdate", [arr(3), [0], [2], [1], arr(2, 1, seed=1)], "leading_twos", T="float", Index="int32")
+    c.op("TensorStridedSliceUpdate", [arr(3), [0], [0], [1], arr(1, 3)], "nothing_to_write", T="float", Index="int32")

@@ -95,3 +95,11 @@ def cases(c):
     c.op("ParseTensor", [text(["a", "b"])], "vector", out_type="float")
     c.op("ShardedFilename", [text("model"), 3, 12])
     c.op("ShardedFilespec", [text("model"), 12])
+    c.op("ShardedFilename", [text(b"a\0b"), 3, 12], "zero_byte")
+    for name, width in {"scientific": dict(scientific=True), "precise": dict(precision=2), "wide": dict(width=6), "left": dict(width=6, fill="-")}.items():
+        c.op("AsString", [text(["a", "bcd"])], name, T="string", **width)
+    for position, length in ((0, -1), (1, -2), (-1, -1)):
+        for unit in ("BYTE", "UTF8_CHAR"):
+            c.op("Substr", [text("aébc"), position, length], f"{unit}_{position}_{length}", T="int32", unit=unit)
+    for name, ids in {"scalar_id": 0, "deep_ids": [[0]], "negative_id": [0, -1]}.items():
+        c.op("UnsortedSegmentJoin", [text(["a", "b"]), ids, 2], name, Tindices="int32", Tnumsegments="int32")

@@ -57,3 +57,6 @@ def cases(c):
     c.op("Roll", [arr(), 1, 0], "scalar", few=True)
     c.op("Roll", [arr(4), 1, 1], "out_of_range", few=True)
     c.op("Roll", [arr(4), [1, 2], [0]], "mismatch", few=True)
+    c.op("ReverseV2", [arr(), 0], "scalar_axis_of_scalar", T="float", Tidx="int32")
+    c.op("ReverseV2", [empty(0, 2), [[7]]], "axes_of_nothing", T="float", Tidx="int32")
+    c.op("Reverse", [arr(), [True, False]], "dims_of_scalar", T="float")

@@ -249,3 +249,8 @@ def fed_values(nodes):
 def feed_name(value):
     """The placeholder that stands for a value whose node is not in the graph."""
     return "fed_" + value.name.replace(":", "_")
+
+
+def output_name(value):
+    """The name under which an answer holds a value that a node made."""
+    return value.name if ":" in value.name else value.name + ":0"

@@ -80,13 +80,13 @@ class Match:
         if expected.code == answers.UNREADABLE:
             return None
         actual = self.ours.ask(nodes)
-        where = answers.difference(expected, actual)
+        where = answers.difference(nodes, expected, actual)
         return where and (where, expected, actual)
 
     def is_amplified(self, nodes, name, expected, actual):
         """Whether an output differs only because rounding upstream was amplified: on stock's values its node agrees."""
         node = next(node for node in nodes if node.name == name.split(":")[0])
-        keys = [value.name if ":" in value.name else value.name + ":0" for value in node.inputs]
+        keys = [draw.output_name(value) for value in node.inputs]
         made = [key for key in keys if key in expected.arrays]
         if all(expected.arrays[key].tobytes() == actual.arrays[key].tobytes() for key in made):
             return False

@@ -26,7 +26,7 @@ def without(nodes, names, arrays):
     """The nodes but those called `names`, whose outputs get stock's values."""
 
     def fed(value):
-        return draw.Value(value.name, arrays[value.name if ":" in value.name else value.name + ":0"]) if value.node in names else value
+        return draw.Value(value.name, arrays[draw.output_name(value)]) if value.node in names else value
 
     kept = [node for node in nodes if node.name not in names]
     return [dataclasses.replace(node, inputs=[fed(value) for value in node.inputs]) for node in kept]

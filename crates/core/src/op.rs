@@ -4,7 +4,7 @@ mod registry;
 mod shape_cx;
 mod spec;
 
-pub use registry::{OpEntry, Registry};
+pub use registry::{OpEntry, Registry, no_kernel};
 pub use shape_cx::{Dim, ShapeCx, UNKNOWN_DIM, shapes};
 pub use spec::{ArgSpec, ArgType, AttrKind, AttrSpec, OpSpec};
 

@@ -161,7 +161,13 @@ impl StridedSlice {
             let layout = self.writing(&target.shape().clone());
             return copy(device, &layout, value, target);
         }
-        let spread = broadcast(value.shape(), &shape)?;
+        if shape.elements() == 0 {
+            return Ok(());
+        }
+        // Dimensions of one element in front do not count, as in stock.
+        let surplus = value.rank().saturating_sub(shape.rank());
+        let ones = value.shape().iter().take(surplus).take_while(|dim| **dim == 1).count();
+        let spread = broadcast(&Shape::new(value.shape()[ones..].iter().copied())?, &shape)?;
         let mut whole = Tensor::unspecified(value.dtype(), shape, device.memory());
         copy(device, &spread, value, &mut whole)?;
         let layout = self.writing(&target.shape().clone());

@@ -31,13 +31,10 @@ impl OpEntry {
             Some(format!("{}=DT_{}", attr.name, dtype.name().to_uppercase()))
         });
         let types = types.collect::<Vec<_>>().join(", ");
-        Err(status!(
-            InvalidArgument,
-            "No OpKernel was registered to support Op '{}' used by {{{{node {node}}}}} with these attrs: [{types}]\n\
-             Registered devices: [CPU]\nRegistered kernels:\n{}\t [[{node}]]",
-            self.op.name,
-            self.registered_kernels()
-        ))
+        let kernels = self.registered_kernels();
+        Err(no_kernel(self.op.name, node, &types).map_message(|text| {
+            format!("{text}\nRegistered devices: [CPU]\nRegistered kernels:\n{kernels}\t [[{node}]]")
+        }))
     }
 
     fn registered_kernels(&self) -> String {
@@ -50,6 +47,14 @@ impl OpEntry {
         };
         self.op.kernels.iter().map(line).collect()
     }
+}
+
+/// What stock says of attributes for which an op has no kernel.
+pub fn no_kernel(op: &str, node: &str, attrs: &str) -> Status {
+    status!(
+        InvalidArgument,
+        "No OpKernel was registered to support Op '{op}' used by {{{{node {node}}}}} with these attrs: [{attrs}]"
+    )
 }
 
 /// Ops by name. Cloning shares.

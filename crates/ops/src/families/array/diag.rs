@@ -260,13 +260,14 @@ fn known_diagonals(s: &ShapeCx<'_>, input: usize) -> Result<Option<(i64, i64)>> 
 }
 
 /// An empty result with every element set to the padding value, or to zero.
-fn padded(cx: &KernelCx<'_>, like: &Tensor, shape: Shape, padding: usize) -> Result<Tensor> {
+/// A padding value of one element passes for a scalar unless `strict`.
+fn padded(cx: &KernelCx<'_>, like: &Tensor, shape: Shape, padding: usize, strict: bool) -> Result<Tensor> {
     if cx.num_inputs() <= padding {
         return cx.zeros(like.dtype(), shape);
     }
     let value = cx.input(padding)?;
     ensure!(
-        value.elements() == 1,
+        value.rank() == 0 || (value.elements() == 1 && !strict),
         InvalidArgument,
         "padding_value must be a scalar, received shape: {}",
         value.shape()
@@ -335,7 +336,13 @@ fn matrix_diag_kernel(init: &Init<'_>) -> Result<Kernel> {
         );
         let (lower, upper) = diagonals(cx, 1)?;
         check_order(lower, upper)?;
-        let size = |input: usize| if cx.num_inputs() <= input { Ok(-1) } else { cx.scalar_i64(input) };
+        let size = |input: usize, name: &str| {
+            if cx.num_inputs() <= input {
+                return Ok(-1);
+            }
+            ensure!(cx.input(input)?.rank() == 0, InvalidArgument, "{name} must be a scalar");
+            cx.scalar_i64(input)
+        };
         let outer = if lower == upper {
             &dims[..dims.len() - 1]
         } else {
@@ -347,11 +354,11 @@ fn matrix_diag_kernel(init: &Init<'_>) -> Result<Kernel> {
             &dims[..dims.len() - 2]
         };
         let longest = dims[dims.len() - 1];
-        let (rows, columns) = fitted(lower, upper, longest, size(2)?, size(3)?)?;
+        let (rows, columns) = fitted(lower, upper, longest, size(2, "num_rows")?, size(3, "num_cols")?)?;
         let band = Band { lower, upper, rows, columns };
         let batch = outer.iter().product::<i64>() as usize;
         let shape = Shape::new(outer.iter().copied().chain([rows, columns]))?;
-        let mut out = padded(cx, diagonal, shape, 4)?;
+        let mut out = padded(cx, diagonal, shape, 4, true)?;
         if band.longest() == longest {
             band.copy(cx.device(), align, batch, true, diagonal, &mut out)?;
         }
@@ -394,7 +401,7 @@ fn matrix_diag_part_kernel(init: &Init<'_>) -> Result<Kernel> {
         band.check()?;
         let count = (lower != upper).then_some(band.count());
         let shape = Shape::new(outer.iter().copied().chain(count).chain([band.longest()]))?;
-        let mut out = padded(cx, input, shape, 2)?;
+        let mut out = padded(cx, input, shape, 2, false)?;
         let batch = outer.iter().product::<i64>() as usize;
         band.copy(cx.device(), align, batch, false, input, &mut out)?;
         Ok(out.into())
@@ -513,11 +520,12 @@ fn diag_part_kernel(_: &Init<'_>) -> Result<Kernel> {
         let input = cx.input(0)?;
         let dims = input.shape().dims();
         ensure!(
-            !dims.is_empty() && dims.len() % 2 == 0,
+            dims.len().is_multiple_of(2),
             InvalidArgument,
             "The rank of the tensor should be even and positive, got shape {}",
             input.shape()
         );
+        // A scalar has rank 0, which counts as positive here, though not for the shape function.
         let half = dims.len() / 2;
         for i in 0..half {
             ensure!(

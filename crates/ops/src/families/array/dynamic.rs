@@ -148,6 +148,13 @@ fn stitch(cx: &mut KernelCx<'_>, count: usize, dtype: DType) -> Result<Outputs> 
             largest = largest.max(*index as i64);
         }
     }
+    // Stock counts rows in 32 bits.
+    ensure!(
+        largest < i32::MAX as i64,
+        InvalidArgument,
+        "Expected a non-negative size, got {}",
+        i32::MIN
+    );
     let inner: Ints = first[first_indices.rank()..].iter().copied().collect();
     let width = inner.iter().product::<i64>() as usize;
     // Rows that no index names are zero.

@@ -140,16 +140,15 @@ pub(crate) fn add_up<T: Accumulate>(target: &mut [T], update: &[T]) {
     target.iter_mut().zip(update).for_each(|(target, update)| target.accumulate(update));
 }
 
-/// How deep index tuples reach, once indices and updates are known to fit a tensor of this shape.
+/// Whether indices and updates fit a tensor of this shape.
 pub(crate) fn check_scatter(indices: &Shape, updates: &Shape, shape: &Shape) -> Result<()> {
-    let (depth, outer) = match indices.split_last() {
-        Some((depth, outer)) if indices.rank() > 1 => (*depth as usize, outer),
+    let (depth, batch) = match indices.split_last() {
+        Some((depth, outer)) if indices.rank() > 1 => (*depth as usize, outer.len()),
         // A vector of indices stands for tuples of one.
-        _ => (1, indices.dims()),
+        _ => (1, 1),
     };
-    let batch = outer.len();
     ensure!(
-        updates.rank() >= batch && updates[..batch] == *outer,
+        indices.rank() >= batch && updates.rank() >= batch && updates[..batch] == indices[..batch],
         InvalidArgument,
         "Dimensions [0,{batch}) of indices[shape={indices}] must match dimensions [0,{batch}) of updates[shape={updates}]"
     );
@@ -175,12 +174,26 @@ pub(crate) fn policy(init: &Init<'_>) -> Result<BadIndices> {
     BadIndices::from_policy(&init.attr::<String>("bad_indices_policy")?)
 }
 
-/// Index tuples as a matrix, so that a vector means tuples of one.
+/// Index tuples along the last dimension. Of a vector stock checks that it names as many places as there are updates,
+/// and then reads its first element only.
 pub(crate) fn tuples(indices: &Tensor) -> Result<Tensor> {
     if indices.rank() > 1 {
         return Ok(indices.clone());
     }
-    indices.clone().reshaped(Shape::matrix(indices.elements(), 1))
+    let first: Vec<i64> = ints(indices)?.into_iter().take(1).collect();
+    Tensor::new(Shape::matrix(first.len(), 1), first)
+}
+
+/// Indices, updates and what they change must be all empty or all not, but for a target without changes.
+pub(crate) fn check_emptiness(indices: &Tensor, updates: &Shape, target: usize, what: &str) -> Result<()> {
+    let (count, changes) = (indices.elements(), updates.elements());
+    ensure!(
+        (count == 0 && changes == 0) || (count > 0 && changes > 0 && target > 0),
+        InvalidArgument,
+        "Indices and updates specified for empty output{what}.  indices shape: {}",
+        indices.shape()
+    );
+    Ok(())
 }
 
 fn scatter_nd_kernel<T: Accumulate>(init: &Init<'_>) -> Result<Kernel> {
@@ -200,15 +213,9 @@ fn scatter_nd_kernel<T: Accumulate>(init: &Init<'_>) -> Result<Kernel> {
             "Updates shape must have rank at least one. Found:{}",
             updates.shape()
         );
+        check_emptiness(indices, updates.shape(), shape.elements(), " shape")?;
         let shape = Shape::new(input_ints(cx, 2)?)?;
-        ensure!(
-            shape.elements() > 0 || (indices.elements() == 0 && updates.elements() == 0),
-            InvalidArgument,
-            "Indices and updates specified for empty output.  indices shape: {}",
-            indices.shape()
-        );
-        check_scatter(indices.shape(), updates.shape(), &shape)?;
-        let places = Places::new(&tuples(indices)?, &shape, bad)?;
+        let places = places(indices, updates.shape(), &shape, bad)?;
         let mut out = cx.zeros(T::DTYPE, shape)?;
         places.apply(out.flat_mut::<T>()?, updates.flat()?, add_up);
         Ok(out.into())
@@ -218,33 +225,41 @@ fn scatter_nd_kernel<T: Accumulate>(init: &Init<'_>) -> Result<Kernel> {
 /// Checks the inputs of a tensor scatter and says where updates go.
 fn tensor_scatter_places(cx: &KernelCx<'_>, bad: BadIndices) -> Result<Places> {
     let (tensor, indices, updates) = (cx.input(0)?.shape(), cx.input(1)?, cx.input(2)?.shape());
-    let Some((&depth, outer)) = indices.shape().split_last() else {
-        bail!(InvalidArgument, "Indices shape must have rank at least one. Found:{}", indices.shape())
-    };
+    ensure!(
+        indices.rank() >= 1,
+        InvalidArgument,
+        "Indices shape must have rank at least one. Found:{}",
+        indices.shape()
+    );
     ensure!(
         updates.rank() >= 1,
         InvalidArgument,
         "Updates shape must have rank at least one. Found:{updates}"
     );
-    ensure!(
-        tensor.elements() > 0 || (indices.elements() == 0 && updates.elements() == 0),
-        InvalidArgument,
-        "Indices and updates specified for empty output tensor.  indices shape: {}, updates shape: {updates}",
-        indices.shape()
-    );
+    check_emptiness(indices, updates, tensor.elements(), " shape")?;
+    places(indices, updates, tensor, bad)
+}
+
+/// Where updates go in a new tensor of this shape. Stock reads a vector as one tuple first and as many tuples of one
+/// then; no vector passes both checks unless there is nothing to write.
+fn places(indices: &Tensor, updates: &Shape, shape: &Shape, bad: BadIndices) -> Result<Places> {
+    let Some((&depth, outer)) = indices.shape().split_last() else {
+        bail!(InvalidArgument, "Indices shape must have rank at least one. Found:{}", indices.shape())
+    };
     let batch = outer.len();
     ensure!(
         updates.rank() >= batch && updates[..batch] == *outer,
         InvalidArgument,
-        "Outer dimensions of indices and update must match. Indices shape: {}, updates shape:{updates}",
+        "Dimensions [0,{batch}) of indices[shape={}] must match dimensions [0,{batch}) of updates[shape={updates}]",
         indices.shape()
     );
     ensure!(
-        depth as usize <= tensor.rank() && updates[batch..] == tensor[depth as usize..],
+        depth as usize <= shape.rank() && updates[batch..] == shape[depth as usize..],
         InvalidArgument,
-        "Inner dimensions of output shape must match inner dimensions of updates shape. Output: {tensor} updates: {updates}"
+        "Inner dimensions of output shape must match inner dimensions of updates shape. Output: {shape} updates: {updates}"
     );
-    Places::new(indices, tensor, bad)
+    check_scatter(indices.shape(), updates, shape)?;
+    Places::new(&tuples(indices)?, shape, bad)
 }
 
 /// A tensor scatter whose updates change elements by `combine`.
@@ -298,11 +313,7 @@ fn non_aliasing_add_kernel<T: Accumulate>(init: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let (shape, indices, updates) = (cx.input(0)?.shape(), cx.input(1)?, cx.input(2)?.shape());
         ensure!(shape.rank() > 0, InvalidArgument, "Output must be at least 1-D, got shape: {shape}");
-        ensure!(
-            shape.elements() > 0 || (indices.elements() == 0 && updates.elements() == 0),
-            InvalidArgument,
-            "Indices and updates specified for empty output"
-        );
+        check_emptiness(indices, updates, shape.elements(), "")?;
         check_scatter(indices.shape(), updates, shape)?;
         let places = Places::new(&tuples(indices)?, shape, bad)?;
         let mut out = cx.take(0)?;

@@ -3,7 +3,7 @@
 use crate::index::{Ints, constant_ints, input_ints};
 use crate::linalg::strided_copy::{Layout, copy, row_major};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{no_kernel, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{Result, Shape, Tensor, bail, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -365,13 +365,10 @@ fn depth_shape(
 /// The block size of a node in the only layout that CPUs have kernels for.
 fn depth_block(init: &Init<'_>) -> Result<i64> {
     let format: String = init.attr("data_format")?;
-    ensure!(
-        format == "NHWC",
-        Unimplemented,
-        "{} with data_format {format} and type {} has no CPU kernel",
-        init.op,
-        init.input_types[0]
-    );
+    if format != "NHWC" {
+        let attrs = format!("data_format=\"{format}\", T={}", init.input_types[0].name());
+        return Err(no_kernel(init.op, init.node, &attrs));
+    }
     let size: i64 = init.attr("block_size")?;
     ensure!(size <= 1 << 20, InvalidArgument, "Block size should be smaller than {}, but was {size}", 1 << 20);
     Ok(size)

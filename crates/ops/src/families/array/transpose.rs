@@ -222,6 +222,10 @@ fn reversed(cx: &mut KernelCx<'_>, backwards: &[bool]) -> Result<Outputs> {
 fn reverse_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let (rank, dims) = (cx.input(0)?.rank(), cx.input(1)?);
+        if rank == 0 {
+            // Stock passes scalars on without looking at the dimensions to reverse.
+            return Ok(cx.take(0)?.into());
+        }
         ensure!(dims.rank() == 1, InvalidArgument, "'dims' must be 1-dimension, not {}", dims.rank());
         ensure!(
             dims.elements() == rank,
@@ -263,7 +267,8 @@ fn reverse_v2_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 fn reverse_v2_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let (rank, dims) = (cx.input(0)?.rank(), cx.input(1)?);
-        if cx.input(0)?.elements() == 0 && dims.rank() == 1 {
+        if rank == 0 || cx.input(0)?.elements() == 0 {
+            // Stock passes these on without looking at the axes.
             return Ok(cx.take(0)?.into());
         }
         ensure!(dims.rank() == 1, InvalidArgument, "'dims' must be 1-dimension, not {}", dims.rank());

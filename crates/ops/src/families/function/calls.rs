@@ -4,7 +4,7 @@ use ferroflow_core::attr::Attrs;
 use ferroflow_core::kernel::{Callable, Init, Kernel, KernelCx, Outputs, Value};
 use ferroflow_core::op::{Op, OpClass, ShapeCx, shapes};
 use ferroflow_core::step::StepCx;
-use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
+use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, kernels};
 use ferroflow_proto::tensorflow::NameAttrList;
 use std::sync::Arc;
 
@@ -387,7 +387,8 @@ fn to_bool_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| Ok(Tensor::scalar(is_true(cx.input(0)?)?).into()))
 }
 
-/// The truth of a condition: a number that is not zero, a string or a tensor of some rank that is not empty.
+/// The truth of a condition: a number that is not zero, a string or a tensor of some rank that is not empty. Stock
+/// refuses scalars of the element types that are missing here.
 fn is_true(tensor: &Tensor) -> Result<bool> {
     if tensor.rank() > 0 {
         return Ok(tensor.elements() > 0);
@@ -400,16 +401,11 @@ fn is_true(tensor: &Tensor) -> Result<bool> {
         Bool => at::<bool>(tensor),
         Float => at::<f32>(tensor),
         Double => at::<f64>(tensor),
-        Half => at::<f16>(tensor),
-        Bfloat16 => at::<bf16>(tensor),
         Int8 => at::<i8>(tensor),
         Int16 => at::<i16>(tensor),
         Int32 => at::<i32>(tensor),
         Int64 => at::<i64>(tensor),
         Uint8 => at::<u8>(tensor),
-        Uint16 => at::<u16>(tensor),
-        Uint32 => at::<u32>(tensor),
-        Uint64 => at::<u64>(tensor),
         String => at::<ferroflow_core::kernel::Str>(tensor),
         other => bail!(InvalidArgument, "{other} cannot be converted to a boolean"),
     }

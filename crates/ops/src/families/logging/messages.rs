@@ -171,7 +171,12 @@ fn timestamp_kernel(_: &Init<'_>) -> Result<Kernel> {
 fn string_format_kernel(init: &Init<'_>) -> Result<Kernel> {
     let (template, placeholder): (String, String) = (init.attr("template")?, init.attr("placeholder")?);
     let limit: i64 = init.attr("summarize")?;
-    let parts: Vec<String> = template.split(&placeholder).map(str::to_owned).collect();
+    // An empty placeholder stands between any two characters.
+    let parts: Vec<String> = match placeholder.is_empty() && !template.is_empty() {
+        true => template.chars().map(String::from).collect(),
+        false if placeholder.is_empty() => vec![String::new()],
+        false => template.split(&placeholder).map(str::to_owned).collect(),
+    };
     let (holes, inputs) = (parts.len() - 1, init.input_types.len());
     ensure!(
         holes == inputs,

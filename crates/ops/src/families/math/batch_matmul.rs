@@ -3,7 +3,7 @@
 use crate::linalg::product::{Batch, Gemm, MatrixView, multiply_batch};
 use crate::numeric::{Int, Num};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Accuracy, Dim, Op, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::op::{no_kernel, Accuracy, Dim, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::{C64, C128, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
 use smallvec::SmallVec;
 
@@ -138,12 +138,9 @@ fn mixed_kernel<T: Gemm + Num>(init: &Init<'_>) -> Result<Kernel> {
         DType::Bfloat16 => fits(a) && fits(b) && !(small(a) && small(b)),
         _ => false,
     };
-    ensure!(
-        known,
-        InvalidArgument,
-        "No OpKernel was registered to support Op 'BatchMatMulV3' with Ta={a}, Tb={b}, Tout={}",
-        T::DTYPE
-    );
+    if !known {
+        return Err(no_kernel(init.op, init.node, &format!("Ta={a}, Tb={b}, Tout={}", T::DTYPE)));
+    }
     Kernel::sync(move |cx| {
         let (x, y) = (converted::<T>(cx.input(0)?)?, converted::<T>(cx.input(1)?)?);
         multiply::<T>(cx, &x, &y, adj_x, adj_y)

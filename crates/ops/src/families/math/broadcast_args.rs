@@ -1,10 +1,9 @@
 //! The shape arithmetic around broadcasting.
 
-use crate::cwise;
-use crate::linalg::broadcast::Broadcast;
+use crate::index::{Ints, input_ints};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
-use ferroflow_core::{DType, Result, Shape, Tensor, ensure, kernels};
+use ferroflow_core::{DType, Result, Tensor, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&BROADCAST_ARGS, &BROADCAST_GRADIENT_ARGS];
 
@@ -45,35 +44,52 @@ fn gradient_args_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 fn broadcast_args(init: &Init<'_>) -> Result<Kernel> {
     let dtype = init.output_types[0];
     Kernel::sync(move |cx| {
-        let (x, y) = (shape(cx, 0)?, shape(cx, 1)?);
-        let plan = Broadcast::new([&x, &y]).ok_or_else(|| cwise::incompatible(&x, &y))?;
-        Ok(vector(dtype, plan.shape().iter().copied())?.into())
+        let (x, y) = (dims(cx, 0)?, dims(cx, 1)?);
+        Ok(vector(dtype, joined(&x, &y)?.into_iter())?.into())
     })
 }
 
 fn broadcast_gradient_args(init: &Init<'_>) -> Result<Kernel> {
     let dtype = init.output_types[0];
     Kernel::sync(move |cx| {
-        let (x, y) = (shape(cx, 0)?, shape(cx, 1)?);
+        let (x, y) = (dims(cx, 0)?, dims(cx, 1)?);
         if x == y {
             return Ok([vector(dtype, [].into_iter())?, vector(dtype, [].into_iter())?].into());
         }
-        let plan = Broadcast::new([&x, &y]).ok_or_else(|| cwise::incompatible(&x, &y))?;
+        let rank = joined(&x, &y)?.len();
         // The gradient of an operand is summed along every dimension in which the operand has one element, including
         // those in which both have one.
-        let single = |shape: &Shape| {
-            let missing = plan.shape().rank() - shape.rank();
-            let repeated = |i: &i64| (*i as usize) < missing || shape[*i as usize - missing] == 1;
-            vector(dtype, (0..plan.shape().rank() as i64).filter(repeated))
+        let single = |dims: &[i64]| {
+            let missing = rank - dims.len();
+            let repeated = |i: &i64| (*i as usize) < missing || dims[*i as usize - missing] == 1;
+            vector(dtype, (0..rank as i64).filter(repeated))
         };
         Ok([single(&x)?, single(&y)?].into())
     })
 }
 
-fn shape(cx: &KernelCx<'_>, input: usize) -> Result<Shape> {
+/// The dimensions that two shapes broadcast to. They are numbers only: nothing is that large, and negative ones, which
+/// stand for unknown dimensions, meet like any other.
+fn joined(x: &[i64], y: &[i64]) -> Result<Ints> {
+    let (long, short) = if x.len() < y.len() { (y, x) } else { (x, y) };
+    let mut dims = Ints::from_slice(long);
+    for (dim, other) in dims.iter_mut().rev().zip(short.iter().rev()) {
+        ensure!(
+            *dim == *other || *dim == 1 || *other == 1,
+            InvalidArgument,
+            "Incompatible shapes: {x:?} vs. {y:?}"
+        );
+        if *dim == 1 {
+            *dim = *other;
+        }
+    }
+    Ok(dims)
+}
+
+fn dims(cx: &KernelCx<'_>, input: usize) -> Result<Ints> {
     let tensor = cx.input(input)?;
     ensure!(tensor.rank() == 1, InvalidArgument, "In[{input}] must be a vector.{}", tensor.shape());
-    Shape::new(tensor.to_i64s()?)
+    input_ints(cx, input)
 }
 
 fn vector(dtype: DType, values: impl Iterator<Item = i64>) -> Result<Tensor> {

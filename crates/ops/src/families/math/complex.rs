@@ -3,8 +3,8 @@
 use crate::cwise::{self, ARITHMETIC, FUNCTION};
 use crate::linalg::elementwise::Loop;
 use ferroflow_core::kernel::{Init, Kernel, Outputs};
-use ferroflow_core::op::{Accuracy, KernelRow, Op, shapes};
-use ferroflow_core::{C64, C128, DType, Result, bail, kernels};
+use ferroflow_core::op::{no_kernel, Accuracy, KernelRow, Op, shapes};
+use ferroflow_core::{C64, C128, DType, Result, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&COMPLEX, &REAL, &IMAG, &CONJ, &ANGLE, &COMPLEX_ABS];
 
@@ -54,7 +54,7 @@ fn complex(init: &Init<'_>) -> Result<Kernel> {
     match (init.input_types[0], init.output_types[0]) {
         (DType::Float, DType::Complex64) => cwise::kernel(init, ARITHMETIC, Loop::zip(C64::new)),
         (DType::Double, DType::Complex128) => cwise::kernel(init, ARITHMETIC, Loop::zip(C128::new)),
-        (from, to) => no_kernel(init, from, to),
+        (from, to) => mismatch(init, from, to),
     }
 }
 
@@ -65,7 +65,7 @@ macro_rules! part_kernels {
             match (init.input_types[0], init.output_types[0]) {
                 (DType::Complex64, DType::Float) => cwise::kernel(init, $cost, Loop::map(|$x: C64| $part)),
                 (DType::Complex128, DType::Double) => cwise::kernel(init, $cost, Loop::map(|$x: C128| $part)),
-                (from, to) => no_kernel(init, from, to),
+                (from, to) => mismatch(init, from, to),
             }
         }
     )+};
@@ -77,8 +77,8 @@ part_kernels! {
     complex_abs: FUNCTION, |x| x.re.hypot(x.im);
 }
 
-fn no_kernel(init: &Init<'_>, from: DType, to: DType) -> Result<Kernel> {
-    bail!(NotFound, "Could not find device for node: {{{{node {}}}}} = {}[T={from}, Tout={to}]", init.node, init.op)
+fn mismatch(init: &Init<'_>, from: DType, to: DType) -> Result<Kernel> {
+    Err(no_kernel(init.op, init.node, &format!("T={from}, Tout={to}")))
 }
 
 fn conj_single(init: &Init<'_>) -> Result<Kernel> {

@@ -1,5 +1,6 @@
 //! Reductions of rows that share a segment id: sorted ids, whose segments are runs, and unsorted ones.
 
+use crate::linalg::gather::position;
 use crate::linalg::reduce::{Axis, Finish, Fold, Greatest, IntSum, Least, Product, Sum, fold};
 use crate::numeric::{Int, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
@@ -284,6 +285,10 @@ fn unsorted<F: Fold>(missing: F::Acc) -> Result<Kernel> {
         let output = gathered.flat_mut::<F::Acc>()?;
         output.fill(missing);
         let input = data.flat::<F::In>()?;
+        if input.is_empty() {
+            // Stock does not look at ids without rows.
+            return narrowed::<F>(cx, gathered);
+        }
         for (at, id) in ids.to_i64s()?.into_iter().enumerate() {
             if id < 0 {
                 continue;
@@ -300,17 +305,6 @@ fn unsorted<F: Fold>(missing: F::Acc) -> Result<Kernel> {
         }
         narrowed::<F>(cx, gathered)
     })
-}
-
-/// The coordinates of an element as stock prints them, e.g. `[1,0]`.
-fn position(shape: &Shape, mut at: usize) -> String {
-    let mut coordinates = Vec::with_capacity(shape.rank());
-    for dim in shape.dims().iter().rev() {
-        coordinates.push((at as i64 % dim).to_string());
-        at /= *dim as usize;
-    }
-    coordinates.reverse();
-    format!("[{}]", coordinates.join(","))
 }
 
 #[cfg(test)]

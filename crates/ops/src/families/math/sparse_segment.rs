@@ -282,6 +282,13 @@ fn grad<T: Num>(cx: &mut KernelCx<'_>, scale: Scale, compact: bool) -> Result<Ou
     ensure!(rows.rank() == 0, InvalidArgument, "output_dim0 should be a scalar.");
     let rows = cx.scalar_i64(3)?;
     ensure!(rows >= 0, InvalidArgument, "Cannot specify a negative value for output_dim0");
+    let rest = &grad.shape().dims()[1..];
+    if rows == 0 {
+        // Stock looks neither at indices nor at ids when there are no rows to add to.
+        let output = cx.zeros(T::DTYPE, Shape::new(std::iter::once(0).chain(rest.iter().copied()))?)?;
+        let unique = compact.then(|| cx.zeros(cx.input(1)?.dtype(), Shape::vector(0))).transpose()?;
+        return Ok(std::iter::once(output).chain(unique).collect::<Vec<Tensor>>().into());
+    }
     let segments = grad.shape().dims()[0];
     ensure!(ids.last().is_none_or(|last| *last < segments), InvalidArgument, "Invalid number of segments");
     if let Some(id) = ids.iter().find(|id| !(0..segments).contains(*id)) {
@@ -302,7 +309,6 @@ fn grad<T: Num>(cx: &mut KernelCx<'_>, scale: Scale, compact: bool) -> Result<Ou
         Some(unique) => unique.partition_point(|other| *other < index),
         None => index as usize,
     };
-    let rest = &grad.shape().dims()[1..];
     let width = rest.iter().product::<i64>() as usize;
     let out_rows = unique.as_ref().map_or(rows, |unique| unique.len() as i64);
     let shape = Shape::new(std::iter::once(out_rows).chain(rest.iter().copied()))?;

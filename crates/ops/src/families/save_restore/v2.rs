@@ -248,7 +248,8 @@ fn scalar_count(cx: &KernelCx<'_>, input: usize, name: &str) -> Result<i32> {
 }
 
 fn with_suffix(base: Str, suffix: String) -> Outputs {
-    let mut name = base.to_vec();
+    // Stock formats the base as a C string, which ends at a zero byte.
+    let mut name: Vec<u8> = base.iter().copied().take_while(|byte| *byte != 0).collect();
     name.extend_from_slice(suffix.as_bytes());
     Tensor::scalar(Str::from(name)).into()
 }

@@ -1,6 +1,6 @@
 //! Updates of the elements or slices of a variable that index tuples name, or that a strided slice selects.
 
-use crate::array::scatter_nd::{Accumulate, add_up, check_scatter, policy, tuples};
+use crate::array::scatter_nd::{Accumulate, add_up, check_emptiness, check_scatter, policy, tuples};
 use crate::linalg::scatter_nd::{BadIndices, Places};
 use crate::numeric::{Num, Real};
 use crate::strided::{Masks, StridedSlice};
@@ -193,11 +193,7 @@ fn scatter(
     existing(cx, 0)?.update_sparse(|value| {
         let shape = value.shape().clone();
         ensure!(shape.rank() > 0, InvalidArgument, "Output must be at least 1-D, got shape: {shape}");
-        ensure!(
-            shape.elements() > 0 || (indices.elements() == 0 && updates.elements() == 0),
-            InvalidArgument,
-            "Indices and updates specified for empty output"
-        );
+        check_emptiness(indices, updates.shape(), shape.elements(), "")?;
         check_scatter(indices.shape(), updates.shape(), &shape)?;
         let places = Places::new(&tuples(indices)?, &shape, bad)?;
         apply(value, &places, updates)

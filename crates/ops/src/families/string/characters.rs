@@ -134,6 +134,10 @@ fn part(text: &Str, position: i64, length: i64, characters: bool) -> Option<Str>
     };
     let start = if position < 0 { position + count as i64 } else { position };
     let start = usize::try_from(start).ok().filter(|start| *start <= count)?;
+    if characters && length < 0 {
+        // Stock reads a negative length as "to the end" in bytes only.
+        return (position >= 0).then(Str::new);
+    }
     let end = usize::try_from(length).map_or(count, |length| start.saturating_add(length).min(count));
     Some(if characters { text.slice(starts[start]..starts[end]) } else { text.slice(start..end) })
 }

@@ -170,6 +170,14 @@ fn segment_join_kernel(init: &Init<'_>) -> Result<Kernel> {
         );
         let segments = segments.to_i64s()?[0];
         ensure!(segments >= 0, InvalidArgument, "num_segments must be non-negative, got {segments}");
+        ensure!(ids.rank() > 0, InvalidArgument, "Segment_id cannot have rank 0");
+        ensure!(
+            ids.rank() <= input.rank(),
+            OutOfRange,
+            "Invalid segment_id rank {} for input with {} dimension(s)",
+            ids.rank(),
+            input.rank()
+        );
         ensure!(
             input.shape().starts_with(ids.shape()),
             InvalidArgument,
@@ -185,12 +193,11 @@ fn segment_join_kernel(init: &Init<'_>) -> Result<Kernel> {
             vec![None; shape.elements()];
         for (row, id) in input.flat::<Str>()?.chunks(width.max(1)).zip(ids.to_i64s()?) {
             ensure!(
-                id < segments,
+                (0..segments).contains(&id),
                 InvalidArgument,
-                "segment_ids must be less than num_segments, got {id} and {segments}"
+                "segment_ids are not allowed to exceed num_segments or to have negative values."
             );
-            // Elements of a negative segment are dropped, as by other ops on segments.
-            let Ok(id) = usize::try_from(id) else { continue };
+            let id = id as usize;
             for (slot, text) in joined[id * width..].iter_mut().zip(row) {
                 match slot {
                     Some(joined) => {

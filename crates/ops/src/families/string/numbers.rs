@@ -54,7 +54,8 @@ impl Format {
         let (precision, width): (i64, i64) = (init.attr("precision")?, init.attr("width")?);
         let (scientific, shortest): (bool, bool) = (init.attr("scientific")?, init.attr("shortest")?);
         let fill: Str = init.attr("fill")?;
-        if !dtype.is_floating() && !dtype.is_complex() {
+        // Strings ignore what is said of numbers.
+        if !dtype.is_floating() && !dtype.is_complex() && dtype != DType::String {
             ensure!(
                 !scientific && !shortest,
                 InvalidArgument,
@@ -120,6 +121,18 @@ impl Format {
     }
 }
 
+impl Format {
+    /// Pads a string with spaces, on the right if the fill says so.
+    fn pad_text(&self, text: &Str) -> Str {
+        let missing = self.width.saturating_sub(text.len());
+        if missing == 0 {
+            return text.clone();
+        }
+        let spaces = vec![b' '; missing];
+        Str::from(if self.fill == Some(b'-') { [&text[..], &spaces].concat() } else { [&spaces, &text[..]].concat() })
+    }
+}
+
 fn as_string_kernel(init: &Init<'_>) -> Result<Kernel> {
     let dtype: DType = init.attr("T")?;
     let format = Format::new(init, dtype)?;
@@ -154,7 +167,10 @@ fn as_string_kernel(init: &Init<'_>) -> Result<Kernel> {
             DType::Complex128 => each::<C128>(input, |value| {
                 format!("({},{})", format.float(value.re), format.float(value.im))
             }),
-            DType::String => Ok(input.clone()),
+            DType::String => {
+                let texts = input.flat::<Str>()?.iter().map(|text| format.pad_text(text)).collect::<Vec<Str>>();
+                Tensor::new(input.shape().clone(), texts)
+            }
             other => bail!(Unimplemented, "AsString is not supported for T = {other}"),
         };
         Ok(texts?.into())
