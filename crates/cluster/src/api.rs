@@ -66,11 +66,12 @@ pub struct Devices {
 
 /// A master: keeps sessions and runs their steps. Dropping a future gives up the call, and its work stops.
 pub trait MasterApi: Send + Sync + 'static {
-    /// Opens a session on a graph and returns its handle.
+    /// Opens a session on a graph and returns its handle. `target` is the address at which the client reached the master.
     fn create_session(
         &self,
         graph: GraphDef,
         config: ConfigProto,
+        target: &str,
     ) -> impl Future<Output = Result<String>> + Send;
 
     /// Adds nodes to a session's graph, whose version must be `version`; returns the new version.

@@ -1,7 +1,10 @@
 //! A master: keeps sessions, plans what they run, and runs it.
 
 mod callables;
+mod members;
 mod partial_run;
+mod parts;
+mod plan;
 mod plan_cache;
 mod requests;
 mod session;
@@ -9,13 +12,13 @@ mod step;
 
 use crate::api::{CallableOutcome, Devices, MasterApi, RunCallable, RunStep, StepOutcome};
 use crate::random;
-use crate::spec::parse_filters;
+use crate::spec::{ClusterSpec, parse_filters, task_passes};
 use crate::worker::Worker;
-use ferroflow_core::{Code, Result, Status, ensure, status};
-use ferroflow_proto::tensorflow::{
-    CallableOptions, ConfigProto, CreateWorkerSessionRequest, GraphDef, PartialRunSetupRequest,
-};
-use futures_util::future::join_all;
+use ferroflow_core::device::DeviceSpec;
+use ferroflow_core::{Code, Result, Status, bail, ensure, status};
+use ferroflow_proto::tensorflow::{CallableOptions, ConfigProto, GraphDef, PartialRunSetupRequest};
+use futures_util::future::{join_all, try_join_all};
+use members::{Members, SessionCluster};
 use requests::RecentRequests;
 use session::MasterSession;
 use std::collections::HashMap;
@@ -33,8 +36,8 @@ pub struct Master {
 const UNPOISONED: &str = "no panic while sessions are locked";
 
 impl Master {
-    /// A master that runs graphs on this worker and is reached at this port.
-    pub fn new(worker: Arc<Worker>, port: u16) -> Arc<Master> {
+    /// A master that runs graphs on this worker and its peers and is reached at this port.
+    pub(crate) fn new(worker: Arc<Worker>, port: u16) -> Arc<Master> {
         Arc::new(Master { worker, port, requests: RecentRequests::default(), sessions: RwLock::default() })
     }
 
@@ -52,30 +55,38 @@ impl Master {
     pub async fn close_all(&self) {
         let sessions = std::mem::take(&mut *self.sessions.write().expect(UNPOISONED));
         join_all(sessions.values().map(|session| session.close())).await;
-        sessions.keys().for_each(|handle| self.worker.delete_session(handle));
     }
 
-    fn check_config(&self, config: &ConfigProto) -> Result<()> {
+    fn check_config(&self, config: &ConfigProto) -> Result<Vec<DeviceSpec>> {
         ensure!(
             !config.use_per_session_threads && config.session_inter_op_thread_pool.is_empty(),
             InvalidArgument,
             "Distributed session does not support session thread pool options."
         );
-        parse_filters(&config.device_filters)?;
-        let Some(cluster) = &config.cluster_def else { return Ok(()) };
-        let addresses: Vec<&String> = cluster.job.iter().flat_map(|job| job.tasks.values()).collect();
-        let own = format!(":{}", self.port);
-        ensure!(
-            addresses.is_empty() || addresses.iter().any(|address| address.ends_with(&own)),
-            InvalidArgument,
-            "The master (current machine) is not included in the provided cluster_def. {cluster:?}"
-        );
-        ensure!(
-            addresses.is_empty(),
-            Unimplemented,
-            "sessions that bring their own cluster_def are not supported: configure the cluster at the server"
-        );
-        Ok(())
+        let filters = parse_filters(&config.device_filters)?;
+        Ok(filters)
+    }
+
+    /// The cluster of a session that was opened at `target`.
+    fn cluster(&self, config: &ConfigProto, target: &str) -> Result<SessionCluster> {
+        let brought = config.cluster_def.as_ref().filter(|cluster| !cluster.job.is_empty());
+        let Some(def) = brought else {
+            let (own, peers) = (self.worker.task().clone(), self.worker.peers().clone());
+            return Ok(SessionCluster { own, peers, brought: None });
+        };
+        let spec = ClusterSpec::from_def(def)?;
+        let (target, port) = (target.strip_prefix("grpc://").unwrap_or(target), format!(":{}", self.port));
+        let own = spec.tasks().find(|(_, address)| *address == target);
+        let own = own.or_else(|| spec.tasks().find(|(_, address)| address.ends_with(&port)));
+        let Some((own, _)) = own else {
+            bail!(
+                InvalidArgument,
+                "The master (current machine) is not included in the provided cluster_def. It has {spec}, and the \
+                 session was opened at {target}"
+            )
+        };
+        let peers = self.worker.peers_in(&spec, &own)?;
+        Ok(SessionCluster { own, peers, brought: Some(def.clone()) })
     }
 }
 
@@ -85,22 +96,14 @@ fn restarted(code: Code, handle: &str) -> Status {
 }
 
 impl MasterApi for Master {
-    async fn create_session(&self, graph: GraphDef, config: ConfigProto) -> Result<String> {
-        self.check_config(&config)?;
+    async fn create_session(&self, graph: GraphDef, config: ConfigProto, target: &str) -> Result<String> {
+        let filters = self.check_config(&config)?;
         let handle = format!("{:016x}", random()?);
-        let task = self.worker.task().to_string();
-        let incarnation = self.worker.device().incarnation() as i64;
-        let on_worker = self.worker.create_session(&CreateWorkerSessionRequest {
-            session_handle: handle.clone(),
-            isolate_session_state: config.isolate_session_state,
-            master_task: task.clone(),
-            master_incarnation: incarnation,
-            ..Default::default()
-        })?;
-        let devices = self.worker.device_attributes();
-        let session = MasterSession::new(task, on_worker, devices, &config);
+        let cluster = self.cluster(&config, target)?;
+        let members = Members::gather(&handle, &self.worker, &cluster, &config, &filters).await?;
+        let session = MasterSession::new(members, config);
         if let Err(error) = session.extend(graph, None).await {
-            self.worker.delete_session(&handle);
+            session.close().await;
             return Err(error);
         }
         self.sessions.write().expect(UNPOISONED).insert(handle.clone(), session);
@@ -129,14 +132,15 @@ impl MasterApi for Master {
     async fn close_session(&self, handle: &str) -> Result<()> {
         let session = self.remove(handle)?;
         session.close().await;
-        self.worker.delete_session(handle);
         tracing::info!(session = handle, "A session was closed.");
         Ok(())
     }
 
     async fn list_devices(&self, handle: &str) -> Result<Devices> {
         if handle.is_empty() {
-            return Ok(Devices { local: self.worker.device_attributes(), remote: Vec::new() });
+            let asked = self.worker.peers().workers().map(|worker| worker.get_status_when_ready(None));
+            let remote = try_join_all(asked).await?;
+            return Ok(Devices { local: self.worker.device_attributes(), remote: remote.concat() });
         }
         match self.session(handle) {
             Ok(session) => Ok(Devices { local: session.devices().to_vec(), remote: Vec::new() }),
@@ -145,10 +149,13 @@ impl MasterApi for Master {
     }
 
     async fn reset(&self, containers: Vec<String>, device_filters: Vec<String>) -> Result<()> {
+        let filters = parse_filters(&device_filters)?;
         // Filters choose among other tasks; the master's own is always included.
-        parse_filters(&device_filters)?;
         self.worker.cleanup_all(&containers);
+        let chosen = self.worker.peers().workers().filter(|worker| task_passes(&filters, worker.task()));
+        let emptied = join_all(chosen.map(|worker| worker.cleanup_all(&containers))).await;
         self.close_all().await;
+        emptied.into_iter().collect::<Result<()>>()?;
         tracing::info!(?containers, "Containers were reset and all sessions closed.");
         Ok(())
     }

@@ -67,3 +67,15 @@ pub(crate) fn parse_filters(filters: &[String]) -> Result<Vec<DeviceSpec>> {
     }
     Ok(specs)
 }
+
+/// Whether a task is among those that the filters choose; without filters every task is.
+pub(crate) fn task_passes(filters: &[DeviceSpec], task: &TaskName) -> bool {
+    let task = task.spec();
+    filters.is_empty() || filters.iter().any(|filter| filter.task_part().matches(&task))
+}
+
+/// Whether a device, given by its full name, is among those that the filters choose.
+pub(crate) fn device_passes(filters: &[DeviceSpec], device: &str) -> bool {
+    let Ok(device) = DeviceSpec::parse(device) else { return false };
+    filters.is_empty() || filters.iter().any(|filter| filter.matches(&device))
+}

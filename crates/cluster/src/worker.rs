@@ -9,15 +9,16 @@ pub(crate) use sessions::WorkerSession;
 pub(crate) use steps::WorkerStep;
 
 use crate::spec::{ClusterSpec, TaskName};
-use crate::transport::client::{Channels, Peers};
+use crate::transport::client::{Channels, Naming, Peers};
 use ferroflow_core::Result;
 use ferroflow_core::device::Device;
 use ferroflow_core::op::Registry;
 use ferroflow_core::resource::ResourceManager;
-use ferroflow_proto::tensorflow::{CreateWorkerSessionRequest, DeviceAttributes, DeviceLocality};
+use ferroflow_proto::tensorflow::{CreateWorkerSessionRequest, DeviceAttributes, DeviceLocality, ServerDef};
 use ferroflow_runtime::{ComputePool, RuntimeEnv};
 use sessions::WorkerSessions;
 use std::sync::Arc;
+use std::time::Duration;
 use steps::Steps;
 
 /// What every CPU device of stock claims to have.
@@ -51,8 +52,8 @@ impl Worker {
         cluster: &ClusterSpec,
     ) -> Result<Arc<Worker>> {
         let resources = ResourceManager::new(&task.job);
-        let peers = peers(&channels, &task, cluster)?;
-        let steps = Steps::new(&task);
+        let peers = peers(&channels, &task, cluster, Naming::Own)?;
+        let steps = Steps::default();
         Ok(Arc::new(Worker {
             task,
             registry,
@@ -72,9 +73,9 @@ impl Worker {
         &self.peers
     }
 
-    /// The other tasks of a cluster that a session brings along.
-    pub(crate) fn peers_in(&self, cluster: &ClusterSpec) -> Result<Arc<Peers>> {
-        peers(&self.channels, &self.task, cluster)
+    /// The tasks other than `own` of a cluster that a session brings along. They go by the names that they have there.
+    pub(crate) fn peers_in(&self, cluster: &ClusterSpec, own: &TaskName) -> Result<Arc<Peers>> {
+        peers(&self.channels, own, cluster, Naming::Given)
     }
 
     /// The step with this id, found or made. [`Worker::cleanup_step`] ends it.
@@ -89,6 +90,11 @@ impl Worker {
         self.steps.cleanup(id);
     }
 
+    /// Waits; works on any thread.
+    pub(crate) fn sleep(&self, length: Duration) -> tokio::time::Sleep {
+        self.channels.sleep(length)
+    }
+
     /// The task's name.
     pub fn task(&self) -> &TaskName {
         &self.task
@@ -101,32 +107,28 @@ impl Worker {
 
     /// The devices, as other tasks and clients are told.
     pub fn device_attributes(&self) -> Vec<DeviceAttributes> {
-        let attributes = |device: &Arc<Device>| DeviceAttributes {
-            name: device.name().to_owned(),
-            device_type: device.spec().kind.clone().unwrap_or_default(),
-            memory_limit: REPORTED_MEMORY,
-            locality: Some(DeviceLocality::default()),
-            incarnation: device.incarnation(),
-            xla_global_id: -1,
-            ..Default::default()
-        };
-        self.devices.iter().map(attributes).collect()
+        self.devices.iter().map(|device| attributes(device)).collect()
     }
 
     /// Opens a session for a master; opening one that is open changes nothing.
     pub(crate) fn create_session(&self, request: &CreateWorkerSessionRequest) -> Result<Arc<WorkerSession>> {
-        let cluster = request.server_def.as_ref().and_then(|server| server.cluster.as_ref());
-        let peers = match cluster {
-            Some(cluster) if !cluster.job.is_empty() => self.peers_in(&ClusterSpec::from_def(cluster)?)?,
-            _ => self.peers.clone(),
+        let (own, peers) = match &request.server_def {
+            Some(ServerDef { cluster: Some(cluster), job_name, task_index, .. }) if !cluster.job.is_empty() => {
+                let own = TaskName::new(job_name, u32::try_from(*task_index).unwrap_or_default());
+                let peers = self.peers_in(&ClusterSpec::from_def(cluster)?, &own)?;
+                (own, peers)
+            }
+            _ => (self.task.clone(), self.peers.clone()),
         };
+        let device = self.device();
+        let device =
+            if own == self.task { device.clone() } else { Arc::new(device.renamed(&own.cpu(0))?) };
         let isolate = request.isolate_session_state;
         let make = || {
             let resources =
                 if isolate { ResourceManager::new(&self.task.job) } else { self.resources.clone() };
-            let device = self.device().clone();
             let env = RuntimeEnv::new(self.registry.clone(), device, resources, self.pool.clone());
-            WorkerSession::new(env, isolate, peers)
+            WorkerSession::new(own, env, isolate, peers)
         };
         self.sessions.create(&request.session_handle, &request.master_task, request.master_incarnation, make)
     }
@@ -147,7 +149,20 @@ impl Worker {
     }
 }
 
-fn peers(channels: &Channels, own: &TaskName, cluster: &ClusterSpec) -> Result<Arc<Peers>> {
+/// A device, as other tasks and clients are told.
+pub(crate) fn attributes(device: &Device) -> DeviceAttributes {
+    DeviceAttributes {
+        name: device.name().to_owned(),
+        device_type: device.spec().kind.clone().unwrap_or_default(),
+        memory_limit: REPORTED_MEMORY,
+        locality: Some(DeviceLocality::default()),
+        incarnation: device.incarnation(),
+        xla_global_id: -1,
+        ..Default::default()
+    }
+}
+
+fn peers(channels: &Channels, own: &TaskName, cluster: &ClusterSpec, naming: Naming) -> Result<Arc<Peers>> {
     let others = cluster.tasks().filter(|(task, _)| task != own);
-    Peers::new(channels, others.map(|(task, address)| (task, address.to_owned())))
+    Peers::new(channels, others.map(|(task, address)| (task, address.to_owned())), naming)
 }

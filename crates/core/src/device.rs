@@ -156,6 +156,11 @@ impl Device {
         Ok(Device { name: name.to_owned(), spec, incarnation, memory, memory_limit, threads })
     }
 
+    /// The same device under another name, e.g. in a session that brings a cluster of its own.
+    pub fn renamed(&self, name: &str) -> Result<Device> {
+        Device::new(name, self.incarnation, self.memory.clone(), self.memory_limit, self.threads.clone())
+    }
+
     /// The full name.
     pub fn name(&self) -> &str {
         &self.name

@@ -42,7 +42,7 @@ impl MasterSession {
             let session = self.clone();
             on_pool(&self.env().pool, async move {
                 let graph = connect(&session.graph(), &tensor_connection)?;
-                Prepared::new(request, |signature| session.build(&graph, signature))
+                Prepared::new(request, async |signature| session.build(&graph, signature).await).await
             })
             .await?
         };
@@ -62,7 +62,7 @@ impl MasterSession {
             feeds.len()
         );
         let feeds = prepared.order_feeds(feeds);
-        let (values, metadata) = run_plan(self, &prepared.executable, feeds, &callable.options).await?;
+        let (values, metadata) = run_plan(self, &prepared.plan, feeds, &callable.options).await?;
         let fetches = prepared.fetch_positions().iter().map(|&position| values[position].clone());
         Ok(CallableOutcome { fetches: fetches.collect(), metadata })
     }

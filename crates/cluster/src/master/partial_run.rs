@@ -1,14 +1,15 @@
 //! Partial runs: one step whose feeds and fetches are exchanged over several calls.
 
+use super::parts::from_task;
 use super::plan_cache::{Prepared, full_name};
 use super::session::MasterSession;
 use super::step::{StepGuard, step_cx};
 use crate::api::{RunStep, StepOutcome};
 use ferroflow_core::graph::{Graph, Output};
 use ferroflow_core::{Code, Result, Tensor, bail, ensure, status};
-use ferroflow_proto::tensorflow::PartialRunSetupRequest;
+use ferroflow_proto::tensorflow::{ExecutorOpts, PartialRunSetupRequest};
 use ferroflow_runtime::plan::parse_tensor_name;
-use ferroflow_runtime::{PartialHub, Signature};
+use ferroflow_runtime::{LocalRendezvous, PartialHub, Signature};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use std::collections::{HashMap, HashSet};
@@ -82,11 +83,10 @@ impl MasterSession {
         let (feeds, fetches) = (prepared.signature.feeds.len(), prepared.signature.fetches.len());
         let guard = self.steps.begin()?;
         let hub = PartialHub::new(feeds, fetches);
-        let run = prepared.executable.start_partial(step_cx(self, &guard), hub.clone());
-        let task = self.env().pool.spawn(run).fallible();
+        let task = self.start_partial(&prepared, &guard, &hub);
         let done = async move {
             match task.await {
-                Some(done) => done.map(|_| ()),
+                Some(done) => done,
                 None => bail!(Internal, "the partial run ended with a panic"),
             }
         };
@@ -98,6 +98,32 @@ impl MasterSession {
             progress: Mutex::new(Progress { fed: vec![false; feeds], fetched: vec![false; fetches] }),
             _guard: guard,
         }))
+    }
+
+    /// Starts all parts of a partial run. Feeds and fetches are with the own part; the others wait for what it sends.
+    fn start_partial(
+        self: &Arc<Self>,
+        prepared: &Arc<Prepared>,
+        guard: &StepGuard,
+        hub: &Arc<PartialHub>,
+    ) -> impl Future<Output = Option<Result<()>>> + Send + use<> {
+        let (session, prepared, hub) = (self.clone(), prepared.clone(), hub.clone());
+        let pool = self.env().pool.clone();
+        if prepared.plan.remote.is_empty() {
+            let step = step_cx(self, guard, Arc::new(LocalRendezvous::default()));
+            let run = prepared.plan.local.start_partial(step, hub);
+            let done = async move { run.await.map(|_| ()).map_err(|error| from_task(error, &session.task)) };
+            return pool.spawn(done).fallible();
+        }
+        let on_worker = self.start_on_worker(guard);
+        let step = step_cx(self, guard, on_worker.rendezvous(self.context.members.own()));
+        let done = async move {
+            let local = prepared.plan.local.start_partial(step, hub.clone());
+            let done = session.parts_run(&on_worker, ExecutorOpts::default()).run(&prepared.plan, local).await;
+            // Whoever waits for a fetch must hear of a failure elsewhere too.
+            done.map(|_| ()).inspect_err(|error| hub.fail(error.clone().derived()))
+        };
+        pool.spawn(done).fallible()
     }
 
     /// Exchanges some feeds and fetches of a partial run. The run ends when all are exchanged or something fails; a
@@ -116,7 +142,7 @@ impl MasterSession {
             Err(error) if error.is_derived() || error.code() == Code::Cancelled => {
                 Err(self.explain(run.done.clone().await.err().unwrap_or(error)))
             }
-            Err(error) => Err(self.explain(error)),
+            Err(error) => Err(self.explain(from_task(error, &self.task))),
         }
     }
 }
@@ -148,7 +174,7 @@ impl PartialRun {
                 bail!(InvalidArgument, "The feed {name} was not specified in partial_run_setup.")
             };
             ensure!(!fed[position], InvalidArgument, "The feed {name} has already been fed.");
-            self.prepared.executable.check_feed(position, value)?;
+            self.prepared.plan.local.check_feed(position, value)?;
             fed[position] = true;
             feeds.push((position, value));
         }

@@ -3,9 +3,10 @@
 //! Nodes never change, so a plan stays right when the graph grows. A plan that could not be made is not kept: the graph
 //! may have grown when the same step comes again.
 
+use super::plan::StepPlan;
 use ferroflow_core::{Result, Tensor, bail, ensure};
 use ferroflow_runtime::plan::parse_tensor_name;
-use ferroflow_runtime::{Executable, Signature};
+use ferroflow_runtime::Signature;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use std::collections::{HashMap, HashSet};
@@ -13,7 +14,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, RwLock};
 
 /// A plan under construction, or made; every clone gives the same.
-type SharedPlan = Shared<BoxFuture<'static, Result<Arc<Executable>>>>;
+type SharedPlan = Shared<BoxFuture<'static, Result<Arc<StepPlan>>>>;
 
 /// The plan for one request, and how the request's lists map to the plan's.
 pub(crate) struct Prepared {
@@ -21,7 +22,7 @@ pub(crate) struct Prepared {
     request: Signature,
     /// The names of the plan: complete, sorted, each once.
     pub(crate) signature: Signature,
-    pub(crate) executable: Arc<Executable>,
+    pub(crate) plan: Arc<StepPlan>,
     /// Where each feed of the request stands in the signature.
     feed_positions: Vec<usize>,
     /// Where each fetch of the request stands in the signature.
@@ -32,16 +33,16 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Prepares a request outside any cache.
-    pub(crate) fn new(
+    pub(crate) async fn new(
         request: Signature,
-        build: impl FnOnce(&Signature) -> Result<Arc<Executable>>,
+        build: impl AsyncFnOnce(&Signature) -> Result<Arc<StepPlan>>,
     ) -> Result<Arc<Prepared>> {
         let signature = sort(&request)?;
-        let executable = build(&signature)?;
-        Ok(Arc::new(Prepared::map(request, signature, executable)))
+        let plan = build(&signature).await?;
+        Ok(Arc::new(Prepared::map(request, signature, plan)))
     }
 
-    fn map(request: Signature, signature: Signature, executable: Arc<Executable>) -> Prepared {
+    fn map(request: Signature, signature: Signature, plan: Arc<StepPlan>) -> Prepared {
         let positions = |list: &[String], sorted: &[String]| -> Vec<usize> {
             let position = |name: &String| sorted.binary_search(&full_name(name));
             list.iter().map(|name| position(name).expect("sorted names hold every name")).collect()
@@ -55,7 +56,7 @@ impl Prepared {
             distinct_fetches,
             request,
             signature,
-            executable,
+            plan,
         }
     }
 
@@ -113,7 +114,7 @@ impl PlanCache {
     pub(crate) async fn prepare(
         &self,
         request: Signature,
-        build: impl FnOnce(Signature) -> BoxFuture<'static, Result<Arc<Executable>>>,
+        build: impl FnOnce(Signature) -> BoxFuture<'static, Result<Arc<StepPlan>>>,
     ) -> Result<Arc<Prepared>> {
         let signature = sort(&request)?;
         let plan = {
@@ -121,8 +122,8 @@ impl PlanCache {
             let make = || build(signature.clone()).shared();
             plans.entry(signature.clone()).or_insert_with(make).clone()
         };
-        let executable = match plan.clone().await {
-            Ok(executable) => executable,
+        let plan = match plan.clone().await {
+            Ok(plan) => plan,
             Err(error) => {
                 let mut plans = self.plans.lock().expect(UNPOISONED);
                 if plans.get(&signature).is_some_and(|present| present.ptr_eq(&plan)) {
@@ -131,7 +132,7 @@ impl PlanCache {
                 return Err(error);
             }
         };
-        let prepared = Arc::new(Prepared::map(request, signature, executable));
+        let prepared = Arc::new(Prepared::map(request, signature, plan));
         let Signature { feeds, fetches, targets } = &prepared.request;
         let hash = hash(feeds.iter(), fetches, targets);
         self.prepared.write().expect(UNPOISONED).entry(hash).or_default().push(prepared.clone());

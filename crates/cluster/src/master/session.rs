@@ -1,18 +1,20 @@
 //! A session: a graph that grows, its plans, and the steps under way.
 
 use super::callables::Callables;
+use super::members::Members;
 use super::partial_run::PartialRuns;
+use super::plan::{PlanContext, StepPlan};
 use super::plan_cache::{PlanCache, Prepared};
 use super::step::{RunningSteps, on_pool, run_plan};
 use crate::api::{RunStep, StepOutcome};
-use crate::worker::WorkerSession;
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::graph::Graph;
 use ferroflow_core::{Result, ensure, status};
 use ferroflow_proto::tensorflow::{ConfigProto, DeviceAttributes, GraphDef};
 use ferroflow_runtime::plan::place::Placer;
-use ferroflow_runtime::{Executable, PlanOptions, RuntimeEnv, Signature};
+use ferroflow_runtime::{PlanOptions, RuntimeEnv, Signature};
 use futures_util::FutureExt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -23,10 +25,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(10);
 pub(crate) struct MasterSession {
     /// The master's task, for error texts.
     pub(super) task: String,
-    on_worker: Arc<WorkerSession>,
-    devices: Vec<DeviceAttributes>,
-    soft_placement: bool,
-    options: PlanOptions,
+    pub(super) context: PlanContext,
     graph: RwLock<Versioned>,
     plans: PlanCache,
     pub(super) callables: Callables,
@@ -43,19 +42,13 @@ const UNPOISONED: &str = "no panic while the graph is locked";
 
 impl MasterSession {
     /// A session with an empty graph.
-    pub(super) fn new(
-        task: String,
-        on_worker: Arc<WorkerSession>,
-        devices: Vec<DeviceAttributes>,
-        config: &ConfigProto,
-    ) -> Arc<MasterSession> {
-        let graph = Arc::new(Graph::new(on_worker.env().registry.clone()));
+    pub(super) fn new(members: Members, config: ConfigProto) -> Arc<MasterSession> {
+        let graph = Arc::new(Graph::new(members.own().env().registry.clone()));
+        let task = members.own().task().to_string();
+        let options = plan_options(&config);
         Arc::new(MasterSession {
             task,
-            on_worker,
-            devices,
-            soft_placement: config.allow_soft_placement,
-            options: plan_options(config),
+            context: PlanContext { members, options, config, next_edge: AtomicU64::new(0) },
             graph: RwLock::new(Versioned { graph, version: 0 }),
             plans: PlanCache::default(),
             callables: Callables::default(),
@@ -66,12 +59,12 @@ impl MasterSession {
 
     /// The devices that the session's graph may use.
     pub(super) fn devices(&self) -> &[DeviceAttributes] {
-        &self.devices
+        self.context.members.devices()
     }
 
     /// The surroundings of the session's plans.
     pub(super) fn env(&self) -> &Arc<RuntimeEnv> {
-        self.on_worker.env()
+        self.context.members.own().env()
     }
 
     /// The graph as it is now.
@@ -109,11 +102,11 @@ impl MasterSession {
     /// Places the nodes from `first` on on the session's devices.
     fn place(&self, graph: &mut Graph, first: usize) -> Result<()> {
         let devices: Result<Vec<DeviceSpec>> =
-            self.devices.iter().map(|device| DeviceSpec::parse(&device.name)).collect();
+            self.devices().iter().map(|device| DeviceSpec::parse(&device.name)).collect();
         let devices = devices?;
         let own = self.env().device.spec();
         let default = devices.iter().position(|device| device == own).unwrap_or_default();
-        Placer { devices: &devices, default, soft: self.soft_placement }.place(graph, first)
+        Placer { devices: &devices, default, soft: self.context.config.allow_soft_placement }.place(graph, first)
     }
 
     /// Runs one whole step.
@@ -127,7 +120,7 @@ impl MasterSession {
             }
         };
         let feeds = prepared.order_feeds(step.feeds.into_iter().map(|(_, feed)| feed));
-        let (values, metadata) = run_plan(self, &prepared.executable, feeds, &step.options).await?;
+        let (values, metadata) = run_plan(self, &prepared.plan, feeds, &step.options).await?;
         let named = prepared.named_fetches();
         let fetches = named.map(|(name, position)| (name.clone(), values[position].clone())).collect();
         Ok(StepOutcome { fetches, metadata })
@@ -138,26 +131,30 @@ impl MasterSession {
         let build = |signature| {
             let session = self.clone();
             // Spawned rather than awaited: it goes on even if nobody waits for it any more.
-            let plan =
-                self.env().pool.spawn(async move { session.build(&session.graph(), &signature) }).fallible();
+            let plan = self.env().pool.spawn(async move {
+                let graph = session.graph();
+                session.build(&graph, &signature).await
+            });
             let panicked = || Err(status!(Internal, "planning the step ended with a panic"));
-            async move { plan.await.unwrap_or_else(panicked) }.boxed()
+            async move { plan.fallible().await.unwrap_or_else(panicked) }.boxed()
         };
         self.plans.prepare(request, build).await
     }
 
-    /// Plans `graph`, which is the session's or a variation of it.
-    pub(super) fn build(&self, graph: &Graph, signature: &Signature) -> Result<Arc<Executable>> {
-        Executable::build(graph, signature, &self.options, self.env())
+    /// Plans `graph`, which is the session's or a variation of it, and has other tasks register their parts.
+    pub(super) async fn build(&self, graph: &Graph, signature: &Signature) -> Result<Arc<StepPlan>> {
+        let (local, parts) = self.context.cut(graph, signature)?;
+        Ok(Arc::new(self.context.register(local, parts).await?))
     }
 
-    /// Cancels the steps under way and waits for them.
+    /// Cancels the steps under way, waits for them and ends the session on every task.
     pub(super) async fn close(&self) {
         self.steps.close(status!(Cancelled, "Step was cancelled by an explicit call to `Session::Close()`."));
         self.partial_runs.clear();
         if tokio::time::timeout(CLOSE_WAIT, self.steps.idle()).await.is_err() {
             tracing::warn!("Steps of a closed session are still running.");
         }
+        self.context.members.leave().await;
     }
 }
 

@@ -1,12 +1,18 @@
 //! One step: started on the thread that took the request, moved to the compute threads if it does not end at once.
 
+use super::parts::{PartsRun, from_task};
+use super::plan::StepPlan;
 use super::session::MasterSession;
+use crate::worker::WorkerStep;
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::resource::ResourceManager;
 use ferroflow_core::step::StepCx;
 use ferroflow_core::{Code, Result, Status, Tensor, status};
-use ferroflow_proto::tensorflow::{RunMetadata, RunOptions, run_options::TraceLevel};
-use ferroflow_runtime::{ComputePool, Executable, LocalRendezvous, StepTrace};
+use ferroflow_core::rendezvous::Rendezvous;
+use ferroflow_proto::tensorflow::{
+    ExecutorOpts, RunGraphResponse, RunMetadata, RunOptions, run_options::TraceLevel,
+};
+use ferroflow_runtime::{ComputePool, LocalRendezvous, StepTrace};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,37 +25,73 @@ const STEP_IDS: u64 = 1 << 57;
 /// Runs a plan once; feeds and the returned fetches are in the signature's order.
 pub(super) async fn run_plan(
     session: &MasterSession,
-    executable: &Arc<Executable>,
+    plan: &StepPlan,
     feeds: Vec<Tensor>,
     options: &RunOptions,
 ) -> Result<(Vec<Tensor>, RunMetadata)> {
     let mut guard = session.steps.begin()?;
     let full_trace = options.trace_level == TraceLevel::FullTrace as i32;
     let trace = full_trace.then(|| StepTrace::new(session.env().device.name()));
-    let run = async { executable.start(feeds, step_cx(session, &guard), trace.clone())?.near_caller().await };
+    let run = async {
+        if plan.remote.is_empty() {
+            let step = step_cx(session, &guard, Arc::new(LocalRendezvous::default()));
+            let done = plan.local.start(feeds, step, trace.clone())?.near_caller().await;
+            return done.map(|values| (values, Vec::new())).map_err(|error| from_task(error, &session.task));
+        }
+        let on_worker = session.start_on_worker(&guard);
+        let step = step_cx(session, &guard, on_worker.rendezvous(session.context.members.own()));
+        let local = plan.local.start(feeds, step, trace.clone())?.near_caller();
+        let exec_opts = ExecutorOpts {
+            record_timeline: full_trace,
+            record_partition_graphs: options.output_partition_graphs,
+            ..Default::default()
+        };
+        session.parts_run(&on_worker, exec_opts).run(plan, local).await
+    };
     let done = match u64::try_from(options.timeout_in_ms) {
         Ok(millis @ 1..) => tokio::time::timeout(Duration::from_millis(millis), run)
             .await
             .map_err(|_| status!(DeadlineExceeded, "Deadline Exceeded"))?,
         _ => run.await,
     };
-    let values = done.map_err(|error| session.explain(error))?;
+    let (values, responses) = done.map_err(|error| session.explain(error))?;
     guard.finished();
-    let partition_graphs =
-        if options.output_partition_graphs { executable.partition_graphs() } else { Vec::new() };
-    let step_stats = trace.map(|trace| trace.to_proto());
-    Ok((values, RunMetadata { step_stats, partition_graphs, ..Default::default() }))
+    let mut metadata = RunMetadata {
+        step_stats: trace.map(|trace| trace.to_proto()),
+        partition_graphs: if options.output_partition_graphs {
+            plan.local.partition_graphs()
+        } else {
+            Vec::new()
+        },
+        ..Default::default()
+    };
+    for response in responses {
+        merge_metadata(&mut metadata, response);
+    }
+    Ok((values, metadata))
 }
 
-/// What everything in a step shares.
-pub(super) fn step_cx(session: &MasterSession, guard: &StepGuard) -> Arc<StepCx> {
+/// Adds what another task tells of its part.
+fn merge_metadata(metadata: &mut RunMetadata, response: RunGraphResponse) {
+    if let Some(stats) = response.step_stats {
+        metadata.step_stats.get_or_insert_default().dev_stats.extend(stats.dev_stats);
+    }
+    metadata.partition_graphs.extend(response.partition_graph);
+}
+
+/// What everything in the own part of a step shares.
+pub(super) fn step_cx(
+    session: &MasterSession,
+    guard: &StepGuard,
+    rendezvous: Arc<dyn Rendezvous>,
+) -> Arc<StepCx> {
     let env = session.env();
     Arc::new(StepCx {
         step_id: guard.id as i64,
         device: env.device.clone(),
         resources: env.resources.clone(),
         step_resources: ResourceManager::new("step"),
-        rendezvous: Arc::new(LocalRendezvous::default()),
+        rendezvous,
         cancellation: guard.cancellation.clone(),
     })
 }
@@ -64,11 +106,28 @@ pub(super) async fn on_pool<T: Send + 'static>(
 }
 
 impl MasterSession {
-    /// A failed step as the client is told of it: where it failed, or that the session was closed.
+    /// A failed step as the client is told of it, which may be that the session was closed.
     pub(super) fn explain(&self, error: Status) -> Status {
         match self.steps.closed() {
             Some(reason) if error.code() == Code::Cancelled => reason,
-            _ => error.map_message(|message| format!("From {}:\n{message}", self.task)),
+            _ => error,
+        }
+    }
+
+    /// A step's place on the own worker, where other tasks ask for its tensors.
+    pub(super) fn start_on_worker(&self, guard: &StepGuard) -> Arc<WorkerStep> {
+        self.context.members.own_worker().step(guard.id as i64)
+    }
+
+    /// How the parts of a step on several tasks are run.
+    pub(super) fn parts_run<'a>(&'a self, step: &'a Arc<WorkerStep>, exec_opts: ExecutorOpts) -> PartsRun<'a> {
+        let members = &self.context.members;
+        PartsRun {
+            session_handle: members.handle(),
+            task: &self.task,
+            worker: members.own_worker(),
+            step,
+            exec_opts,
         }
     }
 }

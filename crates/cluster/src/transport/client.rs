@@ -4,5 +4,5 @@ mod channel;
 mod peers;
 mod remote_worker;
 
-pub(crate) use peers::{Channels, Peers};
+pub(crate) use peers::{Channels, Naming, Peers};
 pub(crate) use remote_worker::RemoteWorker;

@@ -20,9 +20,9 @@ pub(crate) async fn call(services: &Services, method: &str, mut request: Request
         "RunStep" => run_step(services, request).await,
         "RunCallable" => run_callable(services, request).await,
         "CreateSession" => {
-            let CreateSessionRequest { graph_def, config, .. } = request.decode().await?;
-            let session_handle =
-                master.create_session(graph_def.unwrap_or_default(), config.unwrap_or_default()).await?;
+            let CreateSessionRequest { graph_def, config, target } = request.decode().await?;
+            let (graph, config) = (graph_def.unwrap_or_default(), config.unwrap_or_default());
+            let session_handle = master.create_session(graph, config, &target).await?;
             Ok(Rope::from_message(&CreateSessionResponse { session_handle, graph_version: 0 }))
         }
         "ExtendSession" => {

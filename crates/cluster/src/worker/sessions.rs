@@ -1,5 +1,6 @@
 //! The sessions that masters have open on a worker.
 
+use crate::spec::TaskName;
 use crate::transport::client::Peers;
 use ferroflow_core::{Result, ensure};
 use ferroflow_runtime::RuntimeEnv;
@@ -8,19 +9,29 @@ use std::sync::{Arc, Mutex};
 
 /// A master's session on one worker.
 pub(crate) struct WorkerSession {
+    /// What this task is called in the session.
+    own: TaskName,
     env: Arc<RuntimeEnv>,
     isolated: bool,
-    #[allow(dead_code)]
     peers: Arc<Peers>,
 }
 
 impl WorkerSession {
-    pub(crate) fn new(env: Arc<RuntimeEnv>, isolated: bool, peers: Arc<Peers>) -> WorkerSession {
-        WorkerSession { env, isolated, peers }
+    pub(crate) fn new(
+        own: TaskName,
+        env: Arc<RuntimeEnv>,
+        isolated: bool,
+        peers: Arc<Peers>,
+    ) -> WorkerSession {
+        WorkerSession { own, env, isolated, peers }
+    }
+
+    /// What this task is called in the session.
+    pub(crate) fn task(&self) -> &TaskName {
+        &self.own
     }
 
     /// The other tasks, as the session sees them.
-    #[allow(dead_code)]
     pub(crate) fn peers(&self) -> &Arc<Peers> {
         &self.peers
     }

@@ -1,8 +1,7 @@
 //! The steps that touch this worker, by id. A step is first touched by whoever comes first: a request to run a graph in
 //! it, a peer that wants a tensor of it, or the master of this task.
 
-use crate::spec::TaskName;
-use crate::transport::client::Peers;
+use super::WorkerSession;
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
 use ferroflow_core::{BoxFuture, Result, Status, status};
@@ -16,8 +15,6 @@ use std::sync::{Arc, Mutex};
 /// A step as this worker sees it.
 pub(crate) struct WorkerStep {
     id: i64,
-    /// The name of this task.
-    own: Arc<str>,
     /// What its nodes here leave for others, and for each other.
     local: LocalRendezvous,
     cancellation: Cancellation,
@@ -26,10 +23,9 @@ pub(crate) struct WorkerStep {
 }
 
 impl WorkerStep {
-    fn new(id: i64, own: Arc<str>) -> WorkerStep {
+    fn new(id: i64) -> WorkerStep {
         WorkerStep {
             id,
-            own,
             local: LocalRendezvous::default(),
             cancellation: Cancellation::new(),
             ran: AtomicBool::new(false),
@@ -51,10 +47,10 @@ impl WorkerStep {
         &self.local
     }
 
-    /// Where the step's nodes here send and receive; `peers` sends what other tasks produce.
-    pub(crate) fn rendezvous(self: &Arc<Self>, peers: &Arc<Peers>) -> Arc<StepRendezvous> {
+    /// Where the step's nodes here send and receive in a session, whose peers send what other tasks produce.
+    pub(crate) fn rendezvous(self: &Arc<Self>, session: &Arc<WorkerSession>) -> Arc<StepRendezvous> {
         self.ran.store(true, Ordering::Relaxed);
-        Arc::new(StepRendezvous { step: self.clone(), peers: peers.clone() })
+        Arc::new(StepRendezvous { step: self.clone(), session: session.clone() })
     }
 
     /// Ends the step here: its nodes, and every present and later wait for its tensors. The cause of a failure replaces
@@ -68,7 +64,7 @@ impl WorkerStep {
 /// The rendezvous of one step: tensors of this task are kept here, those of other tasks are asked for.
 pub(crate) struct StepRendezvous {
     step: Arc<WorkerStep>,
-    peers: Arc<Peers>,
+    session: Arc<WorkerSession>,
 }
 
 impl Rendezvous for StepRendezvous {
@@ -78,15 +74,16 @@ impl Rendezvous for StepRendezvous {
 
     fn recv(&self, key: &RendezvousKey) -> BoxFuture<Result<Parcel>> {
         let source = key.source();
-        if source.strip_prefix(&*self.step.own).is_some_and(|device| device.starts_with("/device:")) {
+        if source == self.session.env().device.name() {
             return self.step.local.recv(key);
         }
-        let Some(peer) = self.peers.of_device(source).cloned() else {
+        let Some(peer) = self.session.peers().of_device(source).cloned() else {
             let unknown = status!(InvalidArgument, "the task of {source} is not in the cluster");
             return std::future::ready(Err(unknown)).boxed();
         };
         let (step_id, key) = (self.step.id, key.clone());
-        async move { peer.recv_tensor(step_id, &key).await }.boxed()
+        // The peer's own report tells why its part failed; this is a consequence.
+        async move { peer.recv_tensor(step_id, &key).await.map_err(Status::derived) }.boxed()
     }
 
     fn abort(&self, reason: Status) {
@@ -95,23 +92,18 @@ impl Rendezvous for StepRendezvous {
 }
 
 /// Steps by id.
+#[derive(Default)]
 pub(super) struct Steps {
-    own: Arc<str>,
     steps: Mutex<HashMap<i64, Arc<WorkerStep>>>,
 }
 
 const UNPOISONED: &str = "no panic while steps are locked";
 
 impl Steps {
-    /// No steps yet, of this task.
-    pub(super) fn new(own: &TaskName) -> Steps {
-        Steps { own: own.to_string().into(), steps: Mutex::default() }
-    }
-
     /// The step with this id; new if nobody has touched it yet.
     pub(super) fn get(&self, id: i64) -> Arc<WorkerStep> {
         let mut steps = self.steps.lock().expect(UNPOISONED);
-        steps.entry(id).or_insert_with(|| Arc::new(WorkerStep::new(id, self.own.clone()))).clone()
+        steps.entry(id).or_insert_with(|| Arc::new(WorkerStep::new(id))).clone()
     }
 
     /// Ends and forgets a step; one that is not known is fine.

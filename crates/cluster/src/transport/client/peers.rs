@@ -6,8 +6,9 @@ use super::channel::Channel;
 use super::remote_worker::RemoteWorker;
 use crate::spec::TaskName;
 use ferroflow_core::Result;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 /// Channels by address, so that all who call a task share its connections. One per server.
 pub(crate) struct Channels {
@@ -20,6 +21,11 @@ impl Channels {
     /// Channels carried by these threads; tensors that arrive on them get memory from `intake`.
     pub(crate) fn new(io: Arc<Io>, intake: Arc<Intake>) -> Arc<Channels> {
         Arc::new(Channels { io, intake, by_address: Mutex::default() })
+    }
+
+    /// Waits; works on any thread.
+    pub(crate) fn sleep(&self, length: Duration) -> tokio::time::Sleep {
+        self.io.sleep(self.io.choose(0), length)
     }
 
     /// The channel to `host:port`.
@@ -35,9 +41,18 @@ impl Channels {
     }
 }
 
+/// Whose names for tasks count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// Tasks know who they are: one that answers under another name is not the one that was meant.
+    Own,
+    /// A session names the tasks, whatever they were started as.
+    Given,
+}
+
 /// The tasks of a cluster that can be called.
 pub(crate) struct Peers {
-    by_task: HashMap<TaskName, Arc<RemoteWorker>>,
+    by_task: BTreeMap<TaskName, Arc<RemoteWorker>>,
     /// The same by the name that device names start with.
     by_prefix: HashMap<String, Arc<RemoteWorker>>,
 }
@@ -47,10 +62,11 @@ impl Peers {
     pub(crate) fn new(
         channels: &Channels,
         tasks: impl IntoIterator<Item = (TaskName, String)>,
+        naming: Naming,
     ) -> Result<Arc<Peers>> {
-        let (mut by_task, mut by_prefix) = (HashMap::new(), HashMap::new());
+        let (mut by_task, mut by_prefix) = (BTreeMap::new(), HashMap::new());
         for (task, address) in tasks {
-            let worker = RemoteWorker::new(task.clone(), channels.get(&address), channels.intake.clone())?;
+            let worker = RemoteWorker::new(task.clone(), channels.get(&address), channels.intake.clone(), naming)?;
             let worker = Arc::new(worker);
             by_prefix.insert(task.to_string(), worker.clone());
             by_task.insert(task, worker);
@@ -63,7 +79,7 @@ impl Peers {
         self.by_task.get(task)
     }
 
-    /// All of them, in no particular order.
+    /// All of them, by job and number.
     pub(crate) fn workers(&self) -> impl Iterator<Item = &Arc<RemoteWorker>> {
         self.by_task.values()
     }

@@ -3,6 +3,7 @@
 use super::super::rope::PREFIX_BYTES;
 use super::super::tensor_codec::{Intake, read_recv_tensor};
 use super::channel::{Answer, CallHead, Channel};
+use super::peers::Naming;
 use crate::spec::TaskName;
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::device::DeviceSpec;
@@ -35,6 +36,7 @@ pub(crate) struct RemoteWorker {
     task: TaskName,
     channel: Arc<Channel>,
     intake: Arc<Intake>,
+    naming: Naming,
     methods: Methods,
 }
 
@@ -79,9 +81,14 @@ impl Call {
 
 impl RemoteWorker {
     /// The worker of `task`, reached through `channel`.
-    pub(super) fn new(task: TaskName, channel: Arc<Channel>, intake: Arc<Intake>) -> Result<RemoteWorker> {
+    pub(super) fn new(
+        task: TaskName,
+        channel: Arc<Channel>,
+        intake: Arc<Intake>,
+        naming: Naming,
+    ) -> Result<RemoteWorker> {
         let methods = Methods::new(channel.address())?;
-        Ok(RemoteWorker { task, channel, intake, methods })
+        Ok(RemoteWorker { task, channel, intake, naming, methods })
     }
 
     /// The task.
@@ -110,6 +117,7 @@ impl RemoteWorker {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let limit = left.map_or(STATUS_WAIT, |left| left.min(STATUS_WAIT));
             let failure = match self.channel.within(limit, self.get_status()).await {
+                Ok(devices) if self.naming == Naming::Given => return Ok(self.renamed(devices)),
                 Ok(devices) if self.owns(&devices) => return Ok(devices),
                 Ok(devices) => self.another_task(&devices),
                 Err(failure) => failure,
@@ -143,6 +151,17 @@ impl RemoteWorker {
     fn owns(&self, devices: &[DeviceAttributes]) -> bool {
         let task = self.task.spec();
         devices.iter().all(|device| DeviceSpec::parse(&device.name).is_ok_and(|spec| task.matches(&spec)))
+    }
+
+    /// The devices under the names that they have in the session's cluster.
+    fn renamed(&self, devices: Vec<DeviceAttributes>) -> Vec<DeviceAttributes> {
+        let rename = |mut device: DeviceAttributes| {
+            if let Some((_, local)) = device.name.split_once("/device:") {
+                device.name = format!("{}/device:{local}", self.task);
+            }
+            device
+        };
+        devices.into_iter().map(rename).collect()
     }
 
     fn another_task(&self, devices: &[DeviceAttributes]) -> Status {
@@ -208,6 +227,16 @@ impl RemoteWorker {
         let CleanupGraphResponse {} =
             self.unary(&self.methods.cleanup_graph, &request, step_id as u64).await?;
         Ok(())
+    }
+
+    /// Says that a step is over, without waiting for an answer.
+    pub(crate) fn forget_step(self: &Arc<Self>, step_id: i64) {
+        let (worker, io) = (self.clone(), self.channel.io());
+        io.spawn(io.choose(step_id as u64), async move {
+            if let Err(error) = worker.cleanup_graph(step_id).await {
+                tracing::debug!(task = %worker.task, %error, "A task did not hear of the end of a step.");
+            }
+        });
     }
 
     /// Empties containers, the default one if none is named.

@@ -1,0 +1,109 @@
+//! One step on several tasks: all parts run side by side under one id; the first failure ends the others.
+
+use super::plan::{RemotePart, StepPlan};
+use crate::worker::{Worker, WorkerStep};
+use ferroflow_core::{Result, Status, Tensor};
+use ferroflow_proto::tensorflow::{ExecutorOpts, RunGraphRequest, RunGraphResponse};
+use futures_util::StreamExt;
+use futures_util::future::{self, Either};
+use futures_util::stream::{FuturesUnordered, once, select};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a failure that another one caused waits for its cause to be told.
+const CAUSE_WAIT: Duration = Duration::from_secs(2);
+
+/// What a step on several tasks is run with.
+pub(super) struct PartsRun<'a> {
+    pub(super) session_handle: &'a str,
+    /// The name of the master's task.
+    pub(super) task: &'a str,
+    /// The worker of the master's task.
+    pub(super) worker: &'a Arc<Worker>,
+    pub(super) step: &'a Arc<WorkerStep>,
+    pub(super) exec_opts: ExecutorOpts,
+}
+
+impl PartsRun<'_> {
+    /// Runs all parts of a plan. `local` is the run of the own part. Nothing of the step is left running when this ends
+    /// or is given up.
+    pub(super) async fn run(
+        &self,
+        plan: &StepPlan,
+        local: impl Future<Output = Result<Vec<Tensor>>>,
+    ) -> Result<(Vec<Tensor>, Vec<RunGraphResponse>)> {
+        let _cleanup = Cleanup { remote: &plan.remote, worker: self.worker, step_id: self.step.id() };
+        let remote: FuturesUnordered<_> = plan.remote.iter().map(|part| self.run_part(part)).collect();
+        // The others first, so that requests leave before the own part occupies the thread.
+        let mut ends = pin!(select(remote.map(End::Remote), once(local).map(End::Local)));
+        let (mut values, mut responses) = (Vec::new(), Vec::with_capacity(plan.remote.len()));
+        let failure = loop {
+            match ends.next().await {
+                None => return Ok((values, responses)),
+                Some(End::Local(Ok(fetched))) => values = fetched,
+                Some(End::Remote(Ok(response))) => responses.push(response),
+                Some(End::Local(Err(error))) => break from_task(error, self.task),
+                Some(End::Remote(Err(error))) => break error,
+            }
+        };
+        // What the step does here ends, and with it what peers wait for from here.
+        self.step.abort(failure.clone().derived());
+        if !failure.is_derived() {
+            return Err(failure);
+        }
+        let mut cause = pin!(ends.filter_map(async |end| {
+            let error = match end {
+                End::Local(done) => from_task(done.err()?, self.task),
+                End::Remote(done) => done.err()?,
+            };
+            (!error.is_derived()).then_some(error)
+        }));
+        match future::select(cause.next(), pin!(self.worker.sleep(CAUSE_WAIT))).await {
+            Either::Left((Some(cause), _)) => Err(cause),
+            _ => Err(failure),
+        }
+    }
+
+    async fn run_part(&self, part: &RemotePart) -> Result<RunGraphResponse> {
+        let request = RunGraphRequest {
+            graph_handle: part.graph_handle.clone(),
+            step_id: self.step.id(),
+            exec_opts: Some(self.exec_opts),
+            session_handle: self.session_handle.to_owned(),
+            store_errors_in_response_body: true,
+            create_worker_session_called: true,
+            request_id: crate::random()? as i64,
+            ..Default::default()
+        };
+        let done = part.worker.run_graph(&request).await;
+        done.map_err(|error| from_task(error, &part.worker.task().to_string()))
+    }
+}
+
+/// How one part ended.
+enum End {
+    Local(Result<Vec<Tensor>>),
+    Remote(Result<RunGraphResponse>),
+}
+
+/// A failure as the client is told of it: with the task where it happened.
+pub(super) fn from_task(error: Status, task: &str) -> Status {
+    error.map_message(|message| format!("From {task}:\n{message}"))
+}
+
+/// Tells every task of a step that it is over, however it ended.
+struct Cleanup<'a> {
+    remote: &'a [RemotePart],
+    worker: &'a Worker,
+    step_id: i64,
+}
+
+impl Drop for Cleanup<'_> {
+    fn drop(&mut self) {
+        for part in self.remote {
+            part.worker.forget_step(self.step_id);
+        }
+        self.worker.cleanup_step(self.step_id);
+    }
+}

@@ -1,0 +1,96 @@
+//! A plan for one signature: the part that runs here, and the parts that other tasks have registered.
+
+use super::members::Members;
+use crate::transport::client::RemoteWorker;
+use ferroflow_core::Result;
+use ferroflow_core::graph::Graph;
+use ferroflow_proto::tensorflow::{ConfigProto, DeregisterGraphRequest, RegisterGraphRequest};
+use ferroflow_runtime::plan::partition::{Borders, Part, Parts, partition};
+use ferroflow_runtime::plan::plan;
+use ferroflow_runtime::{Executable, PlanOptions, Signature};
+use futures_util::future::join_all;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// What every plan of a session depends on.
+pub(super) struct PlanContext {
+    pub(super) members: Members,
+    pub(super) options: PlanOptions,
+    pub(super) config: ConfigProto,
+    /// Numbers the nodes and edges that cutting adds, so that their names stay unique within the session.
+    pub(super) next_edge: AtomicU64,
+}
+
+/// A step that is ready to run, again and again.
+pub(crate) struct StepPlan {
+    /// The part of the master's own task, which takes the feeds and gives the fetches.
+    pub(super) local: Arc<Executable>,
+    /// The parts of other tasks.
+    pub(super) remote: Vec<RemotePart>,
+}
+
+/// A part that another task has registered.
+pub(super) struct RemotePart {
+    pub(super) worker: Arc<RemoteWorker>,
+    pub(super) graph_handle: String,
+}
+
+impl PlanContext {
+    /// Plans a graph, cuts it at the borders of tasks and makes the kernels of the local part.
+    pub(super) fn cut(&self, graph: &Graph, signature: &Signature) -> Result<(Arc<Executable>, Vec<Part>)> {
+        let env = self.members.own().env();
+        let planned = plan(graph, signature, &self.options, env)?;
+        let options = self.config.graph_options.as_ref();
+        let borders = Borders {
+            client: env.device.name(),
+            incarnation: &|device| self.members.incarnation(device),
+            next_id: &self.next_edge,
+            bfloat16: options.is_some_and(|options| options.enable_bfloat16_sendrecv),
+        };
+        let Parts { local, remote } = partition(planned, &borders)?;
+        Ok((Executable::from_plan(local, env)?, remote))
+    }
+
+    /// Has the other tasks register their parts. If one fails, those that succeeded are given back.
+    pub(super) async fn register(&self, local: Arc<Executable>, parts: Vec<Part>) -> Result<StepPlan> {
+        let registering = parts.iter().map(|part| async {
+            let worker = self.members.owner(&part.device)?;
+            let graph_handle = worker.register_graph(&self.request(&part.graph)).await?;
+            Ok(RemotePart { worker: worker.clone(), graph_handle })
+        });
+        let (mut remote, mut failure) = (Vec::with_capacity(parts.len()), None);
+        for registered in join_all(registering).await {
+            match registered {
+                Ok(part) => remote.push(part),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        let Some(error) = failure else { return Ok(StepPlan { local, remote }) };
+        let given_back = remote.iter().map(async |part| {
+            let request = DeregisterGraphRequest {
+                session_handle: self.members.handle().to_owned(),
+                graph_handle: part.graph_handle.clone(),
+                create_worker_session_called: true,
+            };
+            part.worker.deregister_graph(&request).await
+        });
+        for done in join_all(given_back).await {
+            if let Err(error) = done {
+                tracing::debug!(%error, "A registered graph stays until its session ends.");
+            }
+        }
+        Err(error)
+    }
+
+    fn request(&self, graph: &Graph) -> RegisterGraphRequest {
+        RegisterGraphRequest {
+            session_handle: self.members.handle().to_owned(),
+            graph_def: Some(graph.to_def()),
+            has_control_flow: false,
+            graph_options: self.config.graph_options.clone(),
+            create_worker_session_called: true,
+            config_proto: Some(self.config.clone()),
+            ..Default::default()
+        }
+    }
+}
