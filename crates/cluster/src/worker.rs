@@ -113,7 +113,9 @@ impl Worker {
     /// Opens a session for a master; opening one that is open changes nothing.
     pub(crate) fn create_session(&self, request: &CreateWorkerSessionRequest) -> Result<Arc<WorkerSession>> {
         let (own, peers) = match &request.server_def {
-            Some(ServerDef { cluster: Some(cluster), job_name, task_index, .. }) if !cluster.job.is_empty() => {
+            Some(ServerDef { cluster: Some(cluster), job_name, task_index, .. })
+                if !cluster.job.is_empty() =>
+            {
                 let own = TaskName::new(job_name, u32::try_from(*task_index).unwrap_or_default());
                 let peers = self.peers_in(&ClusterSpec::from_def(cluster)?, &own)?;
                 (own, peers)
@@ -121,8 +123,7 @@ impl Worker {
             _ => (self.task.clone(), self.peers.clone()),
         };
         let device = self.device();
-        let device =
-            if own == self.task { device.clone() } else { Arc::new(device.renamed(&own.cpu(0))?) };
+        let device = if own == self.task { device.clone() } else { Arc::new(device.renamed(&own.cpu(0))?) };
         let isolate = request.isolate_session_state;
         let make = || {
             let resources =

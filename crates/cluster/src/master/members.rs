@@ -60,9 +60,9 @@ impl Members {
             master_incarnation: worker.device().incarnation() as i64,
         };
         let own = worker.create_session(&request(&cluster.own))?;
-        let opened = others.iter().map(|member| async {
-            member.worker.create_session(&request(member.worker.task())).await
-        });
+        let opened = others
+            .iter()
+            .map(|member| async { member.worker.create_session(&request(member.worker.task())).await });
         let opened = try_join_all(opened).await;
         let members = Members { handle: handle.to_owned(), worker: worker.clone(), own, others, devices };
         if let Err(error) = opened {

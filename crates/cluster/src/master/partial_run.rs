@@ -119,7 +119,8 @@ impl MasterSession {
         let step = step_cx(self, guard, on_worker.rendezvous(self.context.members.own()));
         let done = async move {
             let local = prepared.plan.local.start_partial(step, hub.clone());
-            let done = session.parts_run(&on_worker, ExecutorOpts::default()).run(&prepared.plan, local).await;
+            let done =
+                session.parts_run(&on_worker, ExecutorOpts::default()).run(&prepared.plan, local).await;
             // Whoever waits for a fetch must hear of a failure elsewhere too.
             done.map(|_| ()).inspect_err(|error| hub.fail(error.clone().derived()))
         };

@@ -5,8 +5,8 @@
 
 use super::plan::StepPlan;
 use ferroflow_core::{Result, Tensor, bail, ensure};
-use ferroflow_runtime::plan::parse_tensor_name;
 use ferroflow_runtime::Signature;
+use ferroflow_runtime::plan::parse_tensor_name;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use std::collections::{HashMap, HashSet};

@@ -106,7 +106,8 @@ impl MasterSession {
         let devices = devices?;
         let own = self.env().device.spec();
         let default = devices.iter().position(|device| device == own).unwrap_or_default();
-        Placer { devices: &devices, default, soft: self.context.config.allow_soft_placement }.place(graph, first)
+        Placer { devices: &devices, default, soft: self.context.config.allow_soft_placement }
+            .place(graph, first)
     }
 
     /// Runs one whole step.

@@ -5,10 +5,10 @@ use super::plan::StepPlan;
 use super::session::MasterSession;
 use crate::worker::WorkerStep;
 use ferroflow_core::cancel::Cancellation;
+use ferroflow_core::rendezvous::Rendezvous;
 use ferroflow_core::resource::ResourceManager;
 use ferroflow_core::step::StepCx;
 use ferroflow_core::{Code, Result, Status, Tensor, status};
-use ferroflow_core::rendezvous::Rendezvous;
 use ferroflow_proto::tensorflow::{
     ExecutorOpts, RunGraphResponse, RunMetadata, RunOptions, run_options::TraceLevel,
 };
@@ -120,7 +120,11 @@ impl MasterSession {
     }
 
     /// How the parts of a step on several tasks are run.
-    pub(super) fn parts_run<'a>(&'a self, step: &'a Arc<WorkerStep>, exec_opts: ExecutorOpts) -> PartsRun<'a> {
+    pub(super) fn parts_run<'a>(
+        &'a self,
+        step: &'a Arc<WorkerStep>,
+        exec_opts: ExecutorOpts,
+    ) -> PartsRun<'a> {
         let members = &self.context.members;
         PartsRun {
             session_handle: members.handle(),

@@ -66,7 +66,8 @@ impl Peers {
     ) -> Result<Arc<Peers>> {
         let (mut by_task, mut by_prefix) = (BTreeMap::new(), HashMap::new());
         for (task, address) in tasks {
-            let worker = RemoteWorker::new(task.clone(), channels.get(&address), channels.intake.clone(), naming)?;
+            let worker =
+                RemoteWorker::new(task.clone(), channels.get(&address), channels.intake.clone(), naming)?;
             let worker = Arc::new(worker);
             by_prefix.insert(task.to_string(), worker.clone());
             by_task.insert(task, worker);
