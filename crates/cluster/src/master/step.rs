@@ -35,12 +35,13 @@ pub(super) async fn run_plan(
     let run = async {
         if plan.remote.is_empty() {
             let step = step_cx(session, &guard, Arc::new(LocalRendezvous::default()));
-            let done = plan.local.start(feeds, step, trace.clone())?.near_caller().await;
-            return done.map(|values| (values, Vec::new())).map_err(|error| from_task(error, &session.task));
+            let done = async { plan.local.start(feeds, step, trace.clone())?.near_caller().await };
+            let values = done.await.map_err(|error| from_task(error, &session.task))?;
+            return Ok((values, Vec::new()));
         }
         let on_worker = session.start_on_worker(&guard);
         let step = step_cx(session, &guard, on_worker.rendezvous(session.context.members.own()));
-        let local = plan.local.start(feeds, step, trace.clone())?.near_caller();
+        let local = async { plan.local.start(feeds, step, trace.clone())?.near_caller().await };
         let exec_opts = ExecutorOpts {
             record_timeline: full_trace,
             record_partition_graphs: options.output_partition_graphs,
