@@ -2,13 +2,17 @@
 
 use std::io::IsTerminal;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
-/// Logs from now on what is at least as severe as `level`.
+/// Logs from now on what is at least as severe as `level`; of the libraries below, only what goes wrong.
 pub(crate) fn start(level: LevelFilter) {
-    tracing_subscriber::fmt()
-        .with_max_level(level)
+    let lines = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
+        .with_target(false);
+    let chosen = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("ferroflow", level);
+    tracing_subscriber::registry().with(chosen).with(lines).init();
 }
