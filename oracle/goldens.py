@@ -1,4 +1,5 @@
-"""Writes or checks everything stock says: `testdata/ops.pbtxt`, `testdata/kernels.tsv` and `testdata/golden/*.pbtxt`.
+"""Writes or checks everything stock says: `testdata/ops.pbtxt`, `testdata/kernels.tsv`, `testdata/placement/*.pbtxt` and
+`testdata/golden/*.pbtxt`.
 
     python oracle/goldens.py [--family F]... [--check] [--trace] [--jobs N]
 """
@@ -47,14 +48,16 @@ def family_text(name, trace):
 def declarations():
     sys.path[:0] = [str(ORACLE)]
     import dump_ops
+    import placement
 
-    return dump_ops.files()
+    return {**dump_ops.files(), **placement.files()}
 
 
 def same(old, new):
     """The first difference that is not rounding or stock's wording, or None."""
-    old_lines = [line for line in old.splitlines() if not line.lstrip().startswith("#")]
-    new_lines = [line for line in new.splitlines() if not line.lstrip().startswith("#")]
+    said = lambda line: not line.lstrip().startswith("#") or line.startswith("# placed: ")  # noqa: E731
+    old_lines = [line for line in old.splitlines() if said(line)]
+    new_lines = [line for line in new.splitlines() if said(line)]
     exact = case = ""
     for before, after in zip(old_lines, new_lines):
         if before.startswith("  name: "):

@@ -5,3 +5,6 @@ mod declarations;
 
 /// What a stock client does, on our server and on stock's.
 mod interop;
+
+/// Where nodes run, in clusters of several tasks.
+mod placement;

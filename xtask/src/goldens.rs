@@ -20,7 +20,7 @@ pub(crate) struct Args {
     pub(crate) trace: bool,
 }
 
-/// Writes or checks `testdata/golden/`, and the list of ops and kernels.
+/// Writes or checks `testdata/golden/`, the list of ops and kernels, and where stock places nodes.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut script = python::script("oracle/goldens.py")?;
     args.family.iter().for_each(|family| {

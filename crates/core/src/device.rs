@@ -67,34 +67,50 @@ impl DeviceSpec {
             && agree(&self.index, &full.index)
     }
 
+    /// Whether no part is given by both that differs.
+    pub fn is_compatible(&self, other: &DeviceSpec) -> bool {
+        self.merge(other, false).is_ok()
+    }
+
     /// Adds the parts of `other`; parts given by both must agree, except that with `soft` the device type and index
     /// may differ and are then dropped.
     pub fn merge(&self, other: &DeviceSpec, soft: bool) -> Result<DeviceSpec> {
-        fn one<T: PartialEq + Clone + fmt::Debug>(
-            what: &str,
-            a: &Option<T>,
-            b: &Option<T>,
-        ) -> Result<Option<T>> {
-            match (a, b) {
-                (Some(a), Some(b)) if a != b => {
-                    bail!(InvalidArgument, "Cannot merge devices with incompatible {what}: {a:?} and {b:?}")
-                }
-                (a, b) => Ok(a.clone().or_else(|| b.clone())),
+        let one = |what: &str, differ: bool| -> Result<()> {
+            if differ {
+                bail!(
+                    InvalidArgument,
+                    "Cannot merge devices with incompatible {what}: '{self}' and '{other}'"
+                );
             }
-        }
-        let job = one("jobs", &self.job, &other.job)?;
-        let replica = one("replicas", &self.replica, &other.replica)?;
-        let task = one("tasks", &self.task, &other.task)?;
-        let (kind, index) = match one("types", &self.kind, &other.kind) {
-            Ok(kind) => match one("ids", &self.index, &other.index) {
-                Ok(index) => (kind, index),
-                Err(_) if soft => (kind, None),
-                Err(error) => return Err(error),
-            },
-            Err(_) if soft => (None, None),
-            Err(error) => return Err(error),
+            Ok(())
         };
-        Ok(DeviceSpec { job, replica, task, kind, index })
+        fn differ<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
+            a.is_some() && b.is_some() && a != b
+        }
+        one("jobs", differ(&self.job, &other.job))?;
+        one("replicas", differ(&self.replica, &other.replica))?;
+        one("tasks", differ(&self.task, &other.task))?;
+        let mut merged = other.overridden_by(self);
+        if differ(&self.kind, &other.kind) {
+            one("types", !soft)?;
+            (merged.kind, merged.index) = (None, None);
+        } else if differ(&self.index, &other.index) {
+            one("ids", !soft)?;
+            merged.index = None;
+        }
+        Ok(merged)
+    }
+
+    /// The parts of `other`, and where it has none, those given here.
+    #[must_use]
+    pub fn overridden_by(&self, other: &DeviceSpec) -> DeviceSpec {
+        DeviceSpec {
+            job: other.job.clone().or_else(|| self.job.clone()),
+            replica: other.replica.or(self.replica),
+            task: other.task.or(self.task),
+            kind: other.kind.clone().or_else(|| self.kind.clone()),
+            index: other.index.or(self.index),
+        }
     }
 
     /// The task part alone.

@@ -129,6 +129,13 @@ pub struct Node {
     pub controls: Vec<NodeId>,
 }
 
+impl Node {
+    /// Where its inputs and control inputs come from.
+    pub fn sources(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.inputs.iter().map(|input| input.node).chain(self.controls.iter().copied())
+    }
+}
+
 /// Nodes, by position and by name, and the functions that they call.
 #[derive(Clone)]
 pub struct Graph {

@@ -35,6 +35,8 @@ pub struct Op {
     pub stateful: bool,
     /// Whether the inputs may be swapped.
     pub commutative: bool,
+    /// Whether the op looks at its input's shape alone: it runs where the input is rather than have it sent.
+    pub metadata: bool,
     /// Whether the op adds up any number of inputs.
     pub aggregate: bool,
     /// Whether ref inputs may be uninitialized.
@@ -59,6 +61,7 @@ impl Op {
         cheap: false,
         stateful: false,
         commutative: false,
+        metadata: false,
         aggregate: false,
         allows_uninitialized_input: false,
         distributed: false,

@@ -5,6 +5,15 @@ use crate::op::OpClass;
 use crate::{Result, bail};
 
 impl Graph {
+    /// The nodes that each node goes to, control edges included; one that it goes to twice is there twice.
+    pub fn consumers(&self) -> Vec<Vec<NodeId>> {
+        let mut consumers = vec![Vec::new(); self.node_count()];
+        for id in self.ids() {
+            self.node(id).sources().for_each(|source| consumers[source.index()].push(id));
+        }
+        consumers
+    }
+
     /// Every node after its inputs, except that a merge comes before the next iteration that feeds it. Nodes are
     /// otherwise in the order they were added. An error names a node of a cycle.
     pub fn topological_order(&self) -> Result<Vec<NodeId>> {
@@ -13,8 +22,7 @@ impl Graph {
         for id in self.ids() {
             let node = self.node(id);
             let is_merge = matches!(node.data.class(), OpClass::Merge | OpClass::RefMerge);
-            let sources = node.inputs.iter().map(|input| input.node).chain(node.controls.iter().copied());
-            for source in sources {
+            for source in node.sources() {
                 if is_merge && self.node(source).data.class() == OpClass::NextIteration {
                     continue;
                 }

@@ -1,10 +1,18 @@
-//! Which device runs which node.
+//! Which device runs which node, decided as stock decides it.
+//!
+//! Nodes that must be together form groups: those joined by a reference or a resource, and those that the user
+//! colocated. A group goes to a device that all device specifications in it allow: the default device if it is among
+//! them, else the first by name. Sources without inputs go to their consumers, and ops that look at a shape alone go to
+//! their input.
+
+mod groups;
 
 use ferroflow_core::device::DeviceSpec;
-use ferroflow_core::graph::{Graph, NodeData, NodeKind};
+use ferroflow_core::graph::{Graph, Node, NodeKind};
 use ferroflow_core::op::OpClass;
-use ferroflow_core::{Result, bail, status};
+use ferroflow_core::{Result, bail};
 use ferroflow_proto::tensorflow::NameAttrList;
+use groups::Groups;
 
 /// The devices that a session may use.
 pub struct Placer<'a> {
@@ -12,67 +20,65 @@ pub struct Placer<'a> {
     pub devices: &'a [DeviceSpec],
     /// Where unconstrained nodes go: a position in `devices`.
     pub default: usize,
-    /// Whether a device type that does not exist is replaced by one that does.
+    /// Whether a device type or number that does not exist is replaced by one that does.
     pub soft: bool,
 }
 
 impl Placer<'_> {
     /// Gives every node from `first` on the full name of its device; earlier nodes have theirs.
     pub fn place(&self, graph: &mut Graph, first: usize) -> Result<()> {
+        for id in graph.ids().skip(first) {
+            check_runs(graph, graph.node(id))?;
+        }
+        let order = graph.topological_order()?;
+        let mut groups = Groups::new(self, graph, first)?;
+        groups.join_references(graph, &order)?;
+        groups.join_classes(graph)?;
+        let mut placed: Vec<Option<usize>> = vec![None; graph.node_count()];
+        for id in graph.ids().take(first) {
+            placed[id.index()] = self.position(&graph.node(id).data.device);
+        }
+        let consumers = graph.consumers();
+        let new = || order.iter().filter(|id| id.index() >= first);
+        for id in new().filter(|id| !is_source(graph.node(**id))) {
+            let input = graph.node(*id).inputs.first().filter(|_| is_metadata(graph.node(*id)));
+            let preferred = input.and_then(|input| placed[input.node.index()]);
+            placed[id.index()] = Some(groups.assign(graph, *id, preferred)?);
+        }
+        for id in new().filter(|id| is_source(graph.node(**id))) {
+            let mut users = consumers[id.index()].iter().map(|user| placed[user.index()]);
+            let preferred = users.next().flatten().filter(|first| users.all(|user| user == Some(*first)));
+            placed[id.index()] = Some(groups.assign(graph, *id, preferred)?);
+        }
         let names: Vec<String> = self.devices.iter().map(DeviceSpec::to_string).collect();
         for id in graph.ids().skip(first) {
-            let device = self.place_node(graph, &graph.node(id).data)?;
+            let device = placed[id.index()].expect("every node has been placed above");
             graph.set_device(id, &names[device]);
         }
         Ok(())
     }
 
-    fn place_node(&self, graph: &Graph, data: &NodeData) -> Result<usize> {
-        let wanted = DeviceSpec::parse(&data.device).map_err(|_| {
-            status!(
-                InvalidArgument,
-                "Malformed device specification '{}' in node: {{{{node {}}}}}",
-                data.device,
-                data.name
-            )
-        })?;
-        let device = match self.find(&wanted) {
-            Some(device) => device,
-            None => bail!(
-                InvalidArgument,
-                "Cannot assign a device for operation {name}: {{{{node {name}}}}} was explicitly assigned to {} but \
-                 available devices are [ {} ]. Make sure the device specification refers to a valid device.\n\t \
-                 [[{name}]]",
-                data.device,
-                self.devices.iter().map(DeviceSpec::to_string).collect::<Vec<_>>().join(", "),
-                name = data.name
-            ),
-        };
-        if let NodeKind::Op(entry) = &data.kind
-            && !runs_without_kernel(data.class())
-        {
-            entry.kernel(&data.name, &data.attrs)?;
-        }
-        if data.class() == OpClass::Call
-            && let Ok(function) = data.attrs.get::<NameAttrList>("f")
-            && graph.library().get(&function.name).is_none()
-        {
-            bail!(InvalidArgument, "Failed to find function \"{}\" in function library", function.name);
-        }
-        Ok(device)
+    fn position(&self, device: &str) -> Option<usize> {
+        let spec = DeviceSpec::parse(device).ok()?;
+        self.devices.iter().position(|known| *known == spec)
     }
+}
 
-    fn find(&self, wanted: &DeviceSpec) -> Option<usize> {
-        let exact = self.best(wanted);
-        if exact.is_some() || !self.soft { exact } else { self.best(&wanted.task_part()) }
+/// Refuses a node that no device could run.
+fn check_runs(graph: &Graph, node: &Node) -> Result<()> {
+    let data = &node.data;
+    if let NodeKind::Op(entry) = &data.kind
+        && !runs_without_kernel(data.class())
+    {
+        entry.kernel(&data.name, &data.attrs)?;
     }
-
-    fn best(&self, wanted: &DeviceSpec) -> Option<usize> {
-        if wanted.matches(&self.devices[self.default]) {
-            return Some(self.default);
-        }
-        self.devices.iter().position(|device| wanted.matches(device))
+    if data.class() == OpClass::Call
+        && let Ok(function) = data.attrs.get::<NameAttrList>("f")
+        && graph.library().get(&function.name).is_none()
+    {
+        bail!(InvalidArgument, "Failed to find function \"{}\" in function library", function.name);
     }
+    Ok(())
 }
 
 fn runs_without_kernel(class: OpClass) -> bool {
@@ -91,4 +97,13 @@ fn runs_without_kernel(class: OpClass) -> bool {
             | Arg
             | Retval
     )
+}
+
+/// Whether the node makes one value from nothing.
+fn is_source(node: &Node) -> bool {
+    node.inputs.is_empty() && matches!(node.data.output_types[..], [(_, false)])
+}
+
+fn is_metadata(node: &Node) -> bool {
+    matches!(&node.data.kind, NodeKind::Op(entry) if entry.op.metadata)
 }

@@ -17,6 +17,7 @@ static SHAPE: Op = Op {
     shape: shape_shape,
     kernels: kernels![any shape_kernel],
     cheap: true,
+    metadata: true,
     ..Op::PURE
 };
 
@@ -39,6 +40,7 @@ static SIZE: Op = Op {
     shape: shapes::scalar,
     kernels: kernels![any size_kernel],
     cheap: true,
+    metadata: true,
     ..Op::PURE
 };
 
@@ -50,6 +52,7 @@ static RANK: Op = Op {
     shape: shapes::scalar,
     kernels: kernels![any rank_kernel],
     cheap: true,
+    metadata: true,
     ..Op::PURE
 };
 

@@ -14,7 +14,7 @@ pub(super) fn move_borders(graph: &mut Graph) -> Result<()> {
             move_to(graph, *id, source);
         }
     }
-    let consumers = consumers(graph);
+    let consumers = graph.consumers();
     for id in order.iter().rev() {
         let data = &graph.node(*id).data;
         let by_reference = data.input_types.iter().any(|(_, is_ref)| *is_ref);
@@ -37,15 +37,4 @@ fn move_to(graph: &mut Graph, id: NodeId, other: NodeId) {
     if graph.node(id).data.device != device {
         graph.set_device(id, &device);
     }
-}
-
-fn consumers(graph: &Graph) -> Vec<Vec<NodeId>> {
-    let mut consumers = vec![Vec::new(); graph.node_count()];
-    for id in graph.ids() {
-        let node = graph.node(id);
-        for source in node.inputs.iter().map(|input| input.node).chain(node.controls.iter().copied()) {
-            consumers[source.index()].push(id);
-        }
-    }
-    consumers
 }
