@@ -32,6 +32,7 @@ SCENARIOS = [
     "tensor_lists",
     "random_numbers",
     "protocol",
+    "worker_service",
     "hostile_graphs",
 ]
 

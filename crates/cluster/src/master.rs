@@ -6,7 +6,7 @@ mod partial_run;
 mod parts;
 mod plan;
 mod plan_cache;
-mod requests;
+pub(crate) mod requests;
 mod session;
 mod step;
 
@@ -24,6 +24,9 @@ use session::MasterSession;
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 
+/// How many requests are remembered, as in stock's masters.
+const REMEMBERED_REQUESTS: usize = 10_000;
+
 /// The master of one task.
 pub struct Master {
     worker: Arc<Worker>,
@@ -38,7 +41,12 @@ const UNPOISONED: &str = "no panic while sessions are locked";
 impl Master {
     /// A master that runs graphs on this worker and its peers and is reached at this port.
     pub(crate) fn new(worker: Arc<Worker>, port: u16) -> Arc<Master> {
-        Arc::new(Master { worker, port, requests: RecentRequests::default(), sessions: RwLock::default() })
+        Arc::new(Master {
+            worker,
+            port,
+            requests: RecentRequests::new(REMEMBERED_REQUESTS),
+            sessions: RwLock::default(),
+        })
     }
 
     fn session(&self, handle: &str) -> Result<Arc<MasterSession>> {

@@ -7,7 +7,7 @@ use crate::transport::client::Channels;
 use crate::transport::io::Io;
 use crate::transport::server::{Services, spawn};
 use crate::transport::tensor_codec::Intake;
-use crate::worker::Worker;
+use crate::worker::{Census, Worker};
 use ferroflow_core::device::Device;
 use ferroflow_core::op::Registry;
 use ferroflow_core::tensor::BufferPool;
@@ -57,6 +57,7 @@ pub struct Server {
     address: SocketAddr,
     target: String,
     task: TaskName,
+    worker: Arc<Worker>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -84,7 +85,7 @@ impl Server {
         let worker =
             Worker::new(config.task.clone(), registry, vec![device], pool, channels, &config.cluster)?;
         let master = Master::new(worker.clone(), address.port());
-        let services = Arc::new(Services { master, worker, intake });
+        let services = Arc::new(Services { master, worker: worker.clone(), intake });
 
         let (stop, stopped) = watch::channel(());
         let mut threads = Vec::new();
@@ -94,7 +95,7 @@ impl Server {
             threads.push(spawn(thread, listeners, services.clone(), stopped.clone())?);
         }
         threads.push(watch_for_shutdown(services, stop, shutdown)?);
-        Ok(Server { address, target, task: config.task, threads })
+        Ok(Server { address, target, task: config.task, worker, threads })
     }
 
     /// Where it listens.
@@ -110,6 +111,11 @@ impl Server {
     /// What clients open a session on.
     pub fn target(&self) -> &str {
         &self.target
+    }
+
+    /// Counts what the server keeps for masters and peers.
+    pub fn census(&self) -> Census {
+        self.worker.census()
     }
 
     /// Waits until the server has stopped.

@@ -1,17 +1,14 @@
 //! gRPC: the wire form of the services. Nothing here decides anything; [`crate::master`] and [`crate::worker`] do.
 
-#[allow(dead_code, unused_imports)]
+#[allow(dead_code)]
 pub(crate) mod client;
 mod grpc;
-#[allow(dead_code)]
 pub(crate) mod io;
 mod master_service;
-#[allow(dead_code)]
 mod reader;
 mod rope;
 pub(crate) mod server;
 mod sockets;
 mod status;
-#[allow(dead_code)]
 pub(crate) mod tensor_codec;
 mod worker_service;

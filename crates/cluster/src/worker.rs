@@ -1,28 +1,58 @@
 //! A worker: the devices of one task, their state and their threads, and the sessions that masters open on it.
 
+mod graphs;
+mod recv_tensor;
+mod run_graph;
 mod sessions;
-#[allow(dead_code)]
 mod steps;
+#[cfg(test)]
+mod tests;
+mod transfers;
 
 pub(crate) use sessions::WorkerSession;
-#[allow(unused_imports)]
 pub(crate) use steps::WorkerStep;
 
+use crate::master::requests::RecentRequests;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::client::{Channels, Naming, Peers};
-use ferroflow_core::Result;
 use ferroflow_core::device::Device;
 use ferroflow_core::op::Registry;
 use ferroflow_core::resource::ResourceManager;
-use ferroflow_proto::tensorflow::{CreateWorkerSessionRequest, DeviceAttributes, DeviceLocality, ServerDef};
+use ferroflow_core::{Code, Result, Status, status};
+use ferroflow_proto::tensorflow::{
+    CreateWorkerSessionRequest, DeregisterGraphRequest, DeviceAttributes, DeviceLocality, LoggingRequest,
+    LoggingResponse, RegisterGraphRequest, ServerDef,
+};
 use ferroflow_runtime::{ComputePool, RuntimeEnv};
 use sessions::WorkerSessions;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use steps::Steps;
+use transfers::Transfers;
 
 /// What every CPU device of stock claims to have.
 const REPORTED_MEMORY: i64 = 256 << 20;
+
+/// How many requests are remembered, as in stock's workers.
+const REMEMBERED_REQUESTS: usize = 100_000;
+
+/// Marks a status that says that this process is not the one that the caller knew.
+const RESTARTED: &str = "type.googleapis.com/tensorflow.distributed_runtime.WorkerPossiblyRestarted";
+
+/// What a worker keeps for masters and peers; all of it goes when they are done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Sessions of masters.
+    pub sessions: usize,
+    /// Graphs registered in them.
+    pub graphs: usize,
+    /// Steps under way or not cleaned up yet.
+    pub steps: usize,
+    /// Tensors in them that nobody has received.
+    pub parcels: usize,
+    /// Receivers, here or elsewhere, of tensors that this task has not sent.
+    pub receivers: usize,
+}
 
 /// The worker of one task.
 pub struct Worker {
@@ -36,8 +66,11 @@ pub struct Worker {
     /// The other tasks, for sessions that do not bring a cluster of their own.
     peers: Arc<Peers>,
     sessions: WorkerSessions,
-    #[allow(dead_code)]
+    /// Takes the graphs of masters that open no session, as long ago was usual.
+    legacy_session: Arc<WorkerSession>,
     steps: Steps,
+    requests: RecentRequests,
+    transfers: Arc<Transfers>,
 }
 
 impl Worker {
@@ -53,8 +86,12 @@ impl Worker {
     ) -> Result<Arc<Worker>> {
         let resources = ResourceManager::new(&task.job);
         let peers = peers(&channels, &task, cluster, Naming::Own)?;
-        let steps = Steps::default();
+        let transfers = Arc::new(Transfers::default());
+        let steps = Steps::new(transfers.clone());
+        let device = devices.first().ok_or_else(|| status!(InvalidArgument, "a worker needs a device"))?;
+        let env = RuntimeEnv::new(registry.clone(), device.clone(), resources.clone(), pool.clone());
         Ok(Arc::new(Worker {
+            legacy_session: Arc::new(WorkerSession::new(task.clone(), env, false, peers.clone())),
             task,
             registry,
             devices,
@@ -64,11 +101,12 @@ impl Worker {
             peers,
             sessions: WorkerSessions::default(),
             steps,
+            requests: RecentRequests::new(REMEMBERED_REQUESTS),
+            transfers,
         }))
     }
 
     /// The other tasks, as the server's configuration has them.
-    #[allow(dead_code)]
     pub(crate) fn peers(&self) -> &Arc<Peers> {
         &self.peers
     }
@@ -79,13 +117,11 @@ impl Worker {
     }
 
     /// The step with this id, found or made. [`Worker::cleanup_step`] ends it.
-    #[allow(dead_code)]
     pub(crate) fn step(&self, id: i64) -> Arc<WorkerStep> {
         self.steps.get(id)
     }
 
     /// Ends and forgets a step: whoever still waits for its tensors is told. One that is not known is fine.
-    #[allow(dead_code)]
     pub(crate) fn cleanup_step(&self, id: i64) {
         self.steps.cleanup(id);
     }
@@ -103,6 +139,17 @@ impl Worker {
     /// The device that takes whatever is not placed explicitly.
     pub(crate) fn device(&self) -> &Arc<Device> {
         self.devices.first().expect("a worker has a device")
+    }
+
+    /// Counts what is kept.
+    pub fn census(&self) -> Census {
+        let (sessions, graphs) = self.sessions.count();
+        let (steps, parcels, receivers) = self.steps.count();
+        Census { sessions, graphs: graphs + self.legacy_session.graphs.len(), steps, parcels, receivers }
+    }
+
+    fn devices(&self) -> &[Arc<Device>] {
+        &self.devices
     }
 
     /// The devices, as other tasks and clients are told.
@@ -134,9 +181,43 @@ impl Worker {
         self.sessions.create(&request.session_handle, &request.master_task, request.master_incarnation, make)
     }
 
-    /// Forgets a session; one that is not known is fine.
+    /// The session that a request is about.
+    fn session(&self, handle: &str, created: bool) -> Result<Arc<WorkerSession>> {
+        if !created {
+            return Ok(self.legacy_session.clone());
+        }
+        self.sessions.get(handle).ok_or_else(|| {
+            let task = &self.task;
+            let text = format!(
+                "Session handle is not found: {handle}. Possibly this worker (\"{task}\") just restarted."
+            );
+            Status::new(Code::Aborted, text).with_payload(RESTARTED, [])
+        })
+    }
+
+    /// Forgets a session with its graphs; one that is not known is fine.
     pub(crate) fn delete_session(&self, handle: &str) {
         self.sessions.delete(handle);
+        self.steps.sweep();
+    }
+
+    /// Makes a graph of a master ready to run and returns its handle.
+    pub(crate) async fn register_graph(&self, request: RegisterGraphRequest) -> Result<String> {
+        let session = self.session(&request.session_handle, request.create_worker_session_called)?;
+        // Making kernels takes a while, so not on a thread that answers calls.
+        let register = async move { session.register(&request.graph_def.unwrap_or_default()) };
+        self.pool.complete(register).await
+    }
+
+    /// Forgets a graph.
+    pub(crate) fn deregister_graph(&self, request: &DeregisterGraphRequest) -> Result<()> {
+        let session = self.session(&request.session_handle, request.create_worker_session_called)?;
+        session.deregister(&request.graph_handle)
+    }
+
+    /// Starts, stops or reads the log of transfers from other tasks.
+    pub(crate) fn logging(&self, request: &LoggingRequest) -> LoggingResponse {
+        self.transfers.serve(request)
     }
 
     /// Empties these containers, or the default one if none is named, after releasing whoever waits in them.
@@ -166,4 +247,9 @@ pub(crate) fn attributes(device: &Device) -> DeviceAttributes {
 fn peers(channels: &Channels, own: &TaskName, cluster: &ClusterSpec, naming: Naming) -> Result<Arc<Peers>> {
     let others = cluster.tasks().filter(|(task, _)| task != own);
     Peers::new(channels, others.map(|(task, address)| (task, address.to_owned())), naming)
+}
+
+/// Microseconds since 1970.
+pub(crate) fn since_epoch() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as i64
 }

@@ -1,5 +1,6 @@
 //! Compute threads: they run steps and large kernels, never I/O.
 
+use ferroflow_core::{Result, status};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -62,6 +63,19 @@ impl ComputePool {
         let (runnable, task) = async_task::spawn(future, schedule);
         runnable.schedule();
         task
+    }
+}
+
+impl ComputePool {
+    /// Runs a future on compute threads, starting now; a panic there becomes a status. Dropping what it returns cancels
+    /// the work.
+    pub fn complete<T, F>(&self, future: F) -> impl Future<Output = Result<T>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let task = self.spawn(future).fallible();
+        async move { task.await.unwrap_or_else(|| Err(status!(Internal, "the work ended with a panic"))) }
     }
 }
 

@@ -15,6 +15,9 @@ const MAX_MESSAGE_BYTES: usize = 3072;
 /// What gRPC wants escaped in a message: everything outside printable ASCII, and the escape sign itself.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
+/// Marks a status that another failure caused, for stock too.
+const DERIVED: &str = "type.googleapis.com/tensorflow.DerivedStatus";
+
 /// Binary metadata may come with or without padding.
 const PADDED_OR_NOT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
@@ -33,9 +36,12 @@ pub(crate) fn to_trailers(outcome: Result<(), &Status>) -> HeaderMap {
         let escaped = percent_encode(cut(status.message()).as_bytes(), ESCAPED).to_string();
         trailers.insert("grpc-message", escaped.parse().expect("escaped text is printable ASCII"));
     }
-    if !status.payloads().is_empty() {
+    if !status.payloads().is_empty() || status.is_derived() {
         let payloads = status.payloads().iter().map(|(url, value)| (url.clone(), value.clone().into()));
-        let container = GrpcPayloadContainer { payloads: payloads.collect() };
+        let mut container = GrpcPayloadContainer { payloads: payloads.collect() };
+        if status.is_derived() {
+            container.payloads.insert(DERIVED.to_owned(), Default::default());
+        }
         let encoded = STANDARD_NO_PAD.encode(container.encode_to_vec());
         trailers.insert("grpc-status-details-bin", encoded.parse().expect("base64 is printable ASCII"));
     }
@@ -55,7 +61,7 @@ pub(crate) fn from_trailers(trailers: &HeaderMap) -> Option<Status> {
     let details = text("grpc-status-details-bin").and_then(|value| PADDED_OR_NOT.decode(value).ok());
     let container = details.and_then(|details| GrpcPayloadContainer::decode(&*details).ok());
     for (url, value) in container.unwrap_or_default().payloads {
-        status = status.with_payload(url, value);
+        status = if url == DERIVED { status.derived() } else { status.with_payload(url, value) };
     }
     Some(status)
 }
@@ -77,7 +83,9 @@ mod tests {
     fn every_code_survives_a_round_trip() {
         for code in Code::ALL {
             let status = Status::new(code, "naïve 100%\n\ttext").with_payload("type.example/Detail", [8, 5]);
-            assert_eq!(from_trailers(&to_trailers(Err(&status))), Some(status));
+            assert_eq!(from_trailers(&to_trailers(Err(&status))), Some(status.clone()));
+            let derived = status.derived();
+            assert_eq!(from_trailers(&to_trailers(Err(&derived))), Some(derived));
         }
         assert_eq!(from_trailers(&to_trailers(Ok(()))), None);
     }

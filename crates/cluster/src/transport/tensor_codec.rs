@@ -103,14 +103,22 @@ pub(crate) async fn read_run_callable<F: Frames>(
     Ok((decode(rest.freeze())?, feeds))
 }
 
+/// A tensor from another task.
+pub(crate) struct Received {
+    pub(crate) parcel: Parcel,
+    /// When the peer sent it, by its clock, in microseconds since 1970.
+    pub(crate) sent_micros: i64,
+}
+
 /// Reads a `RecvTensorResponse`. As with feeds, a value that is no tensor is not the wire's fault.
 pub(crate) async fn read_recv_tensor<F: Frames>(
     reader: &mut Reader<F>,
     intake: &Intake,
-) -> Result<Result<Parcel>> {
+) -> Result<Result<Received>> {
     const TENSOR: u32 = 1;
     const IS_DEAD: Field = Field { number: 2, wire_type: WireType::Varint };
-    let (mut tensor, mut dead) = (None, false);
+    const SEND_START: Field = Field { number: 3, wire_type: WireType::Varint };
+    let (mut tensor, mut dead, mut sent_micros) = (None, false, 0);
     let mut rest = BytesMut::new();
     let end = reader.end();
     while let Some(field) = reader.field(end).await? {
@@ -119,13 +127,15 @@ pub(crate) async fn read_recv_tensor<F: Frames>(
             tensor = Some(read_tensor(reader, end, intake).await?);
         } else if field == IS_DEAD {
             dead = reader.varint(end).await? != 0;
+        } else if field == SEND_START {
+            sent_micros = reader.varint(end).await? as i64;
         } else {
             reader.gather(field, end, &mut rest).await?;
             rest.clear();
         }
     }
     let tensor = tensor.unwrap_or_else(|| Tensor::from_proto(&TensorProto::default()));
-    Ok(tensor.map(|tensor| Parcel { tensor, dead }))
+    Ok(tensor.map(|tensor| Received { parcel: Parcel { tensor, dead }, sent_micros }))
 }
 
 /// Writes a `RecvTensorResponse`. A dead parcel carries an empty tensor, as in stock.

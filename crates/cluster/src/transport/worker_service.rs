@@ -3,18 +3,23 @@
 use super::grpc::Request;
 use super::rope::Rope;
 use super::server::{Services, unknown_method};
+use super::tensor_codec::write_recv_tensor;
+use crate::worker::{Worker, since_epoch};
 use ferroflow_core::{Result, bail};
 use ferroflow_proto::tensorflow::{
     CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse,
     CreateWorkerSessionRequest, CreateWorkerSessionResponse, DeleteWorkerSessionRequest,
-    DeleteWorkerSessionResponse, GetStatusRequest, GetStatusResponse, LoggingRequest, LoggingResponse,
-    MarkRecvFinishedRequest, MarkRecvFinishedResponse,
+    DeleteWorkerSessionResponse, DeregisterGraphResponse, GetStatusRequest, GetStatusResponse,
+    MarkRecvFinishedRequest, MarkRecvFinishedResponse, RecvTensorRequest, RegisterGraphResponse,
+    RunGraphRequest, RunGraphResponse,
 };
 
 /// Answers one call.
 pub(crate) async fn call(services: &Services, method: &str, mut request: Request) -> Result<Rope> {
     let worker = &*services.worker;
     match method {
+        "RecvTensor" => recv_tensor(worker, request).await,
+        "RunGraph" => run_graph(worker, request).await,
         "GetStatus" => {
             let GetStatusRequest {} = request.decode().await?;
             Ok(Rope::from_message(&GetStatusResponse { device_attributes: worker.device_attributes() }))
@@ -34,29 +39,51 @@ pub(crate) async fn call(services: &Services, method: &str, mut request: Request
             worker.cleanup_all(&container);
             Ok(Rope::from_message(&CleanupAllResponse {}))
         }
-        // No step of another task's master runs here, so there is nothing to clean up, to log or to keep for a
-        // repeated answer.
+        "RegisterGraph" => {
+            let request = request.decode().await?;
+            let graph_handle = worker.register_graph(request).await?;
+            Ok(Rope::from_message(&RegisterGraphResponse { graph_handle }))
+        }
+        "DeregisterGraph" => {
+            worker.deregister_graph(&request.decode().await?)?;
+            Ok(Rope::from_message(&DeregisterGraphResponse {}))
+        }
         "CleanupGraph" => {
-            let _: CleanupGraphRequest = request.decode().await?;
+            let CleanupGraphRequest { step_id } = request.decode().await?;
+            worker.cleanup_step(step_id);
             Ok(Rope::from_message(&CleanupGraphResponse {}))
         }
-        "Logging" => {
-            let _: LoggingRequest = request.decode().await?;
-            Ok(Rope::from_message(&LoggingResponse::default()))
-        }
+        "Logging" => Ok(Rope::from_message(&worker.logging(&request.decode().await?))),
+        // Answers are not kept for repetition, so there is nothing to let go.
         "MarkRecvFinished" => {
             let _: MarkRecvFinishedRequest = request.decode().await?;
             Ok(Rope::from_message(&MarkRecvFinishedResponse {}))
         }
         // Stock declares the method and never implemented it either.
         "Tracing" => bail!(Unimplemented, "Tracing"),
-        "RegisterGraph" | "DeregisterGraph" | "RunGraph" | "RecvTensor" | "RecvBuf" | "CompleteGroup"
-        | "CompleteInstance" | "GetStepSequence" => {
-            bail!(
-                Unimplemented,
-                "{method} is not supported: this server runs the graphs of its own master only"
-            )
+        "RecvBuf" | "CompleteGroup" | "CompleteInstance" | "GetStepSequence" => {
+            bail!(Unimplemented, "{method} is not supported: this server takes no part in collectives")
         }
         _ => Err(unknown_method()),
+    }
+}
+
+async fn recv_tensor(worker: &Worker, mut request: Request) -> Result<Rope> {
+    let RecvTensorRequest { step_id, rendezvous_key, request_id, .. } = request.decode().await?;
+    let parcel = worker.recv_tensor(step_id, &rendezvous_key, request_id).await?;
+    write_recv_tensor(&parcel, since_epoch())
+}
+
+async fn run_graph(worker: &Worker, mut request: Request) -> Result<Rope> {
+    let request: RunGraphRequest = request.decode().await?;
+    let store_errors = request.store_errors_in_response_body;
+    match worker.run_graph(request).await {
+        Ok(response) => Ok(Rope::from_message(&response)),
+        Err(status) if store_errors => Ok(Rope::from_message(&RunGraphResponse {
+            status_code: status.code() as i32,
+            status_error_message: status.message().to_owned(),
+            ..Default::default()
+        })),
+        Err(status) => Err(status),
     }
 }

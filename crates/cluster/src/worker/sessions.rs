@@ -1,5 +1,6 @@
 //! The sessions that masters have open on a worker.
 
+use super::graphs::Graphs;
 use crate::spec::TaskName;
 use crate::transport::client::Peers;
 use ferroflow_core::{Result, ensure};
@@ -14,6 +15,9 @@ pub(crate) struct WorkerSession {
     env: Arc<RuntimeEnv>,
     isolated: bool,
     peers: Arc<Peers>,
+    pub(super) graphs: Graphs,
+    /// Held while the functions of a new graph join the session's.
+    pub(super) extending_library: Mutex<()>,
 }
 
 impl WorkerSession {
@@ -23,7 +27,8 @@ impl WorkerSession {
         isolated: bool,
         peers: Arc<Peers>,
     ) -> WorkerSession {
-        WorkerSession { own, env, isolated, peers }
+        let (graphs, extending_library) = (Graphs::default(), Mutex::default());
+        WorkerSession { own, env, isolated, peers, graphs, extending_library }
     }
 
     /// What this task is called in the session.
@@ -94,6 +99,17 @@ impl WorkerSessions {
             tracing::info!(master_task, sessions = outdated.len(), "A master restarted; its sessions end.");
         }
         Ok(session)
+    }
+
+    /// The session with this handle.
+    pub(super) fn get(&self, handle: &str) -> Option<Arc<WorkerSession>> {
+        self.0.lock().expect(UNPOISONED).get(handle).map(|entry| entry.session.clone())
+    }
+
+    /// How many are open, and how many graphs they have.
+    pub(super) fn count(&self) -> (usize, usize) {
+        let sessions = self.0.lock().expect(UNPOISONED);
+        (sessions.len(), sessions.values().map(|entry| entry.session.graphs.len()).sum())
     }
 
     /// Forgets a session; one that is not known is fine.

@@ -2,33 +2,54 @@
 //! it, a peer that wants a tensor of it, or the master of this task.
 
 use super::WorkerSession;
+use super::run_graph::Ending;
+use super::since_epoch;
+use super::transfers::Transfers;
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
-use ferroflow_core::{BoxFuture, Result, Status, status};
+use ferroflow_core::{BoxFuture, Code, Result, Status, status};
 use ferroflow_runtime::LocalRendezvous;
 use futures_util::FutureExt;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+/// How long a step that failed here is remembered for peers that ask late, should its master never say that it is over.
+const REMEMBERED: Duration = Duration::from_secs(600);
+/// A look for steps that nobody will end is taken whenever so many new ones have come.
+const SWEEP_EVERY: usize = 1024;
 
 /// A step as this worker sees it.
 pub(crate) struct WorkerStep {
     id: i64,
+    transfers: Arc<Transfers>,
     /// What its nodes here leave for others, and for each other.
     local: LocalRendezvous,
     cancellation: Cancellation,
     /// Whether a graph of this worker runs or ran in it.
     ran: AtomicBool,
+    /// Calls under way that run it.
+    calls: AtomicUsize,
+    /// The session that runs it, unless that is the master of this task.
+    session: OnceLock<Weak<WorkerSession>>,
+    partial: Mutex<Option<Ending>>,
+    since: Instant,
 }
 
 impl WorkerStep {
-    fn new(id: i64) -> WorkerStep {
+    fn new(id: i64, transfers: Arc<Transfers>) -> WorkerStep {
         WorkerStep {
             id,
+            transfers,
             local: LocalRendezvous::default(),
             cancellation: Cancellation::new(),
             ran: AtomicBool::new(false),
+            calls: AtomicUsize::new(0),
+            session: OnceLock::new(),
+            partial: Mutex::default(),
+            since: Instant::now(),
         }
     }
 
@@ -43,7 +64,7 @@ impl WorkerStep {
     }
 
     /// What the step's nodes here have sent and wait for.
-    pub(crate) fn local(&self) -> &LocalRendezvous {
+    pub(super) fn local(&self) -> &LocalRendezvous {
         &self.local
     }
 
@@ -53,11 +74,47 @@ impl WorkerStep {
         Arc::new(StepRendezvous { step: self.clone(), session: session.clone() })
     }
 
+    /// Whether a graph of this worker runs or ran in the step.
+    pub(super) fn has_run(&self) -> bool {
+        self.ran.load(Ordering::Relaxed)
+    }
+
     /// Ends the step here: its nodes, and every present and later wait for its tensors. The cause of a failure replaces
     /// its consequences.
     pub(crate) fn abort(&self, reason: Status) {
-        self.local.abort(reason.clone());
+        // As in stock, a cancellation that reaches others through here is a consequence for them, whoever cancelled.
+        let derived = matches!(reason.code(), Code::Cancelled | Code::Aborted);
+        self.local.abort(if derived { reason.clone().derived() } else { reason.clone() });
         self.cancellation.cancel(reason);
+    }
+
+    /// The step ends with this session at the latest.
+    pub(super) fn belongs_to(&self, session: &Arc<WorkerSession>) {
+        self.session.get_or_init(|| Arc::downgrade(session));
+    }
+
+    pub(super) fn call_began(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn call_ended(&self) {
+        self.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The partial run of this step, started if this is its first call.
+    pub(super) fn partial_run(&self, start: impl FnOnce() -> Result<Ending>) -> Result<Ending> {
+        let mut partial = self.partial.lock().expect(UNPOISONED);
+        match &*partial {
+            Some(ending) => Ok(ending.clone()),
+            None => Ok(partial.insert(start()?).clone()),
+        }
+    }
+
+    /// Whether nobody will ever end the step.
+    fn is_abandoned(&self) -> bool {
+        let orphaned = self.session.get().is_some_and(|session| session.strong_count() == 0);
+        let failed = || self.since.elapsed() > REMEMBERED && self.local.aborted().is_some();
+        self.calls.load(Ordering::Relaxed) == 0 && (orphaned || failed()) && self.local.pending().1 == 0
     }
 }
 
@@ -81,9 +138,18 @@ impl Rendezvous for StepRendezvous {
             let unknown = status!(InvalidArgument, "the task of {source} is not in the cluster");
             return std::future::ready(Err(unknown)).boxed();
         };
-        let (step_id, key) = (self.step.id, key.clone());
-        // The peer's own report tells why its part failed; this is a consequence.
-        async move { peer.recv_tensor(step_id, &key).await.map_err(Status::derived) }.boxed()
+        let (step, key) = (self.step.clone(), key.clone());
+        let receiving = async move {
+            let asked = step.transfers.are_wanted().then(since_epoch);
+            // The peer's own report tells why its part failed; this is a consequence.
+            let received = peer.recv_tensor(step.id, &key).await.map_err(Status::derived)?;
+            if let Some(asked) = asked {
+                let bytes = received.parcel.tensor.byte_size();
+                step.transfers.record(step.id, &key, bytes, (asked, received.sent_micros));
+            }
+            Ok(received.parcel)
+        };
+        receiving.boxed()
     }
 
     fn abort(&self, reason: Status) {
@@ -92,42 +158,82 @@ impl Rendezvous for StepRendezvous {
 }
 
 /// Steps by id.
-#[derive(Default)]
 pub(super) struct Steps {
-    steps: Mutex<HashMap<i64, Arc<WorkerStep>>>,
+    transfers: Arc<Transfers>,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    steps: HashMap<i64, Arc<WorkerStep>>,
+    /// New ones since the last sweep.
+    new: usize,
 }
 
 const UNPOISONED: &str = "no panic while steps are locked";
 
 impl Steps {
+    /// No steps yet; what they receive is noted in `transfers`.
+    pub(super) fn new(transfers: Arc<Transfers>) -> Steps {
+        Steps { transfers, table: Mutex::default() }
+    }
+
     /// The step with this id; new if nobody has touched it yet.
     pub(super) fn get(&self, id: i64) -> Arc<WorkerStep> {
-        let mut steps = self.steps.lock().expect(UNPOISONED);
-        steps.entry(id).or_insert_with(|| Arc::new(WorkerStep::new(id))).clone()
+        let mut table = self.table.lock().expect(UNPOISONED);
+        if let Some(step) = table.steps.get(&id) {
+            return step.clone();
+        }
+        let step = Arc::new(WorkerStep::new(id, self.transfers.clone()));
+        table.steps.insert(id, step.clone());
+        table.new += 1;
+        if table.new >= SWEEP_EVERY {
+            drop(table);
+            self.sweep();
+        }
+        step
     }
 
     /// Ends and forgets a step; one that is not known is fine.
     pub(super) fn cleanup(&self, id: i64) {
-        let removed = self.steps.lock().expect(UNPOISONED).remove(&id);
-        if let Some(step) = removed {
-            step.abort(status!(Cancelled, "Step {id} is over.").derived());
-        }
+        let removed = self.table.lock().expect(UNPOISONED).steps.remove(&id);
+        removed.into_iter().for_each(|step| end(&step));
     }
 
     /// Forgets a step that was only asked about, once nobody asks any more.
-    pub(super) fn forget_if_idle(&self, step: Arc<WorkerStep>) {
-        let mut steps = self.steps.lock().expect(UNPOISONED);
-        if let Entry::Occupied(entry) = steps.entry(step.id)
-            && Arc::ptr_eq(entry.get(), &step)
-            && !step.ran.load(Ordering::Relaxed)
+    pub(super) fn forget_if_idle(&self, step: &Arc<WorkerStep>) {
+        let mut table = self.table.lock().expect(UNPOISONED);
+        if let Entry::Occupied(entry) = table.steps.entry(step.id)
+            && Arc::ptr_eq(entry.get(), step)
+            && !step.has_run()
             && step.local.pending() == (0, 0)
         {
             entry.remove();
         }
     }
 
-    /// How many are known.
-    pub(super) fn len(&self) -> usize {
-        self.steps.lock().expect(UNPOISONED).len()
+    /// Ends and forgets the steps that nobody will end: their session is gone, or they failed long ago.
+    pub(super) fn sweep(&self) {
+        let abandoned: Vec<_> = {
+            let mut table = self.table.lock().expect(UNPOISONED);
+            table.new = 0;
+            table.steps.extract_if(|_, step| step.is_abandoned()).collect()
+        };
+        abandoned.iter().for_each(|(_, step)| end(step));
     }
+
+    /// How many are known, and how many parcels and receivers wait in them.
+    pub(super) fn count(&self) -> (usize, usize, usize) {
+        let table = self.table.lock().expect(UNPOISONED);
+        let pending = table.steps.values().map(|step| step.local.pending());
+        let (parcels, receivers) = pending.fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1));
+        (table.steps.len(), parcels, receivers)
+    }
+}
+
+fn end(step: &WorkerStep) {
+    step.abort(status!(Aborted, "Cleanup {}", step.id));
+    // A partial run that still runs ends with the last reference to it, and it holds the step.
+    let partial = step.partial.lock().expect(UNPOISONED).take();
+    drop(partial);
 }

@@ -76,6 +76,7 @@ impl Peers {
     }
 
     /// The worker of a task.
+    #[cfg(test)]
     pub(crate) fn worker(&self, task: &TaskName) -> Option<&Arc<RemoteWorker>> {
         self.by_task.get(task)
     }

@@ -1,13 +1,13 @@
 //! The worker service of another task.
 
 use super::super::rope::PREFIX_BYTES;
-use super::super::tensor_codec::{Intake, read_recv_tensor};
+use super::super::tensor_codec::{Intake, Received, read_recv_tensor};
 use super::channel::{Answer, CallHead, Channel};
 use super::peers::Naming;
 use crate::spec::TaskName;
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::device::DeviceSpec;
-use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
+use ferroflow_core::rendezvous::RendezvousKey;
 use ferroflow_core::{Code, Result, Status, status};
 use ferroflow_proto::tensorflow::{
     CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse,
@@ -18,6 +18,7 @@ use ferroflow_proto::tensorflow::{
 };
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -209,14 +210,14 @@ impl RemoteWorker {
     }
 
     /// Waits for a tensor that the task sends in a step.
-    pub(crate) async fn recv_tensor(&self, step_id: i64, key: &RendezvousKey) -> Result<Parcel> {
+    pub(crate) async fn recv_tensor(&self, step_id: i64, key: &RendezvousKey) -> Result<Received> {
         let method = &self.methods.recv_tensor;
         let received = async {
             let request = encode_recv_tensor(step_id, key);
             let mut answer = self.channel.call(&method.head, request, step_id as u64).await?;
-            let parcel = read_recv_tensor(answer.message(), &self.intake).await?;
+            let received = read_recv_tensor(answer.message(), &self.intake).await?;
             answer.finish().await?;
-            parcel
+            received
         };
         received.await.map_err(|error| self.explain(method, error))
     }
@@ -297,16 +298,55 @@ fn encode(message: &impl Message) -> Bytes {
 fn encode_recv_tensor(step_id: i64, key: &RendezvousKey) -> Bytes {
     const STEP_ID: u32 = 1;
     const KEY: u32 = 2;
-    let key = key.to_string();
-    let key_length = 1 + encoded_len_varint(key.len() as u64) + key.len();
-    let length = 1 + encoded_len_varint(step_id as u64) + key_length;
+    let iteration = match (key.frame, key.iteration) {
+        (0, 0) => Cow::Borrowed("0:0"),
+        (frame, iteration) => Cow::Owned(format!("{frame}:{iteration}")),
+    };
+    let incarnation = hex(key.source_incarnation());
+    let parts = [
+        key.source().as_bytes(),
+        &incarnation,
+        key.target().as_bytes(),
+        key.edge().as_bytes(),
+        iteration.as_bytes(),
+    ];
+    let key_length = parts.iter().map(|part| part.len()).sum::<usize>() + parts.len() - 1;
+    let length = 2 + encoded_len_varint(step_id as u64) + encoded_len_varint(key_length as u64) + key_length;
     let mut out = BytesMut::with_capacity(PREFIX_BYTES + length);
     out.put_u8(0);
     out.put_u32(length as u32);
     encode_key(STEP_ID, WireType::Varint, &mut out);
     encode_varint(step_id as u64, &mut out);
     encode_key(KEY, WireType::LengthDelimited, &mut out);
-    encode_varint(key.len() as u64, &mut out);
-    out.put_slice(key.as_bytes());
+    encode_varint(key_length as u64, &mut out);
+    for (i, part) in parts.into_iter().enumerate() {
+        if i > 0 {
+            out.put_u8(b';');
+        }
+        out.put_slice(part);
+    }
     out.freeze()
+}
+
+fn hex(number: u64) -> [u8; 16] {
+    std::array::from_fn(|i| b"0123456789abcdef"[(number >> (60 - 4 * i)) as usize & 15])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferroflow_proto::tensorflow::RecvTensorRequest;
+
+    #[test]
+    fn requests_for_tensors_are_read_back_by_the_generated_decoder() {
+        let key =
+            RendezvousKey::new("/job:a/device:CPU:0", 0xfedc_ba98_0123_4567, "/job:b/device:CPU:0", "e");
+        for (step_id, key) in [(0, key.clone()), (-7, key.at(6315961604705615773, 12)), (1 << 56, key)] {
+            let encoded = encode_recv_tensor(step_id, &key);
+            let length = u32::from_be_bytes(encoded[1..PREFIX_BYTES].try_into().unwrap());
+            assert_eq!((encoded[0], length as usize), (0, encoded.len() - PREFIX_BYTES));
+            let request = RecvTensorRequest::decode(encoded.slice(PREFIX_BYTES..)).unwrap();
+            assert_eq!((request.step_id, request.rendezvous_key), (step_id, key.to_string()));
+        }
+    }
 }

@@ -1,0 +1,174 @@
+//! Runs this task's part of a step.
+
+use super::Worker;
+use super::sessions::WorkerSession;
+use super::steps::WorkerStep;
+use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
+use ferroflow_core::resource::ResourceManager;
+use ferroflow_core::step::StepCx;
+use ferroflow_core::{Result, Tensor, bail, ensure, status};
+use ferroflow_proto::tensorflow::{
+    CostGraphDef, ExecutorOpts, NamedTensorProto, RunGraphRequest, RunGraphResponse,
+};
+use ferroflow_runtime::{Executable, StepTrace};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use std::sync::Arc;
+
+/// How a partial run ends; every clone gives the same.
+pub(super) type Ending = Shared<BoxFuture<'static, Result<()>>>;
+
+impl Worker {
+    /// Runs a registered graph once, or continues a run whose values come in several calls. Dropping the future gives up
+    /// the step: its nodes stop and whoever waits for its tensors is told.
+    pub(crate) async fn run_graph(&self, request: RunGraphRequest) -> Result<RunGraphResponse> {
+        self.requests.track(request.request_id, "RunGraph (Worker)")?;
+        let session = self.session(&request.session_handle, request.create_worker_session_called)?;
+        let sends = read_sends(&request.send)?;
+        let step = self.step(request.step_id);
+        step.belongs_to(&session);
+        let call = CallGuard::new(&step);
+        let done = if request.is_partial {
+            self.run_partially(&session, &step, &request, sends).await
+        } else {
+            self.run_whole(&session, &step, &request, sends).await
+        };
+        call.ended();
+        if let Err(error) = &done {
+            // Peers that wait for tensors of the step hear why none will come.
+            step.abort(error.clone());
+        }
+        done
+    }
+
+    async fn run_whole(
+        &self,
+        session: &Arc<WorkerSession>,
+        step: &Arc<WorkerStep>,
+        request: &RunGraphRequest,
+        sends: Vec<(RendezvousKey, Tensor)>,
+    ) -> Result<RunGraphResponse> {
+        let graph = session.graph(&request.graph_handle)?;
+        let options = request.exec_opts.unwrap_or_default();
+        let cx = self.step_cx(session, step);
+        for (key, tensor) in sends {
+            step.local().send(&key, Parcel { tensor, dead: false })?;
+        }
+        let trace = wants_stats(&options).then(|| StepTrace::new(cx.device.name()));
+        graph.start(Vec::new(), cx.clone(), trace.clone())?.near_caller().await?;
+        Ok(RunGraphResponse {
+            recv: receive(&*cx.rendezvous, &request.recv_key).await?,
+            step_stats: trace.map(|trace| trace.to_proto()),
+            cost_graph: Some(CostGraphDef::default()),
+            partition_graph: match options.record_partition_graphs {
+                true => graph.partition_graphs(),
+                false => Vec::new(),
+            },
+            ..Default::default()
+        })
+    }
+
+    /// The first call starts the graph, the last one waits for its end; all bring and take what they name.
+    async fn run_partially(
+        &self,
+        session: &Arc<WorkerSession>,
+        step: &Arc<WorkerStep>,
+        request: &RunGraphRequest,
+        sends: Vec<(RendezvousKey, Tensor)>,
+    ) -> Result<RunGraphResponse> {
+        for (key, tensor) in sends {
+            step.local().send(&key, Parcel { tensor, dead: false })?;
+        }
+        let ending = step.partial_run(|| {
+            let graph = session.graph(&request.graph_handle)?;
+            self.start_partial(session, step, &graph)
+        })?;
+        let rendezvous = step.rendezvous(session);
+        let recv = receive(&*rendezvous, &request.recv_key).await?;
+        if request.is_last_partial_run {
+            ending.await?;
+        }
+        Ok(RunGraphResponse { recv, cost_graph: Some(CostGraphDef::default()), ..Default::default() })
+    }
+
+    fn start_partial(
+        &self,
+        session: &Arc<WorkerSession>,
+        step: &Arc<WorkerStep>,
+        graph: &Arc<Executable>,
+    ) -> Result<Ending> {
+        let run = graph.start(Vec::new(), self.step_cx(session, step), None)?;
+        // The step holds its run, so the run must not hold the step.
+        let failing = Arc::downgrade(step);
+        let run = async move {
+            let done = run.await.map(drop);
+            if let (Err(error), Some(step)) = (&done, failing.upgrade()) {
+                step.abort(error.clone());
+            }
+            done
+        };
+        Ok(self.pool.complete(run).boxed().shared())
+    }
+
+    /// What everything that runs here in the step shares.
+    fn step_cx(&self, session: &Arc<WorkerSession>, step: &Arc<WorkerStep>) -> Arc<StepCx> {
+        let env = session.env();
+        Arc::new(StepCx {
+            step_id: step.id(),
+            device: env.device.clone(),
+            resources: env.resources.clone(),
+            step_resources: ResourceManager::new("step"),
+            rendezvous: step.rendezvous(session),
+            cancellation: step.cancellation().clone(),
+        })
+    }
+}
+
+/// Aborts a step whose call is given up.
+struct CallGuard<'a> {
+    step: &'a WorkerStep,
+    under_way: bool,
+}
+
+impl<'a> CallGuard<'a> {
+    fn new(step: &'a WorkerStep) -> CallGuard<'a> {
+        step.call_began();
+        CallGuard { step, under_way: true }
+    }
+
+    fn ended(mut self) {
+        self.under_way = false;
+    }
+}
+
+impl Drop for CallGuard<'_> {
+    fn drop(&mut self) {
+        self.step.call_ended();
+        if self.under_way {
+            let id = self.step.id();
+            self.step.abort(status!(Cancelled, "Step {id} was given up by its master."));
+        }
+    }
+}
+
+fn wants_stats(options: &ExecutorOpts) -> bool {
+    options.record_timeline || options.record_costs
+}
+
+fn read_sends(sends: &[NamedTensorProto]) -> Result<Vec<(RendezvousKey, Tensor)>> {
+    let read = |send: &NamedTensorProto| {
+        let Some(proto) = &send.tensor else { bail!(InvalidArgument, "Invalid TensorProto for feed value") };
+        Ok((RendezvousKey::parse(&send.name)?, Tensor::from_proto(proto)?))
+    };
+    sends.iter().map(read).collect()
+}
+
+async fn receive(rendezvous: &dyn Rendezvous, keys: &[String]) -> Result<Vec<NamedTensorProto>> {
+    let mut received = Vec::with_capacity(keys.len());
+    for name in keys {
+        let parcel = rendezvous.recv(&RendezvousKey::parse(name)?).await?;
+        ensure!(!parcel.dead, InvalidArgument, "The tensor returned for {name} was not valid.");
+        received.push(NamedTensorProto { name: name.clone(), tensor: Some(parcel.tensor.to_proto()?) });
+    }
+    Ok(received)
+}

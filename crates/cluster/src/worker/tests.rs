@@ -1,0 +1,487 @@
+//! Workers that call each other over loopback: what arrives, what fails, and that nothing stays behind.
+
+use super::Census;
+use crate::spec::{ClusterSpec, TaskName};
+use crate::transport::client::{Channels, Naming, Peers, RemoteWorker};
+use crate::transport::io::Io;
+use crate::transport::tensor_codec::Intake;
+use crate::{Server, ServerConfig};
+use ferroflow_core::device::Device;
+use ferroflow_core::rendezvous::RendezvousKey;
+use ferroflow_core::tensor::BufferPool;
+use ferroflow_core::{Code, Result, Status, Tensor};
+use ferroflow_proto::tensorflow::attr_value::Value;
+use ferroflow_proto::tensorflow::{
+    AttrValue, CreateWorkerSessionRequest, GraphDef, LoggingRequest, NamedTensorProto, NodeDef,
+    RegisterGraphRequest, RunGraphRequest, VersionDef,
+};
+use futures_util::future::{join_all, select};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// What takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const SESSION: &str = "session";
+
+/// A server of its own, and the way to its worker.
+struct Task {
+    server: Server,
+    remote: Arc<RemoteWorker>,
+    device: String,
+    incarnation: u64,
+    stop: oneshot::Sender<()>,
+}
+
+/// Tasks `/job:t/task:0` and up, each on a port of its own, and a caller that belongs to none of them.
+struct Cluster {
+    spec: ClusterSpec,
+    tasks: Vec<Task>,
+    channels: Arc<Channels>,
+    /// Ends the caller's I/O thread.
+    _stop: oneshot::Sender<()>,
+}
+
+impl Cluster {
+    async fn start(tasks: u32) -> Cluster {
+        let listeners: Vec<TcpListener> =
+            (0..tasks).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let mut spec = ClusterSpec::new();
+        for (task, listener) in listeners.iter().enumerate() {
+            spec.add("t", task as u32, &listener.local_addr().unwrap().to_string()).unwrap();
+        }
+        let (mut io_threads, io) = Io::prepare(1).unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        io_threads.remove(0).start(move || async { drop(stopped.await) }).unwrap();
+        let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let name = "/job:caller/replica:0/task:0/device:CPU:0";
+        let device = Device::new(name, 1, BufferPool::new(1 << 20), 1 << 30, Arc::new(threads)).unwrap();
+        let channels = Channels::new(io, Arc::new(Intake::new(Arc::new(device), 1 << 30)));
+        let mut cluster = Cluster { spec, tasks: Vec::new(), channels, _stop: stop };
+        for (task, listener) in listeners.into_iter().enumerate() {
+            let task = cluster.start_task(task as u32, listener).await;
+            cluster.tasks.push(task);
+        }
+        cluster
+    }
+
+    async fn start_task(&self, index: u32, listener: TcpListener) -> Task {
+        let task = TaskName::new("t", index);
+        let config = ServerConfig {
+            task: task.clone(),
+            cluster: self.spec.clone(),
+            io_threads: 2,
+            compute_threads: 2,
+            ..Default::default()
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let shutdown = async { drop(stopped.await) };
+        let server = Server::start(config, ferroflow_ops::registry(), vec![listener], shutdown).unwrap();
+        let peers = Peers::new(
+            &self.channels,
+            self.spec.tasks().map(|(task, address)| (task, address.to_owned())),
+            Naming::Own,
+        );
+        let remote = peers.unwrap().worker(&task).unwrap().clone();
+        let devices = remote.get_status_when_ready(Some(Instant::now() + PATIENCE)).await.unwrap();
+        remote
+            .create_session(&CreateWorkerSessionRequest {
+                session_handle: SESSION.to_owned(),
+                ..Default::default()
+            })
+            .await
+            .unwrap();
+        Task { server, remote, device: task.cpu(0), incarnation: devices[0].incarnation, stop }
+    }
+
+    fn key(&self, from: usize, to: usize, edge: &str) -> RendezvousKey {
+        let (from, to) = (&self.tasks[from], &self.tasks[to]);
+        RendezvousKey::new(&from.device, from.incarnation, &to.device, edge)
+    }
+
+    /// Sends the output of a node.
+    fn send(&self, name: &str, input: &str, from: usize, to: usize) -> NodeDef {
+        self.transfer("_Send", "T", name, &[input], from, to)
+    }
+
+    fn recv(&self, name: &str, from: usize, to: usize) -> NodeDef {
+        self.transfer("_Recv", "tensor_type", name, &[], from, to)
+    }
+
+    /// The edge is named like the node.
+    fn transfer(
+        &self,
+        op: &str,
+        dtype: &str,
+        name: &str,
+        inputs: &[&str],
+        from: usize,
+        to: usize,
+    ) -> NodeDef {
+        let (from, to) = (&self.tasks[from], &self.tasks[to]);
+        let text = |text: &str| Value::S(text.as_bytes().to_vec().into());
+        node(
+            name,
+            op,
+            inputs,
+            &[
+                (dtype, Value::Type(1)),
+                ("tensor_name", text(name)),
+                ("send_device", text(&from.device)),
+                ("send_device_incarnation", Value::I(from.incarnation as i64)),
+                ("recv_device", text(&to.device)),
+            ],
+        )
+    }
+}
+
+impl Task {
+    async fn register(&self, mut node: Vec<NodeDef>) -> String {
+        node.iter_mut().for_each(|node| node.device = self.device.clone());
+        let versions = Some(VersionDef { producer: 2474, ..Default::default() });
+        let graph_def = Some(GraphDef { node, versions, ..Default::default() });
+        let request = RegisterGraphRequest {
+            session_handle: SESSION.to_owned(),
+            create_worker_session_called: true,
+            graph_def,
+            ..Default::default()
+        };
+        self.remote.register_graph(&request).await.unwrap()
+    }
+
+    async fn run(&self, graph: &str, step_id: i64) -> Result<()> {
+        self.remote.run_graph(&run_request(graph, step_id)).await.map(drop)
+    }
+
+    fn census(&self) -> Census {
+        self.server.census()
+    }
+}
+
+fn run_request(graph: &str, step_id: i64) -> RunGraphRequest {
+    RunGraphRequest {
+        session_handle: SESSION.to_owned(),
+        create_worker_session_called: true,
+        graph_handle: graph.to_owned(),
+        step_id,
+        store_errors_in_response_body: true,
+        ..Default::default()
+    }
+}
+
+fn node(name: &str, op: &str, inputs: &[&str], attrs: &[(&str, Value)]) -> NodeDef {
+    let attr = |(name, value): &(&str, Value)| ((*name).to_owned(), AttrValue { value: Some(value.clone()) });
+    NodeDef {
+        name: name.to_owned(),
+        op: op.to_owned(),
+        input: inputs.iter().map(|input| (*input).to_owned()).collect(),
+        attr: attrs.iter().map(attr).collect(),
+        ..Default::default()
+    }
+}
+
+fn constant(name: &str, value: &Tensor) -> NodeDef {
+    node(
+        name,
+        "Const",
+        &[],
+        &[("dtype", Value::Type(1)), ("value", Value::Tensor(value.to_proto().unwrap()))],
+    )
+}
+
+fn double(name: &str, input: &str) -> NodeDef {
+    node(name, "AddV2", &[input, input], &[("T", Value::Type(1))])
+}
+
+/// A node whose first output is no number, which `check` refuses.
+fn failing() -> [NodeDef; 2] {
+    let nan = constant("nan", &Tensor::scalar(f32::NAN));
+    let message = Value::S(b"bad value".to_vec().into());
+    [nan, node("check", "CheckNumerics", &["nan"], &[("T", Value::Type(1)), ("message", message)])]
+}
+
+/// A queue that nobody fills, and a node that waits for it.
+fn blocked() -> [NodeDef; 2] {
+    let types = ferroflow_proto::tensorflow::attr_value::ListValue { r#type: vec![1], ..Default::default() };
+    let queue = node("queue", "FIFOQueueV2", &[], &[("component_types", Value::List(types.clone()))]);
+    [queue, node("dequeue", "QueueDequeueV2", &["queue"], &[("component_types", Value::List(types))])]
+}
+
+async fn eventually(what: &str, condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what} never came true");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn run_test(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(2 * PATIENCE, test).await.expect("the test hangs") });
+}
+
+/// Sends 1 + 1 = 2 from task 0 to task 1 and 4 back to the caller, which takes it from task 1.
+async fn there_and_back(cluster: &Cluster) -> (String, String) {
+    let one = Tensor::vector(vec![1f32; 3]);
+    let here = vec![constant("c", &one), double("d", "c"), cluster.send("there", "d", 0, 1)];
+    let there = vec![cluster.recv("there", 0, 1), double("d", "there"), cluster.send("back", "d", 1, 0)];
+    (cluster.tasks[0].register(here).await, cluster.tasks[1].register(there).await)
+}
+
+#[test]
+fn tensors_cross_tasks_and_nothing_stays_behind() {
+    run_test(async {
+        let cluster = Cluster::start(2).await;
+        let (here, there) = there_and_back(&cluster).await;
+        let [a, b] = &cluster.tasks[..] else { panic!("two tasks") };
+        let step = async |id: i64| {
+            let back = cluster.key(1, 0, "back");
+            let (ran, ran_too, received) =
+                tokio::join!(b.run(&there, id), a.run(&here, id), b.remote.recv_tensor(id, &back));
+            ran.and(ran_too).unwrap();
+            let received = received.unwrap();
+            assert_eq!(received.parcel.tensor.flat::<f32>().unwrap(), [4.0; 3]);
+            assert!(!received.parcel.dead && received.sent_micros > 0);
+            for task in [a, b] {
+                task.remote.cleanup_graph(id).await.unwrap();
+            }
+        };
+        join_all((0..200).map(step)).await;
+        let idle = Census { sessions: 1, graphs: 1, ..Default::default() };
+        assert_eq!((a.census(), b.census()), (idle, idle));
+        for task in [a, b] {
+            task.remote.delete_session(SESSION).await.unwrap();
+            assert_eq!(task.census(), Census::default());
+        }
+    });
+}
+
+#[test]
+fn large_tensors_arrive_whole() {
+    run_test(async {
+        let cluster = Cluster::start(1).await;
+        let values: Vec<f32> = (0..5_000_000).map(|i| i as f32).collect();
+        let [a] = &cluster.tasks[..] else { panic!("one task") };
+        let graph = vec![constant("c", &Tensor::vector(values.clone())), cluster.send("out", "c", 0, 0)];
+        let graph = a.register(graph).await;
+        for id in 0..3 {
+            let key = cluster.key(0, 0, "out");
+            let (ran, received) = tokio::join!(a.run(&graph, id), a.remote.recv_tensor(id, &key));
+            ran.unwrap();
+            assert_eq!(received.unwrap().parcel.tensor.flat::<f32>().unwrap(), values);
+            a.remote.cleanup_graph(id).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_failure_reaches_whoever_waits_for_the_step_with_its_cause() {
+    run_test(async {
+        let cluster = Cluster::start(2).await;
+        let [a, b] = &cluster.tasks[..] else { panic!("two tasks") };
+        let mut nodes = failing().to_vec();
+        nodes.push(cluster.send("there", "check", 0, 1));
+        let (here, there) = (a.register(nodes).await, b.register(vec![cluster.recv("there", 0, 1)]).await);
+        let (cause, consequence) = tokio::join!(a.run(&here, 1), b.run(&there, 1));
+        let (cause, consequence) = (cause.unwrap_err(), consequence.unwrap_err());
+        let text = "bad value : Tensor had NaN values\n\t [[{{node check}}]]";
+        assert_eq!((cause.code(), cause.message()), (Code::InvalidArgument, text));
+        assert_eq!(consequence.code(), Code::InvalidArgument);
+        let remote = "\nAdditional GRPC error information from remote target /job:t/replica:0/task:0 while calling \
+                      /tensorflow.WorkerService/RecvTensor:\n:";
+        assert!(consequence.message().starts_with(&format!("{text}{remote}")), "{consequence}");
+        let late = b.remote.recv_tensor(1, &cluster.key(1, 0, "unsent")).await;
+        assert_eq!(late.err().map(|status| status.code()), Some(Code::InvalidArgument));
+        for task in [a, b] {
+            task.remote.cleanup_graph(1).await.unwrap();
+            assert_eq!(task.census(), Census { sessions: 1, graphs: 1, ..Default::default() });
+        }
+    });
+}
+
+#[test]
+fn giving_up_a_run_stops_it_everywhere() {
+    run_test(async {
+        let cluster = Cluster::start(2).await;
+        let [a, b] = &cluster.tasks[..] else { panic!("two tasks") };
+        let there = b.register(vec![cluster.recv("unsent", 0, 1)]).await;
+        let run = Box::pin(b.run(&there, 1));
+        let asked = Box::pin(eventually("the request for the tensor", || a.census().receivers == 1));
+        drop(select(run, asked).await);
+        let idle = Census { sessions: 1, ..Default::default() };
+        eventually("the end of the request", || a.census() == idle).await;
+        // What the step is remembered for: its end is told to whoever asks for its tensors.
+        let late = b.remote.recv_tensor(1, &cluster.key(1, 0, "out")).await.err().unwrap();
+        assert_eq!((late.code(), late.is_derived()), (Code::Cancelled, true));
+        b.remote.delete_session(SESSION).await.unwrap();
+        assert_eq!(b.census(), Census::default());
+    });
+}
+
+#[test]
+fn a_step_that_waits_for_nothing_remote_is_given_up_too() {
+    run_test(async {
+        let cluster = Cluster::start(1).await;
+        let [a] = &cluster.tasks[..] else { panic!("one task") };
+        let graph = a.register(blocked().to_vec()).await;
+        let run = Box::pin(a.run(&graph, 1));
+        let began = Box::pin(eventually("the step", || a.census().steps == 1));
+        drop(select(run, began).await);
+        a.remote.cleanup_graph(1).await.unwrap();
+        a.remote.delete_session(SESSION).await.unwrap();
+        eventually("nothing", || a.census() == Census::default()).await;
+    });
+}
+
+#[test]
+fn thousands_wait_and_leave_at_once() {
+    run_test(async {
+        let cluster = Cluster::start(1).await;
+        let [a] = &cluster.tasks[..] else { panic!("one task") };
+        let keys: Vec<_> = (0..3000).map(|i| cluster.key(0, 0, &format!("edge {i}"))).collect();
+        let waiting =
+            join_all(keys.iter().enumerate().map(|(i, key)| a.remote.recv_tensor(i as i64 % 7, key)));
+        let all = eventually("every receiver", || a.census().receivers == keys.len());
+        drop(select(Box::pin(waiting), Box::pin(all)).await);
+        let idle = Census { sessions: 1, ..Default::default() };
+        eventually("no receiver", || a.census() == idle).await;
+        // The connection is as good as before.
+        let graph = a.register(vec![constant("c", &Tensor::scalar(1f32))]).await;
+        a.run(&graph, 9).await.unwrap();
+        // Cleaning up ends waits as well.
+        let key = cluster.key(0, 0, "unsent");
+        let (received, ()) = tokio::join!(a.remote.recv_tensor(10, &key), async {
+            eventually("the receiver", || a.census().receivers == 1).await;
+            a.remote.cleanup_graph(10).await.unwrap();
+        });
+        let status = received.err().unwrap();
+        assert_eq!((status.code(), status.is_derived()), (Code::Aborted, true));
+    });
+}
+
+#[test]
+fn a_peer_that_dies_is_unavailable_and_one_that_comes_back_is_another() {
+    run_test(async {
+        let mut cluster = Cluster::start(2).await;
+        let there = cluster.tasks[1].register(vec![cluster.recv("unsent", 0, 1)]).await;
+        let old_key = cluster.key(0, 1, "unsent");
+        let Task { server, remote, stop, .. } = cluster.tasks.remove(0);
+        let address: SocketAddr = server.address();
+        let b = &cluster.tasks[0];
+        let (ran, ()) = tokio::join!(b.run(&there, 1), async {
+            eventually("the request for the tensor", || server.census().receivers == 1).await;
+            stop.send(()).unwrap();
+        });
+        let status = ran.unwrap_err();
+        assert!(matches!(status.code(), Code::Unavailable | Code::Cancelled), "{status}");
+        server.join();
+        let down = remote.recv_tensor(2, &old_key).await.err().unwrap();
+        assert_eq!(down.code(), Code::Unavailable, "{down}");
+        assert!(down.message().contains("from remote target /job:t/replica:0/task:0"), "{down}");
+        let again = TcpListener::bind(address).unwrap();
+        let again = cluster.start_task(0, again).await;
+        let restarted = remote.recv_tensor(3, &old_key).await.err().unwrap();
+        assert!(
+            is_restarted(&restarted, "RecvTensor expects a different device incarnation: "),
+            "{restarted}"
+        );
+        // The peer finds its way back as well, and tells the same.
+        let status = cluster.tasks[0].run(&there, 4).await.unwrap_err();
+        assert!(status.message().contains("RecvTensor expects a different device incarnation: "), "{status}");
+        again.remote.delete_session(SESSION).await.unwrap();
+        let unknown = again.run("0000000000000001", 5).await.unwrap_err();
+        assert!(unknown.message().starts_with("Session handle is not found: session."), "{unknown}");
+    });
+}
+
+fn is_restarted(status: &Status, text: &str) -> bool {
+    let payload = |(url, _): &(String, Vec<u8>)| url.ends_with("WorkerPossiblyRestarted");
+    status.code() == Code::Aborted
+        && status.message().starts_with(text)
+        && status.payloads().iter().any(payload)
+}
+
+#[test]
+fn a_partial_run_takes_and_gives_values_call_by_call() {
+    run_test(async {
+        let cluster = Cluster::start(1).await;
+        let [a] = &cluster.tasks[..] else { panic!("one task") };
+        let nodes = vec![cluster.recv("in", 0, 0), double("d", "in"), cluster.send("out", "d", 0, 0)];
+        let graph = a.register(nodes).await;
+        let part = |step_id, last| RunGraphRequest {
+            is_partial: true,
+            is_last_partial_run: last,
+            ..run_request(&graph, step_id)
+        };
+        let value = Some(Tensor::scalar(3f32).to_proto().unwrap());
+        a.remote.run_graph(&part(1, false)).await.unwrap();
+        let name = cluster.key(0, 0, "in").to_string();
+        let mut last = part(1, true);
+        last.send = vec![NamedTensorProto { name, tensor: value }];
+        last.recv_key = vec![cluster.key(0, 0, "out").to_string()];
+        let answer = a.remote.run_graph(&last).await.unwrap();
+        let out = Tensor::from_proto(answer.recv[0].tensor.as_ref().unwrap()).unwrap();
+        assert_eq!(out.to_scalar::<f32>().unwrap(), 6.0);
+        // One that never ends is ended by the cleanup.
+        a.remote.run_graph(&part(2, false)).await.unwrap();
+        for id in [1, 2] {
+            a.remote.cleanup_graph(id).await.unwrap();
+        }
+        a.remote.delete_session(SESSION).await.unwrap();
+        eventually("nothing", || a.census() == Census::default()).await;
+    });
+}
+
+#[test]
+fn transfers_are_logged_while_somebody_wants_it() {
+    run_test(async {
+        let cluster = Cluster::start(2).await;
+        let (here, there) = there_and_back(&cluster).await;
+        let [a, b] = &cluster.tasks[..] else { panic!("two tasks") };
+        let log = |request: LoggingRequest| async move { b.remote.logging(&request).await.unwrap().step };
+        log(LoggingRequest { enable_rpc_logging: true, ..Default::default() }).await;
+        let (ran, ran_too) = tokio::join!(a.run(&here, 1), b.run(&there, 1));
+        ran.and(ran_too).unwrap();
+        log(LoggingRequest { disable_rpc_logging: true, ..Default::default() }).await;
+        let steps = log(LoggingRequest { fetch_step_id: vec![1], ..Default::default() }).await;
+        let device = &steps[0].step_stats.as_ref().unwrap().dev_stats[0];
+        assert_eq!((&device.device, device.node_stats.len()), (&b.device, 1));
+        let label = &device.node_stats[0].timeline_label;
+        let ending = format!("there from {} to {}", a.device, b.device);
+        assert!(label.starts_with("[12B] [") && label.ends_with(&ending), "{label}");
+    });
+}
+
+#[test]
+fn a_task_that_does_not_come_is_waited_for_until_the_deadline() {
+    run_test(async {
+        let cluster = Cluster::start(1).await;
+        let soon = || Some(Instant::now() + Duration::from_millis(200));
+        let at = |address: String| {
+            Peers::new(&cluster.channels, [(TaskName::new("ps", 3), address)], Naming::Own).unwrap()
+        };
+        let wait = async |peers: Arc<Peers>| {
+            let worker = peers.worker(&TaskName::new("ps", 3)).unwrap();
+            worker.get_status_when_ready(soon()).await.unwrap_err()
+        };
+        // Bound but never accepted from: refused, once it is closed.
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let refused = wait(at(closed)).await;
+        let another = wait(at(cluster.tasks[0].server.address().to_string())).await;
+        let nameless = wait(at("no-such-host.invalid:1".to_owned())).await;
+        for (status, why) in [
+            (refused, "refused"),
+            (another, "/job:t/replica:0/task:0 answers at"),
+            (nameless, "cannot be resolved"),
+        ] {
+            assert_eq!(status.code(), Code::DeadlineExceeded);
+            let text = status.message();
+            assert!(
+                text.starts_with("/job:ps/replica:0/task:3 did not come") && text.contains(why),
+                "{text}"
+            );
+        }
+    });
+}
