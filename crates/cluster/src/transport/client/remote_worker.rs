@@ -31,6 +31,9 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 /// How often to say whom we wait for.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 
+/// What stands between the failure of a call and the name of the task that was called.
+const CALL_FAILED: &str = "\nAdditional GRPC error information from remote target ";
+
 /// The worker of another task. Calls end when they are answered, when the connection breaks, or when they are dropped,
 /// which cancels them at the peer too.
 pub(crate) struct RemoteWorker {
@@ -204,7 +207,10 @@ impl RemoteWorker {
             0 => Ok(answer),
             code => {
                 let code = Code::from_number(code).unwrap_or(Code::Unknown);
-                Err(Status::new(code, answer.status_error_message))
+                // A body has no room for the mark, but the text tells: a call to another task failed.
+                let derived = answer.status_error_message.contains(CALL_FAILED);
+                let status = Status::new(code, answer.status_error_message);
+                Err(if derived { status.derived() } else { status })
             }
         }
     }
@@ -277,8 +283,7 @@ impl RemoteWorker {
         let (task, path, code, address) = (&self.task, method.path, error.code() as i32, self.address());
         error.map_message(|message| {
             format!(
-                "{message}\nAdditional GRPC error information from remote target {task} while calling {path}:\n\
-                 :{{grpc_status:{code}, peer:\"{address}\"}}"
+                "{message}{CALL_FAILED}{task} while calling {path}:\n:{{grpc_status:{code}, peer:\"{address}\"}}"
             )
         })
     }
