@@ -1,5 +1,5 @@
-//! Turns `crates/proto/protos` into checked-in Rust: message types for `ferroflow-proto`, their descriptors,
-//! and service stubs for `ferroflow-cluster`; and the golden messages of `ferroflow-testing`.
+//! Turns `crates/proto/protos` into checked-in Rust: message types for `ferroflow-proto` and their descriptors; and the
+//! golden messages of `ferroflow-testing`.
 //!
 //! The output is checked in so that building needs neither protoc nor a build script; `--check` proves that it
 //! is what the `.proto` files say.
@@ -21,14 +21,6 @@ const PROTOS: &str = "crates/proto/protos";
 const MESSAGES: &str = "crates/proto/src/generated";
 const GOLDEN_PROTOS: &str = "crates/testing/protos";
 const GOLDEN_MESSAGES: &str = "crates/testing/src/generated";
-const STUBS: &str = "crates/cluster/src/transport/generated";
-
-/// Files whose services get a client and a server; each becomes one module of stubs.
-const SERVICES: [&str; 3] = [
-    "tensorflow/core/protobuf/master_service.proto",
-    "tensorflow/core/protobuf/worker_service.proto",
-    "tensorflow/core/protobuf/eager_service.proto",
-];
 
 /// Options of `cargo xtask codegen`.
 #[derive(clap::Args)]
@@ -46,7 +38,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let goldens = compile(&root.join(GOLDEN_PROTOS), &[protos])?;
     let mut outputs = Outputs::new(root);
     messages(&descriptors, &mut outputs)?;
-    stubs(&descriptors, &mut outputs)?;
     golden_messages(&goldens, &mut outputs)?;
     if args.check { outputs.check() } else { outputs.write() }
 }
@@ -118,25 +109,4 @@ fn golden_messages(descriptors: &FileDescriptorSet, outputs: &mut Outputs) -> Re
 
 fn without_services(file: &FileDescriptorProto) -> FileDescriptorProto {
     FileDescriptorProto { service: Vec::new(), ..file.clone() }
-}
-
-fn stubs(descriptors: &FileDescriptorSet, outputs: &mut Outputs) -> Result<()> {
-    let mut config = prost_build::Config::new();
-    // Messages that live elsewhere are not generated again, so only the services remain.
-    config.extern_path(".tensorflow", "::ferroflow_proto::tensorflow");
-    config.service_generator(tonic_prost_build::configure().build_transport(true).service_generator());
-
-    let services = descriptors.file.iter().filter(|file| SERVICES.contains(&file.name()));
-    let requests = services.map(|file| (Module::from_parts([file_stem(file)]), file.clone()));
-    for (module, code) in config.generate(requests.collect())? {
-        // Stubs are public in their file, while the transport decides what leaves the crate.
-        let code = format!("#![allow(unreachable_pub, clippy::all)]\n\n{code}");
-        outputs.rust(Path::new(STUBS).join(format!("{module}.rs")), "//!", &code)?;
-    }
-    Ok(())
-}
-
-fn file_stem(file: &FileDescriptorProto) -> &str {
-    let name = file.name().rsplit('/').next().unwrap_or_default();
-    name.trim_end_matches(".proto")
 }

@@ -28,7 +28,7 @@ enum Task {
     Test(check::Args),
     /// Make the Python environment with the pinned stock TensorFlow
     Setup,
-    /// Generate message types and service stubs from the .proto files
+    /// Generate message types from the .proto files
     Codegen(codegen::Args),
     /// Write the table of ops that this build runs
     Compat(compat::Args),
