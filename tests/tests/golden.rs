@@ -21,8 +21,14 @@ fn runtimes(registry: &Registry) -> Vec<(&'static str, Arc<dyn Runtime + Send + 
         let local = Local::new(registry.clone(), PlanOptions { optimize });
         Arc::new(local.expect("threads start")) as Arc<dyn Runtime + Send + Sync>
     };
+    let scattered = Local::scattered(registry.clone(), PlanOptions::default(), 3).expect("threads start");
     let served = Arc::new(Remote::start(registry.clone()).expect("a server starts"));
-    vec![("planned", local(true)), ("unoptimized", local(false)), ("served", served)]
+    vec![
+        ("planned", local(true)),
+        ("unoptimized", local(false)),
+        ("scattered", Arc::new(scattered)),
+        ("served", served),
+    ]
 }
 
 fn main() -> ExitCode {

@@ -3,6 +3,7 @@
 
 mod fold;
 mod infer;
+pub mod lower;
 pub mod partition;
 pub mod place;
 mod prune;

@@ -1,22 +1,30 @@
 //! The runtime crate on its own: plans and steps by direct calls, without master, worker or transport.
 //!
 //! When a golden fails here, a kernel, the planner or the executor is wrong; when it fails only on a server, the
-//! services are.
+//! services are. With several devices the nodes of every graph are scattered over them, calls of functions become nodes,
+//! and the parts of a step meet in one rendezvous: what fails only then, placement or partitioning breaks.
 
 use crate::suite::{Runtime, Session};
 use ferroflow_core::cancel::Cancellation;
-use ferroflow_core::device::Device;
+use ferroflow_core::device::{Device, DeviceSpec};
 use ferroflow_core::graph::Graph;
 use ferroflow_core::op::Registry;
+use ferroflow_core::rendezvous::Rendezvous;
 use ferroflow_core::resource::ResourceManager;
 use ferroflow_core::step::StepCx;
 use ferroflow_core::tensor::BufferPool;
-use ferroflow_core::{Result, Tensor, status};
+use ferroflow_core::{DType, Result, Tensor, status};
 use ferroflow_proto::tensorflow::GraphDef;
+use ferroflow_runtime::plan::lower::{Lowered, lower};
+use ferroflow_runtime::plan::partition::{Borders, Parts, partition};
 use ferroflow_runtime::plan::place::Placer;
+use ferroflow_runtime::plan::plan;
 use ferroflow_runtime::{ComputePool, Executable, LocalRendezvous, PlanOptions, RuntimeEnv, Signature};
+use futures_util::future::try_join_all;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -26,7 +34,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// Plans and runs graphs in this process.
 pub struct Local {
     registry: Registry,
-    device: Arc<Device>,
+    devices: Vec<Arc<Device>>,
     pool: Arc<ComputePool>,
     options: PlanOptions,
 }
@@ -34,28 +42,74 @@ pub struct Local {
 impl Local {
     /// A runtime with a device and threads of its own.
     pub fn new(registry: Registry, options: PlanOptions) -> Result<Local> {
+        Local::scattered(registry, options, 1)
+    }
+
+    /// A runtime that scatters graphs over so many devices.
+    pub fn scattered(registry: Registry, options: PlanOptions, devices: usize) -> Result<Local> {
         let threads = rayon::ThreadPoolBuilder::new().num_threads(2).build();
         let threads = threads.map_err(|error| status!(Internal, "cannot start threads: {error}"))?;
-        let name = "/job:localhost/replica:0/task:0/device:CPU:0";
-        let device = Device::new(name, 1, BufferPool::new(1 << 20), 1 << 32, Arc::new(threads))?;
-        Ok(Local { registry, device: Arc::new(device), pool: ComputePool::new(2), options })
+        let threads = Arc::new(threads);
+        let device = |task: usize| {
+            let name = format!("/job:localhost/replica:0/task:{task}/device:CPU:0");
+            Device::new(&name, task as u64 + 1, BufferPool::new(1 << 20), 1 << 32, threads.clone())
+                .map(Arc::new)
+        };
+        let devices = (0..devices).map(device).collect::<Result<Vec<_>>>()?;
+        Ok(Local { registry, devices, pool: ComputePool::new(2), options })
+    }
+
+    /// A graph whose nodes have devices.
+    fn placed(&self, def: &GraphDef) -> Result<Graph> {
+        let mut graph = Graph::new(self.registry.clone());
+        graph.extend(def)?;
+        let specs: Vec<DeviceSpec> = self.devices.iter().map(|device| device.spec().clone()).collect();
+        let placer = Placer { devices: &specs, default: 0, soft: true };
+        if specs.len() > 1 {
+            lower(&mut graph, 0, Lowered::All)?;
+            let mut scattered = graph.clone();
+            for id in scattered.ids() {
+                let data = &scattered.node(id).data;
+                if !data.device.is_empty() {
+                    continue;
+                }
+                // Ops take several variables, and nodes share state by name: what has state stays together.
+                let shared: String = data.attrs.get("shared_name").unwrap_or_default();
+                let state = |(dtype, is_ref): &(DType, bool)| *is_ref || *dtype == DType::Resource;
+                let task = if !shared.is_empty() || data.output_types.iter().any(state) {
+                    specs.len() as u64 - 1
+                } else {
+                    let mut hasher = DefaultHasher::new();
+                    data.name.hash(&mut hasher);
+                    hasher.finish() % specs.len() as u64
+                };
+                scattered.set_device(id, &format!("/task:{task}"));
+            }
+            // Nodes that belong together may have been torn apart.
+            if placer.place(&mut scattered, 0).is_ok() {
+                return Ok(scattered);
+            }
+        }
+        placer.place(&mut graph, 0)?;
+        Ok(graph)
     }
 }
 
 impl Runtime for Local {
     fn session(&self, def: &GraphDef) -> Result<Box<dyn Session>> {
-        let mut graph = Graph::new(self.registry.clone());
-        graph.extend(def)?;
-        let devices = [self.device.spec().clone()];
-        Placer { devices: &devices, default: 0, soft: true }.place(&mut graph, 0)?;
-        let resources = ResourceManager::new("localhost");
-        let env = RuntimeEnv::new(self.registry.clone(), self.device.clone(), resources, self.pool.clone());
-        env.set_library(graph.library().clone());
+        let graph = self.placed(def)?;
+        let env = |device: &Arc<Device>| {
+            let resources = ResourceManager::new("localhost");
+            let env = RuntimeEnv::new(self.registry.clone(), device.clone(), resources, self.pool.clone());
+            env.set_library(graph.library().clone());
+            env
+        };
         Ok(Box::new(LocalSession {
+            envs: self.devices.iter().map(env).collect(),
             graph,
-            env,
             options: self.options.clone(),
             plans: HashMap::new(),
+            next_id: AtomicU64::new(0),
             steps: 0,
         }))
     }
@@ -63,10 +117,39 @@ impl Runtime for Local {
 
 struct LocalSession {
     graph: Graph,
-    env: Arc<RuntimeEnv>,
+    /// By device; the first is the client's.
+    envs: Vec<Arc<RuntimeEnv>>,
     options: PlanOptions,
-    plans: HashMap<String, Arc<Executable>>,
+    plans: HashMap<String, Arc<Plan>>,
+    next_id: AtomicU64,
     steps: i64,
+}
+
+/// What runs on each device; the first has the feeds and fetches.
+type Plan = Vec<(Arc<RuntimeEnv>, Arc<Executable>)>;
+
+impl LocalSession {
+    fn prepare(&self, signature: &Signature) -> Result<Plan> {
+        let client = &self.envs[0];
+        let env_of = |device: &str| self.envs.iter().find(|env| env.device.name() == device);
+        let borders = Borders {
+            client: client.device.name(),
+            incarnation: &|device| env_of(device).map_or(0, |env| env.device.incarnation()),
+            next_id: &self.next_id,
+            bfloat16: false,
+        };
+        let planned = plan(&self.graph, signature, &self.options, client)?;
+        let Parts { local, remote } = partition(planned, &borders)?;
+        let mut executables = vec![(client.clone(), Executable::from_plan(local, client)?)];
+        for part in remote {
+            let env = env_of(&part.device).ok_or_else(|| status!(Internal, "no device {}", part.device))?;
+            // As on the wire, so that what a part means does not depend on how it came.
+            let mut graph = Graph::new(self.graph.registry().clone());
+            graph.extend_planned(&part.graph.to_def())?;
+            executables.push((env.clone(), Executable::for_part(graph, env)?));
+        }
+        Ok(executables)
+    }
 }
 
 impl Session for LocalSession {
@@ -85,27 +168,33 @@ impl Session for LocalSession {
             }
         }
         let key = format!("{names:?} {distinct:?} {targets:?}");
-        let executable = match self.plans.get(&key) {
-            Some(executable) => executable.clone(),
+        let plan = match self.plans.get(&key) {
+            Some(plan) => plan.clone(),
             None => {
                 let signature =
                     Signature { feeds: names, fetches: distinct.clone(), targets: targets.to_vec() };
-                let made = Executable::build(&self.graph, &signature, &self.options, &self.env)?;
+                let made = Arc::new(self.prepare(&signature)?);
                 self.plans.insert(key, made.clone());
                 made
             }
         };
         self.steps += 1;
-        let step = Arc::new(StepCx {
-            step_id: self.steps,
-            device: self.env.device.clone(),
-            resources: self.env.resources.clone(),
-            step_resources: ResourceManager::new("step"),
-            rendezvous: Arc::new(LocalRendezvous::default()),
-            cancellation: Cancellation::new(),
-        });
-        let outputs = block_on(executable.start(tensors, step, None)?)
+        let rendezvous: Arc<dyn Rendezvous> = Arc::new(LocalRendezvous::default());
+        let (mut feeds, mut runs) = (Some(tensors), Vec::with_capacity(plan.len()));
+        for (env, executable) in plan.iter() {
+            let step = Arc::new(StepCx {
+                step_id: self.steps,
+                device: env.device.clone(),
+                resources: env.resources.clone(),
+                step_resources: ResourceManager::new("step"),
+                rendezvous: rendezvous.clone(),
+                cancellation: Cancellation::new(),
+            });
+            runs.push(executable.start(feeds.take().unwrap_or_default(), step, None)?);
+        }
+        let results = block_on(try_join_all(runs))
             .ok_or_else(|| status!(DeadlineExceeded, "the step does not end"))??;
+        let outputs = &results[0];
         let position = |fetch: &String| distinct.iter().position(|name| name == fetch);
         let output = |fetch| position(fetch).and_then(|at| outputs.get(at)).cloned();
         let missing = || status!(Internal, "{} fetches, {} outputs", distinct.len(), outputs.len());

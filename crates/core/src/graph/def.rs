@@ -176,6 +176,11 @@ impl Graph {
         if output.index == 0 { name.clone() } else { format!("{name}:{}", output.index) }
     }
 
+    /// A node's data from its wire form, checked, for planners to add.
+    pub fn check_node(&self, def: &NodeDef) -> Result<NodeData> {
+        Checker { registry: &self.registry, library: &self.library, planned: true }.check(def, &def.attr)
+    }
+
     /// Gives a node another device.
     pub fn set_device(&mut self, id: NodeId, device: &str) {
         match Arc::get_mut(&mut self.node_mut(id).data) {

@@ -68,7 +68,7 @@ pub fn partition(mut planned: Planned, borders: &Borders<'_>) -> Result<Parts> {
     }
     let mut fetches = Vec::with_capacity(planned.fetches.len());
     for fetch in &planned.fetches {
-        fetches.push(cutter.bring(*fetch, borders.client)?);
+        fetches.push(cutter.bring(*fetch, borders.client, &[])?);
     }
     let targets = planned.targets.iter().filter(|id| is_local(planned.graph.node(**id)));
     let targets = targets.map(|id| cutter.new_ids[id.index()]).collect();
@@ -89,8 +89,8 @@ struct Cutter<'a> {
     parts: BTreeMap<String, Graph>,
     /// Where each node went, within its own device's part.
     new_ids: Vec<NodeId>,
-    /// Outputs that have crossed, by receiving device.
-    received: HashMap<(Output, String), Output>,
+    /// Outputs that have crossed, by what they waited for and by receiving device.
+    received: HashMap<(Output, Vec<NodeId>, String), Output>,
     /// Nodes whose ends have crossed together, by receiving device.
     awaited: HashMap<(Vec<NodeId>, String), NodeId>,
     /// Copies of nodes that begin an iteration, and of constants, by device.
@@ -173,12 +173,13 @@ impl<'a> Cutter<'a> {
     /// What a node's inputs and controls are on `device`.
     fn bring_edges(&mut self, node: &Node, device: &str) -> Result<(Vec<Output>, Vec<NodeId>)> {
         let inputs: Result<Vec<Output>> =
-            node.inputs.iter().map(|input| self.bring(*input, device)).collect();
+            node.inputs.iter().map(|input| self.bring(*input, device, &node.controls)).collect();
         Ok((inputs?, self.bring_ends(&node.controls, device)?))
     }
 
-    /// The output as seen on `device`: itself, or what is received there.
-    fn bring(&mut self, output: Output, device: &str) -> Result<Output> {
+    /// The output as seen on `device`: itself, or what is received there. A node reads a reference when it runs, so one
+    /// that crosses is read after what the node waits for.
+    fn bring(&mut self, output: Output, device: &str, controls: &[NodeId]) -> Result<Output> {
         let source = &self.graph.node(output.node).data;
         let local = Output { node: self.new_ids[output.node.index()], index: output.index };
         if source.device == device {
@@ -187,13 +188,16 @@ impl<'a> Cutter<'a> {
         if let Some(copy) = self.copy(output.node, device)? {
             return Ok(Output { node: copy, index: output.index });
         }
-        let key = (output, device.to_owned());
+        let (dtype, is_ref) = source.output_types[output.index as usize];
+        let controls = if is_ref { controls } else { &[] };
+        let key = (output, controls.to_vec(), device.to_owned());
         if let Some(known) = self.received.get(&key) {
             return Ok(*known);
         }
-        let (dtype, _) = source.output_types[output.index as usize];
+        let after = self.bring_ends(controls, &source.device)?;
         let frame = self.frames.after(self.graph, output.node);
-        let from = Crossing { node: &source.name, device: &source.device, output: local, dtype, frame };
+        let from =
+            Crossing { node: &source.name, device: &source.device, output: local, after, dtype, frame };
         let here = self.cross(&from, device)?;
         self.received.insert(key, here);
         Ok(here)

@@ -7,6 +7,7 @@
 
 mod groups;
 
+use super::lower::{Lowered, lower};
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::graph::{Graph, Node, NodeKind};
 use ferroflow_core::op::OpClass;
@@ -25,8 +26,12 @@ pub struct Placer<'a> {
 }
 
 impl Placer<'_> {
-    /// Gives every node from `first` on the full name of its device; earlier nodes have theirs.
+    /// Gives every node from `first` on the full name of its device; earlier nodes have theirs. If there are several
+    /// devices, calls of functions become nodes of the graph first, since their nodes may belong on different devices.
     pub fn place(&self, graph: &mut Graph, first: usize) -> Result<()> {
+        if self.devices.len() > 1 {
+            lower(graph, first, Lowered::AsMarked)?;
+        }
         for id in graph.ids().skip(first) {
             check_runs(graph, graph.node(id))?;
         }

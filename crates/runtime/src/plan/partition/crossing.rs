@@ -16,6 +16,8 @@ pub(super) struct Crossing<'a> {
     pub(super) device: &'a str,
     /// What crosses, in the part of that device.
     pub(super) output: Output,
+    /// What must have run before, in that part.
+    pub(super) after: Vec<NodeId>,
     pub(super) dtype: DType,
     /// The loop frame in which it crosses.
     pub(super) frame: u32,
@@ -24,13 +26,13 @@ pub(super) struct Crossing<'a> {
 impl Cutter<'_> {
     /// Sends what `from` says to `device`, and returns what is received there.
     pub(super) fn cross(&mut self, from: &Crossing<'_>, device: &str) -> Result<Output> {
-        let narrow = self.borders.bfloat16 && from.dtype == DType::Float;
-        let (output, dtype) = match narrow {
-            true => (self.cast(from.node, from.device, from.output, DType::Bfloat16)?, DType::Bfloat16),
-            false => (from.output, from.dtype),
-        };
-        let received = self.send_and_receive(&Crossing { output, dtype, ..*from }, device)?;
-        if narrow { self.cast(from.node, device, received, DType::Float) } else { Ok(received) }
+        if !self.borders.bfloat16 || from.dtype != DType::Float {
+            return self.send_and_receive(from, device);
+        }
+        let output = self.cast(from.node, from.device, from.output, from.after.clone(), DType::Bfloat16)?;
+        let narrow = Crossing { output, after: Vec::new(), dtype: DType::Bfloat16, ..*from };
+        let received = self.send_and_receive(&narrow, device)?;
+        self.cast(from.node, device, received, Vec::new(), DType::Float)
     }
 
     /// Sends word that all of these nodes, which are on one device, have run.
@@ -50,6 +52,7 @@ impl Cutter<'_> {
             node: &first.name,
             device: &first.device,
             output: Output { node: signal, index: 0 },
+            after: Vec::new(),
             dtype: DType::Float,
             frame: self.frames.after(self.graph, sources[0]),
         };
@@ -82,7 +85,7 @@ impl Cutter<'_> {
             input_types: value.clone(),
             output_types: Vec::new(),
         };
-        self.add(send, vec![from.output], Vec::new());
+        self.add(send, vec![from.output], from.after.clone());
         let receive = NodeData {
             name: self.fresh_name(from.node).0,
             kind: NodeKind::Op(self.entry("_Recv")?),
@@ -95,7 +98,14 @@ impl Cutter<'_> {
         Ok(Output { node, index: 0 })
     }
 
-    fn cast(&mut self, node: &str, device: &str, value: Output, to: DType) -> Result<Output> {
+    fn cast(
+        &mut self,
+        node: &str,
+        device: &str,
+        value: Output,
+        after: Vec<NodeId>,
+        to: DType,
+    ) -> Result<Output> {
         let from = if to == DType::Float { DType::Bfloat16 } else { DType::Float };
         let mut attrs = Attrs::default();
         attrs.set("SrcT", Value::Type(from.to_wire()));
@@ -110,7 +120,7 @@ impl Cutter<'_> {
             input_types: vec![(from, false)],
             output_types: vec![(to, false)],
         };
-        let node = self.add(data, vec![value], Vec::new());
+        let node = self.add(data, vec![value], after);
         Ok(Output { node, index: 0 })
     }
 

@@ -69,7 +69,7 @@ impl Cutter<'_> {
         // The second input is set below: it comes from further along the loop.
         let merge = self.add(merge, vec![entered, entered], Vec::new());
         self.skeletons.insert(key, Skeleton { merge });
-        let predicate = self.bring(condition, device)?;
+        let predicate = self.bring(condition, device, &[])?;
         let mut switch = self.float_node(device, NodeKind::Op(self.entry("Switch")?), 1, 2);
         switch.input_types.push((DType::Bool, false));
         let switch = self.add(switch, vec![Output { node: merge, index: 0 }, predicate], Vec::new());

@@ -157,19 +157,25 @@ fn a_reference_does_not_cross() {
         ],
     );
     check(
-        text,
+        &format!("{text}\nlater = Add(v, one, ^read)"),
         "",
-        "read",
+        "later",
         "",
         expect![[r#"
-        one = Value() @client
-        read = Add(v_S1, one) @client
-        v_S1 = _Recv() @client
+            one = Value() @client
+            read = Add(v_S1, one) @client
+            later = Add(v_S6, one, ^read) @client
+            v_S1 = _Recv() @client
+            read_S2 = Const(^read) @client
+            read_S3 = _Send(read_S2) @client
+            v_S6 = _Recv() @client
 
-        v = Variable() @ps0
-        v_S0 = _Send(v) @ps0
+            v = Variable() @ps0
+            v_S0 = _Send(v) @ps0
+            read_S4 = _Recv() @ps0
+            v_S5 = _Send(v, ^read_S4) @ps0
 
-    "#]],
+        "#]],
     );
 }
 

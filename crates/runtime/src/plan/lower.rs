@@ -1,0 +1,330 @@
+//! Turns calls of functions into nodes of the graph: calls are inlined, conditionals become switches and merges, loops
+//! become loop frames.
+//!
+//! A function's nodes may belong on several devices, because they use variables there or because the user says so; a
+//! call is one node and runs on one. Stock does the same before it places a graph. A node that was a call stays as a
+//! node of the same name that passes the results on, so that it can be fetched and waited for.
+
+mod branches;
+mod loops;
+
+use ferroflow_core::attr::Attrs;
+use ferroflow_core::device::DeviceSpec;
+use ferroflow_core::graph::{FunctionBody, Graph, Node, NodeData, NodeId, NodeKind, Output};
+use ferroflow_core::op::OpClass;
+use ferroflow_core::{DType, Result};
+use ferroflow_proto::tensorflow::attr_value::{ListValue, Value};
+use ferroflow_proto::tensorflow::{AttrValue, NameAttrList, NodeDef};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Which nodes become others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lowered {
+    /// Calls, and the conditionals and loops that the client marked for it.
+    AsMarked,
+    /// Calls, conditionals and loops.
+    All,
+}
+
+/// The attribute with which clients mark conditionals and loops.
+const MARK: &str = "_lower_using_switch_merge";
+
+/// Lowers the nodes from `first` on. What cannot be lowered (a recursion, a condition that is not a bool) stays a call.
+pub fn lower(graph: &mut Graph, first: usize, which: Lowered) -> Result<()> {
+    let calls = |node: &Node| node.data.class() == OpClass::Call;
+    if !graph.nodes().iter().skip(first).any(calls) {
+        return Ok(());
+    }
+    let in_flow = in_flow(graph)?;
+    let within = vec![None; graph.node_count()];
+    let mut lowering = Lowering { graph, which, in_flow, within, replaced: HashMap::new() };
+    let mut next = first;
+    // Nodes that come from a function are looked at in turn.
+    while next < lowering.graph.node_count() {
+        lowering.lower_node(NodeId(next as u32))?;
+        next += 1;
+    }
+    lowering.redirect(first);
+    lowering.graph.topological_order()?;
+    Ok(())
+}
+
+struct Lowering<'a> {
+    graph: &'a mut Graph,
+    which: Lowered,
+    /// Whether each node may be in a branch or a loop.
+    in_flow: Vec<bool>,
+    /// The functions that each node comes from, the innermost first.
+    within: Vec<Option<Arc<Within>>>,
+    /// What to use in place of outputs of nodes that have been lowered.
+    replaced: HashMap<Output, Output>,
+}
+
+struct Within {
+    function: String,
+    outer: Option<Arc<Within>>,
+}
+
+/// Where the nodes of a function go.
+struct Site<'a> {
+    /// The node that calls.
+    caller: NodeId,
+    /// What names are prefixed with.
+    prefix: &'a str,
+    inputs: &'a [Output],
+    /// What must run before the function's nodes.
+    controls: Vec<NodeId>,
+    /// Whether the nodes are in a branch or a loop.
+    in_flow: bool,
+}
+
+/// A function that has become nodes.
+struct Inlined {
+    returns: Vec<Output>,
+    /// What has run when the call is over, apart from what the results need.
+    ends: Vec<NodeId>,
+}
+
+impl Lowering<'_> {
+    fn lower_node(&mut self, id: NodeId) -> Result<()> {
+        let data = self.graph.node(id).data.clone();
+        if data.class() != OpClass::Call {
+            return Ok(());
+        }
+        if let NodeKind::Function(name) = &data.kind {
+            let function = NameAttrList { name: name.clone(), attr: data.attrs.0.clone() };
+            return self.lower_call(id, &function);
+        }
+        let function = |name: &str| data.attrs.get::<NameAttrList>(name).ok();
+        if let Some(called) = function("f") {
+            return self.lower_call(id, &called);
+        }
+        if self.which == Lowered::AsMarked && !data.attrs.get::<bool>(MARK).unwrap_or_default() {
+            return Ok(());
+        }
+        if let (Some(then), Some(otherwise)) = (function("then_branch"), function("else_branch")) {
+            return self.lower_branches(id, vec![otherwise, then], branches::Split::Two);
+        }
+        if let Ok(branches) = data.attrs.get::<Vec<NameAttrList>>("branches") {
+            return self.lower_branches(id, branches, branches::Split::Many);
+        }
+        if let (Some(condition), Some(body)) = (function("cond"), function("body")) {
+            return self.lower_loop(id, &condition, &body);
+        }
+        Ok(())
+    }
+
+    fn lower_call(&mut self, id: NodeId, function: &NameAttrList) -> Result<()> {
+        let Some(body) = self.body(id, function)? else { return Ok(()) };
+        let node = self.graph.node(id).clone();
+        if body.arg_types.len() != node.inputs.len() || body.returns.len() != node.data.output_types.len() {
+            return Ok(());
+        }
+        let inputs = self.read_inputs(id)?;
+        let in_flow = self.in_flow[id.index()];
+        let mut controls = self.join_controls(id)?;
+        // A node without inputs must be dead, or in the loop, with the call.
+        if controls.is_empty() && in_flow {
+            controls.extend(inputs.first().map(|input| input.node));
+        }
+        let prefix = node.data.name.clone();
+        let site = Site { caller: id, prefix: &prefix, inputs: &inputs, controls, in_flow };
+        let inlined = self.inline(&site, body, function)?;
+        self.replace(id, inlined.returns, inlined.ends)
+    }
+
+    /// The body of a function that `caller` calls; `None` if the call has to stay.
+    fn body(&self, caller: NodeId, function: &NameAttrList) -> Result<Option<FunctionBody>> {
+        let mut within = self.within[caller.index()].as_deref();
+        while let Some(Within { function: outer, outer: next }) = within {
+            if *outer == function.name {
+                return Ok(None);
+            }
+            within = next.as_deref();
+        }
+        let library = self.graph.library();
+        match library.get(&function.name) {
+            Some(definition) => {
+                FunctionBody::new(self.graph.registry(), library, definition, &function.attr).map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The caller's inputs, references read.
+    fn read_inputs(&mut self, caller: NodeId) -> Result<Vec<Output>> {
+        let node = self.graph.node(caller).clone();
+        let mut inputs = Vec::with_capacity(node.inputs.len());
+        for input in node.inputs {
+            let source = &self.graph.node(input.node).data;
+            if !source.output_types[input.index as usize].1 {
+                inputs.push(input);
+                continue;
+            }
+            let (name, device) = (format!("{}/{}", node.data.name, source.name), source.device.clone());
+            let types = [("T", self.type_of(input))];
+            let read =
+                self.add(caller, "Identity", &name, &device, &types, vec![input], node.controls.clone())?;
+            inputs.push(Output { node: read, index: 0 });
+        }
+        Ok(inputs)
+    }
+
+    /// The caller's control inputs as one node at most.
+    fn join_controls(&mut self, caller: NodeId) -> Result<Vec<NodeId>> {
+        let node = self.graph.node(caller);
+        let (controls, name) = (node.controls.clone(), format!("{}/input_control", node.data.name));
+        if controls.len() < 2 {
+            return Ok(controls);
+        }
+        let device = node.data.device.clone();
+        Ok(vec![self.add(caller, "NoOp", &name, &device, &[], Vec::new(), controls)?])
+    }
+
+    /// Adds the nodes of a function.
+    fn inline(&mut self, site: &Site<'_>, body: FunctionBody, function: &NameAttrList) -> Result<Inlined> {
+        let caller_device = self.graph.node(site.caller).data.device.clone();
+        let outer = self.within[site.caller.index()].clone();
+        let within = Some(Arc::new(Within { function: function.name.clone(), outer }));
+        let start = self.graph.node_count() as u32;
+        let args = body.arg_types.len() as u32;
+        // Arguments come first in a body, and the other nodes keep their order.
+        let new_id = |id: NodeId| NodeId(start + id.0 - args);
+        let new_output = |output: Output| match output.node.0 < args {
+            true => site.inputs[output.node.index()],
+            false => Output { node: new_id(output.node), index: output.index },
+        };
+        for node in body.graph.nodes().iter().skip(args as usize) {
+            let data = &node.data;
+            let data = NodeData {
+                name: self.fresh_name(&format!("{}/{}", site.prefix, data.name)),
+                attrs: prefixed_classes(&data.attrs, site.prefix),
+                ..data.on_device(&inherit(&caller_device, &data.device))
+            };
+            let depends = node.inputs.iter().any(|input| input.node.0 >= args) || !node.controls.is_empty();
+            let mut controls: Vec<NodeId> = node.controls.iter().map(|id| new_id(*id)).collect();
+            if !depends {
+                controls.clone_from(&site.controls);
+            }
+            let inputs = node.inputs.iter().map(|input| new_output(*input)).collect();
+            self.push(Node { data: Arc::new(data), inputs, controls }, site.in_flow, within.clone());
+        }
+        Ok(Inlined {
+            returns: body.returns.iter().map(|output| new_output(*output)).collect(),
+            ends: body.controls.iter().map(|id| new_id(*id)).collect(),
+        })
+    }
+
+    /// Makes a lowered node one that passes the results on.
+    fn replace(&mut self, id: NodeId, results: Vec<Output>, ends: Vec<NodeId>) -> Result<()> {
+        let node = self.graph.node(id);
+        let (name, device) = (node.data.name.clone(), node.data.device.clone());
+        let types = results.iter().map(|result| self.dtype(*result).to_wire()).collect();
+        let mut def = NodeDef { name, device, op: "NoOp".to_owned(), ..Default::default() };
+        if !results.is_empty() {
+            def.op = "IdentityN".to_owned();
+            let types = Value::List(ListValue { r#type: types, ..Default::default() });
+            def.attr.insert("T".to_owned(), AttrValue { value: Some(types) });
+        }
+        let data = Arc::new(self.graph.check_node(&def)?);
+        for (index, result) in results.iter().enumerate() {
+            self.replaced.insert(Output { node: id, index: index as u32 }, *result);
+        }
+        let mut controls = self.graph.node(id).controls.clone();
+        controls.extend(ends);
+        *self.graph.node_mut(id) = Node { data, inputs: results, controls };
+        Ok(())
+    }
+
+    /// Lets nodes use results themselves rather than what passes them on.
+    fn redirect(&mut self, first: usize) {
+        for id in self.graph.ids().skip(first) {
+            for input in &mut self.graph.node_mut(id).inputs {
+                while let Some(result) = self.replaced.get(input) {
+                    *input = *result;
+                }
+            }
+        }
+    }
+
+    fn push(&mut self, node: Node, in_flow: bool, within: Option<Arc<Within>>) -> NodeId {
+        self.in_flow.push(in_flow);
+        self.within.push(within);
+        self.graph.push(node)
+    }
+
+    /// Adds a node that lowering `caller` needs.
+    #[expect(clippy::too_many_arguments, reason = "these are the parts of a node")]
+    fn add(
+        &mut self,
+        caller: NodeId,
+        op: &str,
+        name: &str,
+        device: &str,
+        attrs: &[(&str, Value)],
+        inputs: Vec<Output>,
+        controls: Vec<NodeId>,
+    ) -> Result<NodeId> {
+        let attr =
+            attrs.iter().map(|(name, value)| ((*name).to_owned(), AttrValue { value: Some(value.clone()) }));
+        let def = NodeDef {
+            name: self.fresh_name(name),
+            op: op.to_owned(),
+            device: device.to_owned(),
+            attr: attr.collect(),
+            ..Default::default()
+        };
+        let data = Arc::new(self.graph.check_node(&def)?);
+        let (in_flow, within) = (self.in_flow[caller.index()], self.within[caller.index()].clone());
+        Ok(self.push(Node { data, inputs, controls }, in_flow, within))
+    }
+
+    fn fresh_name(&self, wanted: &str) -> String {
+        let is_free = |name: &String| self.graph.find(name).is_none();
+        let numbered = (1..).map(|number| format!("{wanted}_{number}"));
+        let mut names = std::iter::once(wanted.to_owned()).chain(numbered);
+        names.find(is_free).expect("there are more numbers than nodes")
+    }
+
+    fn dtype(&self, output: Output) -> DType {
+        self.graph.node(output.node).data.output_types[output.index as usize].0
+    }
+
+    fn type_of(&self, output: Output) -> Value {
+        Value::Type(self.dtype(output).to_wire())
+    }
+}
+
+/// The device of a function's node: what it says, and for the rest what the call says.
+fn inherit(caller: &str, own: &str) -> String {
+    match (DeviceSpec::parse(caller), DeviceSpec::parse(own)) {
+        (Ok(caller), Ok(own)) => caller.overridden_by(&own).to_string(),
+        // What is malformed is refused when nodes are placed.
+        _ => own.to_owned(),
+    }
+}
+
+/// Attributes in which colocation names nodes by their new names.
+fn prefixed_classes(attrs: &Attrs, prefix: &str) -> Attrs {
+    let mut attrs = attrs.clone();
+    if let Some(AttrValue { value: Some(Value::List(list)) }) = attrs.0.get_mut("_class") {
+        for class in &mut list.s {
+            if let Some(name) = class.strip_prefix(b"loc:@") {
+                *class = [b"loc:@", prefix.as_bytes(), b"/", name].concat().into();
+            }
+        }
+    }
+    attrs
+}
+
+/// Whether each node may be in a branch or a loop: whether it depends on one.
+fn in_flow(graph: &Graph) -> Result<Vec<bool>> {
+    let mut in_flow = vec![false; graph.node_count()];
+    for id in graph.topological_order()? {
+        let node = graph.node(id);
+        let starts = matches!(node.data.class(), OpClass::Switch | OpClass::RefSwitch | OpClass::Enter);
+        in_flow[id.index()] = starts || node.sources().any(|source| in_flow[source.index()]);
+    }
+    Ok(in_flow)
+}
