@@ -1,7 +1,8 @@
 //! Values: an element type, a shape, and shared memory.
 //!
 //! Cloning a tensor shares its elements. Writing through [`Tensor::flat_mut`] copies them first if somebody else holds
-//! them, so in-place work is what sole ownership means and never a special case.
+//! them, so in-place work is what sole ownership means and never a special case. A tensor is one word: edges and kernels
+//! pass it around more often than they look at it.
 
 pub mod buffer;
 mod element;
@@ -14,53 +15,62 @@ pub use proto::{decode_string_list, encode_string_list};
 pub use storage::Storage;
 
 use crate::{DType, Result, Shape, bail, ensure};
+use buffer::Shared;
 use std::fmt;
 use std::sync::Arc;
 
 /// A value.
 #[derive(Clone)]
-pub struct Tensor {
+pub struct Tensor(Shared<Inner>);
+
+#[derive(Clone)]
+struct Inner {
     dtype: DType,
     shape: Shape,
     storage: Storage,
 }
 
 impl Tensor {
+    #[inline]
+    fn of(dtype: DType, shape: Shape, storage: Storage) -> Tensor {
+        Tensor(Shared::new(Inner { dtype, shape, storage }))
+    }
+
     /// A tensor of these elements.
     pub fn new<T: Element>(shape: Shape, values: Vec<T>) -> Result<Tensor> {
         check_count(&shape, values.len())?;
-        Ok(Tensor { dtype: T::DTYPE, shape, storage: T::store(values) })
+        Ok(Tensor::of(T::DTYPE, shape, T::store(values)))
     }
 
     /// A vector of these elements.
     pub fn vector<T: Element>(values: Vec<T>) -> Tensor {
-        Tensor { dtype: T::DTYPE, shape: Shape::vector(values.len()), storage: T::store(values) }
+        Tensor::of(T::DTYPE, Shape::vector(values.len()), T::store(values))
     }
 
     /// A scalar.
     #[inline]
     pub fn scalar<T: Element>(value: T) -> Tensor {
-        Tensor { dtype: T::DTYPE, shape: Shape::scalar(), storage: T::store(vec![value]) }
+        Tensor::of(T::DTYPE, Shape::scalar(), T::store_one(value))
     }
 
     /// A tensor of owned units (strings, handles, variants) or of plain units of `dtype`'s width.
     pub fn from_units<U: Unit>(dtype: DType, shape: Shape, values: Vec<U>) -> Result<Tensor> {
         ensure!(U::fits(dtype), Internal, "units of another width than those of {dtype}");
         check_count(&shape, values.len())?;
-        Ok(Tensor { dtype, shape, storage: U::store(values) })
+        Ok(Tensor::of(dtype, shape, U::store(values)))
     }
 
     /// Zeros, empty strings or empty handles.
     pub fn zeros(dtype: DType, shape: Shape) -> Tensor {
         let storage = Storage::new(dtype, shape.elements(), None, true);
-        Tensor { dtype, shape, storage }
+        Tensor::of(dtype, shape, storage)
     }
 
     /// Memory from the pool with initialized but unspecified contents.
     #[inline]
     pub fn unspecified(dtype: DType, shape: Shape, pool: &Arc<BufferPool>) -> Tensor {
         let storage = Storage::new(dtype, shape.elements(), Some(pool), false);
-        Tensor { dtype, shape, storage }
+        Tensor::of(dtype, shape, storage)
     }
 
     /// A tensor over bytes that were filled elsewhere, e.g. from a socket.
@@ -77,42 +87,42 @@ impl Tensor {
         if dtype == DType::Bool && buffer.as_slice().iter().any(|byte| *byte > 1) {
             buffer.make_mut().iter_mut().for_each(|byte| *byte = (*byte != 0) as u8);
         }
-        Ok(Tensor { dtype, shape, storage: Storage::Plain(buffer) })
+        Ok(Tensor::of(dtype, shape, Storage::Plain(buffer)))
     }
 
     /// The element type.
     #[inline]
     pub fn dtype(&self) -> DType {
-        self.dtype
+        self.0.dtype
     }
 
     /// The shape.
     #[inline]
     pub fn shape(&self) -> &Shape {
-        &self.shape
+        &self.0.shape
     }
 
     /// The number of dimensions.
     #[inline]
     pub fn rank(&self) -> usize {
-        self.shape.rank()
+        self.0.shape.rank()
     }
 
     /// The number of elements.
     #[inline]
     pub fn elements(&self) -> usize {
-        self.shape.elements()
+        self.0.shape.elements()
     }
 
     /// The memory, for code that moves whole tensors.
     #[inline]
     pub fn storage(&self) -> &Storage {
-        &self.storage
+        &self.0.storage
     }
 
     /// Bytes of plain elements; an estimate for the others.
     pub fn byte_size(&self) -> usize {
-        match &self.storage {
+        match &self.0.storage {
             Storage::Plain(buffer) => buffer.len(),
             Storage::Strings(values) => {
                 values.iter().map(|value| value.len() + size_of::<bytes::Bytes>()).sum()
@@ -125,42 +135,43 @@ impl Tensor {
     /// Whether nobody else holds these elements.
     #[inline]
     pub fn is_unique(&self) -> bool {
-        self.storage.is_unique()
+        self.0.is_unique() && self.0.storage.is_unique()
     }
 
     /// The elements in row-major order.
     #[inline]
     pub fn flat<T: Element>(&self) -> Result<&[T]> {
         self.check_type::<T>()?;
-        Ok(T::view(&self.storage).expect("storage follows the element type"))
+        Ok(T::view(&self.0.storage).expect("storage follows the element type"))
     }
 
     /// The elements for writing; copied first if somebody else holds them.
     #[inline]
     pub fn flat_mut<T: Element>(&mut self) -> Result<&mut [T]> {
         self.check_type::<T>()?;
-        Ok(T::view_mut(&mut self.storage).expect("storage follows the element type"))
+        Ok(T::view_mut(&mut self.0.make_mut().storage).expect("storage follows the element type"))
     }
 
     /// The elements as units, for code that only moves them.
     #[inline]
     pub fn units<U: Unit>(&self) -> Result<&[U]> {
-        ensure!(U::fits(self.dtype), Internal, "units of another width than those of {}", self.dtype);
-        Ok(U::view(&self.storage).expect("storage follows the element type"))
+        ensure!(U::fits(self.dtype()), Internal, "units of another width than those of {}", self.dtype());
+        Ok(U::view(&self.0.storage).expect("storage follows the element type"))
     }
 
     /// The elements as units for writing. Only copies of units of the same element type may be written.
     #[inline]
     pub fn units_mut<U: Unit>(&mut self) -> Result<&mut [U]> {
-        ensure!(U::fits(self.dtype), Internal, "units of another width than those of {}", self.dtype);
-        Ok(U::view_mut(&mut self.storage).expect("storage follows the element type"))
+        ensure!(U::fits(self.dtype()), Internal, "units of another width than those of {}", self.dtype());
+        Ok(U::view_mut(&mut self.0.make_mut().storage).expect("storage follows the element type"))
     }
 
     /// The raw bytes of plain elements.
+    #[inline]
     pub fn bytes(&self) -> Result<&[u8]> {
-        match &self.storage {
+        match &self.0.storage {
             Storage::Plain(buffer) => Ok(buffer.as_slice()),
-            _ => bail!(Internal, "{} elements are not plain bytes", self.dtype),
+            _ => bail!(Internal, "{} elements are not plain bytes", self.dtype()),
         }
     }
 
@@ -168,13 +179,13 @@ impl Tensor {
     pub fn to_scalar<T: Element>(&self) -> Result<T> {
         match self.flat::<T>()? {
             [value] => Ok(value.clone()),
-            _ => bail!(InvalidArgument, "expected one element, got shape {}", self.shape),
+            _ => bail!(InvalidArgument, "expected one element, got shape {}", self.shape()),
         }
     }
 
     /// The elements of an int32 or int64 tensor, widened.
     pub fn to_i64s(&self) -> Result<Vec<i64>> {
-        match self.dtype {
+        match self.dtype() {
             DType::Int16 => Ok(self.flat::<i16>()?.iter().map(|v| *v as i64).collect()),
             DType::Int32 => Ok(self.flat::<i32>()?.iter().map(|v| *v as i64).collect()),
             DType::Int64 => Ok(self.flat::<i64>()?.to_vec()),
@@ -186,26 +197,26 @@ impl Tensor {
     #[inline]
     pub fn reshaped(mut self, shape: Shape) -> Result<Tensor> {
         check_count(&shape, self.elements())?;
-        self.shape = shape;
+        self.0.make_mut().shape = shape;
         Ok(self)
     }
 
     /// The same bytes under another plain type of the same width.
     pub fn bitcast(mut self, dtype: DType) -> Result<Tensor> {
         ensure!(
-            self.dtype.is_plain() && dtype.size() == self.dtype.size() && dtype != DType::Bool,
+            self.dtype().is_plain() && dtype.size() == self.dtype().size() && dtype != DType::Bool,
             InvalidArgument,
             "cannot reinterpret {} as {dtype}",
-            self.dtype
+            self.dtype()
         );
-        self.dtype = dtype;
+        self.0.make_mut().dtype = dtype;
         Ok(self)
     }
 
     /// A copy with memory of its own.
     pub fn deep_copy(&self) -> Tensor {
         let mut copy = self.clone();
-        match &mut copy.storage {
+        match &mut copy.0.make_mut().storage {
             Storage::Plain(buffer) => {
                 buffer.make_mut();
             }
@@ -224,10 +235,10 @@ impl Tensor {
 
     #[inline]
     fn check_type<T: Element>(&self) -> Result<()> {
-        if self.dtype == T::DTYPE {
+        if self.dtype() == T::DTYPE {
             return Ok(());
         }
-        bail!(InvalidArgument, "expected a tensor of type {}, got {}", T::DTYPE, self.dtype)
+        bail!(InvalidArgument, "expected a tensor of type {}, got {}", T::DTYPE, self.dtype())
     }
 }
 
@@ -243,7 +254,7 @@ fn check_count(shape: &Shape, elements: usize) -> Result<()> {
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tensor({} {})", self.dtype, self.shape)
+        write!(f, "Tensor({} {})", self.dtype(), self.shape())
     }
 }
 

@@ -1,8 +1,9 @@
 //! Reference-counted, aligned memory for plain elements, and the pool that recycles it.
 //!
-//! A buffer is one allocation: a small header, then the data. Memory is always initialized: fresh blocks are zeroed,
-//! recycled ones hold their former contents, so handing out `&mut [T]` of plain types is sound without a clearing pass.
-//! This file and `ops/src/linalg` are the only places with `unsafe` code.
+//! A buffer of a few bytes, which is what scalars have, is stored in place; any other is one allocation: a small header,
+//! then the data. Memory is always initialized: fresh blocks are zeroed, recycled ones hold their former contents, so
+//! handing out `&mut [T]` of plain types is sound without a clearing pass. This file and `ops/src/linalg` are the only
+//! places with `unsafe` code.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
@@ -31,13 +32,27 @@ struct Header {
 
 const _: () = assert!(size_of::<Header>() <= SMALL_HEADER_BYTES);
 
-/// Shared, aligned bytes. Cloning shares; writing needs to be the only owner.
-pub struct Buffer(NonNull<Header>);
+/// Aligned bytes. Cloning shares, or copies if they are few; writing needs to be the only owner.
+#[derive(Clone)]
+pub struct Buffer(Repr);
 
-// SAFETY: the header's count is atomic, and data is only written through `&mut Buffer` by a sole owner.
-unsafe impl Send for Buffer {}
+#[derive(Clone)]
+enum Repr {
+    /// The first so many bytes of a word.
+    Small(u8, u64),
+    Large(Heap),
+}
+
+/// Bytes that are stored in place.
+const SMALL_BYTES: usize = 8;
+
+/// A counted reference to a header and the data behind it.
+struct Heap(NonNull<Header>);
+
+// SAFETY: the header's count is atomic, and data is only written through `&mut Heap` by a sole owner.
+unsafe impl Send for Heap {}
 // SAFETY: as above; shared access only reads.
-unsafe impl Sync for Buffer {}
+unsafe impl Sync for Heap {}
 
 /// Where the data starts in a block of this capacity.
 #[inline]
@@ -54,16 +69,116 @@ fn layout(capacity: usize) -> Layout {
 
 impl Buffer {
     /// A zeroed buffer outside any pool.
+    #[inline]
     pub fn zeroed(length: usize) -> Buffer {
+        // Empty buffers have an address that is aligned for every type, hence memory of their own.
+        if (1..=SMALL_BYTES).contains(&length) {
+            return Buffer(Repr::Small(length as u8, 0));
+        }
+        Buffer(Repr::Large(Heap::zeroed(length)))
+    }
+
+    /// The number of bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Repr::Small(length, _) => *length as usize,
+            Repr::Large(heap) => heap.header().length,
+        }
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether nobody else holds these bytes.
+    #[inline]
+    pub fn is_unique(&self) -> bool {
+        match &self.0 {
+            Repr::Small(..) => true,
+            Repr::Large(heap) => heap.is_unique(),
+        }
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Small(length, word) => &bytemuck::bytes_of(word)[..*length as usize],
+            // SAFETY: `length` initialized bytes follow the header; writers need sole ownership.
+            Repr::Large(heap) => unsafe { std::slice::from_raw_parts(heap.data(), heap.header().length) },
+        }
+    }
+
+    /// The bytes for writing, if nobody else holds them.
+    #[inline]
+    pub fn get_mut(&mut self) -> Option<&mut [u8]> {
+        match &mut self.0 {
+            Repr::Small(length, word) => Some(&mut bytemuck::bytes_of_mut(word)[..*length as usize]),
+            // SAFETY: we are the only owner and hold `&mut self`.
+            Repr::Large(heap) if heap.is_unique() => {
+                Some(unsafe { std::slice::from_raw_parts_mut(heap.data(), heap.header().length) })
+            }
+            Repr::Large(_) => None,
+        }
+    }
+
+    /// The bytes for writing; copies them first if somebody else holds them.
+    #[inline]
+    pub fn make_mut(&mut self) -> &mut [u8] {
+        if !self.is_unique() {
+            *self = self.copied();
+        }
+        self.get_mut().expect("made unique above")
+    }
+
+    /// A copy with memory of its own.
+    #[cold]
+    fn copied(&self) -> Buffer {
+        let pool = match &self.0 {
+            Repr::Large(heap) => heap.header().pool.as_ref(),
+            Repr::Small(..) => None,
+        };
+        let mut copy = match pool {
+            Some(pool) => pool.allocate(self.len()),
+            None => Buffer::zeroed(self.len()),
+        };
+        copy.get_mut().expect("a new buffer has one owner").copy_from_slice(self.as_slice());
+        copy
+    }
+
+    /// The bytes as booleans, which every way of filling a boolean tensor keeps to 0 and 1.
+    pub(crate) fn as_bools(&self) -> &[bool] {
+        let bytes = self.as_slice();
+        debug_assert!(bytes.iter().all(|byte| *byte < 2));
+        // SAFETY: boolean tensors hold only the bytes 0 and 1 (see `Tensor::from_buffer`).
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<bool>(), bytes.len()) }
+    }
+
+    /// The bytes as booleans for writing, if nobody else holds them.
+    pub(crate) fn as_bools_mut(&mut self) -> Option<&mut [bool]> {
+        // Recycled memory may hold anything; booleans must not.
+        let bytes = self.get_mut()?;
+        if bytes.iter().any(|byte| *byte > 1) {
+            bytes.fill(0);
+        }
+        // SAFETY: unique, and every byte is 0 or 1.
+        Some(unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast::<bool>(), bytes.len()) })
+    }
+}
+
+impl Heap {
+    fn zeroed(length: usize) -> Heap {
         if length >= POOLED_BYTES {
-            return Buffer::allocate(length, length.next_multiple_of(LARGE_ALIGN), None);
+            return Heap::allocate(length, length.next_multiple_of(LARGE_ALIGN), None);
         }
         // Allocators are fastest at powers of two.
         let block = (SMALL_HEADER_BYTES + length.max(1)).next_power_of_two();
-        Buffer::allocate(length, (block - SMALL_HEADER_BYTES).min(POOLED_BYTES - 1), None)
+        Heap::allocate(length, (block - SMALL_HEADER_BYTES).min(POOLED_BYTES - 1), None)
     }
 
-    fn allocate(length: usize, capacity: usize, pool: Option<Arc<BufferPool>>) -> Buffer {
+    fn allocate(length: usize, capacity: usize, pool: Option<Arc<BufferPool>>) -> Heap {
         let layout = layout(capacity);
         // SAFETY: the layout has a non-zero size, and what is not zeroed by the allocator is zeroed here.
         let block = unsafe {
@@ -80,7 +195,7 @@ impl Buffer {
         let Some(header) = NonNull::new(block.cast::<Header>()) else { handle_alloc_error(layout) };
         // SAFETY: the block is large enough and aligned for a header.
         unsafe { header.write(Header { references: AtomicUsize::new(1), length, capacity, pool }) };
-        Buffer(header)
+        Heap(header)
     }
 
     #[inline]
@@ -95,96 +210,118 @@ impl Buffer {
         unsafe { self.0.as_ptr().cast::<u8>().add(data_offset(self.header().capacity)) }
     }
 
-    /// The number of bytes.
     #[inline]
-    pub fn len(&self) -> usize {
-        self.header().length
-    }
-
-    /// Whether there are no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Whether nobody else holds these bytes.
-    #[inline]
-    pub fn is_unique(&self) -> bool {
+    fn is_unique(&self) -> bool {
         self.header().references.load(Ordering::Acquire) == 1
     }
-
-    /// The bytes.
-    #[inline]
-    pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: `length` initialized bytes follow the header; writers need sole ownership.
-        unsafe { std::slice::from_raw_parts(self.data(), self.len()) }
-    }
-
-    /// The bytes for writing, if nobody else holds them.
-    #[inline]
-    pub fn get_mut(&mut self) -> Option<&mut [u8]> {
-        if !self.is_unique() {
-            return None;
-        }
-        // SAFETY: we are the only owner and hold `&mut self`.
-        Some(unsafe { std::slice::from_raw_parts_mut(self.data(), self.len()) })
-    }
-
-    /// The bytes for writing; copies them first if somebody else holds them.
-    #[inline]
-    pub fn make_mut(&mut self) -> &mut [u8] {
-        if !self.is_unique() {
-            let mut copy = match &self.header().pool {
-                Some(pool) => pool.allocate(self.len()),
-                None => Buffer::zeroed(self.len()),
-            };
-            copy.get_mut().expect("a new buffer has one owner").copy_from_slice(self.as_slice());
-            *self = copy;
-        }
-        self.get_mut().expect("made unique above")
-    }
-
-    /// The bytes as booleans, which every way of filling a boolean tensor keeps to 0 and 1.
-    pub(crate) fn as_bools(&self) -> &[bool] {
-        debug_assert!(self.as_slice().iter().all(|byte| *byte < 2));
-        // SAFETY: boolean tensors hold only the bytes 0 and 1 (see `Tensor::from_buffer`).
-        unsafe { std::slice::from_raw_parts(self.data().cast::<bool>(), self.len()) }
-    }
-
-    /// The bytes as booleans for writing, if nobody else holds them.
-    pub(crate) fn as_bools_mut(&mut self) -> Option<&mut [bool]> {
-        if !self.is_unique() {
-            return None;
-        }
-        // Recycled memory may hold anything; booleans must not.
-        let bytes = self.get_mut()?;
-        if bytes.iter().any(|byte| *byte > 1) {
-            bytes.fill(0);
-        }
-        // SAFETY: unique, and every byte is 0 or 1.
-        Some(unsafe { std::slice::from_raw_parts_mut(self.data().cast::<bool>(), self.len()) })
-    }
 }
 
-impl Clone for Buffer {
+impl Clone for Heap {
     #[inline]
-    fn clone(&self) -> Buffer {
+    fn clone(&self) -> Heap {
         self.header().references.fetch_add(1, Ordering::Relaxed);
-        Buffer(self.0)
+        Heap(self.0)
     }
 }
 
-impl Drop for Buffer {
+impl Drop for Heap {
     #[inline]
     fn drop(&mut self) {
-        if self.header().references.fetch_sub(1, Ordering::Release) != 1 {
+        if !release(&self.header().references) {
             return;
         }
-        fence(Ordering::Acquire);
         // SAFETY: this was the last reference, so the header may be taken apart.
         let pool = unsafe { (*self.0.as_ptr()).pool.take() };
         match pool {
             Some(pool) => pool.recycle(Block(self.0)),
             None => drop(Block(self.0)),
+        }
+    }
+}
+
+/// Gives up one reference; returns whether it was the last. The holder of the only reference need not count it down:
+/// nobody is left to copy it.
+#[inline]
+fn release(references: &AtomicUsize) -> bool {
+    if references.load(Ordering::Acquire) == 1 {
+        return true;
+    }
+    if references.fetch_sub(1, Ordering::Release) != 1 {
+        return false;
+    }
+    fence(Ordering::Acquire);
+    true
+}
+
+/// A counted reference without weak ones: whether it is the only one is a plain load, so that in-place work costs
+/// nothing to find out about.
+pub(super) struct Shared<T>(NonNull<Counted<T>>);
+
+struct Counted<T> {
+    references: AtomicUsize,
+    value: T,
+}
+
+// SAFETY: the count is atomic; values are shared between threads and dropped on any of them.
+unsafe impl<T: Send + Sync> Send for Shared<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
+    #[inline]
+    pub(super) fn new(value: T) -> Shared<T> {
+        let counted = Box::new(Counted { references: AtomicUsize::new(1), value });
+        Shared(NonNull::from(Box::leak(counted)))
+    }
+
+    #[inline]
+    fn counted(&self) -> &Counted<T> {
+        // SAFETY: the value lives as long as any reference.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Whether this is the only reference.
+    #[inline]
+    pub(super) fn is_unique(&self) -> bool {
+        self.counted().references.load(Ordering::Acquire) == 1
+    }
+
+    /// The value for writing; copied first if there are other references.
+    #[inline]
+    pub(super) fn make_mut(&mut self) -> &mut T
+    where
+        T: Clone,
+    {
+        if !self.is_unique() {
+            *self = Shared::new(T::clone(self));
+        }
+        // SAFETY: this is the only reference, and it is borrowed for writing.
+        unsafe { &mut self.0.as_mut().value }
+    }
+}
+
+impl<T> std::ops::Deref for Shared<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.counted().value
+    }
+}
+
+impl<T> Clone for Shared<T> {
+    #[inline]
+    fn clone(&self) -> Shared<T> {
+        self.counted().references.fetch_add(1, Ordering::Relaxed);
+        Shared(self.0)
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if release(&self.counted().references) {
+            // SAFETY: the value came from a box, and this was the last reference.
+            drop(unsafe { Box::from_raw(self.0.as_ptr()) });
         }
     }
 }
@@ -262,9 +399,9 @@ impl BufferPool {
                         pool: Some(self.clone()),
                     })
                 };
-                Buffer(header)
+                Buffer(Repr::Large(Heap(header)))
             }
-            None => Buffer::allocate(length, capacity, Some(self.clone())),
+            None => Buffer(Repr::Large(Heap::allocate(length, capacity, Some(self.clone())))),
         }
     }
 
@@ -309,11 +446,34 @@ mod tests {
 
     #[test]
     fn writing_a_shared_buffer_copies_it() {
-        let mut a = Buffer::zeroed(8);
+        let mut a = Buffer::zeroed(9);
         let b = a.clone();
         assert!(a.get_mut().is_none());
         a.make_mut()[0] = 7;
         assert_eq!((a.as_slice()[0], b.as_slice()[0]), (7, 0));
+    }
+
+    #[test]
+    fn a_few_bytes_are_never_shared() {
+        let mut a = Buffer::zeroed(8);
+        let b = a.clone();
+        assert!(a.is_unique() && b.is_unique());
+        a.make_mut()[7] = 7;
+        assert_eq!((a.as_slice()[7], b.as_slice()[7]), (7, 0));
+        assert_eq!((a.len(), Buffer::zeroed(3).as_slice().len(), Buffer::zeroed(0).len()), (8, 3, 0));
+    }
+
+    #[test]
+    fn shared_values_are_copied_for_writing_and_dropped_once() {
+        let value = Arc::new(());
+        let mut a = Shared::new((value.clone(), 1));
+        let b = a.clone();
+        assert!(!a.is_unique());
+        a.make_mut().1 = 2;
+        assert_eq!((a.1, b.1, Arc::strong_count(&value)), (2, 1, 3));
+        assert!(a.is_unique() && b.is_unique());
+        drop((a, b));
+        assert_eq!(Arc::strong_count(&value), 1);
     }
 
     #[test]

@@ -21,6 +21,9 @@ mod sealed {
         fn view(storage: &Storage) -> Option<&[Self]>;
         fn view_mut(storage: &mut Storage) -> Option<&mut [Self]>;
         fn store(values: Vec<Self>) -> Storage;
+        fn store_one(value: Self) -> Storage {
+            Self::store(vec![value])
+        }
     }
 }
 pub(super) use sealed::Stored;
@@ -73,6 +76,10 @@ macro_rules! stored_plain {
             fn store(values: Vec<$type>) -> Storage {
                 Storage::from_bytes(bytemuck::cast_slice(&values))
             }
+            #[inline]
+            fn store_one(value: $type) -> Storage {
+                Storage::from_bytes(bytemuck::bytes_of(&value))
+            }
         }
     )+};
 }
@@ -98,6 +105,9 @@ impl Stored for bool {
     }
     fn store(values: Vec<bool>) -> Storage {
         Storage::from_bytes(bytemuck::cast_slice(&values))
+    }
+    fn store_one(value: bool) -> Storage {
+        Storage::from_bytes(&[value as u8])
     }
 }
 
@@ -134,6 +144,7 @@ stored_owned!(Bytes => Strings, ResourceHandle => Resources, Variant => Variants
 macro_rules! unit_plain {
     ($($type:ty),+) => {$(
         impl Unit for $type {
+            #[inline]
             fn fits(dtype: DType) -> bool {
                 dtype.size() == size_of::<$type>()
             }
