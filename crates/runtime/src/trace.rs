@@ -29,12 +29,12 @@ impl StepTrace {
             (self.origin.1 + start.saturating_duration_since(self.origin.0).as_nanos() as u64) as i64;
         let length = end.saturating_duration_since(start).as_nanos() as i64;
         let record = NodeExecStats {
-            node_name: node.data.name.clone(),
+            node_name: node.data().name.clone(),
             all_start_micros: start_nanos / 1000,
             op_start_rel_micros: 0,
             op_end_rel_micros: length / 1000,
             all_end_rel_micros: (length + 999) / 1000,
-            timeline_label: node.label.clone(),
+            timeline_label: node.details.label.clone(),
             scheduled_micros: start_nanos / 1000,
             all_start_nanos: start_nanos,
             op_end_rel_nanos: length,

@@ -1,21 +1,56 @@
 //! Loop frames of one step: iterations with their counters and inputs, and when they begin and end.
 
-use super::layout::{CONTROL, Counter, Edge, FETCH, Layout, is_merge};
+use super::layout::{CONTROL, Consumer, Counter, Edge, FrameLayout, Layout};
 use ferroflow_core::kernel::{FrameIteration, Value};
 use ferroflow_core::op::OpClass;
 use std::collections::VecDeque;
 
-/// A node that may run now.
+/// A node that may run now. Two words, because tokens are pushed and popped for every node and processors stall when they
+/// load a whole that was stored in smaller parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
-    pub(crate) node: u32,
-    pub(crate) frame: u32,
-    pub(crate) iteration: u32,
-    pub(crate) dead: bool,
+    /// The node, and above it whether the node is dead.
+    what: u64,
+    /// The iteration, and above it the frame.
+    place: u64,
+}
+
+impl Token {
+    #[inline]
+    pub(crate) fn new(node: u32, frame: u32, iteration: u32, dead: bool) -> Token {
+        Token { what: node as u64 | (dead as u64) << 32, place: iteration as u64 | (frame as u64) << 32 }
+    }
+
+    #[inline]
+    pub(crate) fn node(self) -> u32 {
+        self.what as u32
+    }
+
+    #[inline]
+    pub(crate) fn dead(self) -> bool {
+        self.what >> 32 != 0
+    }
+
+    #[inline]
+    pub(crate) fn frame(self) -> u32 {
+        (self.place >> 32) as u32
+    }
+
+    #[inline]
+    pub(crate) fn iteration(self) -> u32 {
+        self.place as u32
+    }
+
+    /// The same node, dead.
+    pub(crate) fn died(self) -> Token {
+        Token::new(self.node(), self.frame(), self.iteration(), true)
+    }
 }
 
 /// All frames of a step.
 pub(crate) struct Frames {
+    /// The only iteration of the first frame, which is the graph outside loops.
+    root: Iteration,
     frames: Vec<Option<Frame>>,
     /// Iterations to use again, by frame layout.
     spare: Vec<Vec<Iteration>>,
@@ -58,32 +93,33 @@ pub(crate) struct Ready<'a> {
 impl Frames {
     /// The frame outside loops, with one iteration.
     pub(crate) fn new(layout: &Layout) -> Frames {
-        let mut frames =
-            Frames { frames: Vec::new(), spare: layout.frames.iter().map(|_| Vec::new()).collect() };
-        frames.add(layout, 0, None, 0);
-        frames
+        let root = Iteration::new(&layout.frames[0]);
+        let frame = Frame::new(layout, 0, None, 0);
+        Frames { root, frames: vec![Some(frame)], spare: layout.frames.iter().map(|_| Vec::new()).collect() }
     }
 
     /// The inputs of a node that may run.
     #[inline]
     pub(crate) fn inputs(&mut self, layout: &Layout, token: Token) -> &mut [Value] {
-        let node = &layout.nodes[token.node as usize];
-        let iteration = self.iteration(token.frame, token.iteration);
-        &mut iteration.slots[node.slot as usize..(node.slot + node.inputs) as usize]
+        let node = &layout.nodes[token.node() as usize];
+        let iteration = self.iteration(token.frame(), token.iteration());
+        &mut iteration.slots[node.slot as usize..][..node.inputs as usize]
     }
 
     /// Where in which loop the node runs, as every task computes it.
     #[inline]
     pub(crate) fn position(&self, token: Token) -> FrameIteration {
-        match &self.frames[token.frame as usize] {
-            Some(frame) => FrameIteration { frame: frame.id, iteration: token.iteration as u64 },
-            None => FrameIteration::default(),
+        match &self.frames[token.frame() as usize] {
+            Some(frame) if token.frame() != 0 => {
+                FrameIteration { frame: frame.id, iteration: token.iteration() as u64 }
+            }
+            _ => FrameIteration::default(),
         }
     }
 
     /// Marks nodes without inputs as running.
     pub(crate) fn start(&mut self, tokens: u32) {
-        self.iteration(0, 0).outstanding += tokens;
+        self.root.outstanding += tokens;
     }
 
     /// Hands a node's outputs to its consumers and ends what has nothing more to do. `Value::None` is a dead output.
@@ -95,54 +131,55 @@ impl Frames {
         outputs: &mut [Value],
         ready: &mut Ready<'_>,
     ) {
-        let node = &layout.nodes[token.node as usize];
+        let node = &layout.nodes[token.node() as usize];
         match node.class {
             OpClass::Enter => self.enter(layout, token, outputs, ready),
             OpClass::Exit => self.exit(layout, token, outputs, ready),
             OpClass::NextIteration => self.next_iteration(layout, token, outputs, ready),
             _ => {
-                self.activate(layout, token.node, (token.frame, token.iteration), outputs, token.dead, ready)
+                let at = (token.frame(), token.iteration());
+                self.activate(layout, token.node(), at, outputs, token.dead(), ready)
             }
         }
-        if token.frame != 0 {
-            let iteration = self.iteration(token.frame, token.iteration);
+        if token.frame() != 0 {
+            let iteration = self.iteration(token.frame(), token.iteration());
             iteration.outstanding -= 1;
             if iteration.outstanding == 0 {
-                self.clean_up(layout, token.frame, ready);
+                self.clean_up(layout, token.frame(), ready);
             }
         }
     }
 
     fn enter(&mut self, layout: &Layout, token: Token, outputs: &mut [Value], ready: &mut Ready<'_>) {
-        let node = &layout.nodes[token.node as usize];
-        let (child_layout, is_constant) = node.enters.expect("entering nodes know their frame");
+        let node = &layout.nodes[token.node() as usize];
+        let (child_layout, is_constant) = node.details.enters.expect("entering nodes know their frame");
         let child = self.child(layout, token, child_layout);
         if is_constant {
             let value = outputs[0].clone();
             let frame = self.frame(child);
-            frame.invariants.push((token.node, value.clone()));
+            frame.invariants.push((token.node(), value.clone()));
             let (oldest, count) = (frame.oldest, frame.iterations.len() as u32);
             for iteration in oldest..oldest + count {
                 let mut outputs = [value.clone()];
-                self.activate(layout, token.node, (child, iteration), &mut outputs, token.dead, ready);
+                self.activate(layout, token.node(), (child, iteration), &mut outputs, token.dead(), ready);
             }
         } else {
-            self.activate(layout, token.node, (child, 0), outputs, token.dead, ready);
+            self.activate(layout, token.node(), (child, 0), outputs, token.dead(), ready);
         }
         self.frame(child).pending_enters -= 1;
         self.clean_up(layout, child, ready);
     }
 
     fn exit(&mut self, layout: &Layout, token: Token, outputs: &mut [Value], ready: &mut Ready<'_>) {
-        let frame = self.frame(token.frame);
-        if token.dead || matches!(outputs[0], Value::None) {
-            if token.iteration == frame.newest() {
-                frame.dead_exits.push(token.node);
+        let frame = self.frame(token.frame());
+        if token.dead() || matches!(outputs[0], Value::None) {
+            if token.iteration() == frame.newest() {
+                frame.dead_exits.push(token.node());
             }
             return;
         }
         let parent = frame.parent.expect("exits are in a loop");
-        self.activate(layout, token.node, parent, outputs, false, ready);
+        self.activate(layout, token.node(), parent, outputs, false, ready);
     }
 
     fn next_iteration(
@@ -152,20 +189,20 @@ impl Frames {
         outputs: &mut [Value],
         ready: &mut Ready<'_>,
     ) {
-        if token.dead || matches!(outputs[0], Value::None) {
+        if token.dead() || matches!(outputs[0], Value::None) {
             return;
         }
-        let frame = self.frame(token.frame);
-        if token.iteration == frame.newest() {
+        let frame = self.frame(token.frame());
+        if token.iteration() == frame.newest() {
             let limit = layout.frames[frame.layout as usize].parallel_iterations;
             if frame.iterations.len() as u32 >= limit {
-                frame.deferred.push((token.node, std::mem::take(&mut outputs[0])));
+                frame.deferred.push((token.node(), std::mem::take(&mut outputs[0])));
                 return;
             }
-            self.begin_iteration(layout, token.frame, ready);
+            self.begin_iteration(layout, token.frame(), ready);
         }
-        let at = (token.frame, token.iteration + 1);
-        self.activate(layout, token.node, at, outputs, false, ready);
+        let at = (token.frame(), token.iteration() + 1);
+        self.activate(layout, token.node(), at, outputs, false, ready);
     }
 
     /// Adds an iteration, hands it the values that are the same in every one, and those that waited for it.
@@ -242,83 +279,62 @@ impl Frames {
         let (start, end) = layout.nodes[source as usize].edges;
         let iteration = self.iteration(frame, iteration_number);
         for edge in &layout.edges[start as usize..end as usize] {
-            if edge.target == FETCH {
-                ready.fetches.push((edge.slot, take(outputs, edge)));
-                continue;
-            }
-            let target = &layout.nodes[edge.target as usize];
-            let counter = &mut iteration.counters[target.counter as usize];
             let control = edge.output == CONTROL;
-            let edge_dead =
-                if control { dead } else { dead || matches!(outputs[edge.output as usize], Value::None) };
-            let (runs, target_dead) = if is_merge(target.class) {
-                if control {
-                    counter.pending -= 2;
-                    let all_dead = counter.dead == target.inputs;
-                    (counter.pending == 0 || (counter.pending == 1 && all_dead), all_dead)
-                } else if edge_dead {
+            let lives = |value: Option<&Value>| !matches!(value, None | Some(Value::None));
+            let edge_dead = dead || !(control || lives(outputs.get(edge.output as usize)));
+            let target_dead = match edge.consumer {
+                Consumer::All | Consumer::Trigger => {
+                    let counter = &mut iteration.counters[edge.counter as usize];
+                    counter.pending -= 1;
+                    counter.dead += edge_dead as u32;
+                    let (waits, dead) = (counter.pending > 0, counter.dead > 0);
+                    if !control && !edge_dead {
+                        put(&mut iteration.slots[edge.slot as usize], take(outputs, edge));
+                    }
+                    if waits {
+                        continue;
+                    }
+                    dead && edge.consumer == Consumer::All
+                }
+                Consumer::Merge => {
+                    let inputs = layout.nodes[edge.target as usize].inputs;
                     // A loop that is entered with a dead value has no iteration to get another one from.
                     let entered = layout.nodes[source as usize].class == OpClass::Enter;
-                    counter.dead = if entered { target.inputs } else { counter.dead + 1 };
-                    let all_dead = counter.dead == target.inputs;
-                    (counter.pending == 1 && all_dead, all_dead)
-                } else {
-                    // Only the first live input counts.
-                    let first = counter.pending & 1 == 1;
-                    counter.pending &= !1;
-                    if first {
-                        iteration.slots[edge.slot as usize] = take(outputs, edge);
+                    let deaths = match edge_dead {
+                        true if entered => inputs,
+                        dead => dead as u32,
+                    };
+                    match iteration.arrive_at_merge(edge, deaths, inputs, outputs) {
+                        Some(target_dead) => target_dead,
+                        None => continue,
                     }
-                    (first && counter.pending == 0, false)
                 }
-            } else {
-                counter.pending -= 1;
-                if edge_dead {
-                    counter.dead += 1;
-                } else if !control {
-                    iteration.slots[edge.slot as usize] = take(outputs, edge);
+                Consumer::Fetch => {
+                    ready.fetches.push((edge.slot, take(outputs, edge)));
+                    continue;
                 }
-                let target_dead = counter.dead > 0 && target.class != OpClass::ControlTrigger;
-                (counter.pending == 0, target_dead)
             };
-            if runs {
-                iteration.outstanding += 1;
-                ready.tokens.push(Token {
-                    node: edge.target,
-                    frame,
-                    iteration: iteration_number,
-                    dead: target_dead,
-                });
-            }
+            iteration.outstanding += 1;
+            ready.tokens.push(Token::new(edge.target, frame, iteration_number, target_dead));
         }
     }
 
     fn child(&mut self, layout: &Layout, token: Token, child_layout: u32) -> u32 {
-        let parent = self.iteration(token.frame, token.iteration);
+        let parent = self.iteration(token.frame(), token.iteration());
         if let Some((_, child)) = parent.children.iter().find(|(layout, _)| *layout == child_layout) {
             return *child;
         }
         let name = &layout.frames[child_layout as usize].name;
-        let parent_id = self.frame(token.frame).id;
-        let id = child_frame_id(parent_id, token.iteration as u64, name);
-        let child = self.add(layout, child_layout, Some((token.frame, token.iteration)), id);
-        self.iteration(token.frame, token.iteration).children.push((child_layout, child));
+        let parent_id = self.frame(token.frame()).id;
+        let id = child_frame_id(parent_id, token.iteration() as u64, name);
+        let child = self.add(layout, child_layout, Some((token.frame(), token.iteration())), id);
+        self.iteration(token.frame(), token.iteration()).children.push((child_layout, child));
         child
     }
 
     fn add(&mut self, layout: &Layout, frame_layout: u32, parent: Option<(u32, u32)>, id: u64) -> u32 {
-        let iteration = self.fresh_iteration(layout, frame_layout);
-        let frame = Frame {
-            layout: frame_layout,
-            parent,
-            id,
-            iterations: VecDeque::from([iteration]),
-            oldest: 0,
-            pending_enters: layout.frames[frame_layout as usize].enters,
-            invariants: Vec::new(),
-            deferred: Vec::new(),
-            dead_exits: Vec::new(),
-        };
+        let mut frame = Frame::new(layout, frame_layout, parent, id);
+        frame.iterations.push_back(self.fresh_iteration(layout, frame_layout));
         match self.frames.iter().position(Option::is_none) {
             Some(free) => {
                 self.frames[free] = Some(frame);
@@ -338,12 +354,7 @@ impl Frames {
                 iteration.counters.copy_from_slice(&plan.counters);
                 iteration
             }
-            None => Iteration {
-                counters: plan.counters.clone().into_boxed_slice(),
-                slots: std::iter::repeat_with(Value::default).take(plan.slots as usize).collect(),
-                outstanding: 0,
-                children: Vec::new(),
-            },
+            None => Iteration::new(plan),
         }
     }
 
@@ -352,7 +363,7 @@ impl Frames {
         if self.frames.iter().skip(1).any(Option::is_some) {
             return false;
         }
-        let iteration = self.iteration(0, 0);
+        let iteration = &mut self.root;
         iteration.counters.copy_from_slice(&layout.frames[0].counters);
         iteration.slots.fill_with(Value::default);
         iteration.outstanding = 0;
@@ -367,13 +378,71 @@ impl Frames {
 
     #[inline]
     fn iteration(&mut self, frame: u32, iteration: u32) -> &mut Iteration {
+        if frame == 0 {
+            return &mut self.root;
+        }
         let frame = self.frame(frame);
         let index = iteration - frame.oldest;
         &mut frame.iterations[index as usize]
     }
 }
 
+impl Iteration {
+    fn new(plan: &FrameLayout) -> Iteration {
+        Iteration {
+            counters: plan.counters.clone().into_boxed_slice(),
+            slots: std::iter::repeat_with(Value::default).take(plan.slots as usize).collect(),
+            outstanding: 0,
+            children: Vec::new(),
+        }
+    }
+
+    /// Takes note of what arrives at a merge with so many inputs: a live value, or the news that some are dead. If the
+    /// merge may run now, returns whether it is dead.
+    fn arrive_at_merge(
+        &mut self,
+        edge: &Edge,
+        deaths: u32,
+        inputs: u32,
+        outputs: &mut [Value],
+    ) -> Option<bool> {
+        let counter = &mut self.counters[edge.counter as usize];
+        if edge.output == CONTROL {
+            counter.pending -= 2;
+            let all_dead = counter.dead == inputs;
+            return (counter.pending == 0 || (counter.pending == 1 && all_dead)).then_some(all_dead);
+        }
+        if deaths > 0 {
+            counter.dead = (counter.dead + deaths).min(inputs);
+            return (counter.pending == 1 && counter.dead == inputs).then_some(true);
+        }
+        // Only the first live input counts.
+        let first = counter.pending & 1 == 1;
+        counter.pending &= !1;
+        let runs = first && counter.pending == 0;
+        if first {
+            put(&mut self.slots[edge.slot as usize], take(outputs, edge));
+        }
+        runs.then_some(false)
+    }
+}
+
 impl Frame {
+    /// A frame without iterations.
+    fn new(layout: &Layout, frame_layout: u32, parent: Option<(u32, u32)>, id: u64) -> Frame {
+        Frame {
+            layout: frame_layout,
+            parent,
+            id,
+            iterations: VecDeque::new(),
+            oldest: 0,
+            pending_enters: layout.frames[frame_layout as usize].enters,
+            invariants: Vec::new(),
+            deferred: Vec::new(),
+            dead_exits: Vec::new(),
+        }
+    }
+
     fn newest(&self) -> u32 {
         self.oldest + self.iterations.len() as u32 - 1
     }
@@ -385,6 +454,16 @@ fn take(outputs: &mut [Value], edge: &Edge) -> Value {
         Some(value) if edge.last => std::mem::take(value),
         Some(value) => value.clone(),
         None => Value::None,
+    }
+}
+
+/// Stores a value word by word. As a whole it would be loaded from where its words were just stored, for which
+/// processors wait.
+#[inline]
+fn put(slot: &mut Value, value: Value) {
+    match value {
+        Value::Tensor(tensor) => *slot = Value::Tensor(tensor),
+        other => *slot = other,
     }
 }
 

@@ -38,11 +38,24 @@ pub(crate) struct ExecNode {
     pub(crate) refs: bool,
     /// Whether the kernel may be worth another thread.
     pub(crate) may_be_large: bool,
+    /// What most steps never look at, kept apart so that the rest of a plan stays in the cache.
+    pub(crate) details: Box<NodeDetails>,
+}
+
+/// The rest of a node.
+pub(crate) struct NodeDetails {
     /// For nodes that enter a loop: the loop's frame, and whether the value is the same in every iteration.
     pub(crate) enters: Option<(u32, bool)>,
     /// `name = Op(inputs)`, which timelines draw their arrows from.
     pub(crate) label: String,
     pub(crate) data: Arc<NodeData>,
+}
+
+impl ExecNode {
+    /// What the graph says of the node.
+    pub(crate) fn data(&self) -> &NodeData {
+        &self.details.data
+    }
 }
 
 /// What running a node means.
@@ -54,20 +67,35 @@ pub(crate) enum Work {
     Kernel(Arc<Kernel>),
 }
 
-/// One edge.
+/// One edge. It says all that the arrival of a value needs to know of the consumer.
 pub(crate) struct Edge {
     /// Which output; [`CONTROL`] for control edges.
     pub(crate) output: u32,
-    /// The consumer, or [`FETCH`].
+    /// The consumer.
     pub(crate) target: u32,
     /// The consumer's input slot, or the fetch's number.
     pub(crate) slot: u32,
+    /// The consumer's counters.
+    pub(crate) counter: u32,
+    pub(crate) consumer: Consumer,
     /// Whether no later edge carries the same output: the value is moved, not cloned.
     pub(crate) last: bool,
 }
 
+/// How a consumer takes what arrives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Consumer {
+    /// Waits for all inputs and is dead if one of them is.
+    All,
+    /// Waits for all inputs and runs even if one of them is dead.
+    Trigger,
+    /// Waits for the first live input.
+    Merge,
+    /// The step's result.
+    Fetch,
+}
+
 pub(crate) const CONTROL: u32 = u32::MAX;
-pub(crate) const FETCH: u32 = u32::MAX;
 
 /// A loop frame, or the graph outside loops.
 pub(crate) struct FrameLayout {
@@ -125,10 +153,12 @@ impl Layout {
                 inputs: node.inputs.len() as u32,
                 edges: (0, 0),
                 refs: node.inputs.iter().any(from_ref),
-                enters: frames.entered[id.index()]
-                    .map(|frame| (frame, data.attrs.get::<bool>("is_constant").unwrap_or_default())),
-                label: label(graph, id),
-                data: data.clone(),
+                details: Box::new(NodeDetails {
+                    enters: frames.entered[id.index()]
+                        .map(|frame| (frame, data.attrs.get::<bool>("is_constant").unwrap_or_default())),
+                    label: label(graph, id),
+                    data: data.clone(),
+                }),
             });
         }
         let edges = lay_out_edges(graph, fetches, &mut nodes);
@@ -157,16 +187,23 @@ fn lay_out_edges(graph: &Graph, fetches: &[Output], nodes: &mut [ExecNode]) -> V
     let mut outgoing: Vec<Vec<Edge>> = (0..nodes.len()).map(|_| Vec::new()).collect();
     for id in graph.ids() {
         let node = graph.node(id);
+        let ExecNode { class, slot, counter, .. } = nodes[id.index()];
+        let consumer = match class {
+            OpClass::ControlTrigger => Consumer::Trigger,
+            class if is_merge(class) => Consumer::Merge,
+            _ => Consumer::All,
+        };
+        let edge = |output, slot| Edge { output, target: id.0, slot, counter, consumer, last: false };
         for (i, input) in node.inputs.iter().enumerate() {
-            let slot = nodes[id.index()].slot + i as u32;
-            outgoing[input.node.index()].push(Edge { output: input.index, target: id.0, slot, last: false });
+            outgoing[input.node.index()].push(edge(input.index, slot + i as u32));
         }
         for control in &node.controls {
-            outgoing[control.index()].push(Edge { output: CONTROL, target: id.0, slot: 0, last: false });
+            outgoing[control.index()].push(edge(CONTROL, 0));
         }
     }
     for (i, fetch) in fetches.iter().enumerate() {
-        let edge = Edge { output: fetch.index, target: FETCH, slot: i as u32, last: false };
+        let (output, consumer) = (fetch.index, Consumer::Fetch);
+        let edge = Edge { output, target: 0, slot: i as u32, counter: 0, consumer, last: false };
         outgoing[fetch.node.index()].push(edge);
     }
     let mut edges = Vec::new();

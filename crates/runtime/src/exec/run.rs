@@ -10,6 +10,7 @@ use ferroflow_core::graph::NodeKind;
 use ferroflow_core::kernel::{FutureCx, Kernel, KernelCx, Outputs, Value};
 use ferroflow_core::op::OpClass;
 use ferroflow_core::step::StepCx;
+use ferroflow_core::tensor::Storage;
 use ferroflow_core::{BoxFuture, Result, Status, Tensor, bail, status};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -60,6 +61,8 @@ pub(crate) struct Run {
     nested: bool,
     /// The node that runs now, for the report of a panic.
     current: u32,
+    /// When it began, if the step is traced.
+    since: Instant,
 }
 
 struct Waiting {
@@ -107,6 +110,7 @@ impl Run {
             first_poll: true,
             nested: false,
             current: 0,
+            since: Instant::now(),
         }
     }
 
@@ -169,7 +173,7 @@ impl Run {
         if !self.started {
             self.started = true;
             scratch.frames.start(layout.roots.len() as u32);
-            let root = |node: &u32| Token { node: *node, frame: 0, iteration: 0, dead: false };
+            let root = |node: &u32| Token::new(*node, 0, 0, false);
             scratch.ready.extend(layout.roots.iter().rev().map(root));
         }
         // What was woken since the last poll goes on here; what is woken by this one goes on with the compute threads.
@@ -209,28 +213,36 @@ impl Run {
     /// Runs one node; returns progress if the thread should stop here.
     #[inline]
     fn run_node(&mut self, layout: &Layout, scratch: &mut Scratch, token: Token) -> Result<Option<Progress>> {
-        let node = &layout.nodes[token.node as usize];
-        self.current = token.node;
-        if token.dead && node.class != OpClass::Send {
+        let node = &layout.nodes[token.node() as usize];
+        self.current = token.node();
+        if token.dead() && node.class != OpClass::Send {
             self.finish_dead(layout, scratch, token);
             return Ok(None);
         }
-        let started = self.trace.as_ref().map(|_| Instant::now());
+        if self.trace.is_some() {
+            self.since = Instant::now();
+        }
+        // Single values go on as such: two words, where all outputs are several and would be copied from place to place.
         let outputs = match &node.work {
-            Work::Constant(value) => Outputs::One(Value::Tensor(value.clone())),
+            Work::Constant(value) => {
+                return self.finish_one(layout, scratch, token, Value::Tensor(value.clone()));
+            }
             Work::Arg(index) => match self.args.get_mut(*index).and_then(Option::take) {
-                Some(value) => Outputs::One(Value::Tensor(value)),
+                Some(value) => return self.finish_one(layout, scratch, token, Value::Tensor(value)),
                 None => return self.wait_for_feed(layout, scratch, token, *index).map(|()| None),
             },
             Work::Native => {
                 let inputs = scratch.frames.inputs(layout, token);
-                native(node, inputs).map_err(|error| error.at_node(&node.data.name))?
+                match native(node, inputs).map_err(|error| error.at_node(&node.data().name))? {
+                    Outputs::One(value) => return self.finish_one(layout, scratch, token, value),
+                    outputs => outputs,
+                }
             }
             Work::Kernel(kernel) => {
                 let position = scratch.frames.position(token);
                 let inputs = scratch.frames.inputs(layout, token);
                 if node.refs {
-                    read_refs(node, inputs).map_err(|error| error.at_node(&node.data.name))?;
+                    read_refs(node, inputs).map_err(|error| error.at_node(&node.data().name))?;
                 }
                 match &**kernel {
                     Kernel::Sync(run) => {
@@ -245,33 +257,58 @@ impl Run {
                                 return Ok(None);
                             }
                         }
-                        let mut cx = KernelCx::new(inputs, &self.step, position, token.dead);
+                        let mut cx = KernelCx::new(inputs, &self.step, position, token.dead());
                         let outputs = run(&mut cx);
                         inputs.fill_with(Value::default);
-                        outputs.map_err(|error| error.at_node(&node.data.name))?
+                        match outputs {
+                            Ok(Outputs::One(value)) => {
+                                return self.finish_one(layout, scratch, token, value);
+                            }
+                            outputs => outputs.map_err(|error| error.at_node(&node.data().name))?,
+                        }
                     }
                     Kernel::Future(run) => {
                         let inputs = inputs.iter_mut().map(std::mem::take).collect();
-                        let future = run(FutureCx::new(inputs, self.step.clone(), position, token.dead));
-                        return self.wait(layout, scratch, token, future, started).map(|()| None);
+                        let future = run(FutureCx::new(inputs, self.step.clone(), position, token.dead()));
+                        let since = self.trace.as_ref().map(|_| self.since);
+                        return self.wait(layout, scratch, token, future, since).map(|()| None);
                     }
                 }
             }
         };
-        if let (Some(trace), Some(started)) = (&self.trace, started) {
-            trace.record(node, started, Instant::now());
+        if let Some(trace) = &self.trace {
+            trace.record(node, self.since, Instant::now());
         }
         self.finish(layout, scratch, token, outputs)?;
         Ok(None)
     }
 
-    /// Hands a node's outputs on.
+    /// Hands a node's only output on.
     #[inline]
+    fn finish_one(
+        &mut self,
+        layout: &Layout,
+        scratch: &mut Scratch,
+        token: Token,
+        mut value: Value,
+    ) -> Result<Option<Progress>> {
+        if let Some(trace) = &self.trace {
+            trace.record(&layout.nodes[token.node() as usize], self.since, Instant::now());
+        }
+        let mut ready = Ready { tokens: &mut scratch.ready, fetches: &mut scratch.fetched };
+        scratch.frames.propagate(layout, token, std::slice::from_mut(&mut value), &mut ready);
+        if !scratch.fetched.is_empty() {
+            self.keep_fetches(layout, scratch)?;
+        }
+        Ok(None)
+    }
+
+    /// Hands a node's outputs on.
     fn finish(
         &mut self,
         layout: &Layout,
         scratch: &mut Scratch,
-        mut token: Token,
+        token: Token,
         outputs: Outputs,
     ) -> Result<()> {
         let mut ready = Ready { tokens: &mut scratch.ready, fetches: &mut scratch.fetched };
@@ -283,8 +320,7 @@ impl Run {
             Outputs::None => scratch.frames.propagate(layout, token, &mut [], &mut ready),
             Outputs::Many(mut values) => scratch.frames.propagate(layout, token, &mut values, &mut ready),
             Outputs::Dead => {
-                token.dead = true;
-                self.finish_dead(layout, scratch, token);
+                self.finish_dead(layout, scratch, token.died());
             }
         }
         if scratch.fetched.is_empty() {
@@ -294,10 +330,10 @@ impl Run {
     }
 
     fn finish_dead(&mut self, layout: &Layout, scratch: &mut Scratch, token: Token) {
-        let node = &layout.nodes[token.node as usize];
+        let node = &layout.nodes[token.node() as usize];
         scratch.frames.inputs(layout, token).fill_with(Value::default);
         let mut outputs: smallvec::SmallVec<[Value; 4]> =
-            node.data.output_types.iter().map(|_| Value::None).collect();
+            node.data().output_types.iter().map(|_| Value::None).collect();
         let mut ready = Ready { tokens: &mut scratch.ready, fetches: &mut scratch.fetched };
         scratch.frames.propagate(layout, token, &mut outputs, &mut ready);
     }
@@ -309,7 +345,7 @@ impl Run {
                 Value::None => continue,
                 Value::Tensor(tensor) => tensor,
                 reference => {
-                    let name = &layout.nodes[self.current as usize].data.name;
+                    let name = &layout.nodes[self.current as usize].data().name;
                     reference.read().map_err(|error| error.at_node(name))?
                 }
             };
@@ -353,7 +389,7 @@ impl Run {
         let (kernel, step, inbox) = (kernel.clone(), self.step.clone(), self.inbox.clone());
         self.pool.run(move || {
             let Kernel::Sync(run) = &*kernel else { return };
-            let work = || run(&mut KernelCx::new(&mut inputs, &step, position, token.dead));
+            let work = || run(&mut KernelCx::new(&mut inputs, &step, position, token.dead()));
             let outputs = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
             let outputs = outputs.unwrap_or_else(|panic| Err(panic_status(&*panic)));
             inbox.push(Event::Done(token, outputs));
@@ -408,7 +444,7 @@ impl Run {
             Event::Poll(index) => {
                 // A wake-up may come after the kernel has ended.
                 let Some(Some(waiting)) = self.waiting.get_mut(index as usize) else { return Ok(()) };
-                self.current = waiting.token.node;
+                self.current = waiting.token.node();
                 let polled = waiting.future.as_mut().poll(&mut Context::from_waker(&waiting.waker));
                 let Poll::Ready(outputs) = polled else { return Ok(()) };
                 let (token, since) = (waiting.token, waiting.since);
@@ -427,9 +463,9 @@ impl Run {
         outputs: Result<Outputs>,
         since: Option<Instant>,
     ) -> Result<()> {
-        let node = &layout.nodes[token.node as usize];
-        self.current = token.node;
-        let outputs = outputs.map_err(|error| error.at_node(&node.data.name))?;
+        let node = &layout.nodes[token.node() as usize];
+        self.current = token.node();
+        let outputs = outputs.map_err(|error| error.at_node(&node.data().name))?;
         if let (Some(trace), Some(since)) = (&self.trace, since) {
             trace.record(node, since, Instant::now());
         }
@@ -442,7 +478,7 @@ impl Run {
     }
 
     fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> Status {
-        panic_status(panic).at_node(&self.layout.nodes[self.current as usize].data.name)
+        panic_status(panic).at_node(&self.layout.nodes[self.current as usize].data().name)
     }
 }
 
@@ -480,7 +516,7 @@ fn native(node: &ExecNode, inputs: &mut [Value]) -> Result<Outputs> {
         _ => {
             // Identity, Enter, Exit, NextIteration: the input goes on; a reference is read unless references go on.
             let value = take(inputs, 0);
-            match (&value, node.data.output_types.first()) {
+            match (&value, node.data().output_types.first()) {
                 (Value::Ref(_), Some((_, false))) => Outputs::One(Value::Tensor(value.read()?)),
                 _ => Outputs::One(value),
             }
@@ -498,11 +534,11 @@ fn read_predicate(value: &Value) -> Result<bool> {
 
 /// Turns references into values where the op wants values, and checks that the others are initialized.
 fn read_refs(node: &ExecNode, inputs: &mut [Value]) -> Result<()> {
-    let allows_uninitialized = match &node.data.kind {
+    let allows_uninitialized = match &node.data().kind {
         NodeKind::Op(entry) => entry.op.allows_uninitialized_input,
         _ => false,
     };
-    for (input, (_, wants_ref)) in inputs.iter_mut().zip(&node.data.input_types) {
+    for (input, (_, wants_ref)) in inputs.iter_mut().zip(&node.data().input_types) {
         if let Value::Ref(variable) = input {
             if !*wants_ref {
                 *input = Value::Tensor(variable.read()?);
@@ -516,8 +552,10 @@ fn read_refs(node: &ExecNode, inputs: &mut [Value]) -> Result<()> {
 
 fn is_large(inputs: &[Value]) -> bool {
     let bytes = |value: &Value| match value {
-        Value::Tensor(tensor) if tensor.dtype().is_plain() => tensor.elements() * tensor.dtype().size(),
-        Value::Tensor(tensor) => tensor.elements() * 32,
+        Value::Tensor(tensor) => match tensor.storage() {
+            Storage::Plain(buffer) => buffer.len(),
+            _ => tensor.elements() * 32,
+        },
         // A reference leads to a variable of unknown size, which its update will walk through.
         Value::Ref(_) | Value::None => 0,
     };
