@@ -8,6 +8,7 @@ use ferroflow_core::op::ShapeCx;
 use ferroflow_core::resource::Variable;
 use ferroflow_core::{C64, C128, Result, Shape, Tensor, bf16, ensure, f16, status};
 use num_traits::Float as _;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A number that optimizers take roots of.
@@ -138,14 +139,14 @@ impl<const N: usize> Layout<N> {
     }
 
     fn variables(&self, cx: &KernelCx<'_>) -> Result<[Arc<Variable>; N]> {
-        let mut found = Vec::with_capacity(N);
+        let mut found: SmallVec<[Arc<Variable>; N]> = SmallVec::new();
         for input in 0..N {
             // Stock says no more than this about a missing variable.
             let variable =
                 cx.variable(input).map_err(|_| status!(Internal, "Invalid variable reference."))?;
             found.push(variable);
         }
-        Ok(found.try_into().unwrap_or_else(|_| unreachable!("N variables were pushed")))
+        Ok(found.into_inner().unwrap_or_else(|_| unreachable!("N variables were pushed")))
     }
 }
 
@@ -156,8 +157,9 @@ fn scalar<T: Num>(cx: &KernelCx<'_>, input: usize, name: &str) -> Result<T> {
 }
 
 fn elements<'a, T: Num, const N: usize>(values: &'a mut [&mut Tensor]) -> Result<[&'a mut [T]; N]> {
-    let slices: Result<Vec<&'a mut [T]>> = values.iter_mut().map(|value| value.flat_mut::<T>()).collect();
-    Ok(slices?.try_into().unwrap_or_else(|_| unreachable!("there are N variables")))
+    let slices: Result<SmallVec<[&'a mut [T]; N]>> =
+        values.iter_mut().map(|value| value.flat_mut::<T>()).collect();
+    Ok(slices?.into_inner().unwrap_or_else(|_| unreachable!("there are N variables")))
 }
 
 /// The rows that a sparse update changes.

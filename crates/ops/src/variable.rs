@@ -25,10 +25,7 @@ pub(crate) fn sub_assign<T: Num>(target: &mut [T], update: &[T]) {
 /// The variable behind a reference or a handle; a missing resource is reported as such, which is what stock's updates
 /// and gathers do (reads say more).
 pub(crate) fn existing(cx: &KernelCx<'_>, input: usize) -> Result<Arc<Variable>> {
-    match cx.handle(input) {
-        Ok(_) => cx.resource::<Variable>(input),
-        Err(_) => cx.variable(input),
-    }
+    if cx.is_ref(input) { cx.variable(input) } else { cx.resource::<Variable>(input) }
 }
 
 /// What an update returns: the reference it was given, or nothing if that was a handle.

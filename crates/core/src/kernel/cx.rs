@@ -76,6 +76,12 @@ impl<'a> KernelCx<'a> {
         }
     }
 
+    /// Whether an input is a reference to a variable.
+    #[inline]
+    pub fn is_ref(&self, input: usize) -> bool {
+        matches!(self.inputs.get(input), Some(Value::Ref(_)))
+    }
+
     /// Takes an input out of the context.
     #[inline]
     pub fn take(&mut self, input: usize) -> Result<Tensor> {

@@ -1,6 +1,6 @@
 //! Handles: values that name a resource and travel along graph edges.
 
-use super::Resource;
+use super::{Remembered, Resource};
 use crate::{DType, PartialShape, Result};
 use ferroflow_proto::tensorflow::{ResourceHandleProto, resource_handle_proto};
 use std::fmt;
@@ -29,6 +29,8 @@ struct Inner {
     shapes: Vec<HandleShape>,
     /// Set for anonymous resources: the handle owns them, no manager knows them.
     owned: Option<Arc<dyn Resource>>,
+    /// What a manager found under the names.
+    remembered: Remembered,
 }
 
 impl ResourceHandle {
@@ -92,6 +94,10 @@ impl ResourceHandle {
         self.0.as_ref()?.owned.as_ref()
     }
 
+    pub(super) fn remembered(&self) -> Option<&Remembered> {
+        self.0.as_ref().map(|inner| &inner.remembered)
+    }
+
     /// Reads a handle off the wire.
     pub fn from_proto(proto: &ResourceHandleProto) -> Result<ResourceHandle> {
         let mut shapes = Vec::new();
@@ -109,7 +115,7 @@ impl ResourceHandle {
             hash_code: proto.hash_code,
             type_name: proto.maybe_type_name.clone(),
             shapes,
-            owned: None,
+            ..Inner::default()
         }))))
     }
 

@@ -4,7 +4,8 @@ use super::ResourceHandle;
 use crate::{Result, Status, status};
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, RwLock, Weak};
 
 /// State kept under a name: a variable, a queue, a table.
 pub trait Resource: Any + Send + Sync {
@@ -15,14 +16,39 @@ pub trait Resource: Any + Send + Sync {
     fn cancel_waiters(&self) {}
 }
 
-type Key = (TypeId, Box<str>);
-type Container = HashMap<Key, Arc<dyn Resource>>;
+type Container = HashMap<TypeId, HashMap<Box<str>, Arc<dyn Resource>>>;
 
 /// Resources by container, type and name.
 pub struct ResourceManager {
     default_container: String,
     /// Guards lookups and creation; resources guard themselves.
     containers: RwLock<HashMap<Box<str>, Container>>,
+    /// How often something was removed; changes while `containers` is locked for writing.
+    removals: Arc<AtomicU64>,
+}
+
+/// The answer to a lookup, good until its manager removes something: steps look the same resources up again and again.
+#[derive(Default)]
+pub struct Remembered(RwLock<Option<Found>>);
+
+struct Found {
+    /// The manager's count, and what it was.
+    removals: Arc<AtomicU64>,
+    seen: u64,
+    resource: Weak<dyn Resource>,
+}
+
+impl Remembered {
+    fn get<R: Resource>(&self, removals: &Arc<AtomicU64>) -> Option<Arc<R>> {
+        let guard = self.0.read().expect(UNPOISONED);
+        let found = guard.as_ref()?;
+        let good = Arc::ptr_eq(&found.removals, removals) && removals.load(Ordering::Acquire) == found.seen;
+        if !good {
+            return None;
+        }
+        let any: Arc<dyn Any + Send + Sync> = found.resource.upgrade()?;
+        any.downcast().ok()
+    }
 }
 
 const UNPOISONED: &str = "no panic while resources are locked";
@@ -33,6 +59,7 @@ impl ResourceManager {
         Arc::new(ResourceManager {
             default_container: default_container.to_owned(),
             containers: RwLock::default(),
+            removals: Arc::default(),
         })
     }
 
@@ -48,6 +75,27 @@ impl ResourceManager {
 
     /// Finds a resource.
     pub fn lookup<R: Resource>(&self, container: &str, name: &str) -> Result<Arc<R>> {
+        self.find::<R>(container, name).map(|(found, _)| downcast(found))
+    }
+
+    /// Finds a resource that was probably looked up before.
+    pub fn lookup_again<R: Resource>(
+        &self,
+        remembered: &Remembered,
+        container: &str,
+        name: &str,
+    ) -> Result<Arc<R>> {
+        if let Some(found) = remembered.get(&self.removals) {
+            return Ok(found);
+        }
+        let (resource, seen) = self.find::<R>(container, name)?;
+        let found = Found { removals: self.removals.clone(), seen, resource: Arc::downgrade(&resource) };
+        *remembered.0.write().expect(UNPOISONED) = Some(found);
+        Ok(downcast(resource))
+    }
+
+    /// A resource, and how often something had been removed when it was still there.
+    fn find<R: Resource>(&self, container: &str, name: &str) -> Result<(Arc<dyn Resource>, u64)> {
         let containers = self.containers.read().expect(UNPOISONED);
         let Some(entries) = containers.get(container) else {
             return Err(status!(
@@ -55,8 +103,8 @@ impl ResourceManager {
                 "Container {container} does not exist. (Could not find resource: {container}/{name})"
             ));
         };
-        match entries.get(&key::<R>(name)) {
-            Some(found) => Ok(downcast(found.clone())),
+        match entries.get(&TypeId::of::<R>()).and_then(|named| named.get(name)) {
+            Some(found) => Ok((found.clone(), self.removals.load(Ordering::Relaxed))),
             None => Err(missing::<R>(container, name)),
         }
     }
@@ -72,31 +120,33 @@ impl ResourceManager {
             return Ok(found);
         }
         let mut containers = self.containers.write().expect(UNPOISONED);
-        let entries = containers.entry(container.into()).or_default();
-        if let Some(found) = entries.get(&key::<R>(name)) {
+        let named = containers.entry(container.into()).or_default().entry(TypeId::of::<R>()).or_default();
+        if let Some(found) = named.get(name) {
             return Ok(downcast(found.clone()));
         }
         let made = Arc::new(make()?);
-        entries.insert(key::<R>(name), made.clone());
+        named.insert(name.into(), made.clone());
         Ok(made)
     }
 
     /// Adds a resource; an error if the name is taken.
     pub fn create<R: Resource>(&self, container: &str, name: &str, resource: Arc<R>) -> Result<()> {
         let mut containers = self.containers.write().expect(UNPOISONED);
-        let entries = containers.entry(container.into()).or_default();
-        if entries.contains_key(&key::<R>(name)) {
+        let named = containers.entry(container.into()).or_default().entry(TypeId::of::<R>()).or_default();
+        if named.contains_key(name) {
             let kind = short_type_name::<R>();
             return Err(status!(AlreadyExists, "Resource {container}/{name}/{kind} already exists."));
         }
-        entries.insert(key::<R>(name), resource);
+        named.insert(name.into(), resource);
         Ok(())
     }
 
     /// Removes a resource; whoever holds it keeps it alive.
     pub fn delete<R: Resource>(&self, container: &str, name: &str) -> Result<()> {
         let mut containers = self.containers.write().expect(UNPOISONED);
-        let removed = containers.get_mut(container).and_then(|entries| entries.remove(&key::<R>(name)));
+        let named = containers.get_mut(container).and_then(|entries| entries.get_mut(&TypeId::of::<R>()));
+        let removed = named.and_then(|named| named.remove(name));
+        self.count_removal();
         removed.map(|_| ()).ok_or_else(|| missing::<R>(container, name))
     }
 
@@ -107,13 +157,12 @@ impl ResourceManager {
         }
         let (container, name) = (handle.container(), handle.name());
         let mut containers = self.containers.write().expect(UNPOISONED);
-        let found = containers.get_mut(container).and_then(|entries| {
-            let named = |(key, resource): (&Key, &Arc<dyn Resource>)| {
-                (&*key.1 == name && resource.type_name() == handle.type_name()).then(|| key.clone())
-            };
-            let key = entries.iter().find_map(named)?;
-            entries.remove(&key)
-        });
+        let is_meant = |resource: &Arc<dyn Resource>| resource.type_name() == handle.type_name();
+        let entries = containers.get_mut(container);
+        let mut types = entries.into_iter().flat_map(HashMap::values_mut);
+        let found =
+            types.find(|named| named.get(name).is_some_and(is_meant)).and_then(|named| named.remove(name));
+        self.count_removal();
         match found {
             Some(_) => Ok(()),
             None => Err(status!(NotFound, "Resource {container}/{name}/<unknown> does not exist.")),
@@ -123,7 +172,10 @@ impl ResourceManager {
     /// The resource that a handle names or owns.
     pub fn resolve<R: Resource>(&self, handle: &ResourceHandle) -> Result<Arc<R>> {
         let Some(owned) = handle.owned_resource() else {
-            return self.lookup(handle.container(), handle.name());
+            return match handle.remembered() {
+                Some(remembered) => self.lookup_again(remembered, handle.container(), handle.name()),
+                None => self.lookup(handle.container(), handle.name()),
+            };
         };
         let any: Arc<dyn Any + Send + Sync> = owned.clone();
         any.downcast::<R>().map_err(|_| {
@@ -138,30 +190,42 @@ impl ResourceManager {
 
     /// Empties a container after releasing everybody who waits in it.
     pub fn clear(&self, container: &str) {
-        let removed = self.containers.write().expect(UNPOISONED).remove(container);
-        removed.into_iter().flat_map(HashMap::into_values).for_each(|resource| resource.cancel_waiters());
+        let mut containers = self.containers.write().expect(UNPOISONED);
+        let removed = containers.remove(container);
+        self.count_removal();
+        drop(containers);
+        removed.into_iter().for_each(cancel_waiters);
     }
 
     /// Empties every container.
     pub fn clear_all(&self) {
-        let removed = std::mem::take(&mut *self.containers.write().expect(UNPOISONED));
-        let resources = removed.into_values().flat_map(HashMap::into_values);
-        resources.for_each(|resource| resource.cancel_waiters());
+        let mut containers = self.containers.write().expect(UNPOISONED);
+        let removed = std::mem::take(&mut *containers);
+        self.count_removal();
+        drop(containers);
+        removed.into_values().for_each(cancel_waiters);
     }
 
     /// The number of resources in all containers.
     pub fn len(&self) -> usize {
-        self.containers.read().expect(UNPOISONED).values().map(HashMap::len).sum()
+        let containers = self.containers.read().expect(UNPOISONED);
+        containers.values().flat_map(HashMap::values).map(HashMap::len).sum()
     }
 
     /// Whether no resource exists.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// To be called with the containers locked for writing.
+    fn count_removal(&self) {
+        self.removals.fetch_add(1, Ordering::Release);
+    }
 }
 
-fn key<R: Resource>(name: &str) -> Key {
-    (TypeId::of::<R>(), name.into())
+fn cancel_waiters(container: Container) {
+    let resources = container.into_values().flat_map(HashMap::into_values);
+    resources.for_each(|resource| resource.cancel_waiters());
 }
 
 fn missing<R: Resource>(container: &str, name: &str) -> Status {
@@ -195,5 +259,22 @@ mod tests {
         assert_eq!(manager.lookup_or_create("c", "x", || Ok(Counter(2))).unwrap().0, 1);
         manager.clear("c");
         assert!(manager.lookup::<Counter>("c", "x").is_err());
+    }
+
+    #[test]
+    fn what_is_remembered_is_forgotten_when_something_is_removed() {
+        let manager = ResourceManager::new("localhost");
+        let remembered = Remembered::default();
+        let look = || manager.lookup_again::<Counter>(&remembered, "c", "x").map(|found| found.0);
+        assert!(look().is_err());
+        manager.create("c", "x", Arc::new(Counter(1))).unwrap();
+        assert_eq!((look().unwrap(), look().unwrap()), (1, 1));
+        let kept = manager.lookup::<Counter>("c", "x").unwrap();
+        manager.delete::<Counter>("c", "x").unwrap();
+        assert!(look().is_err());
+        manager.create("c", "x", Arc::new(Counter(2))).unwrap();
+        assert_eq!((look().unwrap(), kept.0), (2, 1));
+        let other = ResourceManager::new("localhost");
+        assert!(other.lookup_again::<Counter>(&remembered, "c", "x").is_err());
     }
 }

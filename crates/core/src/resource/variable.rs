@@ -5,6 +5,7 @@
 
 use super::Resource;
 use crate::{DType, Result, Shape, Status, Tensor, ensure, status};
+use smallvec::SmallVec;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A mutable tensor with a name.
@@ -113,17 +114,17 @@ impl Variable {
         sparse: bool,
         change: impl FnOnce(&mut [&mut Tensor]) -> Result<R>,
     ) -> Result<R> {
-        let mut order: Vec<usize> = (0..variables.len()).collect();
+        let mut order: SmallVec<[usize; 4]> = (0..variables.len()).collect();
         order.sort_by_key(|i| std::ptr::from_ref(variables[*i]));
         ensure!(
             order.windows(2).all(|pair| !std::ptr::eq(variables[pair[0]], variables[pair[1]])),
             InvalidArgument,
             "the same variable was given for two roles of one update"
         );
-        let mut guards: Vec<(usize, RwLockWriteGuard<'_, State>)> =
+        let mut guards: SmallVec<[(usize, RwLockWriteGuard<'_, State>); 4]> =
             order.into_iter().map(|i| (i, variables[i].writing())).collect();
         guards.sort_by_key(|(i, _)| *i);
-        let mut values = Vec::with_capacity(variables.len());
+        let mut values: SmallVec<[&mut Tensor; 4]> = SmallVec::new();
         for (i, guard) in &mut guards {
             guard.copy_on_read |= sparse;
             values.push(guard.value.as_mut().ok_or_else(|| variables[*i].uninitialized())?);

@@ -279,11 +279,13 @@ fn assign_kernel(init: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let value = cx.take(1)?;
         let handle = cx.handle(0)?;
-        let variable = match handle.owned_resource() {
-            Some(_) => cx.resource::<Variable>(0)?,
-            None => cx.step().resources.lookup_or_create(handle.container(), handle.name(), || {
-                Ok(Variable::new(value.dtype(), handle.name()))
-            })?,
+        let variable = match cx.resource::<Variable>(0) {
+            Err(_) if handle.owned_resource().is_none() => {
+                cx.step().resources.lookup_or_create(handle.container(), handle.name(), || {
+                    Ok(Variable::new(value.dtype(), handle.name()))
+                })?
+            }
+            found => found?,
         };
         if validate_shape {
             variable.modify(|slot| {
