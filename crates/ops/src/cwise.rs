@@ -128,7 +128,10 @@ pub fn apply<const N: usize>(
     }
     let candidates: [usize; N] = std::array::from_fn(|i| i);
     if scalars {
-        let (replaced, mut out) = output(cx, &candidates, dtype, Shape::scalar())?;
+        let (replaced, mut out) = match cx.take_reusable(&candidates, dtype, 1) {
+            Some((input, tensor)) => (Some(input), tensor),
+            None => (None, cx.alloc_dtype(dtype, Shape::scalar())?),
+        };
         function.run_one(&mut out, operands(cx, replaced)?)?;
         return Ok(out.into());
     }

@@ -1,8 +1,9 @@
 //! Elementary functions without branches or calls, so that loops over them vectorize.
 //!
 //! The approximations are the classical ones of the Cephes library (range reduction by split constants, then a
-//! polynomial or a ratio of two) and Eigen's ratio for `tanh`; all are within a few units in the last place. Results
-//! that would be subnormal may be zero, as in stock.
+//! polynomial or a ratio of two) and, for `exp` and `tanh` in single precision, those of Eigen, whose operations are
+//! done in the same order so that results have stock's bits; all are within a few units in the last place. Results that
+//! would be subnormal may be zero, as in stock.
 
 use crate::numeric::Math;
 
@@ -49,17 +50,20 @@ impl Elementary for f32 {
         // Beyond these bounds the result is infinite or zero; comparisons let NaN through.
         let x = if self > 89.0 { 89.0 } else { self };
         let x = if x < -104.0 { -104.0 } else { x };
-        // Adding 1.5 · 2²³ rounds to an integer and leaves it in the low bits.
-        let shifted = x * std::f32::consts::LOG2_E + 12_582_912.0;
-        let n = shifted - 12_582_912.0;
-        let exponent = (shifted.to_bits() as i32).wrapping_sub(0x4B40_0000);
-        let r = x - n * 0.693_359_4 + n * 2.121_944_4e-4;
-        let p = poly!(r; 1.987_569_1e-4, 1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5);
-        let y = p * r * r + r + 1.0;
+        // Adding 1.5 · 2²³ rounds to an integer and leaves it in the low bits, where it is wanted with twice the bias.
+        const SHIFT: f32 = 12_582_912.0 + 254.0;
+        let shifted = x * std::f32::consts::LOG2_E + SHIFT;
+        let n = shifted - SHIFT;
+        let r = n * -0.693_359_4 + x;
+        let r = n * 2.121_944_4e-4 + r;
+        let z = r * r;
+        let even = poly!(z; 1.374_496_4e-3, 4.166_965_2e-2, 0.499_999_88);
+        let odd = poly!(z; 8.368_945e-3, 1.666_651_8e-1);
+        let y = (odd * r + even) * z + (r + 1.0);
         // Two factors, because 2¹²⁸ is not a number of this type.
-        let half = exponent >> 1;
-        let power = |e: i32| f32::from_bits((e.wrapping_add(127) << 23) as u32);
-        y * power(half) * power(exponent.wrapping_sub(half))
+        let bits = shifted.to_bits();
+        let half = bits >> 1;
+        y * f32::from_bits(half << 23) * f32::from_bits(bits.wrapping_sub(half) << 23)
     }
 
     #[inline(always)]
@@ -96,13 +100,14 @@ impl Elementary for f32 {
 
     #[inline(always)]
     fn fast_tanh(self) -> f32 {
-        let x = if self > 7.905_311 { 7.905_311 } else { self };
-        let x = if x < -7.905_311 { -7.905_311 } else { x };
+        // The least number for which the ratio is one.
+        const SATURATED: f32 = 7.907_389_6;
+        let x = if self > SATURATED { SATURATED } else { self };
+        let x = if x < -SATURATED { -SATURATED } else { x };
         let z = x * x;
-        let p = poly!(z; -2.760_768_5e-16, 2.000_188e-13, -8.604_672e-11, 5.122_297e-8, 1.485_722_4e-5, 6.372_619_3e-4,
-            4.893_524_6e-3);
-        let q = poly!(z; 1.198_258_4e-6, 1.185_347_1e-4, 2.268_434_6e-3, 4.893_525e-3);
-        if self.abs() < 4e-4 { self } else { x * p / q }
+        let p = poly!(z; 1.394_553_6e-8, 2.102_733_6e-5, 3.520_756_7e-3, 0.134_021_61);
+        let q = poly!(z; 8.015_777e-7, 3.326_951_4e-4, 2.597_254_5e-2, 0.467_354_83, 1.0);
+        (z * x * p + x) / q
     }
 
     #[inline(always)]

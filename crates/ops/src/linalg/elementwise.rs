@@ -2,7 +2,8 @@
 //!
 //! A [`Loop`] knows its element types only inside: what surrounds it (broadcasting, memory, threads) is compiled once
 //! for all of them. A loop fills a small block on the stack before it stores it, so that the compiler needs no proof
-//! that the output does not overlap an operand: the same code serves results that replace an operand in place.
+//! that the output does not overlap an operand: the same code serves results that replace an operand in place. Wide
+//! loops are compiled for AVX2, too, without fused products: every machine computes the same bits.
 #![allow(unsafe_code)]
 
 use super::broadcast::Broadcast;
@@ -12,8 +13,10 @@ use ferroflow_core::{DType, Element, Result, Tensor, ensure};
 use multiversion::multiversion;
 use std::mem::MaybeUninit;
 
-/// Elements per block: two AVX registers of `f32`, small enough to stay in registers.
+/// Elements per block: four registers of `f32`, small enough to stay in registers.
 const BLOCK: usize = 16;
+/// Elements of at most four bytes per block of a wide loop: four AVX registers of `f32`.
+const WIDE_BLOCK: usize = 32;
 /// Elements that are widened at a time.
 const WIDENED: usize = 256;
 
@@ -44,7 +47,7 @@ unsafe impl<const N: usize> Sync for Pointers<N> {}
 
 /// Runs over `length` elements; operands that do not move are read at one element. The caller vouches for the
 /// pointers.
-type Run<const N: usize> = dyn Fn(Pointers<N>, usize, [bool; N]) + Send + Sync;
+type Run<const N: usize> = dyn Fn(&Pointers<N>, usize, [bool; N]) + Send + Sync;
 
 /// An element-wise function of `N` operands of one type.
 pub struct Loop<const N: usize> {
@@ -61,7 +64,7 @@ impl Loop<1> {
         U: Element + Copy,
         F: Fn(T) -> U + Send + Sync + 'static,
     {
-        let run = move |pointers: Pointers<1>, length: usize, _: [bool; 1]| {
+        let run = move |pointers: &Pointers<1>, length: usize, _: [bool; 1]| {
             let x = pointers.operands[0].cast::<T>();
             // SAFETY: the caller vouches for `length` elements of these types.
             unsafe { blocks(pointers.out.cast::<U>(), length, |i| f(*x.add(i))) }
@@ -69,16 +72,17 @@ impl Loop<1> {
         Loop { input: T::DTYPE, output: U::DTYPE, run: Box::new(run) }
     }
 
-    /// Computes `f(x)` for a function whose arithmetic bounds the loop: compiled for wide registers, too. `f` must be
-    /// a function that is always inlined.
-    pub fn polynomial<T, F>(f: F) -> Loop<1>
+    /// Computes `f(x)` for a function that most models use: compiled for wide registers, too. `f` must be a function
+    /// that is always inlined.
+    pub fn wide_map<T, F>(f: F) -> Loop<1>
     where
         T: Element + Copy,
         F: Fn(T) -> T + Copy + Send + Sync + 'static,
     {
-        let run = move |pointers: Pointers<1>, length: usize, _: [bool; 1]| {
+        let run = move |pointers: &Pointers<1>, length: usize, _: [bool; 1]| {
+            let (out, x) = (pointers.out.cast::<T>(), pointers.operands[0].cast::<T>());
             // SAFETY: the caller vouches for `length` elements of this type.
-            unsafe { wide_blocks(pointers.out.cast::<T>(), pointers.operands[0].cast::<T>(), length, f) }
+            unsafe { wide_blocks(out, length, |i| f(*x.add(i))) }
         };
         Loop { input: T::DTYPE, output: T::DTYPE, run: Box::new(run) }
     }
@@ -92,7 +96,7 @@ impl Loop<2> {
         U: Element + Copy,
         F: Fn(T, T) -> U + Send + Sync + 'static,
     {
-        let run = move |pointers: Pointers<2>, length: usize, moves: [bool; 2]| {
+        let run = move |pointers: &Pointers<2>, length: usize, moves: [bool; 2]| {
             let [x, y] = pointers.operands.map(|operand| operand.cast::<T>());
             let out = pointers.out.cast::<U>();
             // SAFETY: the caller vouches for `length` elements of these types, or one where an operand does not move.
@@ -112,6 +116,34 @@ impl Loop<2> {
         };
         Loop { input: T::DTYPE, output: U::DTYPE, run: Box::new(run) }
     }
+
+    /// Computes `f(x, y)` for a function that most models use: compiled for wide registers, too. `f` must be a function
+    /// that is always inlined.
+    pub fn wide_zip<T, F>(f: F) -> Loop<2>
+    where
+        T: Element + Copy,
+        F: Fn(T, T) -> T + Copy + Send + Sync + 'static,
+    {
+        let run = move |pointers: &Pointers<2>, length: usize, moves: [bool; 2]| {
+            let [x, y] = pointers.operands.map(|operand| operand.cast::<T>());
+            let out = pointers.out.cast::<T>();
+            // SAFETY: the caller vouches for `length` elements of this type, or one where an operand does not move.
+            unsafe {
+                match moves {
+                    [true, false] => {
+                        let y = *y;
+                        wide_blocks(out, length, |i| f(*x.add(i), y))
+                    }
+                    [false, true] => {
+                        let x = *x;
+                        wide_blocks(out, length, |i| f(x, *y.add(i)))
+                    }
+                    _ => wide_blocks(out, length, |i| f(*x.add(i), *y.add(i))),
+                }
+            }
+        };
+        Loop { input: T::DTYPE, output: T::DTYPE, run: Box::new(run) }
+    }
 }
 
 impl Loop<3> {
@@ -121,7 +153,7 @@ impl Loop<3> {
         T: Element + Copy,
         F: Fn(T, T, T) -> T + Send + Sync + 'static,
     {
-        let run = move |pointers: Pointers<3>, length: usize, moves: [bool; 3]| {
+        let run = move |pointers: &Pointers<3>, length: usize, moves: [bool; 3]| {
             let [x, y, z] = pointers.operands.map(|operand| operand.cast::<T>());
             let out = pointers.out.cast::<T>();
             // SAFETY: the caller vouches for `length` elements of this type, or one where an operand does not move.
@@ -144,7 +176,7 @@ impl<const N: usize> Loop<N> {
         assert_eq!(self.input, DType::Float, "only single precision is what 16-bit floats widen to");
         let rounded = self.output == DType::Float;
         let inner = self.run;
-        let run = move |pointers: Pointers<N>, length: usize, moves: [bool; N]| {
+        let run = move |pointers: &Pointers<N>, length: usize, moves: [bool; N]| {
             let mut operands = [[0.0f32; WIDENED]; N];
             let mut results = [0.0f32; WIDENED];
             let mut done = 0;
@@ -161,7 +193,7 @@ impl<const N: usize> Loop<N> {
                 let sources = operands.each_ref().map(|buffer| buffer.as_ptr().cast::<u8>());
                 if rounded {
                     let block = Pointers { out: results.as_mut_ptr().cast(), operands: sources };
-                    inner(block, count, moves);
+                    inner(&block, count, moves);
                     for (i, result) in results[..count].iter().enumerate() {
                         // SAFETY: the caller vouches for `length` elements of the output.
                         unsafe { pointers.out.cast::<H>().add(done + i).write(H::from_math(*result)) };
@@ -170,7 +202,7 @@ impl<const N: usize> Loop<N> {
                     // Results of other types (answers) are one byte each.
                     // SAFETY: as above.
                     let out = unsafe { pointers.out.add(done) };
-                    inner(Pointers { out, operands: sources }, count, moves);
+                    inner(&Pointers { out, operands: sources }, count, moves);
                 }
                 done += count;
             }
@@ -195,7 +227,8 @@ impl<const N: usize> Loop<N> {
             return Ok(());
         }
         let expected: [usize; N] = std::array::from_fn(|i| plan.operand_elements(i));
-        let pointers = self.pointers(elements, expected, out, operands)?;
+        let mut pointers = Pointers { out: std::ptr::null_mut(), operands: [std::ptr::null(); N] };
+        self.check(elements, expected, out, operands, &mut pointers)?;
         let (rows, columns, moves) = (plan.rows(), plan.columns(), plan.moves());
         let (input, output) = (self.input.size(), self.output.size());
         if rows == 1 {
@@ -203,14 +236,14 @@ impl<const N: usize> Loop<N> {
                 let offsets = moves.map(|moves| if moves { part.start } else { 0 });
                 // SAFETY: offsets stay within the sizes checked above, here and below.
                 let part_pointers = unsafe { pointers.at(part.start * output, offsets.map(|i| i * input)) };
-                (self.run)(part_pointers, part.len(), moves);
+                (self.run)(&part_pointers, part.len(), moves);
             });
         } else {
             device.parallel_for(rows, cost.saturating_mul(columns), |part| {
                 plan.for_rows(part, |row, offsets| {
                     // SAFETY: as above.
                     let row = unsafe { pointers.at(row * columns * output, offsets.map(|i| i * input)) };
-                    (self.run)(row, columns, moves);
+                    (self.run)(&row, columns, moves);
                 });
             });
         }
@@ -220,20 +253,22 @@ impl<const N: usize> Loop<N> {
     /// Runs over one element of each operand.
     #[inline]
     pub fn run_one(&self, out: &mut Tensor, operands: [Option<&Tensor>; N]) -> Result<()> {
-        let pointers = self.pointers(1, [1; N], out, operands)?;
-        (self.run)(pointers, 1, [true; N]);
+        let mut pointers = Pointers { out: std::ptr::null_mut(), operands: [std::ptr::null(); N] };
+        self.check(1, [1; N], out, operands, &mut pointers)?;
+        (self.run)(&pointers, 1, [true; N]);
         Ok(())
     }
 
     /// Checks that the tensors are what the loop will read and write, and takes their addresses.
     #[inline]
-    fn pointers(
+    fn check(
         &self,
         elements: usize,
         expected: [usize; N],
         out: &mut Tensor,
         operands: [Option<&Tensor>; N],
-    ) -> Result<Pointers<N>> {
+        pointers: &mut Pointers<N>,
+    ) -> Result<()> {
         let fits = |have: DType, want: DType| {
             have == want || (have.size() == want.size() && have != DType::Bool && want != DType::Bool)
         };
@@ -243,7 +278,6 @@ impl<const N: usize> Loop<N> {
             "an element-wise loop writes {elements} elements of {}, not {out:?}",
             self.output
         );
-        let mut addresses = [std::ptr::null(); N];
         for (i, operand) in operands.iter().enumerate() {
             let Some(tensor) = operand else {
                 let in_place = fits(out.dtype(), self.input) && expected[i] == elements;
@@ -257,49 +291,70 @@ impl<const N: usize> Loop<N> {
                 expected[i],
                 self.input
             );
-            addresses[i] = tensor.bytes()?.as_ptr();
+            pointers.operands[i] = tensor.bytes()?.as_ptr();
         }
-        let pointer = match self.output.size() {
+        pointers.out = match self.output.size() {
             1 => out.units_mut::<u8>()?.as_mut_ptr(),
             2 => out.units_mut::<u16>()?.as_mut_ptr().cast(),
             4 => out.units_mut::<u32>()?.as_mut_ptr().cast(),
             8 => out.units_mut::<u64>()?.as_mut_ptr().cast(),
             _ => out.units_mut::<u128>()?.as_mut_ptr().cast(),
         };
-        for (address, operand) in addresses.iter_mut().zip(operands) {
+        for (address, operand) in pointers.operands.iter_mut().zip(operands) {
             if operand.is_none() {
-                *address = pointer;
+                *address = pointers.out;
             }
         }
-        Ok(Pointers { out: pointer, operands: addresses })
+        Ok(())
+    }
+}
+
+/// Like [`blocks`], with wide registers where the machine has them and there is enough for them to do.
+#[inline(always)]
+unsafe fn wide_blocks<U: Copy>(out: *mut U, length: usize, f: impl Fn(usize) -> U + Copy) {
+    // SAFETY: the caller vouches for `length` elements.
+    unsafe {
+        if length < BLOCK {
+            (0..length).for_each(|i| out.add(i).write(f(i)));
+        } else {
+            dispatched_blocks(out, length, f);
+        }
     }
 }
 
 #[multiversion(targets("x86_64+avx+avx2"))]
-unsafe fn wide_blocks<T: Copy, F: Fn(T) -> T>(out: *mut T, x: *const T, length: usize, f: F) {
+unsafe fn dispatched_blocks<U: Copy, F: Fn(usize) -> U>(out: *mut U, length: usize, f: F) {
     // SAFETY: the caller vouches for `length` elements.
-    unsafe { blocks(out, length, |i| f(*x.add(i))) }
+    unsafe {
+        if size_of::<U>() <= 4 {
+            blocks_of::<WIDE_BLOCK, U>(out, length, f);
+        } else {
+            blocks_of::<BLOCK, U>(out, length, f);
+        }
+    }
 }
 
 /// Writes `f(i)` to `out[i]` for `i` below `length`, a block at a time. `f(i)` reads nothing that a lower index wrote.
 #[inline(always)]
 unsafe fn blocks<U: Copy>(out: *mut U, length: usize, f: impl Fn(usize) -> U) {
+    // SAFETY: the caller vouches for `length` elements.
+    unsafe { blocks_of::<BLOCK, U>(out, length, f) }
+}
+
+#[inline(always)]
+unsafe fn blocks_of<const SIZE: usize, U: Copy>(out: *mut U, length: usize, f: impl Fn(usize) -> U) {
     let mut done = 0;
-    while done < length {
-        let count = BLOCK.min(length - done);
-        let mut block = [const { MaybeUninit::<U>::uninit() }; BLOCK];
-        if count == BLOCK {
-            for (i, slot) in block.iter_mut().enumerate() {
-                slot.write(f(done + i));
-            }
-            // SAFETY: the caller vouches for `length` elements; every slot was written.
-            unsafe { out.add(done).cast::<[MaybeUninit<U>; BLOCK]>().write(block) };
-        } else {
-            for i in done..length {
-                // SAFETY: as above.
-                unsafe { out.add(i).write(f(i)) };
-            }
+    while done + SIZE <= length {
+        let mut block = [const { MaybeUninit::<U>::uninit() }; SIZE];
+        for (i, slot) in block.iter_mut().enumerate() {
+            slot.write(f(done + i));
         }
-        done += count;
+        // SAFETY: the caller vouches for `length` elements; every slot was written.
+        unsafe { out.add(done).cast::<[MaybeUninit<U>; SIZE]>().write(block) };
+        done += SIZE;
+    }
+    for i in done..length {
+        // SAFETY: as above.
+        unsafe { out.add(i).write(f(i)) };
     }
 }

@@ -13,6 +13,36 @@ pub struct Row<M> {
     pub sum: M,
 }
 
+/// Rows shorter than this are better taken many at a time, where that is possible.
+pub const NARROW: usize = 32;
+/// Elements of narrow rows that are taken at a time.
+const TILE: usize = 1024;
+
+/// Turns narrow rows into probabilities. Exponentials are taken over many rows at once, so that registers are full
+/// whatever the width.
+#[multiversion(targets("x86_64+avx+avx2+f16c"))]
+pub fn narrow_rows<T, M>(logits: &[T], classes: usize, out: &mut [T])
+where
+    T: Float<Math = M>,
+    M: Elementary,
+{
+    let tile = TILE / classes * classes;
+    let mut powers = [M::ZERO; TILE];
+    for (logits, out) in logits.chunks(tile).zip(out.chunks_mut(tile)) {
+        let powers = &mut powers[..logits.len()];
+        for (row, shifted) in logits.chunks_exact(classes).zip(powers.chunks_exact_mut(classes)) {
+            let greatest = row.iter().fold(M::LOWEST, |greatest, x| greatest.maximum(x.to_math()));
+            shifted.iter_mut().zip(row).for_each(|(shifted, x)| *shifted = x.to_math() - greatest);
+        }
+        powers.iter_mut().for_each(|x| *x = x.fast_exp());
+        for (powers, out) in powers.chunks_exact(classes).zip(out.chunks_exact_mut(classes)) {
+            let sum = powers.iter().fold(M::ZERO, |sum, x| sum + *x);
+            let factor = M::one() / sum;
+            out.iter_mut().zip(powers).for_each(|(out, x)| *out = T::from_math(*x * factor));
+        }
+    }
+}
+
 /// Writes `e^(x − greatest)` of each logit to `powers` and returns what the row comes to. NaN anywhere makes all of it
 /// NaN, and so does an infinite logit.
 pub fn exponentials<T, M>(logits: &[T], powers: &mut [M]) -> Row<M>
@@ -20,10 +50,25 @@ where
     T: Float<Math = M> + Num<Wide = M>,
     M: Elementary + Num<Wide = M>,
 {
+    if logits.len() < NARROW {
+        return narrow_exponentials(logits, powers);
+    }
     widen(logits, powers);
     let greatest = fold_row::<Greatest<M>>(powers);
     exponentials_below(powers, greatest);
     Row { greatest, sum: fold_row::<Sum<M>>(powers) }
+}
+
+/// All passes in one, because choosing between versions of each would take longer than a short row.
+#[multiversion(targets("x86_64+avx+avx2+f16c"))]
+fn narrow_exponentials<T, M>(logits: &[T], powers: &mut [M]) -> Row<M>
+where
+    T: Float<Math = M>,
+    M: Elementary,
+{
+    let greatest = logits.iter().fold(M::LOWEST, |greatest, x| greatest.maximum(x.to_math()));
+    powers.iter_mut().zip(logits).for_each(|(power, x)| *power = (x.to_math() - greatest).fast_exp());
+    Row { greatest, sum: powers.iter().fold(M::ZERO, |sum, x| sum + *x) }
 }
 
 #[multiversion(targets("x86_64+avx+avx2+fma+f16c"))]

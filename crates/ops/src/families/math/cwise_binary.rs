@@ -175,34 +175,34 @@ static APPROXIMATE_EQUAL: Op = Op {
 
 /// Kernels that compute one expression of two elements.
 macro_rules! binary_kernels {
-    ($($kernel:ident: $cost:expr, [$($kind:ident),+], $T:ident => $function:expr;)+) => {$(
+    ($($kernel:ident: $cost:expr, $constructor:ident, [$($kind:ident),+], $T:ident => $function:expr;)+) => {$(
         fn $kernel(init: &Init<'_>) -> Result<Kernel> {
-            cwise::kernel(init, $cost, loops![init; $($kind),+; $T => Loop::zip($function)]?)
+            cwise::kernel(init, $cost, loops![init; $($kind),+; $T => Loop::$constructor($function)]?)
         }
     )+};
 }
 binary_kernels! {
-    add: ARITHMETIC, [floats, bits, complex], T => <T as Num>::add;
-    sub: ARITHMETIC, [floats, bits, complex], T => <T as Num>::sub;
-    mul: ARITHMETIC, [floats, bits, complex], T => <T as Num>::mul;
-    div: ARITHMETIC, [floats, complex], T => <T as Num>::div;
-    rem: FUNCTION, [wide], T => |x: T, y: T| x % y;
-    truncate_div: ARITHMETIC, [wide, halves], T => truncated_quotient::<T>;
-    floor_div: ARITHMETIC, [wide, halves], T => floor_quotient::<T>;
-    floor_mod: FUNCTION, [floats], T => floor_remainder::<T>;
-    mul_no_nan: ARITHMETIC, [floats, complex], T => |x: T, y: T| if y.is_zero() { T::ZERO } else { x.mul(y) };
-    div_no_nan: ARITHMETIC, [floats, complex], T => |x: T, y: T| if y.is_zero() { T::ZERO } else { x.div(y) };
-    xdivy: ARITHMETIC, [floats, complex], T => |x: T, y: T| if x.is_zero() { x } else { x.div(y) };
-    xlogy: POLYNOMIAL, [floats, complex], T => x_ln_y::<T>;
-    xlog1py: POLYNOMIAL, [floats, complex], T => x_ln_1p_y::<T>;
-    maximum_of_wide: ARITHMETIC, [wide, signed, unsigned], T => <T as Real>::maximum;
-    minimum_of_wide: ARITHMETIC, [wide, signed, unsigned], T => <T as Real>::minimum;
+    add: ARITHMETIC, wide_zip, [floats, bits, complex], T => <T as Num>::add;
+    sub: ARITHMETIC, wide_zip, [floats, bits, complex], T => <T as Num>::sub;
+    mul: ARITHMETIC, wide_zip, [floats, bits, complex], T => <T as Num>::mul;
+    div: ARITHMETIC, wide_zip, [floats, complex], T => <T as Num>::div;
+    rem: FUNCTION, zip, [wide], T => |x: T, y: T| x % y;
+    truncate_div: ARITHMETIC, zip, [wide, halves], T => truncated_quotient::<T>;
+    floor_div: ARITHMETIC, zip, [wide, halves], T => floor_quotient::<T>;
+    floor_mod: FUNCTION, zip, [floats], T => floor_remainder::<T>;
+    mul_no_nan: ARITHMETIC, zip, [floats, complex], T => |x: T, y: T| if y.is_zero() { T::ZERO } else { x.mul(y) };
+    div_no_nan: ARITHMETIC, zip, [floats, complex], T => |x: T, y: T| if y.is_zero() { T::ZERO } else { x.div(y) };
+    xdivy: ARITHMETIC, zip, [floats, complex], T => |x: T, y: T| if x.is_zero() { x } else { x.div(y) };
+    xlogy: POLYNOMIAL, wide_zip, [floats, complex], T => x_ln_y::<T>;
+    xlog1py: POLYNOMIAL, wide_zip, [floats, complex], T => x_ln_1p_y::<T>;
+    maximum_of_wide: ARITHMETIC, wide_zip, [wide, signed, unsigned], T => <T as Real>::maximum;
+    minimum_of_wide: ARITHMETIC, wide_zip, [wide, signed, unsigned], T => <T as Real>::minimum;
     // Of equals, which only zeros tell apart, 16-bit floats take the first and all others the second, as in stock.
-    maximum_of_halves: ARITHMETIC, [halves], T => |x: T, y: T| <T as Real>::maximum(y, x);
-    minimum_of_halves: ARITHMETIC, [halves], T => |x: T, y: T| <T as Real>::minimum(y, x);
-    squared_difference: ARITHMETIC, [wide, halves, signed, complex], T => difference_squared::<T>;
-    pow: FUNCTION, [floats, complex], T => <T as Functions>::pow;
-    atan2: FUNCTION, [floats], T => |y: T, x: T| y.atan2(x);
+    maximum_of_halves: ARITHMETIC, zip, [halves], T => |x: T, y: T| <T as Real>::maximum(y, x);
+    minimum_of_halves: ARITHMETIC, zip, [halves], T => |x: T, y: T| <T as Real>::minimum(y, x);
+    squared_difference: ARITHMETIC, wide_zip, [wide, halves, signed, complex], T => difference_squared::<T>;
+    pow: FUNCTION, zip, [floats, complex], T => <T as Functions>::pow;
+    atan2: FUNCTION, zip, [floats], T => |y: T, x: T| y.atan2(x);
 }
 
 fn maximum(init: &Init<'_>) -> Result<Kernel> {

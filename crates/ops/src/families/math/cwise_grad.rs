@@ -33,7 +33,7 @@ const RECIPROCAL: Op = Op { kernels: rows![reciprocal_grad: Bfloat16, Half, Floa
 macro_rules! gradient_kernels {
     ($($kernel:ident: $T:ident => |$y:ident, $dy:ident| $value:expr;)+) => {$(
         fn $kernel(init: &Init<'_>) -> Result<Kernel> {
-            gradient(init, loops![init; wide, halves, complex; $T => Loop::zip(|$y: $T, $dy: $T| $value)]?)
+            gradient(init, loops![init; wide, halves, complex; $T => Loop::wide_zip(|$y: $T, $dy: $T| $value)]?)
         }
     )+};
 }

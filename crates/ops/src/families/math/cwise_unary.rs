@@ -141,31 +141,31 @@ macro_rules! method_kernels {
     )+};
 }
 method_kernels! {
-    abs: ARITHMETIC, map, [floats, signed], T => <T as Real>::abs;
-    neg: ARITHMETIC, map, [floats, signed, complex], T => <T as Num>::neg;
-    square: ARITHMETIC, map, [floats, bits, complex], T => |x: T| x.mul(x);
-    recip: ARITHMETIC, map, [floats, complex], T => <T as Functions>::recip;
-    sqrt: ARITHMETIC, map, [floats, complex], T => <T as Functions>::sqrt;
-    rsqrt: ARITHMETIC, map, [floats, complex], T => <T as Functions>::rsqrt;
-    exp: POLYNOMIAL, polynomial, [floats, complex], T => <T as Functions>::exp;
-    exp_m1: POLYNOMIAL, polynomial, [floats, complex], T => <T as Functions>::exp_m1;
-    ln: POLYNOMIAL, polynomial, [floats, complex], T => <T as Functions>::ln;
-    ln_1p: POLYNOMIAL, polynomial, [floats, complex], T => <T as Functions>::ln_1p;
+    abs: ARITHMETIC, wide_map, [floats, signed], T => <T as Real>::abs;
+    neg: ARITHMETIC, wide_map, [floats, signed, complex], T => <T as Num>::neg;
+    square: ARITHMETIC, wide_map, [floats, bits, complex], T => |x: T| x.mul(x);
+    recip: ARITHMETIC, wide_map, [floats, complex], T => <T as Functions>::recip;
+    sqrt: ARITHMETIC, wide_map, [floats, complex], T => <T as Functions>::sqrt;
+    rsqrt: ARITHMETIC, wide_map, [floats, complex], T => <T as Functions>::rsqrt;
+    exp: POLYNOMIAL, wide_map, [floats, complex], T => <T as Functions>::exp;
+    exp_m1: POLYNOMIAL, wide_map, [floats, complex], T => <T as Functions>::exp_m1;
+    ln: POLYNOMIAL, wide_map, [floats, complex], T => <T as Functions>::ln;
+    ln_1p: POLYNOMIAL, wide_map, [floats, complex], T => <T as Functions>::ln_1p;
     tan: FUNCTION, map, [floats, complex], T => <T as Functions>::tan;
     asin: FUNCTION, map, [floats, complex], T => <T as Functions>::asin;
     acos: FUNCTION, map, [floats, complex], T => <T as Functions>::acos;
     atan: FUNCTION, map, [floats, complex], T => <T as Functions>::atan;
     sinh: FUNCTION, map, [floats, complex], T => <T as Functions>::sinh;
     cosh: FUNCTION, map, [floats, complex], T => <T as Functions>::cosh;
-    tanh: POLYNOMIAL, polynomial, [floats, complex], T => <T as Functions>::tanh;
+    tanh: POLYNOMIAL, wide_map, [floats, complex], T => <T as Functions>::tanh;
     asinh: FUNCTION, map, [floats, complex], T => <T as Functions>::asinh;
     acosh: FUNCTION, map, [floats, complex], T => <T as Functions>::acosh;
     atanh: FUNCTION, map, [floats, complex], T => <T as Functions>::atanh;
-    sigmoid: POLYNOMIAL, polynomial, [floats, complex], T => <T as Functions>::sigmoid;
-    erf: POLYNOMIAL, polynomial, [floats], T => <T as Elementary>::fast_erf;
+    sigmoid: POLYNOMIAL, wide_map, [floats, complex], T => <T as Functions>::sigmoid;
+    erf: POLYNOMIAL, wide_map, [floats], T => <T as Elementary>::fast_erf;
     erfc: FUNCTION, map, [floats], T => |x: T| T::from_f64(libm::erfc(x.to_f64()));
-    floor: ARITHMETIC, polynomial, [floats], T => T::floor;
-    ceil: ARITHMETIC, polynomial, [floats], T => T::ceil;
+    floor: ARITHMETIC, wide_map, [floats], T => T::floor;
+    ceil: ARITHMETIC, wide_map, [floats], T => T::ceil;
     round_floats: ARITHMETIC, map, [floats], T => ties_to_even::<T>;
     is_nan: ARITHMETIC, map, [floats], T => T::is_nan;
     is_inf: ARITHMETIC, map, [floats], T => T::is_infinite;
@@ -204,12 +204,12 @@ fn ties_to_even<M: Math>(x: M) -> M {
 
 fn sin(init: &Init<'_>) -> Result<Kernel> {
     let any = loops![init; floats, complex; T => Loop::map(<T as Functions>::sin)]?;
-    angle(init, any, Loop::polynomial(<f32 as Functions>::small_sin))
+    angle(init, any, Loop::wide_map(<f32 as Functions>::small_sin))
 }
 
 fn cos(init: &Init<'_>) -> Result<Kernel> {
     let any = loops![init; floats, complex; T => Loop::map(<T as Functions>::cos)]?;
-    angle(init, any, Loop::polynomial(<f32 as Functions>::small_cos))
+    angle(init, any, Loop::wide_map(<f32 as Functions>::small_cos))
 }
 
 /// Takes the vectorized function if every angle is small enough for it.

@@ -138,21 +138,21 @@ fn gradient(init: &Init<'_>, cost: usize, function: Loop<2>) -> Result<Kernel> {
 
 /// NaN passes. A negative zero stays one in 16 bits only, as in stock.
 fn relu(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; wide, signed, unsigned; T => Loop::map(|x: T| Real::maximum(x, T::ZERO))]
+    let function = loops![init; wide, signed, unsigned; T => Loop::wide_map(|x: T| Real::maximum(x, T::ZERO))]
         .or_else(|_| loops![init; halves; T => Loop::map(|x: T| if x < T::ZERO { T::ZERO } else { x })])?;
     cwise::kernel(init, ARITHMETIC, function)
 }
 
 /// A product with zero or one, so that a gradient of NaN is never hidden.
 fn relu_grad(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; floats, signed, unsigned; T => Loop::zip(|g: T, x: T| {
+    let function = loops![init; floats, signed, unsigned; T => Loop::wide_zip(|g: T, x: T| {
         g.mul(if x > T::ZERO { T::ONE } else { T::ZERO })
     })]?;
     gradient(init, ARITHMETIC, function)
 }
 
 fn relu6(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; wide, signed, unsigned; T => Loop::map(|x: T| {
+    let function = loops![init; wide, signed, unsigned; T => Loop::wide_map(|x: T| {
         Real::minimum(Real::maximum(x, T::ZERO), T::from_f64(6.0))
     })]
     .or_else(|_| {
@@ -164,7 +164,7 @@ fn relu6(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn relu6_grad(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; floats, signed, unsigned; T => Loop::zip(|g: T, x: T| {
+    let function = loops![init; floats, signed, unsigned; T => Loop::wide_zip(|g: T, x: T| {
         g.mul(if x > T::ZERO && x < T::from_f64(6.0) { T::ONE } else { T::ZERO })
     })]?;
     gradient(init, ARITHMETIC, function)
@@ -175,7 +175,7 @@ fn leaky_relu(init: &Init<'_>) -> Result<Kernel> {
     let alpha = init.attr::<f32>("alpha")? as f64;
     let function = loops![init; wide, halves; T => {
         let alpha = T::from_f64(alpha);
-        Loop::map(move |x: T| if x > T::ZERO { x } else { x.mul(alpha) })
+        Loop::wide_map(move |x: T| if x > T::ZERO { x } else { x.mul(alpha) })
     }]?;
     cwise::kernel(init, ARITHMETIC, function)
 }
@@ -184,13 +184,13 @@ fn leaky_relu_grad(init: &Init<'_>) -> Result<Kernel> {
     let alpha = init.attr::<f32>("alpha")? as f64;
     let function = loops![init; wide, halves; T => {
         let alpha = T::from_f64(alpha);
-        Loop::zip(move |g: T, x: T| if x > T::ZERO { g } else { g.mul(alpha) })
+        Loop::wide_zip(move |g: T, x: T| if x > T::ZERO { g } else { g.mul(alpha) })
     }]?;
     gradient(init, ARITHMETIC, function)
 }
 
 fn elu(init: &Init<'_>) -> Result<Kernel> {
-    cwise::kernel(init, POLYNOMIAL, loops![init; floats; T => Loop::polynomial(elu_of::<T>)]?)
+    cwise::kernel(init, POLYNOMIAL, loops![init; floats; T => Loop::wide_map(elu_of::<T>)]?)
 }
 
 #[inline(always)]
@@ -208,7 +208,7 @@ const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 const SELU_SCALE_ALPHA: f64 = 1.758_099_340_847_376_5;
 
 fn selu(init: &Init<'_>) -> Result<Kernel> {
-    cwise::kernel(init, POLYNOMIAL, loops![init; floats; T => Loop::polynomial(selu_of::<T>)]?)
+    cwise::kernel(init, POLYNOMIAL, loops![init; floats; T => Loop::wide_map(selu_of::<T>)]?)
 }
 
 #[inline(always)]
@@ -225,7 +225,7 @@ fn selu_grad(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn softplus(init: &Init<'_>) -> Result<Kernel> {
-    cwise::kernel(init, 2 * POLYNOMIAL, loops![init; floats; T => Loop::polynomial(softplus_of::<T>)]?)
+    cwise::kernel(init, 2 * POLYNOMIAL, loops![init; floats; T => Loop::wide_map(softplus_of::<T>)]?)
 }
 
 /// ln(1 + eˣ), without the sum where one of its terms is lost in rounding.
@@ -239,7 +239,7 @@ fn softplus_of<M: Elementary>(x: M) -> M {
 }
 
 fn softplus_grad(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; floats; T => Loop::zip(|g: T, x: T| g / ((-x).fast_exp() + 1.0))]?;
+    let function = loops![init; floats; T => Loop::wide_zip(|g: T, x: T| g / ((-x).fast_exp() + 1.0))]?;
     gradient(init, POLYNOMIAL, function)
 }
 

@@ -1,7 +1,7 @@
 //! Softmax and its logarithm over the last dimension.
 
 use crate::linalg::elementary::Elementary;
-use crate::linalg::softmax::{exponentials, scale, subtract};
+use crate::linalg::softmax::{NARROW, exponentials, narrow_rows, scale, subtract};
 use crate::numeric::{Float, Num};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Accuracy, Op, ShapeCx};
@@ -42,6 +42,10 @@ where
     <T as Float>::Math: Elementary + Num<Wide = <T as Float>::Math>,
 {
     Kernel::sync(|cx| {
+        let classes = cx.input(0)?.shape().last().copied().unwrap_or(0) as usize;
+        if (1..NARROW).contains(&classes) {
+            return narrow::<T>(cx, classes);
+        }
         rows::<T>(cx, |logits, powers, out| {
             let row = exponentials(logits, powers);
             scale(powers, <T::Math as num_traits::One>::one() / row.sum, out);
@@ -59,6 +63,20 @@ where
             subtract(logits, row.greatest, num_traits::Float::ln(row.sum), out);
         })
     })
+}
+
+/// Softmax of rows of few classes.
+fn narrow<T: Float>(cx: &mut KernelCx<'_>, classes: usize) -> Result<Outputs>
+where
+    T::Math: Elementary,
+{
+    let logits = cx.input(0)?;
+    let mut output = cx.alloc::<T>(logits.shape().clone())?;
+    let logits = logits.flat::<T>()?;
+    cx.device().parallel_rows(output.flat_mut()?, classes, EXPONENTIAL, |first, part| {
+        narrow_rows(&logits[first * classes..][..part.len()], classes, part);
+    });
+    Ok(output.into())
 }
 
 /// Runs `body(logits, scratch, out)` for each row.
