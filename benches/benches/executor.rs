@@ -1,11 +1,18 @@
-//! What the executor itself costs: scalar additions in a chain and side by side, a loop, and a step with nothing to do.
+//! What the executor itself costs: scalar additions in a chain and side by side, many small variables, and a step with
+//! nothing to do.
 #![allow(missing_docs)]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use ferroflow_benches::{Nodes, float};
-use ferroflow_core::{DType, Tensor};
+use ferroflow_benches::{Nodes, float, ramp};
+use ferroflow_core::{DType, PartialShape, Tensor};
+use ferroflow_proto::tensorflow::attr_value::Value;
+
+/// The server's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const NODES: usize = 1000;
+const VARIABLES: usize = 200;
 
 fn empty(c: &mut Criterion) {
     let mut nodes = Nodes::default();
@@ -50,5 +57,31 @@ fn wide(c: &mut Criterion) {
     group.bench_function("wide", |b| b.iter(|| session.run(feeds.clone(), &[], &target)));
 }
 
-criterion_group!(benches, empty, chain, wide);
+/// Every variable is read and then changed.
+fn variables(c: &mut Criterion) {
+    let mut nodes = Nodes::default();
+    let shape = Value::Shape(PartialShape::new([10]).expect("a small shape").to_proto());
+    let dtype = [("dtype", Value::Type(DType::Float.to_wire()))];
+    nodes.placeholder("value", DType::Float);
+    let (mut starts, mut changes) = (Vec::new(), Vec::new());
+    for i in 0..VARIABLES {
+        let handle =
+            nodes.add(&format!("v{i}"), "VarHandleOp", &[], &[dtype[0].clone(), ("shape", shape.clone())]);
+        let inputs = [&handle, "value"];
+        starts.push(nodes.add(&format!("start{i}"), "AssignVariableOp", &inputs, &dtype));
+        let read = nodes.add(&format!("read{i}"), "ReadVariableOp", &[&handle], &dtype);
+        let inputs = [handle.as_str(), "value", &format!("^{read}")];
+        changes.push(nodes.add(&format!("add{i}"), "AssignAddVariableOp", &inputs, &dtype));
+    }
+    let mut session = nodes.session();
+    let feeds = || vec![("value:0".to_owned(), ramp(&[10]))];
+    session.run(feeds(), &[], &starts).unwrap_or_else(|error| panic!("{error}"));
+    let mut group = c.benchmark_group("executor");
+    group.throughput(Throughput::Elements(VARIABLES as u64));
+    group.bench_function("variables", |b| {
+        b.iter(|| session.run(feeds(), &[], &changes).unwrap_or_else(|error| panic!("{error}")))
+    });
+}
+
+criterion_group!(benches, empty, chain, wide, variables);
 criterion_main!(benches);

@@ -6,6 +6,10 @@ use ferroflow_benches::{Nodes, float, ramp};
 use ferroflow_core::{DType, Tensor};
 use ferroflow_proto::tensorflow::attr_value::Value;
 
+/// The server's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Benches one op on these inputs.
 fn op(c: &mut Criterion, label: &str, op: &str, inputs: Vec<Tensor>, attrs: &[(&str, Value)]) {
     let mut nodes = Nodes::default();
@@ -32,7 +36,6 @@ fn kernels(c: &mut Criterion) {
         op(c, &label, "Softmax", vec![ramp(&[n, n])], &[float()]);
         op(c, &label, "AddV2", vec![ramp(&[n, n]), ramp(&[n, n])], &[float()]);
         op(c, &format!("{label} + {n}"), "AddV2", vec![ramp(&[n, n]), ramp(&[n])], &[float()]);
-        op(c, &label, "Tanh", vec![ramp(&[n, n])], &[float()]);
         op(c, &label, "Sum", vec![ramp(&[n, n]), Tensor::vector(vec![1i32])], &[float(), index.clone()]);
         let perm = ("Tperm", Value::Type(DType::Int32.to_wire()));
         op(c, &label, "Transpose", vec![ramp(&[n, n]), Tensor::vector(vec![1i32, 0])], &[float(), perm]);
@@ -44,9 +47,22 @@ fn kernels(c: &mut Criterion) {
     }
 }
 
+/// Functions of single elements, where registers and the price of a call show.
+fn functions(c: &mut Criterion) {
+    for (label, n) in [("4K", 1 << 12), ("1M", 1 << 20)] {
+        for name in ["Tanh", "Sigmoid", "Sqrt", "Exp", "Relu", "Neg"] {
+            op(c, label, name, vec![ramp(&[n])], &[float()]);
+        }
+        for name in ["AddV2", "Mul", "Maximum"] {
+            op(c, label, name, vec![ramp(&[n]), ramp(&[n])], &[float()]);
+        }
+    }
+    op(c, "128×10", "Softmax", vec![ramp(&[128, 10])], &[float()]);
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(20);
-    targets = kernels
+    targets = kernels, functions
 }
 criterion_main!(benches);
