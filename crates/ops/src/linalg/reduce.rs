@@ -279,6 +279,12 @@ folds! {
         T, T::LOWEST, |x| x, |a, b| a.maximum(b), |acc| acc;
     Least<Real>, "Keeps the least element; not-a-number wins.", Least:
         T, T::HIGHEST, |x| x, |a, b| a.minimum(b), |acc| acc;
+    LateGreatest<Real>, "Keeps the greatest element since the last not-a-number.", LateGreatest:
+        T, T::LOWEST, |x| x, |a, b| if a > b { a } else { b }, |acc| acc;
+    LateLeast<Real>, "Keeps the least element since the last not-a-number.", LateLeast:
+        T, T::HIGHEST, |x| x, |a, b| if a < b { a } else { b }, |acc| acc;
+    RoundedSquares<Num>, "Adds squared magnitudes, each rounded to the element type.", Sum:
+        T::Wide, T::Wide::ZERO, |x| x.mul(x.conj()).widen(), |a, b| a.add(b), |acc| T::narrow(acc);
     IntSum<Int>, "Adds integers in 64 bits, for means.", Sum:
         i64, 0, |x| x.to_i64(), |a, b| a.wrapping_add(b), |acc| T::from_i64(acc);
 }

@@ -75,9 +75,25 @@ fn search<T: Real>(
     let (rows, wanted) = (sorted.flat::<T>()?, values.flat::<T>()?);
     let places = wanted.iter().enumerate().map(|(i, value)| {
         let row = &rows[i / count * length..][..length];
-        row.partition_point(|element| before(*element, *value)) as i64
+        place(row, |element| before(element, *value))
     });
     Ok(int_tensor(dtype, values.shape().clone(), places)?.into())
+}
+
+/// The number of elements that are `before`. Elements are tried in stock's order, which shows in rows that are not
+/// sorted.
+fn place<T: Copy>(row: &[T], before: impl Fn(T) -> bool) -> i64 {
+    let (mut first, mut count) = (0, row.len());
+    while count > 0 {
+        let half = count / 2;
+        if before(row[first + half]) {
+            first += half + 1;
+            count -= half + 1;
+        } else {
+            count = half;
+        }
+    }
+    first as i64
 }
 
 fn upper_bound_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {

@@ -62,9 +62,9 @@ fn product_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
 
 fn log_sum_exp_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel> {
     scan::<T, T::Math>(init, num_traits::Float::neg_infinity(), T::to_math, T::from_math, |a, b| {
-        let (high, low) = if a < b { (b, a) } else { (a, b) };
-        // Equal infinities have no difference; NaN fails the comparison and spreads below.
-        if high == low && num_traits::Float::is_infinite(high) {
+        // A not-a-number fails both comparisons and counts as another `a`, as in stock.
+        let (high, low) = (if a < b { b } else { a }, if b < a { b } else { a });
+        if low < num_traits::Float::min_value() {
             return high;
         }
         high + num_traits::Float::ln_1p(num_traits::Float::exp(low - high))

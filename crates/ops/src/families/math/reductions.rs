@@ -219,16 +219,26 @@ fn float_norm_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel>
 where
     T::Wide: num_traits::Float,
 {
-    reduction::<SumOfSquares<T>>(
+    // Stock squares half precision in half precision, and rounds the sum to it.
+    reduction::<RoundedSquares<T>>(
         init,
-        Some(|sums, _| sums.iter_mut().for_each(|sum| *sum = num_traits::Float::sqrt(*sum))),
+        Some(|sums, _| {
+            sums.iter_mut().for_each(|sum| *sum = num_traits::Float::sqrt(T::narrow(*sum).widen()));
+        }),
     )
 }
 
 fn int_norm_kernel<T: Int<Wide = T>>(init: &Init<'_>) -> Result<Kernel> {
     reduction::<SumOfSquares<T>>(
         init,
-        Some(|sums, _| sums.iter_mut().for_each(|sum| *sum = T::from_f64(sum.to_f64().sqrt()))),
+        Some(|sums, _| {
+            // A sum that wrapped below zero has no root; the processor's conversion makes the least integer of it.
+            let none = if matches!(T::DTYPE, DType::Int32 | DType::Int64) { T::LOWEST } else { T::ZERO };
+            sums.iter_mut().for_each(|sum| {
+                let root = sum.to_f64().sqrt();
+                *sum = if root.is_nan() { none } else { T::from_f64(root) };
+            });
+        }),
     )
 }
 

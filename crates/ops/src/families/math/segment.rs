@@ -1,7 +1,7 @@
 //! Reductions of rows that share a segment id: sorted ids, whose segments are runs, and unsorted ones.
 
 use crate::linalg::gather::position;
-use crate::linalg::reduce::{Axis, Finish, Fold, Greatest, IntSum, Least, Product, Sum, fold};
+use crate::linalg::reduce::{Axis, Finish, Fold, LateGreatest, LateLeast, Product, Sum, fold};
 use crate::numeric::{Int, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Accuracy, Dim, Op, ShapeCx, UNKNOWN_DIM};
@@ -154,21 +154,30 @@ fn mean_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
     sorted::<Sum<T>>(T::Wide::ZERO, Some(divide::<T::Wide>))
 }
 
-fn int_mean_kernel<T: Int>(_: &Init<'_>) -> Result<Kernel> {
-    sorted::<IntSum<T>>(0, Some(divide::<i64>))
+/// Sums of integers wrap before they are divided, and so does the count of rows.
+fn int_mean_kernel<T: Int<Wide = T>>(_: &Init<'_>) -> Result<Kernel> {
+    fn divide<T: Int>(sums: &mut [T], rows: usize) {
+        let count = match Int::to_i64(T::from_i64(rows as i64)) {
+            0 => rows as i64,
+            count => count,
+        };
+        sums.iter_mut().for_each(|sum| *sum = T::from_i64(Int::to_i64(*sum).wrapping_div(count)));
+    }
+    sorted::<Sum<T>>(T::ZERO, Some(divide::<T>))
 }
 
 fn product_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
     sorted::<Product<T>>(T::Wide::ONE, None)
 }
 
-/// Segments without rows are zero here, though not where ids are unsorted; stock's quirk.
+/// Segments without rows are zero here, though not where ids are unsorted; stock's quirk. So is that a not-a-number is
+/// forgotten when another row follows.
 fn min_kernel<T: Real>(_: &Init<'_>) -> Result<Kernel> {
-    sorted::<Least<T>>(T::ZERO, None)
+    sorted::<LateLeast<T>>(T::ZERO, None)
 }
 
 fn max_kernel<T: Real>(_: &Init<'_>) -> Result<Kernel> {
-    sorted::<Greatest<T>>(T::ZERO, None)
+    sorted::<LateGreatest<T>>(T::ZERO, None)
 }
 
 fn divide<T: Num>(sums: &mut [T], rows: usize) {
@@ -241,11 +250,11 @@ fn unsorted_product_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
 }
 
 fn unsorted_min_kernel<T: Real>(_: &Init<'_>) -> Result<Kernel> {
-    unsorted::<Least<T>>(finite_extreme(1.0, T::HIGHEST))
+    unsorted::<LateLeast<T>>(finite_extreme(1.0, T::HIGHEST))
 }
 
 fn unsorted_max_kernel<T: Real>(_: &Init<'_>) -> Result<Kernel> {
-    unsorted::<Greatest<T>>(finite_extreme(-1.0, T::LOWEST))
+    unsorted::<LateGreatest<T>>(finite_extreme(-1.0, T::LOWEST))
 }
 
 /// The greatest or least finite value; stock starts extremes of floats there rather than at infinity.
