@@ -5,6 +5,32 @@ from values import *
 KINDS = [t for t in DTYPES if t != "string"]
 
 
+def narrow(c):
+    """Types of eight and four bits, which no client reads: a conversion there and one back."""
+    floats = [0, -0.0, 1, -1.5, 2.5, 7, 9, 17, 0.1, 100, 300, 448, 464, 480, 57344, 61440, 1e-3, 2.0**-9, 2.0**-10, 1.5 * 2.0**-16, 1e-8, np.inf, np.nan]
+    ints = [0, 1, 7, 8, 9, 15, 16, -1, -8, -9, 100]
+    for eight in ("float8_e5m2", "float8_e4m3fn"):
+        for source in ("half", "bfloat16", "float", "double", "int32", "bool", "complex64"):
+            there_and_back(c, source, eight, "float", convert(floats[:10] if source == "int32" else floats, source))
+        for target in ("half", "bfloat16", "double", "int8", "int64", "uint16", "bool", "complex128"):
+            there_and_back(c, "float", eight, target, convert(floats[:6], "float"))
+    for four in ("int4", "uint4"):
+        for source in ("int8", "int32", "uint64", "bool", "float"):
+            there_and_back(c, source, four, "int32", convert(ints, source))
+        for target in ("int8", "int64", "uint8", "uint32", "bool", "float"):
+            there_and_back(c, "int32", four, target, convert(ints, "int32"))
+    for other in ("float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz", "int2", "uint2"):
+        there_and_back(c, "float", other, "float", convert([0, 1], "float"))
+
+
+def there_and_back(c, source, narrow, target, values):
+    p = c.program(f"Cast/{source}-{narrow}-{target}")
+    p.placeholder(source, name="x")
+    p.node("Cast", ["x"], name="there", SrcT=source, DstT=narrow)
+    p.node("Cast", ["there"], name="back", SrcT=narrow, DstT=target)
+    p.step(fetch=["back"], feed={"x": values})
+
+
 def cases(c):
     for source in KINDS:
         for target in KINDS:
@@ -31,6 +57,8 @@ def cases(c):
     c.op("Cast", [empty(0, 3)], "empty", SrcT="float", DstT="int32")
     c.op("Cast", [lit(3.7)], "scalar", SrcT="float", DstT="int32")
     c.op("Cast", [arr(1, 2, 1, 2, 1)], "rank_5", SrcT="float", DstT="int64")
+
+    narrow(c)
 
     c.op("Bitcast", [lit([1.0, -2.0])], "same_size", T="float", type="int32")
     c.op("Bitcast", [lit([1, 2])], "same_size", T="int64", type="double")

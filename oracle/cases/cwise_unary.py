@@ -30,3 +30,6 @@ def cases(c):
     c.op("LogicalNot", [[True, False]])
     c.op("LogicalNot", [np.zeros((0, 2), np.bool_)], "empty")
     c.op("LogicalNot", [True], "scalar")
+    cuts = lit([complex(x, y) for x in (-2.0, -0.5, -0.0, 0.0, 0.5, 2.0, 70.0) for y in (-60.0, -1.5, -0.0, 0.0, 1.5, 60.0)])
+    for op in ("Asin", "Acos", "Asinh", "Acosh", "Atan", "Atanh", "Tan", "Tanh", "Sigmoid"):
+        c.op(op, [cuts], "cuts", types=COMPLEX, accuracy="rounding")

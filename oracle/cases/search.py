@@ -21,3 +21,5 @@ def cases(c):
     c.op("HistogramFixedWidth", [lit([1.0]), lit([0.0, 1.0]), 0], "no_bins", T="float")
     c.op("HistogramFixedWidth", [lit([1.0]), lit([0.0, 1.0]), [2]], "bins_not_scalar", T="float")
     c.op("HistogramFixedWidth", [lit([float("nan")]), lit([0.0, 1.0]), 2], "nan", T="float")
+    for op in ("LowerBound", "UpperBound"):
+        c.op(op, [[[126, -127, -1, 2, 1], [2, 126, -127, -1, 7]], [[0, -1, 1, 2, 8], [1, 1, 1, -1, 1]]], "unsorted", T="int8", out_type="int32")

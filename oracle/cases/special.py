@@ -1,5 +1,7 @@
 """Special functions."""
 
+import numpy as np
+
 from values import *
 
 ONE = ["BesselI0e", "BesselI1e", "BesselI0", "BesselI1", "BesselJ0", "BesselJ1", "BesselK0", "BesselK0e", "BesselK1", "BesselK1e"]
@@ -11,15 +13,21 @@ def cases(c):
     for op in ONE:
         c.op(op, [pos(2, 3)])
         c.op(op, [empty(0)], "empty", few=True)
-        # At zero, stock's BesselY1 is not a number in single precision and infinite in double precision.
-        zero = [] if op == "BesselY1" else [0.0]
-        points = lit(zero + [0.5, 1.0, 2.0, 10.0, -1.0, float("inf"), float("nan")])
-        c.op(op, [points], "points", types=("float", "double"))
+        points = [0.0, 0.5, 1.0, 2.0, 10.0, -1.0, 90.0, np.inf, np.nan]
+        c.op(op, [lit(points)], "points", types=("float", "double"))
+        if op[-2:] not in ("J0", "J1", "Y0", "Y1"):
+            ends = Template(lambda dtype: np.array([np.finfo(NUMPY[dtype]).tiny, np.finfo(NUMPY[dtype]).max], NUMPY[dtype]))
+            c.op(op, [ends], "ends", types=("float", "double"))
     for op in ("Igamma", "Igammac", "IgammaGradA", "Zeta", "Polygamma"):
         c.op(op, [pos(2, 3), pos(2, 3, seed=1)])
         c.op(op, [pos(2, 1), pos(3, seed=1)], "broadcast", few=True)
         c.op(op, [lit([0.0, 1.0, 2.0, -1.0, 3.0, 0.5]), lit([1.0, 0.0, 3.0, 1.0, 50.0, 0.25])], "points", types=("float", "double"))
         c.op(op, [pos(2), pos(3)], "mismatch", few=True)
+    grid = np.meshgrid([0.0, 1.0, 2.0, 10.0, -1.0, 0.5, -2.5, np.inf, np.nan], [0.0, 1.5, 50.0, -1.0, np.inf, np.nan])
+    for op in ("Igamma", "Igammac", "IgammaGradA", "Zeta", "RandomGammaGrad", "Polygamma"):
+        # Left of zero the terms of the series cancel, in single precision to noise.
+        c.op(op, [lit(grid[0]), lit(grid[1])], "grid", types=("float", "double"))
+    c.op("RandomGammaGrad", [lit([50.0, 90.0]), lit([1.0, 1.0])], "density_vanishes", types=("float", "double"))
     c.op("Betainc", [pos(4), pos(4, seed=1), lit([0.0, 0.25, 0.5, 1.0])])
     c.op("Betainc", [lit(2.0), lit(3.0), lit([0.1, 0.9])], "scalars", few=True)
     c.op("Betainc", [pos(2), pos(3), lit(0.5)], "mismatch", few=True)

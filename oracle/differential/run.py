@@ -140,16 +140,18 @@ def main():
     start = servers.stock if args.server == "stock" else lambda: servers.ferroflow(args.server)
     match, failed = Match(Peer(servers.stock), Peer(start)), {}
     end = time.monotonic() + args.seconds if args.seconds else float("inf")
-    while time.monotonic() < end and (args.keep_going or not failed):
-        found = match.check(draw.Source(seed, ops, args.plain), seed)
-        if found:
-            what = found.splitlines()[0].split(": ")[1]
-            if what not in failed:
-                print(found, flush=True)
-            failed.setdefault(what, seed)
-        seed += 1
-    for peer in (match.theirs, match.ours):
-        peer.server.stop()
+    try:
+        while time.monotonic() < end and (args.keep_going or not failed):
+            found = match.check(draw.Source(seed, ops, args.plain), seed)
+            if found:
+                what = found.splitlines()[0].split(": ")[1]
+                if what not in failed:
+                    print(found, flush=True)
+                failed.setdefault(what, seed)
+            seed += 1
+    finally:
+        for peer in (match.theirs, match.ours):
+            peer.server.stop()
     print(f"next seed {seed}; " + ", ".join(f"{n} {what}" for what, n in sorted(match.count.items())))
     if failed:
         sys.exit(f"{len(failed)} differences: " + ", ".join(f"{what} (seed {at})" for what, at in failed.items()))

@@ -77,8 +77,9 @@ impl Server {
         let address = first.local_addr().map_err(failed)?;
         let own = config.cluster.address(&config.task);
         let target = own.map_or_else(|| format!("grpc://{address}"), |own| format!("grpc://{own}"));
-        let pool = ComputePool::new(config.compute_threads);
-        let device = Arc::new(make_device(&config)?);
+        let prepared = registry.clone();
+        let pool = ComputePool::prepared(config.compute_threads, move || prepared.prepare_thread());
+        let device = Arc::new(make_device(&config, &registry)?);
         let intake = Arc::new(Intake::new(device.clone(), MAX_PROMISED.min(config.tensor_limit)));
         let (io_threads, io) = Io::prepare(config.io_threads)?;
         let channels = Channels::new(io, intake.clone());
@@ -128,10 +129,12 @@ impl Server {
     }
 }
 
-fn make_device(config: &ServerConfig) -> Result<Device> {
+fn make_device(config: &ServerConfig, registry: &Registry) -> Result<Device> {
+    let prepared = registry.clone();
     let threads = rayon::ThreadPoolBuilder::new()
         .num_threads(config.compute_threads)
         .thread_name(|index| format!("kernel-{index}"))
+        .start_handler(move |_| prepared.prepare_thread())
         .build()
         .map_err(|error| status!(Internal, "cannot start kernel threads: {error}"))?;
     let memory = BufferPool::new(config.kept_memory);

@@ -74,6 +74,11 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// Prepares this thread for steps that begin on it.
+    pub(crate) fn prepare_thread(&self) {
+        self.registry.prepare_thread();
+    }
+
     /// A worker on these devices, of which the first takes whatever is not placed explicitly. `cluster` holds the other
     /// tasks that it may call, through `channels`.
     pub(crate) fn new(

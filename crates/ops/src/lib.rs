@@ -38,7 +38,7 @@ const STOCK_OPS: &str = include_str!("stock_ops.txt");
 pub fn registry() -> Registry {
     let ops = FAMILIES.iter().flat_map(|(_, ops)| ops.iter().copied());
     let registry = Registry::new(ops).expect("a test checks that names are unique");
-    registry.with_unsupported(STOCK_OPS)
+    registry.with_unsupported(STOCK_OPS).with_thread_setup(linalg::denormals::flush_denormals)
 }
 
 #[cfg(test)]

@@ -2,8 +2,11 @@
 //! `unsafe` code.
 
 pub mod broadcast;
+pub mod complex;
+pub mod denormals;
 pub mod elementary;
 pub mod elementwise;
+pub mod float8;
 pub mod functions;
 pub mod gather;
 pub mod product;

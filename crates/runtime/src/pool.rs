@@ -14,6 +14,7 @@ pub struct ComputePool {
 
 struct Shared {
     threads: usize,
+    prepare: Box<dyn Fn() + Send + Sync>,
     queue: Mutex<Queue>,
     arrived: Condvar,
 }
@@ -31,8 +32,13 @@ const UNPOISONED: &str = "no panic while the queue is locked";
 impl ComputePool {
     /// A pool of at most this many threads.
     pub fn new(threads: usize) -> Arc<ComputePool> {
-        let queue = Mutex::default();
-        let shared = Shared { threads: threads.max(1), queue, arrived: Condvar::new() };
+        ComputePool::prepared(threads, || {})
+    }
+
+    /// A pool of at most this many threads, each of which first calls `prepare`.
+    pub fn prepared(threads: usize, prepare: impl Fn() + Send + Sync + 'static) -> Arc<ComputePool> {
+        let (queue, prepare) = (Mutex::default(), Box::new(prepare));
+        let shared = Shared { threads: threads.max(1), prepare, queue, arrived: Condvar::new() };
         Arc::new(ComputePool { shared: Arc::new(shared) })
     }
 
@@ -113,6 +119,7 @@ fn submit(shared: &Arc<Shared>, job: Job) {
 }
 
 fn work(shared: &Shared) {
+    (shared.prepare)();
     let mut queue = shared.queue.lock().expect(UNPOISONED);
     loop {
         if let Some(job) = queue.jobs.pop_front() {

@@ -47,7 +47,11 @@ impl Local {
 
     /// A runtime that scatters graphs over so many devices.
     pub fn scattered(registry: Registry, options: PlanOptions, devices: usize) -> Result<Local> {
-        let threads = rayon::ThreadPoolBuilder::new().num_threads(2).build();
+        let (prepared, also_prepared) = (registry.clone(), registry.clone());
+        let threads = rayon::ThreadPoolBuilder::new()
+            .num_threads(2)
+            .start_handler(move |_| prepared.prepare_thread())
+            .build();
         let threads = threads.map_err(|error| status!(Internal, "cannot start threads: {error}"))?;
         let threads = Arc::new(threads);
         let device = |task: usize| {
@@ -56,7 +60,8 @@ impl Local {
                 .map(Arc::new)
         };
         let devices = (0..devices).map(device).collect::<Result<Vec<_>>>()?;
-        Ok(Local { registry, devices, pool: ComputePool::new(2), options })
+        let pool = ComputePool::prepared(2, move || also_prepared.prepare_thread());
+        Ok(Local { registry, devices, pool, options })
     }
 
     /// A graph whose nodes have devices.
@@ -97,6 +102,8 @@ impl Local {
 
 impl Runtime for Local {
     fn session(&self, def: &GraphDef) -> Result<Box<dyn Session>> {
+        // Plans are made and steps begin on the caller's thread.
+        self.registry.prepare_thread();
         let graph = self.placed(def)?;
         let env = |device: &Arc<Device>| {
             let resources = ResourceManager::new("localhost");

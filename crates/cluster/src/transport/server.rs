@@ -55,6 +55,7 @@ pub(crate) fn spawn(
         listeners.collect::<Result<_, _>>().map_err(|error| status!(Internal, "cannot listen: {error}"))?
     };
     thread.start(move || {
+        services.worker.prepare_thread();
         let accepting =
             listeners.into_iter().map(move |listener| accept(listener, services.clone(), stop.clone()));
         join_all(accepting).map(drop)

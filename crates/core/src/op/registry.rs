@@ -63,6 +63,7 @@ pub struct Registry {
     entries: Arc<HashMap<&'static str, Arc<OpEntry>>>,
     /// Names of ops that exist elsewhere, one a line.
     unsupported: &'static str,
+    thread_setup: Option<fn()>,
 }
 
 impl Registry {
@@ -80,7 +81,7 @@ impl Registry {
                 bail!(AlreadyExists, "two ops are named {}", op.name);
             }
         }
-        Ok(Registry { entries: Arc::new(entries), unsupported: self.unsupported })
+        Ok(Registry { entries: Arc::new(entries), ..self.clone() })
     }
 
     /// This registry, which knows the names of ops that it does not support yet, one a line.
@@ -88,6 +89,20 @@ impl Registry {
     pub fn with_unsupported(mut self, names: &'static str) -> Registry {
         self.unsupported = names;
         self
+    }
+
+    /// This registry, whose kernels want threads to be prepared by `setup`.
+    #[must_use]
+    pub fn with_thread_setup(mut self, setup: fn()) -> Registry {
+        self.thread_setup = Some(setup);
+        self
+    }
+
+    /// Prepares this thread for running kernels; every thread that does so calls it once.
+    pub fn prepare_thread(&self) {
+        if let Some(setup) = self.thread_setup {
+            setup();
+        }
     }
 
     /// The op with this name.

@@ -1,5 +1,6 @@
 //! Functions of one number, for floats and complex numbers alike. The 16-bit floats compute in `f32` and round once.
 
+use super::complex;
 use super::elementary::Elementary;
 use crate::numeric::{Float, Num};
 use ferroflow_core::{C64, C128, bf16, f16};
@@ -114,13 +115,23 @@ macro_rules! complex_functions {
             <$type>::$inner(self)
         }
     )+};
+    (@inverse $type:ty, $part:ty: $($name:ident),+) => {$(
+        fn $name(self) -> $type {
+            let value = complex::$name(C128::new(self.re.into(), self.im.into()));
+            <$type>::new(value.re as $part, value.im as $part)
+        }
+    )+};
     ($($type:ty, $part:ty);+) => {$(
         impl Functions for $type {
             complex_functions!(@methods $type:
-                sqrt => sqrt, exp => exp, sin => sin, cos => cos, tan => tan, asin => asin,
-                acos => acos, atan => atan, sinh => sinh, cosh => cosh, asinh => asinh, acosh => acosh,
-                atanh => atanh, small_sin => sin, small_cos => cos,
+                sqrt => sqrt, exp => exp, sin => sin, cos => cos, sinh => sinh, cosh => cosh, small_sin => sin,
+                small_cos => cos,
             );
+            complex_functions!(@inverse $type, $part: asin, acos, atan, asinh, acosh, atanh);
+            fn tan(self) -> $type {
+                let turned = Functions::tanh(<$type>::new(-self.im, self.re));
+                <$type>::new(turned.im, -turned.re)
+            }
             #[inline(always)]
             fn ln(self) -> $type {
                 <$type>::new(self.re.hypot(self.im).ln(), self.im.atan2(self.re))
@@ -154,15 +165,18 @@ macro_rules! complex_functions {
             }
             #[inline(always)]
             fn recip(self) -> $type {
-                <$type>::ONE / self
+                Num::div(<$type>::ONE, self)
             }
             #[inline(always)]
             fn rsqrt(self) -> $type {
-                <$type>::ONE / <$type>::sqrt(self)
+                if self.re.is_infinite() || self.im.is_infinite() {
+                    return <$type>::ZERO;
+                }
+                Functions::recip(<$type>::sqrt(self))
             }
             #[inline(always)]
             fn sigmoid(self) -> $type {
-                <$type>::ONE / (<$type>::ONE + <$type>::exp(-self))
+                Num::div(<$type>::ONE, <$type>::ONE + <$type>::exp(-self))
             }
             #[inline(always)]
             fn unit(self) -> $type {
@@ -174,6 +188,9 @@ macro_rules! complex_functions {
                 if self == <$type>::ZERO {
                     // By way of the logarithm, as in stock: zero to the power of zero is not a number.
                     return if exponent.re > 0.0 { <$type>::ZERO } else { <$type>::new(<$part>::NAN, <$part>::NAN) };
+                }
+                if exponent == <$type>::ZERO && !self.is_finite() {
+                    return <$type>::new(<$part>::NAN, <$part>::NAN);
                 }
                 self.powc(exponent)
             }

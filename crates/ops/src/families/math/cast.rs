@@ -5,6 +5,7 @@
 
 use crate::cwise::{self, ARITHMETIC};
 use crate::linalg::elementwise::Loop;
+use crate::linalg::float8::Float8;
 use crate::numeric::{Float, Int};
 use ferroflow_core::kernel::{Init, Kernel, Outputs};
 use ferroflow_core::op::{Op, shapes};
@@ -92,7 +93,22 @@ fn convert(from: DType, to: DType, truncate: bool) -> Result<Option<Kernel>> {
         (Complex128, Complex64) => return direct(Loop::map(|x: C128| C64::new(x.re as f32, x.im as f32))),
         _ => {}
     }
+    let floating = |dtype: DType| matches!(dtype, Half | Bfloat16 | Float | Double | Float8E5M2 | Float8E4M3Fn);
+    let known = match (from, to) {
+        // Stock makes these types of their own kind only, and numbers of four bits stay among integers.
+        (Int4 | Uint4, to) => to.is_integer(),
+        (from, Int4 | Uint4) => from.is_integer(),
+        (from, Float8E5M2 | Float8E4M3Fn) => floating(from),
+        _ => true,
+    };
+    if !known {
+        return Ok(None);
+    }
     let kernel = match from {
+        Float8E5M2 => through(read_e5m2, to),
+        Float8E4M3Fn => through(read_e4m3fn, to),
+        Int4 => through(read_signed_nibbles, to),
+        Uint4 => through(read_nibbles, to),
         Bool => through(read_bools, to),
         Int8 => through(read_ints::<i8>, to),
         Int16 => through(read_ints::<i16>, to),
@@ -220,6 +236,11 @@ fn through<W: Wide>(read: Read<W>, to: DType) -> Option<Result<Kernel>> {
         Uint16 => |out, at, block| put::<u16, W>(out.flat_mut()?, at, block, |x| x.to_i32() as u16),
         Uint32 => |out, at, block| put::<u32, W>(out.flat_mut()?, at, block, |x| x.to_i64() as u32),
         Uint64 => |out, at, block| put::<u64, W>(out.flat_mut()?, at, block, to_u64),
+        Int4 | Uint4 => |out, at, block| put::<u8, W>(out.units_mut()?, at, block, |x| x.to_i64() as u8 & 0xf),
+        Float8E5M2 => |out, at, block| put::<u8, W>(out.units_mut()?, at, block, |x| Float8::E5M2.encode(x.to_f64())),
+        Float8E4M3Fn => {
+            |out, at, block| put::<u8, W>(out.units_mut()?, at, block, |x| Float8::E4M3Fn.encode(x.to_f64()))
+        }
         Half => |out, at, block| put::<f16, W>(out.flat_mut()?, at, block, |x| f16::from_f32(x.to_f32())),
         Bfloat16 => |out, at, block| put::<bf16, W>(out.flat_mut()?, at, block, |x| bf16::from_f32(x.to_f32())),
         Float => |out, at, block| put::<f32, W>(out.flat_mut()?, at, block, W::to_f32),
@@ -261,6 +282,30 @@ fn get<S: Element, W>(input: &Tensor, at: usize, block: &mut [W], f: impl Fn(&S)
     let source = &input.flat::<S>()?[at..at + block.len()];
     block.iter_mut().zip(source).for_each(|(out, x)| *out = f(x));
     Ok(())
+}
+
+/// Like [`get`], for types without an element type of their own.
+#[inline(always)]
+fn get_bytes<W>(input: &Tensor, at: usize, block: &mut [W], f: impl Fn(u8) -> W) -> Result<()> {
+    let source = &input.units::<u8>()?[at..at + block.len()];
+    block.iter_mut().zip(source).for_each(|(out, x)| *out = f(*x));
+    Ok(())
+}
+
+fn read_e5m2(input: &Tensor, at: usize, block: &mut [f32]) -> Result<()> {
+    get_bytes(input, at, block, |x| Float8::E5M2.decode(x))
+}
+
+fn read_e4m3fn(input: &Tensor, at: usize, block: &mut [f32]) -> Result<()> {
+    get_bytes(input, at, block, |x| Float8::E4M3Fn.decode(x))
+}
+
+fn read_signed_nibbles(input: &Tensor, at: usize, block: &mut [i64]) -> Result<()> {
+    get_bytes(input, at, block, |x| ((x << 4) as i8 >> 4) as i64)
+}
+
+fn read_nibbles(input: &Tensor, at: usize, block: &mut [i64]) -> Result<()> {
+    get_bytes(input, at, block, |x| (x & 0xf) as i64)
 }
 
 fn read_bools(input: &Tensor, at: usize, block: &mut [i64]) -> Result<()> {

@@ -47,7 +47,7 @@ gradient_kernels! {
     });
     reciprocal_grad: T => |y, dy| unless_zero(dy, || {
         let y = y.conj();
-        y.neg().mul(dy).mul(y)
+        dy.neg().mul(y.mul(y))
     });
 }
 

@@ -1,6 +1,6 @@
 //! Reductions over axes: sums, means, products, extremes, norms, and logical all and any.
 
-use crate::linalg::reduce::{AtLeastOne, Every, Finish, Fold, Greatest, IntSum, Least, Product, Sum, SumOfSquares, fold_planned, plan};
+use crate::linalg::reduce::{AtLeastOne, Every, Finish, Fold, Greatest, IntSum, Least, Product, RoundedSquares, Sum, SumOfSquares, fold_planned, plan};
 use crate::numeric::{Float, Int, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Op, ShapeCx, UNKNOWN_DIM};

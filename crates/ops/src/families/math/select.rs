@@ -195,9 +195,13 @@ fn merge<U: Unit>(cx: &mut KernelCx<'_>, plan: Broadcast<3>) -> Result<Outputs> 
 
 fn clip(init: &Init<'_>) -> Result<Kernel> {
     let function = match init.input_types[0] {
-        // Complex numbers are clipped by their real parts and lose the others, as in stock.
-        DType::Complex64 => Loop::zip3(|x: C64, low, high| C64::new(between(x.re, low.re, high.re), 0.0)),
-        DType::Complex128 => Loop::zip3(|x: C128, low, high| C128::new(between(x.re, low.re, high.re), 0.0)),
+        // The parts of complex numbers are clipped by themselves, as in stock.
+        DType::Complex64 => Loop::zip3(|x: C64, low, high| {
+            C64::new(between(x.re, low.re, high.re), between(x.im, low.im, high.im))
+        }),
+        DType::Complex128 => Loop::zip3(|x: C128, low, high| {
+            C128::new(between(x.re, low.re, high.re), between(x.im, low.im, high.im))
+        }),
         _ => loops![init; floats, signed, unsigned; T => Loop::zip3(between::<T>)]?,
     };
     cwise::checked_kernel(init, 2, function, |cx| {

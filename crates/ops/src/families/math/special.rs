@@ -6,7 +6,7 @@ use crate::linalg::special::{self, bessel};
 use crate::numeric::{Num, Real};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, Op, ShapeCx, shapes};
-use ferroflow_core::{Result, ensure};
+use ferroflow_core::{DType, Element, Result, ensure};
 
 pub(crate) const OPS: &[&Op] = &[
     &LGAMMA, &DIGAMMA, &ERFINV, &NDTRI, &BESSEL_I0, &BESSEL_I0E, &BESSEL_I1, &BESSEL_I1E, &BESSEL_J0, &BESSEL_J1,
@@ -93,28 +93,66 @@ unary_kernels! {
     lgamma: special::ln_gamma;
     digamma: special::digamma;
     ndtri: special::ndtri;
-    bessel_i0: |x| bessel::i(0, x);
     bessel_i0e: |x| bessel::scaled_i(0, x);
-    bessel_i1: |x| bessel::i(1, x);
     bessel_i1e: |x| bessel::scaled_i(1, x);
     bessel_j0: |x| bessel::j(0, x);
     bessel_j1: |x| bessel::j(1, x);
-    bessel_k0: |x| bessel::k(0, x);
-    bessel_k0e: |x| bessel::scaled_k(0, x);
-    bessel_k1: |x| bessel::k(1, x);
-    bessel_k1e: |x| bessel::scaled_k(1, x);
     bessel_y0: |x| bessel::y(0, x);
-    bessel_y1: |x| bessel::y(1, x);
     dawsn: special::dawson;
-    expint: special::expint;
     fresnel_cos: |x| special::fresnel(x).0;
     fresnel_sin: |x| special::fresnel(x).1;
-    spence: special::spence;
 }
 
 /// A kernel of a function in double precision.
 fn unary(init: &Init<'_>, f: fn(f64) -> f64) -> Result<Kernel> {
     let function = loops![init; floats; T => Loop::map(move |x: T| T::from_f64(f(x.to_f64())))]?;
+    cwise::kernel(init, FUNCTION, function)
+}
+
+/// Kernels of functions whose answers at the ends of the range depend on the precision of the result.
+macro_rules! ranged_kernels {
+    ($($kernel:ident: |$x:ident: $T:ident| $value:expr;)+) => {$(
+        fn $kernel(init: &Init<'_>) -> Result<Kernel> {
+            let function = loops![init; floats; $T => Loop::map(|$x: $T| $value)]?;
+            cwise::kernel(init, FUNCTION, function)
+        }
+    )+};
+}
+ranged_kernels! {
+    bessel_i0: |x: T| T::from_f64(bessel::scaled_i(0, x.to_f64())) * x.abs().exp();
+    bessel_i1: |x: T| T::from_f64(bessel::scaled_i(1, x.to_f64())) * x.abs().exp();
+    bessel_k0: |x: T| if vanishes(x) { T::INFINITY } else { T::from_f64(bessel::k(0, x.to_f64())) };
+    bessel_k0e: |x: T| if vanishes(x) { T::INFINITY } else { T::from_f64(bessel::scaled_k(0, x.to_f64())) };
+    bessel_k1: |x: T| if vanishes(x) { T::NAN } else { T::from_f64(bessel::k(1, x.to_f64())) };
+    bessel_k1e: |x: T| if vanishes(x) { T::NAN } else { T::from_f64(bessel::scaled_k(1, x.to_f64())) };
+    // Only double precision looks at zero by itself.
+    bessel_y1: |x: T| if x == 0.0 && T::MANTISSA_DIGITS < 53 { T::NAN } else { T::from_f64(bessel::y(1, x.to_f64())) };
+    // Stock multiplies by the exponential last.
+    expint: |x: T| if x > 50.0 {
+        T::from_f64(special::scaled_expint(x.to_f64())) * x.exp()
+    } else {
+        T::from_f64(special::expint(x.to_f64()))
+    };
+    spence: |x: T| if x > 1.0 && 1.0 / x == 0.0 { T::NAN } else { T::from_f64(special::spence(x.to_f64())) };
+}
+
+/// Whether half of a positive number is no normal number any more, and its logarithm infinite.
+fn vanishes<T: num_traits::Float>(x: T) -> bool {
+    x > T::zero() && x < T::min_positive_value() + T::min_positive_value()
+}
+
+fn zeta(init: &Init<'_>) -> Result<Kernel> {
+    let function = loops![init; wide; T => Loop::zip(|x: T, q: T| {
+        T::from_f64(special::zeta(x.to_f64(), q.to_f64(), T::DTYPE == DType::Float))
+    })]?;
+    cwise::kernel(init, FUNCTION, function)
+}
+
+fn polygamma(init: &Init<'_>) -> Result<Kernel> {
+    let function = loops![init; wide; T => Loop::zip(|n: T, x: T| {
+        let (factor, value) = special::polygamma(n.to_f64(), x.to_f64(), T::DTYPE == DType::Float);
+        T::from_f64(factor) * T::from_f64(value)
+    })]?;
     cwise::kernel(init, FUNCTION, function)
 }
 
@@ -139,13 +177,13 @@ binary_kernels! {
     igammac: special::igammac;
     igamma_grad_a: special::igamma_grad_a;
     random_gamma_grad: special::random_gamma_grad;
-    zeta: special::zeta;
-    polygamma: special::polygamma;
 }
 
-/// A kernel of a function of two numbers in double precision.
-fn binary(init: &Init<'_>, f: fn(f64, f64) -> f64) -> Result<Kernel> {
-    let function = loops![init; wide; T => Loop::zip(move |x: T, y: T| T::from_f64(f(x.to_f64(), y.to_f64())))]?;
+/// A kernel of a function of two numbers in double precision, which is told the least normal number of the type.
+fn binary(init: &Init<'_>, f: fn(f64, f64, f64) -> f64) -> Result<Kernel> {
+    let function = loops![init; wide; T => Loop::zip(move |x: T, y: T| {
+        T::from_f64(f(x.to_f64(), y.to_f64(), T::MIN_POSITIVE.to_f64()))
+    })]?;
     cwise::kernel(init, FUNCTION, function)
 }
 

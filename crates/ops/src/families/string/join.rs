@@ -189,8 +189,7 @@ fn segment_join_kernel(init: &Init<'_>) -> Result<Kernel> {
         let width: usize = rest.iter().product::<i64>() as usize;
         let shape = Shape::new(std::iter::once(segments).chain(rest.iter().copied()))?;
         cx.device().check_allocation(DType::String, &shape)?;
-        let mut joined: Vec<Option<Vec<u8>>> =
-            vec![None; shape.elements()];
+        let mut joined: Vec<Vec<u8>> = vec![Vec::new(); shape.elements()];
         for (row, id) in input.flat::<Str>()?.chunks(width.max(1)).zip(ids.to_i64s()?) {
             ensure!(
                 (0..segments).contains(&id),
@@ -199,16 +198,14 @@ fn segment_join_kernel(init: &Init<'_>) -> Result<Kernel> {
             );
             let id = id as usize;
             for (slot, text) in joined[id * width..].iter_mut().zip(row) {
-                match slot {
-                    Some(joined) => {
-                        joined.extend_from_slice(&separator);
-                        joined.extend_from_slice(text);
-                    }
-                    None => *slot = Some(text.to_vec()),
+                // What is empty so far gets no separator, even if empty strings went into it.
+                if !slot.is_empty() {
+                    slot.extend_from_slice(&separator);
                 }
+                slot.extend_from_slice(text);
             }
         }
-        let joined = joined.into_iter().map(|text| Str::from(text.unwrap_or_default())).collect();
+        let joined = joined.into_iter().map(Str::from).collect();
         Ok(Tensor::new(shape, joined)?.into())
     })
 }

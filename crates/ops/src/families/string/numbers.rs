@@ -39,6 +39,8 @@ static STRING_TO_NUMBER: Op = Op {
 struct Format {
     notation: Notation,
     precision: usize,
+    /// The characters of a string that are printed.
+    cut: usize,
     width: usize,
     fill: Option<u8>,
 }
@@ -88,6 +90,7 @@ impl Format {
                 _ => Notation::Fixed,
             },
             precision: usize::try_from(precision).unwrap_or(6),
+            cut: usize::try_from(precision).unwrap_or(usize::MAX),
             width: usize::try_from(width).unwrap_or(0),
             fill: fill.first().copied(),
         })
@@ -122,14 +125,15 @@ impl Format {
 }
 
 impl Format {
-    /// Pads a string with spaces, on the right if the fill says so.
+    /// Pads a string with spaces, on the right if the fill says so; a string to be padded is cut at the precision.
     fn pad_text(&self, text: &Str) -> Str {
-        let missing = self.width.saturating_sub(text.len());
-        if missing == 0 {
+        if self.width == 0 {
             return text.clone();
         }
+        let text = &text[..text.len().min(self.cut)];
+        let missing = self.width.saturating_sub(text.len());
         let spaces = vec![b' '; missing];
-        Str::from(if self.fill == Some(b'-') { [&text[..], &spaces].concat() } else { [&spaces, &text[..]].concat() })
+        Str::from(if self.fill == Some(b'-') { [text, &spaces[..]].concat() } else { [&spaces[..], text].concat() })
     }
 }
 

@@ -1,0 +1,92 @@
+//! Inverse functions of complex numbers, in double precision, with the cuts of C's library.
+//!
+//! After W. Kahan, "Branch cuts for complex elementary functions": products of square roots do not lose digits where
+//! the square of the argument would.
+
+use ferroflow_core::C128;
+use std::f64::consts::FRAC_PI_2;
+
+/// Beyond this size squares are not taken.
+const LARGE: f64 = 1e150;
+
+/// The inverse sine.
+pub fn asin(z: C128) -> C128 {
+    let (below, above) = (sqrt(from_one(z)), sqrt(1.0 + z));
+    C128::new(z.re.atan2((below * above).re), (below.conj() * above).im.asinh())
+}
+
+/// The inverse cosine.
+pub fn acos(z: C128) -> C128 {
+    let (below, above) = (sqrt(from_one(z)), sqrt(1.0 + z));
+    C128::new(2.0 * below.re.atan2(above.re), (above.conj() * below).im.asinh())
+}
+
+/// The inverse hyperbolic sine.
+pub fn asinh(z: C128) -> C128 {
+    let turned = asin(C128::new(-z.im, z.re));
+    C128::new(turned.im, -turned.re)
+}
+
+/// The inverse hyperbolic cosine.
+pub fn acosh(z: C128) -> C128 {
+    let (below, above) = (sqrt(z - 1.0), sqrt(z + 1.0));
+    C128::new((below.conj() * above).re.asinh(), 2.0 * below.im.atan2(above.re))
+}
+
+/// The inverse hyperbolic tangent.
+pub fn atanh(z: C128) -> C128 {
+    if z.re.is_nan() || z.im.is_nan() {
+        return C128::new(f64::NAN, f64::NAN);
+    }
+    if z.re.abs().max(z.im.abs()) > LARGE {
+        return C128::new((1.0 / z.re.hypot(z.im)).copysign(z.re), FRAC_PI_2.copysign(z.im));
+    }
+    let beside = 1.0 - z.re;
+    let re = 0.25 * (4.0 * z.re / (beside * beside + z.im * z.im)).ln_1p();
+    C128::new(re, 0.5 * (2.0 * z.im).atan2(beside * (1.0 + z.re) - z.im * z.im))
+}
+
+/// The inverse tangent.
+pub fn atan(z: C128) -> C128 {
+    let turned = atanh(C128::new(-z.im, z.re));
+    C128::new(turned.im, -turned.re)
+}
+
+/// 1 − z, with the sign of a zero that tells the sides of a cut apart.
+fn from_one(z: C128) -> C128 {
+    C128::new(1.0 - z.re, -z.im)
+}
+
+fn sqrt(z: C128) -> C128 {
+    if z.re == f64::INFINITY && z.im.is_finite() {
+        return C128::new(f64::INFINITY, 0.0f64.copysign(z.im));
+    }
+    z.sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_undo_their_inverses() {
+        for (re, im) in [(0.3, -0.2), (88.0, -10.5), (-15.0, 12.0), (1000.0, 1.0), (-0.5, 1e-8)] {
+            let z = C128::new(re, im);
+            let near = |w: C128| assert!((w - z).norm() < 1e-12 * (1.0 + z.norm()), "{w} is not {z}");
+            near(asin(z).sin());
+            near(acos(z).cos());
+            near(asinh(z).sinh());
+            near(acosh(z).cosh());
+        }
+        for z in [C128::new(0.3, -0.2), C128::new(3.0, 4.0), C128::new(-2.0, 0.5)] {
+            assert!((atan(z).tan() - z).norm() < 1e-12 && (atanh(z).tanh() - z).norm() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn tiny_numbers_keep_their_size() {
+        let z = C128::new(0.0, 1e-30);
+        assert_eq!((asin(z), atan(z)), (z, z));
+        assert_eq!(atan(C128::new(f64::INFINITY, 0.0)).re, FRAC_PI_2);
+    }
+}
