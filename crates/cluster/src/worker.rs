@@ -183,7 +183,11 @@ impl Worker {
             let env = RuntimeEnv::new(self.registry.clone(), device, resources, self.pool.clone());
             WorkerSession::new(own, env, isolate, peers)
         };
-        self.sessions.create(&request.session_handle, &request.master_task, request.master_incarnation, make)
+        let (handle, master) = (&request.session_handle, &request.master_task);
+        let session = self.sessions.create(handle, master, request.master_incarnation, make)?;
+        // A master that restarted leaves steps behind.
+        self.steps.sweep();
+        Ok(session)
     }
 
     /// The session that a request is about.

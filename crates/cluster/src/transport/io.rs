@@ -59,10 +59,35 @@ impl Io {
         self.handles[index].spawn(future);
     }
 
+    /// Runs a future on a thread and gives its result anywhere; dropping what this returns cancels the work.
+    pub(crate) fn run<T, F>(
+        &self,
+        index: usize,
+        future: F,
+    ) -> impl Future<Output = Result<T>> + Send + use<T, F>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let mut task = AbortOnDrop(self.handles[index].spawn(future));
+        async move {
+            let stopped = |_| Err(status!(Unavailable, "this server stops"));
+            (&mut task.0).await.unwrap_or_else(stopped)
+        }
+    }
+
     /// Waits; works on any thread.
     pub(crate) fn sleep(&self, index: usize, length: Duration) -> tokio::time::Sleep {
         let _entered = self.handles[index].enter();
         tokio::time::sleep(length)
+    }
+}
+
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

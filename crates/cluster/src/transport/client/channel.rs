@@ -31,7 +31,7 @@ const CONNECT_WAIT: Duration = Duration::from_secs(10);
 
 /// The way to one address.
 pub(crate) struct Channel {
-    address: String,
+    address: Arc<str>,
     io: Arc<Io>,
     /// One per I/O thread.
     lanes: Vec<Mutex<Lane>>,
@@ -64,7 +64,7 @@ impl Channel {
     /// A channel to `host:port`; nothing is connected yet.
     pub(crate) fn new(address: &str, io: Arc<Io>) -> Arc<Channel> {
         let lanes = (0..io.len()).map(|_| Mutex::default()).collect();
-        Arc::new(Channel { address: address.to_owned(), io, lanes })
+        Arc::new(Channel { address: address.into(), io, lanes })
     }
 
     /// Where it leads.
@@ -104,7 +104,7 @@ impl Channel {
             self.address,
             head.status
         );
-        Answer::open(Body { stream, address: self.address.clone() }).await
+        Answer::open(Body { stream, address: self.address.clone() }, lane).await
     }
 
     /// Gives up waiting after `limit`.
@@ -167,7 +167,7 @@ impl Channel {
                 Ok((link, connection)) => {
                     let _ = tell.send(Ok(link));
                     if let Err(error) = connection.await {
-                        tracing::debug!(address, %error, "A connection to a peer broke off.");
+                        tracing::debug!(%address, %error, "A connection to a peer broke off.");
                     }
                 }
                 Err(status) => {
@@ -201,7 +201,7 @@ async fn handshake(address: &str) -> Result<(Link, Connection)> {
         Err(error) => bail!(Unavailable, "failed to connect to {address}: {error}"),
     };
     if let Err(error) = stream.set_nodelay(true).and_then(|()| watch_for_silence(&stream)) {
-        tracing::debug!(address, %error, "A connection keeps its default options.");
+        tracing::debug!(%address, %error, "A connection keeps its default options.");
     }
     let connected = h2::client::Builder::new()
         .initial_window_size(STREAM_WINDOW)
@@ -262,11 +262,13 @@ impl CallHead {
 /// The message of an answer, as it arrives.
 pub(crate) struct Answer {
     reader: Reader<Body>,
+    /// The I/O thread that carries it.
+    lane: usize,
 }
 
 struct Body {
     stream: RecvStream,
-    address: String,
+    address: Arc<str>,
 }
 
 impl Frames for Body {
@@ -295,7 +297,7 @@ impl Body {
 }
 
 impl Answer {
-    async fn open(mut body: Body) -> Result<Answer> {
+    async fn open(mut body: Body, lane: usize) -> Result<Answer> {
         let mut start = Bytes::new();
         while start.len() < 5 {
             match poll_fn(|cx| body.poll_frame(cx)).await {
@@ -309,7 +311,17 @@ impl Answer {
         }
         ensure!(start.get_u8() == 0, Internal, "{} compresses without being asked to", body.address);
         let length = u64::from(start.get_u32());
-        Ok(Answer { reader: Reader::new(body, start, length) })
+        Ok(Answer { reader: Reader::new(body, start, length), lane })
+    }
+
+    /// The I/O thread that carries it.
+    pub(crate) fn lane(&self) -> usize {
+        self.lane
+    }
+
+    /// How many bytes the message has.
+    pub(crate) fn length(&self) -> u64 {
+        self.reader.end()
     }
 
     /// The message.

@@ -31,6 +31,10 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 /// How often to say whom we wait for.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 
+/// Answers of this many bytes are read by the thread that carries them: whoever waits for one may be busy with other
+/// things while it arrives.
+const LARGE_ANSWER: u64 = 64 << 10;
+
 /// What stands between the failure of a call and the name of the task that was called.
 const CALL_FAILED: &str = "\nAdditional GRPC error information from remote target ";
 
@@ -220,10 +224,12 @@ impl RemoteWorker {
         let method = &self.methods.recv_tensor;
         let received = async {
             let request = encode_recv_tensor(step_id, key);
-            let mut answer = self.channel.call(&method.head, request, step_id as u64).await?;
-            let received = read_recv_tensor(answer.message(), &self.intake).await?;
-            answer.finish().await?;
-            received
+            let answer = self.channel.call(&method.head, request, step_id as u64).await?;
+            if answer.length() < LARGE_ANSWER {
+                return receive(answer, &self.intake).await;
+            }
+            let (io, lane, intake) = (self.channel.io(), answer.lane(), self.intake.clone());
+            io.run(lane, async move { receive(answer, &intake).await }).await
         };
         received.await.map_err(|error| self.explain(method, error))
     }
@@ -238,10 +244,26 @@ impl RemoteWorker {
 
     /// Says that a step is over, without waiting for an answer.
     pub(crate) fn forget_step(self: &Arc<Self>, step_id: i64) {
+        self.tell(step_id as u64, move |worker| async move { worker.cleanup_graph(step_id).await });
+    }
+
+    /// Stops the log of transfers, without waiting for an answer.
+    pub(crate) fn stop_logging(self: &Arc<Self>) {
+        let request = LoggingRequest { disable_rpc_logging: true, ..Default::default() };
+        self.tell(0, move |worker| async move { worker.logging(&request).await.map(drop) });
+    }
+
+    /// Makes a call on an I/O thread, where it goes on when nobody waits for it.
+    fn tell<F: Future<Output = Result<()>> + Send + 'static>(
+        self: &Arc<Self>,
+        hint: u64,
+        call: impl FnOnce(Arc<RemoteWorker>) -> F + Send + 'static,
+    ) {
         let (worker, io) = (self.clone(), self.channel.io());
-        io.spawn(io.choose(step_id as u64), async move {
-            if let Err(error) = worker.cleanup_graph(step_id).await {
-                tracing::debug!(task = %worker.task, %error, "A task did not hear of the end of a step.");
+        io.spawn(io.choose(hint), async move {
+            let task = worker.task.clone();
+            if let Err(error) = call(worker).await {
+                tracing::debug!(%task, %error, "A task did not hear of an end.");
             }
         });
     }
@@ -287,6 +309,12 @@ impl RemoteWorker {
             )
         })
     }
+}
+
+async fn receive(mut answer: Answer, intake: &Intake) -> Result<Received> {
+    let received = read_recv_tensor(answer.message(), intake).await?;
+    answer.finish().await?;
+    received
 }
 
 /// A message with its prefix.
