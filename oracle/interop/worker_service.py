@@ -152,7 +152,7 @@ def registration(worker):
     show("no such device", worker.register(worker.graph(("n", "NoOp", [], {}), device=worker.device[:-1] + "7")))
     show("unknown op", worker.register(worker.graph(("n", "NoSuchOp", [], {})))[0])
     show("unknown input", worker.register(worker.graph(("n", "Identity", ["m"], dict(T=tf.float32))))[0])
-    show("missing attribute", worker.register(worker.graph(("n", "_Recv", [], {})))[0])
+    show("missing attribute", worker.register(worker.graph(("n", "_Recv", [], dict(tensor_type=tf.float32))))[0])
     show("two of a name", worker.register(worker.graph(("n", "NoOp", [], {}), ("n", "NoOp", [], {})))[0])
     unknown = dict(session_handle="s", create_worker_session_called=True, graph_handle="77")
     show("deregistering nothing", worker.call("DeregisterGraph", **unknown))

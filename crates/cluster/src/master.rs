@@ -9,6 +9,7 @@ mod plan_cache;
 pub(crate) mod requests;
 mod session;
 mod step;
+mod transfer_log;
 
 use crate::api::{CallableOutcome, Devices, MasterApi, RunCallable, RunStep, StepOutcome};
 use crate::random;

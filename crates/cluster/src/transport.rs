@@ -1,6 +1,5 @@
 //! gRPC: the wire form of the services. Nothing here decides anything; [`crate::master`] and [`crate::worker`] do.
 
-#[allow(dead_code)]
 pub(crate) mod client;
 mod grpc;
 pub(crate) mod io;

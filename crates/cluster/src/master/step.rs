@@ -3,6 +3,7 @@
 use super::parts::{PartsRun, from_task};
 use super::plan::StepPlan;
 use super::session::MasterSession;
+use super::transfer_log::TransferLog;
 use crate::worker::WorkerStep;
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::rendezvous::Rendezvous;
@@ -10,7 +11,7 @@ use ferroflow_core::resource::ResourceManager;
 use ferroflow_core::step::StepCx;
 use ferroflow_core::{Code, Result, Status, Tensor, status};
 use ferroflow_proto::tensorflow::{
-    ExecutorOpts, RunGraphResponse, RunMetadata, RunOptions, run_options::TraceLevel,
+    ExecutorOpts, RunGraphResponse, RunMetadata, RunOptions, StepStats, run_options::TraceLevel,
 };
 use ferroflow_runtime::{ComputePool, LocalRendezvous, StepTrace};
 use std::collections::HashMap;
@@ -47,7 +48,16 @@ pub(super) async fn run_plan(
             record_partition_graphs: options.output_partition_graphs,
             ..Default::default()
         };
-        session.parts_run(&on_worker, exec_opts).run(plan, local).await
+        let log = match full_trace {
+            true => Some(TransferLog::start(session.context.members.own_worker(), &plan.remote).await),
+            false => None,
+        };
+        let (values, mut responses) = session.parts_run(&on_worker, exec_opts).run(plan, local).await?;
+        if let Some(log) = log {
+            let step_stats = Some(StepStats { dev_stats: log.read(on_worker.id()).await });
+            responses.push(RunGraphResponse { step_stats, ..Default::default() });
+        }
+        Ok((values, responses))
     };
     let done = match u64::try_from(options.timeout_in_ms) {
         Ok(millis @ 1..) => tokio::time::timeout(Duration::from_millis(millis), run)

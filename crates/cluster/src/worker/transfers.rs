@@ -94,10 +94,23 @@ fn label(key: &RendezvousKey, bytes: usize, micros: i64) -> String {
     let size = if megabytes >= 0.1 { format!("[{megabytes:.1}MB]") } else { format!("[{bytes}B]") };
     let megabits = 8.0 * bytes as f64 / micros.max(1) as f64;
     let rate = match megabits {
-        1000.0.. => format!("[{:.2}Gb/s]", megabits / 1000.0),
-        _ => format!("[{megabits:.2}Mb/s]"),
+        1000.0.. => format!("[{}Gb/s]", six_digits(megabits / 1000.0)),
+        _ => format!("[{}Mb/s]", six_digits(megabits)),
     };
     format!("{size} {rate} {} from {} to {}", key.edge(), key.source(), key.target())
+}
+
+/// A number that is not negative, as C's `%g` has it.
+fn six_digits(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let decimals = (5 - value.log10().floor() as i32).clamp(0, 12) as usize;
+    let text = format!("{value:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
 }
 
 #[cfg(test)]
@@ -124,5 +137,9 @@ mod tests {
             "{label}"
         );
         assert!(fetch().is_empty());
+        assert_eq!(
+            [0.693141, 12.5, 384.0, 0.05, 0.0].map(six_digits),
+            ["0.693141", "12.5", "384", "0.05", "0"]
+        );
     }
 }
