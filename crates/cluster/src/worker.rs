@@ -176,7 +176,8 @@ impl Worker {
         };
         let device = self.device();
         let device = if own == self.task { device.clone() } else { Arc::new(device.renamed(&own.cpu(0))?) };
-        let isolate = request.isolate_session_state;
+        // In a cluster that a session brings along, stock's tasks have state for that session alone.
+        let isolate = request.isolate_session_state || own != self.task;
         let make = || {
             let resources =
                 if isolate { ResourceManager::new(&self.task.job) } else { self.resources.clone() };

@@ -1,5 +1,6 @@
 //! Where tensors that cross devices meet: the contract between send/receive ops and whatever moves the bytes.
 
+use crate::resource::Variable;
 use crate::{BoxFuture, Result, Status, Tensor, bail};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -118,12 +119,40 @@ impl fmt::Display for RendezvousKey {
 }
 
 /// A tensor in transit. A dead one stands for a branch that was not taken.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Parcel {
     /// The value; unspecified if dead.
     pub tensor: Tensor,
     /// Whether the sending node was dead.
     pub dead: bool,
+    /// The variable whose value is sent, if it is sent by reference.
+    variable: Option<Arc<Variable>>,
+}
+
+impl Parcel {
+    /// A value.
+    pub fn new(tensor: Tensor) -> Parcel {
+        Parcel { tensor, dead: false, variable: None }
+    }
+
+    /// The value of a branch that was not taken; `filler` is sent in its place.
+    pub fn dead(filler: Tensor) -> Parcel {
+        Parcel { tensor: filler, dead: true, variable: None }
+    }
+
+    /// The value that a variable has when the parcel is delivered: whoever reads a variable elsewhere after an update of
+    /// the same step must see the update, although the reference was sent before it.
+    pub fn of_variable(variable: Arc<Variable>) -> Result<Parcel> {
+        Ok(Parcel { tensor: variable.read()?, dead: false, variable: Some(variable) })
+    }
+
+    /// The parcel as its receiver gets it.
+    pub fn delivered(mut self) -> Result<Parcel> {
+        if let Some(variable) = self.variable.take() {
+            self.tensor = variable.read()?;
+        }
+        Ok(self)
+    }
 }
 
 /// The meeting place of one step.

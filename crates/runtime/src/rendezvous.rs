@@ -44,7 +44,7 @@ impl State {
     fn take(&mut self, key: &RendezvousKey) -> Option<Result<Parcel>> {
         match &self.aborted {
             Some(reason) => Some(Err(reason.clone())),
-            None => self.parcels.remove(key).map(Ok),
+            None => self.parcels.remove(key).map(Parcel::delivered),
         }
     }
 }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     fn parcel() -> Parcel {
-        Parcel { tensor: Tensor::scalar(1i32), dead: false }
+        Parcel::new(Tensor::scalar(1i32))
     }
 
     #[test]

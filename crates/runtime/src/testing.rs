@@ -195,9 +195,9 @@ fn edge(init: &Init<'_>) -> Result<RendezvousKey> {
 fn send(init: &Init<'_>) -> Result<Kernel> {
     let key = edge(init)?;
     Kernel::sync(move |cx| {
-        let (at, dead) = (cx.frame(), cx.is_dead());
-        let tensor = if dead { Tensor::scalar(0i32) } else { cx.take(0)? };
-        cx.step().rendezvous.send(&key.at(at.frame, at.iteration), Parcel { tensor, dead })?;
+        let at = cx.frame();
+        let parcel = if cx.is_dead() { Parcel::dead(Tensor::scalar(0i32)) } else { Parcel::new(cx.take(0)?) };
+        cx.step().rendezvous.send(&key.at(at.frame, at.iteration), parcel)?;
         Ok(Outputs::None)
     })
 }

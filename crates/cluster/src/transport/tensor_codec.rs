@@ -135,7 +135,8 @@ pub(crate) async fn read_recv_tensor<F: Frames>(
         }
     }
     let tensor = tensor.unwrap_or_else(|| Tensor::from_proto(&TensorProto::default()));
-    Ok(tensor.map(|tensor| Received { parcel: Parcel { tensor, dead }, sent_micros }))
+    let parcel = tensor.map(|tensor| if dead { Parcel::dead(tensor) } else { Parcel::new(tensor) });
+    Ok(parcel.map(|parcel| Received { parcel, sent_micros }))
 }
 
 /// Writes a `RecvTensorResponse`. A dead parcel carries an empty tensor, as in stock.

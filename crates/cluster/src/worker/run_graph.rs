@@ -52,7 +52,7 @@ impl Worker {
         let options = request.exec_opts.unwrap_or_default();
         let cx = self.step_cx(session, step);
         for (key, tensor) in sends {
-            step.local().send(&key, Parcel { tensor, dead: false })?;
+            step.local().send(&key, Parcel::new(tensor))?;
         }
         let trace = wants_stats(&options).then(|| StepTrace::new(cx.device.name()));
         graph.start(Vec::new(), cx.clone(), trace.clone())?.near_caller().await?;
@@ -77,7 +77,7 @@ impl Worker {
         sends: Vec<(RendezvousKey, Tensor)>,
     ) -> Result<RunGraphResponse> {
         for (key, tensor) in sends {
-            step.local().send(&key, Parcel { tensor, dead: false })?;
+            step.local().send(&key, Parcel::new(tensor))?;
         }
         let ending = step.partial_run(|| {
             let graph = session.graph(&request.graph_handle)?;

@@ -540,7 +540,8 @@ fn read_refs(node: &ExecNode, inputs: &mut [Value]) -> Result<()> {
     };
     for (input, (_, wants_ref)) in inputs.iter_mut().zip(&node.data().input_types) {
         if let Value::Ref(variable) = input {
-            if !*wants_ref {
+            // A send passes the reference on: the value is read when it is delivered.
+            if !*wants_ref && node.class != OpClass::Send {
                 *input = Value::Tensor(variable.read()?);
             } else if !allows_uninitialized && !variable.is_initialized() {
                 return Err(variable.uninitialized());
