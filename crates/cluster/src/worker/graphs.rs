@@ -50,7 +50,7 @@ impl WorkerSession {
         let env = self.env_for(def)?;
         check_devices(def, &env.device)?;
         let mut graph = Graph::new(env.registry.clone());
-        graph.extend(def)?;
+        graph.extend_planned(def)?;
         Ok(self.graphs.insert(Executable::for_part(graph, &env)?))
     }
 

@@ -38,7 +38,8 @@ pub fn lower(graph: &mut Graph, first: usize, which: Lowered) -> Result<()> {
     }
     let in_flow = in_flow(graph)?;
     let within = vec![None; graph.node_count()];
-    let mut lowering = Lowering { graph, which, in_flow, within, replaced: HashMap::new() };
+    let mut lowering =
+        Lowering { graph, which, in_flow, within, replaced: HashMap::new(), over: HashMap::new() };
     let mut next = first;
     // Nodes that come from a function are looked at in turn.
     while next < lowering.graph.node_count() {
@@ -59,6 +60,8 @@ struct Lowering<'a> {
     within: Vec<Option<Arc<Within>>>,
     /// What to use in place of outputs of nodes that have been lowered.
     replaced: HashMap<Output, Output>,
+    /// What to wait for in place of nodes that have been lowered.
+    over: HashMap<NodeId, NodeId>,
 }
 
 struct Within {
@@ -220,6 +223,15 @@ impl Lowering<'_> {
     fn replace(&mut self, id: NodeId, results: Vec<Output>, ends: Vec<NodeId>) -> Result<()> {
         let node = self.graph.node(id);
         let (name, device) = (node.data.name.clone(), node.data.device.clone());
+        if !results.is_empty() {
+            // Who waits for the node waits for what it stands for, without having the results sent to where it is.
+            let mut all: Vec<NodeId> = results.iter().map(|result| result.node).chain(ends.clone()).collect();
+            all.sort();
+            all.dedup();
+            let over = format!("{name}/output_control");
+            let over = self.add(id, "NoOp", &over, &device, &[], Vec::new(), all)?;
+            self.over.insert(id, over);
+        }
         let types = results.iter().map(|result| self.dtype(*result).to_wire()).collect();
         let mut def = NodeDef { name, device, op: "NoOp".to_owned(), ..Default::default() };
         if !results.is_empty() {
@@ -240,9 +252,15 @@ impl Lowering<'_> {
     /// Lets nodes use results themselves rather than what passes them on.
     fn redirect(&mut self, first: usize) {
         for id in self.graph.ids().skip(first) {
-            for input in &mut self.graph.node_mut(id).inputs {
+            let node = self.graph.node_mut(id);
+            for input in &mut node.inputs {
                 while let Some(result) = self.replaced.get(input) {
                     *input = *result;
+                }
+            }
+            for control in &mut node.controls {
+                while let Some(over) = self.over.get(control) {
+                    *control = *over;
                 }
             }
         }

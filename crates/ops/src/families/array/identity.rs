@@ -42,6 +42,7 @@ static IDENTITY_N: Op = Op {
     attrs: &["T: list(type) >= 1"],
     shape: identity_n_shape,
     kernels: kernels![any identity_n_kernel],
+    class: OpClass::Identity,
     ..PASS
 };
 

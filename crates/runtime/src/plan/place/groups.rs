@@ -5,6 +5,7 @@ use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::graph::{Graph, Node, NodeData, NodeId, NodeKind};
 use ferroflow_core::op::{AttrKind, OpClass};
 use ferroflow_core::{DType, Result, Status, bail, status};
+use ferroflow_proto::tensorflow::attr_value::Value;
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -304,8 +305,12 @@ fn makes_resource(node: &Node) -> bool {
     node.inputs.is_empty() && matches!(node.data.output_types[..], [output] if resource(output))
 }
 
-/// Whether the node hands its resources to a function that runs later, elsewhere.
+/// Whether the node does not use its resources itself: it hands them to a function that runs later, elsewhere, or passes
+/// a list of values on, which may be from anywhere.
 fn captures(data: &NodeData) -> bool {
+    if data.class() == OpClass::Identity && matches!(data.attrs.raw("T"), Some(Value::List(_))) {
+        return true;
+    }
     matches!(&data.kind, NodeKind::Op(entry) if entry.op.class != OpClass::Call
         && entry.spec().attrs.iter().any(|attr| attr.kind == AttrKind::Func))
 }
