@@ -4,6 +4,7 @@
 pub mod broadcast;
 pub mod complex;
 pub mod denormals;
+pub mod conv;
 pub mod elementary;
 pub mod elementwise;
 pub mod float8;
