@@ -3,8 +3,8 @@
 
 pub mod broadcast;
 pub mod complex;
-pub mod denormals;
 pub mod conv;
+pub mod denormals;
 pub mod elementary;
 pub mod elementwise;
 pub mod float8;
