@@ -222,19 +222,21 @@ impl Run {
         if self.trace.is_some() {
             self.since = Instant::now();
         }
-        // Single values go on as such: two words, where all outputs are several and would be copied from place to place.
+        // A single tensor goes on in a register, where outputs would be copied from place to place.
         let outputs = match &node.work {
             Work::Constant(value) => {
-                return self.finish_one(layout, scratch, token, Value::Tensor(value.clone()));
+                return self.finish_one(layout, scratch, token, value.clone());
             }
             Work::Arg(index) => match self.args.get_mut(*index).and_then(Option::take) {
-                Some(value) => return self.finish_one(layout, scratch, token, Value::Tensor(value)),
+                Some(value) => return self.finish_one(layout, scratch, token, value),
                 None => return self.wait_for_feed(layout, scratch, token, *index).map(|()| None),
             },
             Work::Native => {
                 let inputs = scratch.frames.inputs(layout, token);
                 match native(node, inputs).map_err(|error| error.at_node(&node.data().name))? {
-                    Outputs::One(value) => return self.finish_one(layout, scratch, token, value),
+                    Outputs::One(Value::Tensor(value)) => {
+                        return self.finish_one(layout, scratch, token, value);
+                    }
                     outputs => outputs,
                 }
             }
@@ -261,7 +263,7 @@ impl Run {
                         let outputs = run(&mut cx);
                         inputs.fill_with(Value::default);
                         match outputs {
-                            Ok(Outputs::One(value)) => {
+                            Ok(Outputs::One(Value::Tensor(value))) => {
                                 return self.finish_one(layout, scratch, token, value);
                             }
                             outputs => outputs.map_err(|error| error.at_node(&node.data().name))?,
@@ -283,20 +285,20 @@ impl Run {
         Ok(None)
     }
 
-    /// Hands a node's only output on.
+    /// Hands a node's only output on, if it is a tensor.
     #[inline]
     fn finish_one(
         &mut self,
         layout: &Layout,
         scratch: &mut Scratch,
         token: Token,
-        mut value: Value,
+        value: Tensor,
     ) -> Result<Option<Progress>> {
         if let Some(trace) = &self.trace {
             trace.record(&layout.nodes[token.node() as usize], self.since, Instant::now());
         }
         let mut ready = Ready { tokens: &mut scratch.ready, fetches: &mut scratch.fetched };
-        scratch.frames.propagate(layout, token, std::slice::from_mut(&mut value), &mut ready);
+        scratch.frames.propagate(layout, token, &mut [Value::Tensor(value)], &mut ready);
         if !scratch.fetched.is_empty() {
             self.keep_fetches(layout, scratch)?;
         }
