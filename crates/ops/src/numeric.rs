@@ -63,13 +63,16 @@ pub trait Real: Num + PartialOrd {
     /// The larger of two; NaN if either is NaN.
     #[inline(always)]
     fn maximum(self, other: Self) -> Self {
-        if self > other || self.is_nan() { self } else { other }
+        // The first choice is one instruction.
+        let larger = if self > other { self } else { other };
+        if self.is_nan() { self } else { larger }
     }
 
     /// The smaller of two; NaN if either is NaN.
     #[inline(always)]
     fn minimum(self, other: Self) -> Self {
-        if self < other || self.is_nan() { self } else { other }
+        let smaller = if self < other { self } else { other };
+        if self.is_nan() { self } else { smaller }
     }
 }
 
