@@ -27,8 +27,6 @@ SCENARIOS = [
     "tensors",
     "large_tensors",
     "variables",
-    "accumulators",
-    "checkpoints",
     "control_flow",
     "functions",
     "tensor_lists",
