@@ -26,7 +26,7 @@ impl Args {
     /// What CI runs: long enough to draw most ops, short enough to wait for, and the same graphs every time, so that a
     /// change fails for what it changes.
     pub(crate) fn bounded() -> Args {
-        Args { seconds: 20, seed: Some(1), only: None, plain: true, keep_going: false }
+        Args { seconds: 20, seed: Some(1), only: None, plain: false, keep_going: false }
     }
 }
 

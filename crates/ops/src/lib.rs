@@ -34,10 +34,14 @@ use ferroflow_core::op::Registry;
 /// reported as not supported yet, not as unknown.
 const STOCK_OPS: &str = include_str!("stock_ops.txt");
 
+/// The CPU kernels of that release: an op and, by attribute, the element types it has kernels for.
+const STOCK_KERNELS: &str = include_str!("stock_kernels.txt");
+
 /// Every op of this crate.
 pub fn registry() -> Registry {
     let ops = FAMILIES.iter().flat_map(|(_, ops)| ops.iter().copied());
-    let registry = Registry::new(ops).expect("a test checks that names are unique");
+    let registry = Registry::default().with_stock_kernels(STOCK_KERNELS).with(ops);
+    let registry = registry.expect("a test checks that names are unique");
     registry.with_unsupported(STOCK_OPS).with_thread_setup(linalg::denormals::flush_denormals)
 }
 
@@ -51,6 +55,37 @@ mod tests {
         let names = dumped.lines().zip(dumped.lines().skip(1)).filter(|(line, _)| *line == "op {");
         let names: Vec<&str> = names.filter_map(|(_, name)| name.split('"').nth(1)).collect();
         assert_eq!(names, STOCK_OPS.lines().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_list_of_stock_kernels_is_current() {
+        use std::collections::{BTreeMap, BTreeSet};
+        let mut ops: BTreeMap<&str, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
+        for line in include_str!("../../../testdata/kernels.tsv").lines().filter(|line| !line.starts_with('#')) {
+            let mut fields = line.split('\t');
+            let attrs = ops.entry(fields.next().unwrap()).or_default();
+            let constraints = fields.next().unwrap_or_default().split(' ').filter_map(|c| c.split_once('='));
+            // Constraints on attributes that are no types have no value here.
+            for (attr, dtype) in constraints.filter(|(_, dtype)| !dtype.is_empty()) {
+                attrs.entry(attr).or_default().insert(match dtype {
+                    "float16" => "half",
+                    "float32" => "float",
+                    "float64" => "double",
+                    other => other,
+                });
+            }
+        }
+        let line = |(op, attrs): (&str, BTreeMap<&str, BTreeSet<&str>>)| {
+            let types = |(attr, types): (&str, BTreeSet<&str>)| {
+                format!("\t{attr}={}", types.into_iter().collect::<Vec<_>>().join(","))
+            };
+            format!("{op}{}\n", attrs.into_iter().map(types).collect::<String>())
+        };
+        let current: String = ops.into_iter().map(line).collect();
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/stock_kernels.txt"), &current).unwrap();
+        }
+        assert_eq!(current, STOCK_KERNELS, "UPDATE=1 writes it anew");
     }
 
     #[test]

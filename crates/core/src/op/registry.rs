@@ -11,6 +11,8 @@ pub struct OpEntry {
     /// The declaration.
     pub op: &'static Op,
     spec: OnceLock<OpSpec>,
+    /// The kernels of stock, see [`Registry::with_stock_kernels`].
+    stock_kernels: &'static str,
 }
 
 impl OpEntry {
@@ -31,10 +33,30 @@ impl OpEntry {
             Some(format!("{}=DT_{}", attr.name, dtype.name().to_uppercase()))
         });
         let types = types.collect::<Vec<_>>().join(", ");
+        if self.is_in_stock(attrs) {
+            bail!(
+                Unimplemented,
+                "Op '{}' of {{{{node {node}}}}} has a kernel for [{types}] in TensorFlow, but not in this server yet",
+                self.op.name
+            );
+        }
         let kernels = self.registered_kernels();
         Err(no_kernel(self.op.name, node, &types).map_message(|text| {
             format!("{text}\nRegistered devices: [CPU]\nRegistered kernels:\n{kernels}\t [[{node}]]")
         }))
+    }
+
+    /// Whether stock has a kernel for these attributes, as far as each one by itself can tell.
+    fn is_in_stock(&self, attrs: &Attrs) -> bool {
+        let mut ops = self.stock_kernels.lines().map(|line| line.split('\t'));
+        let Some(mut constraints) = ops.find_map(|mut line| (line.next() == Some(self.op.name)).then_some(line)) else {
+            return false;
+        };
+        let allows = |constraint: &str| {
+            let Some((attr, types)) = constraint.split_once('=') else { return true };
+            attrs.get::<DType>(attr).is_ok_and(|dtype| types.split(',').any(|name| name == dtype.name()))
+        };
+        constraints.all(allows)
     }
 
     fn registered_kernels(&self) -> String {
@@ -63,6 +85,7 @@ pub struct Registry {
     entries: Arc<HashMap<&'static str, Arc<OpEntry>>>,
     /// Names of ops that exist elsewhere, one a line.
     unsupported: &'static str,
+    stock_kernels: &'static str,
     thread_setup: Option<fn()>,
 }
 
@@ -76,7 +99,7 @@ impl Registry {
     pub fn with(&self, ops: impl IntoIterator<Item = &'static Op>) -> Result<Registry> {
         let mut entries = (*self.entries).clone();
         for op in ops {
-            let entry = OpEntry { op, spec: OnceLock::new() };
+            let entry = OpEntry { op, spec: OnceLock::new(), stock_kernels: self.stock_kernels };
             if entries.insert(op.name, Arc::new(entry)).is_some() {
                 bail!(AlreadyExists, "two ops are named {}", op.name);
             }
@@ -88,6 +111,14 @@ impl Registry {
     #[must_use]
     pub fn with_unsupported(mut self, names: &'static str) -> Registry {
         self.unsupported = names;
+        self
+    }
+
+    /// This registry, which tells kernels of stock that ops added from now on lack from kernels that nobody has. A line
+    /// names an op and, each after a tab, the element types that an attribute may have: `Abs`, `T=float,double`.
+    #[must_use]
+    pub fn with_stock_kernels(mut self, kernels: &'static str) -> Registry {
+        self.stock_kernels = kernels;
         self
     }
 
@@ -130,5 +161,31 @@ impl Registry {
         let mut entries: Vec<_> = self.entries.values().collect();
         entries.sort_by_key(|entry| entry.op.name);
         entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Code;
+
+    static ABS: Op = Op {
+        name: "Abs",
+        inputs: &["x: T"],
+        outputs: &["y: T"],
+        attrs: &["T: {float, double, half}"],
+        ..Op::PURE
+    };
+
+    #[test]
+    fn what_stock_has_is_not_supported_yet_and_what_it_lacks_has_no_kernel() {
+        let registry = Registry::default().with_stock_kernels("Abs\tT=float,double\nAcos\tT=half").with([&ABS]).unwrap();
+        let refused = |dtype: DType| {
+            let mut attrs = Attrs::default();
+            attrs.set("T", ferroflow_proto::tensorflow::attr_value::Value::Type(dtype as i32));
+            registry.get("Abs").unwrap().kernel("a", &attrs).err().unwrap().code()
+        };
+        assert_eq!(refused(DType::Double), Code::Unimplemented);
+        assert_eq!(refused(DType::Half), Code::InvalidArgument);
     }
 }

@@ -69,9 +69,6 @@ pub fn zeta(x: f64, q: f64, short: bool) -> f64 {
     // Below the poles on the left the single-precision form stops short of the positive numbers, as in stock.
     let mut base = q;
     let mut last = base.powf(-x);
-    if last == 0.0 {
-        return last;
-    }
     let mut sum = last;
     for term in 0..MAX_TERMS {
         if term >= 9 && (short || base > 9.0) {
@@ -83,6 +80,9 @@ pub fn zeta(x: f64, q: f64, short: bool) -> f64 {
         if (last / sum).abs() < if short { EPSILON_SINGLE } else { EPSILON } {
             return sum;
         }
+    }
+    if sum == 0.0 {
+        return sum;
     }
     sum += last * base / (x - 1.0) - 0.5 * last;
     let (mut factor, mut power) = (x, last / base);

@@ -147,8 +147,10 @@ pub(crate) fn check_scatter(indices: &Shape, updates: &Shape, shape: &Shape) -> 
         // A vector of indices stands for tuples of one.
         _ => (1, 1),
     };
+    // A single index counts as a vector of one.
+    let places = if indices.rank() == 0 { &[1] } else { &indices[..batch] };
     ensure!(
-        indices.rank() >= batch && updates.rank() >= batch && updates[..batch] == indices[..batch],
+        updates.rank() >= batch && updates[..batch] == *places,
         InvalidArgument,
         "Dimensions [0,{batch}) of indices[shape={indices}] must match dimensions [0,{batch}) of updates[shape={updates}]"
     );

@@ -333,7 +333,7 @@ fn approximate_equal(init: &Init<'_>) -> Result<Kernel> {
     let tolerance: f32 = init.attr("tolerance")?;
     let function = loops![init; wide; T => {
         let tolerance = tolerance as T;
-        Loop::zip(move |x: T, y: T| (x - y).abs() < tolerance)
+        Loop::zip(move |x: T, y: T| (x - y).abs() <= tolerance)
     }]?;
     cwise::checked_kernel(init, ARITHMETIC, function, |cx| {
         let (x, y) = (cx.input(0)?.shape(), cx.input(1)?.shape());
