@@ -61,7 +61,9 @@ mod tests {
     fn the_list_of_stock_kernels_is_current() {
         use std::collections::{BTreeMap, BTreeSet};
         let mut ops: BTreeMap<&str, BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
-        for line in include_str!("../../../testdata/kernels.tsv").lines().filter(|line| !line.starts_with('#')) {
+        for line in
+            include_str!("../../../testdata/kernels.tsv").lines().filter(|line| !line.starts_with('#'))
+        {
             let mut fields = line.split('\t');
             let attrs = ops.entry(fields.next().unwrap()).or_default();
             let constraints = fields.next().unwrap_or_default().split(' ').filter_map(|c| c.split_once('='));

@@ -49,7 +49,9 @@ impl OpEntry {
     /// Whether stock has a kernel for these attributes, as far as each one by itself can tell.
     fn is_in_stock(&self, attrs: &Attrs) -> bool {
         let mut ops = self.stock_kernels.lines().map(|line| line.split('\t'));
-        let Some(mut constraints) = ops.find_map(|mut line| (line.next() == Some(self.op.name)).then_some(line)) else {
+        let Some(mut constraints) =
+            ops.find_map(|mut line| (line.next() == Some(self.op.name)).then_some(line))
+        else {
             return false;
         };
         let allows = |constraint: &str| {
@@ -179,7 +181,8 @@ mod tests {
 
     #[test]
     fn what_stock_has_is_not_supported_yet_and_what_it_lacks_has_no_kernel() {
-        let registry = Registry::default().with_stock_kernels("Abs\tT=float,double\nAcos\tT=half").with([&ABS]).unwrap();
+        let registry =
+            Registry::default().with_stock_kernels("Abs\tT=float,double\nAcos\tT=half").with([&ABS]).unwrap();
         let refused = |dtype: DType| {
             let mut attrs = Attrs::default();
             attrs.set("T", ferroflow_proto::tensorflow::attr_value::Value::Type(dtype as i32));

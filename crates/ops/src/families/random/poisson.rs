@@ -67,14 +67,14 @@ fn stateless_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let philox = from_seed_input(cx, 1)?;
         let (shape, rate) = (shape_input(cx, 0)?, cx.input(2)?);
+        if shape.elements() == 0 {
+            return Ok(cx.alloc::<T>(shape)?.into());
+        }
         ensure!(
             shape.ends_with(rate.shape()),
             InvalidArgument,
             "Shape passed in must end with broadcasted shape."
         );
-        if shape.elements() == 0 {
-            return Ok(cx.alloc::<T>(shape)?.into());
-        }
         Ok(sample::<T>(cx, philox, shape, rate)?.into())
     })
 }
