@@ -83,6 +83,15 @@ def _not_a_number(node, inputs, expected):
     return row_has if row_has.shape == expected.shape else False
 
 
+def _rows_with_nan(node, inputs, expected):
+    """Columns with a NaN: whether one outlasts the rows after it depends on where a column lies in a vector register."""
+    data, ids = inputs[:2]
+    if data.dtype.kind not in "fV":
+        return False
+    columns = np.isnan(data.astype(np.float64)).any(axis=tuple(range(ids.ndim)))
+    return np.broadcast_to(columns, expected.shape)
+
+
 def _overflow(node, inputs, expected):
     """Sums of products beyond the largest float: where they become infinite depends on order and processor."""
     if expected.dtype.kind not in "fcV" or not expected.size:
@@ -137,7 +146,7 @@ def _squared_size(node, inputs, expected):
     """Complex numbers whose squared size vanishes or overflows count as zero or infinity in some of stock's loops."""
     if expected.dtype.kind != "c":
         return False
-    size, limit = np.abs(inputs[1]), 1e18 if expected.dtype == np.complex64 else 1e153
+    size, limit = np.abs(inputs[-1]), 1e18 if expected.dtype == np.complex64 else 1e153
     return np.broadcast_to((size > 0) & ((size < 1 / limit) | (size > limit)), expected.shape)
 
 
@@ -150,9 +159,10 @@ _RULES = {
     "Polygamma": _both_signs,
     **{name: _shape_of_gamma for name in ("Igamma", "Igammac", "IgammaGradA", "RandomGammaGrad")},
     **{name: _exponential for name in ("Sigmoid", "Exp", "Expm1", "Sinh", "Cosh")},
-    **{name: _squared_size for name in ("Xlogy", "Xlog1py", "DivNoNan")},
+    **{name: _squared_size for name in ("Log", "Xlogy", "Xlog1py", "DivNoNan")},
     "Cast": _cast,
     "NthElement": _not_a_number,
+    **{f"{kind}{which}": _rows_with_nan for kind in ("Segment", "UnsortedSegment") for which in ("Min", "Max")},
     "MatMul": _overflow,
     "SparseMatMul": _overflow,
     "BatchMatMul": _overflow,
