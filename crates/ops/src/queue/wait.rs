@@ -148,7 +148,8 @@ impl Queue {
         }
         poll_fn(|context| {
             place.poll(context, |state, _| {
-                if state.closed {
+                // Whoever gives up those that wait does not mind that the queue is closed already.
+                if state.closed && !cancel_pending {
                     let name = &self.spec.name;
                     return Poll::Ready(Err(status!(Cancelled, "Queue '{name}' is already closed.")));
                 }
