@@ -17,6 +17,7 @@ import statistics
 import sys
 import time
 
+import clusters
 import servers
 
 NOTES = pathlib.Path(__file__).resolve().parents[2] / "benches" / "notes.md"
@@ -110,7 +111,7 @@ def _reason(error):
     return said[0].strip()[:160] if said else ""
 
 
-def report(rows):
+def report(rows, cluster_rows):
     """The whole page."""
     import tensorflow as tf
 
@@ -126,6 +127,9 @@ def report(rows):
         "|---|---|---|---|---|---|---|",
         *(row.text() for row in rows),
     ]
+    if cluster_rows:
+        out += ["", "## Clusters", "", "Ratios with their smallest and largest; the client is stock's.", ""]
+        out += [*clusters.HEADER, *(row.text() for row in cluster_rows)]
     if NOTES.exists():
         out += ["", NOTES.read_text().rstrip()]
     return "\n".join(out) + "\n"
@@ -140,30 +144,34 @@ def main():
     args = parser.parse_args()
 
     wanted = re.compile(args.only)
-    rows = []
+    rows, cluster_rows = [], []
 
-    def add(row):
-        rows.append(row)
+    def add(row, to=rows):
+        to.append(row)
         print(row.text(), flush=True)
         if args.output:
             args.output.parent.mkdir(parents=True, exist_ok=True)
-            args.output.write_text(report(rows))
+            args.output.write_text(report(rows, cluster_rows))
 
+    # First, because they fork this process, which must not have used TensorFlow by then.
+    for row in clusters.rows(args.server, wanted, args.quick):
+        add(row, cluster_rows)
     if args.server != "stock" and any(wanted.search(name) for name in ("start-up", "memory")):
         for row in start_up(args.server, 2 if args.quick else 5):
             add(row)
-    ours = servers.stock() if args.server == "stock" else servers.ferroflow(args.server)
-    with ours, servers.stock() as stock:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-        import workloads
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+    import workloads
 
-        for workload in workloads.all_workloads():
-            if wanted.search(workload.name):
+    chosen = [workload for workload in workloads.all_workloads() if wanted.search(workload.name)]
+    if chosen:
+        ours = servers.stock() if args.server == "stock" else servers.ferroflow(args.server)
+        with ours, servers.stock() as stock:
+            for workload in chosen:
                 rounds = 3 if args.quick else workload.rounds
                 add(measure(workload, (ours.target, stock.target), rounds, workloads.close))
-    missed = [row.name for row in rows if row.met() is False]
-    print(f"{len(rows)} rows, {len(missed)} missed" + "".join(f"\n  missed: {name}" for name in missed))
+    missed = [row.name for row in rows + cluster_rows if row.met() is False]
+    print(f"{len(rows + cluster_rows)} rows, {len(missed)} missed" + "".join(f"\n  missed: {name}" for name in missed))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,11 @@
-"""A stock server in a process of its own: prints its target when it is ready and lives until its input closes."""
+"""A stock server in a process of its own: prints its target when it is ready and lives until its input closes.
 
+    python stock_server.py [CLUSTER JOB INDEX]
+
+Alone, or as a task of a cluster, which is given as JSON.
+"""
+
+import json
 import os
 import sys
 
@@ -9,7 +15,11 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 import tensorflow as tf  # noqa: E402
 
-server = tf.distribute.Server.create_local_server()
+if len(sys.argv) > 1:
+    cluster, job, index = sys.argv[1:]
+    server = tf.distribute.Server(json.loads(cluster), job_name=job, task_index=int(index))
+else:
+    server = tf.distribute.Server.create_local_server()
 print(server.target, flush=True)
 sys.stdin.read()
 # The server cannot be shut down while sessions are open; the process can.

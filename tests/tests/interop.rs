@@ -1,9 +1,10 @@
 //! A stock client does the same on our server as on stock's: each scenario of `oracle/interop` prints the same lines.
 
+use crate::stock;
 use ferroflow::{Server, ServerConfig};
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Lines by scenario.
@@ -11,13 +12,7 @@ type Report = BTreeMap<String, Vec<String>>;
 
 #[test]
 fn a_stock_client_cannot_tell_the_servers_apart() {
-    let Some(python) = stock_python() else {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "no stock TensorFlow: run `cargo xtask test` once to install it"
-        );
-        return eprintln!("skipped: no stock TensorFlow");
-    };
+    let Some(python) = stock::python() else { return };
     let listener = TcpListener::bind("127.0.0.1:0").expect("some port is free");
     let server =
         Server::start(ServerConfig::default(), ferroflow::registry(), vec![listener], std::future::pending())
@@ -43,19 +38,9 @@ fn a_stock_client_cannot_tell_the_servers_apart() {
     assert!(differences.is_empty(), "the servers differ, first lines of each scenario:\n{differences}");
 }
 
-/// The interpreter of a virtual environment with stock TensorFlow.
-fn stock_python() -> Option<PathBuf> {
-    let venv = std::env::var_os("FERROFLOW_VENV").map_or_else(|| root().join(".venv"), PathBuf::from);
-    Some(venv.join("bin/python")).filter(|python| python.exists())
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this package lies in the workspace")
-}
-
 fn run_scenarios(python: &Path, arguments: &[&str]) -> Report {
     let output = Command::new(python)
-        .arg(root().join("oracle/interop/run.py"))
+        .arg(stock::root().join("oracle/interop/run.py"))
         .args(arguments)
         .stderr(Stdio::inherit())
         .output()

@@ -8,3 +8,9 @@ mod interop;
 
 /// Where nodes run, in clusters of several tasks.
 mod placement;
+
+/// Clusters of stock's tasks and ours, with faults.
+mod clusters;
+
+/// Where stock TensorFlow is.
+mod stock;

@@ -5,6 +5,7 @@ mod check;
 mod codegen;
 mod compat;
 mod differential;
+mod faults;
 mod goldens;
 mod python;
 mod server;
@@ -36,6 +37,8 @@ enum Task {
     Bench(bench::Args),
     /// Compare random graphs with stock TensorFlow
     Differential(differential::Args),
+    /// Kill and restart the tasks of a cluster under load, and watch the others
+    Faults(faults::Args),
     /// Write what stock TensorFlow answers, or check that it is current
     Goldens(goldens::Args),
     /// Check conventions: layers, module docs, file sizes, licenses, duplicate versions
@@ -50,6 +53,7 @@ fn main() -> Result<()> {
         Task::Compat(args) => compat::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Differential(args) => differential::run(&args),
+        Task::Faults(args) => faults::run(&args),
         Task::Goldens(args) => goldens::run(&args),
         Task::Tidy => tidy::run(),
     }

@@ -1,0 +1,108 @@
+"""The order in which tasks and clients start: any works, and who waits keeps to the session's deadline."""
+
+import time
+
+import tensorflow as tf
+
+import tasks
+from report import show, show_failure, v1
+
+LAYOUTS = ("stock", "ours", "mixed")
+
+
+def orchestrate(layout, binary):
+    layout = {"ps": layout["ps"][:2], "worker": layout["worker"][:2]}
+    for order in [ps_first, workers_first, chief_last, late_worker, absent_worker, absent_ps]:
+        cluster = tasks.Cluster(layout, binary)
+        try:
+            print(f"{order.__name__.replace('_', ' ')}:", flush=True)
+            order(cluster)
+        finally:
+            cluster.stop()
+
+
+def start(cluster, *names):
+    chosen = [cluster.task(job, index) for job, index in names]
+    for task in chosen:
+        task.start()
+    for task in chosen:
+        task.wait()
+
+
+def work(cluster, index, filters, milliseconds=60_000):
+    """A client that counts on both parameter servers."""
+    print("asks", flush=True)
+    own = [f"/job:worker/task:{index}"] if filters else []
+    config = v1.ConfigProto(device_filters=["/job:ps", *own] if filters else [], operation_timeout_in_ms=milliseconds)
+    with tf.Graph().as_default() as graph:
+        counts = []
+        for ps in range(2):
+            with tf.device(f"/job:ps/task:{ps}"):
+                handle = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=[], shared_name=f"count_{ps}")
+                counts.append(tf.raw_ops.VarIsInitializedOp(resource=handle))
+        with tf.device(f"/job:worker/task:{index}"):
+            both = tf.stack(counts)
+
+        def ask():
+            with v1.Session(cluster.target("worker", index), graph=graph, config=config) as sess:
+                return [sess.run(both), len(sess.list_devices())]
+
+        show_failure(f"worker {index}", ask)
+
+
+def client(cluster, index, filters=False, milliseconds=60_000):
+    return tasks.Client(work, cluster, index, filters, milliseconds)
+
+
+def report(*clients):
+    for each in clients:
+        for line in each.finish(90):
+            print(" ", line, flush=True)
+
+
+def asked(*clients):
+    """Until the clients have asked, and a little longer, so that they wait."""
+    for each in clients:
+        each.wait_for("asks", 60)
+    time.sleep(1)
+
+
+def ps_first(cluster):
+    start(cluster, ("ps", 0), ("ps", 1))
+    start(cluster, ("worker", 0), ("worker", 1))
+    report(client(cluster, 0), client(cluster, 1))
+
+
+def workers_first(cluster):
+    start(cluster, ("worker", 0), ("worker", 1))
+    waiting = client(cluster, 0), client(cluster, 1, True)
+    asked(*waiting)
+    start(cluster, ("ps", 1))
+    start(cluster, ("ps", 0))
+    report(*waiting)
+
+
+def chief_last(cluster):
+    start(cluster, ("worker", 1), ("ps", 0), ("ps", 1))
+    waiting = client(cluster, 1)
+    asked(waiting)
+    start(cluster, ("worker", 0))
+    report(client(cluster, 0), waiting)
+
+
+def late_worker(cluster):
+    start(cluster, ("ps", 0), ("ps", 1), ("worker", 0))
+    report(client(cluster, 0, True))
+    start(cluster, ("worker", 1))
+    report(client(cluster, 1), client(cluster, 0))
+
+
+def absent_worker(cluster):
+    start(cluster, ("ps", 0), ("ps", 1), ("worker", 0))
+    report(client(cluster, 0, True), client(cluster, 0, False, 1500))
+    report(client(cluster, 0, True))
+
+
+def absent_ps(cluster):
+    start(cluster, ("ps", 0), ("worker", 0), ("worker", 1))
+    report(client(cluster, 0, True, 1500))

@@ -1,0 +1,49 @@
+"""What a step tells about itself: the timelines and partition graphs of all its tasks, merged."""
+
+import tensorflow as tf
+
+from report import session, show, v1
+
+
+def run(cluster):
+    x = v1.placeholder(tf.float32, [2, 2], name="x")
+    with tf.device("/job:ps/task:0"):
+        product = tf.matmul(x, x, name="product")
+    with tf.device("/job:ps/task:2"):
+        total = tf.reduce_sum(product, name="total")
+    with tf.device("/job:worker/task:1"):
+        tripled = tf.multiply(total, 3.0, name="tripled")
+    feed = {x: [[1.0, 2.0], [3.0, 4.0]]}
+    for index in [0, 1]:
+        with session(cluster.target("worker", index)) as sess:
+            metadata = v1.RunMetadata()
+            show("result", sess.run(tripled, feed, v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), metadata))
+            stats = metadata.step_stats.dev_stats
+            show("devices", sorted({each.device for each in stats}))
+            named = {node.node_name: each.device for each in stats for node in each.node_stats if node.node_name in ("product", "total", "tripled")}
+            show("nodes", named)
+            times = [node for each in stats for node in each.node_stats if node.node_name in named]
+            show("with times", all(node.all_start_micros > 0 and node.all_end_rel_micros >= 0 for node in times))
+            show("transfers into the last task", transfers(sess, tripled, feed))
+
+            metadata = v1.RunMetadata()
+            sess.run(tripled, feed, v1.RunOptions(output_partition_graphs=True), metadata)
+            owners = {node.name: node.device for graph in metadata.partition_graphs for node in graph.node if node.name in named}
+            show("partitions", [len(metadata.partition_graphs), owners])
+            metadata = v1.RunMetadata()
+            sess.run(tripled, feed, None, metadata)
+            show("nothing unless asked", [len(metadata.step_stats.dev_stats), len(metadata.partition_graphs)])
+
+
+def transfers(sess, fetch, feed):
+    """Where tensors came from, as the last task logged it; a log that is fetched too early misses some."""
+    end = "/job:worker/replica:0/task:1/device:CPU:0"
+    for _ in range(50):
+        metadata = v1.RunMetadata()
+        sess.run(fetch, feed, v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), metadata)
+        nodes = [node for each in metadata.step_stats.dev_stats for node in each.node_stats]
+        labels = [node.timeline_label for node in nodes if node.node_name == "RecvTensor"]
+        routes = sorted({label[label.index("from ") :] for label in labels if label.endswith(end)})
+        if routes:
+            return routes
+    return []

@@ -1,0 +1,74 @@
+//! Clusters of stock's tasks and ours do the same as clusters of stock's: the scenarios of `oracle/cluster`.
+//!
+//! Tasks are processes, because some of them are killed. `cargo xtask faults` runs more rounds of that.
+
+use crate::stock;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+/// One cluster at a time is enough for two cores.
+static TURN: Mutex<()> = Mutex::new(());
+
+#[test]
+fn a_stock_client_cannot_tell_clusters_apart() {
+    run(&["state", "queues", "embeddings", "optimizers", "partial_steps", "failures"]);
+}
+
+#[test]
+fn a_program_of_the_guide_trains_unchanged() {
+    run(&["guide"]);
+}
+
+#[test]
+fn tasks_come_in_any_order() {
+    run(&["start_orders"]);
+}
+
+#[test]
+fn no_acknowledged_increment_is_lost() {
+    run(&["counter"]);
+}
+
+#[test]
+fn training_survives_every_task() {
+    run(&["restarts"]);
+}
+
+#[test]
+fn a_bad_network_is_survived_or_noticed() {
+    run(&["network"]);
+}
+
+fn run(scenarios: &[&str]) {
+    let Some(python) = stock::python() else { return };
+    let binary = server();
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = Command::new(python)
+        .arg(stock::root().join("oracle/cluster/run.py"))
+        .arg("--server")
+        .arg(binary)
+        .args(scenarios)
+        .output()
+        .expect("the interpreter starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    // Seen with `--nocapture`: what was skipped, and how long each scenario took.
+    println!("{said}");
+}
+
+/// Our binary, of the same build as these tests; `FERROFLOW_SERVER` names another.
+fn server() -> PathBuf {
+    if let Some(binary) = std::env::var_os("FERROFLOW_SERVER") {
+        return binary.into();
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--package", "ferroflow-cli"])
+        .current_dir(stock::root())
+        .status()
+        .expect("cargo starts");
+    assert!(built.success(), "the server does not build");
+    let test = std::env::current_exe().expect("a test knows its own path");
+    test.ancestors().nth(2).expect("tests lie below the profile's directory").join("ferroflow")
+}
