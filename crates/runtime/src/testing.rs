@@ -123,6 +123,14 @@ static OPS: &[&Op] = &[
         ..Op::PURE
     },
     &Op {
+        name: "Identity",
+        inputs: &["input: T"],
+        outputs: &["output: T"],
+        attrs: &["T: type"],
+        class: OpClass::Identity,
+        ..Op::PURE
+    },
+    &Op {
         name: "_Send",
         inputs: &["tensor: T"],
         attrs: EDGE_ATTRS,

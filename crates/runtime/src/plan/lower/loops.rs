@@ -82,9 +82,7 @@ impl Lowering<'_> {
             self.add(id, "Identity", &named("loop_body_control"), &device, &bool_type, taken, Vec::new())?;
         let mut results = Vec::with_capacity(count);
         for (i, merge) in merges.iter().enumerate() {
-            // What uses a resource must not run once more when the loop ends, even for a task that drops the edge
-            // between the body's start and a constant.
-            if merge.is_none() && self.dtype(inputs[i]) != DType::Resource {
+            if merge.is_none() {
                 results.push(inputs[i]);
                 continue;
             }
@@ -92,10 +90,6 @@ impl Lowering<'_> {
             let switched = vec![values[i], goes_on];
             let switch = self.add(id, "Switch", &named("switch"), &device, &types, switched, Vec::new())?;
             values[i] = Output { node: switch, index: 1 };
-            if merge.is_none() {
-                results.push(inputs[i]);
-                continue;
-            }
             let last = vec![Output { node: switch, index: 0 }];
             let exit = self.add(id, "Exit", &named("exit"), &device, &types, last, Vec::new())?;
             results.push(Output { node: exit, index: 0 });

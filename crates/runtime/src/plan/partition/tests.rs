@@ -128,17 +128,18 @@ fn ends_of_nodes_cross_together() {
         "d",
         "e",
         expect![[r#"
-            d = Value(^b_S2) @client
+            d = Value(^b_S3) @client
             b_S2 = _Recv() @client
-            d_S3 = _Send(d) @client
+            b_S3 = Identity(b_S2) @client
+            d_S4 = _Send(d) @client
 
             a = Value() @ps0
             b = Effect(a) @ps0
             c = Effect(a) @ps0
-            e = Effect(d_S4, ^b) @ps0
+            e = Effect(d_S5, ^b) @ps0
             b_S0 = Const(^b, ^c) @ps0
             b_S1 = _Send(b_S0) @ps0
-            d_S4 = _Recv() @ps0
+            d_S5 = _Recv() @ps0
 
         "#]],
     );
@@ -164,16 +165,17 @@ fn a_reference_does_not_cross() {
         expect![[r#"
             one = Value() @client
             read = Add(v_S1, one) @client
-            later = Add(v_S6, one, ^read) @client
+            later = Add(v_S7, one, ^read) @client
             v_S1 = _Recv() @client
             read_S2 = Const(^read) @client
             read_S3 = _Send(read_S2) @client
-            v_S6 = _Recv() @client
+            v_S7 = _Recv() @client
 
             v = Variable() @ps0
             v_S0 = _Send(v) @ps0
             read_S4 = _Recv() @ps0
-            v_S5 = _Send(v, ^read_S4) @ps0
+            read_S5 = Identity(read_S4) @ps0
+            v_S6 = _Send(v, ^read_S5) @ps0
 
         "#]],
     );
