@@ -30,7 +30,7 @@ SCALARS |= {"rho": 0.8, "l1": 0.05, "l2": 0.1, "l2_shrinkage": 0.02, "lr_power":
 
 
 def update(c, op, name, dtype, slots, before, after, attrs, shape=(2, 2), grad_shape=None, indices=None, initialize=True, scalars=None):
-    """A program that runs `op` twice and then reads every variable."""
+    """A program that runs `op` several times and then reads every variable."""
     resource = op.startswith("Resource")
     p = c.program("/".join(filter(None, [op, name, dtype])), accuracy="rounding")
     values = {"var": arr(*shape)} | {slot: pos(*shape, seed=3 + i) for i, slot in enumerate(slots)}
@@ -61,7 +61,7 @@ def update(c, op, name, dtype, slots, before, after, attrs, shape=(2, 2), grad_s
     p.node(op, inputs, name="update", T=dtype, **attrs)
     if initialize:
         p.step(target=assigns)
-    for _ in range(2):
+    for _ in range(4):
         p.step(target=["update"])
     if initialize:
         p.step(fetch=reads)
@@ -80,6 +80,7 @@ def cases(c):
             for flag, choices in flags.items():
                 for choice in choices:
                     update(c, op, f"{flag}_{str(choice).lower()}", "float", slots, before, after, {flag: choice})
+            update(c, op, "use_locking", "float", slots, before, after, {"use_locking": True})
             update(c, op, "mismatch", "float", slots, before, after, {}, grad_shape=(3,))
             update(c, op, "uninitialized", "float", slots, before, after, {}, initialize=False)
             update(c, op, "vector", "float", slots, before, after, {}, shape=(19,))
@@ -94,6 +95,8 @@ def cases(c):
                 for choice in choices:
                     update(c, op, f"{flag}_{str(choice).lower()}", "float", slots, before, after, {flag: choice}, shape=(3, 2), grad_shape=(2, 2), indices=np.int64([2, 0]))
             update(c, op, "duplicates", "float", slots, before, after, {}, shape=(3, 2), grad_shape=(3, 2), indices=np.int32([1, 1, 1]))
+            update(c, op, "mixed_duplicates", "float", slots, before, after, {"use_locking": True}, shape=(3, 2), grad_shape=(4, 2), indices=np.int64([2, 0, 2, 2]))
+            update(c, op, "mixed_duplicates", "double", slots, before, after, {}, shape=(3, 2), grad_shape=(4, 2), indices=np.int32([2, 0, 2, 2]))
             update(c, op, "vector", "float", slots, before, after, {}, shape=(3,), grad_shape=(2,), indices=np.int32([2, 0]))
             update(c, op, "nothing", "float", slots, before, after, {}, shape=(3, 2), grad_shape=(0, 2), indices=np.zeros(0, np.int32))
             update(c, op, "out_of_range", "float", slots, before, after, {}, shape=(3, 2), grad_shape=(1, 2), indices=np.int32([3]))

@@ -27,6 +27,8 @@ SCENARIOS = [
     "tensors",
     "large_tensors",
     "variables",
+    "accumulators",
+    "checkpoints",
     "control_flow",
     "functions",
     "tensor_lists",

@@ -2,10 +2,17 @@
 //!
 //! `<prefix>.index` maps a tensor's name to its type, shape and place; `<prefix>.data-<k>-of-<n>` hold the bytes. A
 //! partitioned variable has an entry without data under its full name, and one entry per slice.
+//!
+//! A checkpoint comes into being when its index gets its name, after everything else is on disk. One that replaces
+//! another under the same prefix keeps its data in another number of files, if need be with an empty one, so that data
+//! files of the two never have the same name: whatever moment a process dies at, the index and the data it names are
+//! those of one checkpoint.
 
 mod entry;
 mod merge;
 mod reader;
+mod replace;
+pub(crate) mod runs;
 mod slice;
 mod strings;
 mod writer;
@@ -15,7 +22,19 @@ pub use reader::BundleReader;
 pub use slice::{SliceSpec, TensorSlice};
 pub use writer::BundleWriter;
 
+use ferroflow_core::cancel::Cancellation;
+use ferroflow_core::{Result, status};
 use std::path::PathBuf;
+
+/// Bytes that are read or written, and added to a checksum, at a time: few enough to stay in a cache.
+const CHUNK: usize = 1 << 20;
+
+fn check_cancelled(cancellation: &Cancellation) -> Result<()> {
+    if !cancellation.is_cancelled() {
+        return Ok(());
+    }
+    Err(cancellation.reason().unwrap_or_else(|| status!(Cancelled, "the step was cancelled")))
+}
 
 /// The path of an index.
 pub fn index_path(prefix: &str) -> PathBuf {
@@ -29,3 +48,6 @@ pub fn data_path(prefix: &str, shard: usize, shards: usize) -> PathBuf {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod kill_tests;

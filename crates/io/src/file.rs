@@ -127,3 +127,97 @@ pub fn rename(from: &Path, to: &Path) -> Result<()> {
     // Some file systems cannot sync directories; the rename itself has succeeded.
     synced.or_else(|error| if error.kind() == ErrorKind::NotFound { Err(status(to, &error)) } else { Ok(()) })
 }
+
+/// The files that a pattern names, sorted: `*` and `?` stand for any characters and `[…]` for one of several, in the
+/// last part of the path.
+pub fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
+    let path = Path::new(pattern);
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if !name.contains(['*', '?', '[']) {
+        return Ok(if path.exists() { vec![path.to_owned()] } else { Vec::new() });
+    }
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(status(directory, &error)),
+        Ok(entries) => entries,
+    };
+    let matches = |entry: &fs::DirEntry| {
+        entry.file_name().to_str().is_some_and(|file| matches_pattern(name.as_bytes(), file.as_bytes()))
+    };
+    let mut found: Vec<PathBuf> = entries.flatten().filter(matches).map(|entry| entry.path()).collect();
+    found.sort();
+    Ok(found)
+}
+
+fn matches_pattern(pattern: &[u8], name: &[u8]) -> bool {
+    // After a mismatch, the last `*` takes one character more.
+    let (mut p, mut n, mut star) = (0, 0, None);
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, n));
+                p += 1;
+                continue;
+            }
+            Some(b'[') if set_length(&pattern[p..]).is_some() => {
+                let length = set_length(&pattern[p..]).unwrap_or(1);
+                if in_set(&pattern[p + 1..p + length - 1], name[n]) {
+                    (p, n) = (p + length, n + 1);
+                    continue;
+                }
+            }
+            Some(wanted) if *wanted == b'?' || *wanted == name[n] => {
+                (p, n) = (p + 1, n + 1);
+                continue;
+            }
+            _ => {}
+        }
+        let Some((at, taken)) = star else { return false };
+        star = Some((at, taken + 1));
+        (p, n) = (at + 1, taken + 1);
+    }
+    pattern[p..].iter().all(|rest| *rest == b'*')
+}
+
+/// The length of `[…]` at the start, brackets included.
+fn set_length(pattern: &[u8]) -> Option<usize> {
+    pattern.iter().skip(2).position(|byte| *byte == b']').map(|at| at + 3)
+}
+
+fn in_set(set: &[u8], byte: u8) -> bool {
+    let (negated, mut set) = match set {
+        [b'^' | b'!', rest @ ..] => (true, rest),
+        all => (false, all),
+    };
+    let mut found = false;
+    loop {
+        set = match set {
+            [] => return found != negated,
+            [low, b'-', high, rest @ ..] => {
+                found |= (*low..=*high).contains(&byte);
+                rest
+            }
+            [one, rest @ ..] => {
+                found |= *one == byte;
+                rest
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_name_files() {
+        let matches = |pattern: &str, name: &str| matches_pattern(pattern.as_bytes(), name.as_bytes());
+        assert!(matches("model-?????-of-00002", "model-00001-of-00002"));
+        assert!(!matches("model-?????-of-00002", "model-00001-of-00003"));
+        assert!(matches("*a*b", "xaybzb") && !matches("*a*b", "xaybzc"));
+        assert!(matches("[a-c]x", "bx") && !matches("[^a-c]x", "bx") && matches("[!a]x", "bx"));
+        assert!(matches("*", "") && !matches("?", "") && matches("[", "["));
+    }
+}

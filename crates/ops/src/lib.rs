@@ -3,8 +3,11 @@
 //! This crate knows nothing of planning, executing, sessions or RPC. `families/<group>/<family>.rs` holds a family of
 //! ops; the build script finds them, so that adding a family touches nothing but its own file.
 
+mod accumulator;
+mod blocking;
 pub mod cwise;
 mod distribution;
+mod epilogue;
 mod hash;
 mod index;
 pub mod linalg;
@@ -28,7 +31,8 @@ mod testing;
 
 include!(concat!(env!("OUT_DIR"), "/families.rs"));
 
-use ferroflow_core::op::Registry;
+use ferroflow_core::DType;
+use ferroflow_core::op::{KernelRow, Registry};
 
 /// The ops of the TensorFlow release that we follow, one name a line: what is among them and not in the registry is
 /// reported as not supported yet, not as unknown.
@@ -43,6 +47,12 @@ pub fn registry() -> Registry {
     let registry = Registry::default().with_stock_kernels(STOCK_KERNELS).with(ops);
     let registry = registry.expect("a test checks that names are unique");
     registry.with_unsupported(STOCK_OPS).with_thread_setup(linalg::denormals::flush_denormals)
+}
+
+/// The kernel of an op whose only type attribute is `T`, for ops that are made of others.
+fn kernel_row(op: &str, dtype: DType) -> Option<&'static KernelRow> {
+    let op = FAMILIES.iter().flat_map(|(_, ops)| ops.iter()).find(|candidate| candidate.name == op)?;
+    op.kernels.iter().find(|row| row.attr.is_empty() || (row.attr == "T" && row.dtype == dtype))
 }
 
 #[cfg(test)]

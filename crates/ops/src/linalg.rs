@@ -3,6 +3,7 @@
 
 pub mod broadcast;
 pub mod complex;
+pub mod conv;
 pub mod denormals;
 pub mod elementary;
 pub mod elementwise;

@@ -1,12 +1,12 @@
 //! Joins the checkpoints of several devices into one: data files are renamed, indexes are merged.
 
-use super::entry::{HEADER_KEY, decode_entry, header, shards_of};
+use super::entry::{HEADER_KEY, decode_entry, shards_of};
+use super::replace::{publish, unused_shards};
 use super::{data_path, index_path};
 use crate::file;
-use crate::table::{TableReader, TableWriter};
+use crate::table::TableReader;
 use ferroflow_core::{Code, Result, bail, ensure};
 use ferroflow_proto::tensorflow::BundleEntryProto;
-use prost::Message;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -45,15 +45,11 @@ pub fn merge(prefixes: &[String], destination: &str, allow_missing: bool) -> Res
         // A directory that cannot be made shows in the renames below.
         let _ = fs::create_dir_all(directory);
     }
+    let shards = unused_shards(destination, files.len());
     for (shard, path) in files.iter().enumerate() {
-        file::rename(path, &data_path(destination, shard, files.len()))?;
+        file::rename(path, &data_path(destination, shard, shards))?;
     }
-    let mut table = TableWriter::create(&index_path(destination))?;
-    table.add(HEADER_KEY, &header(files.len()))?;
-    for (key, entry) in &entries {
-        table.add(key, &entry.encode_to_vec())?;
-    }
-    table.finish()?;
+    publish(destination, files.len(), shards, &entries)?;
     for prefix in present.into_iter().filter(|prefix| prefix.as_str() != destination) {
         let path = index_path(prefix);
         fs::remove_file(&path).map_err(|error| file::status(&path, &error))?;

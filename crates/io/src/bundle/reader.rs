@@ -1,13 +1,15 @@
 //! Reads checkpoints: whole tensors, and any box out of however a tensor was cut.
 
 use super::entry::{Entry, HEADER_KEY, shards_of};
+use super::runs::{Bounds, Runs, intersection};
 use super::slice::TensorSlice;
-use super::{data_path, index_path, strings};
+use super::{CHUNK, check_cancelled, data_path, index_path, strings};
 use crate::crc;
 use crate::file::Source;
 use crate::table::TableReader;
 use bytes::Bytes;
-use ferroflow_core::tensor::{Buffer, Storage};
+use ferroflow_core::cancel::Cancellation;
+use ferroflow_core::tensor::Buffer;
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure, status};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -19,6 +21,7 @@ pub struct BundleReader {
     shards: usize,
     /// Data files by number, opened when first needed.
     sources: Mutex<HashMap<usize, Arc<Source>>>,
+    cancellation: Cancellation,
 }
 
 impl BundleReader {
@@ -28,7 +31,19 @@ impl BundleReader {
         let header = index.get(HEADER_KEY)?;
         let header = header.ok_or_else(|| status!(DataLoss, "the checkpoint {prefix} has no header"))?;
         let shards = shards_of(&header)?;
-        Ok(BundleReader { prefix: prefix.to_owned(), index, shards, sources: Mutex::default() })
+        Ok(BundleReader {
+            prefix: prefix.to_owned(),
+            index,
+            shards,
+            sources: Mutex::default(),
+            cancellation: Cancellation::new(),
+        })
+    }
+
+    /// Lets whoever holds the other end stop a long read.
+    pub fn until(mut self, cancellation: Cancellation) -> BundleReader {
+        self.cancellation = cancellation;
+        self
     }
 
     /// A tensor's type and full shape.
@@ -53,17 +68,12 @@ impl BundleReader {
         if !entry.slices.is_empty() {
             return self.gather(name, &entry, slice);
         }
-        let whole = self.load(&entry)?;
         if slice.is_whole(&entry.shape) {
-            return Ok(whole);
+            return self.load(&entry);
         }
-        let mut out = Assembly::new(whole.dtype(), shape)?;
-        out.copy(
-            &whole,
-            &TensorSlice::whole(entry.shape.rank()).bounds(&entry.shape),
-            &slice.bounds(&entry.shape),
-        )?;
-        out.finish()
+        let whole = TensorSlice::whole(entry.shape.rank()).bounds(&entry.shape);
+        self.check_extent(&entry)?;
+        self.assemble(entry.dtype, shape, &slice.bounds(&entry.shape), &[(whole, entry)])
     }
 
     fn gather(&self, name: &str, entry: &Entry, slice: &TensorSlice) -> Result<Tensor> {
@@ -94,11 +104,68 @@ impl BundleReader {
         {
             return self.load(piece);
         }
-        let mut out = Assembly::new(entry.dtype, shape)?;
-        for (bounds, piece) in &pieces {
-            out.copy(&self.load(piece)?, bounds, &wanted)?;
+        self.assemble(entry.dtype, shape, &wanted, &pieces)
+    }
+
+    /// Fills the box `wanted` from pieces that stand where their bounds say. Pieces must have been checked against the
+    /// sizes of their files.
+    fn assemble(
+        &self,
+        dtype: DType,
+        shape: Shape,
+        wanted: &Bounds,
+        pieces: &[(Vec<(i64, i64)>, Entry)],
+    ) -> Result<Tensor> {
+        if dtype == DType::String {
+            let mut out = vec![Bytes::new(); shape.elements()];
+            for (bounds, piece) in pieces {
+                let tensor = self.load(piece)?;
+                let values = tensor.flat::<Bytes>()?;
+                for run in Runs::new(bounds, wanted) {
+                    out[run.to..][..run.length].clone_from_slice(&values[run.from..][..run.length]);
+                }
+            }
+            return Tensor::new(shape, out);
         }
-        out.finish()
+        let bytes = shape.elements().checked_mul(dtype.size());
+        let bytes = bytes.ok_or_else(|| status!(DataLoss, "{dtype} tensor of shape {shape}"))?;
+        let mut out = Buffer::zeroed(bytes);
+        for (bounds, piece) in pieces {
+            self.copy_part(piece, bounds, wanted, out.make_mut())?;
+        }
+        Tensor::from_buffer(dtype, shape, out)
+    }
+
+    /// Copies what a piece has of the box `wanted` into `out`, which is that box. The piece passes through a small
+    /// buffer: only all of its bytes together can be checked.
+    fn copy_part(&self, piece: &Entry, bounds: &Bounds, wanted: &Bounds, out: &mut [u8]) -> Result<()> {
+        let (source, size) = (self.check_extent(piece)?, piece.dtype.size());
+        let mut runs = Runs::new(bounds, wanted)
+            .map(|run| (run.from * size, run.to * size, run.length * size))
+            .peekable();
+        let mut chunk = vec![0; CHUNK.min(piece.size as usize)];
+        let (mut start, mut checksum) = (0, 0);
+        while start < piece.size as usize {
+            check_cancelled(&self.cancellation)?;
+            let end = (start + CHUNK).min(piece.size as usize);
+            let bytes = &mut chunk[..end - start];
+            source.read(piece.offset + start as u64, bytes)?;
+            checksum = crc::extend(checksum, bytes);
+            while let Some((from, to, length)) = runs.peek_mut() {
+                if *from >= end {
+                    break;
+                }
+                let here = (*length).min(end - *from);
+                out[*to..][..here].copy_from_slice(&bytes[*from - start..][..here]);
+                (*from, *to, *length) = (*from + here, *to + here, *length - here);
+                if *length > 0 {
+                    break;
+                }
+                runs.next();
+            }
+            start = end;
+        }
+        self.check_sum(piece, crc::mask(checksum))
     }
 
     fn entry(&self, name: &str) -> Result<Entry> {
@@ -128,33 +195,40 @@ impl BundleReader {
         Ok(source)
     }
 
+    fn check_sum(&self, entry: &Entry, computed: u32) -> Result<()> {
+        ensure!(
+            computed == entry.checksum,
+            DataLoss,
+            "TensorBundle at {} shard {} ({} bytes): Checksum does not match: stored {} vs. calculated on the restored \
+             bytes {}",
+            self.prefix,
+            entry.shard,
+            entry.size,
+            crc::unmask(entry.checksum),
+            crc::unmask(computed)
+        );
+        Ok(())
+    }
+
     fn load(&self, entry: &Entry) -> Result<Tensor> {
         let source = self.check_extent(entry)?;
-        let check = |computed: u32| {
-            ensure!(
-                computed == entry.checksum,
-                DataLoss,
-                "TensorBundle at {} shard {} ({} bytes): Checksum does not match: stored {} vs. calculated on the \
-                 restored bytes {}",
-                self.prefix,
-                entry.shard,
-                entry.size,
-                crc::unmask(entry.checksum),
-                crc::unmask(computed)
-            );
-            Ok(())
-        };
         match entry.dtype {
             DType::String => {
                 let bytes = Bytes::from(source.read_vec(entry.offset, entry.size)?);
                 let (values, checksum) = strings::decode(bytes, entry.shape.elements())?;
-                check(crc::mask(checksum))?;
+                self.check_sum(entry, crc::mask(checksum))?;
                 Tensor::new(entry.shape.clone(), values)
             }
             dtype if dtype.is_plain() => {
                 let mut buffer = Buffer::zeroed(entry.size as usize);
-                source.read(entry.offset, buffer.make_mut())?;
-                check(crc::masked(buffer.as_slice()))?;
+                let (mut offset, mut checksum) = (entry.offset, 0);
+                for chunk in buffer.make_mut().chunks_mut(CHUNK) {
+                    check_cancelled(&self.cancellation)?;
+                    source.read(offset, chunk)?;
+                    checksum = crc::extend(checksum, chunk);
+                    offset += chunk.len() as u64;
+                }
+                self.check_sum(entry, crc::mask(checksum))?;
                 Tensor::from_buffer(dtype, entry.shape.clone(), buffer)
             }
             other => bail!(Unimplemented, "tensors of type {other} cannot be restored"),
@@ -175,90 +249,4 @@ impl BundleReader {
 
 fn missing(name: &str) -> ferroflow_core::Status {
     status!(NotFound, "Key {name} not found in checkpoint")
-}
-
-/// The box that two boxes share.
-fn intersection(a: &[(i64, i64)], b: &[(i64, i64)]) -> Option<Vec<(i64, i64)>> {
-    let common = |(a, b): (&(i64, i64), &(i64, i64))| {
-        let (start, end) = (a.0.max(b.0), (a.0 + a.1).min(b.0 + b.1));
-        (end > start).then_some((start, end - start))
-    };
-    a.iter().zip(b).map(common).collect()
-}
-
-/// A tensor put together from parts of others.
-enum Assembly {
-    Plain(DType, Shape, Buffer),
-    Strings(Shape, Vec<Bytes>),
-}
-
-impl Assembly {
-    fn new(dtype: DType, shape: Shape) -> Result<Assembly> {
-        match dtype {
-            DType::String => {
-                let values = vec![Bytes::new(); shape.elements()];
-                Ok(Assembly::Strings(shape, values))
-            }
-            _ => {
-                let bytes = shape.elements().checked_mul(dtype.size());
-                let bytes = bytes.ok_or_else(|| status!(DataLoss, "{dtype} tensor of shape {shape}"))?;
-                Ok(Assembly::Plain(dtype, shape, Buffer::zeroed(bytes)))
-            }
-        }
-    }
-
-    /// Copies what a tensor standing at `from` has of the box `to`, which is this assembly.
-    fn copy(&mut self, tensor: &Tensor, from: &[(i64, i64)], to: &[(i64, i64)]) -> Result<()> {
-        let Some(common) = intersection(from, to) else { return Ok(()) };
-        match (self, tensor.storage()) {
-            (Assembly::Plain(dtype, _, out), Storage::Plain(source)) => {
-                let (size, source, out) = (dtype.size(), source.as_slice(), out.make_mut());
-                for_each_run(&common, from, to, |at, target, length| {
-                    out[target * size..][..length * size]
-                        .copy_from_slice(&source[at * size..][..length * size]);
-                });
-            }
-            (Assembly::Strings(_, out), Storage::Strings(source)) => {
-                for_each_run(&common, from, to, |at, target, length| {
-                    out[target..][..length].clone_from_slice(&source[at..][..length]);
-                });
-            }
-            _ => bail!(DataLoss, "slices of one tensor have different types"),
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Result<Tensor> {
-        match self {
-            Assembly::Plain(dtype, shape, buffer) => Tensor::from_buffer(dtype, shape, buffer),
-            Assembly::Strings(shape, values) => Tensor::new(shape, values),
-        }
-    }
-}
-
-/// Visits the rows of `common` as (offset in `from`, offset in `to`, length), counted in elements.
-fn for_each_run(
-    common: &[(i64, i64)],
-    from: &[(i64, i64)],
-    to: &[(i64, i64)],
-    mut visit: impl FnMut(usize, usize, usize),
-) {
-    let Some(((_, length), outer)) = common.split_last() else { return visit(0, 0, 1) };
-    let offset = |point: &[i64], bounds: &[(i64, i64)]| {
-        point.iter().zip(bounds).fold(0, |sum, (at, (start, length))| sum * length + at - start) as usize
-    };
-    let mut point: Vec<i64> = common.iter().map(|(start, _)| *start).collect();
-    loop {
-        visit(offset(&point, from), offset(&point, to), *length as usize);
-        let mut dim = outer.len();
-        loop {
-            let Some(next) = dim.checked_sub(1) else { return };
-            dim = next;
-            point[dim] += 1;
-            if point[dim] < outer[dim].0 + outer[dim].1 {
-                break;
-            }
-            point[dim] = outer[dim].0;
-        }
-    }
 }

@@ -85,16 +85,16 @@ impl TensorSlice {
     }
 
     /// Start and length per dimension.
-    pub(super) fn bounds(&self, full: &Shape) -> Vec<(i64, i64)> {
+    pub(crate) fn bounds(&self, full: &Shape) -> Vec<(i64, i64)> {
         self.0.iter().zip(full.dims()).map(|(extent, size)| extent.unwrap_or((0, *size))).collect()
     }
 
     /// Whether no dimension is cut.
-    pub(super) fn is_whole(&self, full: &Shape) -> bool {
+    pub(crate) fn is_whole(&self, full: &Shape) -> bool {
         self.bounds(full).iter().zip(full.dims()).all(|((start, length), size)| *start == 0 && length == size)
     }
 
-    pub(super) fn to_proto(&self) -> TensorSliceProto {
+    pub(crate) fn to_proto(&self) -> TensorSliceProto {
         let extent = |extent: &Option<(i64, i64)>| Extent {
             start: extent.map_or(0, |(start, _)| start),
             has_length_hack: extent.map(|(_, length)| HasLengthHack::Length(length)),
@@ -102,7 +102,7 @@ impl TensorSlice {
         TensorSliceProto { extent: self.0.iter().map(extent).collect() }
     }
 
-    pub(super) fn from_proto(proto: &TensorSliceProto) -> Result<TensorSlice> {
+    pub(crate) fn from_proto(proto: &TensorSliceProto) -> Result<TensorSlice> {
         let extent = |extent: &Extent| match extent.has_length_hack {
             Some(HasLengthHack::Length(length)) if extent.start >= 0 && length >= 0 => {
                 Ok(Some((extent.start, length)))
@@ -114,7 +114,7 @@ impl TensorSlice {
     }
 
     /// The key under which this slice of a tensor is kept.
-    pub(super) fn key(&self, name: &str) -> Vec<u8> {
+    pub(crate) fn key(&self, name: &str) -> Vec<u8> {
         let mut key = Vec::with_capacity(name.len() + 16);
         write_unsigned(&mut key, 0);
         write_string(&mut key, name.as_bytes());

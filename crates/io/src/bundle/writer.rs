@@ -1,34 +1,46 @@
 //! Writes checkpoints: tensors stream to a temporary data file; the index is written last, so that a checkpoint whose
 //! index exists is whole.
 
-use super::entry::{HEADER_KEY, header};
+use super::entry::HEADER_KEY;
+use super::replace::{publish, unused_shards};
 use super::slice::SliceSpec;
-use super::{data_path, index_path, strings};
+use super::{CHUNK, check_cancelled, data_path, strings};
 use crate::crc;
 use crate::file::Sink;
-use crate::table::TableWriter;
 use bytes::Bytes;
+use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::tensor::Storage;
 use ferroflow_core::{Result, Tensor, bail, ensure};
 use ferroflow_proto::tensorflow::BundleEntryProto;
-use prost::Message;
 use std::collections::BTreeMap;
 
 /// A checkpoint being written.
 pub struct BundleWriter {
     prefix: String,
+    /// One, or two if a checkpoint with one data file is being replaced.
+    shards: usize,
     data: Sink,
     entries: BTreeMap<Vec<u8>, BundleEntryProto>,
+    cancellation: Cancellation,
 }
 
 impl BundleWriter {
     /// Starts a checkpoint.
     pub fn create(prefix: &str) -> Result<BundleWriter> {
+        let shards = unused_shards(prefix, 1);
         Ok(BundleWriter {
             prefix: prefix.to_owned(),
-            data: Sink::create(data_path(prefix, 0, 1))?,
+            shards,
+            data: Sink::create(data_path(prefix, 0, shards))?,
             entries: BTreeMap::new(),
+            cancellation: Cancellation::new(),
         })
+    }
+
+    /// Lets whoever holds the other end stop a long write, which then leaves nothing.
+    pub fn until(mut self, cancellation: Cancellation) -> BundleWriter {
+        self.cancellation = cancellation;
+        self
     }
 
     /// Writes a tensor under a name.
@@ -67,8 +79,13 @@ impl BundleWriter {
         let offset = self.data.written();
         let checksum = match tensor.storage() {
             Storage::Plain(buffer) => {
-                self.data.write(buffer.as_slice())?;
-                crc::masked(buffer.as_slice())
+                let mut checksum = 0;
+                for chunk in buffer.as_slice().chunks(CHUNK) {
+                    check_cancelled(&self.cancellation)?;
+                    checksum = crc::extend(checksum, chunk);
+                    self.data.write(chunk)?;
+                }
+                crc::mask(checksum)
             }
             Storage::Strings(values) => self.write_strings(values)?,
             Storage::Resources(_) | Storage::Variants(_) => {
@@ -101,11 +118,6 @@ impl BundleWriter {
     /// Puts the data file in place, then the index.
     pub fn finish(self) -> Result<()> {
         self.data.finish()?;
-        let mut table = TableWriter::create(&index_path(&self.prefix))?;
-        table.add(HEADER_KEY, &header(1))?;
-        for (key, entry) in &self.entries {
-            table.add(key, &entry.encode_to_vec())?;
-        }
-        table.finish()
+        publish(&self.prefix, 1, self.shards, &self.entries)
     }
 }

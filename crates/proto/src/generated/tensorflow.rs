@@ -6587,3 +6587,77 @@ impl WorkerShutdownMode {
         }
     }
 }
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SavedSliceMeta {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub shape: ::core::option::Option<TensorShapeProto>,
+    #[prost(enumeration = "DataType", tag = "3")]
+    pub r#type: i32,
+    #[prost(message, repeated, tag = "4")]
+    pub slice: ::prost::alloc::vec::Vec<TensorSliceProto>,
+}
+impl ::prost::Name for SavedSliceMeta {
+    const NAME: &'static str = "SavedSliceMeta";
+    const PACKAGE: &'static str = "tensorflow";
+    fn full_name() -> ::prost::alloc::string::String {
+        "tensorflow.SavedSliceMeta".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/tensorflow.SavedSliceMeta".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SavedTensorSliceMeta {
+    #[prost(message, repeated, tag = "1")]
+    pub tensor: ::prost::alloc::vec::Vec<SavedSliceMeta>,
+    #[prost(message, optional, tag = "2")]
+    pub versions: ::core::option::Option<VersionDef>,
+}
+impl ::prost::Name for SavedTensorSliceMeta {
+    const NAME: &'static str = "SavedTensorSliceMeta";
+    const PACKAGE: &'static str = "tensorflow";
+    fn full_name() -> ::prost::alloc::string::String {
+        "tensorflow.SavedTensorSliceMeta".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/tensorflow.SavedTensorSliceMeta".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SavedSlice {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub slice: ::core::option::Option<TensorSliceProto>,
+    #[prost(message, optional, tag = "3")]
+    pub data: ::core::option::Option<TensorProto>,
+}
+impl ::prost::Name for SavedSlice {
+    const NAME: &'static str = "SavedSlice";
+    const PACKAGE: &'static str = "tensorflow";
+    fn full_name() -> ::prost::alloc::string::String {
+        "tensorflow.SavedSlice".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/tensorflow.SavedSlice".into()
+    }
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct SavedTensorSlices {
+    #[prost(message, optional, tag = "1")]
+    pub meta: ::core::option::Option<SavedTensorSliceMeta>,
+    #[prost(message, optional, tag = "2")]
+    pub data: ::core::option::Option<SavedSlice>,
+}
+impl ::prost::Name for SavedTensorSlices {
+    const NAME: &'static str = "SavedTensorSlices";
+    const PACKAGE: &'static str = "tensorflow";
+    fn full_name() -> ::prost::alloc::string::String {
+        "tensorflow.SavedTensorSlices".into()
+    }
+    fn type_url() -> ::prost::alloc::string::String {
+        "/tensorflow.SavedTensorSlices".into()
+    }
+}

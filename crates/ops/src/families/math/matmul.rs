@@ -1,7 +1,7 @@
 //! Matrix products.
 
 use crate::linalg::product::{Gemm, MatrixView};
-use ferroflow_core::kernel::{Init, Kernel};
+use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Op, ShapeCx};
 use ferroflow_core::{C64, C128, DType, Result, Shape, Tensor, bf16, ensure, f16, kernels};
 use std::borrow::Cow;
@@ -43,7 +43,7 @@ static SPARSE_MAT_MUL: Op = Op {
     ..Op::PURE
 };
 
-fn mat_mul_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+pub(super) fn mat_mul_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let (ta, tb) = (s.attr::<bool>("transpose_a")? as usize, s.attr::<bool>("transpose_b")? as usize);
     let (a, b) = (s.rank(0, 2)?, s.rank(1, 2)?);
     let (a, b) = (a.dims().unwrap_or_default(), b.dims().unwrap_or_default());
@@ -53,29 +53,32 @@ fn mat_mul_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 
 fn mat_mul_kernel<T: Gemm>(init: &Init<'_>) -> Result<Kernel> {
     let (ta, tb): (bool, bool) = (init.attr("transpose_a")?, init.attr("transpose_b")?);
-    Kernel::sync(move |cx| {
-        let (a, b) = (cx.input(0)?, cx.input(1)?);
-        ensure!(
-            a.rank() == b.rank(),
-            InvalidArgument,
-            "In[0] and In[1] has different ndims: {} vs. {}",
-            a.shape(),
-            b.shape()
-        );
-        ensure!(a.rank() == 2, InvalidArgument, "In[0] and In[1] ndims must be == 2: {}", a.rank());
-        let left = MatrixView::new(a.flat::<T>()?, a.shape().dim(0), a.shape().dim(1), ta);
-        let right = MatrixView::new(b.flat::<T>()?, b.shape().dim(0), b.shape().dim(1), tb);
-        ensure!(
-            left.columns() == right.rows(),
-            InvalidArgument,
-            "Matrix size-incompatible: In[0]: {}, In[1]: {}",
-            a.shape(),
-            b.shape()
-        );
-        let mut product = cx.alloc::<T>(Shape::matrix(left.rows(), right.columns()))?;
-        T::multiply(cx.device(), left, right, product.flat_mut()?);
-        Ok(product.into())
-    })
+    Kernel::sync(move |cx| Ok(product::<T>(cx, ta, tb)?.into()))
+}
+
+/// The product of the first two inputs.
+pub(super) fn product<T: Gemm>(cx: &KernelCx<'_>, ta: bool, tb: bool) -> Result<Tensor> {
+    let (a, b) = (cx.input(0)?, cx.input(1)?);
+    ensure!(
+        a.rank() == b.rank(),
+        InvalidArgument,
+        "In[0] and In[1] has different ndims: {} vs. {}",
+        a.shape(),
+        b.shape()
+    );
+    ensure!(a.rank() == 2, InvalidArgument, "In[0] and In[1] ndims must be == 2: {}", a.rank());
+    let left = MatrixView::new(a.flat::<T>()?, a.shape().dim(0), a.shape().dim(1), ta);
+    let right = MatrixView::new(b.flat::<T>()?, b.shape().dim(0), b.shape().dim(1), tb);
+    ensure!(
+        left.columns() == right.rows(),
+        InvalidArgument,
+        "Matrix size-incompatible: In[0]: {}, In[1]: {}",
+        a.shape(),
+        b.shape()
+    );
+    let mut product = cx.alloc::<T>(Shape::matrix(left.rows(), right.columns()))?;
+    T::multiply(cx.device(), left, right, product.flat_mut()?);
+    Ok(product)
 }
 
 /// The hints about zeros are not used: a dense product is faster unless nearly all elements are zero.

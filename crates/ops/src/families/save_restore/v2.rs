@@ -1,10 +1,15 @@
 //! Saving and restoring checkpoints in the bundle format, whole tensors and slices of partitioned ones.
 
+use super::v1::restore_v1;
+use crate::blocking;
+use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Op, ShapeCx, shapes};
-use ferroflow_core::{Code, DType, Result, Tensor, ensure, kernels, status};
+use ferroflow_core::{DType, Result, Shape, Tensor, ensure, kernels, status};
 use ferroflow_io::bundle::{self, BundleReader, BundleWriter, SliceSpec};
+use ferroflow_io::v1::V1Reader;
 use std::path::Path;
+use std::sync::Arc;
 
 pub(crate) const OPS: &[&Op] =
     &[&SAVE_V2, &RESTORE_V2, &MERGE_V2_CHECKPOINTS, &SHARDED_FILENAME, &SHARDED_FILESPEC];
@@ -68,12 +73,12 @@ fn restore_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     Ok(())
 }
 
-fn text(bytes: &[u8], what: &str) -> Result<String> {
+pub(super) fn text(bytes: &[u8], what: &str) -> Result<String> {
     let text = std::str::from_utf8(bytes);
     Ok(text.map_err(|_| status!(InvalidArgument, "{what} must be UTF-8 text"))?.to_owned())
 }
 
-fn parse_spec(bytes: &[u8]) -> Result<Option<SliceSpec>> {
+pub(super) fn parse_spec(bytes: &[u8]) -> Result<Option<SliceSpec>> {
     if bytes.is_empty() { Ok(None) } else { SliceSpec::parse(&text(bytes, "shape_and_slices")?).map(Some) }
 }
 
@@ -120,31 +125,36 @@ fn checkpoint_inputs(cx: &KernelCx<'_>, tensors: usize) -> Result<(String, Vec<N
 fn save_kernel(init: &Init<'_>) -> Result<Kernel> {
     const FIRST_TENSOR: usize = 3;
     let count = init.input_types.len() - FIRST_TENSOR;
-    Kernel::sync(move |cx| {
-        let (prefix, named) = checkpoint_inputs(cx, count)?;
-        let mut order: Vec<usize> = (0..count).collect();
-        order.sort_by_key(|i| named[*i].0.as_str());
-        let mut writer = BundleWriter::create(&prefix)?;
-        for i in order {
-            let ((name, spec), tensor) = (&named[i], cx.input(FIRST_TENSOR + i)?);
-            let Some(spec) = spec else {
-                writer.add(name, tensor)?;
-                continue;
-            };
-            ensure!(
-                tensor.shape() == &spec.shape,
-                InvalidArgument,
-                // The two spaces are stock's.
-                "Slice in shape_and_slice specification does not match the shape of the tensor to  save: {}, tensor: \
-                 {}",
-                spec_text(spec),
-                tensor.shape()
-            );
-            writer.add_slice(name, spec, tensor)?;
-        }
-        writer.finish()?;
+    Kernel::future(move |mut cx| async move {
+        let (prefix, named) = checkpoint_inputs(&cx.cx(), count)?;
+        let tensors = cx.take_all()?.split_off(FIRST_TENSOR);
+        blocking::run("save checkpoint", move |cancellation| save(&prefix, &named, &tensors, cancellation))
+            .await?;
         Ok(Outputs::None)
     })
+}
+
+fn save(prefix: &str, named: &[Named], tensors: &[Tensor], cancellation: Cancellation) -> Result<()> {
+    let mut order: Vec<usize> = (0..named.len()).collect();
+    order.sort_by_key(|i| named[*i].0.as_str());
+    let mut writer = BundleWriter::create(prefix)?.until(cancellation);
+    for i in order {
+        let ((name, spec), tensor) = (&named[i], &tensors[i]);
+        let Some(spec) = spec else {
+            writer.add(name, tensor)?;
+            continue;
+        };
+        ensure!(
+            tensor.shape() == &spec.shape,
+            InvalidArgument,
+            // The two spaces are stock's.
+            "Slice in shape_and_slice specification does not match the shape of the tensor to  save: {}, tensor: {}",
+            spec_text(spec),
+            tensor.shape()
+        );
+        writer.add_slice(name, spec, tensor)?;
+    }
+    writer.finish()
 }
 
 fn spec_text(spec: &SliceSpec) -> String {
@@ -153,24 +163,41 @@ fn spec_text(spec: &SliceSpec) -> String {
 }
 
 fn restore_kernel(init: &Init<'_>) -> Result<Kernel> {
-    let dtypes: Vec<DType> = init.attr("dtypes")?;
-    Kernel::sync(move |cx| {
-        let (prefix, named) = checkpoint_inputs(cx, dtypes.len())?;
-        let reader = BundleReader::open(&prefix).map_err(|error| match error.code() {
-            Code::NotFound => status!(
-                NotFound,
-                "Unsuccessful TensorSliceReader constructor: Failed to find any matching files for {prefix}"
-            ),
-            _ => error,
-        })?;
-        let mut order: Vec<usize> = (0..named.len()).collect();
-        order.sort_by_key(|i| named[*i].0.as_str());
-        let mut tensors = vec![None; named.len()];
-        for i in order {
-            tensors[i] = Some(restore(&reader, &named[i], dtypes[i])?);
+    let dtypes: Arc<[DType]> = init.attr::<Vec<DType>>("dtypes")?.into();
+    Kernel::future(move |mut cx| {
+        let dtypes = dtypes.clone();
+        async move {
+            let (prefix, named) = checkpoint_inputs(&cx.cx(), dtypes.len())?;
+            let tensors = blocking::run("restore checkpoint", move |cancellation| {
+                restore_all(&prefix, &named, &dtypes, cancellation)
+            });
+            Ok(tensors.await?.into())
         }
-        Ok(tensors.into_iter().flatten().collect::<Vec<Tensor>>().into())
     })
+}
+
+fn restore_all(
+    prefix: &str,
+    named: &[Named],
+    dtypes: &[DType],
+    cancellation: Cancellation,
+) -> Result<Vec<Tensor>> {
+    if !bundle::index_path(prefix).exists() {
+        // Savers restore with this op whatever format they write; without an index it is the first one.
+        let reader = V1Reader::open(prefix)?;
+        let restore = |((name, spec), dtype): (&Named, &DType)| {
+            restore_v1(&reader, prefix, name, spec.as_ref(), *dtype)
+        };
+        return named.iter().zip(dtypes).map(restore).collect();
+    }
+    let reader = BundleReader::open(prefix)?.until(cancellation);
+    let mut order: Vec<usize> = (0..named.len()).collect();
+    order.sort_by_key(|i| named[*i].0.as_str());
+    let mut tensors = vec![None; named.len()];
+    for i in order {
+        tensors[i] = Some(restore(&reader, &named[i], dtypes[i])?);
+    }
+    Ok(tensors.into_iter().flatten().collect())
 }
 
 fn restore(reader: &BundleReader, (name, spec): &Named, dtype: DType) -> Result<Tensor> {
@@ -181,69 +208,75 @@ fn restore(reader: &BundleReader, (name, spec): &Named, dtype: DType) -> Result<
         "tensor_name = {name}; expected dtype {dtype} does not equal original dtype {stored}"
     );
     let Some(spec) = spec else { return reader.read(name) };
+    check_full_shape(name, spec, &full)?;
+    reader.read_slice(name, &spec.slice)
+}
+
+/// Refuses a slice of another shape than the stored tensor's.
+pub(super) fn check_full_shape(name: &str, spec: &SliceSpec, full: &Shape) -> Result<()> {
     ensure!(
-        spec.full == full,
+        spec.full == *full,
         InvalidArgument,
         "tensor_name = {name}; shape in shape_and_slice spec {} does not match the shape stored in checkpoint: {full}",
         spec.full
     );
-    reader.read_slice(name, &spec.slice)
+    Ok(())
 }
 
 fn merge_kernel(init: &Init<'_>) -> Result<Kernel> {
     let delete_directories: bool = init.attr("delete_old_dirs")?;
     let allow_missing: bool = init.attr("allow_missing_files")?;
-    Kernel::sync(move |cx| {
-        let (prefixes, destination) = (cx.input(0)?, cx.input(1)?);
-        ensure!(
-            prefixes.rank() == 1,
-            InvalidArgument,
-            "Input checkpoint_prefixes should be an 1-D tensor, got {} instead.",
-            prefixes.shape()
-        );
-        ensure!(
-            destination.rank() == 0,
-            InvalidArgument,
-            "Input destination_prefix should be a scalar tensor, got {} instead.",
-            destination.shape()
-        );
-        let prefixes: Vec<String> =
-            prefixes.flat::<Str>()?.iter().map(|prefix| text(prefix, "prefix")).collect::<Result<_>>()?;
-        let destination = text(&destination.to_scalar::<Str>()?, "prefix")?;
-        bundle::merge(&prefixes, &destination, allow_missing)?;
-        if delete_directories {
-            let own = Path::new(&destination).parent();
-            for prefix in &prefixes {
-                let directory = Path::new(prefix).parent();
-                if directory.is_some() && directory != own {
-                    // Directories that others still use stay, as in stock.
-                    let _ = std::fs::remove_dir(directory.unwrap_or(Path::new("")));
-                }
+    Kernel::future(move |mut cx| async move {
+        let (prefixes, destination) = merge_inputs(&cx.cx())?;
+        blocking::run("merge checkpoints", move |_| {
+            bundle::merge(&prefixes, &destination, allow_missing)?;
+            if delete_directories {
+                delete_parts(&prefixes, &destination);
             }
-        }
+            Ok(())
+        })
+        .await?;
         Ok(Outputs::None)
     })
 }
 
+fn merge_inputs(cx: &KernelCx<'_>) -> Result<(Vec<String>, String)> {
+    let (prefixes, destination) = (cx.input(0)?, cx.input(1)?);
+    ensure!(
+        prefixes.rank() == 1,
+        InvalidArgument,
+        "Input checkpoint_prefixes should be an 1-D tensor, got {} instead.",
+        prefixes.shape()
+    );
+    ensure!(
+        destination.rank() == 0,
+        InvalidArgument,
+        "Input destination_prefix should be a scalar tensor, got {} instead.",
+        destination.shape()
+    );
+    let prefixes = prefixes.flat::<Str>()?.iter().map(|prefix| text(prefix, "prefix"));
+    Ok((prefixes.collect::<Result<_>>()?, text(&destination.to_scalar::<Str>()?, "prefix")?))
+}
+
+/// Directories that others still use stay, as in stock.
+fn delete_parts(prefixes: &[String], destination: &str) {
+    let own = Path::new(destination).parent();
+    for directory in prefixes.iter().filter_map(|prefix| Path::new(prefix).parent()) {
+        if Some(directory) != own {
+            let _ = std::fs::remove_dir(directory);
+        }
+    }
+}
+
 fn scalar_text(cx: &KernelCx<'_>, input: usize, name: &str) -> Result<Str> {
     let tensor = cx.input(input)?;
-    ensure!(
-        tensor.rank() == 0,
-        InvalidArgument,
-        "{name} must be a scalar, got shape {}",
-        tensor.shape()
-    );
+    ensure!(tensor.rank() == 0, InvalidArgument, "{name} must be a scalar, got shape {}", tensor.shape());
     tensor.to_scalar()
 }
 
 fn scalar_count(cx: &KernelCx<'_>, input: usize, name: &str) -> Result<i32> {
     let tensor = cx.input(input)?;
-    ensure!(
-        tensor.rank() == 0,
-        InvalidArgument,
-        "{name} must be a scalar, got shape {}",
-        tensor.shape()
-    );
+    ensure!(tensor.rank() == 0, InvalidArgument, "{name} must be a scalar, got shape {}", tensor.shape());
     tensor.to_scalar()
 }
 

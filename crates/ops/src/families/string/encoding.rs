@@ -76,8 +76,8 @@ fn decode_base64(text: &[u8]) -> Result<Str> {
         let mut bits = 0u32;
         for digit in chunk {
             let value = ALPHABET.iter().position(|known| known == digit);
-            let value = value
-                .ok_or_else(|| status!(InvalidArgument, "Invalid character found in base64."))?;
+            let value =
+                value.ok_or_else(|| status!(InvalidArgument, "Invalid character found in base64."))?;
             bits = bits << 6 | value as u32;
         }
         bits <<= 6 * (4 - chunk.len());
@@ -106,17 +106,17 @@ fn decode_base64_kernel(_: &Init<'_>) -> Result<Kernel> {
 }
 
 fn serialize_kernel(_: &Init<'_>) -> Result<Kernel> {
-    Kernel::sync(|cx| {
-        let tensor = cx.input(0)?;
-        let proto = match tensor.dtype() {
-            // Readers of stored tensors know strings as a list of values, not as raw content.
-            DType::String => {
-                TensorProto { string_val: tensor.flat::<Str>()?.to_vec(), ..tensor.header_proto() }
-            }
-            _ => tensor.to_proto()?,
-        };
-        Ok(Tensor::scalar(Str::from(proto.encode_to_vec())).into())
-    })
+    Kernel::sync(|cx| Ok(Tensor::scalar(Str::from(stored_message(cx.input(0)?)?.encode_to_vec())).into()))
+}
+
+/// The message of a tensor that will be kept: readers of those know strings as a list of values, not as raw content.
+pub(crate) fn stored_message(tensor: &Tensor) -> Result<TensorProto> {
+    match tensor.dtype() {
+        DType::String => {
+            Ok(TensorProto { string_val: tensor.flat::<Str>()?.to_vec(), ..tensor.header_proto() })
+        }
+        _ => tensor.to_proto(),
+    }
 }
 
 fn parse_kernel(init: &Init<'_>) -> Result<Kernel> {
@@ -154,7 +154,9 @@ mod tests {
 
     #[test]
     fn base_64_has_rfc_4648_test_values() {
-        for (plain, padded) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+        for (plain, padded) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
+        {
             assert_eq!(encode_base64(plain.as_bytes(), true), padded);
             assert_eq!(decode_base64(padded.as_bytes()).unwrap(), plain);
             assert_eq!(decode_base64(padded.trim_end_matches('=').as_bytes()).unwrap(), plain);

@@ -179,7 +179,8 @@ fn adadelta_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {
         let rest = T::ONE.sub(rho);
         layout.apply::<T>(cx, |[var, accum, updates], g| {
             let accum = accum.mul(rho).add(g.mul(g).mul(rest));
-            let step = updates.add(epsilon).sqrt().div(accum.add(epsilon).sqrt()).mul(g);
+            // By the reciprocal, as in stock: the difference to a quotient adds up in 16 bits.
+            let step = updates.add(epsilon).sqrt().mul(T::ONE.div(accum.add(epsilon).sqrt())).mul(g);
             [var.sub(step.mul(lr)), accum, updates.mul(rho).add(step.mul(step).mul(rest))]
         })
     })

@@ -1,0 +1,54 @@
+"""Convolutions of images, alone and with what stock's optimizer lets follow them."""
+
+from values import *
+
+ACTIVATIONS = ("Relu", "Relu6", "Elu", "LeakyRelu")
+
+
+def conv(c, name, image, kernel, padding="SAME", strides=(1, 1), dilations=(1, 1), op="Conv2D", args=(), accuracy="rounding", **attrs):
+    attrs = {"T": "float", "strides": [1, *strides, 1], "dilations": [1, *dilations, 1], "padding": padding} | attrs
+    # Terms of one sign: sums that cancel would show only the order of their terms.
+    inputs = [pos(*image), pos(*kernel, seed=3)]
+    if op == "_FusedConv2D":
+        inputs += [[value(attrs["T"]) for value in args], []]
+        attrs |= {"num_args": len(args), "TArgs": [attrs["T"]] * len(args)}
+    c.op(op, inputs, name, accuracy=accuracy, **attrs)
+
+
+def cases(c):
+    for dtype in ("half", "bfloat16", "float", "double", "int32"):
+        conv(c, f"types/{dtype}", (2, 5, 4, 3), (3, 2, 3, 4), T=dtype)
+    for padding in ("SAME", "VALID"):
+        for strides in ((1, 1), (2, 1), (2, 3)):
+            for dilations in ((1, 1), (2, 1), (1, 2)):
+                name = f"{padding.lower()}/{strides[0]}{strides[1]}{dilations[0]}{dilations[1]}"
+                conv(c, name, (2, 7, 8, 3), (3, 2, 3, 4), padding, strides, dilations)
+    conv(c, "one_by_one", (2, 5, 4, 3), (1, 1, 3, 6))
+    conv(c, "one_by_one_strided", (2, 5, 4, 3), (1, 1, 3, 6), strides=(2, 2))
+    conv(c, "whole_image", (2, 5, 4, 3), (5, 4, 3, 6), "VALID")
+    conv(c, "larger_than_image", (2, 3, 3, 2), (5, 5, 2, 2))
+    conv(c, "too_large", (2, 3, 3, 2), (5, 5, 2, 2), "VALID")
+    conv(c, "groups", (2, 5, 4, 6), (3, 3, 2, 9))
+    conv(c, "explicit", (2, 5, 4, 3), (3, 2, 3, 4), "EXPLICIT", explicit_paddings=[0, 0, 1, 2, 0, 3, 0, 0])
+    conv(c, "explicit_strided", (2, 5, 4, 3), (3, 2, 3, 4), "EXPLICIT", (2, 2), explicit_paddings=[0, 0, 2, 0, 1, 1, 0, 0])
+    conv(c, "many_rows", (1, 40, 30, 8), (3, 3, 8, 4))
+    conv(c, "no_images", (0, 5, 4, 3), (3, 2, 3, 4))
+    conv(c, "no_channels_out", (2, 5, 4, 3), (3, 2, 3, 0))
+    conv(c, "no_filter", (2, 5, 4, 3), (0, 2, 3, 4))
+    conv(c, "depth_mismatch", (2, 5, 4, 3), (3, 2, 2, 4))
+    conv(c, "output_depth_mismatch", (2, 5, 4, 6), (3, 3, 2, 4))
+    conv(c, "rank", (5, 4, 3), (3, 2, 3, 4))
+    conv(c, "filter_rank", (2, 5, 4, 3), (3, 2, 3))
+    for dtype in ("float", "double"):
+        for activation in ([], *([activation] for activation in ACTIVATIONS)):
+            name = "/".join(["_".join(["bias", *(op.lower() for op in activation)]), dtype])
+            conv(c, name, (2, 5, 4, 3), (3, 2, 3, 4), op="_FusedConv2D", args=[arr(4, seed=5)], T=dtype, fused_ops=["BiasAdd", *activation])
+    statistics = [pos(4, seed=5), arr(4, seed=6), arr(4, seed=7), pos(4, seed=8)]
+    for activation in ([], *([activation] for activation in ACTIVATIONS)):
+        name = "_".join(["batch_norm", *(op.lower() for op in activation)])
+        conv(c, name, (2, 5, 4, 3), (3, 2, 3, 4), op="_FusedConv2D", args=statistics, fused_ops=["FusedBatchNorm", *activation], epsilon=0.01)
+    conv(c, "fused/valid", (2, 5, 4, 3), (3, 2, 3, 4), "VALID", (2, 1), op="_FusedConv2D", args=[arr(4)], fused_ops=["BiasAdd", "Relu"])
+    conv(c, "fused/explicit", (2, 5, 4, 3), (3, 2, 3, 4), "EXPLICIT", op="_FusedConv2D", args=[arr(4)], fused_ops=["BiasAdd"], explicit_paddings=[0, 0, 1, 2, 0, 3, 0, 0])
+    conv(c, "fused/nothing", (2, 5, 4, 3), (3, 2, 3, 4), op="_FusedConv2D", args=[arr(4)])
+    conv(c, "fused/unknown", (2, 5, 4, 3), (3, 2, 3, 4), op="_FusedConv2D", args=[arr(4)], fused_ops=["BiasAdd", "Softmax"])
+    conv(c, "fused/statistics_missing", (2, 5, 4, 3), (3, 2, 3, 4), op="_FusedConv2D", args=[arr(4)], fused_ops=["FusedBatchNorm"])

@@ -1,0 +1,36 @@
+"""Summaries: messages as strings."""
+
+import numpy as np
+
+from values import *
+
+
+def cases(c):
+    c.op("ScalarSummary", [lit("loss"), arr()], "")
+    c.op("ScalarSummary", [lit(["a", "b"]), arr(2)], "two", T="float")
+    c.op("ScalarSummary", [lit(["a"]), arr()], "one_and_scalar", T="float")
+    c.op("ScalarSummary", [lit(["a", "b"]), arr(3)], "mismatch", T="float")
+    c.op("ScalarSummary", [lit("a"), arr(3)], "mismatch_scalar", T="float")
+    c.op("HistogramSummary", [lit("weights"), arr(20)], "")
+    c.op("HistogramSummary", [lit("weights"), lit([0.0, -0.0, 1e-13, -1e-13, 1e25, -1e25, 1.0, 1.1])], "edges", T="float")
+    c.op("HistogramSummary", [lit("weights"), lit([1.0, 1e300, -1e300])], "huge", T="double")
+    c.op("HistogramSummary", [lit("weights"), empty(0)], "empty", T="float")
+    c.op("HistogramSummary", [lit("weights"), lit([1.0, float("nan")])], "nan", T="float")
+    c.op("HistogramSummary", [lit("weights"), lit([1.0, float("inf")])], "infinity", T="float")
+    c.op("HistogramSummary", [lit(["weights"]), arr(3)], "tag_not_scalar", T="float")
+    c.op("TensorSummary", [arr(2, 3)], "", few=True)
+    c.op("TensorSummaryV2", [lit("t"), arr(2, 3), lit("")], "", few=True)
+    c.op("TensorSummaryV2", [lit("t"), arr(2), lit(b"\x0a\x03\x0a\x01x")], "plugin", T="float")
+    c.op("TensorSummaryV2", [lit("t"), arr(2), lit(b"\xff\xff")], "bad_metadata", T="float")
+    p = c.program("MergeSummary/several")
+    p.const(np.float32(1), name="x")
+    for tag in ("a", "b", "a2"):
+        p.const(convert(tag.rstrip("2"), "string"), name=f"{tag}/tag")
+        p.node("ScalarSummary", [f"{tag}/tag", "x"], name=tag, T="float")
+    p.node("MergeSummary", ["a", "b"], name="merged", N=2)
+    p.node("MergeSummary", ["a", "a2"], name="duplicate", N=2)
+    p.const(convert("\x0f nonsense", "string"), name="nonsense")
+    p.node("MergeSummary", ["a", "nonsense"], name="malformed", N=2)
+    p.step(fetch=["merged"])
+    p.step(fetch=["duplicate"])
+    p.step(fetch=["malformed"])
