@@ -30,6 +30,7 @@ LAYOUTS = {
 SCENARIOS = [
     "placement",
     "branches_and_loops",
+    "functions_across",
     "state",
     "queues",
     "embeddings",

@@ -253,6 +253,13 @@ fn never(_: &Init<'_>) -> Result<Kernel> {
 
 /// A graph from its text.
 pub(crate) fn graph(text: &str) -> Graph {
+    let mut graph = Graph::new(Registry::new(OPS.iter().copied()).expect("toy names are unique"));
+    graph.extend(&graph_def(text)).unwrap_or_else(|error| panic!("{error}"));
+    graph
+}
+
+/// A graph's wire form from its text.
+pub(crate) fn graph_def(text: &str) -> GraphDef {
     let mut def = GraphDef::default();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (name, rest) = line.split_once(" = ").expect("name = Op(…)");
@@ -277,9 +284,7 @@ pub(crate) fn graph(text: &str) -> Graph {
             ..Default::default()
         });
     }
-    let mut graph = Graph::new(Registry::new(OPS.iter().copied()).expect("toy names are unique"));
-    graph.extend(&def).unwrap_or_else(|error| panic!("{error}"));
-    graph
+    def
 }
 
 /// An environment with two compute threads.

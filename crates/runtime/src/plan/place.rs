@@ -6,6 +6,8 @@
 //! their input.
 
 mod groups;
+#[cfg(test)]
+mod tests;
 
 use super::lower::{Lowered, lower};
 use ferroflow_core::device::DeviceSpec;

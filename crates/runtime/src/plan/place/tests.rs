@@ -1,0 +1,64 @@
+//! Placement of graphs that grow; what stock places once is compared in the tests that cross crates.
+
+use super::Placer;
+use crate::testing::{graph, graph_def};
+use expect_test::{Expect, expect};
+use ferroflow_core::device::DeviceSpec;
+
+/// Places a graph, then what is added to it.
+fn check(first: &str, second: &str, soft: bool, expected: Expect) {
+    let names = ["/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0"];
+    let spec = |task: &str| DeviceSpec::parse(&format!("{task}/replica:0/cpu:0")).unwrap();
+    let devices = names.map(spec);
+    let placer = Placer { devices: &devices, default: 2, soft };
+    let mut graph = graph(first);
+    placer.place(&mut graph, 0).unwrap();
+    let known = graph.node_count();
+    graph.extend(&graph_def(second)).unwrap();
+    let shown = match placer.place(&mut graph, known) {
+        Ok(()) => graph.to_string().replace("/replica:0", "").replace("/device:CPU:0", ""),
+        Err(error) => error.to_string(),
+    };
+    expected.assert_eq(&shown);
+}
+
+#[test]
+fn new_nodes_go_to_the_variables_and_resources_of_old_ones() {
+    check(
+        "v = Variable() @/job:ps/task:1
+         h = Handle() @/job:ps
+         free = Handle()
+         one = Value() value=1",
+        "assign = Assign(v, one)
+         read = Read(h) @/job:worker
+         found = Read(free) @/job:ps
+         sum = Add(read, one)",
+        false,
+        expect![[r#"
+            v = Variable() @/job:ps/task:1
+            h = Handle() @/job:ps/task:0
+            free = Handle() @/job:worker/task:0
+            one = Value() @/job:worker/task:0
+            assign = Assign(v, one) @/job:ps/task:1
+            read = Read(h) @/job:ps/task:0
+            found = Read(free) @/job:worker/task:0
+            sum = Add(read, one) @/job:worker/task:0
+        "#]],
+    );
+}
+
+#[test]
+fn old_nodes_stay_where_they_are() {
+    check(
+        "one = Value() value=1\nv = Variable()",
+        "assign = Assign(v, one) @/job:ps/task:0\nsum = Add(one, two) @/job:ps/task:1\ntwo = Value() value=2",
+        true,
+        expect![[r#"
+            one = Value() @/job:worker/task:0
+            v = Variable() @/job:worker/task:0
+            assign = Assign(v, one) @/job:worker/task:0
+            sum = Add(one, two) @/job:ps/task:1
+            two = Value() @/job:ps/task:1
+        "#]],
+    );
+}
