@@ -69,7 +69,7 @@ fn kill_after(prefix: &str, time: Duration) -> i64 {
     receiver.try_iter().last().unwrap_or(last)
 }
 
-/// Replaces the checkpoint again and again, in turn as a whole and merged from parts.
+/// Replaces the checkpoint again and again, as a whole and merged from parts.
 fn save_until_killed(prefix: &str) -> Result<()> {
     let mut number = check(prefix).unwrap_or(0);
     loop {
@@ -79,7 +79,8 @@ fn save_until_killed(prefix: &str) -> Result<()> {
         let (low, high) =
             (format!("{ELEMENTS} 0,{}", ELEMENTS / 2), format!("{ELEMENTS} {0},{0}", ELEMENTS / 2));
         let parts = [format!("{prefix}_temp/part-0"), format!("{prefix}_temp/part-1")];
-        let merged = number % 2 == 0;
+        // In pairs, so that a checkpoint also replaces one with as many data files.
+        let merged = number % 4 < 2;
         let mut writer = BundleWriter::create(if merged { &parts[0] } else { prefix })?;
         writer.add("number", &Tensor::scalar(number))?;
         writer.add_slice("table", &SliceSpec::parse(&low)?, &half)?;
