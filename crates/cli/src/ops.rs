@@ -3,7 +3,7 @@
 //! The compatibility table and the differential test read it as JSON.
 
 use clap::ValueEnum;
-use ferroflow::op::{Accuracy, Op, OpClass};
+use ferroflow::op::{Accuracy, Op};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -58,7 +58,7 @@ fn list(op: &Op) -> Listed {
     }
     Listed {
         name: op.name,
-        any: runs_in_the_executor(op.class) || op.kernels.iter().any(|row| row.attr.is_empty()),
+        any: op.class.runs_without_kernel() || op.kernels.iter().any(|row| row.attr.is_empty()),
         types,
         accuracy: match op.accuracy {
             Accuracy::Exact => "exact",
@@ -67,25 +67,6 @@ fn list(op: &Op) -> Listed {
         },
         stateful: op.stateful,
     }
-}
-
-/// Whether an op of this class runs without a kernel: the executor passes values on, or a function call binds them.
-fn runs_in_the_executor(class: OpClass) -> bool {
-    use OpClass::*;
-    matches!(
-        class,
-        Switch
-            | RefSwitch
-            | Merge
-            | RefMerge
-            | Enter
-            | Exit
-            | NextIteration
-            | ControlTrigger
-            | Identity
-            | Arg
-            | Retval
-    )
 }
 
 fn line(op: &Listed) -> String {

@@ -126,6 +126,27 @@ pub enum OpClass {
     Variable,
 }
 
+impl OpClass {
+    /// Whether the executor itself runs such an op: it passes values on, or a function call binds them.
+    pub fn runs_without_kernel(self) -> bool {
+        use OpClass::*;
+        matches!(
+            self,
+            Switch
+                | RefSwitch
+                | Merge
+                | RefMerge
+                | Enter
+                | Exit
+                | NextIteration
+                | ControlTrigger
+                | Identity
+                | Arg
+                | Retval
+        )
+    }
+}
+
 /// A kernel for one element type.
 pub struct KernelRow {
     /// The type attribute that selects the row; empty if the kernel takes every type.

@@ -75,7 +75,7 @@ impl Placer<'_> {
 fn check_runs(graph: &Graph, node: &Node) -> Result<()> {
     let data = &node.data;
     if let NodeKind::Op(entry) = &data.kind
-        && !runs_without_kernel(data.class())
+        && !data.class().runs_without_kernel()
     {
         entry.kernel(&data.name, &data.attrs)?;
     }
@@ -86,24 +86,6 @@ fn check_runs(graph: &Graph, node: &Node) -> Result<()> {
         bail!(InvalidArgument, "Failed to find function \"{}\" in function library", function.name);
     }
     Ok(())
-}
-
-fn runs_without_kernel(class: OpClass) -> bool {
-    use OpClass::*;
-    matches!(
-        class,
-        Switch
-            | RefSwitch
-            | Merge
-            | RefMerge
-            | Enter
-            | Exit
-            | NextIteration
-            | ControlTrigger
-            | Identity
-            | Arg
-            | Retval
-    )
 }
 
 /// Whether the node makes one value from nothing.
