@@ -127,6 +127,9 @@ def stateless(c):
     c.op("StatelessRandomUniformV2", [[301], key, counter, 1], "long", dtype="float", Tshape="int32")
     c.op("StatelessShuffle", [iota(7), key, counter, 1], few=True)
     c.op("StatelessShuffle", [iota(4, 2), key, counter, 1], "rows", few=True)
+    for tseed in ("int64", "uint64"):
+        c.op("StatelessRandomUniformFullInt", [[2, 0], lit([6, 4])], "nothing", dtype="int64", T="int32", Tseed=tseed)
+    c.op("StatelessRandomPoisson", [[3, 0], [1, 2], lit([1.0, 2.0])], "rates_of_nothing", Rtype="double", dtype="int64", T="int32", Tseed="int32")
 
 
 def sampled(c):

@@ -150,7 +150,14 @@ def _squared_size(node, inputs, expected):
     return np.broadcast_to((size > 0) & ((size < 1 / limit) | (size > limit)), expected.shape)
 
 
+def _infinite_complex(node, inputs, expected):
+    """Complex infinities have zero as their inverse in stock's scalar loop, and none in its vector loop."""
+    return np.isinf(inputs[-1]) if expected.dtype.kind == "c" else False
+
+
 _RULES = {
+    "Inv": _infinite_complex,
+    "Reciprocal": _infinite_complex,
     **{f"Bessel{name}": _phase for name in ("J0", "J1", "Y0", "Y1")},
     "FresnelCos": _phase,
     "FresnelSin": _phase,
