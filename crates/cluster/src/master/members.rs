@@ -54,7 +54,8 @@ impl Members {
         let request = |task: &TaskName| CreateWorkerSessionRequest {
             session_handle: handle.to_owned(),
             server_def: Some(cluster.server_def(task)),
-            isolate_session_state: config.isolate_session_state,
+            // Tasks under names that a session brings along keep state for that session alone.
+            isolate_session_state: config.isolate_session_state || cluster.brought.is_some(),
             cluster_device_attributes: if shares_devices { devices.clone() } else { Vec::new() },
             master_task: cluster.own.to_string(),
             master_incarnation: worker.device().incarnation() as i64,

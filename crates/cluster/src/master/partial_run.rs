@@ -118,9 +118,10 @@ impl MasterSession {
         let on_worker = self.start_on_worker(guard);
         let step = step_cx(self, guard, on_worker.rendezvous(self.context.members.own()));
         let done = async move {
+            let cancellation = step.cancellation.clone();
             let local = prepared.plan.local.start_partial(step, hub.clone());
-            let done =
-                session.parts_run(&on_worker, ExecutorOpts::default()).run(&prepared.plan, local).await;
+            let run = session.parts_run(&on_worker, &cancellation, ExecutorOpts::default());
+            let done = run.run(&prepared.plan, local).await;
             // Whoever waits for a fetch must hear of a failure elsewhere too.
             done.map(|_| ()).inspect_err(|error| hub.fail(error.clone().derived()))
         };

@@ -2,6 +2,7 @@
 
 use super::plan::{RemotePart, StepPlan};
 use crate::worker::{Worker, WorkerStep};
+use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::{Result, Status, Tensor};
 use ferroflow_proto::tensorflow::{ExecutorOpts, RunGraphRequest, RunGraphResponse};
 use futures_util::StreamExt;
@@ -22,6 +23,7 @@ pub(super) struct PartsRun<'a> {
     /// The worker of the master's task.
     pub(super) worker: &'a Arc<Worker>,
     pub(super) step: &'a Arc<WorkerStep>,
+    pub(super) cancellation: &'a Cancellation,
     pub(super) exec_opts: ExecutorOpts,
 }
 
@@ -38,8 +40,14 @@ impl PartsRun<'_> {
         // The others first, so that requests leave before the own part occupies the thread.
         let mut ends = pin!(select(remote.map(End::Remote), once(local).map(End::Local)));
         let (mut values, mut responses) = (Vec::new(), Vec::with_capacity(plan.remote.len()));
+        // The own part hears of a cancellation by itself, but it may be over while others still wait.
+        let mut cancelled = self.cancellation.cancelled();
         let failure = loop {
-            match ends.next().await {
+            let end = match future::select(ends.next(), &mut cancelled).await {
+                Either::Left((end, _)) => end,
+                Either::Right((reason, _)) => break reason,
+            };
+            match end {
                 None => return Ok((values, responses)),
                 Some(End::Local(Ok(fetched))) => values = fetched,
                 Some(End::Remote(Ok(response))) => responses.push(response),

@@ -52,7 +52,8 @@ pub(super) async fn run_plan(
             true => Some(TransferLog::start(session.context.members.own_worker(), &plan.remote).await),
             false => None,
         };
-        let (values, mut responses) = session.parts_run(&on_worker, exec_opts).run(plan, local).await?;
+        let (values, mut responses) =
+            session.parts_run(&on_worker, &guard.cancellation, exec_opts).run(plan, local).await?;
         if let Some(log) = log {
             let step_stats = Some(StepStats { dev_stats: log.read(on_worker.id()).await });
             responses.push(RunGraphResponse { step_stats, ..Default::default() });
@@ -134,6 +135,7 @@ impl MasterSession {
     pub(super) fn parts_run<'a>(
         &'a self,
         step: &'a Arc<WorkerStep>,
+        cancellation: &'a Cancellation,
         exec_opts: ExecutorOpts,
     ) -> PartsRun<'a> {
         let members = &self.context.members;
@@ -142,6 +144,7 @@ impl MasterSession {
             task: &self.task,
             worker: members.own_worker(),
             step,
+            cancellation,
             exec_opts,
         }
     }
