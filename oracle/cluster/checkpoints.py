@@ -101,23 +101,27 @@ def single(cluster, prefix):
 
 
 def written_by_stock(cluster, prefix):
-    """What a stock session of this process writes, in both formats."""
-    for version in [v1.train.SaverDef.V2, v1.train.SaverDef.V1]:
-        with tf.Graph().as_default() as graph:
-            w = v1.get_variable("w", initializer=tf.reshape(tf.range(12.0), [3, 4]), use_resource=True)
-            n = v1.get_variable("n", initializer=tf.constant(3, tf.int64), use_resource=True)
-            with v1.Session(graph=graph) as sess:
-                sess.run([w.initializer, n.initializer])
-                saver = v1.train.Saver(write_version=version)
-                path = saver.save(sess, f"{prefix}-{version}", write_meta_graph=False, latest_filename="stock.txt")
-        v1.Session.reset(cluster.target())
-        with tf.Graph().as_default() as graph, v1.device(v1.train.replica_device_setter(ps_tasks=3)):
-            w = v1.get_variable("w", [3, 4], use_resource=False)
-            n = v1.get_variable("n", [], tf.int64, use_resource=True)
-            part = v1.raw_ops.RestoreV2(prefix=path, tensor_names=["w"], shape_and_slices=["3 4 1,2:2,2"], dtypes=[tf.float32]) if version == v1.train.SaverDef.V2 else []
-            with session(cluster.target(), graph) as sess:
-                v1.train.Saver().restore(sess, path)
-                show(f"of stock, version {version}", sess.run([w, n, *part]))
+    """What a stock session of this process writes."""
+    path = by_stock(prefix, v1.train.SaverDef.V2)
+    v1.Session.reset(cluster.target())
+    with tf.Graph().as_default() as graph, v1.device(v1.train.replica_device_setter(ps_tasks=3)):
+        w = v1.get_variable("w", [3, 4], use_resource=False)
+        n = v1.get_variable("n", [], tf.int64, use_resource=True)
+        part = tf.raw_ops.RestoreV2(prefix=path, tensor_names=["w"], shape_and_slices=["3 4 1,2:2,2"], dtypes=[tf.float32])
+        with session(cluster.target(), graph) as sess:
+            v1.train.Saver().restore(sess, path)
+            show("of stock", sess.run([w, n, *part]))
+
+
+def by_stock(prefix, version):
+    """Writes a checkpoint of two variables in this process."""
+    with tf.Graph().as_default() as graph:
+        w = v1.get_variable("w", initializer=tf.reshape(tf.range(12.0), [3, 4]), use_resource=True)
+        n = v1.get_variable("n", initializer=tf.constant(3, tf.int64), use_resource=True)
+        with v1.Session(graph=graph) as sess:
+            sess.run([w.initializer, n.initializer])
+            saver = v1.train.Saver(write_version=version)
+            return saver.save(sess, f"{prefix}-{version}", write_meta_graph=False, latest_filename="stock.txt")
 
 
 def kept(cluster, directory):

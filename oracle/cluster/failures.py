@@ -29,7 +29,8 @@ def said(call, words):
         return ["no failure", call()]
     except tf.errors.OpError as error:
         text = error.message
-        nodes = sorted(set(re.findall(r"\{\{node ([^}]*)\}\}", text)))
+        # Stock sometimes names a transfer too.
+        nodes = sorted({name for name in re.findall(r"\{\{node ([^}]*)\}\}", text) if not re.search(r"_S\d+$", name)})
         # Which of the tasks of a step tells of an error first is a matter of chance.
         return [type(error).__name__, re.search(r"From /job:(ps|worker)/replica:0/task:\d:\n", text) is not None, nodes, words in text]
 

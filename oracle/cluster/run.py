@@ -41,6 +41,7 @@ SCENARIOS = [
     "sessions_across",
     "replicas",
     "checkpoints",
+    "old_checkpoints",
     "guide",
     "start_orders",
     "counter",

@@ -12,7 +12,21 @@ static TURN: Mutex<()> = Mutex::new(());
 
 #[test]
 fn a_stock_client_cannot_tell_clusters_apart() {
-    run(&["state", "queues", "embeddings", "optimizers", "partial_steps", "failures"]);
+    run(&[
+        "placement",
+        "branches_and_loops",
+        "state",
+        "queues",
+        "embeddings",
+        "optimizers",
+        "partial_steps",
+        "traces",
+        "failures",
+        "sessions_across",
+        "replicas",
+        "checkpoints",
+        "old_checkpoints",
+    ]);
 }
 
 #[test]
