@@ -2,7 +2,7 @@
 //!
 //! An output crosses once per receiving device, however many consumers wait there; the end of a node crosses as an
 //! empty tensor. Small constants are copied instead of sent. A loop whose nodes are on several devices gets a skeleton
-//! on each of them (see [`skeleton`]).
+//! on each of them (see `skeleton`).
 
 mod crossing;
 mod movable;
