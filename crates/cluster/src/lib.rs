@@ -10,6 +10,7 @@ pub mod api;
 pub mod master;
 pub mod worker;
 
+mod requests;
 mod transport;
 
 pub mod server;

@@ -12,7 +12,7 @@ mod transfers;
 pub(crate) use sessions::WorkerSession;
 pub(crate) use steps::WorkerStep;
 
-use crate::master::requests::RecentRequests;
+use crate::requests::RecentRequests;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::client::{Channels, Naming, Peers};
 use ferroflow_core::device::Device;

@@ -11,7 +11,7 @@ use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::graph::{FunctionBody, Graph};
 use ferroflow_core::resource::ResourceManager;
 use ferroflow_core::step::StepCx;
-use ferroflow_core::{DType, Result, Tensor, ensure, status};
+use ferroflow_core::{DType, Result, Tensor, ensure};
 use ferroflow_proto::tensorflow::GraphDef;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -154,8 +154,7 @@ impl StepRun {
             return ended;
         }
         let pool = self.executable.env.pool.clone();
-        let panicked = || Err(status!(Internal, "the step ended with a panic"));
-        pool.spawn(self).fallible().await.unwrap_or_else(panicked)
+        pool.complete(self).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::plan_cache::Prepared;
 use super::session::MasterSession;
-use super::step::{on_pool, run_plan};
+use super::step::run_plan;
 use crate::api::CallableOutcome;
 use ferroflow_core::graph::{Graph, Output};
 use ferroflow_core::{Result, Tensor, ensure, status};
@@ -40,11 +40,11 @@ impl MasterSession {
         } else {
             // A plan of another graph: steps of the session's own must not find it.
             let session = self.clone();
-            on_pool(&self.env().pool, async move {
+            let connected = async move {
                 let graph = connect(&session.graph(), &tensor_connection)?;
                 Prepared::new(request, async |signature| session.build(&graph, signature).await).await
-            })
-            .await?
+            };
+            self.env().pool.complete(connected).await?
         };
         let callable = Callable { prepared, options: run_options.unwrap_or_default() };
         Ok(self.callables.insert(callable))

@@ -83,18 +83,12 @@ impl MasterSession {
         let (feeds, fetches) = (prepared.signature.feeds.len(), prepared.signature.fetches.len());
         let guard = self.steps.begin()?;
         let hub = PartialHub::new(feeds, fetches);
-        let task = self.start_partial(&prepared, &guard, &hub);
-        let done = async move {
-            match task.await {
-                Some(done) => done,
-                None => bail!(Internal, "the partial run ended with a panic"),
-            }
-        };
+        let done = self.start_partial(&prepared, &guard, &hub);
         Ok(self.partial_runs.insert(PartialRun {
             prepared,
             graph: self.graph(),
             hub,
-            done: done.boxed().shared(),
+            done: done.shared(),
             progress: Mutex::new(Progress { fed: vec![false; feeds], fetched: vec![false; fetches] }),
             _guard: guard,
         }))
@@ -106,14 +100,14 @@ impl MasterSession {
         prepared: &Arc<Prepared>,
         guard: &StepGuard,
         hub: &Arc<PartialHub>,
-    ) -> impl Future<Output = Option<Result<()>>> + Send + use<> {
+    ) -> BoxFuture<'static, Result<()>> {
         let (session, prepared, hub) = (self.clone(), prepared.clone(), hub.clone());
         let pool = self.env().pool.clone();
         if prepared.plan.remote.is_empty() {
             let step = step_cx(self, guard, Arc::new(LocalRendezvous::default()));
             let run = prepared.plan.local.start_partial(step, hub);
             let done = async move { run.await.map(|_| ()).map_err(|error| from_task(error, &session.task)) };
-            return pool.spawn(done).fallible();
+            return pool.complete(done).boxed();
         }
         let on_worker = self.start_on_worker(guard);
         let step = step_cx(self, guard, on_worker.rendezvous(self.context.members.own()));
@@ -125,7 +119,7 @@ impl MasterSession {
             // Whoever waits for a fetch must hear of a failure elsewhere too.
             done.map(|_| ()).inspect_err(|error| hub.fail(error.clone().derived()))
         };
-        pool.spawn(done).fallible()
+        pool.complete(done).boxed()
     }
 
     /// Exchanges some feeds and fetches of a partial run. The run ends when all are exchanged or something fails; a

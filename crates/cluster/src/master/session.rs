@@ -5,7 +5,7 @@ use super::members::Members;
 use super::partial_run::PartialRuns;
 use super::plan::{PlanContext, StepPlan};
 use super::plan_cache::{PlanCache, Prepared};
-use super::step::{RunningSteps, on_pool, run_plan};
+use super::step::{RunningSteps, run_plan};
 use crate::api::{RunStep, StepOutcome};
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::graph::Graph;
@@ -77,7 +77,7 @@ impl MasterSession {
     pub(super) async fn extend(self: &Arc<Self>, def: GraphDef, version: Option<i64>) -> Result<i64> {
         let session = self.clone();
         // Checking a large graph takes a while, so not on a thread that answers calls.
-        on_pool(&self.env().pool, async move { session.extend_now(&def, version) }).await
+        self.env().pool.complete(async move { session.extend_now(&def, version) }).await
     }
 
     fn extend_now(&self, def: &GraphDef, version: Option<i64>) -> Result<i64> {
@@ -131,13 +131,12 @@ impl MasterSession {
     pub(super) async fn prepare(self: &Arc<Self>, request: Signature) -> Result<Arc<Prepared>> {
         let build = |signature| {
             let session = self.clone();
-            // Spawned rather than awaited: it goes on even if nobody waits for it any more.
-            let plan = self.env().pool.spawn(async move {
+            // It goes on even if whoever asked first waits no more: others may wait for the same plan.
+            let plan = async move {
                 let graph = session.graph();
                 session.build(&graph, &signature).await
-            });
-            let panicked = || Err(status!(Internal, "planning the step ended with a panic"));
-            async move { plan.fallible().await.unwrap_or_else(panicked) }.boxed()
+            };
+            self.env().pool.complete(plan).boxed()
         };
         self.plans.prepare(request, build).await
     }

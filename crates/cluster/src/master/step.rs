@@ -7,13 +7,12 @@ use super::transfer_log::TransferLog;
 use crate::worker::WorkerStep;
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::rendezvous::Rendezvous;
-use ferroflow_core::resource::ResourceManager;
 use ferroflow_core::step::StepCx;
 use ferroflow_core::{Code, Result, Status, Tensor, status};
 use ferroflow_proto::tensorflow::{
     ExecutorOpts, RunGraphResponse, RunMetadata, RunOptions, StepStats, run_options::TraceLevel,
 };
-use ferroflow_runtime::{ComputePool, LocalRendezvous, StepTrace};
+use ferroflow_runtime::{LocalRendezvous, StepTrace};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -97,24 +96,7 @@ pub(super) fn step_cx(
     guard: &StepGuard,
     rendezvous: Arc<dyn Rendezvous>,
 ) -> Arc<StepCx> {
-    let env = session.env();
-    Arc::new(StepCx {
-        step_id: guard.id as i64,
-        device: env.device.clone(),
-        resources: env.resources.clone(),
-        step_resources: ResourceManager::new("step"),
-        rendezvous,
-        cancellation: guard.cancellation.clone(),
-    })
-}
-
-/// Runs a future on compute threads; a panic there becomes a status.
-pub(super) async fn on_pool<T: Send + 'static>(
-    pool: &ComputePool,
-    future: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    let task = pool.spawn(future).fallible();
-    task.await.unwrap_or_else(|| Err(status!(Internal, "the work ended with a panic")))
+    session.context.members.own().step_cx(guard.id as i64, rendezvous, guard.cancellation.clone())
 }
 
 impl MasterSession {

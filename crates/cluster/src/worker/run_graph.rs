@@ -4,8 +4,6 @@ use super::Worker;
 use super::sessions::WorkerSession;
 use super::steps::WorkerStep;
 use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
-use ferroflow_core::resource::ResourceManager;
-use ferroflow_core::step::StepCx;
 use ferroflow_core::{Result, Tensor, bail, ensure, status};
 use ferroflow_proto::tensorflow::{
     CostGraphDef, ExecutorOpts, NamedTensorProto, RunGraphRequest, RunGraphResponse,
@@ -28,11 +26,16 @@ impl Worker {
         let step = self.step(request.step_id);
         step.belongs_to(&session);
         let call = CallGuard::new(&step);
-        let done = if request.is_partial {
-            self.run_partially(&session, &step, &request, sends).await
-        } else {
-            self.run_whole(&session, &step, &request, sends).await
+        let run = async {
+            for (key, tensor) in sends {
+                step.local().send(&key, Parcel::new(tensor))?;
+            }
+            match request.is_partial {
+                true => self.run_partially(&session, &step, &request).await,
+                false => self.run_whole(&session, &step, &request).await,
+            }
         };
+        let done = run.await;
         call.ended();
         if let Err(error) = &done {
             // Peers that wait for tensors of the step hear why none will come.
@@ -46,14 +49,10 @@ impl Worker {
         session: &Arc<WorkerSession>,
         step: &Arc<WorkerStep>,
         request: &RunGraphRequest,
-        sends: Vec<(RendezvousKey, Tensor)>,
     ) -> Result<RunGraphResponse> {
         let graph = session.graph(&request.graph_handle)?;
         let options = request.exec_opts.unwrap_or_default();
-        let cx = self.step_cx(session, step);
-        for (key, tensor) in sends {
-            step.local().send(&key, Parcel::new(tensor))?;
-        }
+        let cx = session.step_cx(step.id(), step.rendezvous(session), step.cancellation().clone());
         let trace = wants_stats(&options).then(|| StepTrace::new(cx.device.name()));
         graph.start(Vec::new(), cx.clone(), trace.clone())?.near_caller().await?;
         Ok(RunGraphResponse {
@@ -74,11 +73,7 @@ impl Worker {
         session: &Arc<WorkerSession>,
         step: &Arc<WorkerStep>,
         request: &RunGraphRequest,
-        sends: Vec<(RendezvousKey, Tensor)>,
     ) -> Result<RunGraphResponse> {
-        for (key, tensor) in sends {
-            step.local().send(&key, Parcel::new(tensor))?;
-        }
         let ending = step.partial_run(|| {
             let graph = session.graph(&request.graph_handle)?;
             self.start_partial(session, step, &graph)
@@ -97,7 +92,8 @@ impl Worker {
         step: &Arc<WorkerStep>,
         graph: &Arc<Executable>,
     ) -> Result<Ending> {
-        let run = graph.start(Vec::new(), self.step_cx(session, step), None)?;
+        let cx = session.step_cx(step.id(), step.rendezvous(session), step.cancellation().clone());
+        let run = graph.start(Vec::new(), cx, None)?;
         // The step holds its run, so the run must not hold the step.
         let failing = Arc::downgrade(step);
         let run = async move {
@@ -108,19 +104,6 @@ impl Worker {
             done
         };
         Ok(self.pool.complete(run).boxed().shared())
-    }
-
-    /// What everything that runs here in the step shares.
-    fn step_cx(&self, session: &Arc<WorkerSession>, step: &Arc<WorkerStep>) -> Arc<StepCx> {
-        let env = session.env();
-        Arc::new(StepCx {
-            step_id: step.id(),
-            device: env.device.clone(),
-            resources: env.resources.clone(),
-            step_resources: ResourceManager::new("step"),
-            rendezvous: step.rendezvous(session),
-            cancellation: step.cancellation().clone(),
-        })
     }
 }
 

@@ -3,6 +3,10 @@
 use super::graphs::Graphs;
 use crate::spec::TaskName;
 use crate::transport::client::Peers;
+use ferroflow_core::cancel::Cancellation;
+use ferroflow_core::rendezvous::Rendezvous;
+use ferroflow_core::resource::ResourceManager;
+use ferroflow_core::step::StepCx;
 use ferroflow_core::{Result, ensure};
 use ferroflow_runtime::RuntimeEnv;
 use std::collections::HashMap;
@@ -39,6 +43,23 @@ impl WorkerSession {
     /// The other tasks, as the session sees them.
     pub(crate) fn peers(&self) -> &Arc<Peers> {
         &self.peers
+    }
+
+    /// What everything that runs here in a step shares.
+    pub(crate) fn step_cx(
+        &self,
+        step_id: i64,
+        rendezvous: Arc<dyn Rendezvous>,
+        cancellation: Cancellation,
+    ) -> Arc<StepCx> {
+        Arc::new(StepCx {
+            step_id,
+            device: self.env.device.clone(),
+            resources: self.env.resources.clone(),
+            step_resources: ResourceManager::new("step"),
+            rendezvous,
+            cancellation,
+        })
     }
 
     /// The surroundings of the session's plans.
