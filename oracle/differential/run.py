@@ -1,6 +1,6 @@
 """Random small graphs, drawn from the declarations of ops, must get the same answers from our server as from stock.
 
-    python oracle/differential/run.py --server target/release/ferroflow [--seconds 60] [--seed N] [--only REGEX]
+    python oracle/differential/run.py --server target/release/ferroflow [--seconds 60 | --seeds N] [--seed N] [--only REGEX]
 
 Every graph has a seed of its own, which a failure prints. A failing graph is made small and printed as a case that can
 be pasted into `oracle/cases/<family>.py`.
@@ -120,6 +120,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", required=True, help="our binary; `stock` compares stock with itself")
     parser.add_argument("--seconds", type=float, default=60, help="0 goes on until a difference is found")
+    parser.add_argument("--seeds", type=int, default=0, help="stop after the graphs of this many seeds, whatever the time")
     parser.add_argument("--seed", type=int, default=None, help="the first seed; a random one if not given")
     parser.add_argument("--only", default="", help="only ops whose name matches, those known to differ included")
     parser.add_argument("--plain", action="store_true", help="no special values and no types without a kernel")
@@ -139,9 +140,10 @@ def main():
     print(f"first seed {seed}; drawing from {len(ops)} ops; {len(draw.known())} others are known to differ", flush=True)
     start = servers.stock if args.server == "stock" else lambda: servers.ferroflow(args.server)
     match, failed = Match(Peer(servers.stock), Peer(start)), {}
-    end = time.monotonic() + args.seconds if args.seconds else float("inf")
+    end = time.monotonic() + args.seconds if args.seconds and not args.seeds else float("inf")
+    last = seed + args.seeds if args.seeds else float("inf")
     try:
-        while time.monotonic() < end and (args.keep_going or not failed):
+        while seed < last and time.monotonic() < end and (args.keep_going or not failed):
             found = match.check(draw.Source(seed, ops, args.plain), seed)
             if found:
                 what = found.splitlines()[0].split(": ")[1]

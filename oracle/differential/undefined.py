@@ -104,6 +104,19 @@ def _overflow(node, inputs, expected):
         return products.sum(axis=-2) > largest
 
 
+def _overflow_on_the_way(node, inputs, expected):
+    """Sums whose terms together leave the range: whether a part of them becomes infinite, and so perhaps no number with
+    the rest, depends on the order of adding."""
+    data, axes = inputs
+    if expected.dtype.kind not in "fcV" or not expected.size:
+        return False
+    size = np.abs(data).astype(np.float64)
+    axes = tuple(int(axis) % data.ndim for axis in axes.ravel()) if data.ndim else ()
+    with np.errstate(all="ignore"):
+        total = np.where(np.isfinite(size), size, 0).sum(axis=axes, keepdims=bool(node.attrs.get("keep_dims", False)))
+    return total > float(ml_dtypes.finfo(data.real.dtype if data.dtype.kind == "c" else data.dtype).max)
+
+
 def _phase(node, inputs, expected):
     """Where rounding turns the argument of a sine, and so the result: as far from zero as precision goes."""
     size = np.abs(inputs[0].astype(np.float64))
@@ -170,6 +183,8 @@ _RULES = {
     "Cast": _cast,
     "NthElement": _not_a_number,
     **{f"{kind}{which}": _rows_with_nan for kind in ("Segment", "UnsortedSegment") for which in ("Min", "Max")},
+    "Sum": _overflow_on_the_way,
+    "Mean": _overflow_on_the_way,
     "MatMul": _overflow,
     "SparseMatMul": _overflow,
     "BatchMatMul": _overflow,

@@ -8,6 +8,9 @@ pub(crate) struct Args {
     /// Stop after this long; 0 goes on until a difference is found
     #[arg(long, default_value_t = 60)]
     seconds: u64,
+    /// Stop after this many seeds instead, however long they take
+    #[arg(long)]
+    seeds: Option<u64>,
     /// Start from this seed, as a failure prints it
     #[arg(long)]
     seed: Option<u64>,
@@ -23,10 +26,10 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// What CI runs: long enough to draw most ops, short enough to wait for, and the same graphs every time, so that a
-    /// change fails for what it changes.
+    /// What CI runs: enough to draw most ops, little enough to wait for, and the same graphs on a fast machine as on a
+    /// slow one, so that a change fails for what it changes.
     pub(crate) fn bounded() -> Args {
-        Args { seconds: 20, seed: Some(1), only: None, plain: false, keep_going: false }
+        Args { seconds: 0, seeds: Some(500), seed: Some(1), only: None, plain: false, keep_going: false }
     }
 }
 
@@ -34,6 +37,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut command = python::script("oracle/differential/run.py")?;
     command.arg("--server").arg(server::build()?);
     command.arg("--seconds").arg(args.seconds.to_string());
+    if let Some(seeds) = args.seeds {
+        command.arg("--seeds").arg(seeds.to_string());
+    }
     if let Some(seed) = args.seed {
         command.arg("--seed").arg(seed.to_string());
     }
