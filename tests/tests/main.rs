@@ -3,6 +3,9 @@
 /// Every declaration against stock's op list, and every op against the goldens.
 mod declarations;
 
+/// Graphs that Rust programs build and differentiate.
+mod graphs;
+
 /// What a stock client does, on our server and on stock's.
 mod interop;
 

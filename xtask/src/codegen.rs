@@ -1,9 +1,10 @@
-//! Turns `crates/proto/protos` into checked-in Rust: message types for `ferroflow-proto` and their descriptors; and the
-//! golden messages of `ferroflow-testing`.
+//! Turns `crates/proto/protos` into checked-in Rust: message types for `ferroflow-proto` and their descriptors; the
+//! golden messages of `ferroflow-testing`; and the typed builders of ops.
 //!
 //! The output is checked in so that building needs neither protoc nor a build script; `--check` proves that it
-//! is what the `.proto` files say.
+//! is what the `.proto` files and declarations say.
 
+mod builders;
 mod outputs;
 
 use std::iter;
@@ -36,9 +37,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let protos = root.join(PROTOS);
     let descriptors = compile(&protos, &[])?;
     let goldens = compile(&root.join(GOLDEN_PROTOS), &[protos])?;
-    let mut outputs = Outputs::new(root);
+    let mut outputs = Outputs::new(root.clone());
     messages(&descriptors, &mut outputs)?;
     golden_messages(&goldens, &mut outputs)?;
+    builders::builders(&root, &descriptors.encode_to_vec(), &mut outputs)?;
     if args.check { outputs.check() } else { outputs.write() }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{DType, PartialShape, Result, Shape, Tensor, bail, status};
 use bytes::Bytes;
-use ferroflow_proto::tensorflow::attr_value::Value;
+use ferroflow_proto::tensorflow::attr_value::{ListValue, Value};
 use ferroflow_proto::tensorflow::{AttrValue, NameAttrList};
 use std::collections::BTreeMap;
 
@@ -104,4 +104,82 @@ impl FromAttr for usize {
 
 fn utf8(bytes: &Bytes) -> Result<String> {
     String::from_utf8(bytes.to_vec()).or_else(|_| bail!(InvalidArgument, "expected UTF-8 text"))
+}
+
+/// A Rust value that an attribute can be set to. What cannot be one (a shape that is none) is an error.
+pub trait ToAttr {
+    /// The attribute's value.
+    fn to_attr(self) -> Result<Value>;
+}
+
+macro_rules! to_attr {
+    ($($type:ty, $value:ident => $convert:expr;)+) => {$(
+        impl ToAttr for $type {
+            fn to_attr(self) -> Result<Value> {
+                let $value = self;
+                Ok($convert)
+            }
+        }
+    )+};
+}
+
+to_attr! {
+    Value, v => v;
+    bool, v => Value::B(v);
+    i32, v => Value::I(v.into());
+    i64, v => Value::I(v);
+    usize, v => Value::I(v as i64);
+    f32, v => Value::F(v);
+    f64, v => Value::F(v as f32);
+    &str, v => Value::S(Bytes::copy_from_slice(v.as_bytes()));
+    &String, v => Value::S(Bytes::copy_from_slice(v.as_bytes()));
+    String, v => Value::S(v.into());
+    Bytes, v => Value::S(v);
+    DType, v => Value::Type(v.to_wire());
+    PartialShape, v => Value::Shape(v.to_proto());
+    &PartialShape, v => Value::Shape(v.to_proto());
+    Shape, v => Value::Shape(v.to_proto());
+    &Shape, v => Value::Shape(v.to_proto());
+    Tensor, v => Value::Tensor(v.to_proto()?);
+    &Tensor, v => Value::Tensor(v.to_proto()?);
+    NameAttrList, v => Value::Func(v);
+    &NameAttrList, v => Value::Func(v.clone());
+}
+
+impl<T: ToAttr> ToAttr for Vec<T> {
+    fn to_attr(self) -> Result<Value> {
+        let mut list = ListValue::default();
+        for item in self {
+            match item.to_attr()? {
+                Value::S(v) => list.s.push(v),
+                Value::I(v) => list.i.push(v),
+                Value::F(v) => list.f.push(v),
+                Value::B(v) => list.b.push(v),
+                Value::Type(v) => list.r#type.push(v),
+                Value::Shape(v) => list.shape.push(v),
+                Value::Tensor(v) => list.tensor.push(v),
+                Value::Func(v) => list.func.push(v),
+                other => bail!(InvalidArgument, "a list holds no values of kind {}", kind_name(&other)),
+            }
+        }
+        Ok(Value::List(list))
+    }
+}
+
+impl<T: ToAttr + Clone> ToAttr for &[T] {
+    fn to_attr(self) -> Result<Value> {
+        self.to_vec().to_attr()
+    }
+}
+
+impl<T: ToAttr, const N: usize> ToAttr for [T; N] {
+    fn to_attr(self) -> Result<Value> {
+        Vec::from(self).to_attr()
+    }
+}
+
+impl<T: ToAttr + Clone, const N: usize> ToAttr for &[T; N] {
+    fn to_attr(self) -> Result<Value> {
+        self.to_vec().to_attr()
+    }
 }

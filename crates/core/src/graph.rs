@@ -6,11 +6,13 @@
 mod build;
 mod def;
 mod function;
+mod infer;
 mod library;
 mod order;
 mod text;
 
 pub use function::FunctionBody;
+pub use infer::Inference;
 pub use library::Library;
 
 use crate::attr::Attrs;
@@ -179,6 +181,11 @@ impl Graph {
         self.versions.producer
     }
 
+    /// The versions of the graph.
+    pub fn versions(&self) -> &VersionDef {
+        &self.versions
+    }
+
     /// The functions.
     pub fn library(&self) -> &Arc<Library> {
         &self.library
@@ -220,5 +227,12 @@ impl Graph {
         self.names.insert(node.data.name.clone(), id);
         self.nodes.push(node);
         id
+    }
+
+    /// Takes back the node that was added last and that nothing refers to.
+    pub(crate) fn pop(&mut self) {
+        if let Some(node) = self.nodes.pop() {
+            self.names.remove(&node.data.name);
+        }
     }
 }

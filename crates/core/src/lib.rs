@@ -1,5 +1,5 @@
 //! The shared vocabulary of Ferroflow: status, element types, shapes, tensors, devices, graphs, the declaration of an
-//! op, the context a kernel runs in, resources, and the rendezvous contract.
+//! op, the context a kernel runs in, resources, the rendezvous contract, and how programs build graphs.
 //!
 //! This crate knows no concrete op, no file, no socket and no async runtime. Modules stand in reading order.
 
@@ -25,8 +25,10 @@ pub mod kernel;
 
 pub mod graph;
 
+pub mod scope;
+
 pub use dtype::DType;
-pub use shape::{PartialShape, Shape};
+pub use shape::{PartialShape, Shape, ToPartialShape};
 pub use status::{Code, Result, Status};
 pub use tensor::{C64, C128, Element, Tensor, Unit};
 

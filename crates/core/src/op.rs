@@ -1,9 +1,11 @@
 //! The declaration of an op: one plain value that says everything the system knows about it.
 
+mod gradient;
 mod registry;
 mod shape_cx;
 mod spec;
 
+pub use gradient::{Grad, GradCx, Gradient, GradientFn, IndexedSlices, InputGrads};
 pub use registry::{OpEntry, Registry, no_kernel};
 pub use shape_cx::{Dim, ShapeCx, UNKNOWN_DIM, shapes};
 pub use spec::{ArgSpec, ArgType, AttrKind, AttrSpec, OpSpec};
@@ -25,6 +27,8 @@ pub struct Op {
     pub shape: fn(&mut ShapeCx<'_>) -> Result<()>,
     /// Kernels by element type; written with [`crate::kernels!`].
     pub kernels: &'static [KernelRow],
+    /// How gradients go back through the op.
+    pub gradient: Gradient,
     /// How closely results must agree with stock's.
     pub accuracy: Accuracy,
     /// What the planner and the executor must know.
@@ -56,6 +60,7 @@ impl Op {
         attrs: &[],
         shape: shapes::unknown,
         kernels: &[],
+        gradient: Gradient::Undefined,
         accuracy: Accuracy::Exact,
         class: OpClass::Plain,
         cheap: false,

@@ -231,6 +231,17 @@ impl PartialShape {
         }
     }
 
+    /// What is known of a value that has both shapes; `None` if there can be none.
+    pub fn merged(&self, other: &PartialShape) -> Option<PartialShape> {
+        match (&self.0, &other.0) {
+            (None, _) => Some(other.clone()),
+            (_, None) => Some(self.clone()),
+            (Some(a), Some(b)) => self
+                .is_compatible_with(other)
+                .then(|| PartialShape(Some(a.iter().zip(b).map(|(x, y)| *x.max(y)).collect()))),
+        }
+    }
+
     /// Reads a shape off the wire.
     pub fn from_proto(proto: &TensorShapeProto) -> Result<PartialShape> {
         if proto.unknown_rank {
@@ -251,6 +262,60 @@ impl PartialShape {
 impl From<&Shape> for PartialShape {
     fn from(shape: &Shape) -> PartialShape {
         PartialShape(Some(shape.0.clone()))
+    }
+}
+
+/// What a partly known shape can be written as: `[2, 3]`, `[-1, 64]`, `[None, Some(64)]`, or a shape.
+pub trait ToPartialShape {
+    /// The shape, or what is wrong with it.
+    fn to_partial_shape(self) -> Result<PartialShape>;
+}
+
+impl ToPartialShape for PartialShape {
+    fn to_partial_shape(self) -> Result<PartialShape> {
+        Ok(self)
+    }
+}
+
+impl ToPartialShape for &PartialShape {
+    fn to_partial_shape(self) -> Result<PartialShape> {
+        Ok(self.clone())
+    }
+}
+
+impl ToPartialShape for Shape {
+    fn to_partial_shape(self) -> Result<PartialShape> {
+        Ok(PartialShape(Some(self.0)))
+    }
+}
+
+impl ToPartialShape for &Shape {
+    fn to_partial_shape(self) -> Result<PartialShape> {
+        Ok(self.into())
+    }
+}
+
+impl<const N: usize> ToPartialShape for [i64; N] {
+    fn to_partial_shape(self) -> Result<PartialShape> {
+        PartialShape::new(self)
+    }
+}
+
+impl ToPartialShape for &[i64] {
+    fn to_partial_shape(self) -> Result<PartialShape> {
+        PartialShape::new(self.iter().copied())
+    }
+}
+
+impl ToPartialShape for Vec<i64> {
+    fn to_partial_shape(self) -> Result<PartialShape> {
+        PartialShape::new(self)
+    }
+}
+
+impl<const N: usize> ToPartialShape for [Option<i64>; N] {
+    fn to_partial_shape(self) -> Result<PartialShape> {
+        PartialShape::new(self.into_iter().map(|dim| dim.unwrap_or(-1)))
     }
 }
 

@@ -9,9 +9,19 @@
 //! println!("serving {}", server.target());
 //! server.join();
 //! ```
+//!
+//! Programs build graphs with [`Graph`], [`Scope`] and [`ops`], and differentiate them with [`gradients`].
+
+mod graph;
 
 pub use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 pub use ferroflow_cluster::{Server, ServerConfig};
 pub use ferroflow_core::op;
-pub use ferroflow_core::{Code, DType, Result, Shape, Status, Tensor};
+pub use ferroflow_core::op::{Grad, IndexedSlices};
+pub use ferroflow_core::scope::{
+    CollectionItem, Gradients, Input, OpBuilder, Operation, Output, Scope, gradients,
+};
+pub use ferroflow_core::{Code, DType, PartialShape, Result, Shape, Status, Tensor};
+pub use ferroflow_ops::build as ops;
 pub use ferroflow_ops::registry;
+pub use graph::Graph;

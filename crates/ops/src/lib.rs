@@ -5,9 +5,11 @@
 
 mod accumulator;
 mod blocking;
+pub mod build;
 pub mod cwise;
 mod distribution;
 mod epilogue;
+mod gradient;
 mod hash;
 mod index;
 pub mod linalg;
@@ -98,6 +100,20 @@ mod tests {
             std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/stock_kernels.txt"), &current).unwrap();
         }
         assert_eq!(current, STOCK_KERNELS, "UPDATE=1 writes it anew");
+    }
+
+    #[test]
+    fn every_op_has_a_builder() {
+        let generated =
+            std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/build/generated")).unwrap();
+        let text: String =
+            generated.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+        let registry = registry();
+        let names =
+            registry.all().into_iter().map(|entry| entry.op.name).filter(|name| !name.starts_with('_'));
+        let missing: Vec<&str> =
+            names.filter(|name| !text.contains(&format!("pub struct {name}("))).collect();
+        assert!(missing.is_empty(), "`cargo xtask codegen` writes builders of {missing:?}");
     }
 
     #[test]

@@ -101,7 +101,7 @@ impl Graph {
     }
 
     /// Checks that inputs have the number and types that the op declares.
-    pub(super) fn check_input_types(&self, id: NodeId, inputs: &[Output]) -> Result<()> {
+    pub(crate) fn check_input_types(&self, id: NodeId, inputs: &[Output]) -> Result<()> {
         let data = &self.node(id).data;
         ensure!(
             inputs.len() == data.input_types.len(),
@@ -133,11 +133,16 @@ impl Graph {
     /// The wire form.
     pub fn to_def(&self) -> GraphDef {
         GraphDef {
-            node: self.nodes.iter().map(|node| self.node_def(node)).collect(),
+            node: self.node_defs(0).collect(),
             library: Some(self.library.to_proto()),
             versions: Some(self.versions.clone()),
             ..Default::default()
         }
+    }
+
+    /// The wire form of the nodes from position `first` on.
+    pub fn node_defs(&self, first: usize) -> impl Iterator<Item = NodeDef> + '_ {
+        self.nodes.iter().skip(first).map(|node| self.node_def(node))
     }
 
     fn node_def(&self, node: &Node) -> NodeDef {
@@ -179,6 +184,11 @@ impl Graph {
     /// A node's data from its wire form, checked, for planners to add.
     pub fn check_node(&self, def: &NodeDef) -> Result<NodeData> {
         Checker { registry: &self.registry, library: &self.library, planned: true }.check(def, &def.attr)
+    }
+
+    /// As [`Graph::check_node`], for nodes that programs add.
+    pub(crate) fn check_user_node(&self, def: &NodeDef) -> Result<NodeData> {
+        Checker { registry: &self.registry, library: &self.library, planned: false }.check(def, &def.attr)
     }
 
     /// Gives a node another device.

@@ -6,7 +6,7 @@ use crate::numeric::{Float, Int, Real};
 use crate::units::by_unit;
 use ferroflow_core::attr::FromAttr;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op, OpClass, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::op::{Accuracy, Gradient, Op, OpClass, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::variant::Variant;
 use ferroflow_core::{
     C64, C128, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels, status,
@@ -29,6 +29,7 @@ pub(crate) const OPS: &[&Op] = &[
 
 static CONST: Op = Op {
     name: "Const",
+    gradient: Gradient::Stop,
     outputs: &["output: dtype"],
     attrs: &["value: tensor", "dtype: type"],
     shape: const_shape,
@@ -40,6 +41,7 @@ static CONST: Op = Op {
 
 static PLACEHOLDER: Op = Op {
     name: "Placeholder",
+    gradient: Gradient::Stop,
     outputs: &["output: dtype"],
     attrs: &["dtype: type", "shape: shape = <unknown>"],
     shape: placeholder_shape,

@@ -2,7 +2,7 @@
 
 use crate::numeric::Float;
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Value};
-use ferroflow_core::op::{Op, OpClass, ShapeCx, shapes};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, OpClass, ShapeCx, shapes};
 use ferroflow_core::{PartialShape, Result, bail, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -30,9 +30,10 @@ const PASS: Op = Op {
     ..Op::PURE
 };
 
-static IDENTITY: Op = Op { name: "Identity", class: OpClass::Identity, ..PASS };
+static IDENTITY: Op =
+    Op { name: "Identity", class: OpClass::Identity, gradient: Gradient::Fn(identity_grad), ..PASS };
 static SNAPSHOT: Op = Op { name: "Snapshot", ..PASS };
-static STOP_GRADIENT: Op = Op { name: "StopGradient", ..PASS };
+static STOP_GRADIENT: Op = Op { name: "StopGradient", gradient: Gradient::Stop, ..PASS };
 static PREVENT_GRADIENT: Op =
     Op { name: "PreventGradient", attrs: &["T: type", "message: string = ''"], ..PASS };
 static GUARANTEE_CONST: Op = Op { name: "GuaranteeConst", stateful: true, ..PASS };
@@ -183,4 +184,9 @@ fn ensure_shape_kernel(init: &Init<'_>) -> Result<Kernel> {
         );
         Ok(cx.take(0)?.into())
     })
+}
+
+/// What arrives goes on as it is, rows included.
+pub(crate) fn identity_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok(InputGrads(vec![g.grad(0).cloned()]))
 }

@@ -1,11 +1,13 @@
 //! Element-wise arithmetic of two tensors with broadcasting, and sums of many tensors.
 
+use crate::build as ops;
+use crate::gradient::{conj, unbroadcast};
 use crate::cwise::{self, ARITHMETIC, FUNCTION, POLYNOMIAL, loops, rows};
 use crate::linalg::elementwise::Loop;
 use crate::linalg::functions::Functions;
 use crate::numeric::{Float, Int, Math, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Str};
-use ferroflow_core::op::{Accuracy, Op, shapes};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, shapes};
 use ferroflow_core::{Code, DType, Result, Status, ensure};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -32,6 +34,7 @@ static ADD: Op = Op {
 };
 static ADD_V2: Op = Op {
     name: "AddV2",
+    gradient: Gradient::Fn(add_grad),
     attrs: &[
         "T: {bfloat16, half, float, double, uint8, uint16, uint32, uint64, int8, int16, int32, int64, complex64, \
          complex128}",
@@ -43,6 +46,7 @@ static ADD_V2: Op = Op {
 };
 static SUB: Op = Op {
     name: "Sub",
+    gradient: Gradient::Fn(sub_grad),
     attrs: &[
         "T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, int64, complex64, complex128, uint32, \
          uint64}",
@@ -60,6 +64,7 @@ const NUMBERS: Op = Op {
 };
 static MUL: Op = Op {
     name: "Mul",
+    gradient: Gradient::Fn(mul_grad),
     kernels: rows![mul: Bfloat16, Half, Float, Double, Uint8, Int8, Uint16, Int16, Int32, Uint32, Uint64, Int64, Complex64, Complex128],
     commutative: true,
     ..NUMBERS
@@ -344,6 +349,23 @@ fn approximate_equal(init: &Init<'_>) -> Result<Kernel> {
 
 fn join(_: &Init<'_>) -> Result<Kernel> {
     cwise::binary_owned(|x: &Str, y: &Str| Str::from([&x[..], &y[..]].concat()))
+}
+
+fn add_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x, y, dy) = (g.scope(), g.input(0), g.input(1), g.dy(0)?);
+    Ok([unbroadcast(s, dy.clone(), x, y)?, unbroadcast(s, dy, y, x)?].into())
+}
+
+fn sub_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x, y, dy) = (g.scope(), g.input(0), g.input(1), g.dy(0)?);
+    Ok([unbroadcast(s, dy.clone(), x, y)?, unbroadcast(s, ops::neg(s, dy)?, y, x)?].into())
+}
+
+fn mul_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x, y, dy) = (g.scope(), g.input(0), g.input(1), g.dy(0)?);
+    let dx = if g.needs(0) { Some(unbroadcast(s, ops::mul(s, &dy, conj(s, y))?, x, y)?) } else { None };
+    let dy = if g.needs(1) { Some(unbroadcast(s, ops::mul(s, conj(s, x), &dy)?, y, x)?) } else { None };
+    Ok([dx, dy].into())
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! Element-wise functions of one tensor.
 
+use crate::build as ops;
+use crate::gradient::conj;
 use crate::cwise::{self, ARITHMETIC, FUNCTION, POLYNOMIAL, loops, rows};
 use crate::linalg::elementary::Elementary;
 use crate::linalg::elementwise::Loop;
 use crate::linalg::functions::Functions;
 use crate::numeric::{Int, Math, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op, shapes};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, shapes};
 use ferroflow_core::{DType, Result, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -63,6 +65,7 @@ static SIGN: Op = Op {
 };
 static SQUARE: Op = Op {
     name: "Square",
+    gradient: Gradient::Fn(square_grad),
     attrs: &[
         "T: {bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, \
          complex128}",
@@ -230,6 +233,11 @@ fn angle(init: &Init<'_>, any: Loop<1>, small: Loop<1>) -> Result<Kernel> {
 
 fn logical_not(init: &Init<'_>) -> Result<Kernel> {
     cwise::kernel(init, ARITHMETIC, Loop::map(|x: bool| !x))
+}
+
+fn square_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x) = (g.scope(), conj(g.scope(), g.input(0))?);
+    Ok([ops::mul(s, g.dy(0)?, ops::mul(s, x, 2))?].into())
 }
 
 #[cfg(test)]

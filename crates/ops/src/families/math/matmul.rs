@@ -1,8 +1,11 @@
 //! Matrix products.
 
+use crate::build as ops;
+use crate::gradient::conj;
 use crate::linalg::product::{Gemm, MatrixView};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx};
+use ferroflow_core::scope::Output;
 use ferroflow_core::{C64, C128, DType, Result, Shape, Tensor, bf16, ensure, f16, kernels};
 use std::borrow::Cow;
 
@@ -20,6 +23,7 @@ static MAT_MUL: Op = Op {
         "grad_b: bool = false",
     ],
     shape: mat_mul_shape,
+    gradient: Gradient::Fn(mat_mul_grad),
     kernels: kernels![mat_mul_kernel: bf16, f16, f32, f64, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
     ..Op::PURE
@@ -109,6 +113,21 @@ fn widened(tensor: &Tensor) -> Result<Cow<'_, [f32]>> {
         DType::Bfloat16 => tensor.flat::<bf16>()?.iter().map(|x| x.to_f32()).collect(),
         _ => Cow::Borrowed(tensor.flat::<f32>()?),
     })
+}
+
+fn mat_mul_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy) = (g.scope(), g.dy(0)?);
+    let (a, b) = (conj(s, g.input(0))?, conj(s, g.input(1))?);
+    let product = |left: &Output, right: &Output, transposed: (bool, bool)| {
+        ops::MatMul::new().transpose_a(transposed.0).transpose_b(transposed.1).build(s, left, right)
+    };
+    let (da, db) = match (g.attr("transpose_a")?, g.attr("transpose_b")?) {
+        (false, false) => (product(&dy, &b, (false, true))?, product(&a, &dy, (true, false))?),
+        (false, true) => (product(&dy, &b, (false, false))?, product(&dy, &a, (true, false))?),
+        (true, false) => (product(&b, &dy, (false, true))?, product(&a, &dy, (false, false))?),
+        (true, true) => (product(&b, &dy, (true, true))?, product(&dy, &a, (true, true))?),
+    };
+    Ok([da, db].into())
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Reductions over axes: sums, means, products, extremes, norms, and logical all and any.
 
+use crate::build as ops;
+use crate::gradient::{shape_of, unreduced};
 use crate::linalg::reduce::{AtLeastOne, Every, Finish, Fold, Greatest, IntSum, Least, Product, RoundedSquares, Sum, SumOfSquares, fold_planned, plan};
 use crate::numeric::{Float, Int, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{C64, C128, DType, Element, Result, Shape, bf16, ensure, f16, kernels};
 use smallvec::SmallVec;
 
@@ -30,6 +32,7 @@ const REDUCTION: Op = Op {
 
 static SUM: Op = Op {
     name: "Sum",
+    gradient: Gradient::Fn(sum_grad),
     kernels: kernels![sum_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     ..REDUCTION
 };
@@ -244,6 +247,12 @@ fn int_norm_kernel<T: Int<Wide = T>>(init: &Init<'_>) -> Result<Kernel> {
 
 fn complex_norm_kernel<T: Num<Wide = T> + num_complex::ComplexFloat>(init: &Init<'_>) -> Result<Kernel> {
     reduction::<SumOfSquares<T>>(init, Some(|sums, _| sums.iter_mut().for_each(|sum| *sum = sum.sqrt())))
+}
+
+fn sum_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let s = g.scope();
+    let dx = ops::broadcast_to(s, unreduced(g, g.dy(0)?), shape_of(s, g.input(0))?)?;
+    Ok([Some(dx), None].into())
 }
 
 #[cfg(test)]

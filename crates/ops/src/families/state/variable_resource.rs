@@ -1,9 +1,10 @@
 //! Resource variables: a handle names the variable, which comes to be when it is first assigned.
 
+use crate::array::identity::identity_grad;
 use crate::numeric::Num;
 use crate::variable::{add_assign, existing, sub_assign};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Op, OpClass, ShapeCx, shapes};
+use ferroflow_core::op::{Gradient, Op, OpClass, ShapeCx, shapes};
 use ferroflow_core::resource::{HandleShape, Resource, ResourceHandle, Variable};
 use ferroflow_core::{
     C64, C128, DType, PartialShape, Result, Shape, Tensor, bf16, ensure, f16, kernels,
@@ -36,6 +37,7 @@ static VAR_HANDLES_OP: Op = Op {
 
 static READ_VARIABLE_OP: Op = Op {
     name: "ReadVariableOp",
+    gradient: Gradient::Fn(identity_grad),
     inputs: &["resource: resource"],
     outputs: &["value: dtype"],
     attrs: &["dtype: type"],

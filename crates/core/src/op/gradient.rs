@@ -1,0 +1,232 @@
+//! How an op says what its gradient is: a function that builds nodes with the same builders that programs use.
+
+use crate::attr::FromAttr;
+use crate::scope::{Operation, Output, Scope};
+use crate::{DType, PartialShape, Result, bail};
+
+/// What is known of an op's gradient.
+#[derive(Clone, Copy)]
+pub enum Gradient {
+    /// Nothing: an error if anybody asks.
+    Undefined,
+    /// The outputs do not depend on the inputs in a way that has a derivative.
+    Stop,
+    /// Builds the gradients of inputs from those of outputs.
+    Fn(GradientFn),
+}
+
+/// Builds the gradients of an operation's inputs, one per input, from those of its outputs.
+pub type GradientFn = fn(&GradCx<'_>) -> Result<InputGrads>;
+
+/// The gradient with respect to one value.
+#[derive(Clone, Debug)]
+pub enum Grad {
+    /// As many elements as the value.
+    Dense(Output),
+    /// Some rows of the value; all others are zero.
+    Sparse(IndexedSlices),
+}
+
+/// Rows of a larger tensor: row `indices[i]` has `values[i]`; rows named several times add up.
+#[derive(Clone, Debug)]
+pub struct IndexedSlices {
+    /// The rows.
+    pub values: Output,
+    /// Which rows they are: a vector of int32 or int64.
+    pub indices: Output,
+    /// The shape of the whole, a vector, if it is known.
+    pub dense_shape: Option<Output>,
+}
+
+impl IndexedSlices {
+    /// The whole tensor: rows that are not named are zero.
+    pub fn to_dense(&self, scope: &Scope) -> Result<Output> {
+        let Some(shape) = &self.dense_shape else {
+            bail!(
+                InvalidArgument,
+                "rows '{}' cannot become a whole tensor, because its shape is not known",
+                self.values.name()
+            )
+        };
+        let first = scope.op("StridedSlice").input(shape).input([0]).input([1]).input([1]);
+        let rows = first.attr("shrink_axis_mask", 1i64).build()?.output(0)?;
+        let sum = scope.op("UnsortedSegmentSum").input(&self.values).input(&self.indices).input(&rows);
+        let sum = sum.build()?.output(0)?;
+        if let (Some(dims), Some(whole)) = (self.values.shape().dims(), shape.value()) {
+            let dims = whole.to_i64s()?.first().copied().into_iter().chain(dims.iter().skip(1).copied());
+            sum.set_shape(PartialShape::new(dims)?)?;
+        }
+        Ok(sum)
+    }
+}
+
+impl Grad {
+    /// The gradient as one tensor.
+    pub fn to_dense(&self, scope: &Scope) -> Result<Output> {
+        match self {
+            Grad::Dense(output) => Ok(output.clone()),
+            Grad::Sparse(slices) => slices.to_dense(scope),
+        }
+    }
+
+    /// The tensor, if the gradient is one.
+    pub fn dense(&self) -> Option<&Output> {
+        match self {
+            Grad::Dense(output) => Some(output),
+            Grad::Sparse(_) => None,
+        }
+    }
+
+    /// The rows, if the gradient is some.
+    pub fn sparse(&self) -> Option<&IndexedSlices> {
+        match self {
+            Grad::Dense(_) => None,
+            Grad::Sparse(slices) => Some(slices),
+        }
+    }
+
+    /// The tensor or the rows.
+    pub fn values(&self) -> &Output {
+        match self {
+            Grad::Dense(output) => output,
+            Grad::Sparse(slices) => &slices.values,
+        }
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.values().dtype()
+    }
+}
+
+impl From<Output> for Grad {
+    fn from(output: Output) -> Grad {
+        Grad::Dense(output)
+    }
+}
+
+impl From<&Output> for Grad {
+    fn from(output: &Output) -> Grad {
+        Grad::Dense(output.clone())
+    }
+}
+
+impl From<IndexedSlices> for Grad {
+    fn from(slices: IndexedSlices) -> Grad {
+        Grad::Sparse(slices)
+    }
+}
+
+/// The gradients of an operation's inputs, in order; `None` where the outputs do not depend on the input.
+#[derive(Clone, Debug, Default)]
+pub struct InputGrads(pub Vec<Option<Grad>>);
+
+impl InputGrads {
+    /// No input has a gradient.
+    pub fn none(inputs: usize) -> InputGrads {
+        InputGrads(vec![None; inputs])
+    }
+}
+
+impl<G: Into<Grad>, const N: usize> From<[G; N]> for InputGrads {
+    fn from(grads: [G; N]) -> InputGrads {
+        InputGrads(grads.into_iter().map(|grad| Some(grad.into())).collect())
+    }
+}
+
+impl<G: Into<Grad>, const N: usize> From<[Option<G>; N]> for InputGrads {
+    fn from(grads: [Option<G>; N]) -> InputGrads {
+        InputGrads(grads.into_iter().map(|grad| grad.map(Into::into)).collect())
+    }
+}
+
+impl<G: Into<Grad>> From<Vec<G>> for InputGrads {
+    fn from(grads: Vec<G>) -> InputGrads {
+        InputGrads(grads.into_iter().map(|grad| Some(grad.into())).collect())
+    }
+}
+
+impl<G: Into<Grad>> From<Vec<Option<G>>> for InputGrads {
+    fn from(grads: Vec<Option<G>>) -> InputGrads {
+        InputGrads(grads.into_iter().map(|grad| grad.map(Into::into)).collect())
+    }
+}
+
+/// What a gradient function sees: the operation, and the gradients of its outputs.
+pub struct GradCx<'a> {
+    scope: &'a Scope,
+    operation: &'a Operation,
+    inputs: Vec<Output>,
+    dys: &'a [Option<Grad>],
+    needed: &'a [bool],
+}
+
+impl<'a> GradCx<'a> {
+    /// A context for an operation; `dys` has an entry per output, `needed` one per input.
+    pub fn new(
+        scope: &'a Scope,
+        operation: &'a Operation,
+        dys: &'a [Option<Grad>],
+        needed: &'a [bool],
+    ) -> GradCx<'a> {
+        GradCx { scope, operation, inputs: operation.inputs(), dys, needed }
+    }
+
+    /// Where the gradient's nodes go.
+    pub fn scope(&self) -> &'a Scope {
+        self.scope
+    }
+
+    /// The operation.
+    pub fn op(&self) -> &'a Operation {
+        self.operation
+    }
+
+    /// An attribute of the operation.
+    pub fn attr<T: FromAttr>(&self, name: &str) -> Result<T> {
+        self.operation.attr(name)
+    }
+
+    /// The number of inputs.
+    pub fn num_inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// The number of outputs.
+    pub fn num_outputs(&self) -> usize {
+        self.dys.len()
+    }
+
+    /// An input. The op's declaration says how many there are.
+    pub fn input(&self, index: usize) -> &Output {
+        &self.inputs[index]
+    }
+
+    /// All inputs.
+    pub fn inputs(&self) -> &[Output] {
+        &self.inputs
+    }
+
+    /// An output.
+    pub fn output(&self, index: usize) -> Result<Output> {
+        self.operation.output(index)
+    }
+
+    /// Whether anybody wants the gradient of this input; a costly one that nobody wants may be `None`.
+    pub fn needs(&self, input: usize) -> bool {
+        self.needed.get(input).copied().unwrap_or(true)
+    }
+
+    /// The gradient of an output as it came: none if nothing depends on the output, possibly sparse.
+    pub fn grad(&self, output: usize) -> Option<&Grad> {
+        self.dys.get(output)?.as_ref()
+    }
+
+    /// The gradient of an output as one tensor; zeros if nothing depends on the output.
+    pub fn dy(&self, output: usize) -> Result<Output> {
+        match self.grad(output) {
+            Some(grad) => grad.to_dense(self.scope),
+            None => self.scope.op("ZerosLike").input(self.output(output)?).build()?.output(0),
+        }
+    }
+}

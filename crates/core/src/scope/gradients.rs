@@ -1,0 +1,305 @@
+//! Reverse-mode differentiation: walks a graph from results back to what they are differentiated by, and adds nodes.
+
+use super::{Graph, Operation, Output, Scope};
+use crate::graph::NodeId;
+use crate::op::{Grad, GradCx, Gradient, IndexedSlices, InputGrads};
+use crate::{DType, Result, bail, ensure, status};
+use std::collections::{HashMap, HashSet};
+
+/// The gradients of the sum of `ys` with respect to each of `xs`: `None` where no `y` depends on the `x`. A variable is
+/// differentiated by through its handle. See [`Gradients`] for more choices.
+#[track_caller]
+pub fn gradients<Y, X>(scope: &Scope, ys: Y, xs: X) -> Result<Vec<Option<Grad>>>
+where
+    Y: IntoIterator,
+    Y::Item: Into<Output>,
+    X: IntoIterator,
+    X::Item: Into<Output>,
+{
+    Gradients::new().build(scope, ys, xs)
+}
+
+/// How [`gradients`] are built.
+#[derive(Clone, Debug, Default)]
+pub struct Gradients {
+    grad_ys: Vec<Option<Grad>>,
+    stops: Vec<Output>,
+    colocate: bool,
+    name: Option<String>,
+}
+
+impl Gradients {
+    /// The usual choices: `ys` add up, nothing is held constant.
+    pub fn new() -> Gradients {
+        Gradients::default()
+    }
+
+    /// The gradients that arrive at `ys`, in order; ones where `None` or not given.
+    #[must_use]
+    pub fn grad_ys(mut self, grads: impl IntoIterator<Item = Option<Grad>>) -> Gradients {
+        self.grad_ys = grads.into_iter().collect();
+        self
+    }
+
+    /// Outputs that are held constant.
+    #[must_use]
+    pub fn stop<I>(mut self, outputs: I) -> Gradients
+    where
+        I: IntoIterator,
+        I::Item: Into<Output>,
+    {
+        self.stops.extend(outputs.into_iter().map(Into::into));
+        self
+    }
+
+    /// Puts the gradient of each operation where the operation is.
+    #[must_use]
+    pub fn colocate_with_ops(mut self, colocate: bool) -> Gradients {
+        self.colocate = colocate;
+        self
+    }
+
+    /// The name of the scope that holds the nodes; `gradients` by default.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Gradients {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Adds the nodes.
+    #[track_caller]
+    pub fn build<Y, X>(self, scope: &Scope, ys: Y, xs: X) -> Result<Vec<Option<Grad>>>
+    where
+        Y: IntoIterator,
+        Y::Item: Into<Output>,
+        X: IntoIterator,
+        X::Item: Into<Output>,
+    {
+        let ys: Vec<Output> = ys.into_iter().map(Into::into).collect();
+        let xs: Vec<Output> = xs.into_iter().map(Into::into).collect();
+        for output in ys.iter().chain(&xs).chain(&self.stops) {
+            scope.check_owns(output)?;
+        }
+        ensure!(
+            self.grad_ys.len() <= ys.len(),
+            InvalidArgument,
+            "{} gradients were given for {} ys",
+            self.grad_ys.len(),
+            ys.len()
+        );
+        let scope = scope.scope(self.name.as_deref().unwrap_or("gradients"));
+        Walk::new(&scope, &ys, &xs, &self.stops)?.run(&self, &ys, &xs)
+    }
+}
+
+struct Walk {
+    scope: Scope,
+    graph: Graph,
+    /// Every node that a `y` depends on and that depends on an `x`, consumers first.
+    order: Vec<NodeId>,
+    /// Nodes that depend on an `x`.
+    active: HashSet<NodeId>,
+    /// What has arrived so far.
+    grads: HashMap<Output, Vec<Grad>>,
+}
+
+impl Walk {
+    fn new(scope: &Scope, ys: &[Output], xs: &[Output], stops: &[Output]) -> Result<Walk> {
+        let graph = scope.graph().clone();
+        let state = graph.lock();
+        let mut reached = HashSet::new();
+        let mut ahead: Vec<NodeId> = ys.iter().map(|y| y.op().id()).collect();
+        while let Some(id) = ahead.pop() {
+            if reached.insert(id) {
+                ahead.extend(state.graph.node(id).inputs.iter().map(|input| input.node));
+            }
+        }
+        let stops: HashSet<NodeId> = stops.iter().map(|stop| stop.op().id()).collect();
+        let sources: HashSet<NodeId> = xs.iter().map(|x| x.op().id()).collect();
+        let mut active = HashSet::new();
+        let mut order = Vec::new();
+        for id in state.graph.topological_order()? {
+            if !reached.contains(&id) {
+                continue;
+            }
+            let node = state.graph.node(id);
+            let depends =
+                !stops.contains(&id) && node.inputs.iter().any(|input| active.contains(&input.node));
+            if depends || sources.contains(&id) {
+                active.insert(id);
+            }
+            if depends {
+                order.push(id);
+            }
+        }
+        order.reverse();
+        drop(state);
+        Ok(Walk { scope: scope.clone(), graph, order, active, grads: HashMap::new() })
+    }
+
+    fn run(mut self, options: &Gradients, ys: &[Output], xs: &[Output]) -> Result<Vec<Option<Grad>>> {
+        for (i, y) in ys.iter().enumerate() {
+            let grad = match options.grad_ys.get(i).cloned().flatten() {
+                Some(grad) => {
+                    ensure!(
+                        grad.dtype() == y.dtype(),
+                        InvalidArgument,
+                        "the gradient given for '{}' is {}, but it is {}",
+                        y.name(),
+                        grad.dtype(),
+                        y.dtype()
+                    );
+                    self.scope.check_owns(grad.values())?;
+                    grad
+                }
+                None => self.ones(y, i)?,
+            };
+            self.grads.entry(y.clone()).or_default().push(grad);
+        }
+        let root = self.graph.scope();
+        for id in std::mem::take(&mut self.order) {
+            self.differentiate(&Operation::new(&root, id), options)?;
+        }
+        xs.iter().map(|x| self.arrived(x)).collect()
+    }
+
+    fn ones(&self, y: &Output, index: usize) -> Result<Grad> {
+        let dtype = y.dtype();
+        ensure!(
+            dtype.is_floating(),
+            InvalidArgument,
+            "the gradient of '{}', which is {dtype}, needs a gradient that arrives there; give one with `grad_ys`",
+            y.name()
+        );
+        let name = format!("grad_ys_{index}");
+        Ok(self.scope.op("OnesLike").name(&name).input(y).build()?.output(0)?.into())
+    }
+
+    /// The sum of what has arrived at an output.
+    fn arrived(&mut self, output: &Output) -> Result<Option<Grad>> {
+        let Some(mut grads) = self.grads.remove(output) else { return Ok(None) };
+        if grads.len() > 1 {
+            grads = vec![sum(&self.scope, output, &grads)?];
+        }
+        let grad = grads.into_iter().next();
+        // Others may ask again: an x may be given twice, or feed another x.
+        if let Some(grad) = &grad {
+            self.grads.insert(output.clone(), vec![grad.clone()]);
+        }
+        Ok(grad)
+    }
+
+    fn differentiate(&mut self, operation: &Operation, options: &Gradients) -> Result<()> {
+        let dys =
+            operation.outputs().iter().map(|output| self.arrived(output)).collect::<Result<Vec<_>>>()?;
+        if dys.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let inputs = operation.inputs();
+        let needed: Vec<bool> = inputs.iter().map(|input| self.active.contains(&input.op().id())).collect();
+        let gradient = operation.entry().map_or(Gradient::Undefined, |entry| entry.op.gradient);
+        let grads = match gradient {
+            Gradient::Stop => return Ok(()),
+            Gradient::Undefined => bail!(
+                NotFound,
+                "No gradient defined for operation '{}' (op type: {}). Hold it constant with ops::stop_gradient or \
+                 Gradients::stop, or leave out what it depends on.",
+                operation.name(),
+                operation.op_type()
+            ),
+            Gradient::Fn(gradient) => {
+                let base = operation.name();
+                let base = base.rsplit_once('/').map_or(base.as_str(), |(_, last)| last);
+                let mut scope = self.scope.scope(&format!("{base}_grad"));
+                if options.colocate {
+                    scope = scope.colocate_with(operation);
+                }
+                gradient(&GradCx::new(&scope, operation, &dys, &needed))
+            }
+        };
+        let InputGrads(grads) = grads.map_err(|error| {
+            error.map_message(|text| {
+                format!("gradient of operation '{}' ({}): {text}", operation.name(), operation.op_type())
+            })
+        })?;
+        ensure!(
+            grads.len() == inputs.len(),
+            Internal,
+            "the gradient of {} gave {} gradients for {} inputs",
+            operation.op_type(),
+            grads.len(),
+            inputs.len()
+        );
+        for ((input, grad), needed) in inputs.into_iter().zip(grads).zip(needed) {
+            let Some(grad) = grad else { continue };
+            if !needed {
+                continue;
+            }
+            check_fits(operation, &input, &grad)?;
+            self.grads.entry(input).or_default().push(grad);
+        }
+        Ok(())
+    }
+}
+
+/// A gradient has its input's type and shape; an op whose gradient says otherwise is wrong.
+fn check_fits(operation: &Operation, input: &Output, grad: &Grad) -> Result<()> {
+    if matches!(input.dtype(), DType::Resource | DType::Variant) {
+        return Ok(());
+    }
+    ensure!(
+        grad.dtype() == input.dtype(),
+        Internal,
+        "the gradient of {} with respect to '{}' is {}, not {}",
+        operation.op_type(),
+        input.name(),
+        grad.dtype(),
+        input.dtype()
+    );
+    if let Grad::Dense(output) = grad {
+        // What the gradient's nodes could not know of its shape, the input may.
+        output.set_shape(input.shape()).map_err(|_| {
+            status!(
+                Internal,
+                "the gradient of {} with respect to '{}' has shape {}, not {}",
+                operation.op_type(),
+                input.name(),
+                output.shape(),
+                input.shape()
+            )
+        })?;
+    }
+    Ok(())
+}
+
+/// Adds up gradients of one output: rows stay rows if all are.
+fn sum(scope: &Scope, output: &Output, grads: &[Grad]) -> Result<Grad> {
+    let rows: Option<Vec<&IndexedSlices>> = grads.iter().map(Grad::sparse).collect();
+    if let Some(rows) = rows {
+        return Ok(concat_rows(scope, &rows)?.into());
+    }
+    let dense = grads.iter().map(|grad| grad.to_dense(scope)).collect::<Result<Vec<_>>>()?;
+    let sum = scope.op("AddN").inputs(&dense).build()?.output(0)?;
+    // Rows that became whole know their shape from what they are a gradient of.
+    let _ = sum.set_shape(output.shape());
+    Ok(sum.into())
+}
+
+fn concat_rows(scope: &Scope, rows: &[&IndexedSlices]) -> Result<IndexedSlices> {
+    let wide = rows.iter().any(|slices| slices.indices.dtype() != rows[0].indices.dtype());
+    let mut indices = Vec::with_capacity(rows.len());
+    for slices in rows {
+        indices.push(if wide && slices.indices.dtype() != DType::Int64 {
+            scope.op("Cast").input(&slices.indices).attr("DstT", DType::Int64).build()?.output(0)?
+        } else {
+            slices.indices.clone()
+        });
+    }
+    let concat =
+        |parts: Vec<&Output>| scope.op("ConcatV2").name("concat").inputs(parts).input(0).build()?.output(0);
+    Ok(IndexedSlices {
+        values: concat(rows.iter().map(|slices| &slices.values).collect())?,
+        indices: concat(indices.iter().collect())?,
+        dense_shape: rows.iter().find_map(|slices| slices.dense_shape.clone()),
+    })
+}

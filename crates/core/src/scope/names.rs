@@ -1,0 +1,53 @@
+//! Unique names, made as stock's Python makes them.
+
+use std::collections::HashMap;
+
+/// Names in use. Case does not distinguish names, because some file systems and viewers do not either.
+#[derive(Default)]
+pub(super) struct Names {
+    /// By lower-case name: the number to try next.
+    used: HashMap<String, usize>,
+}
+
+impl Names {
+    /// Marks a name as used that must stay as it is.
+    pub(super) fn reserve(&mut self, name: &str) {
+        self.used.entry(name.to_lowercase()).or_insert(1);
+    }
+
+    /// The name itself, or with the first number that is free: `a`, `a_1`, `a_2`.
+    pub(super) fn unique(&mut self, name: &str) -> String {
+        let base = name.to_lowercase();
+        let mut number = match self.used.get_mut(&base) {
+            None => {
+                self.used.insert(base, 1);
+                return name.to_owned();
+            }
+            Some(next) => {
+                let number = *next;
+                *next += 1;
+                number
+            }
+        };
+        loop {
+            let key = format!("{base}_{number}");
+            if !self.used.contains_key(&key) {
+                self.used.insert(key, 1);
+                return format!("{name}_{number}");
+            }
+            number += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Names;
+
+    #[test]
+    fn names_are_numbered_as_in_stock() {
+        let mut names = Names::default();
+        let made: Vec<String> = ["a", "a", "A", "a_1", "b"].iter().map(|name| names.unique(name)).collect();
+        assert_eq!(made, ["a", "a_1", "A_2", "a_1_1", "b"]);
+    }
+}

@@ -1,0 +1,268 @@
+//! Handles to nodes and their outputs.
+
+use super::{Graph, Scope};
+use crate::attr::FromAttr;
+use crate::graph::{self, Node, NodeData, NodeId, NodeKind};
+use crate::op::{OpEntry, OpSpec};
+use crate::resource::HandleShape;
+use crate::{DType, PartialShape, Result, Tensor, ToPartialShape, bail, ensure};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// A node of a graph. Cloning is cheap.
+#[derive(Clone)]
+pub struct Operation {
+    /// Where the node was built, which is where operators on its outputs build theirs.
+    scope: Scope,
+    id: NodeId,
+}
+
+impl Operation {
+    pub(super) fn new(scope: &Scope, id: NodeId) -> Operation {
+        Operation { scope: scope.clone(), id }
+    }
+
+    pub(super) fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        self.scope.graph()
+    }
+
+    /// The scope that the node was built in; the graph's own if it was looked up.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn node(&self) -> Node {
+        self.graph().lock().graph.node(self.id).clone()
+    }
+
+    pub(super) fn data(&self) -> Arc<NodeData> {
+        self.graph().lock().graph.node(self.id).data.clone()
+    }
+
+    /// The name.
+    pub fn name(&self) -> String {
+        self.data().name.clone()
+    }
+
+    /// The op's name, e.g. `MatMul`, or that of the function that the node calls.
+    pub fn op_type(&self) -> String {
+        self.data().op_name().to_owned()
+    }
+
+    /// The declaration; `None` for a call of a function by name.
+    pub fn entry(&self) -> Option<Arc<OpEntry>> {
+        match &self.data().kind {
+            NodeKind::Op(entry) => Some(entry.clone()),
+            _ => None,
+        }
+    }
+
+    /// The device asked for, possibly partial or empty.
+    pub fn device(&self) -> String {
+        self.data().device.clone()
+    }
+
+    /// An attribute.
+    pub fn attr<T: FromAttr>(&self, name: &str) -> Result<T> {
+        self.data().attrs.get(name).map_err(|error| {
+            error.map_message(|text| format!("operation '{}' ({}): {text}", self.name(), self.op_type()))
+        })
+    }
+
+    /// The inputs, control inputs left out.
+    pub fn inputs(&self) -> Vec<Output> {
+        let scope = self.graph().scope();
+        let output = |input: &graph::Output| Output::new(&scope, *input);
+        self.node().inputs.iter().map(output).collect()
+    }
+
+    /// The operations that must run first.
+    pub fn control_inputs(&self) -> Vec<Operation> {
+        let scope = self.graph().scope();
+        self.node().controls.iter().map(|id| Operation::new(&scope, *id)).collect()
+    }
+
+    /// The number of outputs.
+    pub fn output_count(&self) -> usize {
+        self.data().output_types.len()
+    }
+
+    /// One output.
+    pub fn output(&self, index: usize) -> Result<Output> {
+        let count = self.output_count();
+        ensure!(
+            index < count,
+            OutOfRange,
+            "operation '{}' ({}) has {count} outputs, so none with the number {index}",
+            self.name(),
+            self.op_type()
+        );
+        Ok(Output { operation: self.clone(), index: index as u32 })
+    }
+
+    /// All outputs.
+    pub fn outputs(&self) -> Vec<Output> {
+        let output = |index| Output { operation: self.clone(), index: index as u32 };
+        (0..self.output_count()).map(output).collect()
+    }
+
+    /// The outputs that one declared output stands for.
+    pub fn output_list(&self, arg: usize) -> Result<Vec<Output>> {
+        let data = self.data();
+        let NodeKind::Op(entry) = &data.kind else { return Ok(self.outputs()) };
+        let specs = &entry.spec().outputs;
+        let Some(spec) = specs.get(arg) else {
+            bail!(
+                OutOfRange,
+                "{} declares {} outputs, so none with the number {arg}",
+                data.op_name(),
+                specs.len()
+            )
+        };
+        let start = OpSpec::arg_types(&specs[..arg], &data.attrs)?.len();
+        let count = OpSpec::arg_types(std::slice::from_ref(spec), &data.attrs)?.len();
+        (start..start + count).map(|index| self.output(index)).collect()
+    }
+
+    /// The first of the outputs that one declared output stands for.
+    pub fn output_arg(&self, arg: usize) -> Result<Output> {
+        match self.output_list(arg)?.into_iter().next() {
+            Some(output) => Ok(output),
+            None => bail!(OutOfRange, "declared output {arg} of {} stands for no tensor", self.op_type()),
+        }
+    }
+}
+
+impl PartialEq for Operation {
+    fn eq(&self, other: &Operation) -> bool {
+        self.id == other.id && self.graph().is_same(other.graph())
+    }
+}
+
+impl Eq for Operation {}
+
+impl Hash for Operation {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.graph().address(), self.id).hash(state);
+    }
+}
+
+impl fmt::Debug for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}", self.name(), self.op_type())
+    }
+}
+
+impl From<&Operation> for Operation {
+    fn from(operation: &Operation) -> Operation {
+        operation.clone()
+    }
+}
+
+impl From<&Output> for Operation {
+    fn from(output: &Output) -> Operation {
+        output.operation.clone()
+    }
+}
+
+impl From<Output> for Operation {
+    fn from(output: Output) -> Operation {
+        output.operation
+    }
+}
+
+/// One output of an operation: an edge of the graph. Cloning is cheap. Operators (`+ - * /`, unary `-`) add nodes in the
+/// scope of their left operand and return a `Result`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Output {
+    operation: Operation,
+    index: u32,
+}
+
+impl Output {
+    pub(super) fn new(scope: &Scope, output: graph::Output) -> Output {
+        Output { operation: Operation::new(scope, output.node), index: output.index }
+    }
+
+    pub(super) fn edge(&self) -> graph::Output {
+        graph::Output { node: self.operation.id, index: self.index }
+    }
+
+    /// The operation.
+    pub fn op(&self) -> &Operation {
+        &self.operation
+    }
+
+    /// Which of the operation's outputs it is.
+    pub fn index(&self) -> usize {
+        self.index as usize
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        self.operation.graph()
+    }
+
+    /// The scope that the operation was built in.
+    pub fn scope(&self) -> &Scope {
+        self.operation.scope()
+    }
+
+    /// The name, `operation:index`.
+    pub fn name(&self) -> String {
+        format!("{}:{}", self.operation.name(), self.index)
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.operation.data().output_types[self.index()].0
+    }
+
+    /// Whether it is a reference to a variable.
+    pub fn is_ref(&self) -> bool {
+        self.operation.data().output_types[self.index()].1
+    }
+
+    /// What is known of the shape.
+    pub fn shape(&self) -> PartialShape {
+        self.graph().lock().known.shape(self.edge())
+    }
+
+    /// Says what the program knows of the shape; an error if that contradicts what is known.
+    pub fn set_shape(&self, shape: impl ToPartialShape) -> Result<()> {
+        let (known, told) = (self.shape(), shape.to_partial_shape()?);
+        let Some(merged) = known.merged(&told) else {
+            bail!(InvalidArgument, "output '{}' has shape {known}, which cannot be {told}", self.name())
+        };
+        self.graph().lock().known.set_shape(self.edge(), merged);
+        Ok(())
+    }
+
+    /// What is behind a handle: the type and shape of a variable, for example.
+    pub fn handle_shape(&self) -> Option<HandleShape> {
+        self.graph().lock().known.handles(self.edge()).first().cloned()
+    }
+
+    /// The value, if it is known while building.
+    pub fn value(&self) -> Option<Tensor> {
+        self.graph().lock().known.value(self.edge()).cloned()
+    }
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Output({}, {}, {})", self.name(), self.dtype(), self.shape())
+    }
+}
+
+impl From<&Output> for Output {
+    fn from(output: &Output) -> Output {
+        output.clone()
+    }
+}
