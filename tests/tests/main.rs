@@ -9,6 +9,9 @@ mod graphs;
 /// What a stock client does, on our server and on stock's.
 mod interop;
 
+/// Our client on stock's servers.
+mod client;
+
 /// Where nodes run, in clusters of several tasks.
 mod placement;
 

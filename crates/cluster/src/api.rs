@@ -1,4 +1,4 @@
-//! What the services do, in our own types. The master implements it directly; a client over gRPC will too.
+//! What the services do, in our own types. The master implements it directly, a client over gRPC by messages.
 
 use ferroflow_core::{Result, Tensor};
 use ferroflow_proto::tensorflow::{

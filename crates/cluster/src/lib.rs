@@ -13,8 +13,10 @@ pub mod worker;
 mod requests;
 mod transport;
 
+pub mod client;
 pub mod server;
 
+pub use client::MasterClient;
 pub use server::{Server, ServerConfig};
 
 /// A random number for names that must differ from all earlier ones.

@@ -1,10 +1,11 @@
 //! A server: one task of a cluster, with its master, its worker and the threads that carry calls to them.
 
+use crate::client::{Direct, MasterClient};
 use crate::master::Master;
 use crate::random;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::client::Channels;
-use crate::transport::io::Io;
+use crate::transport::io::{Carrier, Io, IoThread};
 use crate::transport::server::{Services, spawn};
 use crate::transport::tensor_codec::Intake;
 use crate::worker::{Census, Worker};
@@ -55,7 +56,7 @@ const MAX_PROMISED: usize = 16 << 30;
 /// A server at work.
 pub struct Server {
     address: SocketAddr,
-    target: String,
+    client: MasterClient,
     task: TaskName,
     worker: Arc<Worker>,
     threads: Vec<JoinHandle<()>>,
@@ -77,16 +78,7 @@ impl Server {
         let address = first.local_addr().map_err(failed)?;
         let own = config.cluster.address(&config.task);
         let target = own.map_or_else(|| format!("grpc://{address}"), |own| format!("grpc://{own}"));
-        let prepared = registry.clone();
-        let pool = ComputePool::prepared(config.compute_threads, move || prepared.prepare_thread());
-        let device = Arc::new(make_device(&config, &registry)?);
-        let intake = Arc::new(Intake::new(device.clone(), MAX_PROMISED.min(config.tensor_limit)));
-        let (io_threads, io) = Io::prepare(config.io_threads)?;
-        let channels = Channels::new(io, intake.clone());
-        let worker =
-            Worker::new(config.task.clone(), registry, vec![device], pool, channels, &config.cluster)?;
-        let master = Master::new(worker.clone(), address.port());
-        let services = Arc::new(Services { master, worker: worker.clone(), intake });
+        let Assembled { services, io, io_threads } = assemble(&config, registry, address.port())?;
 
         let (stop, stopped) = watch::channel(());
         let mut threads = Vec::new();
@@ -95,8 +87,11 @@ impl Server {
             let listeners = listeners.collect::<Result<_, _>>().map_err(failed)?;
             threads.push(spawn(thread, listeners, services.clone(), stopped.clone())?);
         }
+        let (master, worker) = (services.master.clone(), services.worker.clone());
+        let direct = Direct { master, worker: worker.clone(), io, stopped, _carrier: None };
+        let client = MasterClient::direct(&target, direct);
         threads.push(watch_for_shutdown(services, stop, shutdown)?);
-        Ok(Server { address, target, task: config.task, worker, threads })
+        Ok(Server { address, client, task: config.task, worker, threads })
     }
 
     /// Where it listens.
@@ -111,7 +106,12 @@ impl Server {
 
     /// What clients open a session on.
     pub fn target(&self) -> &str {
-        &self.target
+        self.client.target()
+    }
+
+    /// Its master, called directly.
+    pub fn client(&self) -> &MasterClient {
+        &self.client
     }
 
     /// Counts what the server keeps for masters and peers.
@@ -127,6 +127,34 @@ impl Server {
             }
         }
     }
+}
+
+/// A cluster of one that nobody else reaches: a master and a worker without a server. It ends with its last client.
+pub fn in_process(config: &ServerConfig, registry: Registry) -> Result<MasterClient> {
+    let Assembled { services, io, io_threads } = assemble(config, registry, 0)?;
+    let carrier = Carrier::start(io_threads)?;
+    let stopped = carrier.stopped();
+    let (master, worker) = (services.master.clone(), services.worker.clone());
+    Ok(MasterClient::direct("", Direct { master, worker, io, stopped, _carrier: Some(carrier) }))
+}
+
+/// The parts of a task, before anybody reaches them.
+struct Assembled {
+    services: Arc<Services>,
+    io: Arc<Io>,
+    io_threads: Vec<IoThread>,
+}
+
+fn assemble(config: &ServerConfig, registry: Registry, port: u16) -> Result<Assembled> {
+    let prepared = registry.clone();
+    let pool = ComputePool::prepared(config.compute_threads, move || prepared.prepare_thread());
+    let device = Arc::new(make_device(config, &registry)?);
+    let intake = Arc::new(Intake::new(device.memory().clone(), MAX_PROMISED.min(config.tensor_limit)));
+    let (io_threads, io) = Io::prepare(config.io_threads)?;
+    let channels = Channels::new(io.clone(), intake.clone());
+    let worker = Worker::new(config.task.clone(), registry, vec![device], pool, channels, &config.cluster)?;
+    let master = Master::new(worker.clone(), port);
+    Ok(Assembled { services: Arc::new(Services { master, worker, intake }), io, io_threads })
 }
 
 fn make_device(config: &ServerConfig, registry: &Registry) -> Result<Device> {

@@ -1,8 +1,12 @@
 //! Calls to other tasks.
 
 mod channel;
+mod method;
 mod peers;
+mod remote_master;
 mod remote_worker;
+mod when_ready;
 
 pub(crate) use peers::{Channels, Naming, Peers};
+pub(crate) use remote_master::RemoteMaster;
 pub(crate) use remote_worker::RemoteWorker;

@@ -6,7 +6,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::{EnterGuard, Handle, Runtime};
+use tokio::sync::watch;
 
 thread_local! {
     /// Which I/O thread this is, if it is one.
@@ -76,10 +77,39 @@ impl Io {
         }
     }
 
+    /// Lets the calling thread use the timers of the first thread.
+    pub(crate) fn enter(&self) -> Option<EnterGuard<'_>> {
+        self.handles.first().map(Handle::enter)
+    }
+
     /// Waits; works on any thread.
     pub(crate) fn sleep(&self, index: usize, length: Duration) -> tokio::time::Sleep {
         let _entered = self.handles[index].enter();
         tokio::time::sleep(length)
+    }
+}
+
+/// I/O threads that serve nobody: they carry what others put on them, until this is dropped.
+pub(crate) struct Carrier {
+    stop: watch::Sender<()>,
+}
+
+impl Carrier {
+    /// Starts the threads.
+    pub(crate) fn start(threads: Vec<IoThread>) -> Result<Carrier> {
+        let (stop, stopped) = watch::channel(());
+        for thread in threads {
+            let mut stopped = stopped.clone();
+            // Fails when the sender is gone, which is the signal.
+            let until_stopped = move || async move { while stopped.changed().await.is_ok() {} };
+            drop(thread.start(until_stopped)?);
+        }
+        Ok(Carrier { stop })
+    }
+
+    /// Fails to tell of changes once the threads stop.
+    pub(crate) fn stopped(&self) -> watch::Receiver<()> {
+        self.stop.subscribe()
     }
 }
 
@@ -93,7 +123,7 @@ impl<T> Drop for AbortOnDrop<T> {
 
 impl IoThread {
     /// Makes the thread's runtime the current one, for whatever must be made within it.
-    pub(crate) fn enter(&self) -> tokio::runtime::EnterGuard<'_> {
+    pub(crate) fn enter(&self) -> EnterGuard<'_> {
         self.runtime.enter()
     }
 

@@ -6,22 +6,22 @@
 use super::reader::{Field, Frames, Reader, decode, malformed};
 use super::rope::Rope;
 use bytes::{BufMut, Bytes, BytesMut};
-use ferroflow_core::device::Device;
 use ferroflow_core::rendezvous::Parcel;
-use ferroflow_core::tensor::{Buffer, Storage, encode_string_list};
+use ferroflow_core::tensor::{Buffer, BufferPool, Storage, encode_string_list};
 use ferroflow_core::{DType, Result, Shape, Tensor, ensure, status};
 use ferroflow_proto::tensorflow::{
-    NamedTensorProto, RunCallableRequest, RunMetadata, RunStepRequest, TensorProto,
+    NamedTensorProto, RunCallableRequest, RunCallableResponse, RunMetadata, RunStepRequest, RunStepResponse,
+    TensorProto,
 };
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Memory for incoming tensors: the device's pool, and a bound on what is promised to messages that are not here yet,
+/// Memory for incoming tensors: a pool, and a bound on what is promised to messages that are not here yet,
 /// so that lengths alone cannot exhaust the address space.
 pub(crate) struct Intake {
-    device: Arc<Device>,
+    memory: Arc<BufferPool>,
     promised: AtomicUsize,
     limit: usize,
 }
@@ -34,8 +34,8 @@ struct Promise<'a> {
 
 impl Intake {
     /// Promises at most `limit` bytes at any time.
-    pub(crate) fn new(device: Arc<Device>, limit: usize) -> Intake {
-        Intake { device, promised: AtomicUsize::new(0), limit }
+    pub(crate) fn new(memory: Arc<BufferPool>, limit: usize) -> Intake {
+        Intake { memory, promised: AtomicUsize::new(0), limit }
     }
 
     fn promise(&self, bytes: usize) -> Result<Promise<'_>> {
@@ -50,7 +50,7 @@ impl Intake {
     }
 
     fn allocate(&self, bytes: usize) -> Buffer {
-        self.device.memory().allocate(bytes)
+        self.memory.allocate(bytes)
     }
 }
 
@@ -248,22 +248,71 @@ async fn read_content<F: Frames>(reader: &mut Reader<F>, end: u64, intake: &Inta
 pub(crate) fn write_run_step(fetches: &[(String, Tensor)], metadata: &RunMetadata) -> Result<Rope> {
     const TENSOR: u32 = 1;
     const METADATA: u32 = 2;
-    const NAME: u32 = 1;
-    const VALUE: u32 = 2;
     let mut rope = Rope::new();
     for (name, tensor) in fetches {
-        let value = Outgoing::new(tensor)?;
-        let length = delimited_len(name.len()) + delimited_len(value.encoded_len());
-        rope.write(16 + name.len(), |out| {
-            put_delimiter(TENSOR, length, out);
-            put_delimiter(NAME, name.len(), out);
-            out.put_slice(name.as_bytes());
-            put_delimiter(VALUE, value.encoded_len(), out);
-        });
-        value.write(&mut rope);
+        put_named_tensor(TENSOR, name, tensor, &mut rope)?;
     }
     put_message(METADATA, metadata, &mut rope);
     Ok(rope)
+}
+
+/// Writes a `RunStepRequest` whose feeds come apart from the rest.
+pub(crate) fn write_run_step_request(request: &RunStepRequest, feeds: &[(String, Tensor)]) -> Result<Rope> {
+    const FEED: u32 = 2;
+    let mut rope = Rope::from_message(request);
+    for (name, tensor) in feeds {
+        put_named_tensor(FEED, name, tensor, &mut rope)?;
+    }
+    Ok(rope)
+}
+
+/// Writes a `RunCallableRequest` whose feeds come apart from the rest.
+pub(crate) fn write_run_callable_request(request: &RunCallableRequest, feeds: &[Tensor]) -> Result<Rope> {
+    const FEED: u32 = 3;
+    let mut rope = Rope::from_message(request);
+    for tensor in feeds {
+        put_tensor(FEED, tensor, &mut rope)?;
+    }
+    Ok(rope)
+}
+
+/// Reads a `RunStepResponse`; its tensors come apart from the rest.
+pub(crate) async fn read_run_step_response<F: Frames>(
+    reader: &mut Reader<F>,
+    intake: &Intake,
+) -> Result<(RunStepResponse, Vec<(String, Tensor)>)> {
+    const TENSOR: u32 = 1;
+    let (mut rest, mut fetches) = (BytesMut::new(), Vec::new());
+    let end = reader.end();
+    while let Some(field) = reader.field(end).await? {
+        if field.is_message(TENSOR) {
+            let end = reader.enter(end).await?;
+            let (name, tensor) = read_named_tensor(reader, end, intake).await?;
+            fetches.push((name, tensor?));
+        } else {
+            reader.gather(field, end, &mut rest).await?;
+        }
+    }
+    Ok((decode(rest.freeze())?, fetches))
+}
+
+/// Reads a `RunCallableResponse`; its tensors come apart from the rest.
+pub(crate) async fn read_run_callable_response<F: Frames>(
+    reader: &mut Reader<F>,
+    intake: &Intake,
+) -> Result<(RunCallableResponse, Vec<Tensor>)> {
+    const FETCH: u32 = 1;
+    let (mut rest, mut fetches) = (BytesMut::new(), Vec::new());
+    let end = reader.end();
+    while let Some(field) = reader.field(end).await? {
+        if field.is_message(FETCH) {
+            let end = reader.enter(end).await?;
+            fetches.push(read_tensor(reader, end, intake).await??);
+        } else {
+            reader.gather(field, end, &mut rest).await?;
+        }
+    }
+    Ok((decode(rest.freeze())?, fetches))
 }
 
 /// Writes a `RunCallableResponse`.
@@ -272,9 +321,7 @@ pub(crate) fn write_run_callable(fetches: &[Tensor], metadata: &RunMetadata) -> 
     const METADATA: u32 = 2;
     let mut rope = Rope::new();
     for tensor in fetches {
-        let value = Outgoing::new(tensor)?;
-        rope.write(16, |out| put_delimiter(FETCH, value.encoded_len(), out));
-        value.write(&mut rope);
+        put_tensor(FETCH, tensor, &mut rope)?;
     }
     put_message(METADATA, metadata, &mut rope);
     Ok(rope)
@@ -338,6 +385,28 @@ fn put_delimiter(number: u32, length: usize, out: &mut BytesMut) {
     encode_varint(length as u64, out);
 }
 
+fn put_tensor(number: u32, tensor: &Tensor, rope: &mut Rope) -> Result<()> {
+    let value = Outgoing::new(tensor)?;
+    rope.write(16, |out| put_delimiter(number, value.encoded_len(), out));
+    value.write(rope);
+    Ok(())
+}
+
+fn put_named_tensor(number: u32, name: &str, tensor: &Tensor, rope: &mut Rope) -> Result<()> {
+    const NAME: u32 = 1;
+    const VALUE: u32 = 2;
+    let value = Outgoing::new(tensor)?;
+    let length = delimited_len(name.len()) + delimited_len(value.encoded_len());
+    rope.write(16 + name.len(), |out| {
+        put_delimiter(number, length, out);
+        put_delimiter(NAME, name.len(), out);
+        out.put_slice(name.as_bytes());
+        put_delimiter(VALUE, value.encoded_len(), out);
+    });
+    value.write(rope);
+    Ok(())
+}
+
 fn put_message(number: u32, message: &impl Message, rope: &mut Rope) {
     let length = message.encoded_len();
     rope.write(delimited_len(length), |out| {
@@ -349,8 +418,7 @@ fn put_message(number: u32, message: &impl Message, rope: &mut Rope) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ferroflow_core::tensor::BufferPool;
-    use ferroflow_proto::tensorflow::{RunCallableResponse, RunOptions, RunStepResponse};
+    use ferroflow_proto::tensorflow::RunOptions;
     use futures_util::FutureExt;
     use proptest::collection::vec;
     use proptest::prelude::*;
@@ -367,10 +435,7 @@ mod tests {
     }
 
     fn intake() -> Intake {
-        let threads = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-        let name = "/job:localhost/replica:0/task:0/device:CPU:0";
-        let device = Device::new(name, 1, BufferPool::new(1 << 20), 1 << 30, Arc::new(threads)).unwrap();
-        Intake::new(Arc::new(device), 1 << 30)
+        Intake::new(BufferPool::new(1 << 20), 1 << 30)
     }
 
     /// A reader of `message` in frames cut at `borders`.

@@ -77,9 +77,14 @@ impl Channel {
         &self.io
     }
 
-    /// Sends a request, prefix included, and waits for the first bytes of its answer. Calls with the same `hint` from
+    /// Sends a request, given in pieces, prefix included, and waits for the first bytes of its answer. Calls with the same `hint` from
     /// threads that do no I/O share a connection.
-    pub(crate) async fn call(&self, head: &CallHead, message: Bytes, hint: u64) -> Result<Answer> {
+    pub(crate) async fn call(
+        &self,
+        head: &CallHead,
+        message: impl IntoIterator<Item = Bytes>,
+        hint: u64,
+    ) -> Result<Answer> {
         let lane = self.io.choose(hint);
         let (generation, mut link) = self.link(lane).await?;
         let (response, mut body) = match link.send_request(head.request(), false) {
@@ -91,7 +96,10 @@ impl Channel {
                 link.send_request(head.request(), false).map_err(|error| self.broken(&error))?
             }
         };
-        body.send_data(message, true).map_err(|error| self.broken(&error))?;
+        let mut pieces = message.into_iter().peekable();
+        while let Some(piece) = pieces.next() {
+            body.send_data(piece, pieces.peek().is_none()).map_err(|error| self.broken(&error))?;
+        }
         let response = response.await.map_err(|error| self.broken(&error))?;
         let (head, stream) = response.into_parts();
         if let Some(status) = from_trailers(&head.headers) {
@@ -105,6 +113,11 @@ impl Channel {
             head.status
         );
         Answer::open(Body { stream, address: self.address.clone() }, lane).await
+    }
+
+    /// Connects if that has not happened yet.
+    pub(crate) async fn connected(&self, hint: u64) -> Result<()> {
+        self.link(self.io.choose(hint)).await.map(drop)
     }
 
     /// Gives up waiting after `limit`.

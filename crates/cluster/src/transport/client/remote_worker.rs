@@ -2,8 +2,10 @@
 
 use super::super::rope::PREFIX_BYTES;
 use super::super::tensor_codec::{Intake, Received, read_recv_tensor};
-use super::channel::{Answer, CallHead, Channel};
+use super::channel::{Answer, Channel};
+use super::method::{Method, methods};
 use super::peers::Naming;
+use super::when_ready::{ATTEMPT_WAIT, Attempts};
 use crate::spec::TaskName;
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::device::DeviceSpec;
@@ -24,13 +26,6 @@ use std::time::{Duration, Instant};
 
 /// How long a peer may take to forget a session before nobody waits for it any more, as in stock.
 const DELETE_WAIT: Duration = Duration::from_secs(10);
-/// How long one attempt to learn a peer's status may take.
-const STATUS_WAIT: Duration = Duration::from_secs(10);
-/// Pauses between attempts grow from the first to the second.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// How often to say whom we wait for.
-const REPORT_EVERY: Duration = Duration::from_secs(5);
-
 /// Answers of this many bytes are read by the thread that carries them: whoever waits for one may be busy with other
 /// things while it arrives.
 const LARGE_ANSWER: u64 = 64 << 10;
@@ -48,21 +43,9 @@ pub(crate) struct RemoteWorker {
     methods: Methods,
 }
 
-/// Defines the methods once: their names, and the head of every call.
-macro_rules! methods {
-    ($($field:ident $path:literal $timeout:expr,)+) => {
-        struct Methods { $($field: Call,)+ }
-
-        impl Methods {
-            fn new(address: &str) -> Result<Methods> {
-                Ok(Methods { $($field: Call::new(address, concat!("/tensorflow.WorkerService/", $path), $timeout)?,)+ })
-            }
-        }
-    };
-}
-
 methods! {
-    get_status "GetStatus" Some(STATUS_WAIT),
+    "/tensorflow.WorkerService/"
+    get_status "GetStatus" Some(ATTEMPT_WAIT),
     create_session "CreateWorkerSession" None,
     delete_session "DeleteWorkerSession" Some(DELETE_WAIT),
     register_graph "RegisterGraph" None,
@@ -72,19 +55,6 @@ methods! {
     cleanup_graph "CleanupGraph" None,
     cleanup_all "CleanupAll" None,
     logging "Logging" None,
-}
-
-/// How a method is called.
-struct Call {
-    path: &'static str,
-    head: CallHead,
-    timeout: Option<Duration>,
-}
-
-impl Call {
-    fn new(address: &str, path: &'static str, timeout: Option<Duration>) -> Result<Call> {
-        Ok(Call { path, head: CallHead::new(address, path, timeout)?, timeout })
-    }
 }
 
 impl RemoteWorker {
@@ -120,39 +90,15 @@ impl RemoteWorker {
         &self,
         deadline: Option<Instant>,
     ) -> Result<Vec<DeviceAttributes>> {
-        let (since, mut pause, mut reported) = (Instant::now(), PAUSES.0, None);
+        let mut attempts = Attempts::new(self.task.to_string(), &self.channel, deadline);
         loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let limit = left.map_or(STATUS_WAIT, |left| left.min(STATUS_WAIT));
-            let failure = match self.channel.within(limit, self.get_status()).await {
+            let failure = match self.channel.within(attempts.limit(), self.get_status()).await {
                 Ok(devices) if self.naming == Naming::Given => return Ok(self.renamed(devices)),
                 Ok(devices) if self.owns(&devices) => return Ok(devices),
                 Ok(devices) => self.another_task(&devices),
                 Err(failure) => failure,
             };
-            let why =
-                failure.message().split("\nAdditional GRPC error").next().unwrap_or_default().to_owned();
-            let waited = since.elapsed();
-            if left.is_some_and(|left| left <= pause) {
-                return Err(status!(
-                    DeadlineExceeded,
-                    "{} did not come within {:.1} s: {why}",
-                    self.task,
-                    waited.as_secs_f64()
-                ));
-            }
-            if reported.is_none_or(|at: Instant| at.elapsed() >= REPORT_EVERY)
-                && waited >= Duration::from_secs(1)
-            {
-                tracing::info!(
-                    task = %self.task, address = self.address(), seconds = waited.as_secs(), why,
-                    "Waiting for a task of the cluster."
-                );
-                reported = Some(Instant::now());
-            }
-            let io = self.channel.io();
-            io.sleep(io.choose(0), pause).await;
-            pause = (pause * 2).min(PAUSES.1);
+            attempts.failed(&failure).await?;
         }
     }
 
@@ -224,7 +170,7 @@ impl RemoteWorker {
         let method = &self.methods.recv_tensor;
         let received = async {
             let request = encode_recv_tensor(step_id, key);
-            let answer = self.channel.call(&method.head, request, step_id as u64).await?;
+            let answer = self.channel.call(method.head(), [request], step_id as u64).await?;
             if answer.length() < LARGE_ANSWER {
                 return receive(answer, &self.intake).await;
             }
@@ -282,27 +228,17 @@ impl RemoteWorker {
 
     async fn unary<R: Message + Default>(
         &self,
-        method: &Call,
+        method: &Method,
         request: &impl Message,
         hint: u64,
     ) -> Result<R> {
-        let message = encode(request);
-        let answered = async {
-            let mut answer: Answer = self.channel.call(&method.head, message, hint).await?;
-            let message = answer.message().decode().await?;
-            answer.finish().await?;
-            Ok(message)
-        };
-        let answered = match method.timeout {
-            Some(timeout) => self.channel.within(timeout, answered).await,
-            None => answered.await,
-        };
+        let answered = method.unary(&self.channel, request, hint).await;
         answered.map_err(|error| self.explain(method, error))
     }
 
     /// Adds which call to whom failed, in the words by which stock's programs tell a failed task from a failed op.
-    fn explain(&self, method: &Call, error: Status) -> Status {
-        let (task, path, code, address) = (&self.task, method.path, error.code() as i32, self.address());
+    fn explain(&self, method: &Method, error: Status) -> Status {
+        let (task, path, code, address) = (&self.task, method.path(), error.code() as i32, self.address());
         error.map_message(|message| {
             format!(
                 "{message}{CALL_FAILED}{task} while calling {path}:\n:{{grpc_status:{code}, peer:\"{address}\"}}"
@@ -315,16 +251,6 @@ async fn receive(mut answer: Answer, intake: &Intake) -> Result<Received> {
     let received = read_recv_tensor(answer.message(), intake).await?;
     answer.finish().await?;
     received
-}
-
-/// A message with its prefix.
-fn encode(message: &impl Message) -> Bytes {
-    let length = message.encoded_len();
-    let mut out = BytesMut::with_capacity(PREFIX_BYTES + length);
-    out.put_u8(0);
-    out.put_u32(length as u32);
-    message.encode_raw(&mut out);
-    out.freeze()
 }
 
 /// A `RecvTensorRequest`. It has no request id: a call that may have reached the peer is never repeated.

@@ -1,0 +1,229 @@
+//! The master of another process.
+//!
+//! Calls end when they are answered, when the connection breaks, or when they are dropped, which cancels them at the
+//! master too. None is ever repeated once it may have arrived, so no request needs an id.
+
+use super::super::io::{Carrier, Io};
+use super::super::rope::Rope;
+use super::super::tensor_codec::{
+    Intake, read_run_callable_response, read_run_step_response, write_run_callable_request,
+    write_run_step_request,
+};
+use super::channel::{Answer, Channel};
+use super::method::{Method, methods};
+use super::when_ready::Attempts;
+use crate::api::{CallableOutcome, Devices, MasterApi, RunCallable, RunStep, StepOutcome};
+use crate::random;
+use ferroflow_core::tensor::BufferPool;
+use ferroflow_core::{Code, Result, Status, status};
+use ferroflow_proto::tensorflow::{
+    CallableOptions, CloseSessionRequest, CloseSessionResponse, ConfigProto, CreateSessionRequest,
+    CreateSessionResponse, ExtendSessionRequest, ExtendSessionResponse, GraphDef, ListDevicesRequest,
+    ListDevicesResponse, MakeCallableRequest, MakeCallableResponse, PartialRunSetupRequest,
+    PartialRunSetupResponse, ReleaseCallableRequest, ReleaseCallableResponse, ResetRequest, ResetResponse,
+    RunCallableRequest, RunStepRequest,
+};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How many bytes of freed tensor memory a client keeps.
+const KEPT_MEMORY: usize = 256 << 20;
+/// How many bytes may be promised to tensors on their way.
+const MAX_PROMISED: usize = 16 << 30;
+/// How much longer than a step's own timeout the client waits for the master to report it.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A master that is reached over gRPC.
+pub(crate) struct RemoteMaster {
+    channel: Arc<Channel>,
+    intake: Arc<Intake>,
+    methods: Methods,
+    /// Spreads calls over connections.
+    hint: u64,
+    _carrier: Carrier,
+}
+
+methods! {
+    "/tensorflow.MasterService/"
+    create_session "CreateSession" None,
+    extend_session "ExtendSession" None,
+    run_step "RunStep" None,
+    partial_run_setup "PartialRunSetup" None,
+    close_session "CloseSession" None,
+    list_devices "ListDevices" None,
+    reset "Reset" None,
+    make_callable "MakeCallable" None,
+    run_callable "RunCallable" None,
+    release_callable "ReleaseCallable" None,
+}
+
+impl RemoteMaster {
+    /// The master at `host:port`, with a thread of its own for the connection. Nothing is connected yet.
+    pub(crate) fn new(address: &str) -> Result<RemoteMaster> {
+        let (threads, io) = Io::prepare(1)?;
+        let carrier = Carrier::start(threads)?;
+        let intake = Arc::new(Intake::new(BufferPool::new(KEPT_MEMORY), MAX_PROMISED));
+        let methods = Methods::new(address)?;
+        let channel = Channel::new(address, io);
+        Ok(RemoteMaster { channel, intake, methods, hint: random()?, _carrier: carrier })
+    }
+
+    /// Where it is reached.
+    pub(crate) fn address(&self) -> &str {
+        self.channel.address()
+    }
+
+    /// Waits until the server takes connections.
+    async fn ready(&self, deadline: Option<Instant>) -> Result<()> {
+        let whom = format!("the server at {}", self.address());
+        let mut attempts = Attempts::new(whom, &self.channel, deadline);
+        loop {
+            match self.channel.within(attempts.limit(), self.channel.connected(self.hint)).await {
+                Ok(()) => return Ok(()),
+                Err(failure) => attempts.failed(&failure).await?,
+            }
+        }
+    }
+
+    async fn call(&self, method: &Method, request: Rope) -> Result<Answer> {
+        self.channel.call(method.head(), request.finish()?, self.hint).await
+    }
+
+    /// Gives up after a timeout in milliseconds, if there is one, and says who did not answer.
+    async fn within<T>(
+        &self,
+        millis: i64,
+        method: &Method,
+        grace: Duration,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let limit = match u64::try_from(millis) {
+            Ok(millis @ 1..) => Duration::from_millis(millis) + grace,
+            _ => return work.await,
+        };
+        let started = Instant::now();
+        self.channel.within(limit, work).await.map_err(|error| match error.code() {
+            Code::DeadlineExceeded if started.elapsed() >= limit => status!(
+                DeadlineExceeded,
+                "{} did not answer {} within {:.1} s",
+                self.address(),
+                method.path(),
+                limit.as_secs_f64()
+            ),
+            _ => error,
+        })
+    }
+}
+
+impl MasterApi for RemoteMaster {
+    async fn create_session(&self, graph: GraphDef, config: ConfigProto, target: &str) -> Result<String> {
+        let millis = config.operation_timeout_in_ms;
+        let deadline = match u64::try_from(millis) {
+            Ok(millis @ 1..) => Some(Instant::now() + Duration::from_millis(millis)),
+            _ => None,
+        };
+        self.ready(deadline).await?;
+        let request = CreateSessionRequest {
+            graph_def: Some(graph),
+            config: Some(config),
+            target: target.strip_prefix("grpc://").unwrap_or(target).to_owned(),
+        };
+        let method = &self.methods.create_session;
+        let opened = method.unary(&self.channel, &request, self.hint);
+        let answer: CreateSessionResponse = self.within(millis, method, Duration::ZERO, opened).await?;
+        Ok(answer.session_handle)
+    }
+
+    async fn extend_session(&self, handle: &str, graph: GraphDef, version: i64) -> Result<i64> {
+        let request = ExtendSessionRequest {
+            session_handle: handle.to_owned(),
+            graph_def: Some(graph),
+            current_graph_version: version,
+        };
+        let answer: ExtendSessionResponse =
+            self.methods.extend_session.unary(&self.channel, &request, self.hint).await?;
+        Ok(answer.new_graph_version)
+    }
+
+    async fn run_step(&self, step: RunStep) -> Result<StepOutcome> {
+        let RunStep { session_handle, feeds, fetches, targets, options, partial_run_handle, request_id } =
+            step;
+        let millis = options.timeout_in_ms;
+        let request = RunStepRequest {
+            session_handle,
+            feed: Vec::new(),
+            fetch: fetches,
+            target: targets,
+            options: Some(options),
+            partial_run_handle,
+            store_errors_in_response_body: true,
+            request_id,
+        };
+        let message = write_run_step_request(&request, &feeds)?;
+        let method = &self.methods.run_step;
+        let done = async {
+            let mut answer = self.call(method, message).await?;
+            let (rest, fetches) = read_run_step_response(answer.message(), &self.intake).await?;
+            answer.finish().await?;
+            match rest.status_code {
+                0 => Ok(StepOutcome { fetches, metadata: rest.metadata.unwrap_or_default() }),
+                code => {
+                    let code = Code::from_number(code).unwrap_or(Code::Unknown);
+                    Err(Status::new(code, rest.status_error_message))
+                }
+            }
+        };
+        self.within(millis, method, GRACE, done).await
+    }
+
+    async fn partial_run_setup(&self, request: PartialRunSetupRequest) -> Result<String> {
+        let answer: PartialRunSetupResponse =
+            self.methods.partial_run_setup.unary(&self.channel, &request, self.hint).await?;
+        Ok(answer.partial_run_handle)
+    }
+
+    async fn close_session(&self, handle: &str) -> Result<()> {
+        let request = CloseSessionRequest { session_handle: handle.to_owned() };
+        let CloseSessionResponse {} =
+            self.methods.close_session.unary(&self.channel, &request, self.hint).await?;
+        Ok(())
+    }
+
+    async fn list_devices(&self, handle: &str) -> Result<Devices> {
+        let request = ListDevicesRequest { session_handle: handle.to_owned() };
+        let answer: ListDevicesResponse =
+            self.methods.list_devices.unary(&self.channel, &request, self.hint).await?;
+        Ok(Devices { local: answer.local_device, remote: answer.remote_device })
+    }
+
+    async fn reset(&self, containers: Vec<String>, device_filters: Vec<String>) -> Result<()> {
+        let request = ResetRequest { container: containers, device_filters };
+        let ResetResponse {} = self.methods.reset.unary(&self.channel, &request, self.hint).await?;
+        Ok(())
+    }
+
+    async fn make_callable(&self, session: &str, options: CallableOptions, request_id: i64) -> Result<i64> {
+        let session_handle = session.to_owned();
+        let request = MakeCallableRequest { session_handle, options: Some(options), request_id };
+        let answer: MakeCallableResponse =
+            self.methods.make_callable.unary(&self.channel, &request, self.hint).await?;
+        Ok(answer.handle)
+    }
+
+    async fn run_callable(&self, call: RunCallable) -> Result<CallableOutcome> {
+        let RunCallable { session_handle, handle, feeds, request_id } = call;
+        let request = RunCallableRequest { session_handle, handle, feed: Vec::new(), request_id };
+        let message = write_run_callable_request(&request, &feeds)?;
+        let mut answer = self.call(&self.methods.run_callable, message).await?;
+        let (rest, fetches) = read_run_callable_response(answer.message(), &self.intake).await?;
+        answer.finish().await?;
+        Ok(CallableOutcome { fetches, metadata: rest.metadata.unwrap_or_default() })
+    }
+
+    async fn release_callable(&self, session: &str, handle: i64) -> Result<()> {
+        let request = ReleaseCallableRequest { session_handle: session.to_owned(), handle };
+        let ReleaseCallableResponse {} =
+            self.methods.release_callable.unary(&self.channel, &request, self.hint).await?;
+        Ok(())
+    }
+}

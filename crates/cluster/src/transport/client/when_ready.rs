@@ -1,0 +1,59 @@
+//! Attempts at reaching a task that may not be there yet.
+
+use super::channel::Channel;
+use ferroflow_core::{Result, Status, status};
+use std::time::{Duration, Instant};
+
+/// How long one attempt may take.
+pub(super) const ATTEMPT_WAIT: Duration = Duration::from_secs(10);
+/// Pauses between attempts grow from the first to the second.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// How often to say whom we wait for,
+const REPORT_EVERY: Duration = Duration::from_secs(5);
+/// and after what time for the first time.
+const REPORT_AFTER: Duration = Duration::from_secs(1);
+
+/// Attempts to reach one task, with growing pauses and a word in the log about whom we wait for.
+pub(super) struct Attempts<'a> {
+    whom: String,
+    channel: &'a Channel,
+    deadline: Option<Instant>,
+    since: Instant,
+    pause: Duration,
+    reported: Option<Instant>,
+}
+
+impl<'a> Attempts<'a> {
+    /// Attempts to reach `whom` through `channel` until `deadline`.
+    pub(super) fn new(whom: String, channel: &'a Channel, deadline: Option<Instant>) -> Attempts<'a> {
+        Attempts { whom, channel, deadline, since: Instant::now(), pause: PAUSES.0, reported: None }
+    }
+
+    fn left(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// How long the next attempt may take.
+    pub(super) fn limit(&self) -> Duration {
+        self.left().map_or(ATTEMPT_WAIT, |left| left.min(ATTEMPT_WAIT))
+    }
+
+    /// Pauses after an attempt that failed; an error if the time is over.
+    pub(super) async fn failed(&mut self, failure: &Status) -> Result<()> {
+        let why = failure.message().split("\nAdditional GRPC error").next().unwrap_or_default();
+        let waited = self.since.elapsed();
+        if self.left().is_some_and(|left| left <= self.pause) {
+            let (whom, waited) = (&self.whom, waited.as_secs_f64());
+            return Err(status!(DeadlineExceeded, "{whom} did not come within {waited:.1} s: {why}"));
+        }
+        if self.reported.is_none_or(|at| at.elapsed() >= REPORT_EVERY) && waited >= REPORT_AFTER {
+            let (address, seconds) = (self.channel.address(), waited.as_secs());
+            tracing::info!(task = self.whom, address, seconds, why, "Waiting for a task of the cluster.");
+            self.reported = Some(Instant::now());
+        }
+        let io = self.channel.io();
+        io.sleep(io.choose(0), self.pause).await;
+        self.pause = (self.pause * 2).min(PAUSES.1);
+        Ok(())
+    }
+}
