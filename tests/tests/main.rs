@@ -18,5 +18,8 @@ mod placement;
 /// Clusters of stock's tasks and ours, with faults.
 mod clusters;
 
+/// Record files, event files and datasets, with stock on the other side.
+mod files;
+
 /// Where stock TensorFlow is.
 mod stock;

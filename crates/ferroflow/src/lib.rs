@@ -14,6 +14,9 @@
 
 mod graph;
 
+pub mod data;
+pub mod summary;
+
 pub use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 pub use ferroflow_cluster::{Server, ServerConfig};
 pub use ferroflow_core::op;

@@ -8,11 +8,11 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Mutex;
 
 /// Four random words.
-pub(crate) type Block = [u32; 4];
+pub type Block = [u32; 4];
 
 /// A counter-based generator: block `n` of a stream follows from key and counter alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Philox {
+pub struct Philox {
     counter: u128,
     key: u64,
 }
@@ -23,7 +23,7 @@ const ALGORITHM_AUTO: i32 = 3;
 
 impl Philox {
     /// The generator that stateful ops start with.
-    pub(crate) fn from_seeds(seed: u64, seed2: u64) -> Philox {
+    pub fn from_seeds(seed: u64, seed2: u64) -> Philox {
         Philox { counter: (seed2 as u128) << 64, key: seed }
     }
 
@@ -52,7 +52,7 @@ impl Philox {
     }
 
     /// Passes over blocks.
-    pub(crate) fn skip(&mut self, blocks: u64) {
+    pub fn skip(&mut self, blocks: u64) {
         self.counter = self.counter.wrapping_add(blocks as u128);
     }
 
@@ -63,7 +63,7 @@ impl Philox {
     }
 
     /// The next block.
-    pub(crate) fn block(&mut self) -> Block {
+    pub fn block(&mut self) -> Block {
         let mut out = [[0; 1]; 4];
         rounds(self.counter, self.key, &mut out);
         self.skip(1);

@@ -1,0 +1,289 @@
+//! Transformations on threads of their own: prefetching and mapping in parallel.
+//!
+//! A pass owns its threads. Dropped, it waits until each has finished the element at hand, and no thread outlives it. A
+//! panic on such a thread arrives at the consumer as an error, in the place of the element.
+
+use super::dataset::{Dataset, Elements};
+use ferroflow_core::{Code, Result, Status};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::{Builder, JoinHandle};
+
+impl<T: Send + 'static> Dataset<T> {
+    /// Makes elements on a background thread, up to `count` ahead of the consumer.
+    pub fn prefetch(&self, count: usize) -> Dataset<T> {
+        let source = self.clone();
+        Dataset::new(move |epoch| {
+            let source = source.clone();
+            Box::new(Prefetch::start(move || source.epoch(epoch), count.max(1)))
+        })
+    }
+
+    /// Applies a function to every element on `threads` background threads; elements keep their order.
+    ///
+    /// ```
+    /// use ferroflow::data::Dataset;
+    /// # fn main() -> ferroflow::Result<()> {
+    /// let squares = Dataset::from_fn(|| 0..100u64).par_map(4, |x| Ok(x * x));
+    /// assert_eq!(squares.collect()?[99], 99 * 99);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn par_map<U: Send + 'static>(
+        &self,
+        threads: usize,
+        f: impl Fn(T) -> Result<U> + Send + Sync + 'static,
+    ) -> Dataset<U> {
+        let (source, f) = (self.clone(), Arc::new(f));
+        Dataset::new(move |epoch| {
+            let (source, f) = (source.clone(), f.clone());
+            Box::new(ParallelMap::start(move || source.epoch(epoch), threads.max(1), f))
+        })
+    }
+}
+
+/// The status for a panic of a user's closure.
+fn panicked(payload: Box<dyn Any + Send>) -> Status {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+    Status::new(Code::Internal, format!("a dataset's function panicked: {text}"))
+}
+
+/// The next element, or the panic on the way to it.
+fn next<T>(elements: &mut Elements<T>) -> Option<Result<T>> {
+    catch_unwind(AssertUnwindSafe(|| elements.next())).unwrap_or_else(|payload| Some(Err(panicked(payload))))
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    let spawned = Builder::new().name(name.to_owned()).spawn(work);
+    spawned.map_err(|error| {
+        Status::new(Code::ResourceExhausted, format!("cannot start a thread of a dataset: {error}"))
+    })
+}
+
+struct Prefetch<T> {
+    /// Gone before the thread is waited for, which makes its next send fail.
+    elements: Option<Receiver<Result<T>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<T: Send + 'static> Prefetch<T> {
+    fn start(open: impl FnOnce() -> Elements<T> + Send + 'static, count: usize) -> Prefetch<T> {
+        let (sender, receiver) = sync_channel(count);
+        let failure = sender.clone();
+        let work = move || {
+            let mut elements = match catch_unwind(AssertUnwindSafe(open)) {
+                Ok(elements) => elements,
+                Err(payload) => {
+                    let _ = sender.send(Err(panicked(payload)));
+                    return;
+                }
+            };
+            while let Some(element) = next(&mut elements) {
+                if sender.send(element).is_err() {
+                    return;
+                }
+            }
+        };
+        match spawn("dataset-prefetch", work) {
+            Ok(thread) => Prefetch { elements: Some(receiver), thread: Some(thread) },
+            Err(status) => {
+                let _ = failure.send(Err(status));
+                Prefetch { elements: Some(receiver), thread: None }
+            }
+        }
+    }
+}
+
+impl<T> Iterator for Prefetch<T> {
+    type Item = Result<T>;
+
+    fn next(&mut self) -> Option<Result<T>> {
+        // Ends when the thread does: it holds the only sender.
+        self.elements.as_ref()?.recv().ok()
+    }
+}
+
+impl<T> Drop for Prefetch<T> {
+    fn drop(&mut self) {
+        self.elements = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct ParallelMap<T, U> {
+    shared: Arc<Shared<T, U>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared<T, U> {
+    /// The source; whoever holds it takes the next element. Locked before `progress`.
+    source: Mutex<Option<Elements<T>>>,
+    progress: Mutex<Progress<U>>,
+    /// Told of every change of `progress`.
+    changed: Condvar,
+    /// Elements taken from the source and not yet by the consumer, at most.
+    window: u64,
+}
+
+struct Progress<U> {
+    taken: u64,
+    given: u64,
+    ready: BTreeMap<u64, Result<U>>,
+    /// Threads that may still take elements.
+    running: usize,
+    closed: bool,
+}
+
+impl<T, U> Shared<T, U> {
+    fn progress(&self) -> MutexGuard<'_, Progress<U>> {
+        self.progress.lock().expect("nothing panics under this lock")
+    }
+
+    /// The next element of the source with its number, once the consumer is close enough behind.
+    fn take(&self) -> Option<(u64, Result<T>)> {
+        let mut source = self.source.lock().expect("panics of the source are caught");
+        let mut progress = self.progress();
+        while !progress.closed && progress.taken - progress.given >= self.window {
+            progress = self.changed.wait(progress).expect("nothing panics under this lock");
+        }
+        if progress.closed {
+            return None;
+        }
+        drop(progress);
+        let element = next(source.as_mut()?);
+        let Some(element) = element else {
+            *source = None;
+            return None;
+        };
+        let mut progress = self.progress();
+        progress.taken += 1;
+        Some((progress.taken - 1, element))
+    }
+
+    fn work(&self, f: &impl Fn(T) -> Result<U>) {
+        while let Some((number, element)) = self.take() {
+            let result = element.and_then(|element| {
+                catch_unwind(AssertUnwindSafe(|| f(element))).unwrap_or_else(|payload| Err(panicked(payload)))
+            });
+            self.progress().ready.insert(number, result);
+            self.changed.notify_all();
+        }
+        self.progress().running -= 1;
+        self.changed.notify_all();
+    }
+}
+
+impl<T: Send + 'static, U: Send + 'static> ParallelMap<T, U> {
+    fn start<F>(open: impl FnOnce() -> Elements<T>, threads: usize, f: Arc<F>) -> ParallelMap<T, U>
+    where
+        F: Fn(T) -> Result<U> + Send + Sync + 'static,
+    {
+        let progress = Progress { taken: 0, given: 0, ready: BTreeMap::new(), running: 0, closed: false };
+        let shared = Arc::new(Shared {
+            source: Mutex::new(Some(open())),
+            progress: Mutex::new(progress),
+            changed: Condvar::new(),
+            window: 2 * threads as u64,
+        });
+        let mut map = ParallelMap { shared, threads: Vec::new() };
+        for _ in 0..threads {
+            let (shared, f) = (map.shared.clone(), f.clone());
+            map.shared.progress().running += 1;
+            match spawn("dataset-map", move || shared.work(&*f)) {
+                Ok(thread) => map.threads.push(thread),
+                Err(status) => {
+                    let mut progress = map.shared.progress();
+                    progress.running -= 1;
+                    // One thread is enough; with none, the error is all there is.
+                    if map.threads.is_empty() {
+                        progress.taken = 1;
+                        progress.ready.insert(0, Err(status));
+                    }
+                    break;
+                }
+            }
+        }
+        map
+    }
+}
+
+impl<T, U> Iterator for ParallelMap<T, U> {
+    type Item = Result<U>;
+
+    fn next(&mut self) -> Option<Result<U>> {
+        let mut progress = self.shared.progress();
+        loop {
+            let number = progress.given;
+            if let Some(result) = progress.ready.remove(&number) {
+                progress.given += 1;
+                self.shared.changed.notify_all();
+                return Some(result);
+            }
+            if progress.running == 0 {
+                return None;
+            }
+            progress = self.shared.changed.wait(progress).expect("nothing panics under this lock");
+        }
+    }
+}
+
+impl<T, U> Drop for ParallelMap<T, U> {
+    fn drop(&mut self) {
+        self.shared.progress().closed = true;
+        self.shared.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn parallel_elements_keep_their_order() {
+        let squares = Dataset::from_fn(|| 0..1000u64).par_map(4, |x| Ok(x * x)).prefetch(3);
+        assert_eq!(squares.collect().unwrap(), (0..1000).map(|x| x * x).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn panics_and_errors_arrive_in_the_place_of_their_elements() {
+        let fussy = |x: i32| match x {
+            3 => panic!("no threes"),
+            4 => Err(Status::new(Code::NotFound, "no fours")),
+            x => Ok(x),
+        };
+        let codes = |dataset: Dataset<i32>| -> Vec<Result<i32, Code>> {
+            dataset.iter().map(|element| element.map_err(|status| status.code())).collect()
+        };
+        let expected = vec![Ok(2), Err(Code::Internal), Err(Code::NotFound), Ok(5)];
+        assert_eq!(codes(Dataset::from_fn(|| 2..6).par_map(2, fussy)), expected);
+        assert_eq!(codes(Dataset::from_fn(|| 2..6).try_map(fussy).prefetch(1)), expected);
+    }
+
+    #[test]
+    fn a_dropped_pass_ends_its_threads() {
+        let made = Arc::new(AtomicUsize::new(0));
+        let counter = made.clone();
+        let endless = Dataset::from_fn(|| 0..).map(move |x: u64| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            x
+        });
+        for dataset in [endless.prefetch(2), endless.par_map(3, Ok), endless.par_map(3, Ok).prefetch(2)] {
+            let mut elements = dataset.iter();
+            assert_eq!(elements.next().unwrap().unwrap(), 0);
+            drop(elements);
+        }
+        // Nobody is left to count, and nobody ran far ahead.
+        assert!(made.load(Ordering::SeqCst) < 40);
+        assert_eq!(Arc::strong_count(&made), 2);
+    }
+}

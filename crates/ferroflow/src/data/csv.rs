@@ -1,0 +1,270 @@
+//! Comma-separated values: rows of typed columns, or rows as structs of the user's.
+
+use super::Features;
+use super::dataset::{Dataset, Elements, failed};
+use ::csv::{ReaderBuilder, StringRecord};
+use bytes::Bytes;
+use ferroflow_core::{Code, DType, Result, Status, Tensor, bail, ensure, status};
+use std::path::{Path, PathBuf};
+
+/// Rows of a file as values of any type that serde can make, e.g. a struct with a field per column of the header.
+///
+/// ```no_run
+/// use ferroflow::data::csv_rows;
+///
+/// #[derive(serde::Deserialize)]
+/// struct House {
+///     rooms: u32,
+///     price: f32,
+/// }
+///
+/// let houses = csv_rows::<House>("houses.csv").map(|house| ([house.rooms as f32], house.price)).batch(32);
+/// ```
+pub fn csv_rows<T: serde::de::DeserializeOwned + Send + 'static>(path: impl Into<PathBuf>) -> Dataset<T> {
+    let path = path.into();
+    Dataset::new(move |_| {
+        let path = path.clone();
+        match ::csv::Reader::from_path(&path) {
+            Ok(reader) => {
+                let rows = reader.into_deserialize();
+                Box::new(rows.map(move |row| row.map_err(|error| unreadable(&path, &error))))
+            }
+            Err(error) => failed(move || Err(unreadable(&path, &error))),
+        }
+    })
+}
+
+/// A CSV file whose columns become features; see [`CsvFile`].
+pub fn csv(path: impl Into<PathBuf>) -> CsvFile {
+    CsvFile {
+        path: path.into(),
+        header: true,
+        delimiter: b',',
+        quote: Some(b'"'),
+        missing: String::new(),
+        columns: Vec::new(),
+    }
+}
+
+/// One column: a type, and what stands for a field without a value.
+#[derive(Clone, Debug)]
+pub struct Column {
+    dtype: DType,
+    default: Option<Tensor>,
+}
+
+impl Column {
+    /// A column whose fields must have values, of type float, double, int32, int64 or string.
+    pub fn required(dtype: DType) -> Column {
+        Column { dtype, default: None }
+    }
+
+    /// A column of the type of `default`, which stands for a field without a value.
+    pub fn or(default: Tensor) -> Column {
+        Column { dtype: default.dtype(), default: Some(default) }
+    }
+}
+
+impl From<DType> for Column {
+    fn from(dtype: DType) -> Column {
+        Column::required(dtype)
+    }
+}
+
+/// How a CSV file is read. With a header, columns are found by name and others are passed over; without one, every
+/// column of the file is named here in order.
+///
+/// ```
+/// use ferroflow::data::{Column, csv};
+/// use ferroflow::{DType, Tensor};
+/// # fn main() -> ferroflow::Result<()> {
+/// # let path = std::env::temp_dir().join(format!("houses-{}.csv", std::process::id()));
+/// std::fs::write(&path, "rooms,street,price\n3,\"Main, North\",1.5\n,Side,2\n").unwrap();
+/// let houses = csv(&path)
+///     .column("price", DType::Float)
+///     .column("rooms", Column::or(Tensor::scalar(1i64)))
+///     .dataset()?;
+/// let batch = &houses.batch(2).collect()?[0];
+/// assert_eq!(batch["price"].flat::<f32>()?, [1.5, 2.0]);
+/// assert_eq!(batch["rooms"].flat::<i64>()?, [3, 1]);
+/// # std::fs::remove_file(path).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct CsvFile {
+    path: PathBuf,
+    header: bool,
+    delimiter: u8,
+    quote: Option<u8>,
+    missing: String,
+    columns: Vec<(String, Column)>,
+}
+
+impl CsvFile {
+    /// Whether the first row names the columns; it does unless this says otherwise.
+    pub fn header(mut self, header: bool) -> CsvFile {
+        self.header = header;
+        self
+    }
+
+    /// What separates fields; a comma unless this says otherwise.
+    pub fn delimiter(mut self, delimiter: u8) -> CsvFile {
+        self.delimiter = delimiter;
+        self
+    }
+
+    /// What quotes fields: `"` unless this says otherwise, nothing for files where quotes are text.
+    pub fn quote(mut self, quote: Option<u8>) -> CsvFile {
+        self.quote = quote;
+        self
+    }
+
+    /// A text that stands for no value, besides an empty field.
+    pub fn missing(mut self, text: impl Into<String>) -> CsvFile {
+        self.missing = text.into();
+        self
+    }
+
+    /// Reads a column: a type for one whose fields must have values, or a [`Column`] with a default.
+    pub fn column(mut self, name: impl Into<String>, column: impl Into<Column>) -> CsvFile {
+        self.columns.push((name.into(), column.into()));
+        self
+    }
+
+    /// The rows, each with a scalar per column. The file is opened by every pass.
+    pub fn dataset(self) -> Result<Dataset<Features>> {
+        ensure!(!self.columns.is_empty(), InvalidArgument, "no column of {} is named", self.path.display());
+        for (name, column) in &self.columns {
+            ensure!(
+                matches!(
+                    column.dtype,
+                    DType::Float | DType::Double | DType::Int32 | DType::Int64 | DType::String
+                ),
+                InvalidArgument,
+                "column '{name}': fields are float, double, int32, int64 or string values, not {}",
+                column.dtype
+            );
+            let scalar = column.default.as_ref().is_none_or(|default| default.rank() == 0);
+            ensure!(scalar, InvalidArgument, "column '{name}': the default must be a scalar");
+        }
+        Ok(Dataset::new(move |_| self.open().unwrap_or_else(|status| failed(move || Err(status)))))
+    }
+
+    fn open(&self) -> Result<Elements<Features>> {
+        let mut builder = ReaderBuilder::new();
+        builder.has_headers(self.header).delimiter(self.delimiter).flexible(true);
+        match self.quote {
+            Some(quote) => builder.quote(quote),
+            None => builder.quoting(false),
+        };
+        let opened = builder.from_path(&self.path);
+        let mut reader = opened.map_err(|error| unreadable(&self.path, &error))?;
+        let places: Vec<usize> = if self.header {
+            let header = reader.headers().map_err(|error| unreadable(&self.path, &error))?;
+            let place = |name: &str| {
+                let place = header.iter().position(|column| column == name);
+                place
+                    .ok_or_else(|| status!(InvalidArgument, "{} has no column '{name}'", self.path.display()))
+            };
+            self.columns.iter().map(|(name, _)| place(name)).collect::<Result<_>>()?
+        } else {
+            (0..self.columns.len()).collect()
+        };
+        let file = self.clone();
+        let rows = reader.into_records().enumerate();
+        Ok(Box::new(rows.map(move |(number, row)| {
+            let row = row.map_err(|error| unreadable(&file.path, &error))?;
+            if !file.header {
+                ensure!(
+                    row.len() == places.len(),
+                    InvalidArgument,
+                    "Expect {} fields but have {} in record {number}",
+                    places.len(),
+                    row.len()
+                );
+            }
+            file.parse(&row, &places, number)
+        })))
+    }
+
+    fn parse(&self, row: &StringRecord, places: &[usize], number: usize) -> Result<Features> {
+        let parse = |((name, column), place): (&(String, Column), &usize)| {
+            let text = row.get(*place).unwrap_or_default();
+            if text.is_empty() || text == self.missing {
+                return match &column.default {
+                    Some(default) => Ok((name.clone(), default.clone())),
+                    None => {
+                        bail!(InvalidArgument, "Field {place} is required but missing in record {number}!")
+                    }
+                };
+            }
+            let value = parse_field(text, column.dtype).ok_or_else(|| {
+                let dtype = column.dtype;
+                status!(InvalidArgument, "Field {place} in record {number} is not a valid {dtype}: {text}")
+            })?;
+            Ok((name.clone(), value))
+        };
+        self.columns.iter().zip(places).map(parse).collect()
+    }
+}
+
+fn parse_field(text: &str, dtype: DType) -> Option<Tensor> {
+    let trimmed = text.trim();
+    match dtype {
+        DType::Float => trimmed.parse().ok().map(Tensor::scalar::<f32>),
+        DType::Double => trimmed.parse().ok().map(Tensor::scalar::<f64>),
+        DType::Int32 => trimmed.parse().ok().map(Tensor::scalar::<i32>),
+        DType::Int64 => trimmed.parse().ok().map(Tensor::scalar::<i64>),
+        _ => Some(Tensor::scalar(Bytes::copy_from_slice(text.as_bytes()))),
+    }
+}
+
+fn unreadable(path: &Path, error: &::csv::Error) -> Status {
+    match error.kind() {
+        ::csv::ErrorKind::Io(error) => ferroflow_io::file::status(path, error),
+        _ => Status::new(Code::InvalidArgument, format!("{}: {error}", path.display())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(text: &str, read: impl Fn(CsvFile) -> CsvFile) -> Vec<Result<Features>> {
+        let unique = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos();
+        let path = std::env::temp_dir().join(format!("ferroflow-csv-{}-{unique}", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        let rows = read(csv(&path)).dataset().unwrap().iter().collect();
+        std::fs::remove_file(path).unwrap();
+        rows
+    }
+
+    fn message(row: &Result<Features>) -> &str {
+        row.as_ref().unwrap_err().message()
+    }
+
+    #[test]
+    fn a_bad_field_is_named_and_the_next_row_is_read() {
+        let rows = rows("x,1\n2,\n3,4,5\n6,7\n", |file| {
+            file.header(false).column("a", DType::Int32).column("b", DType::Float)
+        });
+        assert_eq!(message(&rows[0]), "Field 0 in record 0 is not a valid int32: x");
+        assert_eq!(message(&rows[1]), "Field 1 is required but missing in record 1!");
+        assert_eq!(message(&rows[2]), "Expect 2 fields but have 3 in record 2");
+        assert_eq!(rows[3].as_ref().unwrap()["b"].to_scalar::<f32>().unwrap(), 7.0);
+    }
+
+    #[test]
+    fn quotes_delimiters_and_missing_texts() {
+        let quoted = rows("name;n\n\"a;\"\"b\"\nNA;2\n", |file| {
+            file.delimiter(b';').missing("NA").column("name", Column::or(Tensor::scalar(Bytes::from("none"))))
+        });
+        let name = |row: &Result<Features>| row.as_ref().unwrap()["name"].to_scalar::<Bytes>().unwrap();
+        assert_eq!(quoted.iter().map(name).collect::<Vec<_>>(), ["a;\"b", "none"]);
+        let missing = rows("a,b\n1,2\n", |file| file.column("c", DType::Float));
+        assert!(message(&missing[0]).ends_with("has no column 'c'"));
+        let status = csv("no/such/file").column("a", DType::Float).dataset().unwrap().collect().unwrap_err();
+        assert_eq!(status.code(), Code::NotFound);
+    }
+}

@@ -1,0 +1,218 @@
+//! Event files that TensorBoard reads: scalars, histograms, images, text and graphs.
+
+use ferroflow_core::{DType, Result, Shape, Tensor, bail, bf16, ensure, f16, status};
+use ferroflow_io::events::{EventWriter, wall_time};
+use ferroflow_io::image::{encode_png, scale_to_bytes};
+use ferroflow_ops::histogram::Histogram;
+use ferroflow_proto::tensorflow::event::What;
+use ferroflow_proto::tensorflow::summary::{Image, Value, value};
+use ferroflow_proto::tensorflow::{
+    Event, GraphDef, SessionLog, Summary, SummaryMetadata, TaggedRunMetadata, TensorProto, session_log,
+    summary_metadata,
+};
+use prost::Message;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+pub use ferroflow_io::events::FlushPolicy;
+
+/// The most images that one call writes.
+const MAX_IMAGES: usize = 3;
+
+/// What happened to a session, as event files tell it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// It started.
+    Start,
+    /// It stopped.
+    Stop,
+    /// It wrote a checkpoint with this prefix.
+    Checkpoint(String),
+}
+
+/// Writes an event file in a directory. Any thread may write; events are flushed when some have gathered, when a while
+/// has passed, and when the writer is dropped.
+///
+/// ```
+/// use ferroflow::summary::SummaryWriter;
+/// use ferroflow::Tensor;
+/// # fn main() -> ferroflow::Result<()> {
+/// # let directory = std::env::temp_dir().join(format!("summaries-{}", std::process::id()));
+/// let writer = SummaryWriter::create(&directory)?;
+/// for step in 0..3 {
+///     writer.scalar("loss", 1.0 / (step + 1) as f32, step)?;
+/// }
+/// writer.histogram("weights", &Tensor::vector(vec![0.1f32, -0.2, 0.3]), 3)?;
+/// writer.text("note", "three *steps*", 3)?;
+/// writer.flush()?;
+/// # std::fs::remove_dir_all(directory).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+pub struct SummaryWriter {
+    path: PathBuf,
+    /// Guards the file; writing is short.
+    events: Mutex<EventWriter>,
+}
+
+impl SummaryWriter {
+    /// Starts an event file in `directory`, which is made if it is missing.
+    pub fn create(directory: impl AsRef<Path>) -> Result<SummaryWriter> {
+        SummaryWriter::with_policy(directory, "", FlushPolicy::default())
+    }
+
+    /// Starts an event file whose name ends with `suffix`, flushed by a policy of its own.
+    pub fn with_policy(
+        directory: impl AsRef<Path>,
+        suffix: &str,
+        policy: FlushPolicy,
+    ) -> Result<SummaryWriter> {
+        let events = EventWriter::create(directory, suffix, policy)?;
+        Ok(SummaryWriter { path: events.path().to_owned(), events: Mutex::new(events) })
+    }
+
+    /// The event file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes a number.
+    pub fn scalar(&self, tag: &str, value: f32, step: i64) -> Result<()> {
+        self.value(tag, value::Value::SimpleValue(value), None, step)
+    }
+
+    /// Writes how values are distributed. Values that are not finite are an error.
+    pub fn histogram(&self, tag: &str, values: &Tensor, step: i64) -> Result<()> {
+        let mut histogram = Histogram::default();
+        for x in to_f64s(values)? {
+            ensure!(!x.is_nan(), InvalidArgument, "Nan in summary histogram for: {tag}");
+            ensure!(x.is_finite(), InvalidArgument, "Infinity in Histogram for: {tag}");
+            histogram.add(x);
+        }
+        self.value(tag, value::Value::Histo(histogram.to_proto()), None, step)
+    }
+
+    /// Writes an image (height, width, channels) or the first three of several (with a dimension more in front): bytes,
+    /// or floats that are scaled to bytes as stock scales them. Channels are gray, RGB or RGBA.
+    pub fn image(&self, tag: &str, images: &Tensor, step: i64) -> Result<()> {
+        let shape = images.shape();
+        let (count, dims) = match shape.dims() {
+            [_, _, _] => (1, shape.dims()),
+            [count, rest @ ..] if rest.len() == 3 => (*count as usize, rest),
+            _ => bail!(
+                InvalidArgument,
+                "image '{tag}' has shape {shape}, expected height, width and channels, or several such"
+            ),
+        };
+        let (height, width, channels) = (dims[0] as usize, dims[1] as usize, dims[2] as usize);
+        ensure!(
+            matches!(channels, 1 | 3 | 4),
+            InvalidArgument,
+            "image '{tag}' has {channels} channels, expected 1, 3 or 4"
+        );
+        let size = height * width * channels;
+        for number in 0..count.min(MAX_IMAGES) {
+            let range = number * size..(number + 1) * size;
+            let pixels = match images.dtype() {
+                DType::Uint8 => images.flat::<u8>()?[range].to_vec(),
+                DType::Float => scale_to_bytes(&images.flat::<f32>()?[range], channels, &[255, 0, 0, 255]),
+                other => bail!(
+                    InvalidArgument,
+                    "image '{tag}' has values of type {other}, expected uint8 or float"
+                ),
+            };
+            let image = Image {
+                height: height as i32,
+                width: width as i32,
+                colorspace: channels as i32,
+                encoded_image_string: encode_png(height, width, channels, &pixels)?.into(),
+            };
+            let tag = if count > 1 { format!("{tag}/image/{number}") } else { format!("{tag}/image") };
+            self.value(&tag, value::Value::Image(image), None, step)?;
+        }
+        Ok(())
+    }
+
+    /// Writes text, which TensorBoard shows as Markdown.
+    pub fn text(&self, tag: &str, text: &str, step: i64) -> Result<()> {
+        // The form that messages are stored in has each string in a field of its own.
+        let tensor = TensorProto {
+            dtype: DType::String.to_wire(),
+            tensor_shape: Some(Shape::vector(1).to_proto()),
+            string_val: vec![bytes::Bytes::copy_from_slice(text.as_bytes())],
+            ..Default::default()
+        };
+        let plugin = summary_metadata::PluginData { plugin_name: "text".to_owned(), ..Default::default() };
+        let metadata = SummaryMetadata { plugin_data: Some(plugin), ..Default::default() };
+        self.value(tag, value::Value::Tensor(tensor), Some(metadata), step)
+    }
+
+    /// Writes what a summary op returned, e.g. `MergeSummary`.
+    pub fn serialized(&self, summary: &Tensor, step: i64) -> Result<()> {
+        let encoded: bytes::Bytes = summary.to_scalar()?;
+        let summary = Summary::decode(encoded)
+            .map_err(|error| status!(InvalidArgument, "the tensor does not hold a summary: {error}"))?;
+        self.event(What::Summary(summary), step)
+    }
+
+    /// Writes a graph.
+    pub fn graph(&self, graph: &GraphDef, step: i64) -> Result<()> {
+        self.event(What::GraphDef(graph.encode_to_vec().into()), step)
+    }
+
+    /// Writes what happened to a session; TensorBoard drops what an earlier run wrote for later steps than a start.
+    pub fn session(&self, event: SessionEvent, step: i64) -> Result<()> {
+        let (state, path) = match event {
+            SessionEvent::Start => (session_log::SessionStatus::Start, String::new()),
+            SessionEvent::Stop => (session_log::SessionStatus::Stop, String::new()),
+            SessionEvent::Checkpoint(path) => (session_log::SessionStatus::Checkpoint, path),
+        };
+        let log = SessionLog { status: state as i32, checkpoint_path: path, ..Default::default() };
+        self.event(What::SessionLog(log), step)
+    }
+
+    /// Writes what was measured of one step: an encoded `RunMetadata`.
+    pub fn run_metadata(&self, tag: &str, metadata: impl Into<bytes::Bytes>, step: i64) -> Result<()> {
+        let tagged = TaggedRunMetadata { tag: tag.to_owned(), run_metadata: metadata.into() };
+        self.event(What::TaggedRunMetadata(tagged), step)
+    }
+
+    /// Brings everything written so far into the file.
+    pub fn flush(&self) -> Result<()> {
+        self.events().flush()
+    }
+
+    fn value(
+        &self,
+        tag: &str,
+        value: value::Value,
+        metadata: Option<SummaryMetadata>,
+        step: i64,
+    ) -> Result<()> {
+        let value = Value { tag: tag.to_owned(), metadata, value: Some(value), ..Default::default() };
+        self.event(What::Summary(Summary { value: vec![value] }), step)
+    }
+
+    fn event(&self, what: What, step: i64) -> Result<()> {
+        let event = Event { wall_time: wall_time(), step, what: Some(what), ..Default::default() };
+        self.events().write(&event)
+    }
+
+    fn events(&self) -> MutexGuard<'_, EventWriter> {
+        self.events.lock().expect("writing does not panic")
+    }
+}
+
+fn to_f64s(tensor: &Tensor) -> Result<Vec<f64>> {
+    macro_rules! widen {
+        ($($dtype:ident $element:ty),*) => {
+            match tensor.dtype() {
+                $(DType::$dtype => tensor.flat::<$element>()?.iter().map(|x| num_traits::ToPrimitive::to_f64(x).unwrap_or(f64::NAN)).collect(),)*
+                other => bail!(InvalidArgument, "a histogram needs real numbers, not {other}"),
+            }
+        };
+    }
+    Ok(
+        widen!(Float f32, Double f64, Half f16, Bfloat16 bf16, Int8 i8, Int16 i16, Int32 i32, Int64 i64, Uint8 u8, Uint16 u16, Uint32 u32, Uint64 u64),
+    )
+}

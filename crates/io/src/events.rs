@@ -1,0 +1,119 @@
+//! Event files: what TensorBoard reads, as records of `Event` messages.
+//!
+//! A file is named `events.out.tfevents.<seconds>.<host>` and opens with an event that gives the format's version, as
+//! stock's do.
+
+use crate::file;
+use crate::record::{Compression, RecordReader, RecordWriter};
+use ferroflow_core::{Code, Result, status};
+use ferroflow_proto::tensorflow::event::What;
+use ferroflow_proto::tensorflow::{Event, SourceMetadata};
+use prost::Message;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const VERSION: &str = "brain.Event:2";
+const WRITER: &str = "tensorflow.core.util.events_writer";
+
+/// When written events reach the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushPolicy {
+    /// This many events wait at most.
+    pub max_queue: usize,
+    /// An event that is written this long after the last flush brings everything to the file.
+    pub interval: Duration,
+}
+
+impl Default for FlushPolicy {
+    /// Stock's: ten events, or two minutes.
+    fn default() -> FlushPolicy {
+        FlushPolicy { max_queue: 10, interval: Duration::from_secs(120) }
+    }
+}
+
+/// Writes one event file.
+pub struct EventWriter {
+    records: RecordWriter,
+    policy: FlushPolicy,
+    waiting: usize,
+    flushed: Instant,
+}
+
+impl EventWriter {
+    /// Starts an event file in a directory, which is made if it is missing. The name ends with `suffix`.
+    pub fn create(directory: impl AsRef<Path>, suffix: &str, policy: FlushPolicy) -> Result<EventWriter> {
+        let directory = directory.as_ref();
+        std::fs::create_dir_all(directory).map_err(|error| file::status(directory, &error))?;
+        let seconds = wall_time() as u64;
+        let host = gethostname::gethostname();
+        let name = format!("events.out.tfevents.{seconds:010}.{}{suffix}", host.to_string_lossy());
+        let records = create_unique(&directory.join(name))?;
+        let mut writer = EventWriter { records, policy, waiting: 0, flushed: Instant::now() };
+        writer.write(&Event {
+            wall_time: seconds as f64,
+            what: Some(What::FileVersion(VERSION.to_owned())),
+            source_metadata: Some(SourceMetadata { writer: WRITER.to_owned() }),
+            ..Default::default()
+        })?;
+        writer.flush()?;
+        Ok(writer)
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        self.records.path()
+    }
+
+    /// Appends an event.
+    pub fn write(&mut self, event: &Event) -> Result<()> {
+        self.records.write(&event.encode_to_vec())?;
+        self.waiting += 1;
+        if self.waiting >= self.policy.max_queue || self.flushed.elapsed() >= self.policy.interval {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Brings everything written so far into the file.
+    pub fn flush(&mut self) -> Result<()> {
+        self.records.flush()?;
+        self.waiting = 0;
+        self.flushed = Instant::now();
+        Ok(())
+    }
+
+    /// Ends the file.
+    pub fn finish(self) -> Result<()> {
+        self.records.finish()
+    }
+}
+
+/// Two writers that start in the same second get files of their own.
+fn create_unique(path: &Path) -> Result<RecordWriter> {
+    let mut name = path.to_owned();
+    let mut number = 0;
+    loop {
+        match RecordWriter::create_new(&name, Compression::None) {
+            Err(status) if status.code() == Code::AlreadyExists => {
+                number += 1;
+                let mut numbered = path.as_os_str().to_owned();
+                numbered.push(format!(".{number}"));
+                name = PathBuf::from(numbered);
+            }
+            created => return created,
+        }
+    }
+}
+
+/// Seconds since 1970.
+pub fn wall_time() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// The events of a file in order.
+pub fn read_events(path: impl Into<PathBuf>) -> Result<impl Iterator<Item = Result<Event>> + Send> {
+    let records = RecordReader::open(path, Compression::None)?;
+    Ok(records.map(|record| {
+        Event::decode(record?).map_err(|error| status!(DataLoss, "a record is not an event: {error}"))
+    }))
+}

@@ -1,0 +1,100 @@
+"""Record and event files between Ferroflow and stock, both ways.
+
+`files.py write DIRECTORY` writes with stock what the test `files` reads; `files.py check DIRECTORY` checks with stock
+what the test wrote.
+"""
+
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+PACKINGS = ["", "GZIP", "ZLIB"]
+
+
+def examples():
+    """Examples with a feature of each kind; the last lacks one."""
+    for i in range(4):
+        feature = {
+            "image": tf.train.Feature(float_list=tf.train.FloatList(value=[i + 0.5, -i])),
+            "words": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"w"] * i)),
+        }
+        if i < 3:
+            feature["label"] = tf.train.Feature(int64_list=tf.train.Int64List(value=[i]))
+        yield tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+
+def orders():
+    """Orders of shuffled numbers, as lines of: elements, buffer, seed, passes, numbers."""
+    for elements, buffer, seed, passes in [(10, 4, 7, 3), (50, 50, 1, 2), (7, 100, 12345, 2), (9, 1, 3, 1)]:
+        dataset = tf.data.Dataset.range(elements).shuffle(buffer, seed=seed).repeat(passes)
+        numbers = [int(x) for x in dataset]
+        yield " ".join(map(str, [elements, buffer, seed, passes, *numbers]))
+    mixed = tf.data.Dataset.range(5).interleave(
+        lambda x: tf.data.Dataset.from_tensors(x).repeat(x + 1), cycle_length=2, block_length=2
+    )
+    yield "interleave " + " ".join(str(int(x)) for x in mixed)
+
+
+def write(directory):
+    for packing in PACKINGS:
+        with tf.io.TFRecordWriter(f"{directory}/stock{packing}.tfrecord", packing) as writer:
+            for example in examples():
+                writer.write(example)
+    with open(f"{directory}/orders.txt", "w") as file:
+        file.writelines(line + "\n" for line in orders())
+    with tf.Graph().as_default() as graph:
+        tf.constant(1.0, name="one")
+        writer = tf.compat.v1.summary.FileWriter(f"{directory}/stock-events", graph)
+        values = np.linspace(-3, 5, 100)
+        histogram = tf.compat.v1.summary.histogram("weights", tf.constant(values))
+        with tf.compat.v1.Session() as session:
+            writer.add_summary(session.run(histogram), 3)
+        writer.close()
+
+
+def check(directory):
+    expected = list(examples())
+    for packing in PACKINGS:
+        records = tf.data.TFRecordDataset(f"{directory}/ours{packing}.tfrecord", compression_type=packing)
+        found = [tf.train.Example.FromString(record.numpy()) for record in records]
+        assert found == [tf.train.Example.FromString(example) for example in expected], packing
+    (name,) = os.listdir(f"{directory}/our-events")
+    assert name.startswith("events.out.tfevents."), name
+    events = list(tf.compat.v1.train.summary_iterator(f"{directory}/our-events/{name}"))
+    assert events[0].file_version == "brain.Event:2"
+    assert events[0].source_metadata.writer == "tensorflow.core.util.events_writer"
+    (stock,) = os.listdir(f"{directory}/stock-events")
+    stock = list(tf.compat.v1.train.summary_iterator(f"{directory}/stock-events/{stock}"))
+    values = {}
+    for event in events[1:]:
+        assert event.wall_time > 1e9
+        for value in event.summary.value:
+            values[value.tag] = (event.step, value)
+    assert values["loss"][0] == 5 and values["loss"][1].simple_value == 0.25
+    histograms = [v for e in stock for v in e.summary.value if v.tag == "weights"]
+    assert values["weights"][1].histo == histograms[0].histo
+    assert tf.make_ndarray(values["note"][1].tensor) == [b"some *text*"]
+    assert values["note"][1].metadata.plugin_data.plugin_name == "text"
+    pixels = np.linspace(-1, 1, 2 * 3 * 5 * 3, dtype=np.float32).reshape(2, 3, 5, 3)
+    with tf.Graph().as_default():
+        op = tf.compat.v1.summary.image("picture", tf.constant(pixels))
+        with tf.compat.v1.Session() as session:
+            stock_images = tf.compat.v1.Summary.FromString(session.run(op)).value
+    for wanted in stock_images:
+        image = values[wanted.tag][1].image
+        assert (image.height, image.width, image.colorspace) == (3, 5, 3)
+        decoded = [tf.io.decode_png(i.encoded_image_string).numpy() for i in (image, wanted.image)]
+        assert np.array_equal(*decoded), wanted.tag
+    graphs = [tf.compat.v1.GraphDef.FromString(e.graph_def) for e in events if e.graph_def]
+    assert [node.name for node in graphs[0].node] == ["one"]
+    logs = [e.session_log for e in events if e.HasField("session_log")]
+    assert [log.status for log in logs] == [1, 3] and logs[1].checkpoint_path == "model-5"
+    print("agrees")
+
+
+if __name__ == "__main__":
+    {"write": write, "check": check}[sys.argv[1]](sys.argv[2])

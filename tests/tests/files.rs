@@ -1,0 +1,104 @@
+//! Record files, event files and datasets: stock reads what we write, and we read what stock writes.
+
+use crate::stock;
+use ferroflow::data::{
+    Compression, Dataset, ExampleSpec, Feature, Features, RecordWriter, encode_example, tf_record_compressed,
+};
+use ferroflow::summary::{SessionEvent, SummaryWriter};
+use ferroflow::{DType, Shape, Tensor};
+use ferroflow_proto::tensorflow::{GraphDef, NodeDef, event};
+use std::path::Path;
+use std::process::Command;
+
+const PACKINGS: [&str; 3] = ["", "GZIP", "ZLIB"];
+
+#[test]
+fn files_are_read_by_stock_and_by_us() {
+    let Some(python) = stock::python() else { return };
+    let directory = std::env::temp_dir().join(format!("ferroflow-files-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let ask = |what: &str| {
+        let script = stock::root().join("oracle/files.py");
+        let status = Command::new(&python).arg(script).arg(what).arg(&directory).status();
+        assert!(status.expect("the interpreter starts").success(), "files.py {what}");
+    };
+    ask("write");
+    read_records(&directory);
+    read_events(&directory);
+    compare_orders(&directory);
+    write_events(&directory);
+    ask("check");
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// Reads stock's records, and writes the same examples for stock to read.
+fn read_records(directory: &Path) {
+    let spec = ExampleSpec::new()
+        .feature("image", Feature::fixed(DType::Float, [2]))
+        .feature("label", Feature::fixed(DType::Int64, []).or(Tensor::scalar(-1i64)))
+        .feature("words", Feature::variable(DType::String));
+    for packing in PACKINGS {
+        let compression = Compression::from_name(packing).unwrap();
+        let records = tf_record_compressed([directory.join(format!("stock{packing}.tfrecord"))], compression);
+        let examples = records.parse_examples(&spec).unwrap().collect().unwrap();
+        let path = directory.join(format!("ours{packing}.tfrecord"));
+        let mut writer = RecordWriter::create(path, compression).unwrap();
+        assert_eq!(examples.len(), 4);
+        for (i, example) in examples.into_iter().enumerate() {
+            assert_eq!(example["image"].flat::<f32>().unwrap(), [i as f32 + 0.5, -(i as f32)]);
+            assert_eq!(example["label"].to_scalar::<i64>().unwrap(), if i < 3 { i as i64 } else { -1 });
+            assert_eq!(example["words"].shape().dims(), [i as i64]);
+            let given = |(name, _): &(String, Tensor)| name != "label" || i < 3;
+            let example: Features = example.into_iter().filter(given).collect();
+            writer.write(&encode_example(&example).unwrap()).unwrap();
+        }
+        writer.finish().unwrap();
+    }
+}
+
+fn read_events(directory: &Path) {
+    let mut files = std::fs::read_dir(directory.join("stock-events")).unwrap();
+    let file = files.next().unwrap().unwrap().path();
+    let records = tf_record_compressed([file], Compression::None);
+    let decode = |record| prost::Message::decode(record).unwrap();
+    let events: Vec<ferroflow_proto::tensorflow::Event> = records.map(decode).collect().unwrap();
+    assert!(matches!(&events[0].what, Some(event::What::FileVersion(version)) if version == "brain.Event:2"));
+    assert!(events.iter().any(|event| event.step == 3));
+}
+
+/// Shuffled and interleaved numbers come in stock's order.
+fn compare_orders(directory: &Path) {
+    for line in std::fs::read_to_string(directory.join("orders.txt")).unwrap().lines() {
+        if let Some(numbers) = line.strip_prefix("interleave ") {
+            let expected: Vec<i64> = numbers.split(' ').map(|number| number.parse().unwrap()).collect();
+            let repeated = |x: i64| Ok(Dataset::from_vec(vec![x; x as usize + 1]));
+            let numbers = Dataset::from_fn(|| 0..5);
+            assert_eq!(numbers.interleave(2, 2, repeated).collect().unwrap(), expected);
+            assert_eq!(numbers.par_interleave(2, 2, repeated).collect().unwrap(), expected);
+            continue;
+        }
+        let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
+        let [elements, buffer, seed, passes] = numbers[..4] else { panic!("{line}") };
+        let shuffled = Dataset::from_fn(move || 0..elements).shuffle(buffer as usize, seed);
+        assert_eq!(shuffled.repeat_times(passes as usize).collect().unwrap(), numbers[4..], "{line}");
+    }
+}
+
+fn write_events(directory: &Path) {
+    let writer = SummaryWriter::create(directory.join("our-events")).unwrap();
+    writer.session(SessionEvent::Start, 0).unwrap();
+    writer.scalar("loss", 0.25, 5).unwrap();
+    let values: Vec<f64> = (0..100).map(|i| -3.0 + i as f64 * (8.0 / 99.0)).collect();
+    writer.histogram("weights", &Tensor::vector(values), 5).unwrap();
+    writer.text("note", "some *text*", 5).unwrap();
+    let count = 2 * 3 * 5 * 3;
+    // The steps that numpy takes.
+    let step = 2.0 / (count - 1) as f64;
+    let pixels =
+        (0..count).map(|i| if i == count - 1 { 1.0 } else { (i as f64 * step - 1.0) as f32 }).collect();
+    let images = Tensor::new(Shape::new([2, 3, 5, 3]).unwrap(), pixels).unwrap();
+    writer.image("picture", &images, 5).unwrap();
+    let node = NodeDef { name: "one".to_owned(), op: "NoOp".to_owned(), ..Default::default() };
+    writer.graph(&GraphDef { node: vec![node], ..Default::default() }, 0).unwrap();
+    writer.session(SessionEvent::Checkpoint("model-5".to_owned()), 5).unwrap();
+}
