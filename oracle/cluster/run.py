@@ -1,11 +1,11 @@
 """Runs scenarios on clusters of stock's tasks, of ours, and of both, and compares what they print with all-stock's lines.
 
-    python run.py --server BINARY [--layout NAME ...] [SCENARIO ...]
+    python run.py --server BINARY [--layout NAME ...] [--shared | SCENARIO ...]
 
 Each scenario is a module of this folder. Most have `run(cluster)`, called in a client process on a cluster that the
 scenarios of a layout share. Those with `orchestrate(layout, binary)` start processes of their own: `LAYOUTS` there names
-the layouts that they are about. Where `VERDICTS` is set every line must end with `: True`, whoever runs the tasks. What a scenario prints must not depend on who runs the tasks; numbers in lines that
-start with `~` may differ by rounding.
+the layouts that they are about. Where `VERDICTS` is set every line must end with `: True`, whoever runs the tasks. What
+a scenario prints must not depend on who runs the tasks; numbers in lines that start with `~` may differ by rounding.
 """
 
 import argparse
@@ -44,6 +44,7 @@ SCENARIOS = [
     "old_checkpoints",
     "guide",
     "start_orders",
+    "one_server",
     "counter",
     "restarts",
     "network",
@@ -130,6 +131,7 @@ def main():
     parser.add_argument("--server", help="our binary")
     parser.add_argument("--layout", action="append", choices=LAYOUTS, help="all unless given; stock is what others are compared with")
     parser.add_argument("--print", action="store_true", help="print the lines too")
+    parser.add_argument("--shared", action="store_true", help="the scenarios that share the cluster of a layout")
     parser.add_argument("scenario", nargs="*", default=SCENARIOS)
     arguments = parser.parse_args()
     tasks.preload()
@@ -142,6 +144,8 @@ def main():
         for scenario in arguments.scenario:
             expected = None
             module = importlib.import_module(scenario)
+            if arguments.shared and hasattr(module, "orchestrate"):
+                continue
             about = getattr(module, "LAYOUTS", LAYOUTS)
             for layout in (layout for layout in layouts if layout.name in about or not arguments.server):
                 started = time.monotonic()

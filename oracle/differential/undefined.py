@@ -83,6 +83,13 @@ def _not_a_number(node, inputs, expected):
     return row_has if row_has.shape == expected.shape else False
 
 
+def _row_not_a_number(node, inputs, expected):
+    """The largest elements of a row with a NaN: where it is found depends on the comparisons that the search makes."""
+    if inputs[0].dtype.kind not in "fV" or not inputs[0].size:
+        return False
+    return np.broadcast_to(np.isnan(inputs[0].astype(np.float64)).any(axis=-1, keepdims=True), expected.shape)
+
+
 def _rows_with_nan(node, inputs, expected):
     """Columns with a NaN: whether one outlasts the rows after it depends on where a column lies in a vector register."""
     data, ids = inputs[:2]
@@ -90,6 +97,14 @@ def _rows_with_nan(node, inputs, expected):
         return False
     columns = np.isnan(data.astype(np.float64)).any(axis=tuple(range(ids.ndim)))
     return np.broadcast_to(columns, expected.shape)
+
+
+def _scattered_nan(node, inputs, expected):
+    """Where a NaN meets a number, which of them is less depends on where they lie in a vector register."""
+    if expected.dtype.kind not in "fV":
+        return False
+    there, coming = (np.isnan(array.astype(np.float64)) for array in (inputs[0], inputs[2]))
+    return there | coming.any()
 
 
 def _overflow(node, inputs, expected):
@@ -165,7 +180,7 @@ def _squared_size(node, inputs, expected):
 
 def _infinite_complex(node, inputs, expected):
     """Complex infinities have zero as their inverse in stock's scalar loop, and none in its vector loop."""
-    return np.isinf(inputs[-1]) if expected.dtype.kind == "c" else False
+    return np.broadcast_to(np.isinf(inputs[-1]), expected.shape) if expected.dtype.kind == "c" else False
 
 
 _RULES = {
@@ -182,6 +197,12 @@ _RULES = {
     **{name: _squared_size for name in ("Log", "Xlogy", "Xlog1py", "DivNoNan")},
     "Cast": _cast,
     "NthElement": _not_a_number,
+    "TopK": _row_not_a_number,
+    "TopKV2": _row_not_a_number,
+    "TensorScatterMin": _scattered_nan,
+    "TensorScatterMax": _scattered_nan,
+    "Div": _infinite_complex,
+    "RealDiv": _infinite_complex,
     **{f"{kind}{which}": _rows_with_nan for kind in ("Segment", "UnsortedSegment") for which in ("Min", "Max")},
     "Sum": _overflow_on_the_way,
     "Mean": _overflow_on_the_way,

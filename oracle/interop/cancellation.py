@@ -23,6 +23,14 @@ def endless(container):
     return graph, count
 
 
+def wait_for_work(sess, count):
+    """Until the counter has gone on from where it is."""
+    deadline = time.monotonic() + 20
+    before = int(sess.run(count))
+    while int(sess.run(count)) == before and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def stands_still(sess, count):
     """Whether the counter has started and stopped."""
     deadline = time.monotonic() + 20
@@ -54,7 +62,7 @@ def run(target):
         doomed.run(count)
         thread = threading.Thread(target=lambda: show_failure("closed under a step", lambda: doomed.run("end:0")))
         thread.start()
-        time.sleep(0.5)
+        wait_for_work(sess, count)
         doomed.close()
         thread.join()
         show("its work stopped", stands_still(sess, count))
@@ -67,10 +75,10 @@ def run(target):
         handle = caller("CreateSession", graph_def=definition).session_handle
         request = message("RunStepRequest")(session_handle=handle, fetch=["end:0"])
         call = caller.channel.unary_unary("/tensorflow.MasterService/RunStep").future(request.SerializeToString())
-        time.sleep(0.5)
+        wait_for_work(sess, count)
         call.cancel()
         show("a dropped call's work stopped", stands_still(sess, count))
         call = caller.channel.unary_unary("/tensorflow.MasterService/RunStep").future(request.SerializeToString())
-        time.sleep(0.5)
+        wait_for_work(sess, count)
         caller.channel.close()
         show("a lost connection's work stopped", stands_still(sess, count))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.protobuf import config_pb2
+from tensorflow.core.protobuf import config_pb2, rpc_options_pb2
 
 from report import session, show, show_failure, v1
 
@@ -34,6 +34,7 @@ def run(target):
         show("devices", devices)
     raw_callable(target)
     placement(target)
+    compression(target)
 
 
 def raw_callable(target):
@@ -63,3 +64,13 @@ def placement(target):
         c = tf.constant(1.0)
         with session(target, graph, allow_soft_placement=True) as sess:
             show_failure("unknown task", lambda: sess.run(c))
+
+
+def compression(target):
+    x = v1.placeholder(tf.float32, [None])
+    doubled = x * 2
+    for algorithm in ["deflate", "gzip"]:
+        # A connection of its own, because the algorithm belongs to the connection.
+        options = rpc_options_pb2.RPCOptions(compression_algorithm=algorithm, compression_level=2, disable_session_connection_sharing=True)
+        with session(target, rpc_options=options) as sess:
+            show(algorithm, sess.run(doubled, {x: np.arange(300_000) % 7}).sum())

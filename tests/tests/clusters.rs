@@ -12,21 +12,7 @@ static TURN: Mutex<()> = Mutex::new(());
 
 #[test]
 fn a_stock_client_cannot_tell_clusters_apart() {
-    run(&[
-        "placement",
-        "branches_and_loops",
-        "state",
-        "queues",
-        "embeddings",
-        "optimizers",
-        "partial_steps",
-        "traces",
-        "failures",
-        "sessions_across",
-        "replicas",
-        "checkpoints",
-        "old_checkpoints",
-    ]);
+    run(&["--shared"]);
 }
 
 #[test]
@@ -37,6 +23,11 @@ fn a_program_of_the_guide_trains_unchanged() {
 #[test]
 fn tasks_come_in_any_order() {
     run(&["start_orders"]);
+}
+
+#[test]
+fn a_session_is_told_that_its_server_restarted() {
+    run(&["one_server"]);
 }
 
 #[test]

@@ -58,8 +58,8 @@ impl Rope {
     pub(crate) fn finish(mut self) -> Result<VecDeque<Bytes>> {
         ensure!(
             self.length <= MAX_MESSAGE,
-            ResourceExhausted,
-            "the response has {} bytes, but a message can have at most {MAX_MESSAGE}",
+            Internal,
+            "Protobuf is too large to be serialized: it has {} bytes, and a message can have at most {MAX_MESSAGE}",
             self.length
         );
         self.pieces.push((self.tail, Bytes::new()));
@@ -72,6 +72,14 @@ impl Rope {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_beyond_the_limit_are_refused() {
+        let large = Bytes::from(vec![0; 1 << 24]);
+        let mut rope = Rope::new();
+        (0..128).for_each(|_| rope.push(large.clone()));
+        assert_eq!(rope.finish().unwrap_err().code(), ferroflow_core::Code::Internal);
+    }
 
     #[test]
     fn pieces_keep_their_order_and_large_ones_their_memory() {

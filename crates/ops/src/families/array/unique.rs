@@ -18,7 +18,7 @@ static UNIQUE: Op = Op {
     outputs: &["y: T", "idx: out_idx"],
     attrs: &["T: type", "out_idx: {int32, int64} = DT_INT32"],
     shape: unique_shape,
-    kernels: kernels![any unique_kernel],
+    kernels: kernels![unique_of: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool, Str],
     ..Op::PURE
 };
 
@@ -28,7 +28,7 @@ static UNIQUE_V2: Op = Op {
     outputs: &["y: T", "idx: out_idx"],
     attrs: &["T: type", "Taxis: {int32, int64} = DT_INT64", "out_idx: {int32, int64} = DT_INT32"],
     shape: unique_v2_shape,
-    kernels: kernels![any unique_kernel],
+    kernels: kernels![unique_of: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool, Str],
     ..Op::PURE
 };
 
@@ -38,7 +38,7 @@ static UNIQUE_WITH_COUNTS: Op = Op {
     outputs: &["y: T", "idx: out_idx", "count: out_idx"],
     attrs: &["T: type", "out_idx: {int32, int64} = DT_INT32"],
     shape: unique_shape,
-    kernels: kernels![any unique_kernel],
+    kernels: kernels![unique_of: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool, Str],
     ..Op::PURE
 };
 
@@ -48,7 +48,7 @@ static UNIQUE_WITH_COUNTS_V2: Op = Op {
     outputs: &["y: T", "idx: out_idx", "count: out_idx"],
     attrs: &["T: type", "Taxis: {int32, int64} = DT_INT64", "out_idx: {int32, int64} = DT_INT32"],
     shape: unique_v2_shape,
-    kernels: kernels![any unique_kernel],
+    kernels: kernels![unique_of: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool, Str],
     ..Op::PURE
 };
 
@@ -58,7 +58,7 @@ static LIST_DIFF: Op = Op {
     outputs: &["out: T", "idx: out_idx"],
     attrs: &["T: type", "out_idx: {int32, int64} = DT_INT32"],
     shape: list_diff_shape,
-    kernels: kernels![any list_diff_kernel],
+    kernels: kernels![list_diff_of: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, Str],
     ..Op::PURE
 };
 
@@ -179,6 +179,11 @@ impl<'a> RowSet<'a> {
 }
 
 /// Serves all four unique ops: the axis is there if there is a second input, the counts if there is a third output.
+/// The types that stock has; the kernel itself is one for all.
+fn unique_of<T: Element>(init: &Init<'_>) -> Result<Kernel> {
+    unique_kernel(init)
+}
+
 fn unique_kernel(init: &Init<'_>) -> Result<Kernel> {
     let dtype: DType = init.attr("out_idx")?;
     let counted = init.output_types.len() == 3;
@@ -239,6 +244,10 @@ fn list_diff_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     s.rank(1, 1)?;
     s.output(0, [UNKNOWN_DIM])?;
     s.output(1, [UNKNOWN_DIM])
+}
+
+fn list_diff_of<T: Element>(init: &Init<'_>) -> Result<Kernel> {
+    list_diff_kernel(init)
 }
 
 fn list_diff_kernel(init: &Init<'_>) -> Result<Kernel> {

@@ -55,16 +55,38 @@ static MERGE_SUMMARY: Op = Op {
     ..SCALAR_SUMMARY
 };
 
-fn value(tag: &Str, value: summary::value::Value) -> summary::Value {
-    summary::Value {
-        tag: String::from_utf8_lossy(tag).into_owned(),
-        value: Some(value),
-        ..Default::default()
+/// A summary of values under tags. Tags are any bytes here, though their field is declared as text: stock writes what it
+/// is given.
+fn message(values: impl IntoIterator<Item = (Str, summary::Value)>) -> Outputs {
+    let mut summary = Vec::new();
+    for (tag, value) in values {
+        prost::encoding::bytes::encode(1, &encode(&tag, value), &mut summary);
     }
+    Tensor::scalar(Str::from(summary)).into()
 }
 
-fn message(value: Vec<summary::Value>) -> Outputs {
-    Tensor::scalar(Str::from(Summary { value }.encode_to_vec())).into()
+/// A value with its fields in the order of their numbers, as stock writes them: a tensor comes after the node's name,
+/// any other kind of value before it.
+fn encode(tag: &[u8], mut value: summary::Value) -> Vec<u8> {
+    let named = summary::Value { node_name: std::mem::take(&mut value.node_name), ..Default::default() };
+    let described = summary::Value { metadata: value.metadata.take(), ..Default::default() };
+    let held = summary::Value { value: value.value, ..Default::default() };
+    let in_order = match &held.value {
+        Some(summary::value::Value::Tensor(_)) => [&named, &held, &described],
+        _ => [&held, &named, &described],
+    };
+    let mut bytes = Vec::new();
+    if !tag.is_empty() {
+        prost::encoding::bytes::encode(1, &tag.to_vec(), &mut bytes);
+    }
+    for part in in_order {
+        bytes.extend(part.encode_to_vec());
+    }
+    bytes
+}
+
+fn value(value: summary::value::Value) -> summary::Value {
+    summary::Value { value: Some(value), ..Default::default() }
 }
 
 fn scalar_kernel<T: Real>(_: &Init<'_>) -> Result<Kernel> {
@@ -83,7 +105,7 @@ fn scalar_kernel<T: Real>(_: &Init<'_>) -> Result<Kernel> {
         );
         let pairs = tags.flat::<Str>()?.iter().zip(values.flat::<T>()?);
         let simple = |x: &T| summary::value::Value::SimpleValue(x.to_f64() as f32);
-        Ok(message(pairs.map(|(tag, x)| value(tag, simple(x))).collect()))
+        Ok(message(pairs.map(|(tag, x)| (tag.clone(), value(simple(x))))))
     })
 }
 
@@ -103,7 +125,7 @@ fn histogram_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
             ensure!(x.is_finite(), InvalidArgument, "Infinity in Histogram for: {node}");
             histogram.add(x);
         }
-        Ok(message(vec![value(&tag, summary::value::Value::Histo(histogram.to_proto()))]))
+        Ok(message([(tag, value(summary::value::Value::Histo(histogram.to_proto())))]))
     })
 }
 
@@ -112,14 +134,11 @@ fn tensor_value(tensor: &Tensor) -> Result<summary::value::Value> {
 }
 
 fn tensor_kernel(init: &Init<'_>) -> Result<Kernel> {
-    let named = summary::Value { node_name: init.node.to_owned(), ..Default::default() }.encode_to_vec();
+    let node = init.node.to_owned();
     Kernel::sync(move |cx| {
-        // The two parts of one message, in the order of stock's fields.
-        let held = summary::Value { value: Some(tensor_value(cx.input(0)?)?), ..Default::default() };
-        let value = [named.as_slice(), &held.encode_to_vec()].concat();
-        let mut summary = Vec::new();
-        prost::encoding::bytes::encode(1, &value, &mut summary);
-        Ok(Tensor::scalar(Str::from(summary)).into())
+        let mut value = value(tensor_value(cx.input(0)?)?);
+        value.node_name.clone_from(&node);
+        Ok(message([(Str::new(), value)]))
     })
 }
 
@@ -133,10 +152,10 @@ fn tagged_tensor_kernel(_: &Init<'_>) -> Result<Kernel> {
             "serialized_summary_metadata must be scalar, got shape {}",
             metadata.shape()
         );
-        let mut value = value(&tag, tensor_value(cx.input(1)?)?);
-        // What cannot be read is left out, as in stock.
-        value.metadata = Some(SummaryMetadata::decode(metadata.to_scalar::<Str>()?).unwrap_or_default());
-        Ok(message(vec![value]))
+        let mut value = value(tensor_value(cx.input(1)?)?);
+        // What was read before a mistake is kept, as in stock.
+        let _ = value.metadata.insert(SummaryMetadata::default()).merge(metadata.to_scalar::<Str>()?);
+        Ok(message([(tag, value)]))
     })
 }
 
@@ -154,7 +173,7 @@ fn merge_kernel(_: &Init<'_>) -> Result<Kernel> {
                         "Duplicate tag {} found in summary inputs",
                         value.tag
                     );
-                    values.push(value);
+                    values.push((Str::from(value.tag.clone()), value));
                 }
             }
         }

@@ -190,14 +190,15 @@ fn segment_join_kernel(init: &Init<'_>) -> Result<Kernel> {
         let shape = Shape::new(std::iter::once(segments).chain(rest.iter().copied()))?;
         cx.device().check_allocation(DType::String, &shape)?;
         let mut joined: Vec<Vec<u8>> = vec![Vec::new(); shape.elements()];
-        for (row, id) in input.flat::<Str>()?.chunks(width.max(1)).zip(ids.to_i64s()?) {
+        let texts = input.flat::<Str>()?;
+        for (row, id) in ids.to_i64s()?.into_iter().enumerate() {
             ensure!(
                 (0..segments).contains(&id),
                 InvalidArgument,
                 "segment_ids are not allowed to exceed num_segments or to have negative values."
             );
             let id = id as usize;
-            for (slot, text) in joined[id * width..].iter_mut().zip(row) {
+            for (slot, text) in joined[id * width..].iter_mut().zip(&texts[row * width..][..width]) {
                 // What is empty so far gets no separator, even if empty strings went into it.
                 if !slot.is_empty() {
                     slot.extend_from_slice(&separator);
