@@ -222,6 +222,51 @@ def _kernels():
         yield f"transpose {size}×{size}", _chained(lambda x: raw.Transpose(x=x, perm=[1, 0])), [_uniform(size, size)], repeats
     swap = lambda x: raw.Transpose(x=x, perm=[0, 2, 1, 3])  # noqa: E731
     yield "transpose 8×64×64×32 inside", _chained(swap), [_uniform(8, 64, 64, 32)], 20
+    yield from _image_kernels()
+
+
+def _image_kernels():
+    """What convolutional networks spend their time in: each op on variables of its own, so that none is like another."""
+    raw = tf.raw_ops
+    for label, image, kernel, stride, repeats in (
+        ("3×3 of 32×8×8×1 to 16", (32, 8, 8, 1), (3, 3, 1, 16), 1, 40),
+        ("5×5 of 64×28×28×1 to 32", (64, 28, 28, 1), (5, 5, 1, 32), 1, 4),
+        ("3×3 of 32×14×14×32 to 64", (32, 14, 14, 32), (3, 3, 32, 64), 1, 4),
+        ("3×3 of 16×28×28×64 to 64", (16, 28, 28, 64), (3, 3, 64, 64), 1, 2),
+        ("3×3 by 2 of 16×56×56×32 to 64", (16, 56, 56, 32), (3, 3, 32, 64), 2, 2),
+        ("1×1 of 16×28×28×128 to 64", (16, 28, 28, 128), (1, 1, 128, 64), 1, 4),
+    ):
+        common = {"strides": [1, stride, stride, 1], "padding": "SAME"}
+        result = (image[0], -(-image[1] // stride), -(-image[2] // stride), kernel[3])
+        filters = [_uniform(*kernel) for _ in range(repeats)]
+        first, gradient = _uniform(*image), _uniform(*result)
+        forward = lambda read, _, common=common: [raw.Conv2D(input=read[0], filter=f, **common) for f in read[1:]]  # noqa: E731
+        yield f"conv {label}", forward, [first, *filters], repeats
+        to_input = lambda read, _, image=image, common=common: [raw.Conv2DBackpropInput(input_sizes=image, filter=f, out_backprop=read[0], **common) for f in read[1:]]  # noqa: E731
+        yield f"conv {label}, gradient of images", to_input, [gradient, *filters], repeats
+        to_filter = lambda read, _, kernel=kernel, common=common: [raw.Conv2DBackpropFilter(input=x, filter_sizes=kernel, out_backprop=read[0], **common) for x in read[1:]]  # noqa: E731
+        yield f"conv {label}, gradient of filters", to_filter, [gradient, *(_uniform(*image) for _ in range(repeats))], repeats
+    image, repeats = (32, 28, 28, 32), 10
+    common = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "SAME"}
+    images, gradient = [_uniform(*image) for _ in range(repeats)], _uniform(32, 14, 14, 32)
+    yield "max pool of 32×28×28×32", _each(lambda x: raw.MaxPool(input=x, **common)), images, repeats
+    max_back = lambda read, _: [raw.MaxPoolGrad(orig_input=x, orig_output=read[0], grad=read[0], **common) for x in read[1:]]  # noqa: E731
+    yield "max pool of 32×28×28×32, gradient", max_back, [gradient, *images], repeats
+    yield "mean pool of 32×28×28×32", _each(lambda x: raw.AvgPool(value=x, **common)), images, repeats
+    mean_back = lambda read, _: [raw.AvgPoolGrad(orig_input_shape=image, grad=g, **common) for g in read]  # noqa: E731
+    yield "mean pool of 32×28×28×32, gradient", mean_back, [_uniform(32, 14, 14, 32) for _ in range(repeats)], repeats
+    vector = _uniform(32)
+    normalize = lambda read, _: [raw.FusedBatchNormV3(x=x, scale=read[0], offset=read[0], mean=[], variance=[]).y for x in read[1:]]  # noqa: E731
+    yield "batch norm of 32×28×28×32", normalize, [vector, *images], repeats
+
+    def normalize_back(read, _):
+        scale = read[0]
+        call = lambda x: raw.FusedBatchNormGradV3(y_backprop=x, x=read[1], scale=scale, reserve_space_1=scale, reserve_space_2=scale, reserve_space_3=[])  # noqa: E731
+        return [call(x).x_backprop for x in read[2:]]
+
+    yield "batch norm of 32×28×28×32, gradient", normalize_back, [vector, images[0], *images], repeats
+    depthwise = lambda read, _: [raw.DepthwiseConv2dNative(input=x, filter=read[0], strides=[1, 1, 1, 1], padding="SAME") for x in read[1:]]  # noqa: E731
+    yield "depthwise conv 3×3 of 32×28×28×32", depthwise, [_uniform(3, 3, 32, 1), *images], repeats
 
 
 def all_workloads():

@@ -153,13 +153,53 @@ impl OpClass {
 }
 
 /// A kernel for one element type.
+#[derive(Clone, Copy)]
 pub struct KernelRow {
     /// The type attribute that selects the row; empty if the kernel takes every type.
     pub attr: &'static str,
     /// The element type; unused if `attr` is empty.
     pub dtype: DType,
+    /// A second attribute and the only value of it that the kernel takes.
+    pub only: Option<(&'static str, Only)>,
     /// Reads attributes once and returns what runs every step.
     pub make: fn(&Init<'_>) -> Result<Kernel>,
+}
+
+/// The value of an attribute that a kernel asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Only {
+    /// An element type.
+    Type(DType),
+    /// A text.
+    Text(&'static str),
+}
+
+impl KernelRow {
+    /// A kernel for elements of type `dtype`, as the attribute `attr` says.
+    pub const fn new(attr: &'static str, dtype: DType, make: fn(&Init<'_>) -> Result<Kernel>) -> KernelRow {
+        KernelRow { attr, dtype, only: None, make }
+    }
+
+    /// This kernel, for one value of a second attribute only.
+    #[must_use]
+    pub const fn only(self, attr: &'static str, value: Only) -> KernelRow {
+        KernelRow { only: Some((attr, value)), ..self }
+    }
+
+    /// These kernels, each for one value of a second attribute only: `kernels: &KernelRow::each_only(*kernels![..], ..)`.
+    #[must_use]
+    pub const fn each_only<const N: usize>(
+        mut rows: [KernelRow; N],
+        attr: &'static str,
+        value: Only,
+    ) -> [KernelRow; N] {
+        let mut row = 0;
+        while row < N {
+            rows[row] = rows[row].only(attr, value);
+            row += 1;
+        }
+        rows
+    }
 }
 
 /// Builds an op's kernel table.
@@ -175,7 +215,7 @@ macro_rules! kernels {
     (@rows [$($rows:tt)*] ; $($rest:tt)*) => { $crate::kernels!(@rows [$($rows)*] $($rest)*) };
     (@rows [$($rows:tt)*] any $make:ident $($rest:tt)*) => {
         $crate::kernels!(@rows [$($rows)*
-            $crate::op::KernelRow { attr: "", dtype: $crate::DType::Float, make: $make },
+            $crate::op::KernelRow::new("", $crate::DType::Float, $make),
         ] $($rest)*)
     };
     (@rows [$($rows:tt)*] units $make:ident $($rest:tt)*) => {
@@ -200,27 +240,21 @@ macro_rules! kernels {
             $crate::kernels!(@unit $attr, $make, u64: Double), $crate::kernels!(@unit $attr, $make, u64: Int64),
             $crate::kernels!(@unit $attr, $make, u64: Uint64), $crate::kernels!(@unit $attr, $make, u64: Complex64),
             $crate::kernels!(@unit $attr, $make, u128: Complex128),
-            $crate::op::KernelRow { attr: $attr, dtype: $crate::DType::String, make: $make::<$crate::kernel::Str> },
-            $crate::op::KernelRow {
-                attr: $attr, dtype: $crate::DType::Resource, make: $make::<$crate::resource::ResourceHandle>
-            },
-            $crate::op::KernelRow {
-                attr: $attr, dtype: $crate::DType::Variant, make: $make::<$crate::variant::Variant>
-            },
+            $crate::op::KernelRow::new($attr, $crate::DType::String, $make::<$crate::kernel::Str>),
+            $crate::op::KernelRow::new($attr, $crate::DType::Resource, $make::<$crate::resource::ResourceHandle>),
+            $crate::op::KernelRow::new($attr, $crate::DType::Variant, $make::<$crate::variant::Variant>),
         ] $($rest)*)
     };
     (@rows [$($rows:tt)*] $attr:literal => $make:ident : $($type:ty),+ $(; $($rest:tt)*)?) => {
         $crate::kernels!(@rows [$($rows)*
-            $($crate::op::KernelRow {
-                attr: $attr, dtype: <$type as $crate::Element>::DTYPE, make: $make::<$type>
-            },)+
+            $($crate::op::KernelRow::new($attr, <$type as $crate::Element>::DTYPE, $make::<$type>),)+
         ] $($($rest)*)?)
     };
     (@rows [$($rows:tt)*] $make:ident : $($type:ty),+ $(; $($rest:tt)*)?) => {
         $crate::kernels!(@rows [$($rows)*] "T" => $make : $($type),+ $(; $($rest)*)?)
     };
     (@unit $attr:literal, $make:ident, $unit:ty: $dtype:ident) => {
-        $crate::op::KernelRow { attr: $attr, dtype: $crate::DType::$dtype, make: $make::<$unit> }
+        $crate::op::KernelRow::new($attr, $crate::DType::$dtype, $make::<$unit>)
     };
     ($($groups:tt)+) => { $crate::kernels!(@rows [] $($groups)+) };
 }

@@ -18,11 +18,7 @@ pub const FUNCTION: usize = 16;
 /// Kernel rows that share one function: `rows![add: Float, Double]`.
 macro_rules! rows {
     ($($make:ident: $($dtype:ident),+);+ $(;)?) => {
-        &[$($(ferroflow_core::op::KernelRow {
-            attr: "T",
-            dtype: ferroflow_core::DType::$dtype,
-            make: $make,
-        },)+)+]
+        &[$($(ferroflow_core::op::KernelRow::new("T", ferroflow_core::DType::$dtype, $make),)+)+]
     };
 }
 pub(crate) use rows;

@@ -6,6 +6,7 @@
 mod accumulator;
 mod blocking;
 pub mod build;
+mod convolution;
 pub mod cwise;
 mod distribution;
 mod epilogue;
@@ -17,6 +18,7 @@ pub mod linalg;
 pub mod numeric;
 mod optimizer;
 pub mod philox;
+mod pooling;
 mod queue;
 mod re2;
 mod ref_handle;
@@ -28,6 +30,8 @@ mod tensor_list;
 mod text;
 mod units;
 mod variable;
+mod widen;
+mod windows;
 
 #[cfg(test)]
 mod testing;

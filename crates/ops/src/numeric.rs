@@ -48,6 +48,8 @@ pub trait Num: Element + Copy {
 pub trait Real: Num + PartialOrd {
     /// The least value (−∞ for floats): what a maximum starts from.
     const LOWEST: Self;
+    /// The least finite value.
+    const LEAST: Self;
     /// The greatest value (+∞ for floats): what a minimum starts from.
     const HIGHEST: Self;
 
@@ -148,6 +150,7 @@ macro_rules! integers {
         }
         impl Real for $type {
             const LOWEST: $type = <$type>::MIN;
+            const LEAST: $type = <$type>::MIN;
             const HIGHEST: $type = <$type>::MAX;
             #[inline(always)]
             fn to_f64(self) -> f64 { self as f64 }
@@ -221,6 +224,7 @@ macro_rules! floats {
         }
         impl Real for $type {
             const LOWEST: $type = $lowest;
+            const LEAST: $type = <$type>::MIN;
             const HIGHEST: $type = $highest;
             #[inline(always)]
             fn to_f64(self) -> f64 { $to(self) as f64 }

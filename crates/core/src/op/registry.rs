@@ -1,6 +1,6 @@
 //! The ops that a server knows: a value handed in, not a global.
 
-use super::{KernelRow, Op, OpSpec};
+use super::{KernelRow, Only, Op, OpSpec};
 use crate::attr::Attrs;
 use crate::{DType, Result, Status, bail, status};
 use std::collections::HashMap;
@@ -23,9 +23,18 @@ impl OpEntry {
 
     /// The kernel for these attributes, or stock's status for a combination without one.
     pub fn kernel(&self, node: &str, attrs: &Attrs) -> Result<&'static KernelRow> {
+        let mut refused = false;
         for row in self.op.kernels {
             if row.attr.is_empty() || attrs.get::<DType>(row.attr)? == row.dtype {
-                return Ok(row);
+                let fits = match row.only {
+                    None => true,
+                    Some((attr, Only::Type(dtype))) => attrs.get::<DType>(attr)? == dtype,
+                    Some((attr, Only::Text(text))) => attrs.get::<String>(attr)? == text,
+                };
+                if fits {
+                    return Ok(row);
+                }
+                refused = true;
             }
         }
         let types = self.spec().attrs.iter().filter_map(|attr| {
@@ -33,7 +42,8 @@ impl OpEntry {
             Some(format!("{}=DT_{}", attr.name, dtype.name().to_uppercase()))
         });
         let types = types.collect::<Vec<_>>().join(", ");
-        if self.is_in_stock(attrs) {
+        // A row that asks for more than the type asks for what stock's kernel asks for.
+        if !refused && self.is_in_stock(attrs) {
             bail!(
                 Unimplemented,
                 "Op '{}' of {{{{node {node}}}}} has a kernel for [{types}] in TensorFlow, but not in this server yet",
@@ -65,9 +75,15 @@ impl OpEntry {
         if self.op.kernels.is_empty() {
             return "  <no registered kernels>\n".to_owned();
         }
-        let line = |row: &KernelRow| match row.attr {
-            "" => "  device='CPU'\n".to_owned(),
-            attr => format!("  device='CPU'; {attr} in [DT_{}]\n", row.dtype.name().to_uppercase()),
+        let types = |attr: &str, dtype: DType| format!("; {attr} in [DT_{}]", dtype.name().to_uppercase());
+        let line = |row: &KernelRow| {
+            let first = if row.attr.is_empty() { String::new() } else { types(row.attr, row.dtype) };
+            let second = match row.only {
+                None => String::new(),
+                Some((attr, Only::Type(dtype))) => types(attr, dtype),
+                Some((attr, Only::Text(text))) => format!("; {attr} in [\"{text}\"]"),
+            };
+            format!("  device='CPU'{first}{second}\n")
         };
         self.op.kernels.iter().map(line).collect()
     }

@@ -1,46 +1,23 @@
-//! Convolutions of images as matrix products: the windows of a few positions of the output are laid out as a matrix,
-//! which is multiplied by the filter.
+//! Convolutions and their gradients as matrix products: the windows of a few positions of the result are laid out as a
+//! matrix, which is multiplied by the filter, or by the gradient.
+//!
+//! Every thread has its own part of the positions and goes through it in tiles that stay in its cache.
 
-use super::product::{Gemm, MatrixView};
+use super::product::{MatrixView, Tile};
+use super::window::Grid;
 use crate::numeric::Num;
 use ferroflow_core::device::Device;
 
 /// Elements of windows that are laid out at a time: few enough to stay in a cache.
-const TILE: usize = 1 << 18;
-
-/// Sizes along one direction of the image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
-    /// The image's size.
-    pub input: usize,
-    /// The filter's size, without what dilation adds.
-    pub filter: usize,
-    /// The result's size.
-    pub output: usize,
-    /// How far windows are apart.
-    pub stride: usize,
-    /// How far elements of the filter are apart.
-    pub dilation: usize,
-    /// Zeros before the image's first element.
-    pub before: usize,
-}
-
-impl Extent {
-    /// Where in the image element `k` of the filter lies in window `window`; `None` in the padding.
-    fn at(&self, window: usize, k: usize) -> Option<usize> {
-        (window * self.stride + k * self.dilation).checked_sub(self.before).filter(|at| *at < self.input)
-    }
-}
+const TILE: usize = 1 << 16;
+/// Products with fewer rows than this waste what is spent on preparing the filter.
+const LEAST_ROWS: usize = 48;
 
 /// A convolution of images with channels last.
 #[derive(Clone, Copy, Debug)]
-pub struct Conv2d {
-    /// The number of images.
-    pub batch: usize,
-    /// Along the rows.
-    pub height: Extent,
-    /// Along the columns.
-    pub width: Extent,
+pub struct Conv {
+    /// How the filter moves.
+    pub grid: Grid,
     /// Channels of the image.
     pub channels: usize,
     /// Channels of the filter, which divide those of the image into groups.
@@ -49,25 +26,24 @@ pub struct Conv2d {
     pub outputs: usize,
 }
 
-impl Conv2d {
-    /// Convolves `input` with `filter` (height × width × channels × outputs) into `out`.
-    pub fn run<T: Gemm + Num>(&self, device: &Device, input: &[T], filter: &[T], out: &mut [T]) {
+impl Conv {
+    /// Convolves `input` with `filter` (depth × height × width × channels × outputs) into `out`.
+    pub fn run<T: Tile + Num>(&self, device: &Device, input: &[T], filter: &[T], out: &mut [T]) {
         if out.is_empty() {
             return;
         }
         let groups = self.channels.checked_div(self.filter_channels).unwrap_or(1).max(1);
-        let window = self.height.filter * self.width.filter * self.filter_channels;
         if groups == 1 {
             return self.run_group(device, input, filter, 0, out);
         }
         let (outputs, all) = (self.outputs / groups, self.outputs);
         let mut part = vec![T::ZERO; out.len() / groups];
-        let mut columns = vec![T::ZERO; window * outputs];
+        let mut columns = vec![T::ZERO; self.window() * outputs];
         for group in 0..groups {
             for (to, from) in columns.chunks_mut(outputs.max(1)).zip(filter.chunks(all)) {
                 to.copy_from_slice(&from[group * outputs..][..outputs]);
             }
-            let narrow = Conv2d { outputs, ..*self };
+            let narrow = Conv { outputs, ..*self };
             narrow.run_group(device, input, &columns, group * self.filter_channels, &mut part);
             for (to, from) in out.chunks_mut(all).zip(part.chunks(outputs.max(1))) {
                 to[group * outputs..][..outputs].copy_from_slice(from);
@@ -75,8 +51,113 @@ impl Conv2d {
         }
     }
 
+    /// Writes the gradient of the image: every element of the filter sends the gradient of the result back to where it
+    /// took its value from. There is one group.
+    pub fn input_gradient<T: Tile + Num>(
+        &self,
+        device: &Device,
+        filter: &[T],
+        gradient: &[T],
+        out: &mut [T],
+    ) {
+        let (window, outputs) = (self.window(), self.outputs);
+        if out.is_empty() {
+            return;
+        }
+        if gradient.is_empty() || window == 0 {
+            return out.fill(T::ZERO);
+        }
+        let right = MatrixView::new(filter, window, outputs, true);
+        if self.is_plain() {
+            let positions = gradient.len() / outputs;
+            return T::multiply(device, MatrixView::new(gradient, positions, outputs, false), right, out);
+        }
+        let windows = self.grid.windows();
+        let image = self.grid.pixels() * self.channels;
+        let tile = self.tile(windows);
+        device.parallel_rows(out, image, windows * self.work() / image.max(1), |first, images| {
+            let mut cells = vec![T::ZERO; tile * window];
+            for (number, image) in images.chunks_mut(image).enumerate() {
+                image.fill(T::ZERO);
+                let gradient = &gradient[(first + number) * windows * outputs..][..windows * outputs];
+                for (number, gradient) in gradient.chunks(tile * outputs).enumerate() {
+                    let count = gradient.len() / outputs;
+                    let cells = &mut cells[..count * window];
+                    T::multiply_tile(MatrixView::new(gradient, count, outputs, false), right, cells, false);
+                    self.take_back(number * tile, cells, image);
+                }
+            }
+        });
+    }
+
+    /// Writes the gradient of the filter. There is one group.
+    pub fn filter_gradient<T: Tile + Num>(
+        &self,
+        device: &Device,
+        input: &[T],
+        gradient: &[T],
+        out: &mut [T],
+    ) {
+        let (window, outputs) = (self.window(), self.outputs);
+        if out.is_empty() {
+            return;
+        }
+        let positions = gradient.len() / outputs;
+        let tile = self.tile(positions);
+        // Every thread sums over its own positions.
+        let parts = if positions.saturating_mul(self.work()) < 1 << 19 { 1 } else { device.thread_count() };
+        let parts = parts.min(positions.div_ceil(tile)).max(1);
+        let share = positions.div_ceil(parts).max(1);
+        let mut sums = vec![T::ZERO; parts * out.len()];
+        device.parallel_rows(&mut sums, out.len(), share, |first, sums| {
+            let mut cells = if self.is_plain() { Vec::new() } else { vec![T::ZERO; tile * window] };
+            for (number, sum) in sums.chunks_mut(out.len()).enumerate() {
+                let mine =
+                    ((first + number) * share).min(positions)..((first + number + 1) * share).min(positions);
+                for start in mine.clone().step_by(tile) {
+                    let count = tile.min(mine.end - start);
+                    let gradient = &gradient[start * outputs..][..count * outputs];
+                    let left = if self.is_plain() {
+                        &input[start * window..][..count * window]
+                    } else {
+                        let cells = &mut cells[..count * window];
+                        self.lay_out(input, 0, start, cells);
+                        &*cells
+                    };
+                    let left = MatrixView::new(left, count, window, true);
+                    T::multiply_tile(left, MatrixView::new(gradient, count, outputs, false), sum, true);
+                }
+            }
+        });
+        let (first, rest) = sums.split_at(out.len());
+        out.copy_from_slice(first);
+        for part in rest.chunks(out.len()) {
+            out.iter_mut().zip(part).for_each(|(sum, part)| *sum = sum.add(*part));
+        }
+    }
+
+    /// The elements of a window, channels included.
+    fn window(&self) -> usize {
+        self.grid.window() * self.filter_channels
+    }
+
+    /// The work for one position of the result.
+    fn work(&self) -> usize {
+        self.window() * self.outputs
+    }
+
+    /// Whether windows are the pixels themselves, so that nothing needs to be laid out.
+    fn is_plain(&self) -> bool {
+        self.grid.extents.iter().all(|extent| extent.is_plain()) && self.filter_channels == self.channels
+    }
+
+    /// The positions that are laid out at a time, of `positions`.
+    fn tile(&self, positions: usize) -> usize {
+        (TILE / self.window().max(1)).max(LEAST_ROWS).min(positions.max(1))
+    }
+
     /// Convolves the channels from `first` on, as many as the filter has.
-    fn run_group<T: Gemm + Num>(
+    fn run_group<T: Tile + Num>(
         &self,
         device: &Device,
         input: &[T],
@@ -84,46 +165,152 @@ impl Conv2d {
         first: usize,
         out: &mut [T],
     ) {
-        let window = self.height.filter * self.width.filter * self.filter_channels;
-        let right = MatrixView::new(filter, window, self.outputs, false);
-        let plain =
-            |extent: &Extent| extent.filter == 1 && extent.stride == 1 && extent.output == extent.input;
-        if plain(&self.height) && plain(&self.width) && self.filter_channels == self.channels {
-            let positions = self.batch * self.height.output * self.width.output;
-            return T::multiply(device, MatrixView::new(input, positions, window, false), right, out);
+        let (window, outputs) = (self.window(), self.outputs);
+        if outputs == 0 {
+            return;
         }
-        let tile = (TILE / window.max(1)).clamp(1, out.len() / self.outputs);
-        let mut windows = vec![T::ZERO; tile * window];
-        for (number, out) in out.chunks_mut(tile * self.outputs).enumerate() {
-            let count = out.len() / self.outputs;
-            let windows = &mut windows[..count * window];
-            device.parallel_rows(windows, window, window, |from, rows| {
-                for (at, cells) in rows.chunks_mut(window.max(1)).enumerate() {
-                    self.lay_out(input, first, number * tile + from + at, cells);
-                }
-            });
-            T::multiply(device, MatrixView::new(windows, count, window, false), right, out);
+        let right = MatrixView::new(filter, window, outputs, false);
+        if self.is_plain() {
+            let left = MatrixView::new(input, out.len() / outputs, window, false);
+            return T::multiply(device, left, right, out);
+        }
+        let tile = self.tile(out.len() / outputs);
+        device.parallel_rows(out, outputs, window, |position, out| {
+            let mut cells = vec![T::ZERO; tile.min(out.len() / outputs) * window];
+            for (number, out) in out.chunks_mut(tile * outputs).enumerate() {
+                let count = out.len() / outputs;
+                let cells = &mut cells[..count * window];
+                self.lay_out(input, first, position + number * tile, cells);
+                T::multiply_tile(MatrixView::new(cells, count, window, false), right, out, false);
+            }
+        });
+    }
+
+    /// Lays out the windows from `position` on, one after the other, with zeros for the padding.
+    fn lay_out<T: Num>(&self, input: &[T], first: usize, position: usize, cells: &mut [T]) {
+        let window = self.window();
+        if window == 0 {
+            return;
+        }
+        let image = self.grid.pixels() * self.channels;
+        self.lines(position, cells.len() / window, |number, place, xs, taps| {
+            let cells = &mut cells[number * window..][..xs.len() * window];
+            let image = &input[place * image..][..image];
+            self.lay_out_line(image, first, xs, taps, cells);
+        });
+    }
+
+    /// Calls `body` for every line of the result that `count` positions from `position` on lie in: how many positions
+    /// came before it, the image, the range of columns, and the place along depth and rows.
+    fn lines(
+        &self,
+        mut position: usize,
+        count: usize,
+        mut body: impl FnMut(usize, usize, std::ops::Range<usize>, [usize; 2]),
+    ) {
+        let (start, end) = (position, position + count);
+        let width = self.grid.extents[2].output;
+        while position < end {
+            let (image, [z, y, x]) = self.grid.place(position);
+            let columns = (width - x).min(end - position);
+            body(position - start, image, x..x + columns, [z, y]);
+            position += columns;
         }
     }
 
-    /// The elements under the filter at one position of the output.
-    fn lay_out<T: Num>(&self, input: &[T], first: usize, position: usize, cells: &mut [T]) {
-        let (row, x) = (position / self.width.output, position % self.width.output);
-        let (image, y) = (row / self.height.output, row % self.height.output);
-        let line_elements = self.width.input * self.channels;
-        let image = &input[image * self.height.input * line_elements..];
-        let mut cells = cells.chunks_mut(self.filter_channels.max(1));
-        for ky in 0..self.height.filter {
-            let line = self.height.at(y, ky).map(|at| &image[at * line_elements..]);
-            for kx in 0..self.width.filter {
-                let Some(cell) = cells.next() else { return };
-                match (line, self.width.at(x, kx)) {
-                    (Some(line), Some(at)) => {
-                        cell.copy_from_slice(&line[at * self.channels + first..][..cell.len()]);
+    /// The windows of neighboring columns of one line of the result.
+    fn lay_out_line<T: Num>(
+        &self,
+        image: &[T],
+        first: usize,
+        xs: std::ops::Range<usize>,
+        [z, y]: [usize; 2],
+        cells: &mut [T],
+    ) {
+        let [depth, height, width] = &self.grid.extents;
+        let (window, channels) = (self.window(), self.filter_channels);
+        let (planes, rows) = (depth.inside(z), height.inside(y));
+        let line = width.filter * channels;
+        let whole = channels == self.channels && width.dilation == 1;
+        for kz in 0..depth.filter {
+            for ky in 0..height.filter {
+                let to = (kz * height.filter + ky) * line;
+                if !planes.contains(&kz) || !rows.contains(&ky) {
+                    cells.chunks_exact_mut(window).for_each(|cell| cell[to..to + line].fill(T::ZERO));
+                    continue;
+                }
+                let at = (depth.at(z, kz) * height.input + height.at(y, ky)) * width.input;
+                let from = &image[at * self.channels..][..width.input * self.channels];
+                for (x, cell) in xs.clone().zip(cells.chunks_exact_mut(window)) {
+                    let cell = &mut cell[to..to + line];
+                    let inside = width.inside(x);
+                    if inside.len() < width.filter {
+                        cell.fill(T::ZERO);
                     }
-                    _ => cell.fill(T::ZERO),
+                    if inside.is_empty() {
+                        continue;
+                    }
+                    if whole {
+                        // Neighbors in the window are neighbors in the image.
+                        let length = inside.len() * channels;
+                        let from = &from[width.at(x, inside.start) * channels..][..length];
+                        copy(&mut cell[inside.start * channels..][..length], from);
+                        continue;
+                    }
+                    for kx in inside {
+                        let from = &from[width.at(x, kx) * self.channels + first..][..channels];
+                        copy(&mut cell[kx * channels..][..channels], from);
+                    }
                 }
             }
         }
     }
+
+    /// Adds what the windows from `position` of one image on hold to the pixels under them.
+    fn take_back<T: Num>(&self, position: usize, cells: &[T], image: &mut [T]) {
+        let [depth, height, width] = &self.grid.extents;
+        let (window, channels) = (self.window(), self.channels);
+        let line = width.filter * channels;
+        self.lines(position, cells.len() / window, |number, _, xs, [z, y]| {
+            let cells = &cells[number * window..][..xs.len() * window];
+            for kz in depth.inside(z) {
+                for ky in height.inside(y) {
+                    let from = (kz * height.filter + ky) * line;
+                    let at = (depth.at(z, kz) * height.input + height.at(y, ky)) * width.input;
+                    let to = &mut image[at * channels..][..width.input * channels];
+                    for (x, cell) in xs.clone().zip(cells.chunks_exact(window)) {
+                        let inside = width.inside(x);
+                        if inside.is_empty() {
+                            continue;
+                        }
+                        if width.dilation == 1 {
+                            let length = inside.len() * channels;
+                            let cell = &cell[from + inside.start * channels..][..length];
+                            add(&mut to[width.at(x, inside.start) * channels..][..length], cell);
+                            continue;
+                        }
+                        for kx in inside {
+                            let cell = &cell[from + kx * channels..][..channels];
+                            add(&mut to[width.at(x, kx) * channels..][..channels], cell);
+                        }
+                    }
+                }
+            }
+        });
+    }
+}
+
+/// Copies a few elements; a call would take longer than the shortest copies.
+#[inline(always)]
+fn copy<T: Copy>(to: &mut [T], from: &[T]) {
+    if from.len() <= 8 {
+        to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+    } else {
+        to.copy_from_slice(from);
+    }
+}
+
+#[inline(always)]
+fn add<T: Num>(to: &mut [T], from: &[T]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = to.add(*from));
 }

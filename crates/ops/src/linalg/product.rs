@@ -151,6 +151,65 @@ impl Gemm for bf16 {
     }
 }
 
+/// An element type whose products are also made piece by piece, each on the thread that wants it.
+pub trait Tile: Gemm {
+    /// Writes `a · b` into the row-major `out`, or adds it.
+    fn multiply_tile(a: MatrixView<'_, Self>, b: MatrixView<'_, Self>, out: &mut [Self], add: bool);
+}
+
+macro_rules! tiles_by_gemm {
+    ($($type:ty),+) => {$(
+        impl Tile for $type {
+            fn multiply_tile(a: MatrixView<'_, $type>, b: MatrixView<'_, $type>, out: &mut [$type], add: bool) {
+                let (m, k, n) = (a.rows, a.columns, b.columns);
+                assert_eq!(b.rows, k, "inner dimensions agree");
+                assert_eq!(out.len(), m * n, "the output has the product's size");
+                if m == 0 || n == 0 {
+                    return;
+                }
+                if k == 0 {
+                    if !add {
+                        out.fill(0.0);
+                    }
+                    return;
+                }
+                // SAFETY: the views and the output cover exactly the elements that these strides reach, and the output
+                // does not overlap them (it is borrowed mutably).
+                unsafe {
+                    gemm::gemm::<$type>(
+                        m, n, k,
+                        out.as_mut_ptr(), 1, n as isize, add,
+                        a.data.as_ptr(), a.column_stride as isize, a.row_stride as isize,
+                        b.data.as_ptr(), b.column_stride as isize, b.row_stride as isize,
+                        if add { 1.0 } else { 0.0 }, 1.0, false, a.conjugate, b.conjugate, gemm::Parallelism::None,
+                    )
+                }
+            }
+        }
+    )+};
+}
+tiles_by_gemm!(f32, f64);
+
+impl Tile for i32 {
+    fn multiply_tile(a: MatrixView<'_, i32>, b: MatrixView<'_, i32>, out: &mut [i32], add: bool) {
+        let (k, n) = (a.columns, b.columns);
+        if n == 0 {
+            return;
+        }
+        for (i, row) in out.chunks_mut(n).enumerate() {
+            if !add {
+                row.fill(0);
+            }
+            for inner in 0..k {
+                let left = *a.at(i, inner);
+                for (j, out) in row.iter_mut().enumerate() {
+                    *out = out.wrapping_add(left.wrapping_mul(*b.at(inner, j)));
+                }
+            }
+        }
+    }
+}
+
 macro_rules! by_loops {
     ($($type:ty),+) => {$(
         impl Gemm for $type {

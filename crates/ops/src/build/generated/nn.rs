@@ -4,6 +4,222 @@ use ferroflow_core::attr::ToAttr;
 use ferroflow_core::scope::{Input, Operation, Output, Scope, Settings};
 use ferroflow_core::{DType, Result, Tensor, ToPartialShape};
 
+/// `AvgPool(value: T) -> (output: T)`
+///
+/// Attributes:
+/// - `ksize: list(int) >= 4`
+/// - `strides: list(int) >= 4`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `data_format: {'NHWC', 'NCHW'} = 'NHWC'`
+/// - `T: {half, bfloat16, float, double}`
+#[derive(Clone, Debug)]
+pub struct AvgPool(Settings);
+
+impl AvgPool {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksize: impl ToAttr, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksize", ksize);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        AvgPool(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, value: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "AvgPool").input(value).build()?.output_arg(0)
+    }
+}
+
+/// [`AvgPool`] with every optional attribute at its default.
+#[track_caller]
+pub fn avg_pool(
+    scope: &Scope,
+    value: impl Into<Input>,
+    ksize: impl ToAttr,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    AvgPool::new(ksize, strides, padding).build(scope, value)
+}
+
+/// `AvgPool3D(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `ksize: list(int) >= 5`
+/// - `strides: list(int) >= 5`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`
+/// - `T: {half, bfloat16, float, double}`
+#[derive(Clone, Debug)]
+pub struct AvgPool3D(Settings);
+
+impl AvgPool3D {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksize: impl ToAttr, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksize", ksize);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        AvgPool3D(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "AvgPool3D").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`AvgPool3D`] with every optional attribute at its default.
+#[track_caller]
+pub fn avg_pool3d(
+    scope: &Scope,
+    input: impl Into<Input>,
+    ksize: impl ToAttr,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    AvgPool3D::new(ksize, strides, padding).build(scope, input)
+}
+
+/// `AvgPool3DGrad(orig_input_shape: int32, grad: T) -> (output: T)`
+///
+/// Attributes:
+/// - `ksize: list(int) >= 5`
+/// - `strides: list(int) >= 5`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`
+/// - `T: {half, bfloat16, float, double}`
+#[derive(Clone, Debug)]
+pub struct AvgPool3DGrad(Settings);
+
+impl AvgPool3DGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksize: impl ToAttr, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksize", ksize);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        AvgPool3DGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        orig_input_shape: impl Into<Input>,
+        grad: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "AvgPool3DGrad").input(orig_input_shape).input(grad).build()?.output_arg(0)
+    }
+}
+
+/// [`AvgPool3DGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn avg_pool3d_grad(
+    scope: &Scope,
+    orig_input_shape: impl Into<Input>,
+    grad: impl Into<Input>,
+    ksize: impl ToAttr,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    AvgPool3DGrad::new(ksize, strides, padding).build(scope, orig_input_shape, grad)
+}
+
+/// `AvgPoolGrad(orig_input_shape: int32, grad: T) -> (output: T)`
+///
+/// Attributes:
+/// - `ksize: list(int) >= 4`
+/// - `strides: list(int) >= 4`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `data_format: {'NHWC', 'NCHW'} = 'NHWC'`
+/// - `T: {half, bfloat16, float, double}`
+#[derive(Clone, Debug)]
+pub struct AvgPoolGrad(Settings);
+
+impl AvgPoolGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksize: impl ToAttr, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksize", ksize);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        AvgPoolGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        orig_input_shape: impl Into<Input>,
+        grad: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "AvgPoolGrad").input(orig_input_shape).input(grad).build()?.output_arg(0)
+    }
+}
+
+/// [`AvgPoolGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn avg_pool_grad(
+    scope: &Scope,
+    orig_input_shape: impl Into<Input>,
+    grad: impl Into<Input>,
+    ksize: impl ToAttr,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    AvgPoolGrad::new(ksize, strides, padding).build(scope, orig_input_shape, grad)
+}
+
 /// `BiasAdd(value: T, bias: T) -> (output: T)`
 ///
 /// Attributes:
@@ -184,6 +400,706 @@ pub fn conv2d(
     Conv2D::new(strides, padding).build(scope, input, filter)
 }
 
+/// `Conv2DBackpropFilter(input: T, filter_sizes: int32, out_backprop: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float, double}`
+/// - `strides: list(int)`
+/// - `use_cudnn_on_gpu: bool = true`
+/// - `padding: {'SAME', 'VALID', 'EXPLICIT'}`
+/// - `explicit_paddings: list(int) = []`
+/// - `data_format: {'NHWC', 'NCHW'} = 'NHWC'`
+/// - `dilations: list(int) = [1, 1, 1, 1]`
+#[derive(Clone, Debug)]
+pub struct Conv2DBackpropFilter(Settings);
+
+impl Conv2DBackpropFilter {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        Conv2DBackpropFilter(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `use_cudnn_on_gpu: bool = true`.
+    #[must_use]
+    pub fn use_cudnn_on_gpu(mut self, value: bool) -> Self {
+        self.0.set("use_cudnn_on_gpu", value);
+        self
+    }
+    /// Sets `explicit_paddings: list(int) = []`.
+    #[must_use]
+    pub fn explicit_paddings(mut self, value: impl ToAttr) -> Self {
+        self.0.set("explicit_paddings", value);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Sets `dilations: list(int) = [1, 1, 1, 1]`.
+    #[must_use]
+    pub fn dilations(mut self, value: impl ToAttr) -> Self {
+        self.0.set("dilations", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        filter_sizes: impl Into<Input>,
+        out_backprop: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "Conv2DBackpropFilter")
+            .input(input)
+            .input(filter_sizes)
+            .input(out_backprop)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`Conv2DBackpropFilter`] with every optional attribute at its default.
+#[track_caller]
+pub fn conv2d_backprop_filter(
+    scope: &Scope,
+    input: impl Into<Input>,
+    filter_sizes: impl Into<Input>,
+    out_backprop: impl Into<Input>,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    Conv2DBackpropFilter::new(strides, padding).build(scope, input, filter_sizes, out_backprop)
+}
+
+/// `Conv2DBackpropInput(input_sizes: int32, filter: T, out_backprop: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float, double, int32}`
+/// - `strides: list(int)`
+/// - `use_cudnn_on_gpu: bool = true`
+/// - `padding: {'SAME', 'VALID', 'EXPLICIT'}`
+/// - `explicit_paddings: list(int) = []`
+/// - `data_format: {'NHWC', 'NCHW'} = 'NHWC'`
+/// - `dilations: list(int) = [1, 1, 1, 1]`
+#[derive(Clone, Debug)]
+pub struct Conv2DBackpropInput(Settings);
+
+impl Conv2DBackpropInput {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        Conv2DBackpropInput(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `use_cudnn_on_gpu: bool = true`.
+    #[must_use]
+    pub fn use_cudnn_on_gpu(mut self, value: bool) -> Self {
+        self.0.set("use_cudnn_on_gpu", value);
+        self
+    }
+    /// Sets `explicit_paddings: list(int) = []`.
+    #[must_use]
+    pub fn explicit_paddings(mut self, value: impl ToAttr) -> Self {
+        self.0.set("explicit_paddings", value);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Sets `dilations: list(int) = [1, 1, 1, 1]`.
+    #[must_use]
+    pub fn dilations(mut self, value: impl ToAttr) -> Self {
+        self.0.set("dilations", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_sizes: impl Into<Input>,
+        filter: impl Into<Input>,
+        out_backprop: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "Conv2DBackpropInput")
+            .input(input_sizes)
+            .input(filter)
+            .input(out_backprop)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`Conv2DBackpropInput`] with every optional attribute at its default.
+#[track_caller]
+pub fn conv2d_backprop_input(
+    scope: &Scope,
+    input_sizes: impl Into<Input>,
+    filter: impl Into<Input>,
+    out_backprop: impl Into<Input>,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    Conv2DBackpropInput::new(strides, padding).build(scope, input_sizes, filter, out_backprop)
+}
+
+/// `Conv3D(input: T, filter: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float, double}`
+/// - `strides: list(int) >= 5`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`
+/// - `dilations: list(int) = [1, 1, 1, 1, 1]`
+#[derive(Clone, Debug)]
+pub struct Conv3D(Settings);
+
+impl Conv3D {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        Conv3D(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Sets `dilations: list(int) = [1, 1, 1, 1, 1]`.
+    #[must_use]
+    pub fn dilations(mut self, value: impl ToAttr) -> Self {
+        self.0.set("dilations", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>, filter: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "Conv3D").input(input).input(filter).build()?.output_arg(0)
+    }
+}
+
+/// [`Conv3D`] with every optional attribute at its default.
+#[track_caller]
+pub fn conv3d(
+    scope: &Scope,
+    input: impl Into<Input>,
+    filter: impl Into<Input>,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    Conv3D::new(strides, padding).build(scope, input, filter)
+}
+
+/// `Conv3DBackpropFilter(input: T, filter: T, out_backprop: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, float, double}`
+/// - `strides: list(int) >= 5`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `dilations: list(int) = [1, 1, 1, 1, 1]`
+#[derive(Clone, Debug)]
+pub struct Conv3DBackpropFilter(Settings);
+
+impl Conv3DBackpropFilter {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        Conv3DBackpropFilter(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `dilations: list(int) = [1, 1, 1, 1, 1]`.
+    #[must_use]
+    pub fn dilations(mut self, value: impl ToAttr) -> Self {
+        self.0.set("dilations", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        filter: impl Into<Input>,
+        out_backprop: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "Conv3DBackpropFilter")
+            .input(input)
+            .input(filter)
+            .input(out_backprop)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`Conv3DBackpropFilter`] with every optional attribute at its default.
+#[track_caller]
+pub fn conv3d_backprop_filter(
+    scope: &Scope,
+    input: impl Into<Input>,
+    filter: impl Into<Input>,
+    out_backprop: impl Into<Input>,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    Conv3DBackpropFilter::new(strides, padding).build(scope, input, filter, out_backprop)
+}
+
+/// `Conv3DBackpropFilterV2(input: T, filter_sizes: int32, out_backprop: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float, double}`
+/// - `strides: list(int) >= 5`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`
+/// - `dilations: list(int) = [1, 1, 1, 1, 1]`
+#[derive(Clone, Debug)]
+pub struct Conv3DBackpropFilterV2(Settings);
+
+impl Conv3DBackpropFilterV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        Conv3DBackpropFilterV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Sets `dilations: list(int) = [1, 1, 1, 1, 1]`.
+    #[must_use]
+    pub fn dilations(mut self, value: impl ToAttr) -> Self {
+        self.0.set("dilations", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        filter_sizes: impl Into<Input>,
+        out_backprop: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "Conv3DBackpropFilterV2")
+            .input(input)
+            .input(filter_sizes)
+            .input(out_backprop)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`Conv3DBackpropFilterV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn conv3d_backprop_filter_v2(
+    scope: &Scope,
+    input: impl Into<Input>,
+    filter_sizes: impl Into<Input>,
+    out_backprop: impl Into<Input>,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    Conv3DBackpropFilterV2::new(strides, padding).build(scope, input, filter_sizes, out_backprop)
+}
+
+/// `Conv3DBackpropInput(input: T, filter: T, out_backprop: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, float, double}`
+/// - `strides: list(int) >= 5`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `dilations: list(int) = [1, 1, 1, 1, 1]`
+#[derive(Clone, Debug)]
+pub struct Conv3DBackpropInput(Settings);
+
+impl Conv3DBackpropInput {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        Conv3DBackpropInput(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `dilations: list(int) = [1, 1, 1, 1, 1]`.
+    #[must_use]
+    pub fn dilations(mut self, value: impl ToAttr) -> Self {
+        self.0.set("dilations", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        filter: impl Into<Input>,
+        out_backprop: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "Conv3DBackpropInput")
+            .input(input)
+            .input(filter)
+            .input(out_backprop)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`Conv3DBackpropInput`] with every optional attribute at its default.
+#[track_caller]
+pub fn conv3d_backprop_input(
+    scope: &Scope,
+    input: impl Into<Input>,
+    filter: impl Into<Input>,
+    out_backprop: impl Into<Input>,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    Conv3DBackpropInput::new(strides, padding).build(scope, input, filter, out_backprop)
+}
+
+/// `Conv3DBackpropInputV2(input_sizes: Tshape, filter: T, out_backprop: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float, double}`
+/// - `strides: list(int) >= 5`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`
+/// - `dilations: list(int) = [1, 1, 1, 1, 1]`
+/// - `Tshape: {int32, int64} = int32`
+#[derive(Clone, Debug)]
+pub struct Conv3DBackpropInputV2(Settings);
+
+impl Conv3DBackpropInputV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        Conv3DBackpropInputV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Sets `dilations: list(int) = [1, 1, 1, 1, 1]`.
+    #[must_use]
+    pub fn dilations(mut self, value: impl ToAttr) -> Self {
+        self.0.set("dilations", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_sizes: impl Into<Input>,
+        filter: impl Into<Input>,
+        out_backprop: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "Conv3DBackpropInputV2")
+            .input(input_sizes)
+            .input(filter)
+            .input(out_backprop)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`Conv3DBackpropInputV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn conv3d_backprop_input_v2(
+    scope: &Scope,
+    input_sizes: impl Into<Input>,
+    filter: impl Into<Input>,
+    out_backprop: impl Into<Input>,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    Conv3DBackpropInputV2::new(strides, padding).build(scope, input_sizes, filter, out_backprop)
+}
+
+/// `DepthwiseConv2dNative(input: T, filter: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float, double}`
+/// - `strides: list(int)`
+/// - `padding: {'SAME', 'VALID', 'EXPLICIT'}`
+/// - `explicit_paddings: list(int) = []`
+/// - `data_format: {'NHWC', 'NCHW'} = 'NHWC'`
+/// - `dilations: list(int) = [1, 1, 1, 1]`
+#[derive(Clone, Debug)]
+pub struct DepthwiseConv2dNative(Settings);
+
+impl DepthwiseConv2dNative {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        DepthwiseConv2dNative(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `explicit_paddings: list(int) = []`.
+    #[must_use]
+    pub fn explicit_paddings(mut self, value: impl ToAttr) -> Self {
+        self.0.set("explicit_paddings", value);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Sets `dilations: list(int) = [1, 1, 1, 1]`.
+    #[must_use]
+    pub fn dilations(mut self, value: impl ToAttr) -> Self {
+        self.0.set("dilations", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>, filter: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DepthwiseConv2dNative").input(input).input(filter).build()?.output_arg(0)
+    }
+}
+
+/// [`DepthwiseConv2dNative`] with every optional attribute at its default.
+#[track_caller]
+pub fn depthwise_conv2d_native(
+    scope: &Scope,
+    input: impl Into<Input>,
+    filter: impl Into<Input>,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    DepthwiseConv2dNative::new(strides, padding).build(scope, input, filter)
+}
+
+/// `DepthwiseConv2dNativeBackpropFilter(input: T, filter_sizes: int32, out_backprop: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float, double}`
+/// - `strides: list(int)`
+/// - `padding: {'SAME', 'VALID', 'EXPLICIT'}`
+/// - `explicit_paddings: list(int) = []`
+/// - `data_format: {'NHWC', 'NCHW'} = 'NHWC'`
+/// - `dilations: list(int) = [1, 1, 1, 1]`
+#[derive(Clone, Debug)]
+pub struct DepthwiseConv2dNativeBackpropFilter(Settings);
+
+impl DepthwiseConv2dNativeBackpropFilter {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        DepthwiseConv2dNativeBackpropFilter(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `explicit_paddings: list(int) = []`.
+    #[must_use]
+    pub fn explicit_paddings(mut self, value: impl ToAttr) -> Self {
+        self.0.set("explicit_paddings", value);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Sets `dilations: list(int) = [1, 1, 1, 1]`.
+    #[must_use]
+    pub fn dilations(mut self, value: impl ToAttr) -> Self {
+        self.0.set("dilations", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        filter_sizes: impl Into<Input>,
+        out_backprop: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "DepthwiseConv2dNativeBackpropFilter")
+            .input(input)
+            .input(filter_sizes)
+            .input(out_backprop)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`DepthwiseConv2dNativeBackpropFilter`] with every optional attribute at its default.
+#[track_caller]
+pub fn depthwise_conv2d_native_backprop_filter(
+    scope: &Scope,
+    input: impl Into<Input>,
+    filter_sizes: impl Into<Input>,
+    out_backprop: impl Into<Input>,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    DepthwiseConv2dNativeBackpropFilter::new(strides, padding).build(scope, input, filter_sizes, out_backprop)
+}
+
+/// `DepthwiseConv2dNativeBackpropInput(input_sizes: int32, filter: T, out_backprop: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float, double}`
+/// - `strides: list(int)`
+/// - `padding: {'SAME', 'VALID', 'EXPLICIT'}`
+/// - `explicit_paddings: list(int) = []`
+/// - `data_format: {'NHWC', 'NCHW'} = 'NHWC'`
+/// - `dilations: list(int) = [1, 1, 1, 1]`
+#[derive(Clone, Debug)]
+pub struct DepthwiseConv2dNativeBackpropInput(Settings);
+
+impl DepthwiseConv2dNativeBackpropInput {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        DepthwiseConv2dNativeBackpropInput(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `explicit_paddings: list(int) = []`.
+    #[must_use]
+    pub fn explicit_paddings(mut self, value: impl ToAttr) -> Self {
+        self.0.set("explicit_paddings", value);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Sets `dilations: list(int) = [1, 1, 1, 1]`.
+    #[must_use]
+    pub fn dilations(mut self, value: impl ToAttr) -> Self {
+        self.0.set("dilations", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_sizes: impl Into<Input>,
+        filter: impl Into<Input>,
+        out_backprop: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "DepthwiseConv2dNativeBackpropInput")
+            .input(input_sizes)
+            .input(filter)
+            .input(out_backprop)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`DepthwiseConv2dNativeBackpropInput`] with every optional attribute at its default.
+#[track_caller]
+pub fn depthwise_conv2d_native_backprop_input(
+    scope: &Scope,
+    input_sizes: impl Into<Input>,
+    filter: impl Into<Input>,
+    out_backprop: impl Into<Input>,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    DepthwiseConv2dNativeBackpropInput::new(strides, padding).build(scope, input_sizes, filter, out_backprop)
+}
+
 /// `Elu(features: T) -> (activations: T)`
 ///
 /// Attributes:
@@ -251,6 +1167,633 @@ impl EluGrad {
 #[track_caller]
 pub fn elu_grad(scope: &Scope, gradients: impl Into<Input>, outputs: impl Into<Input>) -> Result<Output> {
     EluGrad::new().build(scope, gradients, outputs)
+}
+
+/// The outputs of [`FusedBatchNorm`].
+#[derive(Clone, Debug)]
+pub struct FusedBatchNormOutputs {
+    /// `y: T`
+    pub y: Output,
+    /// `batch_mean: T`
+    pub batch_mean: Output,
+    /// `batch_variance: T`
+    pub batch_variance: Output,
+    /// `reserve_space_1: T`
+    pub reserve_space_1: Output,
+    /// `reserve_space_2: T`
+    pub reserve_space_2: Output,
+}
+
+/// `FusedBatchNorm(x: T, scale: T, offset: T, mean: T, variance: T) -> (y: T, batch_mean: T, batch_variance: T, reserve_space_1: T, reserve_space_2: T)`
+///
+/// Attributes:
+/// - `T: {float}`
+/// - `epsilon: float = 0.0001`
+/// - `exponential_avg_factor: float = 1`
+/// - `data_format: {'NHWC', 'NCHW'} = 'NHWC'`
+/// - `is_training: bool = true`
+#[derive(Clone, Debug, Default)]
+pub struct FusedBatchNorm(Settings);
+
+impl FusedBatchNorm {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FusedBatchNorm(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `epsilon: float = 0.0001`.
+    #[must_use]
+    pub fn epsilon(mut self, value: f32) -> Self {
+        self.0.set("epsilon", value);
+        self
+    }
+    /// Sets `exponential_avg_factor: float = 1`.
+    #[must_use]
+    pub fn exponential_avg_factor(mut self, value: f32) -> Self {
+        self.0.set("exponential_avg_factor", value);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Sets `is_training: bool = true`.
+    #[must_use]
+    pub fn is_training(mut self, value: bool) -> Self {
+        self.0.set("is_training", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        x: impl Into<Input>,
+        scale: impl Into<Input>,
+        offset: impl Into<Input>,
+        mean: impl Into<Input>,
+        variance: impl Into<Input>,
+    ) -> Result<FusedBatchNormOutputs> {
+        let operation = self
+            .0
+            .node(scope, "FusedBatchNorm")
+            .input(x)
+            .input(scale)
+            .input(offset)
+            .input(mean)
+            .input(variance)
+            .build()?;
+        Ok(FusedBatchNormOutputs {
+            y: operation.output_arg(0)?,
+            batch_mean: operation.output_arg(1)?,
+            batch_variance: operation.output_arg(2)?,
+            reserve_space_1: operation.output_arg(3)?,
+            reserve_space_2: operation.output_arg(4)?,
+        })
+    }
+}
+
+/// [`FusedBatchNorm`] with every optional attribute at its default.
+#[track_caller]
+pub fn fused_batch_norm(
+    scope: &Scope,
+    x: impl Into<Input>,
+    scale: impl Into<Input>,
+    offset: impl Into<Input>,
+    mean: impl Into<Input>,
+    variance: impl Into<Input>,
+) -> Result<FusedBatchNormOutputs> {
+    FusedBatchNorm::new().build(scope, x, scale, offset, mean, variance)
+}
+
+/// The outputs of [`FusedBatchNormGrad`].
+#[derive(Clone, Debug)]
+pub struct FusedBatchNormGradOutputs {
+    /// `x_backprop: T`
+    pub x_backprop: Output,
+    /// `scale_backprop: T`
+    pub scale_backprop: Output,
+    /// `offset_backprop: T`
+    pub offset_backprop: Output,
+    /// `reserve_space_3: T`
+    pub reserve_space_3: Output,
+    /// `reserve_space_4: T`
+    pub reserve_space_4: Output,
+}
+
+/// `FusedBatchNormGrad(y_backprop: T, x: T, scale: T, reserve_space_1: T, reserve_space_2: T) -> (x_backprop: T, scale_backprop: T, offset_backprop: T, reserve_space_3: T, reserve_space_4: T)`
+///
+/// Attributes:
+/// - `T: {float}`
+/// - `epsilon: float = 0.0001`
+/// - `data_format: {'NHWC', 'NCHW'} = 'NHWC'`
+/// - `is_training: bool = true`
+#[derive(Clone, Debug, Default)]
+pub struct FusedBatchNormGrad(Settings);
+
+impl FusedBatchNormGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FusedBatchNormGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `epsilon: float = 0.0001`.
+    #[must_use]
+    pub fn epsilon(mut self, value: f32) -> Self {
+        self.0.set("epsilon", value);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Sets `is_training: bool = true`.
+    #[must_use]
+    pub fn is_training(mut self, value: bool) -> Self {
+        self.0.set("is_training", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        y_backprop: impl Into<Input>,
+        x: impl Into<Input>,
+        scale: impl Into<Input>,
+        reserve_space_1: impl Into<Input>,
+        reserve_space_2: impl Into<Input>,
+    ) -> Result<FusedBatchNormGradOutputs> {
+        let operation = self
+            .0
+            .node(scope, "FusedBatchNormGrad")
+            .input(y_backprop)
+            .input(x)
+            .input(scale)
+            .input(reserve_space_1)
+            .input(reserve_space_2)
+            .build()?;
+        Ok(FusedBatchNormGradOutputs {
+            x_backprop: operation.output_arg(0)?,
+            scale_backprop: operation.output_arg(1)?,
+            offset_backprop: operation.output_arg(2)?,
+            reserve_space_3: operation.output_arg(3)?,
+            reserve_space_4: operation.output_arg(4)?,
+        })
+    }
+}
+
+/// [`FusedBatchNormGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn fused_batch_norm_grad(
+    scope: &Scope,
+    y_backprop: impl Into<Input>,
+    x: impl Into<Input>,
+    scale: impl Into<Input>,
+    reserve_space_1: impl Into<Input>,
+    reserve_space_2: impl Into<Input>,
+) -> Result<FusedBatchNormGradOutputs> {
+    FusedBatchNormGrad::new().build(scope, y_backprop, x, scale, reserve_space_1, reserve_space_2)
+}
+
+/// The outputs of [`FusedBatchNormGradV2`].
+#[derive(Clone, Debug)]
+pub struct FusedBatchNormGradV2Outputs {
+    /// `x_backprop: T`
+    pub x_backprop: Output,
+    /// `scale_backprop: U`
+    pub scale_backprop: Output,
+    /// `offset_backprop: U`
+    pub offset_backprop: Output,
+    /// `reserve_space_3: U`
+    pub reserve_space_3: Output,
+    /// `reserve_space_4: U`
+    pub reserve_space_4: Output,
+}
+
+/// `FusedBatchNormGradV2(y_backprop: T, x: T, scale: float, reserve_space_1: U, reserve_space_2: U) -> (x_backprop: T, scale_backprop: U, offset_backprop: U, reserve_space_3: U, reserve_space_4: U)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float}`
+/// - `U: {float}`
+/// - `epsilon: float = 0.0001`
+/// - `data_format: {'NHWC', 'NCHW'} = 'NHWC'`
+/// - `is_training: bool = true`
+#[derive(Clone, Debug, Default)]
+pub struct FusedBatchNormGradV2(Settings);
+
+impl FusedBatchNormGradV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FusedBatchNormGradV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `epsilon: float = 0.0001`.
+    #[must_use]
+    pub fn epsilon(mut self, value: f32) -> Self {
+        self.0.set("epsilon", value);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Sets `is_training: bool = true`.
+    #[must_use]
+    pub fn is_training(mut self, value: bool) -> Self {
+        self.0.set("is_training", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        y_backprop: impl Into<Input>,
+        x: impl Into<Input>,
+        scale: impl Into<Input>,
+        reserve_space_1: impl Into<Input>,
+        reserve_space_2: impl Into<Input>,
+    ) -> Result<FusedBatchNormGradV2Outputs> {
+        let operation = self
+            .0
+            .node(scope, "FusedBatchNormGradV2")
+            .input(y_backprop)
+            .input(x)
+            .input(scale)
+            .input(reserve_space_1)
+            .input(reserve_space_2)
+            .build()?;
+        Ok(FusedBatchNormGradV2Outputs {
+            x_backprop: operation.output_arg(0)?,
+            scale_backprop: operation.output_arg(1)?,
+            offset_backprop: operation.output_arg(2)?,
+            reserve_space_3: operation.output_arg(3)?,
+            reserve_space_4: operation.output_arg(4)?,
+        })
+    }
+}
+
+/// [`FusedBatchNormGradV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn fused_batch_norm_grad_v2(
+    scope: &Scope,
+    y_backprop: impl Into<Input>,
+    x: impl Into<Input>,
+    scale: impl Into<Input>,
+    reserve_space_1: impl Into<Input>,
+    reserve_space_2: impl Into<Input>,
+) -> Result<FusedBatchNormGradV2Outputs> {
+    FusedBatchNormGradV2::new().build(scope, y_backprop, x, scale, reserve_space_1, reserve_space_2)
+}
+
+/// The outputs of [`FusedBatchNormGradV3`].
+#[derive(Clone, Debug)]
+pub struct FusedBatchNormGradV3Outputs {
+    /// `x_backprop: T`
+    pub x_backprop: Output,
+    /// `scale_backprop: U`
+    pub scale_backprop: Output,
+    /// `offset_backprop: U`
+    pub offset_backprop: Output,
+    /// `reserve_space_4: U`
+    pub reserve_space_4: Output,
+    /// `reserve_space_5: U`
+    pub reserve_space_5: Output,
+}
+
+/// `FusedBatchNormGradV3(y_backprop: T, x: T, scale: float, reserve_space_1: U, reserve_space_2: U, reserve_space_3: U) -> (x_backprop: T, scale_backprop: U, offset_backprop: U, reserve_space_4: U, reserve_space_5: U)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float}`
+/// - `U: {float}`
+/// - `epsilon: float = 0.0001`
+/// - `data_format: {'NHWC', 'NCHW', 'NDHWC', 'NCDHW'} = 'NHWC'`
+/// - `is_training: bool = true`
+#[derive(Clone, Debug, Default)]
+pub struct FusedBatchNormGradV3(Settings);
+
+impl FusedBatchNormGradV3 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FusedBatchNormGradV3(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `epsilon: float = 0.0001`.
+    #[must_use]
+    pub fn epsilon(mut self, value: f32) -> Self {
+        self.0.set("epsilon", value);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW', 'NDHWC', 'NCDHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Sets `is_training: bool = true`.
+    #[must_use]
+    pub fn is_training(mut self, value: bool) -> Self {
+        self.0.set("is_training", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        y_backprop: impl Into<Input>,
+        x: impl Into<Input>,
+        scale: impl Into<Input>,
+        reserve_space_1: impl Into<Input>,
+        reserve_space_2: impl Into<Input>,
+        reserve_space_3: impl Into<Input>,
+    ) -> Result<FusedBatchNormGradV3Outputs> {
+        let operation = self
+            .0
+            .node(scope, "FusedBatchNormGradV3")
+            .input(y_backprop)
+            .input(x)
+            .input(scale)
+            .input(reserve_space_1)
+            .input(reserve_space_2)
+            .input(reserve_space_3)
+            .build()?;
+        Ok(FusedBatchNormGradV3Outputs {
+            x_backprop: operation.output_arg(0)?,
+            scale_backprop: operation.output_arg(1)?,
+            offset_backprop: operation.output_arg(2)?,
+            reserve_space_4: operation.output_arg(3)?,
+            reserve_space_5: operation.output_arg(4)?,
+        })
+    }
+}
+
+/// [`FusedBatchNormGradV3`] with every optional attribute at its default.
+#[track_caller]
+pub fn fused_batch_norm_grad_v3(
+    scope: &Scope,
+    y_backprop: impl Into<Input>,
+    x: impl Into<Input>,
+    scale: impl Into<Input>,
+    reserve_space_1: impl Into<Input>,
+    reserve_space_2: impl Into<Input>,
+    reserve_space_3: impl Into<Input>,
+) -> Result<FusedBatchNormGradV3Outputs> {
+    FusedBatchNormGradV3::new().build(
+        scope,
+        y_backprop,
+        x,
+        scale,
+        reserve_space_1,
+        reserve_space_2,
+        reserve_space_3,
+    )
+}
+
+/// The outputs of [`FusedBatchNormV2`].
+#[derive(Clone, Debug)]
+pub struct FusedBatchNormV2Outputs {
+    /// `y: T`
+    pub y: Output,
+    /// `batch_mean: U`
+    pub batch_mean: Output,
+    /// `batch_variance: U`
+    pub batch_variance: Output,
+    /// `reserve_space_1: U`
+    pub reserve_space_1: Output,
+    /// `reserve_space_2: U`
+    pub reserve_space_2: Output,
+}
+
+/// `FusedBatchNormV2(x: T, scale: U, offset: U, mean: U, variance: U) -> (y: T, batch_mean: U, batch_variance: U, reserve_space_1: U, reserve_space_2: U)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float}`
+/// - `U: {float}`
+/// - `epsilon: float = 0.0001`
+/// - `exponential_avg_factor: float = 1`
+/// - `data_format: {'NHWC', 'NCHW'} = 'NHWC'`
+/// - `is_training: bool = true`
+#[derive(Clone, Debug, Default)]
+pub struct FusedBatchNormV2(Settings);
+
+impl FusedBatchNormV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FusedBatchNormV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `epsilon: float = 0.0001`.
+    #[must_use]
+    pub fn epsilon(mut self, value: f32) -> Self {
+        self.0.set("epsilon", value);
+        self
+    }
+    /// Sets `exponential_avg_factor: float = 1`.
+    #[must_use]
+    pub fn exponential_avg_factor(mut self, value: f32) -> Self {
+        self.0.set("exponential_avg_factor", value);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Sets `is_training: bool = true`.
+    #[must_use]
+    pub fn is_training(mut self, value: bool) -> Self {
+        self.0.set("is_training", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        x: impl Into<Input>,
+        scale: impl Into<Input>,
+        offset: impl Into<Input>,
+        mean: impl Into<Input>,
+        variance: impl Into<Input>,
+    ) -> Result<FusedBatchNormV2Outputs> {
+        let operation = self
+            .0
+            .node(scope, "FusedBatchNormV2")
+            .input(x)
+            .input(scale)
+            .input(offset)
+            .input(mean)
+            .input(variance)
+            .build()?;
+        Ok(FusedBatchNormV2Outputs {
+            y: operation.output_arg(0)?,
+            batch_mean: operation.output_arg(1)?,
+            batch_variance: operation.output_arg(2)?,
+            reserve_space_1: operation.output_arg(3)?,
+            reserve_space_2: operation.output_arg(4)?,
+        })
+    }
+}
+
+/// [`FusedBatchNormV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn fused_batch_norm_v2(
+    scope: &Scope,
+    x: impl Into<Input>,
+    scale: impl Into<Input>,
+    offset: impl Into<Input>,
+    mean: impl Into<Input>,
+    variance: impl Into<Input>,
+) -> Result<FusedBatchNormV2Outputs> {
+    FusedBatchNormV2::new().build(scope, x, scale, offset, mean, variance)
+}
+
+/// The outputs of [`FusedBatchNormV3`].
+#[derive(Clone, Debug)]
+pub struct FusedBatchNormV3Outputs {
+    /// `y: T`
+    pub y: Output,
+    /// `batch_mean: U`
+    pub batch_mean: Output,
+    /// `batch_variance: U`
+    pub batch_variance: Output,
+    /// `reserve_space_1: U`
+    pub reserve_space_1: Output,
+    /// `reserve_space_2: U`
+    pub reserve_space_2: Output,
+    /// `reserve_space_3: U`
+    pub reserve_space_3: Output,
+}
+
+/// `FusedBatchNormV3(x: T, scale: U, offset: U, mean: U, variance: U) -> (y: T, batch_mean: U, batch_variance: U, reserve_space_1: U, reserve_space_2: U, reserve_space_3: U)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float}`
+/// - `U: {bfloat16, float}`
+/// - `epsilon: float = 0.0001`
+/// - `exponential_avg_factor: float = 1`
+/// - `data_format: {'NHWC', 'NCHW', 'NDHWC', 'NCDHW'} = 'NHWC'`
+/// - `is_training: bool = true`
+#[derive(Clone, Debug, Default)]
+pub struct FusedBatchNormV3(Settings);
+
+impl FusedBatchNormV3 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FusedBatchNormV3(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `epsilon: float = 0.0001`.
+    #[must_use]
+    pub fn epsilon(mut self, value: f32) -> Self {
+        self.0.set("epsilon", value);
+        self
+    }
+    /// Sets `exponential_avg_factor: float = 1`.
+    #[must_use]
+    pub fn exponential_avg_factor(mut self, value: f32) -> Self {
+        self.0.set("exponential_avg_factor", value);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW', 'NDHWC', 'NCDHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Sets `is_training: bool = true`.
+    #[must_use]
+    pub fn is_training(mut self, value: bool) -> Self {
+        self.0.set("is_training", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        x: impl Into<Input>,
+        scale: impl Into<Input>,
+        offset: impl Into<Input>,
+        mean: impl Into<Input>,
+        variance: impl Into<Input>,
+    ) -> Result<FusedBatchNormV3Outputs> {
+        let operation = self
+            .0
+            .node(scope, "FusedBatchNormV3")
+            .input(x)
+            .input(scale)
+            .input(offset)
+            .input(mean)
+            .input(variance)
+            .build()?;
+        Ok(FusedBatchNormV3Outputs {
+            y: operation.output_arg(0)?,
+            batch_mean: operation.output_arg(1)?,
+            batch_variance: operation.output_arg(2)?,
+            reserve_space_1: operation.output_arg(3)?,
+            reserve_space_2: operation.output_arg(4)?,
+            reserve_space_3: operation.output_arg(5)?,
+        })
+    }
+}
+
+/// [`FusedBatchNormV3`] with every optional attribute at its default.
+#[track_caller]
+pub fn fused_batch_norm_v3(
+    scope: &Scope,
+    x: impl Into<Input>,
+    scale: impl Into<Input>,
+    offset: impl Into<Input>,
+    mean: impl Into<Input>,
+    variance: impl Into<Input>,
+) -> Result<FusedBatchNormV3Outputs> {
+    FusedBatchNormV3::new().build(scope, x, scale, offset, mean, variance)
 }
 
 /// `InTopK(predictions: float, targets: T) -> (precision: bool)`
@@ -372,6 +1915,143 @@ pub fn l2_loss(scope: &Scope, t: impl Into<Input>) -> Result<Output> {
     L2Loss::new().build(scope, t)
 }
 
+/// `LRN(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `depth_radius: int = 5`
+/// - `bias: float = 1`
+/// - `alpha: float = 1`
+/// - `beta: float = 0.5`
+/// - `T: {half, bfloat16, float} = float`
+#[derive(Clone, Debug, Default)]
+pub struct LRN(Settings);
+
+impl LRN {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        LRN(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `depth_radius: int = 5`.
+    #[must_use]
+    pub fn depth_radius(mut self, value: i64) -> Self {
+        self.0.set("depth_radius", value);
+        self
+    }
+    /// Sets `bias: float = 1`.
+    #[must_use]
+    pub fn bias(mut self, value: f32) -> Self {
+        self.0.set("bias", value);
+        self
+    }
+    /// Sets `alpha: float = 1`.
+    #[must_use]
+    pub fn alpha(mut self, value: f32) -> Self {
+        self.0.set("alpha", value);
+        self
+    }
+    /// Sets `beta: float = 0.5`.
+    #[must_use]
+    pub fn beta(mut self, value: f32) -> Self {
+        self.0.set("beta", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "LRN").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`LRN`] with every optional attribute at its default.
+#[track_caller]
+pub fn lrn(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    LRN::new().build(scope, input)
+}
+
+/// `LRNGrad(input_grads: T, input_image: T, output_image: T) -> (output: T)`
+///
+/// Attributes:
+/// - `depth_radius: int = 5`
+/// - `bias: float = 1`
+/// - `alpha: float = 1`
+/// - `beta: float = 0.5`
+/// - `T: {half, bfloat16, float} = float`
+#[derive(Clone, Debug, Default)]
+pub struct LRNGrad(Settings);
+
+impl LRNGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        LRNGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `depth_radius: int = 5`.
+    #[must_use]
+    pub fn depth_radius(mut self, value: i64) -> Self {
+        self.0.set("depth_radius", value);
+        self
+    }
+    /// Sets `bias: float = 1`.
+    #[must_use]
+    pub fn bias(mut self, value: f32) -> Self {
+        self.0.set("bias", value);
+        self
+    }
+    /// Sets `alpha: float = 1`.
+    #[must_use]
+    pub fn alpha(mut self, value: f32) -> Self {
+        self.0.set("alpha", value);
+        self
+    }
+    /// Sets `beta: float = 0.5`.
+    #[must_use]
+    pub fn beta(mut self, value: f32) -> Self {
+        self.0.set("beta", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_grads: impl Into<Input>,
+        input_image: impl Into<Input>,
+        output_image: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "LRNGrad")
+            .input(input_grads)
+            .input(input_image)
+            .input(output_image)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`LRNGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn lrn_grad(
+    scope: &Scope,
+    input_grads: impl Into<Input>,
+    input_image: impl Into<Input>,
+    output_image: impl Into<Input>,
+) -> Result<Output> {
+    LRNGrad::new().build(scope, input_grads, input_image, output_image)
+}
+
 /// `LeakyRelu(features: T) -> (activations: T)`
 ///
 /// Attributes:
@@ -489,6 +2169,700 @@ impl LogSoftmax {
 #[track_caller]
 pub fn log_softmax(scope: &Scope, logits: impl Into<Input>) -> Result<Output> {
     LogSoftmax::new().build(scope, logits)
+}
+
+/// `MaxPool(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float, double, int32, int64, uint8, int16, int8, uint16, qint8} = float`
+/// - `ksize: list(int) >= 4`
+/// - `strides: list(int) >= 4`
+/// - `padding: {'SAME', 'VALID', 'EXPLICIT'}`
+/// - `explicit_paddings: list(int) = []`
+/// - `data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'`
+#[derive(Clone, Debug)]
+pub struct MaxPool(Settings);
+
+impl MaxPool {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksize: impl ToAttr, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksize", ksize);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        MaxPool(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `explicit_paddings: list(int) = []`.
+    #[must_use]
+    pub fn explicit_paddings(mut self, value: impl ToAttr) -> Self {
+        self.0.set("explicit_paddings", value);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "MaxPool").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`MaxPool`] with every optional attribute at its default.
+#[track_caller]
+pub fn max_pool(
+    scope: &Scope,
+    input: impl Into<Input>,
+    ksize: impl ToAttr,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    MaxPool::new(ksize, strides, padding).build(scope, input)
+}
+
+/// `MaxPool3D(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `ksize: list(int) >= 5`
+/// - `strides: list(int) >= 5`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`
+/// - `T: {half, bfloat16, float}`
+#[derive(Clone, Debug)]
+pub struct MaxPool3D(Settings);
+
+impl MaxPool3D {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksize: impl ToAttr, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksize", ksize);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        MaxPool3D(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "MaxPool3D").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`MaxPool3D`] with every optional attribute at its default.
+#[track_caller]
+pub fn max_pool3d(
+    scope: &Scope,
+    input: impl Into<Input>,
+    ksize: impl ToAttr,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    MaxPool3D::new(ksize, strides, padding).build(scope, input)
+}
+
+/// `MaxPool3DGrad(orig_input: TInput, orig_output: TInput, grad: T) -> (output: T)`
+///
+/// Attributes:
+/// - `ksize: list(int) >= 5`
+/// - `strides: list(int) >= 5`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`
+/// - `T: {half, bfloat16, float} = float`
+/// - `TInput: {half, bfloat16, float} = float`
+#[derive(Clone, Debug)]
+pub struct MaxPool3DGrad(Settings);
+
+impl MaxPool3DGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksize: impl ToAttr, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksize", ksize);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        MaxPool3DGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        orig_input: impl Into<Input>,
+        orig_output: impl Into<Input>,
+        grad: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "MaxPool3DGrad")
+            .input(orig_input)
+            .input(orig_output)
+            .input(grad)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`MaxPool3DGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn max_pool3d_grad(
+    scope: &Scope,
+    orig_input: impl Into<Input>,
+    orig_output: impl Into<Input>,
+    grad: impl Into<Input>,
+    ksize: impl ToAttr,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    MaxPool3DGrad::new(ksize, strides, padding).build(scope, orig_input, orig_output, grad)
+}
+
+/// `MaxPool3DGradGrad(orig_input: T, orig_output: T, grad: T) -> (output: T)`
+///
+/// Attributes:
+/// - `ksize: list(int) >= 5`
+/// - `strides: list(int) >= 5`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}`
+#[derive(Clone, Debug)]
+pub struct MaxPool3DGradGrad(Settings);
+
+impl MaxPool3DGradGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksize: impl ToAttr, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksize", ksize);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        MaxPool3DGradGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        orig_input: impl Into<Input>,
+        orig_output: impl Into<Input>,
+        grad: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "MaxPool3DGradGrad")
+            .input(orig_input)
+            .input(orig_output)
+            .input(grad)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`MaxPool3DGradGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn max_pool3d_grad_grad(
+    scope: &Scope,
+    orig_input: impl Into<Input>,
+    orig_output: impl Into<Input>,
+    grad: impl Into<Input>,
+    ksize: impl ToAttr,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    MaxPool3DGradGrad::new(ksize, strides, padding).build(scope, orig_input, orig_output, grad)
+}
+
+/// `MaxPoolGrad(orig_input: T, orig_output: T, grad: T) -> (output: T)`
+///
+/// Attributes:
+/// - `ksize: list(int) >= 4`
+/// - `strides: list(int) >= 4`
+/// - `padding: {'SAME', 'VALID', 'EXPLICIT'}`
+/// - `explicit_paddings: list(int) = []`
+/// - `data_format: {'NHWC', 'NCHW'} = 'NHWC'`
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64} = float`
+#[derive(Clone, Debug)]
+pub struct MaxPoolGrad(Settings);
+
+impl MaxPoolGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksize: impl ToAttr, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksize", ksize);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        MaxPoolGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `explicit_paddings: list(int) = []`.
+    #[must_use]
+    pub fn explicit_paddings(mut self, value: impl ToAttr) -> Self {
+        self.0.set("explicit_paddings", value);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        orig_input: impl Into<Input>,
+        orig_output: impl Into<Input>,
+        grad: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "MaxPoolGrad")
+            .input(orig_input)
+            .input(orig_output)
+            .input(grad)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`MaxPoolGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn max_pool_grad(
+    scope: &Scope,
+    orig_input: impl Into<Input>,
+    orig_output: impl Into<Input>,
+    grad: impl Into<Input>,
+    ksize: impl ToAttr,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    MaxPoolGrad::new(ksize, strides, padding).build(scope, orig_input, orig_output, grad)
+}
+
+/// `MaxPoolGradGrad(orig_input: T, orig_output: T, grad: T) -> (output: T)`
+///
+/// Attributes:
+/// - `ksize: list(int) >= 4`
+/// - `strides: list(int) >= 4`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `data_format: {'NHWC', 'NCHW'} = 'NHWC'`
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}`
+#[derive(Clone, Debug)]
+pub struct MaxPoolGradGrad(Settings);
+
+impl MaxPoolGradGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksize: impl ToAttr, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksize", ksize);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        MaxPoolGradGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        orig_input: impl Into<Input>,
+        orig_output: impl Into<Input>,
+        grad: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "MaxPoolGradGrad")
+            .input(orig_input)
+            .input(orig_output)
+            .input(grad)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`MaxPoolGradGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn max_pool_grad_grad(
+    scope: &Scope,
+    orig_input: impl Into<Input>,
+    orig_output: impl Into<Input>,
+    grad: impl Into<Input>,
+    ksize: impl ToAttr,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    MaxPoolGradGrad::new(ksize, strides, padding).build(scope, orig_input, orig_output, grad)
+}
+
+/// `MaxPoolGradGradV2(orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32) -> (output: T)`
+///
+/// Attributes:
+/// - `padding: {'SAME', 'VALID'}`
+/// - `data_format: {'NHWC', 'NCHW'} = 'NHWC'`
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}`
+#[derive(Clone, Debug)]
+pub struct MaxPoolGradGradV2(Settings);
+
+impl MaxPoolGradGradV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("padding", padding);
+        MaxPoolGradGradV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        orig_input: impl Into<Input>,
+        orig_output: impl Into<Input>,
+        grad: impl Into<Input>,
+        ksize: impl Into<Input>,
+        strides: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "MaxPoolGradGradV2")
+            .input(orig_input)
+            .input(orig_output)
+            .input(grad)
+            .input(ksize)
+            .input(strides)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`MaxPoolGradGradV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn max_pool_grad_grad_v2(
+    scope: &Scope,
+    orig_input: impl Into<Input>,
+    orig_output: impl Into<Input>,
+    grad: impl Into<Input>,
+    ksize: impl Into<Input>,
+    strides: impl Into<Input>,
+    padding: &str,
+) -> Result<Output> {
+    MaxPoolGradGradV2::new(padding).build(scope, orig_input, orig_output, grad, ksize, strides)
+}
+
+/// `MaxPoolGradV2(orig_input: T, orig_output: T, grad: T, ksize: int32, strides: int32) -> (output: T)`
+///
+/// Attributes:
+/// - `padding: {'SAME', 'VALID'}`
+/// - `data_format: {'NHWC', 'NCHW'} = 'NHWC'`
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64} = float`
+#[derive(Clone, Debug)]
+pub struct MaxPoolGradV2(Settings);
+
+impl MaxPoolGradV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("padding", padding);
+        MaxPoolGradV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        orig_input: impl Into<Input>,
+        orig_output: impl Into<Input>,
+        grad: impl Into<Input>,
+        ksize: impl Into<Input>,
+        strides: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "MaxPoolGradV2")
+            .input(orig_input)
+            .input(orig_output)
+            .input(grad)
+            .input(ksize)
+            .input(strides)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`MaxPoolGradV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn max_pool_grad_v2(
+    scope: &Scope,
+    orig_input: impl Into<Input>,
+    orig_output: impl Into<Input>,
+    grad: impl Into<Input>,
+    ksize: impl Into<Input>,
+    strides: impl Into<Input>,
+    padding: &str,
+) -> Result<Output> {
+    MaxPoolGradV2::new(padding).build(scope, orig_input, orig_output, grad, ksize, strides)
+}
+
+/// `MaxPoolGradWithArgmax(input: T, grad: T, argmax: Targmax) -> (output: T)`
+///
+/// Attributes:
+/// - `ksize: list(int) >= 4`
+/// - `strides: list(int) >= 4`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `include_batch_in_index: bool = false`
+/// - `Targmax: {int32, int64}`
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}`
+#[derive(Clone, Debug)]
+pub struct MaxPoolGradWithArgmax(Settings);
+
+impl MaxPoolGradWithArgmax {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksize: impl ToAttr, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksize", ksize);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        MaxPoolGradWithArgmax(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `include_batch_in_index: bool = false`.
+    #[must_use]
+    pub fn include_batch_in_index(mut self, value: bool) -> Self {
+        self.0.set("include_batch_in_index", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        grad: impl Into<Input>,
+        argmax: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "MaxPoolGradWithArgmax")
+            .input(input)
+            .input(grad)
+            .input(argmax)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`MaxPoolGradWithArgmax`] with every optional attribute at its default.
+#[track_caller]
+pub fn max_pool_grad_with_argmax(
+    scope: &Scope,
+    input: impl Into<Input>,
+    grad: impl Into<Input>,
+    argmax: impl Into<Input>,
+    ksize: impl ToAttr,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    MaxPoolGradWithArgmax::new(ksize, strides, padding).build(scope, input, grad, argmax)
+}
+
+/// `MaxPoolV2(input: T, ksize: int32, strides: int32) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float, double, int32, int64, uint8, int16, int8, uint16, qint8} = float`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'`
+#[derive(Clone, Debug)]
+pub struct MaxPoolV2(Settings);
+
+impl MaxPoolV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("padding", padding);
+        MaxPoolV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        ksize: impl Into<Input>,
+        strides: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "MaxPoolV2").input(input).input(ksize).input(strides).build()?.output_arg(0)
+    }
+}
+
+/// [`MaxPoolV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn max_pool_v2(
+    scope: &Scope,
+    input: impl Into<Input>,
+    ksize: impl Into<Input>,
+    strides: impl Into<Input>,
+    padding: &str,
+) -> Result<Output> {
+    MaxPoolV2::new(padding).build(scope, input, ksize, strides)
+}
+
+/// The outputs of [`MaxPoolWithArgmax`].
+#[derive(Clone, Debug)]
+pub struct MaxPoolWithArgmaxOutputs {
+    /// `output: T`
+    pub output: Output,
+    /// `argmax: Targmax`
+    pub argmax: Output,
+}
+
+/// `MaxPoolWithArgmax(input: T) -> (output: T, argmax: Targmax)`
+///
+/// Attributes:
+/// - `ksize: list(int) >= 4`
+/// - `strides: list(int) >= 4`
+/// - `Targmax: {int32, int64} = int64`
+/// - `padding: {'SAME', 'VALID'}`
+/// - `include_batch_in_index: bool = false`
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}`
+#[derive(Clone, Debug)]
+pub struct MaxPoolWithArgmax(Settings);
+
+impl MaxPoolWithArgmax {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksize: impl ToAttr, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksize", ksize);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        MaxPoolWithArgmax(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `Targmax: {int32, int64} = int64`.
+    #[must_use]
+    pub fn targmax(mut self, value: DType) -> Self {
+        self.0.set("Targmax", value);
+        self
+    }
+    /// Sets `include_batch_in_index: bool = false`.
+    #[must_use]
+    pub fn include_batch_in_index(mut self, value: bool) -> Self {
+        self.0.set("include_batch_in_index", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<MaxPoolWithArgmaxOutputs> {
+        let operation = self.0.node(scope, "MaxPoolWithArgmax").input(input).build()?;
+        Ok(MaxPoolWithArgmaxOutputs { output: operation.output_arg(0)?, argmax: operation.output_arg(1)? })
+    }
+}
+
+/// [`MaxPoolWithArgmax`] with every optional attribute at its default.
+#[track_caller]
+pub fn max_pool_with_argmax(
+    scope: &Scope,
+    input: impl Into<Input>,
+    ksize: impl ToAttr,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<MaxPoolWithArgmaxOutputs> {
+    MaxPoolWithArgmax::new(ksize, strides, padding).build(scope, input)
 }
 
 /// `NthElement(input: T, n: int32) -> (values: T)`

@@ -3,8 +3,8 @@
 use crate::index::{Ints, constant_ints, input_ints};
 use crate::linalg::strided_copy::{Layout, copy, row_major};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{no_kernel, Op, ShapeCx, UNKNOWN_DIM};
-use ferroflow_core::{Result, Shape, Tensor, bail, ensure, kernels};
+use ferroflow_core::op::{KernelRow, Only, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
     &SPACE_TO_BATCH,
@@ -65,7 +65,7 @@ static SPACE_TO_DEPTH: Op = Op {
     outputs: &["output: T"],
     attrs: &["T: type", "block_size: int >= 2", "data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"],
     shape: space_to_depth_shape,
-    kernels: kernels![any space_to_depth_kernel],
+    kernels: &[KernelRow::new("", DType::Float, space_to_depth_kernel).only("data_format", Only::Text("NHWC"))],
     ..Op::PURE
 };
 
@@ -75,7 +75,7 @@ static DEPTH_TO_SPACE: Op = Op {
     outputs: &["output: T"],
     attrs: &["T: type", "block_size: int >= 2", "data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"],
     shape: depth_to_space_shape,
-    kernels: kernels![any depth_to_space_kernel],
+    kernels: &[KernelRow::new("", DType::Float, depth_to_space_kernel).only("data_format", Only::Text("NHWC"))],
     ..Op::PURE
 };
 
@@ -362,13 +362,7 @@ fn depth_shape(
     s.output(0, dims)
 }
 
-/// The block size of a node in the only layout that CPUs have kernels for.
 fn depth_block(init: &Init<'_>) -> Result<i64> {
-    let format: String = init.attr("data_format")?;
-    if format != "NHWC" {
-        let attrs = format!("data_format=\"{format}\", T={}", init.input_types[0].name());
-        return Err(no_kernel(init.op, init.node, &attrs));
-    }
     let size: i64 = init.attr("block_size")?;
     ensure!(size <= 1 << 20, InvalidArgument, "Block size should be smaller than {}, but was {size}", 1 << 20);
     Ok(size)

@@ -33,7 +33,7 @@ static ADD_N: Op = Op {
         row::<f16>(),
         row::<u32>(),
         row::<u64>(),
-        KernelRow { attr: "T", dtype: DType::Variant, make: sum_variants },
+        KernelRow::new("T", DType::Variant, sum_variants),
     ],
     accuracy: Accuracy::Rounding,
     commutative: true,
@@ -55,7 +55,7 @@ static ACCUMULATE_N_V2: Op = Op {
 };
 
 const fn row<T: Num>() -> KernelRow {
-    KernelRow { attr: "T", dtype: T::DTYPE, make: sum::<T> }
+    KernelRow::new("T", T::DTYPE, sum::<T>)
 }
 
 fn add_n_shape(s: &mut ShapeCx<'_>) -> Result<()> {

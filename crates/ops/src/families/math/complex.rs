@@ -3,7 +3,7 @@
 use crate::cwise::{self, ARITHMETIC, FUNCTION};
 use crate::linalg::elementwise::Loop;
 use ferroflow_core::kernel::{Init, Kernel, Outputs};
-use ferroflow_core::op::{no_kernel, Accuracy, KernelRow, Op, shapes};
+use ferroflow_core::op::{Accuracy, KernelRow, Only, Op, no_kernel, shapes};
 use ferroflow_core::{C64, C128, DType, Result, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&COMPLEX, &REAL, &IMAG, &CONJ, &ANGLE, &COMPLEX_ABS];
@@ -14,7 +14,10 @@ static COMPLEX: Op = Op {
     outputs: &["out: Tout"],
     attrs: &["T: {float, double} = DT_FLOAT", "Tout: {complex64, complex128} = DT_COMPLEX64"],
     shape: shapes::broadcast_binary,
-    kernels: kernels![any complex],
+    kernels: &[
+        KernelRow::new("T", DType::Float, complex).only("Tout", Only::Type(DType::Complex64)),
+        KernelRow::new("T", DType::Double, complex).only("Tout", Only::Type(DType::Complex128)),
+    ],
     ..Op::PURE
 };
 
@@ -25,9 +28,18 @@ const PART: Op = Op {
     shape: shapes::unchanged,
     ..Op::PURE
 };
-static REAL: Op = Op { name: "Real", kernels: kernels![any real], ..PART };
-static IMAG: Op = Op { name: "Imag", kernels: kernels![any imag], ..PART };
-static ANGLE: Op = Op { name: "Angle", kernels: kernels![any angle], accuracy: Accuracy::Rounding, ..PART };
+
+/// A part has the precision of the number.
+const fn part_rows(make: fn(&Init<'_>) -> Result<Kernel>) -> [KernelRow; 2] {
+    [
+        KernelRow::new("T", DType::Complex64, make).only("Tout", Only::Type(DType::Float)),
+        KernelRow::new("T", DType::Complex128, make).only("Tout", Only::Type(DType::Double)),
+    ]
+}
+
+static REAL: Op = Op { name: "Real", kernels: &part_rows(real), ..PART };
+static IMAG: Op = Op { name: "Imag", kernels: &part_rows(imag), ..PART };
+static ANGLE: Op = Op { name: "Angle", kernels: &part_rows(angle), accuracy: Accuracy::Rounding, ..PART };
 static COMPLEX_ABS: Op = Op {
     name: "ComplexAbs",
     inputs: &["x: T"],
@@ -43,9 +55,9 @@ static CONJ: Op = Op {
     attrs: &["T: {complex64, complex128, variant} = DT_COMPLEX64"],
     shape: shapes::unchanged,
     kernels: &[
-        KernelRow { attr: "T", dtype: DType::Complex64, make: conj_single },
-        KernelRow { attr: "T", dtype: DType::Complex128, make: conj_double },
-        KernelRow { attr: "T", dtype: DType::Variant, make: conj_variant },
+        KernelRow::new("T", DType::Complex64, conj_single),
+        KernelRow::new("T", DType::Complex128, conj_double),
+        KernelRow::new("T", DType::Variant, conj_variant),
     ],
     ..Op::PURE
 };

@@ -1,0 +1,155 @@
+//! The means of elements under a window, and the gradients.
+
+use crate::numeric::Float;
+use crate::pooling::{Pooling, pool_shape};
+use crate::windows::Format;
+use ferroflow_core::kernel::{Init, Kernel};
+use ferroflow_core::op::{Accuracy, Op, ShapeCx};
+use ferroflow_core::{PartialShape, Result, Shape, bail, bf16, ensure, f16, kernels};
+
+pub(crate) const OPS: &[&Op] = &[&AVG_POOL, &AVG_POOL_GRAD, &AVG_POOL_3D, &AVG_POOL_3D_GRAD];
+
+const IMAGES: Format = Format { rank: 4, channel: 3, first: 1 };
+const VOLUMES: Format = Format { rank: 5, channel: 4, first: 1 };
+
+const IMAGE_ATTRS: &[&str] = &[
+    "ksize: list(int) >= 4",
+    "strides: list(int) >= 4",
+    "padding: {'SAME', 'VALID'}",
+    "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
+    "T: {half, bfloat16, float, double}",
+];
+
+const VOLUME_ATTRS: &[&str] = &[
+    "ksize: list(int) >= 5",
+    "strides: list(int) >= 5",
+    "padding: {'SAME', 'VALID'}",
+    "data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'",
+    "T: {half, bfloat16, float, double}",
+];
+
+static AVG_POOL: Op = Op {
+    name: "AvgPool",
+    inputs: &["value: T"],
+    outputs: &["output: T"],
+    attrs: IMAGE_ATTRS,
+    shape: |s| pool_shape(s, "NHWC"),
+    kernels: kernels![avg_pool: f16, bf16, f32, f64],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static AVG_POOL_GRAD: Op = Op {
+    name: "AvgPoolGrad",
+    inputs: &["orig_input_shape: int32", "grad: T"],
+    outputs: &["output: T"],
+    attrs: IMAGE_ATTRS,
+    shape: |s| described(s, 4),
+    kernels: kernels![avg_pool_grad: f16, bf16, f32, f64],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static AVG_POOL_3D: Op = Op {
+    name: "AvgPool3D",
+    inputs: &["input: T"],
+    outputs: &["output: T"],
+    attrs: VOLUME_ATTRS,
+    shape: |s| pool_shape(s, "NDHWC"),
+    kernels: kernels![avg_pool_3d: bf16, f32],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static AVG_POOL_3D_GRAD: Op = Op {
+    name: "AvgPool3DGrad",
+    inputs: &["orig_input_shape: int32", "grad: T"],
+    outputs: &["output: T"],
+    attrs: VOLUME_ATTRS,
+    shape: |s| described(s, 5),
+    kernels: kernels![avg_pool_3d_grad: bf16, f32],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+/// The result has the shape that the first input describes.
+fn described(s: &mut ShapeCx<'_>, rank: usize) -> Result<()> {
+    let shape = s.constant_shape(0)?;
+    let shape = s.merge(&shape, &PartialShape::new(vec![-1; rank])?)?;
+    s.set(0, shape);
+    Ok(())
+}
+
+fn avg_pool<T: Float>(init: &Init<'_>) -> Result<Kernel> {
+    pool_kernel::<T>(Pooling::new(init, IMAGES, None)?)
+}
+
+fn avg_pool_3d<T: Float>(init: &Init<'_>) -> Result<Kernel> {
+    pool_kernel::<T>(Pooling::new(init, VOLUMES, None)?)
+}
+
+fn pool_kernel<T: Float>(pooling: Pooling) -> Result<Kernel> {
+    Kernel::sync(move |cx| {
+        let input = cx.input(0)?;
+        let placed = pooling.place_spatial(cx, input.shape(), "AvgPooling")?;
+        let mut out = cx.alloc::<T>(placed.output)?;
+        placed.pool.mean::<T>(cx.device(), input.flat()?, out.flat_mut()?);
+        Ok(out.into())
+    })
+}
+
+fn avg_pool_grad<T: Float>(init: &Init<'_>) -> Result<Kernel> {
+    gradient_kernel::<T>(Pooling::new(init, IMAGES, None)?)
+}
+
+fn avg_pool_3d_grad<T: Float>(init: &Init<'_>) -> Result<Kernel> {
+    gradient_kernel::<T>(Pooling::new(init, VOLUMES, None)?)
+}
+
+fn gradient_kernel<T: Float>(pooling: Pooling) -> Result<Kernel> {
+    Kernel::sync(move |cx| {
+        let (sizes, gradient) = (cx.input(0)?, cx.input(1)?);
+        let rank = pooling.rank();
+        ensure!(
+            sizes.rank() == 1 && sizes.elements() == rank,
+            InvalidArgument,
+            "out_backprop must be 1-dimensional and {rank} elements"
+        );
+        ensure!(gradient.rank() == rank, InvalidArgument, "out_backprop must be {rank}-dimensional");
+        let sizes = cx.i64s(0)?;
+        if let Some(negative) = sizes.iter().find(|size| **size < 0) {
+            bail!(InvalidArgument, "Expected a non-negative size, got {negative}");
+        }
+        let image = Shape::new(sizes)?;
+        let mut placed = pooling.place_spatial(cx, &image, "AvgPoolingGrad")?;
+        let shape = gradient.shape();
+        ensure!(
+            shape[0] == image[0] && shape[rank - 1] == image[rank - 1],
+            InvalidArgument,
+            "Expected grad shape to be {}, but got {shape}",
+            placed.output
+        );
+        // Of images, stock takes as many windows as the gradient has, in or out of the image.
+        let extents = &mut placed.pool.grid.extents[5 - rank..];
+        extents.iter_mut().zip(&shape[1..]).for_each(|(extent, size)| extent.output = *size as usize);
+        let mut out = cx.alloc::<T>(image)?;
+        placed.pool.mean_gradient::<T>(cx.device(), gradient.flat()?, out.flat_mut()?);
+        Ok(out.into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Node;
+    use ferroflow_core::Tensor;
+
+    #[test]
+    fn shapes_follow_the_window_or_an_input() {
+        let sizes = vec![1i64, 2, 2, 1];
+        let node =
+            |op: &str| Node::new(op).attr("ksize", sizes.clone()).attr("strides", sizes.clone()).attr("padding", "SAME");
+        node("AvgPool").infer("[?,5,6,3]", "[?,3,3,3]");
+        let image = Tensor::vector(vec![2i32, 5, 6, 3]);
+        node("AvgPoolGrad").constant(0, image).infer("[4];[2,3,3,3]", "[2,5,6,3]");
+    }
+}

@@ -1,0 +1,371 @@
+//! Batch normalization, for training and inference, and its gradients.
+
+use crate::linalg::batch_norm::Channels;
+use crate::numeric::Num;
+use crate::windows::Format;
+use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
+use ferroflow_core::op::{Accuracy, KernelRow, Only, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bf16, ensure, f16, kernels};
+
+pub(crate) const OPS: &[&Op] = &[
+    &FUSED_BATCH_NORM,
+    &FUSED_BATCH_NORM_V2,
+    &FUSED_BATCH_NORM_V3,
+    &FUSED_BATCH_NORM_GRAD,
+    &FUSED_BATCH_NORM_GRAD_V2,
+    &FUSED_BATCH_NORM_GRAD_V3,
+];
+
+const EPSILON: &str = "epsilon: float = 0.0001";
+const FACTOR: &str = "exponential_avg_factor: float = 1.0";
+const IMAGES: &str = "data_format: {'NHWC', 'NCHW'} = 'NHWC'";
+const IMAGES_OR_VOLUMES: &str = "data_format: {'NHWC', 'NCHW', 'NDHWC', 'NCDHW'} = 'NHWC'";
+const TRAINING: &str = "is_training: bool = true";
+
+static FUSED_BATCH_NORM: Op = Op {
+    name: "FusedBatchNorm",
+    inputs: &["x: T", "scale: T", "offset: T", "mean: T", "variance: T"],
+    outputs: &["y: T", "batch_mean: T", "batch_variance: T", "reserve_space_1: T", "reserve_space_2: T"],
+    attrs: &["T: {float}", EPSILON, FACTOR, IMAGES, TRAINING],
+    shape: normalized_shape,
+    kernels: kernels![normalize_kernel: f32],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static FUSED_BATCH_NORM_V2: Op = Op {
+    name: "FusedBatchNormV2",
+    inputs: &["x: T", "scale: U", "offset: U", "mean: U", "variance: U"],
+    outputs: &["y: T", "batch_mean: U", "batch_variance: U", "reserve_space_1: U", "reserve_space_2: U"],
+    attrs: &["T: {half, bfloat16, float}", "U: {float}", EPSILON, FACTOR, IMAGES, TRAINING],
+    shape: normalized_shape,
+    kernels: kernels![normalize_kernel: f16, bf16, f32],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static FUSED_BATCH_NORM_V3: Op = Op {
+    name: "FusedBatchNormV3",
+    inputs: &["x: T", "scale: U", "offset: U", "mean: U", "variance: U"],
+    outputs: &[
+        "y: T",
+        "batch_mean: U",
+        "batch_variance: U",
+        "reserve_space_1: U",
+        "reserve_space_2: U",
+        "reserve_space_3: U",
+    ],
+    attrs: &[
+        "T: {half, bfloat16, float}",
+        "U: {bfloat16, float}",
+        EPSILON,
+        FACTOR,
+        IMAGES_OR_VOLUMES,
+        TRAINING,
+    ],
+    shape: normalized_shape,
+    kernels: &KernelRow::each_only(
+        *kernels![normalize_kernel: f16, bf16, f32],
+        "U",
+        Only::Type(DType::Float),
+    ),
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static FUSED_BATCH_NORM_GRAD: Op = Op {
+    name: "FusedBatchNormGrad",
+    inputs: &["y_backprop: T", "x: T", "scale: T", "reserve_space_1: T", "reserve_space_2: T"],
+    outputs: &[
+        "x_backprop: T",
+        "scale_backprop: T",
+        "offset_backprop: T",
+        "reserve_space_3: T",
+        "reserve_space_4: T",
+    ],
+    attrs: &["T: {float}", EPSILON, IMAGES, TRAINING],
+    shape: gradient_shape,
+    kernels: kernels![gradient_kernel: f32],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static FUSED_BATCH_NORM_GRAD_V2: Op = Op {
+    name: "FusedBatchNormGradV2",
+    inputs: &["y_backprop: T", "x: T", "scale: float", "reserve_space_1: U", "reserve_space_2: U"],
+    outputs: &[
+        "x_backprop: T",
+        "scale_backprop: U",
+        "offset_backprop: U",
+        "reserve_space_3: U",
+        "reserve_space_4: U",
+    ],
+    attrs: &["T: {half, bfloat16, float}", "U: {float}", EPSILON, IMAGES, TRAINING],
+    shape: gradient_shape,
+    kernels: kernels![gradient_kernel: f16, bf16, f32],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static FUSED_BATCH_NORM_GRAD_V3: Op = Op {
+    name: "FusedBatchNormGradV3",
+    inputs: &[
+        "y_backprop: T",
+        "x: T",
+        "scale: float",
+        "reserve_space_1: U",
+        "reserve_space_2: U",
+        "reserve_space_3: U",
+    ],
+    outputs: &[
+        "x_backprop: T",
+        "scale_backprop: U",
+        "offset_backprop: U",
+        "reserve_space_4: U",
+        "reserve_space_5: U",
+    ],
+    attrs: &["T: {half, bfloat16, float}", "U: {float}", EPSILON, IMAGES_OR_VOLUMES, TRAINING],
+    shape: gradient_shape,
+    kernels: kernels![gradient_kernel: f16, bf16, f32],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+/// The shape of a tensor whose channels are as many as vectors at these inputs have elements, and that number.
+fn with_channels(s: &ShapeCx<'_>, input: usize, vectors: &[usize]) -> Result<(PartialShape, i64)> {
+    let Some(format) = Format::parse(&s.attr::<String>("data_format")?) else {
+        return Ok((PartialShape::unknown(), UNKNOWN_DIM));
+    };
+    let shape = s.rank(input, format.rank)?;
+    let mut dims = shape.dims().unwrap_or_default().to_vec();
+    let mut channels = dims[format.channel];
+    for vector in vectors {
+        let vector = s.rank(*vector, 1)?;
+        channels = s.merge_dims(channels, vector.dims().unwrap_or_default()[0])?;
+    }
+    dims[format.channel] = channels;
+    Ok((PartialShape::new(dims)?, channels))
+}
+
+fn normalized_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    let training: bool = s.attr("is_training")?;
+    // While training, the running statistics may be empty.
+    let (shape, channels) = with_channels(s, 0, if training { &[1, 2] } else { &[1, 2, 3, 4] })?;
+    s.set(0, shape);
+    for output in 1..5 {
+        s.output(output, [channels])?;
+    }
+    Ok(())
+}
+
+fn gradient_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    let (shape, channels) = with_channels(s, 0, &[2, 3, 4])?;
+    let shape = s.merge(&shape, &s.input(1))?;
+    s.set(0, shape);
+    s.output(1, [channels])?;
+    s.output(2, [channels])?;
+    s.output(3, [0])?;
+    s.output(4, [0])
+}
+
+/// What the attributes say.
+struct Settings {
+    epsilon: f32,
+    training: bool,
+    /// Whether channels come right after the batch.
+    channels_first: bool,
+}
+
+impl Settings {
+    fn read(init: &Init<'_>) -> Result<Settings> {
+        Ok(Settings {
+            epsilon: init.attr("epsilon")?,
+            training: init.attr("is_training")?,
+            channels_first: init.attr::<String>("data_format")?.starts_with("NC"),
+        })
+    }
+
+    fn channels(&self, shape: &Shape) -> Result<Channels> {
+        ensure!(
+            matches!(shape.rank(), 4 | 5),
+            InvalidArgument,
+            "input must be 4 or 5-dimensional{shape}"
+        );
+        let product = |dims: &[i64]| dims.iter().product::<i64>() as usize;
+        let at = if self.channels_first { 1 } else { shape.rank() - 1 };
+        let (before, after) = (&shape[..at], &shape[at + 1..]);
+        Ok(Channels { outer: product(before), channels: shape.dim(at), inner: product(after) })
+    }
+}
+
+/// A vector input with an element per channel.
+fn vector<'a>(cx: &'a KernelCx<'_>, input: usize, what: &str, channels: usize) -> Result<&'a [f32]> {
+    let tensor = cx.input(input)?;
+    ensure!(tensor.rank() == 1, InvalidArgument, "{what} must be 1-dimensional{}", tensor.shape());
+    ensure!(
+        tensor.elements() == channels,
+        InvalidArgument,
+        "{what} must have the same number of elements as the channels of x, got {} and {channels}",
+        tensor.elements()
+    );
+    tensor.flat()
+}
+
+/// The factor of each channel.
+fn factors(scale: &[f32], variance: &[f32], epsilon: f32) -> Vec<f32> {
+    scale.iter().zip(variance).map(|(scale, variance)| scale / (variance + epsilon).sqrt()).collect()
+}
+
+/// The normalized value, by mean, factor and offset of the channel.
+fn normalized(x: f32, _: f32, [mean, factor, offset]: [f32; 3]) -> f32 {
+    (x - mean) * factor + offset
+}
+
+fn normalize_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
+    let settings = Settings::read(init)?;
+    let factor: f32 = init.attr("exponential_avg_factor")?;
+    let outputs = init.output_types.len();
+    Kernel::sync(move |cx| {
+        let input = cx.input(0)?;
+        let layout = settings.channels(input.shape())?;
+        let channels = layout.channels;
+        let (scale, offset) = (vector(cx, 1, "scale", channels)?, vector(cx, 2, "offset", channels)?);
+        let running = [("mean", cx.input(3)?), ("variance", cx.input(4)?)];
+        for (what, tensor) in running {
+            ensure!(
+                tensor.rank() == 1,
+                InvalidArgument,
+                "estimated_{what} must be 1-dimensional{}",
+                tensor.shape()
+            );
+            let needed = if !settings.training {
+                "is_training=false"
+            } else if factor != 1.0 {
+                "exponential_avg_factor != 1"
+            } else {
+                continue;
+            };
+            ensure!(
+                tensor.elements() == channels,
+                InvalidArgument,
+                "When {needed}, {what} must have the same number of elements as the channels of x, got {} and \
+                 {channels}",
+                tensor.elements()
+            );
+        }
+        let mut out = cx.alloc::<T>(input.shape().clone())?;
+        let x = input.flat::<T>()?;
+        let device = cx.device();
+        let mut results = Vec::with_capacity(outputs);
+        let statistics = |mean: Vec<f32>, variance: Vec<f32>| [Tensor::vector(mean), Tensor::vector(variance)];
+        if x.is_empty() {
+            results.push(out);
+            results.extend(statistics(vec![f32::NAN; channels], vec![f32::NAN; channels]));
+            results.extend(statistics(vec![0.0; channels], vec![0.0; channels]));
+        } else if settings.training {
+            let rest = layout.rest() as f32;
+            let [mut mean] = layout.sums(device, x, x, &vec![0.0; channels], |x, _, _| [x]);
+            mean.iter_mut().for_each(|mean| *mean /= rest);
+            let [mut variance] = layout.sums(device, x, x, &mean, |x, _, mean| [(x - mean) * (x - mean)]);
+            variance.iter_mut().for_each(|variance| *variance /= rest);
+            let factors = factors(scale, &variance, settings.epsilon);
+            layout.map(device, x, x, [&mean, &factors, offset], out.flat_mut()?, normalized);
+            // What leaves for the running statistics is the estimate without bias.
+            let unbiased = rest / (rest - 1.0).max(1.0);
+            let sample = variance.iter().map(|variance| variance * unbiased).collect();
+            let [mut batch_mean, mut batch_variance] = [mean.clone(), sample];
+            if factor != 1.0 {
+                blend(&mut batch_mean, running[0].1.flat()?, factor);
+                blend(&mut batch_variance, running[1].1.flat()?, factor);
+            }
+            results.push(out);
+            results.extend(statistics(batch_mean, batch_variance));
+            results.extend(statistics(mean, variance));
+        } else {
+            let (mean, variance) = (running[0].1.flat::<f32>()?, running[1].1.flat::<f32>()?);
+            let factors = factors(scale, variance, settings.epsilon);
+            layout.map(device, x, x, [mean, &factors, offset], out.flat_mut()?, normalized);
+            results.push(out);
+            // Stock leaves what it keeps for the gradient as it finds it.
+            for _ in 0..2 {
+                results.extend(running.map(|(_, tensor)| tensor.clone()));
+            }
+        }
+        if outputs == 6 {
+            results.push(Tensor::scalar(0.0f32));
+        }
+        Ok(Outputs::from(results))
+    })
+}
+
+/// Moves a new value towards the old one.
+fn blend(new: &mut [f32], old: &[f32], factor: f32) {
+    new.iter_mut().zip(old).for_each(|(new, old)| *new = (1.0 - factor) * old + factor * *new);
+}
+
+fn gradient_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
+    let settings = Settings::read(init)?;
+    Kernel::sync(move |cx| {
+        let (gradient, input) = (cx.input(0)?, cx.input(1)?);
+        let layout = settings.channels(input.shape())?;
+        ensure!(
+            gradient.shape() == input.shape(),
+            InvalidArgument,
+            "x and y_backprop must have same shape, but x has shape {} and y_backprop has shape {}",
+            input.shape(),
+            gradient.shape()
+        );
+        let channels = layout.channels;
+        let scale = vector(cx, 2, "scale", channels)?;
+        let mean = vector(cx, 3, "reserve_space_1", channels)?;
+        let variance = vector(cx, 4, "reserve_space_2", channels)?;
+        ensure!(
+            settings.training || !settings.channels_first,
+            InvalidArgument,
+            "The implementation of FusedBatchNormGrad with is_training=False only support NHWC tensor format for now."
+        );
+        let mut out = cx.alloc::<T>(input.shape().clone())?;
+        let (dy, x) = (gradient.flat::<T>()?, input.flat::<T>()?);
+        let device = cx.device();
+        let [offset_gradient, products] =
+            layout.sums(device, dy, x, mean, |dy, x, mean| [dy, dy * (x - mean)]);
+        let deviations = variance.iter().map(|variance| 1.0 / (variance + settings.epsilon).sqrt());
+        let deviations: Vec<f32> = deviations.collect();
+        let scale_gradient = products.iter().zip(&deviations).map(|(product, inverse)| product * inverse);
+        let scale_gradient: Vec<f32> = scale_gradient.collect();
+        let factors: Vec<f32> = scale.iter().zip(&deviations).map(|(scale, inverse)| scale * inverse).collect();
+        if settings.training {
+            let rest = layout.rest().max(1) as f32;
+            let means: Vec<f32> = offset_gradient.iter().map(|sum| sum / rest).collect();
+            let slopes = scale_gradient.iter().zip(&deviations).map(|(sum, inverse)| sum * inverse / rest);
+            let slopes: Vec<f32> = slopes.collect();
+            let constants = [&factors, &means, mean, &slopes];
+            let slope = |dy: f32, x: f32, [factor, mean_dy, mean, slope]: [f32; 4]| {
+                factor * (dy - mean_dy - (x - mean) * slope)
+            };
+            layout.map(device, dy, x, constants, out.flat_mut()?, slope);
+        } else {
+            layout.map(device, dy, x, [&factors], out.flat_mut()?, |dy, _, [factor]| dy * factor);
+        }
+        let nothing = Tensor::vector(Vec::<f32>::new());
+        Ok(Outputs::from(vec![
+            out,
+            Tensor::vector(scale_gradient),
+            Tensor::vector(offset_gradient),
+            nothing.clone(),
+            nothing,
+        ]))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Node;
+
+    #[test]
+    fn statistics_have_an_element_per_channel() {
+        Node::new("FusedBatchNormV3").infer("[?,3,2,?];[5];[?];[0];[0]", "[?,3,2,5];[5];[5];[5];[5];?");
+        let first = Node::new("FusedBatchNormV3").attr("data_format", "NCHW").attr("is_training", false);
+        first.infer("[?,?,3,2];[?];[?];[5];[?]", "[?,5,3,2];[5];[5];[5];[5];?");
+    }
+}

@@ -1,0 +1,240 @@
+//! Convolutions of each channel by itself, and their gradients.
+
+use crate::linalg::depthwise::Depthwise;
+use crate::linalg::window::Grid;
+use crate::numeric::Num;
+use crate::widen::{narrowed, widened};
+use crate::windows::{Attributes, Format, Padding, Windows, output_sizes};
+use crate::cwise::rows;
+use ferroflow_core::kernel::{Init, Kernel};
+use ferroflow_core::op::{Accuracy, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, ensure};
+
+pub(crate) const OPS: &[&Op] = &[&DEPTHWISE, &DEPTHWISE_INPUT, &DEPTHWISE_FILTER];
+
+const IMAGES: Format = Format { rank: 4, channel: 3, first: 1 };
+
+const LIKE: Op = Op {
+    outputs: &["output: T"],
+    attrs: &[
+        "T: {half, bfloat16, float, double}",
+        "strides: list(int)",
+        "padding: {'SAME', 'VALID', 'EXPLICIT'}",
+        "explicit_paddings: list(int) = []",
+        "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
+        "dilations: list(int) = [1, 1, 1, 1]",
+    ],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static DEPTHWISE: Op = Op {
+    name: "DepthwiseConv2dNative",
+    inputs: &["input: T", "filter: T"],
+    shape: depthwise_shape,
+    kernels: rows![depthwise: Half, Bfloat16, Float, Double],
+    ..LIKE
+};
+
+static DEPTHWISE_INPUT: Op = Op {
+    name: "DepthwiseConv2dNativeBackpropInput",
+    inputs: &["input_sizes: int32", "filter: T", "out_backprop: T"],
+    shape: |s| described(s, 0),
+    kernels: rows![depthwise_input: Half, Bfloat16, Float, Double],
+    ..LIKE
+};
+
+static DEPTHWISE_FILTER: Op = Op {
+    name: "DepthwiseConv2dNativeBackpropFilter",
+    inputs: &["input: T", "filter_sizes: int32", "out_backprop: T"],
+    shape: |s| described(s, 1),
+    kernels: rows![depthwise_filter: Half, Bfloat16, Float, Double],
+    ..LIKE
+};
+
+fn depthwise_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    let Some(format) = Format::parse(&s.attr::<String>("data_format")?) else { return Ok(()) };
+    let (input, filter) = (s.rank(0, 4)?, s.rank(1, 4)?);
+    let (input, filter) = (input.dims().unwrap_or_default(), filter.dims().unwrap_or_default());
+    let dilations: Vec<i64> = s.attr("dilations")?;
+    let windows = Windows { dilations: space(&dilations, format)?, ..windows(&*s, format)? };
+    s.merge_dims(input[format.channel], filter[2])?;
+    let outputs = match (filter[2], filter[3]) {
+        (UNKNOWN_DIM, _) | (_, UNKNOWN_DIM) => UNKNOWN_DIM,
+        (channels, multiplier) => channels.saturating_mul(multiplier),
+    };
+    let rows = windows.output_dim(0, input[format.first], filter[0])?;
+    let columns = windows.output_dim(1, input[format.first + 1], filter[1])?;
+    s.output(0, format.dims(input[0], &[rows, columns], outputs))
+}
+
+/// The result has the shape that an input describes.
+fn described(s: &mut ShapeCx<'_>, input: usize) -> Result<()> {
+    let shape = s.constant_shape(input)?;
+    let shape = s.merge(&shape, &PartialShape::new([UNKNOWN_DIM; 4])?)?;
+    s.set(0, shape);
+    Ok(())
+}
+
+fn space(values: &[i64], format: Format) -> Result<Vec<i64>> {
+    ensure!(
+        values.len() == 4,
+        InvalidArgument,
+        "Sliding window strides or dilations field must specify 4 dimensions"
+    );
+    Ok(values[format.first..][..2].to_vec())
+}
+
+/// Strides and padding, without dilation: stock's CPU kernels have none, and its gradients do not look at it.
+fn windows(attrs: &impl Attributes, format: Format) -> Result<Windows> {
+    let given: Vec<i64> = attrs.get("strides")?;
+    let strides = space(&given, format)?;
+    ensure!(
+        strides[0] == strides[1],
+        InvalidArgument,
+        "Current implementation only supports equal length strides in the row and column dimensions."
+    );
+    ensure!(
+        given[0] == 1 && given[format.channel] == 1,
+        InvalidArgument,
+        "Current implementation does not yet support strides in the batch and depth dimensions."
+    );
+    ensure!(strides[0] > 0, InvalidArgument, "Stride must be > 0, but got {}", strides[0]);
+    Ok(Windows { strides, dilations: vec![1, 1], padding: Padding::read(attrs, format)? })
+}
+
+fn kernel_windows(init: &Init<'_>) -> Result<Windows> {
+    let format: String = init.attr("data_format")?;
+    ensure!(
+        format == "NHWC",
+        Unimplemented,
+        "Depthwise convolution on CPU is only supported for NHWC format"
+    );
+    windows(init, IMAGES)
+}
+
+/// The convolution of images and filters of these shapes.
+fn convolution(windows: &Windows, image: &Shape, filter: &Shape) -> Result<Depthwise> {
+    ensure!(image.rank() == 4, InvalidArgument, "input must be 4-dimensional: {image}");
+    ensure!(filter.rank() == 4, InvalidArgument, "filter must be 4-dimensional: {filter}");
+    ensure!(
+        image[3] == filter[2],
+        InvalidArgument,
+        "input and filter must have the same depth: {} vs {}",
+        image[3],
+        filter[2]
+    );
+    let extents = windows.extents(&image[1..3], &filter[..2])?;
+    let grid = Grid { batch: image.dim(0), extents };
+    Ok(Depthwise { grid, channels: image.dim(3), multiplier: filter.dim(3) })
+}
+
+/// The shape of the convolution's result.
+fn result(conv: &Depthwise) -> Result<Shape> {
+    let sizes = output_sizes(&conv.grid.extents, 2);
+    let outputs = conv.channels.saturating_mul(conv.multiplier) as i64;
+    Shape::new(IMAGES.dims(conv.grid.batch as i64, &sizes, outputs))
+}
+
+/// Like [`convolution`], for a gradient of this shape.
+fn gradient_convolution(
+    windows: &Windows,
+    image: &Shape,
+    filter: &Shape,
+    gradient: &Shape,
+) -> Result<Depthwise> {
+    let conv = convolution(windows, image, filter)?;
+    let expected = result(&conv)?;
+    ensure!(
+        *gradient == expected,
+        InvalidArgument,
+        "the shape of out_backprop doesn't match computed: actual = {gradient}, computed = {expected}"
+    );
+    Ok(conv)
+}
+
+/// The shape that an integer vector describes.
+fn shape_of(sizes: &Tensor, what: &str) -> Result<Shape> {
+    ensure!(sizes.rank() == 1, InvalidArgument, "{what} input must be 1-dim, not {}", sizes.rank());
+    let dims = sizes.to_i64s()?;
+    if let Some(negative) = dims.iter().position(|dim| *dim < 0) {
+        ensure!(false, InvalidArgument, "Dimension {negative} of {what} must be >= 0");
+    }
+    Shape::new(dims)
+}
+
+fn depthwise(init: &Init<'_>) -> Result<Kernel> {
+    let dilations: Vec<i64> = init.attr("dilations")?;
+    ensure!(
+        space(&dilations, IMAGES)? == [1, 1],
+        Unimplemented,
+        "Current kernel implementation does not support dilations, received {dilations:?}"
+    );
+    match init.output_types[0] {
+        DType::Double => depthwise_kernel::<f64>(init),
+        _ => depthwise_kernel::<f32>(init),
+    }
+}
+
+fn depthwise_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
+    let (windows, dtype) = (kernel_windows(init)?, init.output_types[0]);
+    Kernel::sync(move |cx| {
+        let (input, filter) = (cx.input(0)?, cx.input(1)?);
+        let conv = convolution(&windows, input.shape(), filter.shape())?;
+        let mut out = cx.alloc::<T>(result(&conv)?)?;
+        let (input, filter) = (widened(cx, input)?, widened(cx, filter)?);
+        conv.run::<T>(cx.device(), input.flat()?, filter.flat()?, out.flat_mut()?);
+        Ok(narrowed(cx, out, dtype)?.into())
+    })
+}
+
+fn depthwise_input(init: &Init<'_>) -> Result<Kernel> {
+    match init.output_types[0] {
+        DType::Double => input_kernel::<f64>(init),
+        _ => input_kernel::<f32>(init),
+    }
+}
+
+fn input_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
+    let (windows, dtype) = (kernel_windows(init)?, init.output_types[0]);
+    Kernel::sync(move |cx| {
+        let (filter, gradient) = (cx.input(1)?, cx.input(2)?);
+        let image = shape_of(cx.input(0)?, "input_sizes")?;
+        let conv = gradient_convolution(&windows, &image, filter.shape(), gradient.shape())?;
+        let mut out = cx.alloc::<T>(image)?;
+        let (filter, gradient) = (widened(cx, filter)?, widened(cx, gradient)?);
+        conv.input_gradient::<T>(cx.device(), filter.flat()?, gradient.flat()?, out.flat_mut()?);
+        Ok(narrowed(cx, out, dtype)?.into())
+    })
+}
+
+fn depthwise_filter(init: &Init<'_>) -> Result<Kernel> {
+    match init.output_types[0] {
+        DType::Double => filter_kernel::<f64>(init),
+        _ => filter_kernel::<f32>(init),
+    }
+}
+
+fn filter_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
+    let (windows, dtype) = (kernel_windows(init)?, init.output_types[0]);
+    Kernel::sync(move |cx| {
+        let (image, gradient) = (cx.input(0)?, cx.input(2)?);
+        let filter = shape_of(cx.input(1)?, "filter_sizes")?;
+        let conv = gradient_convolution(&windows, image.shape(), &filter, gradient.shape())?;
+        let mut out = cx.alloc::<T>(filter)?;
+        let (image, gradient) = (widened(cx, image)?, widened(cx, gradient)?);
+        conv.filter_gradient::<T>(cx.device(), image.flat()?, gradient.flat()?, out.flat_mut()?);
+        Ok(narrowed(cx, out, dtype)?.into())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Node;
+
+    #[test]
+    fn channels_multiply() {
+        let node = Node::new("DepthwiseConv2dNative").attr("padding", "SAME").attr("strides", vec![1i64, 2, 2, 1]);
+        node.infer("[?,5,6,3];[3,3,3,2]", "[?,3,3,6]");
+    }
+}

@@ -1,0 +1,191 @@
+//! Sums over everything but the channels, and element-wise functions whose constants depend on the channel: what batch
+//! normalization is made of. Elements may be 16 bits wide; sums are in single precision.
+
+use crate::numeric::Num;
+use ferroflow_core::device::Device;
+use multiversion::multiversion;
+use std::ops::Range;
+
+/// A tensor as outer × channels × inner elements: with channels last, `inner` is 1.
+#[derive(Clone, Copy, Debug)]
+pub struct Channels {
+    /// Elements before the channels.
+    pub outer: usize,
+    /// The number of channels.
+    pub channels: usize,
+    /// Elements after the channels.
+    pub inner: usize,
+}
+
+/// Rows that are added up before the sum joins the others, so that small terms are not lost in a large sum.
+const BLOCK: usize = 128;
+/// Sums of a plane that are kept side by side.
+const LANES: usize = 16;
+
+impl Channels {
+    /// Elements of each channel.
+    pub fn rest(&self) -> usize {
+        self.outer * self.inner
+    }
+
+    /// Per channel, `K` sums of `term(a, b, constant)` over all elements of `a` and `b`.
+    pub fn sums<T: Num<Wide = f32>, const K: usize>(
+        &self,
+        device: &Device,
+        a: &[T],
+        b: &[T],
+        constants: &[f32],
+        term: impl Fn(f32, f32, f32) -> [f32; K] + Sync,
+    ) -> [Vec<f32>; K] {
+        let width = K * self.channels;
+        let mut totals = [const { Vec::new() }; K];
+        if width == 0 {
+            return totals;
+        }
+        // Every thread sums over its own rows.
+        let parts = device.thread_count().min(self.outer).max(1);
+        let share = self.outer.div_ceil(parts).max(1);
+        let mut sums = vec![0.0f32; parts * width];
+        device.parallel_rows(&mut sums, width, 4 * share * self.inner, |first, sums| {
+            let mut block = vec![0.0f32; width];
+            for (number, sum) in sums.chunks_mut(width).enumerate() {
+                let mine = (first + number) * share..((first + number + 1) * share).min(self.outer);
+                for start in mine.clone().step_by(BLOCK) {
+                    let rows = start..(start + BLOCK).min(mine.end);
+                    block.fill(0.0);
+                    self.sum_rows::<T, K>(rows, a, b, constants, &mut block, &term);
+                    sum.iter_mut().zip(&block).for_each(|(sum, block)| *sum += block);
+                }
+            }
+        });
+        for (k, total) in totals.iter_mut().enumerate() {
+            *total = vec![0.0; self.channels];
+            for part in sums.chunks(width) {
+                let part = &part[k * self.channels..][..self.channels];
+                total.iter_mut().zip(part).for_each(|(total, part)| *total += part);
+            }
+        }
+        totals
+    }
+
+    fn sum_rows<T: Num<Wide = f32>, const K: usize>(
+        &self,
+        rows: Range<usize>,
+        a: &[T],
+        b: &[T],
+        constants: &[f32],
+        sums: &mut [f32],
+        term: &impl Fn(f32, f32, f32) -> [f32; K],
+    ) {
+        let width = self.channels * self.inner;
+        for row in rows {
+            let (a, b) = (&a[row * width..][..width], &b[row * width..][..width]);
+            if self.inner == 1 {
+                add_row::<T, K, _>(a, b, constants, sums, term);
+                continue;
+            }
+            for channel in 0..self.channels {
+                let plane = channel * self.inner..(channel + 1) * self.inner;
+                let part = sum_plane::<T, K, _>(&a[plane.clone()], &b[plane], constants[channel], term);
+                for (k, part) in part.into_iter().enumerate() {
+                    sums[k * self.channels + channel] += part;
+                }
+            }
+        }
+    }
+
+    /// Writes `function(a, b, constants)` for every element, with the constants of its channel.
+    pub fn map<T: Num<Wide = f32>, const K: usize>(
+        &self,
+        device: &Device,
+        a: &[T],
+        b: &[T],
+        constants: [&[f32]; K],
+        out: &mut [T],
+        function: impl Fn(f32, f32, [f32; K]) -> f32 + Sync,
+    ) {
+        let width = self.channels * self.inner;
+        device.parallel_rows(out, width, 2, |first, rows| {
+            for (number, out) in rows.chunks_mut(width).enumerate() {
+                let at = (first + number) * width;
+                let (a, b) = (&a[at..][..width], &b[at..][..width]);
+                if self.inner == 1 {
+                    map_row(a, b, constants, out, &function);
+                    continue;
+                }
+                for (channel, out) in out.chunks_mut(self.inner).enumerate() {
+                    let plane = channel * self.inner..(channel + 1) * self.inner;
+                    let constants = constants.map(|constants| constants[channel]);
+                    map_plane(&a[plane.clone()], &b[plane], constants, out, &function);
+                }
+            }
+        });
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma+f16c"))]
+fn add_row<T: Num<Wide = f32>, const K: usize, F: Fn(f32, f32, f32) -> [f32; K]>(
+    a: &[T],
+    b: &[T],
+    constants: &[f32],
+    sums: &mut [f32],
+    term: &F,
+) {
+    let channels = a.len();
+    let mut sums = sums.chunks_exact_mut(channels);
+    let mut sums: [&mut [f32]; K] = std::array::from_fn(|_| sums.next().unwrap_or_default());
+    for (channel, ((a, b), constant)) in a.iter().zip(b).zip(constants).enumerate() {
+        let terms = term(a.widen(), b.widen(), *constant);
+        for (sums, term) in sums.iter_mut().zip(terms) {
+            sums[channel] += term;
+        }
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma+f16c"))]
+fn sum_plane<T: Num<Wide = f32>, const K: usize, F: Fn(f32, f32, f32) -> [f32; K]>(
+    a: &[T],
+    b: &[T],
+    constant: f32,
+    term: &F,
+) -> [f32; K] {
+    let mut lanes = [[0.0f32; LANES]; K];
+    for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
+        for (lane, (a, b)) in a.iter().zip(b).enumerate() {
+            let terms = term(a.widen(), b.widen(), constant);
+            for (lanes, term) in lanes.iter_mut().zip(terms) {
+                lanes[lane] += term;
+            }
+        }
+    }
+    lanes.map(|lanes| lanes.iter().sum())
+}
+
+#[multiversion(targets("x86_64+avx2+fma+f16c"))]
+fn map_row<T: Num<Wide = f32>, const K: usize, F: Fn(f32, f32, [f32; K]) -> f32>(
+    a: &[T],
+    b: &[T],
+    constants: [&[f32]; K],
+    out: &mut [T],
+    function: &F,
+) {
+    let channels = out.len();
+    let constants = constants.map(|constants| &constants[..channels]);
+    for (channel, ((out, a), b)) in out.iter_mut().zip(a).zip(b).enumerate() {
+        let constants = constants.map(|constants| constants[channel]);
+        *out = T::narrow(function(a.widen(), b.widen(), constants));
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma+f16c"))]
+fn map_plane<T: Num<Wide = f32>, const K: usize, F: Fn(f32, f32, [f32; K]) -> f32>(
+    a: &[T],
+    b: &[T],
+    constants: [f32; K],
+    out: &mut [T],
+    function: &F,
+) {
+    for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+        *out = T::narrow(function(a.widen(), b.widen(), constants));
+    }
+}

@@ -1,0 +1,123 @@
+//! Convolutions of each channel by itself, and their gradients. A channel of the image gives `multiplier` neighboring
+//! channels of the result; the filter is height × width × channels × multiplier.
+
+use super::window::Grid;
+use crate::numeric::Num;
+use ferroflow_core::device::Device;
+use multiversion::multiversion;
+
+/// A convolution of each channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Depthwise {
+    /// How the filter moves.
+    pub grid: Grid,
+    /// Channels of the image.
+    pub channels: usize,
+    /// Channels of the result for each of the image.
+    pub multiplier: usize,
+}
+
+impl Depthwise {
+    fn outputs(&self) -> usize {
+        self.channels * self.multiplier
+    }
+
+    /// Convolves `input` with `filter` into `out`.
+    pub fn run<T: Num>(&self, device: &Device, input: &[T], filter: &[T], out: &mut [T]) {
+        let (outputs, image) = (self.outputs(), self.grid.pixels() * self.channels);
+        device.parallel_rows(out, outputs, self.grid.window(), |first, rows| {
+            for (number, row) in rows.chunks_mut(outputs).enumerate() {
+                row.fill(T::ZERO);
+                let (at, place) = self.grid.place(first + number);
+                let image = &input[at * image..][..image];
+                self.grid.each(place, |tap, pixel| {
+                    let pixel = &image[pixel * self.channels..][..self.channels];
+                    spread(row, pixel, &filter[tap * outputs..][..outputs]);
+                });
+            }
+        });
+    }
+
+    /// Writes the gradient of the image.
+    pub fn input_gradient<T: Num>(&self, device: &Device, filter: &[T], gradient: &[T], out: &mut [T]) {
+        let (outputs, windows) = (self.outputs(), self.grid.windows());
+        let image = self.grid.pixels() * self.channels;
+        let cost = windows * outputs * self.grid.window() / image.max(1);
+        device.parallel_rows(out, image, cost.max(1), |first, images| {
+            for (number, image) in images.chunks_mut(image).enumerate() {
+                image.fill(T::ZERO);
+                let gradient = &gradient[(first + number) * windows * outputs..][..windows * outputs];
+                for (window, row) in gradient.chunks(outputs.max(1)).enumerate() {
+                    self.grid.each(self.grid.place(window).1, |tap, pixel| {
+                        let pixel = &mut image[pixel * self.channels..][..self.channels];
+                        gather(pixel, row, &filter[tap * outputs..][..outputs]);
+                    });
+                }
+            }
+        });
+    }
+
+    /// Writes the gradient of the filter.
+    pub fn filter_gradient<T: Num>(&self, device: &Device, input: &[T], gradient: &[T], out: &mut [T]) {
+        let (outputs, windows) = (self.outputs(), self.grid.windows());
+        if out.is_empty() {
+            return;
+        }
+        let image = self.grid.pixels() * self.channels;
+        let parts = device.thread_count().min(self.grid.batch).max(1);
+        let share = self.grid.batch.div_ceil(parts).max(1);
+        // Every thread sums over its own images.
+        let mut sums = vec![T::ZERO; parts * out.len()];
+        device.parallel_rows(&mut sums, out.len(), share * windows, |first, sums| {
+            for (number, sum) in sums.chunks_mut(out.len()).enumerate() {
+                let mine = (first + number) * share..((first + number + 1) * share).min(self.grid.batch);
+                for at in mine {
+                    let image = &input[at * image..][..image];
+                    let gradient = &gradient[at * windows * outputs..][..windows * outputs];
+                    for (window, row) in gradient.chunks(outputs).enumerate() {
+                        self.grid.each(self.grid.place(window).1, |tap, pixel| {
+                            let pixel = &image[pixel * self.channels..][..self.channels];
+                            spread(&mut sum[tap * outputs..][..outputs], pixel, row);
+                        });
+                    }
+                }
+            }
+        });
+        out.fill(T::ZERO);
+        for part in sums.chunks(out.len()) {
+            out.iter_mut().zip(part).for_each(|(sum, part)| *sum = sum.add(*part));
+        }
+    }
+}
+
+/// Adds to each of `sums` its factor times the element of `values` that it belongs to; there may be several per element.
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn spread<T: Num>(sums: &mut [T], values: &[T], factors: &[T]) {
+    if sums.len() == values.len() {
+        for ((sum, value), factor) in sums.iter_mut().zip(values).zip(factors) {
+            *sum = sum.add(value.mul(*factor));
+        }
+        return;
+    }
+    let multiplier = sums.len() / values.len().max(1);
+    let groups = sums.chunks_mut(multiplier.max(1)).zip(factors.chunks(multiplier.max(1)));
+    for ((sums, factors), value) in groups.zip(values) {
+        sums.iter_mut().zip(factors).for_each(|(sum, factor)| *sum = sum.add(value.mul(*factor)));
+    }
+}
+
+/// Adds to each of `sums` the products of the values and factors that belong to it.
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn gather<T: Num>(sums: &mut [T], values: &[T], factors: &[T]) {
+    if sums.len() == values.len() {
+        for ((sum, value), factor) in sums.iter_mut().zip(values).zip(factors) {
+            *sum = sum.add(value.mul(*factor));
+        }
+        return;
+    }
+    let multiplier = values.len() / sums.len().max(1);
+    let groups = values.chunks(multiplier.max(1)).zip(factors.chunks(multiplier.max(1)));
+    for ((values, factors), sum) in groups.zip(sums) {
+        *sum = values.iter().zip(factors).fold(*sum, |sum, (value, factor)| sum.add(value.mul(*factor)));
+    }
+}

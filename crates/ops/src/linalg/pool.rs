@@ -1,0 +1,224 @@
+//! Pools over images with channels last, and their gradients. Loops run along the channels.
+
+use super::window::Grid;
+use crate::numeric::{Float, Num, Real};
+use ferroflow_core::device::Device;
+use multiversion::multiversion;
+
+/// The pixel of an element that is not in the image; images have fewer pixels.
+const NOWHERE: u32 = u32::MAX;
+
+/// A pool over windows.
+#[derive(Clone, Copy, Debug)]
+pub struct Pool {
+    /// How the window moves.
+    pub grid: Grid,
+    /// Channels of the image and the result.
+    pub channels: usize,
+}
+
+impl Pool {
+    /// The elements of one image.
+    fn image(&self) -> usize {
+        self.grid.pixels() * self.channels
+    }
+
+    /// The elements of the result for one image.
+    fn result(&self) -> usize {
+        self.grid.windows() * self.channels
+    }
+
+    /// The work per element of the image, for loops that are shared out by image.
+    fn image_cost(&self) -> usize {
+        (self.grid.windows() * self.grid.window()).div_ceil(self.grid.pixels().max(1))
+    }
+
+    /// Writes the largest elements, at least the least finite value. NaN is never larger.
+    pub fn largest<T: Real>(&self, device: &Device, input: &[T], out: &mut [T]) {
+        let (channels, image) = (self.channels, self.image());
+        device.parallel_rows(out, channels, self.grid.window(), |first, rows| {
+            for (number, row) in rows.chunks_mut(channels).enumerate() {
+                row.fill(T::LEAST);
+                let (at, place) = self.grid.place(first + number);
+                let image = &input[at * image..][..image];
+                self.grid.each(place, |_, pixel| raise(row, &image[pixel * channels..][..channels]));
+            }
+        });
+    }
+
+    /// Writes the largest elements and the pixels of the image that they are in. The first one wins.
+    pub fn largest_at<T: Real>(&self, device: &Device, input: &[T], out: &mut [T], at: &mut [u32]) {
+        let (channels, image) = (self.channels, self.image());
+        let cost = channels * self.grid.window();
+        device.parallel_row_pairs((out, channels), (at, channels), cost, |first, rows, pixels| {
+            for (number, (row, pixels)) in
+                rows.chunks_mut(channels).zip(pixels.chunks_mut(channels)).enumerate()
+            {
+                let (at, place) = self.grid.place(first + number);
+                self.find(&input[at * image..][..image], place, row, pixels);
+            }
+        });
+    }
+
+    /// Adds each element of `gradient` to where its window's largest element is.
+    pub fn largest_gradient<T: Real>(&self, device: &Device, input: &[T], gradient: &[T], out: &mut [T]) {
+        let (channels, image, result) = (self.channels, self.image(), self.result());
+        device.parallel_rows(out, image, self.image_cost(), |first, images| {
+            let mut best = vec![T::ZERO; channels];
+            let mut at = vec![0; channels];
+            for (number, out) in images.chunks_mut(image).enumerate() {
+                out.fill(T::ZERO);
+                let input = &input[(first + number) * image..][..image];
+                let gradient = &gradient[(first + number) * result..][..result];
+                for (window, row) in gradient.chunks(channels).enumerate() {
+                    self.find(input, self.grid.place(window).1, &mut best, &mut at);
+                    for (channel, (value, pixel)) in row.iter().zip(&at).enumerate() {
+                        let out = &mut out[*pixel as usize * channels + channel];
+                        *out = out.add(*value);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Adds each element of `gradient` to every place of its window whose element equals the window's in `largest`.
+    pub fn equal_gradient<T: Real>(
+        &self,
+        device: &Device,
+        input: &[T],
+        largest: &[T],
+        gradient: &[T],
+        out: &mut [T],
+    ) {
+        let (channels, image, result) = (self.channels, self.image(), self.result());
+        device.parallel_rows(out, image, self.image_cost(), |first, images| {
+            for (number, out) in images.chunks_mut(image).enumerate() {
+                out.fill(T::ZERO);
+                let input = &input[(first + number) * image..][..image];
+                let (from, to) = ((first + number) * result, (first + number + 1) * result);
+                let rows = gradient[from..to].chunks(channels).zip(largest[from..to].chunks(channels));
+                for (window, (row, largest)) in rows.enumerate() {
+                    self.grid.each(self.grid.place(window).1, |_, pixel| {
+                        let pixel = pixel * channels..(pixel + 1) * channels;
+                        let places = out[pixel.clone()].iter_mut().zip(&input[pixel]);
+                        for ((out, value), (largest, gradient)) in places.zip(largest.iter().zip(row)) {
+                            *out = if value == largest { out.add(*gradient) } else { *out };
+                        }
+                    });
+                }
+            }
+        });
+    }
+
+    /// Takes from `values`, which has the image's shape, what lies where each window's first element is that equals the
+    /// window's in `largest`; zero where there is none.
+    pub fn equal_taken<T: Real>(
+        &self,
+        device: &Device,
+        input: &[T],
+        largest: &[T],
+        values: &[T],
+        out: &mut [T],
+    ) {
+        let (channels, image) = (self.channels, self.image());
+        device.parallel_rows(out, channels, self.grid.window(), |first, rows| {
+            let mut pixels = vec![NOWHERE; channels];
+            for (number, row) in rows.chunks_mut(channels).enumerate() {
+                let (at, place) = self.grid.place(first + number);
+                let largest = &largest[(first + number) * channels..][..channels];
+                self.find_equal(&input[at * image..][..image], place, largest, &mut pixels);
+                let values = &values[at * image..][..image];
+                for (channel, (out, pixel)) in row.iter_mut().zip(&pixels).enumerate() {
+                    let place = (*pixel != NOWHERE).then(|| *pixel as usize * channels + channel);
+                    *out = place.map_or(T::ZERO, |place| values[place]);
+                }
+            }
+        });
+    }
+
+    fn find_equal<T: Real>(&self, image: &[T], place: [usize; 3], largest: &[T], at: &mut [u32]) {
+        at.fill(NOWHERE);
+        self.grid.each(place, |_, pixel| {
+            let row = &image[pixel * self.channels..][..self.channels];
+            for ((at, largest), value) in at.iter_mut().zip(largest).zip(row) {
+                *at = if *at == NOWHERE && value == largest { pixel as u32 } else { *at };
+            }
+        });
+    }
+
+    fn find<T: Real>(&self, image: &[T], place: [usize; 3], best: &mut [T], at: &mut [u32]) {
+        let mut first = true;
+        self.grid.each(place, |_, pixel| {
+            let row = &image[pixel * self.channels..][..self.channels];
+            if std::mem::take(&mut first) {
+                best.copy_from_slice(row);
+                at.fill(pixel as u32);
+            } else {
+                raise_at(best, at, row, pixel as u32);
+            }
+        });
+        if first {
+            at.fill(0);
+        }
+    }
+
+    /// Writes the mean of each window; padding does not count.
+    pub fn mean<T: Float>(&self, device: &Device, input: &[T], out: &mut [T]) {
+        let (channels, image) = (self.channels, self.image());
+        device.parallel_rows(out, channels, self.grid.window(), |first, rows| {
+            let mut sums = vec![T::Math::ZERO; channels];
+            for (number, row) in rows.chunks_mut(channels).enumerate() {
+                sums.fill(T::Math::ZERO);
+                let (at, place) = self.grid.place(first + number);
+                let image = &input[at * image..][..image];
+                self.grid.each(place, |_, pixel| add(&mut sums, &image[pixel * channels..][..channels]));
+                let count = <T::Math as Num>::from_f64(self.grid.count(place) as f64);
+                row.iter_mut().zip(&sums).for_each(|(out, sum)| *out = T::from_math(*sum / count));
+            }
+        });
+    }
+
+    /// Shares each element of `gradient` out among the pixels of its window.
+    pub fn mean_gradient<T: Float>(&self, device: &Device, gradient: &[T], out: &mut [T]) {
+        let (channels, image, result) = (self.channels, self.image(), self.result());
+        device.parallel_rows(out, image, self.image_cost(), |first, images| {
+            let mut sums = vec![T::Math::ZERO; image];
+            let mut share = vec![T::ZERO; channels];
+            for (number, out) in images.chunks_mut(image).enumerate() {
+                sums.fill(T::Math::ZERO);
+                let gradient = &gradient[(first + number) * result..][..result];
+                for (window, row) in gradient.chunks(channels).enumerate() {
+                    let place = self.grid.place(window).1;
+                    let count = <T::Math as Num>::from_f64(self.grid.count(place) as f64);
+                    let shares = share.iter_mut().zip(row);
+                    shares.for_each(|(share, value)| *share = T::from_math(value.to_math() / count));
+                    self.grid.each(place, |_, pixel| add(&mut sums[pixel * channels..][..channels], &share));
+                }
+                out.iter_mut().zip(&sums).for_each(|(out, sum)| *out = T::from_math(*sum));
+            }
+        });
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn raise<T: Real>(best: &mut [T], row: &[T]) {
+    for (best, value) in best.iter_mut().zip(row) {
+        *best = if *value > *best { *value } else { *best };
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn raise_at<T: Real>(best: &mut [T], at: &mut [u32], row: &[T], pixel: u32) {
+    for ((best, at), value) in best.iter_mut().zip(at).zip(row) {
+        let larger = *value > *best;
+        *best = if larger { *value } else { *best };
+        *at = if larger { pixel } else { *at };
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma+f16c"))]
+fn add<T: Float>(sums: &mut [T::Math], row: &[T]) {
+    for (sum, value) in sums.iter_mut().zip(row) {
+        *sum = *sum + value.to_math();
+    }
+}

@@ -1,0 +1,124 @@
+//! Where the windows of a filter or a pool lie in an image.
+
+use std::ops::Range;
+
+/// Sizes along one direction of the image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The image's size.
+    pub input: usize,
+    /// The filter's size, without what dilation adds.
+    pub filter: usize,
+    /// The result's size.
+    pub output: usize,
+    /// How far windows are apart.
+    pub stride: usize,
+    /// How far elements of the filter are apart.
+    pub dilation: usize,
+    /// Elements of padding before the image's first element.
+    pub before: usize,
+}
+
+impl Extent {
+    /// A direction that the image does not have.
+    pub const NONE: Extent = Extent { input: 1, filter: 1, output: 1, stride: 1, dilation: 1, before: 0 };
+
+    /// The elements of the filter that lie in the image, not in the padding, in window `window`.
+    #[inline]
+    pub fn inside(&self, window: usize) -> Range<usize> {
+        let start = window * self.stride;
+        let low = self.before.saturating_sub(start).div_ceil(self.dilation);
+        let high = (self.input + self.before).saturating_sub(start).div_ceil(self.dilation);
+        low..high.min(self.filter)
+    }
+
+    /// Where in the image element `k` of the filter lies in window `window`; only for elements inside.
+    #[inline]
+    pub fn at(&self, window: usize, k: usize) -> usize {
+        window * self.stride + k * self.dilation - self.before
+    }
+
+    /// Whether every window is one element of the image, in order.
+    pub fn is_plain(&self) -> bool {
+        self.filter == 1 && self.stride == 1 && self.before == 0 && self.output == self.input
+    }
+}
+
+/// Windows over a batch of images with up to three directions, whose pixels have channels.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid {
+    /// The number of images.
+    pub batch: usize,
+    /// Along depth, rows and columns.
+    pub extents: [Extent; 3],
+}
+
+impl Grid {
+    /// The pixels of one image.
+    pub fn pixels(&self) -> usize {
+        self.extents.iter().map(|extent| extent.input).product()
+    }
+
+    /// The windows in one image.
+    pub fn windows(&self) -> usize {
+        self.extents.iter().map(|extent| extent.output).product()
+    }
+
+    /// The elements of one window.
+    pub fn window(&self) -> usize {
+        self.extents.iter().map(|extent| extent.filter).product()
+    }
+
+    /// The image that a window is in, and its place there along depth, rows and columns.
+    #[inline]
+    pub fn place(&self, window: usize) -> (usize, [usize; 3]) {
+        let [depth, height, width] = &self.extents;
+        let (rest, x) = (window / width.output, window % width.output);
+        let (rest, y) = (rest / height.output, rest % height.output);
+        (rest / depth.output, [rest % depth.output, y, x])
+    }
+
+    /// Calls `body` for every element of a window that lies in the image: its number in the window and its pixel's
+    /// number in the image.
+    #[inline]
+    pub fn each(&self, place: [usize; 3], mut body: impl FnMut(usize, usize)) {
+        let [depth, height, width] = &self.extents;
+        let [z, y, x] = place;
+        let columns = width.inside(x);
+        for kz in depth.inside(z) {
+            for ky in height.inside(y) {
+                let filter = (kz * height.filter + ky) * width.filter;
+                let line = (depth.at(z, kz) * height.input + height.at(y, ky)) * width.input;
+                for kx in columns.clone() {
+                    body(filter + kx, line + width.at(x, kx));
+                }
+            }
+        }
+    }
+
+    /// The elements of a window that lie in the image.
+    pub fn count(&self, place: [usize; 3]) -> usize {
+        self.extents.iter().zip(place).map(|(extent, at)| extent.inside(at).len()).product()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_is_outside() {
+        let extent = Extent { input: 4, filter: 3, output: 4, stride: 1, dilation: 1, before: 1 };
+        assert_eq!([0, 1, 3].map(|window| extent.inside(window)), [1..3, 0..3, 0..2]);
+        let dilated = Extent { dilation: 2, before: 2, ..extent };
+        assert_eq!([0, 1, 2, 3].map(|window| dilated.inside(window)), [1..3, 1..3, 0..2, 0..2]);
+        assert_eq!(dilated.at(0, 1), 0);
+    }
+
+    #[test]
+    fn windows_beyond_the_image_are_empty() {
+        let extent = Extent { input: 4, filter: 2, output: 9, stride: 2, dilation: 1, before: 0 };
+        assert!(extent.inside(2).is_empty());
+        assert!(extent.inside(8).is_empty());
+    }
+}

@@ -1,0 +1,240 @@
+//! Pools as ops see them: window sizes, strides and padding on one side, the numeric routine on the other.
+
+use crate::linalg::pool::Pool;
+use crate::linalg::window::Grid;
+use crate::windows::{Format, Padding, Windows, output_sizes};
+use ferroflow_core::kernel::{Init, KernelCx};
+use ferroflow_core::op::{Dim, ShapeCx};
+use ferroflow_core::{PartialShape, Result, Shape, Tensor, ensure};
+
+/// Where a pool's window sizes and strides come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Sizes {
+    /// Attributes: window sizes and strides, per dimension.
+    Fixed(Vec<i64>, Vec<i64>),
+    /// Two inputs, the first of which has this number.
+    Inputs(usize),
+}
+
+/// What a pool's kernel knows before it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Pooling {
+    format: Format,
+    sizes: Sizes,
+    padding: Padding,
+}
+
+/// A pool over tensors of a known shape.
+pub(crate) struct Placed {
+    /// The numeric routine.
+    pub(crate) pool: Pool,
+    /// The result's shape.
+    pub(crate) output: Shape,
+    /// Neighboring channels that are pooled together.
+    pub(crate) depth: usize,
+}
+
+impl Pooling {
+    /// Reads a pool's attributes; `inputs` is the number of the input with window sizes, for ops that have no attribute
+    /// for them. Channels must be last: stock's CPU kernels know nothing else.
+    pub(crate) fn new(init: &Init<'_>, format: Format, inputs: Option<usize>) -> Result<Pooling> {
+        if init.attrs.has("data_format") {
+            let name: String = init.attr("data_format")?;
+            ensure!(
+                Format::parse(&name) == Some(format),
+                InvalidArgument,
+                "Default {} only supports {} on device type CPU",
+                init.op,
+                if format.rank == 4 { "NHWC" } else { "NDHWC" }
+            );
+        }
+        let sizes = match inputs {
+            Some(first) => Sizes::Inputs(first),
+            None => Sizes::Fixed(init.attr("ksize")?, init.attr("strides")?),
+        };
+        let padding = match init.attr::<String>("padding")?.as_str() {
+            "SAME" => Padding::Same,
+            "VALID" => Padding::Valid,
+            _ => Padding::read(init, format)?,
+        };
+        let pooling = Pooling { format, sizes, padding };
+        if let Sizes::Fixed(window, strides) = &pooling.sizes {
+            pooling.check(window, strides)?;
+        }
+        Ok(pooling)
+    }
+
+    fn check(&self, window: &[i64], strides: &[i64]) -> Result<()> {
+        for (what, values) in [("ksize", window), ("stride", strides)] {
+            ensure!(
+                values.len() == self.format.rank,
+                InvalidArgument,
+                "Sliding window {what} field must specify {} dimensions",
+                self.format.rank
+            );
+            let least = values.iter().min().copied().unwrap_or_default();
+            ensure!(
+                least > 0,
+                InvalidArgument,
+                "{}",
+                if what == "stride" {
+                    format!("Stride must be > 0, but got {least}")
+                } else {
+                    format!("Sliding window {what} for dimension must be positive, but got {least}")
+                }
+            );
+        }
+        ensure!(
+            window[0] == 1 && strides[0] == 1,
+            Unimplemented,
+            "Pooling is not yet supported on the batch dimension."
+        );
+        Ok(())
+    }
+
+    /// The pool over an image of this shape.
+    pub(crate) fn place(&self, cx: &KernelCx<'_>, image: &Shape) -> Result<Placed> {
+        let read;
+        let (window, strides) = match &self.sizes {
+            Sizes::Fixed(window, strides) => (window, strides),
+            Sizes::Inputs(first) => {
+                read = (cx.i64s(*first)?, cx.i64s(first + 1)?);
+                self.check(&read.0, &read.1)?;
+                (&read.0, &read.1)
+            }
+        };
+        let format = self.format;
+        ensure!(
+            image.rank() == format.rank,
+            InvalidArgument,
+            "tensor_in_shape must have {} spatial dimensions. {}",
+            format.directions(),
+            image.rank()
+        );
+        let space = format.first..format.first + format.directions();
+        let (spatial, depth) = (&window[space.clone()], window[format.channel]);
+        let channels = image.dim(format.channel);
+        if depth != 1 {
+            ensure!(
+                spatial.iter().all(|size| *size == 1),
+                Unimplemented,
+                "MaxPooling supports exactly one of pooling across depth or pooling across width/height."
+            );
+            ensure!(
+                channels as i64 % depth == 0,
+                Unimplemented,
+                "Depthwise max pooling requires the depth window to evenly divide the input depth"
+            );
+            ensure!(
+                depth == strides[format.channel],
+                Unimplemented,
+                "Depthwise max pooling requires the depth window to equal the depth stride"
+            );
+        }
+        if let Padding::Explicit(sizes) = &self.padding {
+            let fits = sizes.iter().zip(spatial).all(|((before, after), window)| before.max(after) < window);
+            ensure!(
+                fits,
+                InvalidArgument,
+                "Padding {sizes:?} needs to be smaller than the window size {spatial:?}"
+            );
+        }
+        let windows = Windows {
+            strides: strides[space.clone()].to_vec(),
+            dilations: vec![1; format.directions()],
+            padding: self.padding.clone(),
+        };
+        let extents = windows.extents(&image[space], spatial)?;
+        let grid = Grid { batch: image.dim(0), extents };
+        ensure!(
+            grid.pixels() < u32::MAX as usize,
+            InvalidArgument,
+            "an image of shape {image} has too many pixels to be pooled"
+        );
+        let sizes = output_sizes(&grid.extents, format.directions());
+        let output = Shape::new(format.dims(image[0], &sizes, channels as i64 / depth))?;
+        Ok(Placed { pool: Pool { grid, channels }, output, depth: depth as usize })
+    }
+
+    /// Like [`Pooling::place`], for pools that look at one channel at a time.
+    pub(crate) fn place_spatial(&self, cx: &KernelCx<'_>, image: &Shape, what: &str) -> Result<Placed> {
+        let depth = match &self.sizes {
+            Sizes::Fixed(window, _) => window.get(self.format.channel).copied(),
+            Sizes::Inputs(first) => cx.i64s(*first)?.get(self.format.channel).copied(),
+        };
+        ensure!(
+            depth.is_none_or(|depth| depth == 1),
+            Unimplemented,
+            "{what} is not yet supported on the depth dimension."
+        );
+        self.place(cx, image)
+    }
+
+    /// The number of dimensions.
+    pub(crate) fn rank(&self) -> usize {
+        self.format.rank
+    }
+}
+
+/// Checks an input's shape against the one that follows from the others.
+pub(crate) fn expect(what: &str, tensor: &Tensor, expected: &Shape) -> Result<()> {
+    ensure!(
+        tensor.shape() == expected,
+        InvalidArgument,
+        "Expected {what} shape to be {expected}, but got {}",
+        tensor.shape()
+    );
+    Ok(())
+}
+
+/// The shape function of a pool with attributes for sizes: every output has the result's shape.
+pub(crate) fn pool_shape(s: &mut ShapeCx<'_>, default_format: &str) -> Result<()> {
+    let (window, strides): (Vec<i64>, Vec<i64>) = (s.attr("ksize")?, s.attr("strides")?);
+    let shape = pooled(s, default_format, Some((&window, &strides)))?;
+    for output in 0..s.num_outputs() {
+        s.set(output, shape.clone());
+    }
+    Ok(())
+}
+
+/// The shape function of a pool that takes its sizes as inputs.
+pub(crate) fn pool_shape_by_inputs(s: &mut ShapeCx<'_>) -> Result<()> {
+    let sizes = s.constant_i64s(1)?.zip(s.constant_i64s(2)?);
+    let shape = pooled(s, "NHWC", sizes.as_ref().map(|(window, strides)| (&window[..], &strides[..])))?;
+    s.set(0, shape);
+    Ok(())
+}
+
+fn pooled(s: &ShapeCx<'_>, default_format: &str, sizes: Option<(&[i64], &[i64])>) -> Result<PartialShape> {
+    let name = s.attr::<String>("data_format").unwrap_or_else(|_| default_format.to_owned());
+    let Some(format) = Format::parse(&name) else { return Ok(PartialShape::unknown()) };
+    let input = s.rank(0, format.rank)?;
+    let dims = input.dims().unwrap_or_default();
+    let Some((window, strides)) = sizes else {
+        return PartialShape::new(vec![-1; format.rank]);
+    };
+    ensure!(
+        window.len() == format.rank && strides.len() == format.rank,
+        InvalidArgument,
+        "{} requires the ksize and stride attributes to contain {} values, but got: {} and {}",
+        "a pool",
+        format.rank,
+        window.len(),
+        strides.len()
+    );
+    let padding = match s.attr::<String>("padding")?.as_str() {
+        "SAME" => Padding::Same,
+        "VALID" => Padding::Valid,
+        _ => Padding::read(s, format)?,
+    };
+    let space = format.first..format.first + format.directions();
+    let windows = Windows { strides: strides[space.clone()].to_vec(), dilations: vec![1; 3], padding };
+    let sizes = space.clone().enumerate();
+    let sizes = sizes.map(|(direction, at)| windows.output_dim(direction, dims[at], window[at]));
+    let sizes = sizes.collect::<Result<Vec<Dim>>>()?;
+    let channels = match dims[format.channel] {
+        -1 => -1,
+        channels => channels / window[format.channel].max(1),
+    };
+    PartialShape::new(format.dims(dims[0], &sizes, channels))
+}

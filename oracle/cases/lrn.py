@@ -1,0 +1,23 @@
+"""Local response normalization and its gradient."""
+
+from values import *
+
+
+def cases(c):
+    c.accuracy("rounding")
+    for dtype in ("half", "float"):
+        c.op("LRN", [arr(2, 3, 2, 7)], T=dtype)
+        c.op("LRN", [arr(2, 3, 2, 7)], "attributes", T=dtype, depth_radius=2, bias=2.0, alpha=0.5, beta=0.75)
+        c.op("LRNGrad", [arr(2, 3, 2, 7), arr(2, 3, 2, 7, seed=1), arr(2, 3, 2, 7, seed=2)], T=dtype)
+    # In 16 bits, these terms cancel to little more than rounding.
+    c.op("LRNGrad", [arr(2, 3, 2, 7), arr(2, 3, 2, 7, seed=1), arr(2, 3, 2, 7, seed=2)], "attributes", T="float", depth_radius=2, bias=2.0, alpha=0.5, beta=0.75)
+    few = {"T": "float"}
+    c.op("LRN", [arr(2, 3, 2, 7)], "whole_depth", depth_radius=20, **few)
+    c.op("LRN", [arr(2, 3, 2, 7)], "radius_zero", depth_radius=0, **few)
+    c.op("LRN", [arr(2, 3, 2, 7)], "beta_one", beta=1.0, **few)
+    c.op("LRN", [arr(2, 3, 2, 7)], "negative_radius", depth_radius=-1, **few)
+    c.op("LRN", [arr(3, 2, 7)], "rank", **few)
+    c.op("LRN", [empty(0, 3, 2, 7)], "empty", **few)
+    c.op("LRNGrad", [arr(2, 3, 2, 7), arr(2, 3, 2, 6), arr(2, 3, 2, 7)], "shape", **few)
+    c.op("LRNGrad", [arr(3, 2, 7), arr(3, 2, 7), arr(3, 2, 7)], "rank", **few)
+    c.op("LRNGrad", [empty(0, 3, 2, 7), empty(0, 3, 2, 7), empty(0, 3, 2, 7)], "empty", **few)

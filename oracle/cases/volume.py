@@ -1,0 +1,90 @@
+"""Convolutions and pools of volumes, and their gradients."""
+
+import itertools
+
+import numpy as np
+
+from values import *
+
+BATCH, CHANNELS = 2, 3
+
+
+def outputs(volume, window, strides, padding):
+    return [-(-size // stride) if padding == "SAME" else (size - reach) // stride + 1 for size, reach, stride in zip(volume, window, strides)]
+
+
+def convolutions(c, name, padding="SAME", strides=(1, 1, 1), volume=(4, 5, 3), window=(2, 3, 2), types=("float",), channels=CHANNELS, filter_channels=CHANNELS, result=None, **attrs):
+    attrs = {"strides": [1, *strides, 1], "padding": padding} | attrs
+    result = result or (BATCH, *outputs(volume, window, strides, padding), 4)
+    image, kernel = (BATCH, *volume, channels), (*window, filter_channels, 4)
+    gradient = pos(*result, seed=4)
+    c.op("Conv3D", [pos(*image), pos(*kernel, seed=3)], name, types=types, **attrs)
+    c.op("Conv3DBackpropInputV2", [list(image), pos(*kernel, seed=3), gradient], name, types=types, Tshape="int32", **attrs)
+    # Sums over a whole volume lose too many digits in 16 bits.
+    c.op("Conv3DBackpropFilterV2", [pos(*image), list(kernel), gradient], name, types=[t for t in types if t != "bfloat16"], **attrs)
+    if "data_format" not in attrs:
+        c.op("Conv3DBackpropInput", [pos(*image), pos(*kernel, seed=3), gradient], name, types=types, **attrs)
+        c.op("Conv3DBackpropFilter", [pos(*image), pos(*kernel), gradient], name, types=types, **attrs)
+
+
+def pooled(volume, window, strides, padding):
+    """The largest elements, computed here for `orig_output`."""
+
+    def draw(values):
+        shape = outputs(values.shape[1:4], window, strides, padding)
+        result = np.zeros((values.shape[0], *shape, values.shape[4]), values.dtype)
+        for place in itertools.product(*map(range, shape)):
+            ranges = []
+            for at, size, out, reach, stride in zip(place, values.shape[1:4], shape, window, strides):
+                before = max((out - 1) * stride + reach - size, 0) // 2 if padding == "SAME" else 0
+                ranges.append(slice(max(at * stride - before, 0), at * stride - before + reach))
+            result[:, *place, :] = values[:, *ranges, :].max(axis=(1, 2, 3))
+        return result
+
+    return Template(lambda dtype: draw(volume(dtype)))
+
+
+def pools(c, name, padding, window, strides, volume=(4, 5, 3), types=("float",), result=None, **attrs):
+    image = (BATCH, *volume, CHANNELS)
+    attrs = {"ksize": [1, *window, 1], "strides": [1, *strides, 1], "padding": padding} | attrs
+    result = result or (BATCH, *outputs(volume, window, strides, padding), CHANNELS)
+    whole = window == tuple(attrs["ksize"][1:4]) and list(result[1:4]) == outputs(volume, window, strides, padding)
+    rounded = Template(lambda dtype: np.round(arr(*image)("float")).astype(NUMPY[dtype]))
+    largest = pooled(rounded, window, strides, padding) if whole and min(result) else pos(*result, seed=1)
+    c.op("MaxPool3D", [arr(*image)], name, types=types, accuracy="exact", **attrs)
+    c.op("AvgPool3D", [pos(*image)], name, types=types, **attrs)
+    c.op("AvgPool3DGrad", [list(image), pos(*result)], name, types=types, **attrs)
+    for dtype in types:
+        c.op("MaxPool3DGrad", [rounded, largest, pos(*result)], name, T=dtype, TInput=dtype, **attrs)
+    c.op("MaxPool3DGradGrad", [rounded, largest, pos(*image)], name, types=types, **attrs)
+
+
+def cases(c):
+    c.accuracy("rounding")
+    convolutions(c, "types", types=FLOATS)
+    for padding in ("SAME", "VALID"):
+        for strides in ((1, 1, 1), (2, 2, 2), (1, 2, 3)):
+            convolutions(c, f"{padding.lower()}/{'x'.join(map(str, strides))}", padding, strides)
+    convolutions(c, "one_by_one", window=(1, 1, 1))
+    convolutions(c, "dilated", dilations=[1, 2, 1, 1, 1])
+    convolutions(c, "groups", channels=6)
+    convolutions(c, "depth_mismatch", channels=4)
+    convolutions(c, "too_large", "VALID", window=(5, 3, 2), result=(BATCH, 1, 3, 2, 4))
+    convolutions(c, "result_mismatch", result=(BATCH, 4, 5, 2, 4))
+    convolutions(c, "channels_first", data_format="NCDHW", volume=(3, 4, 5), result=(BATCH, 4, 4, 5, 3))
+    convolutions(c, "strides_of_batch", strides=(1, 1, 1), **{"dilations": [2, 1, 1, 1, 1]})
+    c.op("Conv3DBackpropInputV2", [[2, 4, 5, 3, 3], pos(2, 3, 2, 3, 4), pos(2, 4, 5, 3, 4)], "wide_sizes", T="float", Tshape="int64", strides=[1] * 5, padding="SAME")
+    c.op("Conv3D", [empty(0, 4, 5, 3, 3), pos(2, 3, 2, 3, 4)], "no_volumes", T="float", strides=[1] * 5, padding="SAME")
+    c.op("Conv3D", [pos(4, 5, 3, 3), pos(2, 3, 2, 3, 4)], "rank", T="float", strides=[1] * 5, padding="SAME")
+    for padding in ("SAME", "VALID"):
+        pools(c, f"{padding.lower()}/plain", padding, (2, 2, 2), (2, 2, 2), types=("bfloat16", "float"))
+        pools(c, f"{padding.lower()}/overlapping", padding, (3, 2, 2), (1, 2, 1))
+    pools(c, "depth", "VALID", (2, 2, 2), (2, 2, 2), ksize=[1, 1, 1, 1, 3])
+    pools(c, "too_large", "VALID", (5, 2, 2), (1, 1, 1), result=(BATCH, 0, 4, 2, 3))
+    pools(c, "result_mismatch", "VALID", (2, 2, 2), (2, 2, 2), result=(BATCH, 2, 2, 2, 3))
+    first = {"data_format": "NCDHW", "ksize": [1, 1, 2, 2, 2], "strides": [1, 1, 2, 2, 2], "padding": "VALID", "T": "float"}
+    c.op("MaxPool3D", [pos(2, 3, 4, 4, 4)], "channels_first", **first)
+    c.op("AvgPool3D", [pos(2, 3, 4, 4, 4)], "channels_first", **first)
+    c.op("AvgPool3DGrad", [[2, 3, 4, 4, 4], pos(2, 3, 2, 2, 2)], "channels_first", **first)
+    c.op("MaxPool3DGradGrad", [pos(2, 3, 4, 4, 4), pos(2, 3, 2, 2, 2), pos(2, 3, 4, 4, 4)], "channels_first", **first)
+    c.op("MaxPool3D", [pos(4, 5, 3, 3)], "rank", T="float", ksize=[1, 2, 2, 2, 1], strides=[1] * 5, padding="SAME")
