@@ -12,6 +12,9 @@ mod interop;
 /// Our client on stock's servers.
 mod client;
 
+/// Sessions of Rust programs, on our servers and stock's.
+mod sessions;
+
 /// Where nodes run, in clusters of several tasks.
 mod placement;
 

@@ -1,6 +1,5 @@
 //! The `ferroflow` binary.
 
-mod listen;
 mod logging;
 mod ops;
 mod serve;

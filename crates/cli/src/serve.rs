@@ -1,6 +1,6 @@
 //! `ferroflow serve`: one task of a cluster, until it is told to end.
 
-use crate::listen::{Place, listen};
+use ferroflow::server::{Place, listen};
 use ferroflow::{ClusterSpec, Server, ServerConfig, TaskName};
 use std::net::IpAddr;
 use std::path::Path;
@@ -48,7 +48,8 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     let cluster = cluster(args)?;
     let task = own_task(args, &cluster)?;
     let entry = cluster.address(&task).map(str::to_owned);
-    let listeners = listen(&Place { entry: entry.as_deref(), bind: args.bind, port: args.port })?;
+    let listeners = listen(&Place { entry: entry.as_deref(), bind: args.bind, port: args.port })
+        .map_err(|status| status.message().to_owned())?;
     let config = ServerConfig { task, cluster, ..ServerConfig::default() };
     let server = Server::start(config, ferroflow::registry(), listeners, asked_to_end())
         .map_err(|status| status.to_string())?;

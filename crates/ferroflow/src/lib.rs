@@ -1,24 +1,33 @@
 //! What a user of Ferroflow imports: one name for the parts of the workspace that are meant to be used from outside.
 //!
-//! ```no_run
-//! use ferroflow::{Server, ServerConfig};
+//! Programs build graphs with [`Graph`], [`Scope`] and [`ops`], differentiate them with [`gradients`], and run them in a
+//! [`Session`]: in this process, or on servers.
 //!
-//! let listener = std::net::TcpListener::bind("127.0.0.1:2222").unwrap();
-//! let (config, ops) = (ServerConfig::default(), ferroflow::registry());
-//! let server = Server::start(config, ops, vec![listener], std::future::pending()).unwrap();
-//! println!("serving {}", server.target());
-//! server.join();
 //! ```
+//! use ferroflow::{Graph, Server, Session};
 //!
-//! Programs build graphs with [`Graph`], [`Scope`] and [`ops`], and differentiate them with [`gradients`].
+//! let graph = Graph::new();
+//! let sum = (&graph.scope().constant([1.0f32, 2.0])? + 1.0)?;
+//! assert_eq!(Session::new(&graph)?.eval(&sum)?.flat::<f32>()?, [2.0, 3.0]);
+//!
+//! // A server that TensorFlow's own clients use as well.
+//! let server = Server::local()?;
+//! assert_eq!(Session::connect(server.target(), &graph)?.eval(&sum)?.flat::<f32>()?, [2.0, 3.0]);
+//! # Ok::<(), ferroflow::Status>(())
+//! ```
 
 mod graph;
 
 pub mod data;
+pub mod device_setter;
+pub mod server;
+mod session;
 pub mod summary;
+mod target;
 
+pub use device_setter::ReplicaDeviceSetter;
+pub use ferroflow_cluster::ServerConfig;
 pub use ferroflow_cluster::spec::{ClusterSpec, TaskName};
-pub use ferroflow_cluster::{Server, ServerConfig};
 pub use ferroflow_core::op;
 pub use ferroflow_core::op::{Grad, IndexedSlices};
 pub use ferroflow_core::scope::{
@@ -28,3 +37,6 @@ pub use ferroflow_core::{Code, DType, PartialShape, Result, Shape, Status, Tenso
 pub use ferroflow_ops::build as ops;
 pub use ferroflow_ops::registry;
 pub use graph::Graph;
+pub use server::Server;
+pub use session::{Callable, RunOptions, Session, SessionOptions, Step, StepOutcome};
+pub use target::Target;

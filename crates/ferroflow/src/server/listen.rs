@@ -1,20 +1,21 @@
 //! Where a task listens: what its entry in the cluster names, unless the user says otherwise.
 
+use ferroflow_core::{Result, Status, status};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
 /// What is known of the place.
-pub(crate) struct Place<'a> {
+pub struct Place<'a> {
     /// The task's own `host:port` in the cluster.
-    pub(crate) entry: Option<&'a str>,
+    pub entry: Option<&'a str>,
     /// The address that the user chose.
-    pub(crate) bind: Option<IpAddr>,
+    pub bind: Option<IpAddr>,
     /// The port that the user chose.
-    pub(crate) port: Option<u16>,
+    pub port: Option<u16>,
 }
 
 /// Listens on every address that the place means: a name such as `localhost` may have one of each family.
-pub(crate) fn listen(place: &Place<'_>) -> Result<Vec<TcpListener>, String> {
+pub fn listen(place: &Place<'_>) -> Result<Vec<TcpListener>> {
     let (host, entry_port) = match place.entry.and_then(|entry| entry.rsplit_once(':')) {
         Some((host, port)) => (Some(host), port.parse().ok()),
         None => (None, None),
@@ -28,7 +29,7 @@ pub(crate) fn listen(place: &Place<'_>) -> Result<Vec<TcpListener>, String> {
 }
 
 /// Listens on the addresses of a host name, or on all interfaces if the name is not one of this machine.
-fn listen_as(host: &str, port: u16) -> Result<Vec<TcpListener>, String> {
+fn listen_as(host: &str, port: u16) -> Result<Vec<TcpListener>> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let mut addresses: Vec<SocketAddr> = match (bare, port).to_socket_addrs() {
         Ok(addresses) => addresses.collect(),
@@ -58,7 +59,7 @@ fn listen_as(host: &str, port: u16) -> Result<Vec<TcpListener>, String> {
 }
 
 /// All interfaces; a socket of IPv6 takes connections of both families where the system lets it.
-fn everywhere(port: u16) -> Result<Vec<TcpListener>, String> {
+fn everywhere(port: u16) -> Result<Vec<TcpListener>> {
     let both = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port));
     match both {
         Ok(listener) => Ok(vec![listener]),
@@ -66,14 +67,15 @@ fn everywhere(port: u16) -> Result<Vec<TcpListener>, String> {
     }
 }
 
-fn bind(address: SocketAddr) -> Result<TcpListener, String> {
+fn bind(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).map_err(|error| refusal(address, &error))
 }
 
-fn refusal(address: SocketAddr, error: &std::io::Error) -> String {
+fn refusal(address: SocketAddr, error: &std::io::Error) -> Status {
     let hint = match error.kind() {
-        ErrorKind::AddrInUse => "; choose another one with --port, or 0 for any free one",
+        ErrorKind::AddrInUse => "; choose another port, or 0 for any free one",
         _ => "",
     };
-    format!("cannot listen on port {} of {}: {error}{hint}", address.port(), address.ip())
+    // The code of stock's servers, which say no more than that they could not start.
+    status!(Unknown, "cannot listen on port {} of {}: {error}{hint}", address.port(), address.ip())
 }

@@ -1,0 +1,126 @@
+//! A server: one task of a cluster, in this process.
+
+mod listen;
+
+pub use listen::{Place, listen};
+
+use crate::target::Target;
+use ferroflow_cluster::server::{Server as Task, ServerConfig};
+use ferroflow_cluster::spec::{ClusterSpec, TaskName};
+use ferroflow_core::op::Registry;
+use ferroflow_core::{Result, ensure};
+use std::net::{SocketAddr, TcpListener};
+use tokio::sync::oneshot;
+
+/// A server at work. It stops when it is dropped; [`Server::join`] keeps it until somebody else stops it.
+///
+/// ```
+/// use ferroflow::Server;
+///
+/// let server = Server::local()?;
+/// assert!(server.target().starts_with("grpc://"));
+/// server.stop();
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
+pub struct Server {
+    task: Task,
+    target: Target,
+    cluster: ClusterSpec,
+    stop: oneshot::Sender<()>,
+}
+
+impl Server {
+    /// Serves one task of a cluster, at the address that the cluster has for it.
+    ///
+    /// ```no_run
+    /// use ferroflow::{ClusterSpec, Server};
+    ///
+    /// let mut cluster = ClusterSpec::new();
+    /// cluster.add_hosts("ps", "ps0:2222")?;
+    /// cluster.add_hosts("worker", "worker0:2222,worker1:2222")?;
+    /// Server::new(&cluster, "ps", 0)?.join();
+    /// # Ok::<(), ferroflow::Status>(())
+    /// ```
+    pub fn new(cluster: &ClusterSpec, job: &str, task: u32) -> Result<Server> {
+        let task = TaskName::new(job, task);
+        let entry = cluster.address(&task);
+        ensure!(
+            entry.is_some(),
+            InvalidArgument,
+            "{task} is not in the cluster, which has {}",
+            if cluster.is_empty() { "no tasks".to_owned() } else { cluster.to_string() }
+        );
+        let listeners = listen(&Place { entry, bind: None, port: None })?;
+        let config = ServerConfig { task, cluster: cluster.clone(), ..ServerConfig::default() };
+        Server::start(config, crate::registry(), listeners, std::future::pending())
+    }
+
+    /// A cluster of one at any free port of this machine.
+    pub fn local() -> Result<Server> {
+        let listeners = listen(&Place { entry: None, bind: None, port: Some(0) })?;
+        Server::start(ServerConfig::default(), crate::registry(), listeners, std::future::pending())
+    }
+
+    /// Serves `listeners`, of which there is at least one, with these ops until `shutdown` ends or the server is stopped.
+    pub fn start(
+        config: ServerConfig,
+        registry: Registry,
+        listeners: Vec<TcpListener>,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Server> {
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async {
+            tokio::select! {
+                () = shutdown => {}
+                _ = stopped => {}
+            }
+        };
+        let cluster = config.cluster.clone();
+        let task = Task::start(config, registry, listeners, shutdown)?;
+        let cluster = match cluster.is_empty() {
+            true => ClusterSpec::single(task.task(), &task.address().to_string()),
+            false => cluster,
+        };
+        Ok(Server { target: Target::direct(task.client().clone()), task, cluster, stop })
+    }
+
+    /// What sessions are opened on. A session of this process calls the server directly.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.task.address()
+    }
+
+    /// Its place in the cluster.
+    pub fn task(&self) -> &TaskName {
+        self.task.task()
+    }
+
+    /// The cluster that it is part of.
+    pub fn cluster(&self) -> &ClusterSpec {
+        &self.cluster
+    }
+
+    /// Serves until the future that it was started with ends; for one without, as long as the process lives.
+    pub fn join(self) {
+        let Server { task, stop, .. } = self;
+        task.join();
+        drop(stop);
+    }
+
+    /// Closes its sessions, ends its connections and waits until its threads are gone.
+    pub fn stop(self) {
+        let Server { task, stop, .. } = self;
+        drop(stop);
+        task.join();
+    }
+}
+
+impl From<&Server> for Target {
+    fn from(server: &Server) -> Target {
+        server.target.clone()
+    }
+}

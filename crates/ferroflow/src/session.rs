@@ -1,0 +1,297 @@
+//! Sessions: a graph of this program at a master, in this process or elsewhere, and the steps that run on it.
+
+mod callable;
+mod connection;
+mod options;
+
+pub use callable::Callable;
+pub use options::{RunOptions, SessionOptions};
+
+use crate::target::Target;
+use connection::Connection;
+use ferroflow_core::scope::{Graph, Operation, Output};
+use ferroflow_core::{Result, Tensor, bail, ensure, status};
+use ferroflow_proto::tensorflow::{DeviceAttributes, RunMetadata};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Runs a graph. Cloning shares the session; it may be used from several threads, and its steps then run side by side.
+/// It is closed when the last clone is gone.
+///
+/// Nodes that are added to the graph later are part of the next step.
+///
+/// ```
+/// use ferroflow::{Graph, Session};
+///
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// let sum = (&s.constant(2.0f32)? + 3.0)?;
+/// let session = Session::new(&graph)?;
+/// assert_eq!(session.eval(&sum)?.to_scalar::<f32>()?, 5.0);
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
+#[derive(Clone)]
+pub struct Session(Arc<Inner>);
+
+struct Inner {
+    graph: Graph,
+    /// How many nodes of the graph the master has.
+    sent: AtomicUsize,
+    /// Held while nodes are sent.
+    sending: Mutex<()>,
+    connection: Arc<Connection>,
+}
+
+impl Session {
+    /// Opens a session on a cluster of one in this process. Its variables are its own.
+    pub fn new(graph: &Graph) -> Result<Session> {
+        Session::connect(&Target::local()?, graph)
+    }
+
+    /// Opens a session on a server: `grpc://host:port`, or a [`Target`]. Waits until the tasks of its cluster are there.
+    pub fn connect(target: impl Into<Target>, graph: &Graph) -> Result<Session> {
+        Session::with_options(target, graph, SessionOptions::new())
+    }
+
+    /// Opens a session that is as the options say.
+    pub fn with_options(
+        target: impl Into<Target>,
+        graph: &Graph,
+        options: SessionOptions,
+    ) -> Result<Session> {
+        let client = target.into().client()?;
+        let def = graph.to_graph_def();
+        let sent = AtomicUsize::new(def.node.len());
+        let connection = Arc::new(Connection::open(client, def, options)?);
+        Ok(Session(Arc::new(Inner { graph: graph.clone(), sent, sending: Mutex::default(), connection })))
+    }
+
+    /// The graph that it runs.
+    pub fn graph(&self) -> &Graph {
+        &self.0.graph
+    }
+
+    /// Where its master is; empty for a cluster in this process without a server.
+    pub fn target(&self) -> &str {
+        self.0.connection.client().target()
+    }
+
+    /// Computes `fetches` from `feeds`; the tensors come in the order of `fetches`.
+    pub fn run(&self, feeds: &[(&Output, Tensor)], fetches: &[&Output]) -> Result<Vec<Tensor>> {
+        let mut step = self.step();
+        for (output, value) in feeds {
+            step = step.feed(output, value.clone());
+        }
+        for output in fetches {
+            step = step.fetch(output);
+        }
+        Ok(step.run()?.values)
+    }
+
+    /// Computes one tensor.
+    pub fn eval(&self, output: &Output) -> Result<Tensor> {
+        let values = self.run(&[], &[output])?;
+        values.into_iter().next().ok_or_else(|| status!(Internal, "{} was not computed", output.name()))
+    }
+
+    /// Runs an operation for what it does.
+    pub fn execute(&self, operation: impl Into<Operation>) -> Result<()> {
+        self.step().target(operation).run().map(drop)
+    }
+
+    /// Starts the description of a step.
+    pub fn step(&self) -> Step<'_> {
+        Step {
+            session: self,
+            feeds: Vec::new(),
+            fetches: Vec::new(),
+            targets: Vec::new(),
+            options: RunOptions::new(),
+        }
+    }
+
+    /// Fixes what a step feeds, fetches and runs, for loops: no name is looked up when it runs.
+    ///
+    /// ```
+    /// # use ferroflow::{DType, Graph, Session};
+    /// # let graph = Graph::new();
+    /// # let s = graph.scope();
+    /// let x = s.op("Placeholder").attr("dtype", DType::Float).build()?.output(0)?;
+    /// let doubled = (&x * 2.0)?;
+    /// let session = Session::new(&graph)?;
+    /// let double = session.prepare(&[&x], &[&doubled], &[])?;
+    /// assert_eq!(double.run(&[21.0f32.into()])?[0].to_scalar::<f32>()?, 42.0);
+    /// # Ok::<(), ferroflow::Status>(())
+    /// ```
+    pub fn prepare(
+        &self,
+        feeds: &[&Output],
+        fetches: &[&Output],
+        targets: &[&Operation],
+    ) -> Result<Callable> {
+        let mut step = self.step();
+        for output in fetches {
+            step = step.fetch(output);
+        }
+        for operation in targets {
+            step = step.target(*operation);
+        }
+        step.prepare(feeds)
+    }
+
+    /// The devices that the session's nodes may run on.
+    pub fn devices(&self) -> Result<Vec<DeviceAttributes>> {
+        self.0.connection.devices()
+    }
+
+    /// Cancels the steps under way and ends the session, for all its clones.
+    pub fn close(&self) -> Result<()> {
+        self.0.connection.close()
+    }
+
+    /// Sends nodes that the master does not have.
+    fn extend(&self) -> Result<()> {
+        let inner = &*self.0;
+        if inner.graph.node_count() == inner.sent.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let _sending = inner.sending.lock().expect("no panic while nodes are sent");
+        let sent = inner.sent.load(Ordering::Acquire);
+        let def = inner.graph.to_graph_def_from(sent);
+        let added = def.node.len();
+        if added > 0 {
+            inner.connection.extend(def)?;
+            inner.sent.store(sent + added, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn check_output(&self, output: &Output, role: &str) -> Result<()> {
+        ensure!(
+            output.graph().is_same(self.graph()),
+            InvalidArgument,
+            "cannot {role} '{}': it belongs to another graph than the session; open a session on its graph",
+            output.name()
+        );
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({:?})", self.target())
+    }
+}
+
+/// What one step feeds, fetches and runs.
+#[must_use = "a step runs when `run` is called"]
+pub struct Step<'a> {
+    session: &'a Session,
+    feeds: Vec<(Output, Tensor)>,
+    fetches: Vec<Output>,
+    targets: Vec<Operation>,
+    options: RunOptions,
+}
+
+/// What a step gave.
+#[derive(Debug)]
+pub struct StepOutcome {
+    /// The fetched tensors, in the order of the fetches.
+    pub values: Vec<Tensor>,
+    /// What the options asked for: traces, graphs.
+    pub metadata: RunMetadata,
+}
+
+impl Step<'_> {
+    /// Gives an output a value.
+    pub fn feed(mut self, output: &Output, value: impl Into<Tensor>) -> Self {
+        self.feeds.push((output.clone(), value.into()));
+        self
+    }
+
+    /// Asks for an output's value.
+    pub fn fetch(mut self, output: &Output) -> Self {
+        self.fetches.push(output.clone());
+        self
+    }
+
+    /// Runs an operation for what it does.
+    pub fn target(mut self, operation: impl Into<Operation>) -> Self {
+        self.targets.push(operation.into());
+        self
+    }
+
+    /// Timeout and trace.
+    pub fn options(mut self, options: RunOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Runs it.
+    pub fn run(self) -> Result<StepOutcome> {
+        let session = self.session;
+        session.0.connection.check_open()?;
+        for (output, value) in &self.feeds {
+            session.check_output(output, "feed")?;
+            check_feed(output, value)?;
+        }
+        let (fetches, targets) = self.names()?;
+        session.extend()?;
+        let feeds = self.feeds.into_iter().map(|(output, value)| (output.name(), value)).collect();
+        let (values, metadata) = session.0.connection.run(feeds, fetches, targets, &self.options)?;
+        Ok(StepOutcome { values, metadata })
+    }
+
+    /// Fixes it; the feeds get their values when it runs.
+    pub fn prepare(self, feeds: &[&Output]) -> Result<Callable> {
+        let session = self.session;
+        ensure!(
+            self.feeds.is_empty(),
+            InvalidArgument,
+            "a prepared step gets the values of its feeds when it runs"
+        );
+        for output in feeds {
+            session.check_output(output, "feed")?;
+        }
+        let (fetches, targets) = self.names()?;
+        session.extend()?;
+        Callable::new(&session.0.connection, feeds, fetches, targets, &self.options)
+    }
+
+    fn names(&self) -> Result<(Vec<String>, Vec<String>)> {
+        for output in &self.fetches {
+            self.session.check_output(output, "fetch")?;
+        }
+        for operation in &self.targets {
+            if !operation.graph().is_same(self.session.graph()) {
+                bail!(
+                    InvalidArgument,
+                    "cannot run '{}': it belongs to another graph than the session; open a session on its graph",
+                    operation.name()
+                );
+            }
+        }
+        let fetches = self.fetches.iter().map(Output::name).collect();
+        Ok((fetches, self.targets.iter().map(Operation::name).collect()))
+    }
+}
+
+/// Refuses a value that the output could never have.
+fn check_feed(output: &Output, value: &Tensor) -> Result<()> {
+    let (wanted, given) = (output.dtype(), value.dtype());
+    ensure!(
+        wanted == given,
+        InvalidArgument,
+        "cannot feed a tensor of {given} for '{}', whose type is {wanted}; convert it first",
+        output.name()
+    );
+    let shape = output.shape();
+    ensure!(
+        shape.admits(value.shape()),
+        InvalidArgument,
+        "Cannot feed value of shape {} for Tensor '{}', which has shape {shape}",
+        value.shape(),
+        output.name()
+    );
+    Ok(())
+}

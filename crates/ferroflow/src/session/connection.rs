@@ -1,0 +1,158 @@
+//! A session as its master knows it: a handle, and names of tensors and nodes.
+
+use super::options::{RunOptions, SessionOptions};
+use ferroflow_cluster::MasterClient;
+use ferroflow_cluster::api::{MasterApi, RunCallable, RunStep};
+use ferroflow_core::{Result, Tensor, bail, ensure, status};
+use ferroflow_proto::tensorflow::{CallableOptions, DeviceAttributes, GraphDef, RunMetadata};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long a master may take to close a session before nobody waits for it any more.
+const CLOSE_WAIT: Duration = Duration::from_secs(15);
+/// How long a master may take for a call that runs nothing.
+const CALL_WAIT: Duration = Duration::from_secs(300);
+
+/// An open session of a master.
+pub(super) struct Connection {
+    client: MasterClient,
+    handle: String,
+    options: SessionOptions,
+    /// The version of the graph that the master has; held while the graph is extended.
+    version: Mutex<i64>,
+    closed: AtomicBool,
+}
+
+impl Connection {
+    /// Opens a session on a graph. Waits for the server and its cluster.
+    pub(super) fn open(client: MasterClient, graph: GraphDef, options: SessionOptions) -> Result<Connection> {
+        let opened = client.create_session(graph, options.to_config(), client.target());
+        let opened = client.wait(options.open_limit(), "opening a session", opened);
+        let handle = opened.map_err(|error| {
+            error.map_message(|message| match client.target() {
+                "" => message,
+                target => format!("no session at {target}: {message}"),
+            })
+        })?;
+        let (version, closed) = (Mutex::new(0), AtomicBool::new(false));
+        Ok(Connection { client, handle, options, version, closed })
+    }
+
+    /// Where the master is.
+    pub(super) fn client(&self) -> &MasterClient {
+        &self.client
+    }
+
+    pub(super) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            bail!(
+                FailedPrecondition,
+                "the session has been closed; open another one with Session::new or Session::connect"
+            );
+        }
+        Ok(())
+    }
+
+    /// Adds nodes to the session's graph.
+    pub(super) fn extend(&self, graph: GraphDef) -> Result<()> {
+        self.check_open()?;
+        let mut version = self.version.lock().expect("no panic while the graph is sent");
+        let extended = self.client.extend_session(&self.handle, graph, *version);
+        *version = self.client.wait(Some(CALL_WAIT), "extending the graph", extended)?;
+        Ok(())
+    }
+
+    /// Runs a step; the tensors come in the order of `fetches`.
+    pub(super) fn run(
+        &self,
+        feeds: Vec<(String, Tensor)>,
+        fetches: Vec<String>,
+        targets: Vec<String>,
+        options: &RunOptions,
+    ) -> Result<(Vec<Tensor>, RunMetadata)> {
+        self.check_open()?;
+        let wanted = fetches.clone();
+        let step = RunStep {
+            session_handle: self.handle.clone(),
+            feeds,
+            fetches,
+            targets,
+            options: options.to_proto(self.options.step_limit()),
+            ..Default::default()
+        };
+        let done = self.client.wait(None, "a step", self.client.run_step(step))?;
+        let tensors = if done.fetches.len() == wanted.len()
+            && done.fetches.iter().zip(&wanted).all(|((name, _), wanted)| name == wanted)
+        {
+            done.fetches.into_iter().map(|(_, tensor)| tensor).collect()
+        } else {
+            let find = |name: &String| {
+                let found = done.fetches.iter().find(|(fetched, _)| fetched == name);
+                let missing = || status!(Internal, "the master's answer lacks {name}");
+                found.map(|(_, tensor)| tensor.clone()).ok_or_else(missing)
+            };
+            wanted.iter().map(find).collect::<Result<_>>()?
+        };
+        Ok((tensors, done.metadata))
+    }
+
+    /// Fixes the names of a step; returns the callable's handle.
+    pub(super) fn make_callable(
+        &self,
+        feed: Vec<String>,
+        fetch: Vec<String>,
+        target: Vec<String>,
+        options: &RunOptions,
+    ) -> Result<i64> {
+        self.check_open()?;
+        let run_options = Some(options.to_proto(self.options.step_limit()));
+        let options = CallableOptions { feed, fetch, target, run_options, ..Default::default() };
+        let made = self.client.make_callable(&self.handle, options, 0);
+        self.client.wait(Some(CALL_WAIT), "preparing a step", made)
+    }
+
+    /// Runs a callable.
+    pub(super) fn run_callable(&self, handle: i64, feeds: Vec<Tensor>) -> Result<(Vec<Tensor>, RunMetadata)> {
+        self.check_open()?;
+        let call = RunCallable { session_handle: self.handle.clone(), handle, feeds, request_id: 0 };
+        let done = self.client.wait(None, "a step", self.client.run_callable(call))?;
+        Ok((done.fetches, done.metadata))
+    }
+
+    /// Forgets a callable.
+    pub(super) fn release_callable(&self, handle: i64) {
+        if self.check_open().is_ok() {
+            let released = self.client.release_callable(&self.handle, handle);
+            // A master that cannot be asked has forgotten it.
+            let _ = self.client.wait(Some(CLOSE_WAIT), "releasing a prepared step", released);
+        }
+    }
+
+    /// The devices of the session.
+    pub(super) fn devices(&self) -> Result<Vec<DeviceAttributes>> {
+        self.check_open()?;
+        let listed = self.client.list_devices(&self.handle);
+        let listed = self.client.wait(Some(CALL_WAIT), "listing devices", listed)?;
+        Ok([listed.local, listed.remote].concat())
+    }
+
+    /// Cancels the steps under way and ends the session.
+    pub(super) fn close(&self) -> Result<()> {
+        ensure!(
+            !self.closed.swap(true, Ordering::AcqRel),
+            FailedPrecondition,
+            "the session has been closed already"
+        );
+        let closed = self.client.close_session(&self.handle);
+        self.client.wait(Some(CLOSE_WAIT), "closing a session", closed)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::debug!(%error, "A session was given up.");
+        }
+    }
+}

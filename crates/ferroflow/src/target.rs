@@ -1,0 +1,81 @@
+//! Where a session goes: a server elsewhere, a server of this process, or a cluster of one without a server.
+
+use ferroflow_cluster::server::in_process;
+use ferroflow_cluster::{MasterClient, ServerConfig};
+use ferroflow_core::Result;
+use std::fmt;
+use std::ops::Deref;
+
+/// The server that a session is opened on. Text such as `grpc://host:2222` names one; [`crate::Server::target`] is one
+/// that is called directly, without a socket.
+#[derive(Clone)]
+pub struct Target {
+    address: String,
+    client: Option<MasterClient>,
+}
+
+impl Target {
+    /// A cluster of one in this process, which sessions may share. It ends with the last of them.
+    pub fn local() -> Result<Target> {
+        let config = ServerConfig { io_threads: 1, ..ServerConfig::default() };
+        Ok(Target::direct(in_process(&config, crate::registry())?))
+    }
+
+    pub(crate) fn direct(client: MasterClient) -> Target {
+        Target { address: client.target().to_owned(), client: Some(client) }
+    }
+
+    /// The way to the target's master.
+    pub(crate) fn client(&self) -> Result<MasterClient> {
+        match &self.client {
+            Some(client) => Ok(client.clone()),
+            None if self.address.is_empty() => Target::local()?.client(),
+            None => MasterClient::connect(&self.address),
+        }
+    }
+}
+
+impl From<&str> for Target {
+    fn from(address: &str) -> Target {
+        Target { address: address.to_owned(), client: None }
+    }
+}
+
+impl From<String> for Target {
+    fn from(address: String) -> Target {
+        Target { address, client: None }
+    }
+}
+
+impl From<&String> for Target {
+    fn from(address: &String) -> Target {
+        Target::from(address.as_str())
+    }
+}
+
+impl From<&Target> for Target {
+    fn from(target: &Target) -> Target {
+        target.clone()
+    }
+}
+
+/// The address; empty for a cluster without a server.
+impl Deref for Target {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.address
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.address)
+    }
+}
