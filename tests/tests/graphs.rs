@@ -7,15 +7,28 @@ use ferroflow_testing::local::Local;
 use ferroflow_testing::suite::Runtime;
 
 /// Runs a graph in this process.
-fn run(graph: &Graph, feeds: &[(&Output, Tensor)], fetches: &[&Output]) -> Vec<Tensor> {
+pub(crate) fn run(graph: &Graph, feeds: &[(&Output, Tensor)], fetches: &[&Output]) -> Vec<Tensor> {
+    run_after(graph, &[], feeds, fetches)
+}
+
+/// Runs operations one by one, then a step.
+pub(crate) fn run_after(
+    graph: &Graph,
+    first: &[&str],
+    feeds: &[(&Output, Tensor)],
+    fetches: &[&Output],
+) -> Vec<Tensor> {
     let runtime = Local::new(ferroflow::registry(), PlanOptions::default()).unwrap();
     let mut session = runtime.session(&graph.to_graph_def()).unwrap();
+    for target in first {
+        session.run(Vec::new(), &[], &[(*target).to_owned()]).unwrap();
+    }
     let feeds = feeds.iter().map(|(output, value)| (output.name(), value.clone())).collect();
     let fetches: Vec<String> = fetches.iter().map(|output| output.name()).collect();
     session.run(feeds, &fetches, &[]).unwrap()
 }
 
-fn matrix(rows: usize, columns: usize, values: Vec<f32>) -> Tensor {
+pub(crate) fn matrix(rows: usize, columns: usize, values: Vec<f32>) -> Tensor {
     Tensor::new(Shape::matrix(rows, columns), values).unwrap()
 }
 

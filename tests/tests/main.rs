@@ -3,6 +3,9 @@
 /// Every declaration against stock's op list, and every op against the goldens.
 mod declarations;
 
+/// Conditionals, loops, functions and imported graphs.
+mod flow;
+
 /// Graphs that Rust programs build and differentiate.
 mod graphs;
 

@@ -17,8 +17,8 @@ pub use library::Library;
 
 use crate::attr::Attrs;
 use crate::op::{OpClass, OpEntry, Registry};
-use crate::{DType, Tensor};
-use ferroflow_proto::tensorflow::VersionDef;
+use crate::{DType, Result, Tensor};
+use ferroflow_proto::tensorflow::{FunctionDefLibrary, VersionDef};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -189,6 +189,17 @@ impl Graph {
     /// The functions.
     pub fn library(&self) -> &Arc<Library> {
         &self.library
+    }
+
+    /// Sets the versions of the graph.
+    pub(crate) fn set_versions(&mut self, versions: VersionDef) {
+        self.versions = versions;
+    }
+
+    /// Adds functions; one that exists must be identical.
+    pub fn add_functions(&mut self, more: &FunctionDefLibrary) -> Result<()> {
+        self.library = Arc::new(self.library.with(more)?);
+        Ok(())
     }
 
     /// The nodes.

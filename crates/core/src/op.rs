@@ -5,7 +5,7 @@ mod registry;
 mod shape_cx;
 mod spec;
 
-pub use gradient::{Grad, GradCx, Gradient, GradientFn, IndexedSlices, InputGrads};
+pub use gradient::{Grad, GradCx, Gradient, GradientFn, IndexedSlices, InputGrads, zeros_like};
 pub use registry::{OpEntry, Registry, no_kernel};
 pub use shape_cx::{Dim, ShapeCx, UNKNOWN_DIM, shapes};
 pub use spec::{ArgSpec, ArgType, AttrKind, AttrSpec, OpSpec};

@@ -9,8 +9,11 @@
 mod builder;
 mod collection;
 mod constant;
+mod function;
 mod gradients;
 mod graph;
+mod import;
+mod meta_graph;
 mod names;
 mod operators;
 mod output;
@@ -19,13 +22,16 @@ mod placement;
 pub use builder::{OpBuilder, Settings};
 pub use collection::CollectionItem;
 pub use constant::Input;
+pub use function::{Function, FunctionGraph, TensorSpec};
 pub use gradients::{Gradients, gradients};
 pub use graph::Graph;
+pub use import::Import;
+pub use meta_graph::{MetaGraph, import_meta_graph};
 pub use output::{Operation, Output};
 
 use crate::device::DeviceSpec;
 use crate::graph::NodeData;
-use crate::{Result, Status, Tensor, bail};
+use crate::{Result, Status, Tensor};
 use placement::DeviceRule;
 use std::sync::Arc;
 
@@ -196,18 +202,6 @@ impl Scope {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
-    }
-
-    /// Fails unless the output's graph is this scope's.
-    pub(crate) fn check_owns(&self, output: &Output) -> Result<()> {
-        if !self.graph().is_same(output.graph()) {
-            bail!(
-                InvalidArgument,
-                "output '{}' belongs to another graph; build the node in a scope of that graph, or import its GraphDef",
-                output.name()
-            );
-        }
-        Ok(())
     }
 }
 

@@ -31,10 +31,12 @@ pub use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 pub use ferroflow_core::op;
 pub use ferroflow_core::op::{Grad, IndexedSlices};
 pub use ferroflow_core::scope::{
-    CollectionItem, Gradients, Input, OpBuilder, Operation, Output, Scope, gradients,
+    CollectionItem, Function, Gradients, Import, Input, MetaGraph, OpBuilder, Operation, Output, Scope,
+    TensorSpec, gradients, import_meta_graph,
 };
 pub use ferroflow_core::{Code, DType, PartialShape, Result, Shape, Status, Tensor};
 pub use ferroflow_ops::build as ops;
+pub use ferroflow_ops::flow::{Cond, WhileLoop, cond, while_loop};
 pub use ferroflow_ops::registry;
 pub use graph::Graph;
 pub use server::Server;

@@ -10,6 +10,7 @@ mod convolution;
 pub mod cwise;
 mod distribution;
 mod epilogue;
+pub mod flow;
 mod gradient;
 mod hash;
 pub mod histogram;

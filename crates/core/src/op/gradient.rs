@@ -1,8 +1,8 @@
 //! How an op says what its gradient is: a function that builds nodes with the same builders that programs use.
 
 use crate::attr::FromAttr;
-use crate::scope::{Operation, Output, Scope};
-use crate::{DType, PartialShape, Result, bail};
+use crate::scope::{Input, Operation, Output, Scope};
+use crate::{DType, PartialShape, Result, Shape, Tensor, bail};
 
 /// What is known of an op's gradient.
 #[derive(Clone, Copy)]
@@ -226,7 +226,23 @@ impl<'a> GradCx<'a> {
     pub fn dy(&self, output: usize) -> Result<Output> {
         match self.grad(output) {
             Some(grad) => grad.to_dense(self.scope),
-            None => self.scope.op("ZerosLike").input(self.output(output)?).build()?.output(0),
+            None => zeros_like(self.scope, &self.output(output)?),
         }
+    }
+}
+
+/// Zeros for a value that nothing depends on; for a handle, zeros like what it refers to.
+pub fn zeros_like(scope: &Scope, output: &Output) -> Result<Output> {
+    let (dtype, shape) = match (output.dtype(), output.handle_shape()) {
+        (DType::Resource, Some(handle)) => (handle.dtype, handle.shape),
+        (dtype, _) => (dtype, output.shape()),
+    };
+    let zero = Tensor::zeros(dtype, Shape::scalar());
+    let fill = |dims: Input| scope.op("Fill").name("zeros").input(dims).input(&zero).build()?.output(0);
+    match (shape.to_shape(), output.dtype()) {
+        // A handle to a list has zeros that only the list knows.
+        (Some(shape), dtype) if dtype != DType::Variant => fill(shape.dims().into()),
+        (_, DType::Resource) => fill(scope.op("VariableShape").input(output).build()?.output(0)?.into()),
+        _ => scope.op("ZerosLike").input(output).build()?.output(0),
     }
 }

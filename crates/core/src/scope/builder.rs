@@ -139,10 +139,10 @@ impl OpBuilder {
         let Some(entry) = registry.get(&self.op) else {
             return self.add_call();
         };
-        for input in self.args.iter().flatten() {
-            match &input.0 {
+        for input in self.args.iter_mut().flatten() {
+            match &mut input.0 {
                 Kind::Failed(error) => return Err(error.clone()),
-                Kind::Output(output) => self.scope.check_owns(output)?,
+                Kind::Output(output) => *output = self.scope.own(output)?,
                 Kind::Value(_) | Kind::Numbers(_) => {}
             }
         }
@@ -187,10 +187,7 @@ impl OpBuilder {
             scope.named_constant(&format!("{}/", scope.graph().unique_name(name)), value)
         };
         match &input.0 {
-            Kind::Output(output) => {
-                self.scope.check_owns(output)?;
-                Ok(output.clone())
-            }
+            Kind::Output(output) => self.scope.own(output),
             Kind::Value(value) => constant(value),
             Kind::Numbers(numbers) => constant(&numbers.to_tensor(dtype)?),
             Kind::Failed(error) => Err(error.clone()),

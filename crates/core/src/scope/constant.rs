@@ -1,6 +1,6 @@
 //! What may stand where a node takes an input: an output, or a value that becomes a constant.
 
-use super::Output;
+use super::{Output, Scope};
 use crate::{C64, C128, DType, Element, Result, Shape, Status, Tensor, bail};
 use half::{bf16, f16};
 
@@ -18,6 +18,18 @@ pub(super) enum Kind {
     Value(Tensor),
     Numbers(Numbers),
     Failed(Status),
+}
+
+impl Input {
+    /// The output that this is, or a constant in this scope.
+    pub fn into_output(self, scope: &Scope) -> Result<Output> {
+        match self.0 {
+            Kind::Output(output) => scope.own(&output),
+            Kind::Value(value) => scope.constant(value),
+            Kind::Numbers(numbers) => scope.constant(numbers.to_tensor(numbers.natural)?),
+            Kind::Failed(error) => Err(error),
+        }
+    }
 }
 
 /// Numbers whose element type the op decides.

@@ -77,8 +77,14 @@ impl Gradients {
     {
         let ys: Vec<Output> = ys.into_iter().map(Into::into).collect();
         let xs: Vec<Output> = xs.into_iter().map(Into::into).collect();
+        let graph = ys.first().map_or(scope.graph(), Output::graph);
         for output in ys.iter().chain(&xs).chain(&self.stops) {
-            scope.check_owns(output)?;
+            ensure!(
+                output.graph().is_same(graph) && scope.graph().is_within(graph),
+                InvalidArgument,
+                "output '{}' belongs to another graph; ys, xs and stops are of the graph that gradients are added to",
+                output.name()
+            );
         }
         ensure!(
             self.grad_ys.len() <= ys.len(),
@@ -88,11 +94,12 @@ impl Gradients {
             ys.len()
         );
         let scope = scope.scope(self.name.as_deref().unwrap_or("gradients"));
-        Walk::new(&scope, &ys, &xs, &self.stops)?.run(&self, &ys, &xs)
+        Walk::new(&scope, graph, &ys, &xs, &self.stops)?.run(&self, &ys, &xs)
     }
 }
 
 struct Walk {
+    /// Where nodes are added: in the graph itself or, for the gradient of a function, in a body within it.
     scope: Scope,
     graph: Graph,
     /// Every node that a `y` depends on and that depends on an `x`, consumers first.
@@ -104,8 +111,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(scope: &Scope, ys: &[Output], xs: &[Output], stops: &[Output]) -> Result<Walk> {
-        let graph = scope.graph().clone();
+    fn new(scope: &Scope, graph: &Graph, ys: &[Output], xs: &[Output], stops: &[Output]) -> Result<Walk> {
         let state = graph.lock();
         let mut reached = HashSet::new();
         let mut ahead: Vec<NodeId> = ys.iter().map(|y| y.op().id()).collect();
@@ -134,7 +140,7 @@ impl Walk {
         }
         order.reverse();
         drop(state);
-        Ok(Walk { scope: scope.clone(), graph, order, active, grads: HashMap::new() })
+        Ok(Walk { scope: scope.clone(), graph: graph.clone(), order, active, grads: HashMap::new() })
     }
 
     fn run(mut self, options: &Gradients, ys: &[Output], xs: &[Output]) -> Result<Vec<Option<Grad>>> {
@@ -142,14 +148,13 @@ impl Walk {
             let grad = match options.grad_ys.get(i).cloned().flatten() {
                 Some(grad) => {
                     ensure!(
-                        grad.dtype() == y.dtype(),
+                        grad.dtype() == y.dtype() || y.dtype() == DType::Resource,
                         InvalidArgument,
                         "the gradient given for '{}' is {}, but it is {}",
                         y.name(),
                         grad.dtype(),
                         y.dtype()
                     );
-                    self.scope.check_owns(grad.values())?;
                     grad
                 }
                 None => self.ones(y, i)?,

@@ -2,10 +2,12 @@
 
 use super::names::Names;
 use super::{CollectionItem, Operation, Output, Scope};
+use crate::attr::Attrs;
 use crate::graph::{self, Inference, NodeId};
 use crate::op::Registry;
 use crate::{Result, bail, status};
-use ferroflow_proto::tensorflow::GraphDef;
+use ferroflow_proto::tensorflow::attr_value::Value;
+use ferroflow_proto::tensorflow::{AttrValue, GraphDef, NodeDef};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,8 +16,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Graph(Arc<Shared>);
 
 struct Shared {
+    /// For the body of a function: where the function is used, whose outputs the body may use.
+    outer: Option<Outer>,
     /// Guards everything that adding a node changes. Never held while user code runs.
     state: Mutex<State>,
+}
+
+pub(super) struct Outer {
+    pub(super) scope: Scope,
+    /// Whether constants of every type are copied rather than passed in: nobody differentiates by them.
+    pub(super) copies: bool,
 }
 
 pub(super) struct State {
@@ -24,19 +34,67 @@ pub(super) struct State {
     pub(super) names: Names,
     pub(super) seed: Option<i64>,
     pub(super) collections: BTreeMap<String, Vec<CollectionItem>>,
+    /// What the body of a function uses from around it.
+    pub(super) captures: Vec<Capture>,
+    /// How often an existing node was changed.
+    pub(super) rewrites: u64,
+}
+
+/// An output from around a function that its body uses.
+#[derive(Clone)]
+pub(super) struct Capture {
+    /// The output.
+    pub(super) outer: Output,
+    /// What is passed to the function: the output, or if that is a reference, what it refers to.
+    pub(super) passed: Output,
+    /// What stands for it in the body.
+    pub(super) inner: graph::Output,
+    /// Whether the body has a copy of it, so that nothing is passed.
+    pub(super) copied: bool,
+}
+
+impl State {
+    fn new(graph: graph::Graph) -> State {
+        State {
+            graph,
+            known: Inference::default(),
+            names: Names::default(),
+            seed: None,
+            collections: BTreeMap::new(),
+            captures: Vec::new(),
+            rewrites: 0,
+        }
+    }
 }
 
 impl Graph {
     /// An empty graph over the ops of a registry.
     pub fn over(registry: Registry) -> Graph {
-        let state = State {
-            graph: graph::Graph::new(registry),
-            known: Inference::default(),
-            names: Names::default(),
-            seed: None,
-            collections: BTreeMap::new(),
-        };
-        Graph(Arc::new(Shared { state: Mutex::new(state) }))
+        Graph::with(graph::Graph::new(registry), None)
+    }
+
+    pub(super) fn with(graph: graph::Graph, outer: Option<Outer>) -> Graph {
+        let seed = outer.as_ref().and_then(|outer| outer.scope.graph().seed());
+        let state = State { seed, ..State::new(graph) };
+        Graph(Arc::new(Shared { outer, state: Mutex::new(state) }))
+    }
+
+    pub(super) fn outer(&self) -> Option<&Outer> {
+        self.0.outer.as_ref()
+    }
+
+    /// The graph that is no function's body.
+    pub(super) fn root(&self) -> &Graph {
+        let mut graph = self;
+        while let Some(outer) = graph.outer() {
+            graph = outer.scope.graph();
+        }
+        graph
+    }
+
+    /// Whether this is `other` or the body of a function used within it.
+    pub(super) fn is_within(&self, other: &Graph) -> bool {
+        self.is_same(other) || self.outer().is_some_and(|outer| outer.scope.graph().is_within(other))
     }
 
     /// The scope without a prefix.
@@ -114,6 +172,12 @@ impl Graph {
         }
     }
 
+    /// How often existing nodes were changed, which gradients of calls and loops do. A session that has sent nodes to a
+    /// server cannot follow.
+    pub fn rewrites(&self) -> u64 {
+        self.lock().rewrites
+    }
+
     /// Whether both are handles to one graph.
     pub fn is_same(&self, other: &Graph) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -159,6 +223,54 @@ impl State {
             return Err(error);
         }
         Ok(id)
+    }
+
+    /// Gives a node other attributes and more inputs.
+    pub(super) fn rewrite(&mut self, id: NodeId, attrs: Attrs, more_inputs: &[graph::Output]) -> Result<()> {
+        let old = self.graph.node(id).clone();
+        let def = NodeDef {
+            name: old.data.name.clone(),
+            op: old.data.op_name().to_owned(),
+            device: old.data.device.clone(),
+            attr: attrs.0,
+            ..Default::default()
+        };
+        let data = Arc::new(self.graph.check_user_node(&def)?);
+        let mut inputs = old.inputs.clone();
+        inputs.extend(more_inputs);
+        self.replace(id, graph::Node { data, inputs, controls: old.controls.clone() }, old)
+    }
+
+    /// Makes an argument of a body a node that passes on another output.
+    pub(super) fn become_identity(
+        &mut self,
+        arg: graph::Output,
+        value: graph::Output,
+        name: &str,
+    ) -> Result<()> {
+        let old = self.graph.node(arg.node).clone();
+        let dtype = Value::Type(old.data.output_types[0].0.to_wire());
+        let attr = [("T".to_owned(), AttrValue { value: Some(dtype) })].into_iter().collect();
+        let def = NodeDef { name: name.to_owned(), op: "Identity".to_owned(), attr, ..Default::default() };
+        let data = Arc::new(self.graph.check_user_node(&def)?);
+        let (shape, handles) = (self.known.shape(arg), self.known.handles(arg).to_vec());
+        self.replace(arg.node, graph::Node { data, inputs: vec![value], controls: Vec::new() }, old)?;
+        self.known.set_shape(arg, shape);
+        self.known.set_handles(arg, handles);
+        Ok(())
+    }
+
+    fn replace(&mut self, id: NodeId, node: graph::Node, old: graph::Node) -> Result<()> {
+        *self.graph.node_mut(id) = node;
+        let fits = self
+            .graph
+            .check_input_types(id, &self.graph.node(id).inputs)
+            .and_then(|()| self.known.infer(&self.graph, id));
+        if fits.is_err() {
+            *self.graph.node_mut(id) = old;
+        }
+        self.rewrites += 1;
+        fits
     }
 }
 

@@ -1,6 +1,7 @@
 //! Unique names, made as stock's Python makes them.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// Names in use. Case does not distinguish names, because some file systems and viewers do not either.
 #[derive(Default)]
@@ -30,9 +31,8 @@ impl Names {
             }
         };
         loop {
-            let key = format!("{base}_{number}");
-            if !self.used.contains_key(&key) {
-                self.used.insert(key, 1);
+            if let Entry::Vacant(free) = self.used.entry(format!("{base}_{number}")) {
+                free.insert(1);
                 return format!("{name}_{number}");
             }
             number += 1;

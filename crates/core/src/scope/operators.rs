@@ -1,5 +1,6 @@
 //! `+`, `-`, `*`, `/` and unary `-` on outputs. Names of nodes are those that stock's Python operators give.
 
+use super::constant::Kind;
 use super::{Input, Output, Scope};
 use crate::{DType, Result};
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -11,6 +12,16 @@ fn quotient(dtype: DType) -> &'static str {
 
 #[track_caller]
 fn binary(scope: &Scope, op: &str, name: &str, x: impl Into<Input>, y: impl Into<Input>) -> Result<Output> {
+    let (x, y) = (x.into(), y.into());
+    // In the body of a function, the left operand may be from around it.
+    let scope = match &y.0 {
+        Kind::Output(right)
+            if right.graph().is_within(scope.graph()) && !right.graph().is_same(scope.graph()) =>
+        {
+            right.scope().clone()
+        }
+        _ => scope.clone(),
+    };
     scope.op(op).name(name).input(x).input(y).build()?.output(0)
 }
 

@@ -1,8 +1,9 @@
 //! Calls of functions, and control flow whose branches and bodies are functions.
 
+use crate::flow::{call_grad, if_grad, while_grad};
 use ferroflow_core::attr::Attrs;
 use ferroflow_core::kernel::{Callable, Init, Kernel, KernelCx, Outputs, Value};
-use ferroflow_core::op::{Op, OpClass, ShapeCx, shapes};
+use ferroflow_core::op::{Gradient, Op, OpClass, ShapeCx, shapes};
 use ferroflow_core::step::StepCx;
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, kernels};
 use ferroflow_proto::tensorflow::NameAttrList;
@@ -39,6 +40,7 @@ const CALL_ATTRS: &[&str] = &[
 
 static PARTITIONED_CALL: Op = Op {
     name: "PartitionedCall",
+    gradient: Gradient::Fn(call_grad),
     inputs: &["args: Tin"],
     outputs: &["output: Tout"],
     attrs: CALL_ATTRS,
@@ -49,6 +51,7 @@ static PARTITIONED_CALL: Op = Op {
 
 static STATEFUL_PARTITIONED_CALL: Op = Op {
     name: "StatefulPartitionedCall",
+    gradient: Gradient::Fn(call_grad),
     inputs: &["args: Tin"],
     outputs: &["output: Tout"],
     attrs: CALL_ATTRS,
@@ -69,6 +72,7 @@ const IF_ATTRS: &[&str] = &[
 
 static IF: Op = Op {
     name: "If",
+    gradient: Gradient::Fn(if_grad),
     inputs: &["cond: Tcond", "input: Tin"],
     outputs: &["output: Tout"],
     attrs: IF_ATTRS,
@@ -80,6 +84,7 @@ static IF: Op = Op {
 
 static STATELESS_IF: Op = Op {
     name: "StatelessIf",
+    gradient: Gradient::Fn(if_grad),
     inputs: &["cond: Tcond", "input: Tin"],
     outputs: &["output: Tout"],
     attrs: IF_ATTRS,
@@ -128,6 +133,7 @@ const WHILE_ATTRS: &[&str] = &[
 
 static WHILE: Op = Op {
     name: "While",
+    gradient: Gradient::Fn(while_grad),
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: WHILE_ATTRS,
@@ -139,6 +145,7 @@ static WHILE: Op = Op {
 
 static STATELESS_WHILE: Op = Op {
     name: "StatelessWhile",
+    gradient: Gradient::Fn(while_grad),
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: WHILE_ATTRS,
