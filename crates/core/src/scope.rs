@@ -182,7 +182,7 @@ impl Scope {
     }
 
     /// The pair of seeds that stock gives to a random op: from the graph's seed and the op's, either of which may be
-    /// missing.
+    /// missing. Ops without a seed of their own are numbered.
     pub fn seeds(&self, op_seed: Option<i64>) -> (i64, i64) {
         const DEFAULT_GRAPH_SEED: i64 = 87_654_321;
         const LARGEST: i64 = i32::MAX as i64;
@@ -191,7 +191,7 @@ impl Scope {
             (None, None) => return (0, 0),
             (None, Some(op)) => (DEFAULT_GRAPH_SEED, truncated(op)),
             (Some(graph), Some(op)) => (truncated(graph), truncated(op)),
-            (Some(graph), None) => (truncated(graph), truncated(self.graph().node_count() as i64)),
+            (Some(graph), None) => (truncated(graph), self.graph().next_op_seed()),
         };
         // Two zeros would ask for seeds from entropy.
         if seeds == (0, 0) { (0, LARGEST) } else { seeds }

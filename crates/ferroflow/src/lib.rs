@@ -18,12 +18,21 @@
 
 mod graph;
 
+pub mod clip;
 pub mod data;
 pub mod device_setter;
+pub mod initializers;
+pub mod layers;
+pub mod losses;
+pub mod metrics;
+pub mod optimizers;
+mod reduce;
+pub mod schedules;
 pub mod server;
 mod session;
 pub mod summary;
 mod target;
+pub mod variables;
 
 pub use device_setter::ReplicaDeviceSetter;
 pub use ferroflow_cluster::ServerConfig;
@@ -42,3 +51,4 @@ pub use graph::Graph;
 pub use server::Server;
 pub use session::{Callable, RunOptions, Session, SessionOptions, Step, StepOutcome};
 pub use target::Target;
+pub use variables::{Variable, global_step};

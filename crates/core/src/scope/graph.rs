@@ -33,6 +33,8 @@ pub(super) struct State {
     pub(super) known: Inference,
     pub(super) names: Names,
     pub(super) seed: Option<i64>,
+    /// Random ops so far that have no seed of their own.
+    pub(super) unseeded: i64,
     pub(super) collections: BTreeMap<String, Vec<CollectionItem>>,
     /// What the body of a function uses from around it.
     pub(super) captures: Vec<Capture>,
@@ -60,6 +62,7 @@ impl State {
             known: Inference::default(),
             names: Names::default(),
             seed: None,
+            unseeded: 0,
             collections: BTreeMap::new(),
             captures: Vec::new(),
             rewrites: 0,
@@ -154,6 +157,13 @@ impl Graph {
     /// The seed that ops derive theirs from.
     pub fn seed(&self) -> Option<i64> {
         self.lock().seed
+    }
+
+    /// The seed of the next random op that has none of its own.
+    pub(super) fn next_op_seed(&self) -> i64 {
+        let mut state = self.lock();
+        state.unseeded += 1;
+        state.unseeded - 1
     }
 
     /// The wire form, which stock reads.

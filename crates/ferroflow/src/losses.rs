@@ -1,0 +1,331 @@
+//! Losses, reduced and collected as stock's `tf.compat.v1.losses` does it.
+//!
+//! ```
+//! use ferroflow::losses::{self, Reduction};
+//! use ferroflow::{Graph, Tensor};
+//! # fn main() -> ferroflow::Result<()> {
+//! let graph = Graph::new();
+//! let s = graph.scope();
+//! let labels = s.constant([1.0f32, 2.0])?;
+//! let predictions = s.constant([1.5f32, 1.0])?;
+//! let loss = losses::mean_squared_error(&s, &labels, &predictions)?;
+//! let weighted = losses::weighted(Tensor::vector(vec![1.0f32, 0.0]))
+//!     .reduction(Reduction::Sum)
+//!     .absolute_difference(&s, &labels, &predictions)?;
+//! # let _ = (loss, weighted, losses::total_loss(&s)?);
+//! # Ok(())
+//! # }
+//! ```
+
+use crate::reduce;
+use crate::variables::collections;
+use ferroflow_core::scope::{CollectionItem, Input, Output, Scope};
+use ferroflow_core::{PartialShape, Result, bail, ensure};
+use ferroflow_ops::build as ops;
+
+/// How the losses of elements become one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reduction {
+    /// They do not.
+    None,
+    /// They add up.
+    Sum,
+    /// Their sum over the sum of weights.
+    Mean,
+    /// Their sum over the number of elements.
+    SumOverBatchSize,
+    /// Their sum over the number of elements whose weight is not zero.
+    #[default]
+    SumByNonzeroWeights,
+}
+
+/// How elements are weighted and reduced.
+#[derive(Clone, Debug, Default)]
+pub struct Weighting {
+    weights: Option<Input>,
+    reduction: Reduction,
+    uncollected: bool,
+}
+
+/// Weights the losses of elements; the weights' shape broadcasts to theirs.
+pub fn weighted(weights: impl Into<Input>) -> Weighting {
+    Weighting { weights: Some(weights.into()), ..Weighting::default() }
+}
+
+/// Reduces without weights.
+pub fn reduced(reduction: Reduction) -> Weighting {
+    Weighting { reduction, ..Weighting::default() }
+}
+
+macro_rules! shortcuts {
+    ($($(#[$doc:meta])* $name:ident($first:ident, $second:ident $(, $more:ident: $type:ty)*);)*) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(
+            scope: &Scope,
+            $first: impl Into<Input>,
+            $second: impl Into<Input>
+            $(, $more: $type)*
+        ) -> Result<Output> {
+            Weighting::default().$name(scope, $first, $second $(, $more)*)
+        }
+    )*};
+}
+
+shortcuts! {
+    /// The mean of squared differences.
+    mean_squared_error(labels, predictions);
+    /// The mean of differences.
+    absolute_difference(labels, predictions);
+    /// Squares of small differences, large ones themselves.
+    huber_loss(labels, predictions, delta: f64);
+    /// The cross entropy of labels of 0 or 1 and predictions between them.
+    log_loss(labels, predictions);
+    /// How far logits are from the right side of a margin; labels are 0 or 1.
+    hinge_loss(labels, logits);
+    /// The cross entropy of labels of 0 or 1 and logits.
+    sigmoid_cross_entropy(labels, logits);
+    /// The cross entropy of distributions and logits.
+    softmax_cross_entropy(onehot_labels, logits);
+    /// The cross entropy of class numbers and logits.
+    sparse_softmax_cross_entropy(labels, logits);
+}
+
+/// An input as an output of the graph.
+fn output(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    ops::identity(scope, input)
+}
+
+impl Weighting {
+    /// How the losses of elements become one.
+    #[must_use]
+    pub fn reduction(mut self, reduction: Reduction) -> Weighting {
+        self.reduction = reduction;
+        self
+    }
+
+    /// Keeps the loss out of the collection that [`total_loss`] adds up.
+    #[must_use]
+    pub fn uncollected(mut self) -> Weighting {
+        self.uncollected = true;
+        self
+    }
+
+    /// See [`mean_squared_error`].
+    #[track_caller]
+    pub fn mean_squared_error(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        predictions: impl Into<Input>,
+    ) -> Result<Output> {
+        let inner = scope.scope("mean_squared_error");
+        let losses = ops::squared_difference(&inner, predictions, labels)?;
+        self.reduce(&inner, &losses)
+    }
+
+    /// See [`absolute_difference`].
+    #[track_caller]
+    pub fn absolute_difference(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        predictions: impl Into<Input>,
+    ) -> Result<Output> {
+        let inner = scope.scope("absolute_difference");
+        let losses = ops::abs(&inner, ops::sub(&inner, predictions, labels))?;
+        self.reduce(&inner, &losses)
+    }
+
+    /// See [`huber_loss`].
+    #[track_caller]
+    pub fn huber_loss(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        predictions: impl Into<Input>,
+        delta: f64,
+    ) -> Result<Output> {
+        let inner = scope.scope("huber_loss");
+        let distance = ops::abs(&inner, ops::sub(&inner, predictions, labels))?;
+        let quadratic = ops::minimum(&inner, &distance, delta)?;
+        let linear = ops::sub(&inner, &distance, &quadratic)?;
+        let square = ops::mul(&inner, 0.5, ops::mul(&inner, &quadratic, &quadratic))?;
+        let losses = ops::add_v2(&inner, &square, ops::mul(&inner, delta, &linear))?;
+        self.reduce(&inner, &losses)
+    }
+
+    /// See [`log_loss`].
+    #[track_caller]
+    pub fn log_loss(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        predictions: impl Into<Input>,
+    ) -> Result<Output> {
+        const EPSILON: f64 = 1e-7;
+        let inner = scope.scope("log_loss");
+        let (labels, predictions) = (output(&inner, labels)?, output(&inner, predictions)?);
+        let hit = ops::log(&inner, ops::add_v2(&inner, &predictions, EPSILON))?;
+        let hit = ops::neg(&inner, ops::mul(&inner, &labels, &hit))?;
+        let rest = ops::sub(&inner, 1.0, &predictions)?;
+        let miss = ops::log(&inner, ops::add_v2(&inner, &rest, EPSILON))?;
+        let miss = ops::mul(&inner, ops::sub(&inner, 1.0, &labels), &miss)?;
+        let losses = ops::sub(&inner, &hit, &miss)?;
+        self.reduce(&inner, &losses)
+    }
+
+    /// See [`hinge_loss`].
+    #[track_caller]
+    pub fn hinge_loss(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        logits: impl Into<Input>,
+    ) -> Result<Output> {
+        let inner = scope.scope("hinge_loss");
+        let signs = ops::sub(&inner, ops::mul(&inner, 2.0, output(&inner, labels)?), 1.0)?;
+        let margin = ops::sub(&inner, 1.0, ops::mul(&inner, &signs, logits))?;
+        let losses = ops::relu(&inner, &margin)?;
+        self.reduce(&inner, &losses)
+    }
+
+    /// See [`sigmoid_cross_entropy`].
+    #[track_caller]
+    pub fn sigmoid_cross_entropy(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        logits: impl Into<Input>,
+    ) -> Result<Output> {
+        let inner = scope.scope("sigmoid_cross_entropy_loss");
+        let (labels, logits) = (output(&inner, labels)?, output(&inner, logits)?);
+        // Written so that no exponential overflows.
+        let zeros = ops::zeros_like(&inner, &logits)?;
+        let positive = ops::greater_equal(&inner, &logits, &zeros)?;
+        let ramp = ops::select_v2(&inner, &positive, &logits, &zeros)?;
+        let low = ops::select_v2(&inner, &positive, ops::neg(&inner, &logits), &logits)?;
+        let ramp = ops::sub(&inner, &ramp, ops::mul(&inner, &logits, &labels))?;
+        let losses = ops::add_v2(&inner, &ramp, ops::log1p(&inner, ops::exp(&inner, &low)))?;
+        self.reduce(&inner, &losses)
+    }
+
+    /// See [`softmax_cross_entropy`].
+    #[track_caller]
+    pub fn softmax_cross_entropy(
+        &self,
+        scope: &Scope,
+        onehot_labels: impl Into<Input>,
+        logits: impl Into<Input>,
+    ) -> Result<Output> {
+        let inner = scope.scope("softmax_cross_entropy_loss");
+        let labels = ops::stop_gradient(&inner, output(&inner, onehot_labels)?)?;
+        let losses =
+            inner.op("SoftmaxCrossEntropyWithLogits").input(logits).input(&labels).build()?.output(0)?;
+        self.reduce(&inner, &losses)
+    }
+
+    /// See [`sparse_softmax_cross_entropy`].
+    #[track_caller]
+    pub fn sparse_softmax_cross_entropy(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        logits: impl Into<Input>,
+    ) -> Result<Output> {
+        let inner = scope.scope("sparse_softmax_cross_entropy_loss");
+        let node =
+            inner.op("SparseSoftmaxCrossEntropyWithLogits").name("xentropy").input(logits).input(labels);
+        let losses = node.build()?.output(0)?;
+        self.reduce(&inner, &losses)
+    }
+
+    /// Weights and reduces losses of elements.
+    #[track_caller]
+    pub fn reduce(&self, scope: &Scope, losses: &Output) -> Result<Output> {
+        let weights = self.weights.clone().map(|weights| output(scope, weights)).transpose()?;
+        if let Some(weights) = &weights {
+            check_broadcast(&weights.shape(), &losses.shape())?;
+        }
+        let weighted = match &weights {
+            Some(weights) => ops::mul(scope, losses, weights)?,
+            None => losses.clone(),
+        };
+        if self.reduction == Reduction::None {
+            return self.collect(weighted);
+        }
+        let sum = reduce::sum_all(scope, &weighted)?;
+        let count = |elements: &Output| reduce::count(scope, elements, losses.dtype());
+        let bottom = match (self.reduction, &weights) {
+            (Reduction::Sum, _) | (Reduction::None, _) => {
+                return self.collect(ops::Identity::new().name("value").build(scope, &sum)?);
+            }
+            (Reduction::SumOverBatchSize, _) | (_, None) => count(&weighted)?,
+            (Reduction::Mean, Some(weights)) => {
+                reduce::sum_all(scope, ops::mul(scope, ops::ones_like(scope, losses), weights)?)?
+            }
+            (Reduction::SumByNonzeroWeights, Some(weights)) => {
+                let present = ops::cast(scope, ops::not_equal(scope, weights, 0.0), losses.dtype())?;
+                reduce::sum_all(scope, ops::mul(scope, ops::ones_like(scope, losses), &present)?)?
+            }
+        };
+        self.collect(ops::DivNoNan::new().name("value").build(scope, &sum, &bottom)?)
+    }
+
+    fn collect(&self, loss: Output) -> Result<Output> {
+        if !self.uncollected {
+            loss.graph().add_to_collection(collections::LOSSES, CollectionItem::Node(loss.name()));
+        }
+        Ok(loss)
+    }
+}
+
+/// Weights are as many as the losses, or one in dimensions where they do not differ.
+fn check_broadcast(weights: &PartialShape, losses: &PartialShape) -> Result<()> {
+    let (Some(small), Some(large)) = (weights.dims(), losses.dims()) else { return Ok(()) };
+    let fits = small.is_empty()
+        || small.len() == large.len()
+            && small.iter().zip(large).all(|(a, b)| *a == 1 || *a == *b || *a < 0 || *b < 0);
+    ensure!(
+        fits,
+        InvalidArgument,
+        "weights can not be broadcast to values. weights.shape={weights}. values.shape={losses}."
+    );
+    Ok(())
+}
+
+/// The sum of all losses that were collected, those of regularizers included.
+#[track_caller]
+pub fn total_loss(scope: &Scope) -> Result<Output> {
+    let graph = scope.graph();
+    let names = [collections::LOSSES, collections::REGULARIZATION_LOSSES];
+    let items = names.into_iter().flat_map(|name| graph.collection(name));
+    let loss = |item: CollectionItem| match item {
+        CollectionItem::Node(name) => graph.output(&name),
+        other => bail!(InvalidArgument, "a collection of losses holds {other:?}"),
+    };
+    let losses = items.map(loss).collect::<Result<Vec<_>>>()?;
+    ensure!(!losses.is_empty(), InvalidArgument, "no loss has been added to the graph");
+    ops::AddN::new().name("total_loss").build(scope, &losses)
+}
+
+/// `scale · ‖x‖² / 2`, collected as a loss of a regularizer.
+#[track_caller]
+pub fn l2_regularization(scope: &Scope, x: impl Into<Input>, scale: f64) -> Result<Output> {
+    let inner = scope.scope("l2_regularizer");
+    let loss = ops::mul(&inner, scale, ops::l2_loss(&inner, x))?;
+    let item = CollectionItem::Node(loss.name());
+    scope.graph().add_to_collection(collections::REGULARIZATION_LOSSES, item);
+    Ok(loss)
+}
+
+/// `scale · Σ|x|`, collected as a loss of a regularizer.
+#[track_caller]
+pub fn l1_regularization(scope: &Scope, x: impl Into<Input>, scale: f64) -> Result<Output> {
+    let inner = scope.scope("l1_regularizer");
+    let sum = reduce::sum_all(&inner, ops::abs(&inner, x)?)?;
+    let loss = ops::mul(&inner, scale, &sum)?;
+    let item = CollectionItem::Node(loss.name());
+    scope.graph().add_to_collection(collections::REGULARIZATION_LOSSES, item);
+    Ok(loss)
+}
