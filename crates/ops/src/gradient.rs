@@ -2,7 +2,7 @@
 
 use crate::build as ops;
 use ferroflow_core::op::GradCx;
-use ferroflow_core::scope::{Input, Output, Scope};
+use ferroflow_core::scope::{Input, OpBuilder, Output, Scope};
 use ferroflow_core::{PartialShape, Result};
 
 /// The shape of an output as an input of a node: a constant if it is known.
@@ -73,4 +73,16 @@ pub(crate) fn unreduced(g: &GradCx<'_>, reduced: Output) -> Result<Output> {
     let ones = ops::fill(s, ops::shape(s, &axes), 1)?;
     let kept = ops::dynamic_stitch(s, [&ops::range(s, 0, &rank, 1)?, &axes], [&shape, &ones])?;
     ops::reshape(s, reduced, kept)
+}
+
+/// A node of another op that has some of the operation's attributes: lists of integers, then texts.
+pub(crate) fn sibling(g: &GradCx<'_>, op: &str, lists: &[&str], texts: &[&str]) -> Result<OpBuilder> {
+    let mut builder = g.scope().op(op);
+    for name in lists {
+        builder = builder.attr(name, g.attr::<Vec<i64>>(name)?);
+    }
+    for name in texts {
+        builder = builder.attr(name, g.attr::<String>(name)?);
+    }
+    Ok(builder)
 }

@@ -4,7 +4,7 @@ use crate::linalg::window::Extent;
 use ferroflow_core::attr::FromAttr;
 use ferroflow_core::kernel::Init;
 use ferroflow_core::op::{Dim, ShapeCx, UNKNOWN_DIM};
-use ferroflow_core::{Code, Result, Status, bail, ensure};
+use ferroflow_core::{Code, PartialShape, Result, Shape, Status, Tensor, bail, ensure};
 
 /// Where attributes come from.
 pub(crate) trait Attributes {
@@ -213,4 +213,22 @@ pub(crate) fn per_direction(
         "Sliding window {what} should be larger than 0."
     );
     Ok(values)
+}
+
+/// The shape that an integer vector describes; `what` names it.
+pub(crate) fn sizes_of(sizes: &Tensor, what: &str) -> Result<Shape> {
+    ensure!(sizes.rank() == 1, InvalidArgument, "{what} input must be 1-dim, not {}", sizes.rank());
+    let dims = sizes.to_i64s()?;
+    if let Some(negative) = dims.iter().position(|dim| *dim < 0) {
+        bail!(InvalidArgument, "Dimension {negative} of {what} must be >= 0");
+    }
+    Shape::new(dims)
+}
+
+/// A shape function: the result has the shape that an input describes.
+pub(crate) fn described(s: &mut ShapeCx<'_>, input: usize, rank: usize) -> Result<()> {
+    let shape = s.constant_shape(input)?;
+    let shape = s.merge(&shape, &PartialShape::new(vec![UNKNOWN_DIM; rank])?)?;
+    s.set(0, shape);
+    Ok(())
 }

@@ -1,11 +1,13 @@
 //! Activation functions and their gradients.
 
+use crate::build as ops;
 use crate::cwise::{self, ARITHMETIC, POLYNOMIAL, loops, rows};
 use crate::linalg::elementary::Elementary;
 use crate::linalg::elementwise::Loop;
 use crate::numeric::{Num, Real};
+use ferroflow_core::scope::Output;
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op, shapes};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, shapes};
 use ferroflow_core::{DType, Result, ensure};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -46,7 +48,7 @@ const GRADIENT: Op = Op {
 const BY_OUTPUT: Op = Op { inputs: &["gradients: T", "outputs: T"], ..GRADIENT };
 
 static RELU: Op = Op {
-    name: "Relu",
+    name: "Relu", gradient: Gradient::Fn(relu_gradient),
     attrs: &[
         "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, qint8}",
     ],
@@ -56,7 +58,7 @@ static RELU: Op = Op {
 };
 
 static RELU_GRAD: Op = Op {
-    name: "ReluGrad",
+    name: "ReluGrad", gradient: Gradient::Fn(relu_grad_gradient),
     attrs: &["T: realnumbertype"],
     kernels: rows![relu_grad: Half, Bfloat16, Float, Double, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
     accuracy: Accuracy::Exact,
@@ -64,7 +66,7 @@ static RELU_GRAD: Op = Op {
 };
 
 static RELU6: Op = Op {
-    name: "Relu6",
+    name: "Relu6", gradient: Gradient::Fn(relu6_gradient),
     attrs: &["T: realnumbertype"],
     kernels: rows![relu6: Half, Bfloat16, Float, Double, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
     accuracy: Accuracy::Exact,
@@ -72,7 +74,7 @@ static RELU6: Op = Op {
 };
 
 static RELU6_GRAD: Op = Op {
-    name: "Relu6Grad",
+    name: "Relu6Grad", gradient: Gradient::Fn(relu6_grad_gradient),
     attrs: &["T: realnumbertype"],
     kernels: rows![relu6_grad: Half, Bfloat16, Float, Double, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
     accuracy: Accuracy::Exact,
@@ -83,7 +85,7 @@ const LEAKY_ATTRS: &[&str] =
     &["alpha: float = 0.20000000298023224", "T: {half, bfloat16, float, double} = DT_FLOAT"];
 
 static LEAKY_RELU: Op = Op {
-    name: "LeakyRelu",
+    name: "LeakyRelu", gradient: Gradient::Fn(leaky_relu_gradient),
     attrs: LEAKY_ATTRS,
     kernels: rows![leaky_relu: Half, Bfloat16, Float, Double],
     accuracy: Accuracy::Exact,
@@ -91,31 +93,31 @@ static LEAKY_RELU: Op = Op {
 };
 
 static LEAKY_RELU_GRAD: Op = Op {
-    name: "LeakyReluGrad",
+    name: "LeakyReluGrad", gradient: Gradient::Fn(leaky_relu_grad_gradient),
     attrs: LEAKY_ATTRS,
     kernels: rows![leaky_relu_grad: Half, Bfloat16, Float, Double],
     accuracy: Accuracy::Exact,
     ..GRADIENT
 };
 
-static ELU: Op = Op { name: "Elu", kernels: rows![elu: Half, Bfloat16, Float, Double], ..ACTIVATION };
+static ELU: Op = Op { name: "Elu", gradient: Gradient::Fn(elu_gradient), kernels: rows![elu: Half, Bfloat16, Float, Double], ..ACTIVATION };
 
 static ELU_GRAD: Op =
-    Op { name: "EluGrad", kernels: rows![elu_grad: Half, Bfloat16, Float, Double], ..BY_OUTPUT };
+    Op { name: "EluGrad", gradient: Gradient::Fn(elu_grad_gradient), kernels: rows![elu_grad: Half, Bfloat16, Float, Double], ..BY_OUTPUT };
 
-static SELU: Op = Op { name: "Selu", kernels: rows![selu: Half, Bfloat16, Float, Double], ..ACTIVATION };
+static SELU: Op = Op { name: "Selu", gradient: Gradient::Fn(selu_gradient), kernels: rows![selu: Half, Bfloat16, Float, Double], ..ACTIVATION };
 
 static SELU_GRAD: Op =
-    Op { name: "SeluGrad", kernels: rows![selu_grad: Half, Bfloat16, Float, Double], ..BY_OUTPUT };
+    Op { name: "SeluGrad", gradient: Gradient::Fn(selu_grad_gradient), kernels: rows![selu_grad: Half, Bfloat16, Float, Double], ..BY_OUTPUT };
 
 static SOFTPLUS: Op =
-    Op { name: "Softplus", kernels: rows![softplus: Half, Bfloat16, Float, Double], ..ACTIVATION };
+    Op { name: "Softplus", gradient: Gradient::Fn(softplus_gradient), kernels: rows![softplus: Half, Bfloat16, Float, Double], ..ACTIVATION };
 
 static SOFTPLUS_GRAD: Op =
-    Op { name: "SoftplusGrad", kernels: rows![softplus_grad: Half, Bfloat16, Float, Double], ..GRADIENT };
+    Op { name: "SoftplusGrad", gradient: Gradient::Fn(softplus_grad_gradient), kernels: rows![softplus_grad: Half, Bfloat16, Float, Double], ..GRADIENT };
 
 static SOFTSIGN: Op =
-    Op { name: "Softsign", kernels: rows![softsign: Half, Bfloat16, Float, Double], ..ACTIVATION };
+    Op { name: "Softsign", gradient: Gradient::Fn(softsign_gradient), kernels: rows![softsign: Half, Bfloat16, Float, Double], ..ACTIVATION };
 
 static SOFTSIGN_GRAD: Op =
     Op { name: "SoftsignGrad", kernels: rows![softsign_grad: Half, Bfloat16, Float, Double], ..GRADIENT };
@@ -255,6 +257,76 @@ fn softsign_grad(init: &Init<'_>) -> Result<Kernel> {
         Num::div(g, Num::mul(sum, sum))
     })]?;
     gradient(init, ARITHMETIC, function)
+}
+
+fn relu_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([ops::relu_grad(g.scope(), g.dy(0)?, g.output(0)?)?].into())
+}
+
+/// What features are does not change the slope.
+fn relu_grad_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, features) = (g.scope(), g.input(1));
+    Ok([ops::relu_grad(s, g.dy(0)?, features)?, ops::zeros_like(s, features)?].into())
+}
+
+fn relu6_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([ops::relu6_grad(g.scope(), g.dy(0)?, g.output(0)?)?].into())
+}
+
+fn relu6_grad_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, features) = (g.scope(), g.input(1));
+    Ok([ops::relu6_grad(s, g.dy(0)?, features)?, ops::zeros_like(s, features)?].into())
+}
+
+fn leaky_relu_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let slope = ops::LeakyReluGrad::new().alpha(g.attr::<f32>("alpha")?);
+    Ok([slope.build(g.scope(), g.dy(0)?, g.input(0))?].into())
+}
+
+fn leaky_relu_grad_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, features) = (g.scope(), g.input(1));
+    let slope = ops::LeakyReluGrad::new().alpha(g.attr::<f32>("alpha")?);
+    Ok([slope.build(s, g.dy(0)?, features)?, ops::zeros_like(s, features)?].into())
+}
+
+fn elu_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([ops::elu_grad(g.scope(), g.dy(0)?, g.output(0)?)?].into())
+}
+
+fn elu_grad_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([ops::elu_grad(g.scope(), g.dy(0)?, g.input(1))?, below_zero(g)?].into())
+}
+
+fn selu_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([ops::selu_grad(g.scope(), g.dy(0)?, g.output(0)?)?].into())
+}
+
+fn selu_grad_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([ops::selu_grad(g.scope(), g.dy(0)?, g.input(1))?, below_zero(g)?].into())
+}
+
+/// The product of both gradients where the activation is below zero, else zero.
+fn below_zero(g: &GradCx<'_>) -> Result<Output> {
+    let (s, outputs) = (g.scope(), g.input(1));
+    let product = ops::mul(s, g.dy(0)?, g.input(0))?;
+    ops::select_v2(s, ops::less(s, outputs, 0), product, ops::zeros_like(s, outputs))
+}
+
+fn softplus_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let s = g.scope();
+    Ok([ops::mul(s, g.dy(0)?, ops::sigmoid(s, g.input(0)))?].into())
+}
+
+fn softplus_grad_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy, x) = (g.scope(), g.dy(0)?, g.input(1));
+    let sum = ops::add_v2(s, ops::exp(s, ops::neg(s, x)), 2)?;
+    let product = ops::mul(s, &dy, g.input(0))?;
+    let curvature = ops::real_div(s, product, ops::add_v2(s, sum, ops::exp(s, x)))?;
+    Ok([ops::softplus_grad(s, &dy, x)?, curvature].into())
+}
+
+fn softsign_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([ops::softsign_grad(g.scope(), g.dy(0)?, g.input(0))?].into())
 }
 
 #[cfg(test)]

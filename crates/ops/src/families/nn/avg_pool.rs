@@ -1,11 +1,12 @@
 //! The means of elements under a window, and the gradients.
 
+use crate::gradient::{shape_of, sibling};
 use crate::numeric::Float;
 use crate::pooling::{Pooling, pool_shape};
-use crate::windows::Format;
+use crate::windows::{Format, described};
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx};
-use ferroflow_core::{PartialShape, Result, Shape, bail, bf16, ensure, f16, kernels};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op};
+use ferroflow_core::{Result, Shape, bail, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&AVG_POOL, &AVG_POOL_GRAD, &AVG_POOL_3D, &AVG_POOL_3D_GRAD];
 
@@ -29,7 +30,7 @@ const VOLUME_ATTRS: &[&str] = &[
 ];
 
 static AVG_POOL: Op = Op {
-    name: "AvgPool",
+    name: "AvgPool", gradient: Gradient::Fn(avg_pool_gradient),
     inputs: &["value: T"],
     outputs: &["output: T"],
     attrs: IMAGE_ATTRS,
@@ -40,18 +41,18 @@ static AVG_POOL: Op = Op {
 };
 
 static AVG_POOL_GRAD: Op = Op {
-    name: "AvgPoolGrad",
+    name: "AvgPoolGrad", gradient: Gradient::Fn(avg_pool_grad_gradient),
     inputs: &["orig_input_shape: int32", "grad: T"],
     outputs: &["output: T"],
     attrs: IMAGE_ATTRS,
-    shape: |s| described(s, 4),
+    shape: |s| described(s, 0, 4),
     kernels: kernels![avg_pool_grad: f16, bf16, f32, f64],
     accuracy: Accuracy::Rounding,
     ..Op::PURE
 };
 
 static AVG_POOL_3D: Op = Op {
-    name: "AvgPool3D",
+    name: "AvgPool3D", gradient: Gradient::Fn(avg_pool_3d_gradient),
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: VOLUME_ATTRS,
@@ -62,23 +63,15 @@ static AVG_POOL_3D: Op = Op {
 };
 
 static AVG_POOL_3D_GRAD: Op = Op {
-    name: "AvgPool3DGrad",
+    name: "AvgPool3DGrad", gradient: Gradient::Fn(avg_pool_3d_grad_gradient),
     inputs: &["orig_input_shape: int32", "grad: T"],
     outputs: &["output: T"],
     attrs: VOLUME_ATTRS,
-    shape: |s| described(s, 5),
+    shape: |s| described(s, 0, 5),
     kernels: kernels![avg_pool_3d_grad: bf16, f32],
     accuracy: Accuracy::Rounding,
     ..Op::PURE
 };
-
-/// The result has the shape that the first input describes.
-fn described(s: &mut ShapeCx<'_>, rank: usize) -> Result<()> {
-    let shape = s.constant_shape(0)?;
-    let shape = s.merge(&shape, &PartialShape::new(vec![-1; rank])?)?;
-    s.set(0, shape);
-    Ok(())
-}
 
 fn avg_pool<T: Float>(init: &Init<'_>) -> Result<Kernel> {
     pool_kernel::<T>(Pooling::new(init, IMAGES, None)?)
@@ -136,6 +129,34 @@ fn gradient_kernel<T: Float>(pooling: Pooling) -> Result<Kernel> {
         placed.pool.mean_gradient::<T>(cx.device(), gradient.flat()?, out.flat_mut()?);
         Ok(out.into())
     })
+}
+
+fn avg_pool_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    gradient(g, &AVG_POOL_GRAD)
+}
+
+fn avg_pool_3d_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    gradient(g, &AVG_POOL_3D_GRAD)
+}
+
+fn gradient(g: &GradCx<'_>, op: &Op) -> Result<InputGrads> {
+    let node = sibling(g, op.name, &["ksize", "strides"], &["padding", "data_format"])?;
+    let node = node.input(shape_of(g.scope(), g.input(0))?).input(g.dy(0)?);
+    Ok([node.build()?.output(0)?].into())
+}
+
+fn avg_pool_grad_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    of_gradient(g, &AVG_POOL)
+}
+
+fn avg_pool_3d_grad_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    of_gradient(g, &AVG_POOL_3D)
+}
+
+/// What is shared out adds up to means again.
+fn of_gradient(g: &GradCx<'_>, op: &Op) -> Result<InputGrads> {
+    let node = sibling(g, op.name, &["ksize", "strides"], &["padding", "data_format"])?;
+    Ok([None, Some(node.input(g.dy(0)?).build()?.output(0)?)].into())
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Batch normalization, for training and inference, and its gradients.
 
+use crate::build as ops;
 use crate::linalg::batch_norm::Channels;
 use crate::numeric::Num;
 use crate::windows::Format;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Accuracy, KernelRow, Only, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, KernelRow, Only, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -23,7 +24,7 @@ const IMAGES_OR_VOLUMES: &str = "data_format: {'NHWC', 'NCHW', 'NDHWC', 'NCDHW'}
 const TRAINING: &str = "is_training: bool = true";
 
 static FUSED_BATCH_NORM: Op = Op {
-    name: "FusedBatchNorm",
+    name: "FusedBatchNorm", gradient: Gradient::Fn(normalize_gradient),
     inputs: &["x: T", "scale: T", "offset: T", "mean: T", "variance: T"],
     outputs: &["y: T", "batch_mean: T", "batch_variance: T", "reserve_space_1: T", "reserve_space_2: T"],
     attrs: &["T: {float}", EPSILON, FACTOR, IMAGES, TRAINING],
@@ -34,7 +35,7 @@ static FUSED_BATCH_NORM: Op = Op {
 };
 
 static FUSED_BATCH_NORM_V2: Op = Op {
-    name: "FusedBatchNormV2",
+    name: "FusedBatchNormV2", gradient: Gradient::Fn(normalize_v2_gradient),
     inputs: &["x: T", "scale: U", "offset: U", "mean: U", "variance: U"],
     outputs: &["y: T", "batch_mean: U", "batch_variance: U", "reserve_space_1: U", "reserve_space_2: U"],
     attrs: &["T: {half, bfloat16, float}", "U: {float}", EPSILON, FACTOR, IMAGES, TRAINING],
@@ -45,7 +46,7 @@ static FUSED_BATCH_NORM_V2: Op = Op {
 };
 
 static FUSED_BATCH_NORM_V3: Op = Op {
-    name: "FusedBatchNormV3",
+    name: "FusedBatchNormV3", gradient: Gradient::Fn(normalize_v3_gradient),
     inputs: &["x: T", "scale: U", "offset: U", "mean: U", "variance: U"],
     outputs: &[
         "y: T",
@@ -356,6 +357,51 @@ fn gradient_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
             nothing,
         ]))
     })
+}
+
+fn normalize_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    gradient(g, &FUSED_BATCH_NORM_GRAD)
+}
+
+fn normalize_v2_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    gradient(g, &FUSED_BATCH_NORM_GRAD_V2)
+}
+
+fn normalize_v3_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    gradient(g, &FUSED_BATCH_NORM_GRAD_V3)
+}
+
+/// While training, by the statistics of the batch that the op kept; else by the running ones, with channels last.
+fn gradient(g: &GradCx<'_>, op: &Op) -> Result<InputGrads> {
+    let (s, mut x, mut dy) = (g.scope(), g.input(0).clone(), g.dy(0)?);
+    let training: bool = g.attr("is_training")?;
+    let mut format: String = g.attr("data_format")?;
+    let moved = !training && format.starts_with("NC");
+    // Axes that put the channels last, and those that put them back.
+    let (last, back) = if format.len() == 4 {
+        (vec![0, 2, 3, 1], vec![0, 3, 1, 2])
+    } else {
+        (vec![0, 2, 3, 4, 1], vec![0, 4, 1, 2, 3])
+    };
+    if moved {
+        (x, dy) = (ops::transpose(s, x, last.clone())?, ops::transpose(s, dy, last)?);
+        format = if format.len() == 4 { "NHWC".to_owned() } else { "NDHWC".to_owned() };
+    }
+    let [mean, variance] = if training {
+        [g.output(3)?, g.output(4)?]
+    } else {
+        [g.input(3).clone(), g.input(4).clone()]
+    };
+    let mut node = s.op(op.name).attr("epsilon", g.attr::<f32>("epsilon")?).attr("is_training", training);
+    node = node.attr("data_format", format);
+    node = node.input(dy).input(x).input(g.input(1)).input(mean).input(variance);
+    if g.num_outputs() == 6 {
+        node = node.input(g.output(5)?);
+    }
+    let node = node.build()?;
+    let dx = node.output(0)?;
+    let dx = if moved { ops::transpose(s, dx, back)? } else { dx };
+    Ok([Some(dx), Some(node.output(1)?), Some(node.output(2)?), None, None].into())
 }
 
 #[cfg(test)]

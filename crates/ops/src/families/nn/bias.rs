@@ -1,9 +1,11 @@
 //! Adding a bias to every channel, and its gradient.
 
+use crate::build as ops;
 use crate::linalg::reduce::{Axis, Fold, Sum, fold_planned};
 use crate::numeric::Num;
+use ferroflow_core::scope::Output;
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{C64, C128, Element, PartialShape, Result, Shape, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&BIAS_ADD, &BIAS_ADD_V1, &BIAS_ADD_GRAD];
@@ -11,7 +13,7 @@ pub(crate) const OPS: &[&Op] = &[&BIAS_ADD, &BIAS_ADD_V1, &BIAS_ADD_GRAD];
 const FORMAT: &str = "data_format: {'NHWC', 'NCHW'} = 'NHWC'";
 
 static BIAS_ADD: Op = Op {
-    name: "BiasAdd",
+    name: "BiasAdd", gradient: Gradient::Fn(bias_add_gradient),
     inputs: &["value: T", "bias: T"],
     outputs: &["output: T"],
     attrs: &["T: numbertype", FORMAT],
@@ -21,7 +23,7 @@ static BIAS_ADD: Op = Op {
 };
 
 static BIAS_ADD_V1: Op = Op {
-    name: "BiasAddV1",
+    name: "BiasAddV1", gradient: Gradient::Fn(bias_add_v1_gradient),
     inputs: &["value: T", "bias: T"],
     outputs: &["output: T"],
     attrs: &["T: numbertype"],
@@ -31,7 +33,7 @@ static BIAS_ADD_V1: Op = Op {
 };
 
 static BIAS_ADD_GRAD: Op = Op {
-    name: "BiasAddGrad",
+    name: "BiasAddGrad", gradient: Gradient::Fn(bias_grad_gradient),
     inputs: &["out_backprop: T"],
     outputs: &["output: T"],
     attrs: &["T: numbertype", FORMAT],
@@ -142,6 +144,34 @@ fn bias_grad_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
         values.for_each(|(out, sum)| *out = Sum::<T>::narrow(*sum));
         Ok(output.into())
     })
+}
+
+fn bias_add_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let dy = g.dy(0)?;
+    let sums = ops::BiasAddGrad::new().data_format(&g.attr::<String>("data_format")?);
+    let bias = sums.build(g.scope(), &dy)?;
+    Ok([dy, bias].into())
+}
+
+fn bias_add_v1_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy) = (g.scope(), g.dy(0)?);
+    let rows = ops::reshape(s, &dy, ops::concat_v2(s, [&s.constant([-1])?, &ops::shape(s, g.input(1))?], 0))?;
+    let bias = ops::sum(s, rows, [0])?;
+    Ok([dy, bias].into())
+}
+
+/// Every element gets the gradient of its channel.
+fn bias_grad_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, mut dy) = (g.scope(), g.dy(0)?);
+    let shape = ops::shape(s, g.input(0))?;
+    if channels_first(g.attr("data_format")) {
+        let part = |begin: i32, size: i32| -> Result<Output> {
+            ops::ones_like(s, ops::slice(s, &shape, [begin], [size]))
+        };
+        let aligned = ops::concat_v2(s, [&part(0, 1)?, &ops::shape(s, &dy)?, &part(2, -1)?], 0)?;
+        dy = ops::reshape(s, dy, aligned)?;
+    }
+    Ok([ops::broadcast_to(s, dy, shape)?].into())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Convolutions of images and volumes, alone and with what stock's optimizer lets follow them.
 
+use crate::gradient::{shape_of, sibling};
 use crate::convolution::{conv_shape, convolve, kernel_windows};
 use crate::cwise::rows;
 use crate::epilogue::Epilogue;
@@ -8,7 +9,7 @@ use crate::linalg::product::Tile;
 use crate::numeric::{Float, Num};
 use crate::windows::Format;
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op};
 use ferroflow_core::{DType, Result, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&CONV_2D, &FUSED_CONV_2D, &CONV_3D];
@@ -26,7 +27,7 @@ const CONVOLUTION: Op = Op {
 };
 
 static CONV_2D: Op = Op {
-    name: "Conv2D",
+    name: "Conv2D", gradient: Gradient::Fn(conv_2d_gradient),
     attrs: &[
         "T: {half, bfloat16, float, double, int32}",
         "strides: list(int)",
@@ -41,7 +42,7 @@ static CONV_2D: Op = Op {
 };
 
 static CONV_3D: Op = Op {
-    name: "Conv3D",
+    name: "Conv3D", gradient: Gradient::Fn(conv_3d_gradient),
     attrs: &[
         "T: {half, bfloat16, float, double}",
         "strides: list(int) >= 5",
@@ -119,6 +120,30 @@ where
         epilogue.apply::<T>(cx.device(), out.flat_mut()?, width, &arguments)?;
         Ok(out.into())
     })
+}
+
+fn conv_2d_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let lists = ["strides", "dilations", "explicit_paddings"];
+    gradient(g, ["Conv2DBackpropInput", "Conv2DBackpropFilter"], &lists)
+}
+
+fn conv_3d_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    gradient(g, ["Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"], &["strides", "dilations"])
+}
+
+/// By the ops for the gradients of images and of filters.
+fn gradient(g: &GradCx<'_>, [image, filter]: [&str; 2], lists: &[&str]) -> Result<InputGrads> {
+    let (s, dy, texts) = (g.scope(), g.dy(0)?, ["padding", "data_format"]);
+    let (x, weights) = (g.input(0), g.input(1));
+    // The gradient of images costs as much as the convolution, and nobody wants that of the data.
+    let dx = if g.needs(0) {
+        let node = sibling(g, image, lists, &texts)?.input(shape_of(s, x)?).input(weights).input(&dy);
+        Some(node.build()?.output(0)?)
+    } else {
+        None
+    };
+    let node = sibling(g, filter, lists, &texts)?.input(x).input(shape_of(s, weights)?).input(&dy);
+    Ok([dx, Some(node.build()?.output(0)?)].into())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The gradients of convolutions of images and volumes.
 
+use crate::gradient::{shape_of, sibling};
 use crate::convolution::windows;
 use crate::cwise::rows;
 use crate::linalg::conv::Conv;
@@ -7,10 +8,10 @@ use crate::linalg::product::Tile;
 use crate::linalg::window::Grid;
 use crate::numeric::Num;
 use crate::widen::{narrowed, widened};
-use crate::windows::{Format, Windows};
+use crate::windows::{Format, Windows, described, sizes_of};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx};
-use ferroflow_core::{Code, DType, PartialShape, Result, Shape, Status, Tensor, ensure};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx};
+use ferroflow_core::{Code, DType, Result, Shape, Status, ensure};
 
 pub(crate) const OPS: &[&Op] = &[
     &CONV_2D_BACKPROP_INPUT,
@@ -27,7 +28,7 @@ const VOLUMES: Format = Format { rank: 5, channel: 4, first: 1 };
 const GRADIENT: Op = Op { outputs: &["output: T"], accuracy: Accuracy::Rounding, ..Op::PURE };
 
 static CONV_2D_BACKPROP_INPUT: Op = Op {
-    name: "Conv2DBackpropInput",
+    name: "Conv2DBackpropInput", gradient: Gradient::Fn(image_input_gradient),
     inputs: &["input_sizes: int32", "filter: T", "out_backprop: T"],
     attrs: &[
         "T: {half, bfloat16, float, double, int32}",
@@ -44,7 +45,7 @@ static CONV_2D_BACKPROP_INPUT: Op = Op {
 };
 
 static CONV_2D_BACKPROP_FILTER: Op = Op {
-    name: "Conv2DBackpropFilter",
+    name: "Conv2DBackpropFilter", gradient: Gradient::Fn(image_filter_gradient),
     inputs: &["input: T", "filter_sizes: int32", "out_backprop: T"],
     attrs: &[
         "T: {half, bfloat16, float, double}",
@@ -76,7 +77,7 @@ static CONV_3D_BACKPROP_INPUT: Op = Op {
 };
 
 static CONV_3D_BACKPROP_INPUT_V2: Op = Op {
-    name: "Conv3DBackpropInputV2",
+    name: "Conv3DBackpropInputV2", gradient: Gradient::Fn(volume_input_gradient),
     inputs: &["input_sizes: Tshape", "filter: T", "out_backprop: T"],
     attrs: &[
         "T: {half, bfloat16, float, double}",
@@ -107,7 +108,7 @@ static CONV_3D_BACKPROP_FILTER: Op = Op {
 };
 
 static CONV_3D_BACKPROP_FILTER_V2: Op = Op {
-    name: "Conv3DBackpropFilterV2",
+    name: "Conv3DBackpropFilterV2", gradient: Gradient::Fn(volume_filter_gradient),
     inputs: &["input: T", "filter_sizes: int32", "out_backprop: T"],
     attrs: &[
         "T: {half, bfloat16, float, double}",
@@ -120,14 +121,6 @@ static CONV_3D_BACKPROP_FILTER_V2: Op = Op {
     kernels: rows![volume_filter: Half, Bfloat16, Float, Double],
     ..GRADIENT
 };
-
-/// The result has the shape that an input describes.
-fn described(s: &mut ShapeCx<'_>, input: usize, rank: usize) -> Result<()> {
-    let shape = s.constant_shape(input)?;
-    let shape = s.merge(&shape, &PartialShape::new(vec![-1; rank])?)?;
-    s.set(0, shape);
-    Ok(())
-}
 
 /// The image's shape may be given by its last sizes alone.
 fn image_shape(s: &mut ShapeCx<'_>) -> Result<()> {
@@ -198,17 +191,6 @@ fn gradient_windows(init: &Init<'_>, format: Format) -> Result<Windows> {
         "Current CPU implementations do not yet support dilation rates larger than 1."
     );
     windows(init, format)
-}
-
-/// The shape that an integer vector describes.
-fn shape_of(sizes: &Tensor, what: &str) -> Result<Shape> {
-    ensure!(
-        sizes.rank() == 1,
-        InvalidArgument,
-        "{what} input must be 1-dim, not {}",
-        sizes.rank()
-    );
-    Shape::new(sizes.to_i64s()?)
 }
 
 /// The convolution whose gradient is wanted, by the shapes of image, filter and gradient.
@@ -295,7 +277,7 @@ fn input_kernel<T: Tile + Num>(init: &Init<'_>, format: Format) -> Result<Kernel
 
 /// The image's shape; of images, the last sizes alone may be given.
 fn image_sizes(cx: &KernelCx<'_>, format: Format, op: &str) -> Result<Shape> {
-    let shape = shape_of(cx.input(0)?, &format!("{op}: input_sizes"))?;
+    let shape = sizes_of(cx.input(0)?, &format!("{op}: input_sizes"))?;
     let (filter, gradient) = (cx.input(1)?.shape(), cx.input(2)?.shape());
     if format.rank == 4 && shape.rank() == 2 && filter.rank() == 4 && gradient.rank() == 4 {
         return Shape::new([gradient[0], shape[0], shape[1], filter[2]]);
@@ -321,13 +303,46 @@ fn filter_kernel<T: Tile + Num>(init: &Init<'_>, format: Format) -> Result<Kerne
         let (image, gradient) = (cx.input(0)?, cx.input(2)?);
         let sizes = cx.input(1)?;
         let filter =
-            if described { shape_of(sizes, &format!("{op}: filter_sizes"))? } else { sizes.shape().clone() };
+            if described { sizes_of(sizes, &format!("{op}: filter_sizes"))? } else { sizes.shape().clone() };
         let conv = convolution(&op, format, &windows, image.shape(), &filter, gradient.shape())?;
         let (image, gradient) = (widened(cx, image)?, widened(cx, gradient)?);
         let mut out = cx.alloc::<T>(filter)?;
         conv.filter_gradient::<T>(cx.device(), image.flat()?, gradient.flat()?, out.flat_mut()?);
         Ok(narrowed(cx, out, dtype)?.into())
     })
+}
+
+fn image_input_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    input_gradient(g, ["Conv2D", "Conv2DBackpropFilter"], &["strides", "dilations", "explicit_paddings"])
+}
+
+fn volume_input_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    input_gradient(g, ["Conv3D", "Conv3DBackpropFilterV2"], &["strides", "dilations"])
+}
+
+/// What goes back to the image is linear in the filter and in what comes from the result.
+fn input_gradient(g: &GradCx<'_>, [conv, filter]: [&str; 2], lists: &[&str]) -> Result<InputGrads> {
+    let (s, dy, texts) = (g.scope(), g.dy(0)?, ["padding", "data_format"]);
+    let sizes = shape_of(s, g.input(1))?;
+    let filter = sibling(g, filter, lists, &texts)?.input(&dy).input(sizes).input(g.input(2)).build()?;
+    let result = sibling(g, conv, lists, &texts)?.input(&dy).input(g.input(1)).build()?;
+    Ok([None, Some(filter.output(0)?), Some(result.output(0)?)].into())
+}
+
+fn image_filter_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    filter_gradient(g, ["Conv2D", "Conv2DBackpropInput"], &["strides", "dilations", "explicit_paddings"])
+}
+
+fn volume_filter_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    filter_gradient(g, ["Conv3D", "Conv3DBackpropInputV2"], &["strides", "dilations"])
+}
+
+fn filter_gradient(g: &GradCx<'_>, [conv, input]: [&str; 2], lists: &[&str]) -> Result<InputGrads> {
+    let (s, dy, texts) = (g.scope(), g.dy(0)?, ["padding", "data_format"]);
+    let sizes = shape_of(s, g.input(0))?;
+    let image = sibling(g, input, lists, &texts)?.input(sizes).input(&dy).input(g.input(2)).build()?;
+    let result = sibling(g, conv, lists, &texts)?.input(g.input(0)).input(&dy).build()?;
+    Ok([Some(image.output(0)?), None, Some(result.output(0)?)].into())
 }
 
 #[cfg(test)]

@@ -1,17 +1,19 @@
 //! Cross-entropy of logits with labels, and its gradient, in one pass.
 
+use crate::build as ops;
 use crate::linalg::elementary::Elementary;
 use crate::linalg::softmax::{exponentials, scale};
 use crate::numeric::{Float, Num};
+use ferroflow_core::scope::Output;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::{PartialShape, Result, Shape, bail, bf16, ensure, f16, kernels};
 use std::fmt::Write as _;
 
 pub(crate) const OPS: &[&Op] = &[&CROSS_ENTROPY, &SPARSE_CROSS_ENTROPY];
 
 static CROSS_ENTROPY: Op = Op {
-    name: "SoftmaxCrossEntropyWithLogits",
+    name: "SoftmaxCrossEntropyWithLogits", gradient: Gradient::Fn(cross_entropy_gradient),
     inputs: &["features: T", "labels: T"],
     outputs: &["loss: T", "backprop: T"],
     attrs: &["T: {half, bfloat16, float, double}"],
@@ -22,7 +24,7 @@ static CROSS_ENTROPY: Op = Op {
 };
 
 static SPARSE_CROSS_ENTROPY: Op = Op {
-    name: "SparseSoftmaxCrossEntropyWithLogits",
+    name: "SparseSoftmaxCrossEntropyWithLogits", gradient: Gradient::Fn(sparse_cross_entropy_gradient),
     inputs: &["features: T", "labels: Tlabels"],
     outputs: &["loss: T", "backprop: T"],
     attrs: &["T: {half, bfloat16, float, double}", "Tlabels: {int32, int64} = DT_INT64"],
@@ -205,6 +207,29 @@ where
             T::from_math(num_traits::Float::ln(sums.sum) - (logits[label].to_math() - sums.greatest))
         })
     })
+}
+
+fn cross_entropy_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let s = g.scope();
+    let labels = ops::neg(s, ops::log_softmax(s, g.input(0)))?;
+    let labels = ops::mul(s, ops::expand_dims(s, g.dy(0)?, -1), labels)?;
+    Ok([logits_gradient(g)?, labels].into())
+}
+
+fn sparse_cross_entropy_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([Some(logits_gradient(g)?), None].into())
+}
+
+/// The op's second output is the slope of its first one; its own slope is that of the softmax.
+fn logits_gradient(g: &GradCx<'_>) -> Result<Output> {
+    let s = g.scope();
+    let first = ops::mul(s, ops::expand_dims(s, g.dy(0)?, -1), g.output(1)?)?;
+    let Some(second) = g.grad(1) else { return Ok(first) };
+    let second = second.to_dense(s)?;
+    let softmax = ops::softmax(s, g.input(0))?;
+    let product = ops::batch_mat_mul_v2(s, ops::expand_dims(s, &second, 1), ops::expand_dims(s, &softmax, 2))?;
+    let sums = ops::Squeeze::new().squeeze_dims([1i64]).build(s, product)?;
+    ops::add_v2(s, first, ops::mul(s, ops::sub(s, second, sums), softmax))
 }
 
 #[cfg(test)]

@@ -1,14 +1,16 @@
 //! Convolutions of each channel by itself, and their gradients.
 
+use crate::gradient::{shape_of, sibling};
 use crate::linalg::depthwise::Depthwise;
 use crate::linalg::window::Grid;
 use crate::numeric::Num;
 use crate::widen::{narrowed, widened};
-use crate::windows::{Attributes, Format, Padding, Windows, output_sizes};
+use crate::windows::{Attributes, Format, Padding, Windows, described, output_sizes, sizes_of};
 use crate::cwise::rows;
+use ferroflow_core::scope::{Input, Output};
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, UNKNOWN_DIM};
-use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, ensure};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::{DType, Result, Shape, ensure};
 
 pub(crate) const OPS: &[&Op] = &[&DEPTHWISE, &DEPTHWISE_INPUT, &DEPTHWISE_FILTER];
 
@@ -29,7 +31,7 @@ const LIKE: Op = Op {
 };
 
 static DEPTHWISE: Op = Op {
-    name: "DepthwiseConv2dNative",
+    name: "DepthwiseConv2dNative", gradient: Gradient::Fn(depthwise_gradient),
     inputs: &["input: T", "filter: T"],
     shape: depthwise_shape,
     kernels: rows![depthwise: Half, Bfloat16, Float, Double],
@@ -37,17 +39,17 @@ static DEPTHWISE: Op = Op {
 };
 
 static DEPTHWISE_INPUT: Op = Op {
-    name: "DepthwiseConv2dNativeBackpropInput",
+    name: "DepthwiseConv2dNativeBackpropInput", gradient: Gradient::Fn(depthwise_input_gradient),
     inputs: &["input_sizes: int32", "filter: T", "out_backprop: T"],
-    shape: |s| described(s, 0),
+    shape: |s| described(s, 0, 4),
     kernels: rows![depthwise_input: Half, Bfloat16, Float, Double],
     ..LIKE
 };
 
 static DEPTHWISE_FILTER: Op = Op {
-    name: "DepthwiseConv2dNativeBackpropFilter",
+    name: "DepthwiseConv2dNativeBackpropFilter", gradient: Gradient::Fn(depthwise_filter_gradient),
     inputs: &["input: T", "filter_sizes: int32", "out_backprop: T"],
-    shape: |s| described(s, 1),
+    shape: |s| described(s, 1, 4),
     kernels: rows![depthwise_filter: Half, Bfloat16, Float, Double],
     ..LIKE
 };
@@ -66,14 +68,6 @@ fn depthwise_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let rows = windows.output_dim(0, input[format.first], filter[0])?;
     let columns = windows.output_dim(1, input[format.first + 1], filter[1])?;
     s.output(0, format.dims(input[0], &[rows, columns], outputs))
-}
-
-/// The result has the shape that an input describes.
-fn described(s: &mut ShapeCx<'_>, input: usize) -> Result<()> {
-    let shape = s.constant_shape(input)?;
-    let shape = s.merge(&shape, &PartialShape::new([UNKNOWN_DIM; 4])?)?;
-    s.set(0, shape);
-    Ok(())
 }
 
 fn space(values: &[i64], format: Format) -> Result<Vec<i64>> {
@@ -153,16 +147,6 @@ fn gradient_convolution(
     Ok(conv)
 }
 
-/// The shape that an integer vector describes.
-fn shape_of(sizes: &Tensor, what: &str) -> Result<Shape> {
-    ensure!(sizes.rank() == 1, InvalidArgument, "{what} input must be 1-dim, not {}", sizes.rank());
-    let dims = sizes.to_i64s()?;
-    if let Some(negative) = dims.iter().position(|dim| *dim < 0) {
-        ensure!(false, InvalidArgument, "Dimension {negative} of {what} must be >= 0");
-    }
-    Shape::new(dims)
-}
-
 fn depthwise(init: &Init<'_>) -> Result<Kernel> {
     let dilations: Vec<i64> = init.attr("dilations")?;
     ensure!(
@@ -199,7 +183,7 @@ fn input_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
     let (windows, dtype) = (kernel_windows(init)?, init.output_types[0]);
     Kernel::sync(move |cx| {
         let (filter, gradient) = (cx.input(1)?, cx.input(2)?);
-        let image = shape_of(cx.input(0)?, "input_sizes")?;
+        let image = sizes_of(cx.input(0)?, "input_sizes")?;
         let conv = gradient_convolution(&windows, &image, filter.shape(), gradient.shape())?;
         let mut out = cx.alloc::<T>(image)?;
         let (filter, gradient) = (widened(cx, filter)?, widened(cx, gradient)?);
@@ -219,13 +203,44 @@ fn filter_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
     let (windows, dtype) = (kernel_windows(init)?, init.output_types[0]);
     Kernel::sync(move |cx| {
         let (image, gradient) = (cx.input(0)?, cx.input(2)?);
-        let filter = shape_of(cx.input(1)?, "filter_sizes")?;
+        let filter = sizes_of(cx.input(1)?, "filter_sizes")?;
         let conv = gradient_convolution(&windows, image.shape(), &filter, gradient.shape())?;
         let mut out = cx.alloc::<T>(filter)?;
         let (image, gradient) = (widened(cx, image)?, widened(cx, gradient)?);
         conv.filter_gradient::<T>(cx.device(), image.flat()?, gradient.flat()?, out.flat_mut()?);
         Ok(narrowed(cx, out, dtype)?.into())
     })
+}
+
+/// A node of the convolution or of one of its gradients, with the operation's attributes.
+fn node<const N: usize>(g: &GradCx<'_>, op: &Op, inputs: [Input; N]) -> Result<Output> {
+    let lists = ["strides", "dilations", "explicit_paddings"];
+    let node = sibling(g, op.name, &lists, &["padding", "data_format"])?;
+    inputs.into_iter().fold(node, |node, input| node.input(input)).build()?.output(0)
+}
+
+fn depthwise_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy) = (g.scope(), g.dy(0)?);
+    let (x, filter) = (g.input(0), g.input(1));
+    let dx = node(g, &DEPTHWISE_INPUT, [shape_of(s, x)?, filter.into(), (&dy).into()])?;
+    let weights = node(g, &DEPTHWISE_FILTER, [x.into(), shape_of(s, filter)?, (&dy).into()])?;
+    Ok([dx, weights].into())
+}
+
+fn depthwise_input_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy) = (g.scope(), g.dy(0)?);
+    let (filter, gradient) = (g.input(1), g.input(2));
+    let weights = node(g, &DEPTHWISE_FILTER, [(&dy).into(), shape_of(s, filter)?, gradient.into()])?;
+    let result = node(g, &DEPTHWISE, [(&dy).into(), filter.into()])?;
+    Ok([None, Some(weights), Some(result)].into())
+}
+
+fn depthwise_filter_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy) = (g.scope(), g.dy(0)?);
+    let (x, gradient) = (g.input(0), g.input(2));
+    let dx = node(g, &DEPTHWISE_INPUT, [shape_of(s, x)?, (&dy).into(), gradient.into()])?;
+    let result = node(g, &DEPTHWISE, [x.into(), (&dy).into()])?;
+    Ok([Some(dx), None, Some(result)].into())
 }
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
 //! Losses over a whole tensor.
 
+use crate::build as ops;
 use crate::linalg::reduce::{Axis, SumOfSquares, fold};
 use crate::numeric::Num;
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op, shapes};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, shapes};
 use ferroflow_core::{Result, Tensor, bf16, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&L2_LOSS];
 
 static L2_LOSS: Op = Op {
-    name: "L2Loss",
+    name: "L2Loss", gradient: Gradient::Fn(l2_loss_gradient),
     inputs: &["t: T"],
     outputs: &["output: T"],
     attrs: &["T: {half, bfloat16, float, double}"],
@@ -28,6 +29,10 @@ fn l2_loss_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
         fold::<SumOfSquares<T>>(cx.device(), input, axis, &mut sum);
         Ok(Tensor::scalar(T::narrow(sum[0].mul(<T::Wide as Num>::from_f64(0.5)))).into())
     })
+}
+
+fn l2_loss_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([ops::mul(g.scope(), g.input(0), g.dy(0)?)?].into())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use crate::numeric::Num;
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, shapes};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
 use ferroflow_core::{Result, bail, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&LRN, &LRN_GRAD];
@@ -17,7 +17,7 @@ const ATTRS: &[&str] = &[
 ];
 
 static LRN: Op = Op {
-    name: "LRN",
+    name: "LRN", gradient: Gradient::Fn(lrn_gradient),
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: ATTRS,
@@ -141,6 +141,15 @@ fn lrn_grad_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
         });
         Ok(out.into())
     })
+}
+
+fn lrn_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let mut node = g.scope().op("LRNGrad").attr("depth_radius", g.attr::<i64>("depth_radius")?);
+    for name in ["bias", "alpha", "beta"] {
+        node = node.attr(name, g.attr::<f32>(name)?);
+    }
+    let node = node.input(g.dy(0)?).input(g.input(0)).input(g.output(0)?);
+    Ok([node.build()?.output(0)?].into())
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! The largest elements under a window, where they are, and the gradients.
 
+use crate::build as ops;
+use crate::gradient::sibling;
 use crate::numeric::Real;
 use crate::pooling::{Pooling, expect, pool_shape, pool_shape_by_inputs};
 use crate::windows::Format;
+use ferroflow_core::scope::Output;
 use ferroflow_core::kernel::{Init, Kernel, Outputs};
-use ferroflow_core::op::{Accuracy, KernelRow, Only, Op, ShapeCx};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, KernelRow, Only, Op, ShapeCx};
 use ferroflow_core::{DType, Result, Tensor, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -33,7 +36,7 @@ const VOLUME_SIZES: [&str; 2] = ["ksize: list(int) >= 5", "strides: list(int) >=
 const VOLUME_FORMAT: &str = "data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'";
 
 static MAX_POOL: Op = Op {
-    name: "MaxPool",
+    name: "MaxPool", gradient: Gradient::Fn(max_pool_gradient),
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: &[
@@ -50,7 +53,7 @@ static MAX_POOL: Op = Op {
 };
 
 static MAX_POOL_V2: Op = Op {
-    name: "MaxPoolV2",
+    name: "MaxPoolV2", gradient: Gradient::Fn(max_pool_v2_gradient),
     inputs: &["input: T", "ksize: int32", "strides: int32"],
     outputs: &["output: T"],
     attrs: &[POOLED, PADDING, PACKED_FORMAT],
@@ -68,7 +71,7 @@ const GRADIENT: Op = Op {
 };
 
 static MAX_POOL_GRAD: Op = Op {
-    name: "MaxPoolGrad",
+    name: "MaxPoolGrad", gradient: Gradient::Fn(max_pool_grad_gradient),
     attrs: &[
         SIZES[0],
         SIZES[1],
@@ -82,7 +85,7 @@ static MAX_POOL_GRAD: Op = Op {
 };
 
 static MAX_POOL_GRAD_V2: Op = Op {
-    name: "MaxPoolGradV2",
+    name: "MaxPoolGradV2", gradient: Gradient::Fn(max_pool_grad_v2_gradient),
     inputs: &["orig_input: T", "orig_output: T", "grad: T", "ksize: int32", "strides: int32"],
     attrs: &[PADDING, FORMAT, "T: realnumbertype = DT_FLOAT"],
     kernels: kernels![max_pool_grad_v2: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
@@ -90,7 +93,7 @@ static MAX_POOL_GRAD_V2: Op = Op {
 };
 
 static MAX_POOL_GRAD_GRAD: Op = Op {
-    name: "MaxPoolGradGrad",
+    name: "MaxPoolGradGrad", gradient: Gradient::Fn(max_pool_grad_grad_gradient),
     attrs: &[SIZES[0], SIZES[1], PADDING, FORMAT, "T: realnumbertype"],
     shape: like_second,
     kernels: kernels![max_pool_grad_grad: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
@@ -109,7 +112,7 @@ static MAX_POOL_GRAD_GRAD_V2: Op = Op {
 };
 
 static MAX_POOL_WITH_ARGMAX: Op = Op {
-    name: "MaxPoolWithArgmax",
+    name: "MaxPoolWithArgmax", gradient: Gradient::Fn(with_argmax_gradient),
     inputs: &["input: T"],
     outputs: &["output: T", "argmax: Targmax"],
     attrs: &[
@@ -145,7 +148,7 @@ static MAX_POOL_GRAD_WITH_ARGMAX: Op = Op {
 };
 
 static MAX_POOL_3D: Op = Op {
-    name: "MaxPool3D",
+    name: "MaxPool3D", gradient: Gradient::Fn(max_pool_3d_gradient),
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: &[VOLUME_SIZES[0], VOLUME_SIZES[1], PADDING, VOLUME_FORMAT, "T: {half, bfloat16, float}"],
@@ -155,7 +158,7 @@ static MAX_POOL_3D: Op = Op {
 };
 
 static MAX_POOL_3D_GRAD: Op = Op {
-    name: "MaxPool3DGrad",
+    name: "MaxPool3DGrad", gradient: Gradient::Fn(max_pool_3d_grad_gradient),
     inputs: &["orig_input: TInput", "orig_output: TInput", "grad: T"],
     attrs: &[
         VOLUME_SIZES[0],
@@ -174,7 +177,7 @@ static MAX_POOL_3D_GRAD: Op = Op {
 };
 
 static MAX_POOL_3D_GRAD_GRAD: Op = Op {
-    name: "MaxPool3DGradGrad",
+    name: "MaxPool3DGradGrad", gradient: Gradient::Fn(max_pool_3d_grad_grad_gradient),
     attrs: &[VOLUME_SIZES[0], VOLUME_SIZES[1], PADDING, VOLUME_FORMAT, "T: realnumbertype"],
     shape: like_second,
     kernels: kernels![max_pool_3d_grad_grad: bf16, f32],
@@ -348,6 +351,70 @@ fn max_pool_grad_with_argmax<T: Real>(init: &Init<'_>) -> Result<Kernel> {
         }
         Ok(out.into())
     })
+}
+
+/// A node that takes the same windows: by attributes, or by the operation's inputs from `first` on.
+fn node(g: &GradCx<'_>, op: &Op, inputs: &[&Output], first: Option<usize>) -> Result<Output> {
+    let mut lists = if first.is_none() { vec!["ksize", "strides"] } else { Vec::new() };
+    let has = |op: &Op| op.attrs.iter().any(|attr| attr.starts_with("explicit_paddings"));
+    if has(op) && g.attr::<Vec<i64>>("explicit_paddings").is_ok() {
+        lists.push("explicit_paddings");
+    }
+    let mut node = sibling(g, op.name, &lists, &["padding", "data_format"])?;
+    node = inputs.iter().fold(node, |node, input| node.input(*input));
+    if let Some(first) = first {
+        node = node.input(g.input(first)).input(g.input(first + 1));
+    }
+    node.build()?.output(0)
+}
+
+fn max_pool_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([node(g, &MAX_POOL_GRAD, &[g.input(0), &g.output(0)?, &g.dy(0)?], None)?].into())
+}
+
+fn max_pool_v2_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let dx = node(g, &MAX_POOL_GRAD_V2, &[g.input(0), &g.output(0)?, &g.dy(0)?], Some(1))?;
+    Ok([Some(dx), None, None].into())
+}
+
+fn max_pool_3d_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([node(g, &MAX_POOL_3D_GRAD, &[g.input(0), &g.output(0)?, &g.dy(0)?], None)?].into())
+}
+
+fn with_argmax_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let node = sibling(g, MAX_POOL_GRAD_WITH_ARGMAX.name, &["ksize", "strides"], &["padding"])?;
+    let node = node.attr("include_batch_in_index", g.attr::<bool>("include_batch_in_index")?);
+    let node = node.input(g.input(0)).input(g.dy(0)?).input(g.output(1)?);
+    Ok([node.build()?.output(0)?].into())
+}
+
+/// The gradients of a gradient: where the largest elements are does not change with small changes of them.
+fn of_gradient(g: &GradCx<'_>, op: &Op, first: Option<usize>) -> Result<InputGrads> {
+    let (s, input, output) = (g.scope(), g.input(0), g.input(1));
+    let taken = node(g, op, &[input, output, &g.dy(0)?], first)?;
+    let mut grads = vec![Some(ops::zeros_like(s, input)?), Some(ops::zeros_like(s, output)?), Some(taken)];
+    grads.resize(g.num_inputs(), None);
+    Ok(grads.into())
+}
+
+fn max_pool_grad_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    of_gradient(g, &MAX_POOL_GRAD_GRAD, None)
+}
+
+fn max_pool_grad_v2_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    of_gradient(g, &MAX_POOL_GRAD_GRAD_V2, Some(3))
+}
+
+fn max_pool_grad_grad_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    of_gradient(g, &MAX_POOL_GRAD, None)
+}
+
+fn max_pool_3d_grad_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    of_gradient(g, &MAX_POOL_3D_GRAD_GRAD, None)
+}
+
+fn max_pool_3d_grad_grad_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    of_gradient(g, &MAX_POOL_3D_GRAD, None)
 }
 
 #[cfg(test)]

@@ -1,16 +1,17 @@
 //! Softmax and its logarithm over the last dimension.
 
+use crate::build as ops;
 use crate::linalg::elementary::Elementary;
 use crate::linalg::softmax::{NARROW, exponentials, narrow_rows, scale, subtract};
 use crate::numeric::{Float, Num};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx};
 use ferroflow_core::{Result, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&SOFTMAX, &LOG_SOFTMAX];
 
 static SOFTMAX: Op = Op {
-    name: "Softmax",
+    name: "Softmax", gradient: Gradient::Fn(softmax_gradient),
     inputs: &["logits: T"],
     outputs: &["softmax: T"],
     attrs: &["T: {half, bfloat16, float, double}"],
@@ -21,7 +22,7 @@ static SOFTMAX: Op = Op {
 };
 
 static LOG_SOFTMAX: Op = Op {
-    name: "LogSoftmax",
+    name: "LogSoftmax", gradient: Gradient::Fn(log_softmax_gradient),
     inputs: &["logits: T"],
     outputs: &["logsoftmax: T"],
     attrs: &["T: {half, bfloat16, float, double}"],
@@ -100,6 +101,19 @@ fn rows<T: Float>(
 
 /// The work per logit, in units of a simple operation.
 const EXPONENTIAL: usize = 8;
+
+fn softmax_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy, softmax) = (g.scope(), g.dy(0)?, g.output(0)?);
+    let sums = ops::Sum::new().keep_dims(true).build(s, ops::mul(s, &dy, &softmax), [-1])?;
+    Ok([ops::mul(s, ops::sub(s, dy, sums), softmax)?].into())
+}
+
+fn log_softmax_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy) = (g.scope(), g.dy(0)?);
+    let sums = ops::Sum::new().keep_dims(true).build(s, &dy, [-1])?;
+    let share = ops::mul(s, sums, ops::exp(s, g.output(0)?))?;
+    Ok([ops::sub(s, dy, share)?].into())
+}
 
 #[cfg(test)]
 mod tests {

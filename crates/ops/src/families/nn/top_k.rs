@@ -1,15 +1,17 @@
 //! The greatest elements of rows, whether a class is among them, and order statistics.
 
+use crate::build as ops;
 use crate::numeric::Real;
+use ferroflow_core::scope::{Input, Output};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bf16, ensure, f16, kernels};
 use std::cmp::Ordering;
 
 pub(crate) const OPS: &[&Op] = &[&TOP_K, &TOP_K_V2, &IN_TOP_K, &IN_TOP_K_V2, &NTH_ELEMENT];
 
 static TOP_K: Op = Op {
-    name: "TopK",
+    name: "TopK", gradient: Gradient::Fn(top_k_gradient),
     inputs: &["input: T"],
     outputs: &["values: T", "indices: int32"],
     attrs: &["k: int >= 0", "sorted: bool = true", "T: realnumbertype"],
@@ -20,7 +22,7 @@ static TOP_K: Op = Op {
 };
 
 static TOP_K_V2: Op = Op {
-    name: "TopKV2",
+    name: "TopKV2", gradient: Gradient::Fn(top_k_gradient),
     inputs: &["input: T", "k: Tk"],
     outputs: &["values: T", "indices: index_type"],
     attrs: &[
@@ -55,7 +57,7 @@ static IN_TOP_K_V2: Op = Op {
 };
 
 static NTH_ELEMENT: Op = Op {
-    name: "NthElement",
+    name: "NthElement", gradient: Gradient::Fn(nth_element_gradient),
     inputs: &["input: T", "n: int32"],
     outputs: &["values: T"],
     attrs: &["reverse: bool = false", "T: realnumbertype"],
@@ -258,6 +260,34 @@ fn nth_element_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
         });
         Ok(output.into())
     })
+}
+
+/// Each value's gradient goes to where the value was.
+fn top_k_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let s = g.scope();
+    let shape = ops::shape(s, g.input(0))?;
+    let indices = ops::cast(s, g.output(1)?, DType::Int32)?;
+    let last = |shape: &Output| ops::gather_v2(s, shape, ops::sub(s, ops::size(s, shape), 1), 0);
+    let (columns, k) = (last(&shape)?, last(&ops::shape(s, &indices)?)?);
+    let rows = ops::reshape(s, indices, ops::pack(s, [Input::from(-1), Input::from(&k)]))?;
+    let count = ops::gather_v2(s, ops::shape(s, &rows), 0, 0)?;
+    let starts = ops::range(s, 0, ops::mul(s, count, &columns), &columns)?;
+    let flat = ops::reshape(s, ops::add_v2(s, rows, ops::expand_dims(s, starts, -1)), [-1, 1])?;
+    let elements = ops::Prod::new().keep_dims(true).build(s, &shape, [0])?;
+    let scattered = ops::scatter_nd(s, flat, ops::reshape(s, g.dy(0)?, [-1]), elements)?;
+    let mut grads = vec![Some(ops::reshape(s, scattered, shape)?)];
+    grads.resize(g.num_inputs(), None);
+    Ok(grads.into())
+}
+
+/// Shared out among the elements that equal the value.
+fn nth_element_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy) = (g.scope(), g.dy(0)?);
+    let equal = ops::equal(s, ops::expand_dims(s, g.output(0)?, -1), g.input(0))?;
+    let equal = ops::cast(s, equal, dy.dtype())?;
+    let count = ops::Sum::new().keep_dims(true).build(s, &equal, [-1])?;
+    let dx = ops::mul(s, ops::div(s, equal, count), ops::expand_dims(s, dy, -1))?;
+    Ok([Some(dx), None].into())
 }
 
 #[cfg(test)]

@@ -1,0 +1,136 @@
+"""Activations, losses, convolutions, pools and normalization."""
+
+import numpy as np
+import tensorflow as tf
+
+from gradients import any_, fixed, positive
+
+raw = tf.raw_ops
+
+
+def distinct(*shape):
+    """Numbers of which no two are close: where the largest one is does not change by a small step."""
+    count = int(np.prod(shape))
+    return fixed((np.random.RandomState(5).permutation(count).reshape(shape) - count / 2) / 8)
+
+
+ACTIVATIONS = {
+    "Relu": tf.nn.relu,
+    "Relu6": tf.nn.relu6,
+    "LeakyRelu": lambda x: tf.nn.leaky_relu(x, 0.3),
+    "Elu": tf.nn.elu,
+    "Selu": tf.nn.selu,
+    "Softplus": tf.nn.softplus,
+    "Softsign": tf.nn.softsign,
+}
+
+
+def slope(function):
+    """The function's first derivative, for the second one. Constant weights would hide part of it."""
+
+    def build(*xs):
+        results = function(*xs)
+        results = results if isinstance(results, list) else [results]
+        return [g for g in tf.gradients([r * r for r in results], list(xs)) if g is not None]
+
+    return build
+
+
+def cases(c):
+    activations(c)
+    losses(c)
+    convolutions(c)
+    pools(c)
+    normalization(c)
+    selection(c)
+
+
+def activations(c):
+    for name, function in ACTIVATIONS.items():
+        c.case(name, function, any_(3, 4))
+        # Stock has no gradient for SoftsignGrad.
+        if name != "Softsign":
+            c.case(f"{name}/second", slope(function), any_(3, 4), unsmooth=name in ("Elu", "Selu"))
+    for format in ("NHWC", "NCHW"):
+        channels = 2 if format == "NCHW" else 4
+        bias = lambda x, b, format=format: tf.square(tf.nn.bias_add(x, b, data_format=format))  # noqa: E731
+        c.case(f"BiasAdd/{format}", bias, any_(3, 2, 3, 4), any_(channels), unknown=False)
+        c.case(f"BiasAdd/{format}/second", slope(bias), any_(3, 2, 3, 4), any_(channels), unknown=False)
+    c.case("BiasAdd", lambda x, b: tf.square(raw.BiasAdd(value=x, bias=b)), any_(3, 4), any_(4))
+    c.case("BiasAddV1", lambda x, b: tf.square(raw.BiasAddV1(value=x, bias=b)), any_(3, 4), any_(4))
+
+
+def losses(c):
+    c.case("Softmax", tf.nn.softmax, any_(3, 4))
+    c.case("Softmax/second", slope(tf.nn.softmax), any_(3, 4))
+    c.case("LogSoftmax", tf.nn.log_softmax, any_(3, 4))
+    c.case("LogSoftmax/second", slope(tf.nn.log_softmax), any_(3, 4))
+    entropy = lambda x, labels: raw.SoftmaxCrossEntropyWithLogits(features=x, labels=labels).loss  # noqa: E731
+    c.case("SoftmaxCrossEntropyWithLogits", entropy, any_(3, 4), fixed([[0.25] * 4, [1, 0, 0, 0], [0.5, 0.5, 0, 0]]))
+    c.case("SoftmaxCrossEntropyWithLogits/second", lambda x: tf.gradients(entropy(x, tf.nn.softmax(tf.zeros_like(x))) ** 2, x), any_(3, 4))
+    sparse = lambda x: raw.SparseSoftmaxCrossEntropyWithLogits(features=x, labels=[1, 0, 3]).loss  # noqa: E731
+    c.case("SparseSoftmaxCrossEntropyWithLogits", sparse, any_(3, 4))
+    c.case("SparseSoftmaxCrossEntropyWithLogits/second", slope(sparse), any_(3, 4))
+    c.case("L2Loss", tf.nn.l2_loss, any_(3, 4))
+    c.case("L2Loss/second", slope(tf.nn.l2_loss), any_(3, 4))
+
+
+def convolutions(c):
+    for padding in ("SAME", "VALID", [[0, 0], [1, 0], [2, 1], [0, 0]]):
+        for stride in (1, 2):
+            name = f"{padding if isinstance(padding, str) else 'EXPLICIT'}/{stride}"
+            conv = lambda x, f, padding=padding, stride=stride: tf.compat.v1.nn.conv2d(x, f, [1, stride, stride, 1], padding)  # noqa: E731
+            c.case(f"Conv2D/{name}", conv, any_(2, 4, 5, 2), any_(3, 2, 2, 3), unknown=stride == 1)
+            deep = lambda x, f, padding=padding, stride=stride: tf.compat.v1.nn.depthwise_conv2d_native(x, f, [1, stride, stride, 1], padding)  # noqa: E731
+            c.case(f"DepthwiseConv2dNative/{name}", deep, any_(2, 4, 5, 2), any_(3, 2, 2, 2), unknown=stride == 1)
+    same = lambda x, f: tf.nn.conv2d(x, f, [1, 2, 1, 1], "SAME")  # noqa: E731
+    c.case("Conv2D/second", slope(same), any_(1, 3, 3, 2), any_(2, 2, 2, 2))
+    depthwise = lambda x, f: tf.compat.v1.nn.depthwise_conv2d_native(x, f, [1, 1, 1, 1], "SAME")  # noqa: E731
+    c.case("DepthwiseConv2dNative/second", slope(depthwise), any_(1, 3, 3, 2), any_(2, 2, 2, 2))
+    transposed = lambda x, f: tf.nn.conv2d_transpose(x, f, [1, 4, 4, 2], [1, 2, 2, 1])  # noqa: E731
+    c.case("Conv2DBackpropInput", transposed, any_(1, 2, 2, 3), any_(3, 3, 2, 3))
+    volume = lambda x, f: tf.nn.conv3d(x, f, [1, 1, 2, 1, 1], "SAME")  # noqa: E731
+    c.case("Conv3D", volume, any_(1, 3, 3, 2, 2), any_(2, 2, 2, 2, 2))
+    c.case("Conv3D/second", slope(volume), any_(1, 2, 3, 2, 1), any_(2, 2, 1, 1, 2))
+
+
+def pools(c):
+    for padding in ("SAME", "VALID"):
+        sizes = {"ksize": [1, 3, 2, 1], "strides": [1, 2, 1, 1], "padding": padding}
+        c.case(f"MaxPool/{padding}", lambda x, sizes=sizes: raw.MaxPool(input=x, **sizes), distinct(2, 4, 5, 2))
+        c.case(f"AvgPool/{padding}", lambda x, sizes=sizes: raw.AvgPool(value=x, **sizes), distinct(2, 4, 5, 2))
+    sizes = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
+    c.case("MaxPool/explicit", lambda x: tf.nn.max_pool2d(x, 2, 2, [[0, 0], [1, 0], [0, 1], [0, 0]]), distinct(2, 4, 5, 2))
+    c.case("MaxPool/second", slope(lambda x: raw.MaxPool(input=x, **sizes)), distinct(2, 4, 4, 2))
+    c.case("AvgPool/second", slope(lambda x: raw.AvgPool(value=x, **sizes)), distinct(2, 4, 4, 2))
+    v2 = lambda x: raw.MaxPoolV2(input=x, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="SAME")  # noqa: E731
+    c.case("MaxPoolV2", v2, distinct(2, 4, 5, 2))
+    c.case("MaxPoolV2/second", slope(v2), distinct(2, 4, 4, 2))
+    c.case("MaxPoolWithArgmax", lambda x: raw.MaxPoolWithArgmax(input=x, include_batch_in_index=True, **sizes).output, distinct(2, 4, 4, 2))
+    sizes = {"ksize": [1, 2, 2, 2, 1], "strides": [1, 2, 1, 1, 1], "padding": "SAME"}
+    single = {"dtypes": ("float",)}
+    c.case("MaxPool3D", lambda x: raw.MaxPool3D(input=x, **sizes), distinct(1, 3, 3, 3, 2), **single)
+    c.case("MaxPool3D/second", slope(lambda x: raw.MaxPool3D(input=x, **sizes)), distinct(1, 3, 3, 3, 2), **single)
+    c.case("AvgPool3D", lambda x: raw.AvgPool3D(input=x, **sizes), distinct(1, 3, 3, 3, 2), **single)
+    c.case("AvgPool3D/second", slope(lambda x: raw.AvgPool3D(input=x, **sizes)), distinct(1, 3, 3, 3, 2), **single)
+
+
+def normalization(c):
+    single = {"dtypes": ("float",)}
+    for op in (raw.FusedBatchNorm, raw.FusedBatchNormV2, raw.FusedBatchNormV3):
+        name = op.__name__
+        training = lambda x, scale, offset, op=op: op(x=x, scale=scale, offset=offset, mean=[], variance=[]).y  # noqa: E731
+        c.case(f"{name}/training", training, any_(3, 2, 3, 2), positive(2), any_(2), **single)
+        for format in ("NHWC", "NCHW"):
+            known = lambda x, scale, offset, mean, variance, op=op, format=format: op(x=x, scale=scale, offset=offset, mean=mean, variance=variance, is_training=False, data_format=format).y  # noqa: E731
+            c.case(f"{name}/inference/{format}", known, any_(3, 2, 3, 2), positive(2), any_(2), any_(2), positive(2), **single)
+        first = lambda x, scale, offset, op=op: op(x=x, scale=scale, offset=offset, mean=[], variance=[], data_format="NCHW", epsilon=0.01).y  # noqa: E731
+        c.case(f"{name}/training_first", first, any_(3, 2, 3, 2), positive(2), any_(2), **single)
+    c.case("LRN", lambda x: tf.nn.local_response_normalization(x, 1, 1.5, 0.5, 0.7), any_(2, 2, 2, 5), **single)
+
+
+def selection(c):
+    c.case("TopKV2", lambda x: tf.nn.top_k(x, 2).values, distinct(3, 5))
+    c.case("TopKV2/rank_3", lambda x: tf.nn.top_k(x, 3).values, distinct(2, 3, 5))
+    c.case("TopKV2/vector", lambda x: tf.nn.top_k(x, 2).values, distinct(5))
+    c.case("NthElement", lambda x: tf.raw_ops.NthElement(input=x, n=1), distinct(3, 5))
