@@ -18,6 +18,12 @@ mod client;
 /// Sessions of Rust programs, on our servers and stock's.
 mod sessions;
 
+/// Checkpoints of Rust programs, which stock reads, continues and writes.
+mod savers;
+
+/// Training loops of Rust programs in clusters.
+mod monitored;
+
 /// Where nodes run, in clusters of several tasks.
 mod placement;
 

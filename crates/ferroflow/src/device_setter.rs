@@ -164,8 +164,12 @@ impl ReplicaDeviceSetter {
     }
 
     /// Chooses among the parameter servers.
-    pub fn strategy(mut self, strategy: impl PsStrategy + 'static) -> Self {
-        self.strategy = Some(Arc::new(strategy));
+    pub fn strategy(self, strategy: impl PsStrategy + 'static) -> Self {
+        self.shared_strategy(Arc::new(strategy))
+    }
+
+    pub(crate) fn shared_strategy(mut self, strategy: Arc<dyn PsStrategy>) -> Self {
+        self.strategy = Some(strategy);
         self
     }
 

@@ -32,6 +32,7 @@ pub mod server;
 mod session;
 pub mod summary;
 mod target;
+pub mod train;
 pub mod variables;
 
 pub use device_setter::ReplicaDeviceSetter;

@@ -1,0 +1,194 @@
+//! Hooks: what else happens around the steps of a training program.
+
+mod checkpoint;
+mod observe;
+mod profiler;
+mod stop;
+mod summaries;
+
+pub use checkpoint::CheckpointSaver;
+pub use observe::{FeedHook, FinalOps, LogTensors, NanGuard, Values};
+pub use profiler::Profiler;
+pub use stop::{StopAtStep, WaitForStep};
+pub use summaries::{StepCounter, SummarySaver};
+
+use crate::session::Session;
+use crate::variables::{Variable, find_global_step};
+use ferroflow_core::scope::{Graph, Output};
+use ferroflow_core::{Result, Tensor, status};
+use ferroflow_proto::tensorflow::RunMetadata;
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// Takes part in every step of a [`super::MonitoredSession`]. Each method does nothing unless it is written.
+///
+/// ```
+/// use ferroflow::Result;
+/// use ferroflow::train::{RunContext, RunValues, SessionHook};
+///
+/// /// Stops after a number of steps, wherever training stands.
+/// struct StopAfter(u32);
+///
+/// impl SessionHook for StopAfter {
+///     fn after_run(&mut self, cx: &RunContext<'_>, _: &RunValues<'_>) -> Result<()> {
+///         self.0 -= 1;
+///         if self.0 == 0 {
+///             cx.request_stop();
+///         }
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait SessionHook: Send {
+    /// Before the session is opened; may add nodes.
+    fn begin(&mut self, _graph: &Graph) -> Result<()> {
+        Ok(())
+    }
+
+    /// After a session was opened, the first one or one that replaces a session whose tasks were lost.
+    fn after_create_session(&mut self, _session: &Session) -> Result<()> {
+        Ok(())
+    }
+
+    /// Before a step: what it is to fetch and feed besides.
+    fn before_run(&mut self, _cx: &RunContext<'_>) -> Result<RunArgs> {
+        Ok(RunArgs::default())
+    }
+
+    /// After a step that succeeded.
+    fn after_run(&mut self, _cx: &RunContext<'_>, _values: &RunValues<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    /// At the end of a program that did not fail.
+    fn end(&mut self, _session: &Session) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What a hook adds to a step.
+#[derive(Clone, Debug, Default)]
+pub struct RunArgs {
+    /// Fetched, and given to the hook after the step.
+    pub fetches: Vec<Output>,
+    /// Fed.
+    pub feeds: Vec<(Output, Tensor)>,
+    /// Whether the step is traced.
+    pub trace: bool,
+}
+
+impl RunArgs {
+    /// Fetches these.
+    pub fn fetch<'a>(outputs: impl IntoIterator<Item = &'a Output>) -> RunArgs {
+        RunArgs { fetches: outputs.into_iter().cloned().collect(), ..RunArgs::default() }
+    }
+}
+
+/// What hooks know of the step that they take part in.
+pub struct RunContext<'a> {
+    pub(super) session: &'a Session,
+    pub(super) stop: &'a Cell<bool>,
+}
+
+impl RunContext<'_> {
+    /// The session below, whose steps no hook takes part in.
+    pub fn session(&self) -> &Session {
+        self.session
+    }
+
+    /// Ends training after this step.
+    pub fn request_stop(&self) {
+        self.stop.set(true);
+    }
+}
+
+/// What a step gave to a hook.
+pub struct RunValues<'a> {
+    /// What it fetched.
+    pub values: &'a [Tensor],
+    /// What the step recorded, if some hook asked for a trace.
+    pub metadata: &'a RunMetadata,
+}
+
+/// How often something happens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Every {
+    /// Every so many global steps.
+    Steps(i64),
+    /// After so much time.
+    Time(Duration),
+}
+
+/// Finds out when it is time again.
+#[derive(Debug)]
+pub(super) struct Timer {
+    every: Every,
+    last: Option<(i64, Instant)>,
+}
+
+impl Timer {
+    pub(super) fn new(every: Every) -> Timer {
+        Timer { every, last: None }
+    }
+
+    /// Whether it is time, the first time always.
+    pub(super) fn is_due(&self, step: i64) -> bool {
+        match (self.every, self.last) {
+            (_, None) => true,
+            (_, Some((last, _))) if step == last => false,
+            (Every::Steps(steps), Some((last, _))) => step >= last + steps,
+            (Every::Time(interval), Some((_, at))) => at.elapsed() >= interval,
+        }
+    }
+
+    /// Notes that it happened; returns the time and the steps since the last time.
+    pub(super) fn happened(&mut self, step: i64) -> Option<(Duration, i64)> {
+        let before = self.last.replace((step, Instant::now()));
+        before.map(|(last, at)| (at.elapsed(), step - last))
+    }
+
+    pub(super) fn last_step(&self) -> Option<i64> {
+        self.last.map(|(step, _)| step)
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.last = None;
+    }
+}
+
+/// The variable that counts steps, for a hook that cannot do without.
+pub(super) fn needed_global_step(graph: &Graph, hook: &str) -> Result<Variable> {
+    find_global_step(graph)?.ok_or_else(|| {
+        status!(
+            InvalidArgument,
+            "Global step should be created to use {hook}: call variables::global_step and let the optimizer count"
+        )
+    })
+}
+
+/// The number of steps that a tensor holds.
+pub(super) fn step_number(values: &[Tensor]) -> Result<i64> {
+    let value = values.first().ok_or_else(|| status!(Internal, "the step did not fetch the global step"))?;
+    let number = value.to_i64s()?.first().copied();
+    number.ok_or_else(|| status!(InvalidArgument, "the global step has no elements"))
+}
+
+/// Reads the number of steps now.
+pub(super) fn read_step(session: &Session, step: &Output) -> Result<i64> {
+    step_number(&session.run(&[], &[step])?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_count_steps_from_the_last_time() {
+        let mut timer = Timer::new(Every::Steps(10));
+        assert!(timer.is_due(3));
+        assert_eq!(timer.happened(3), None);
+        assert!(!timer.is_due(3) && !timer.is_due(12) && timer.is_due(13));
+        assert_eq!(timer.happened(14).map(|(_, steps)| steps), Some(11));
+        assert_eq!(timer.last_step(), Some(14));
+    }
+}

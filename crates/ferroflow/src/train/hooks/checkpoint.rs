@@ -1,0 +1,103 @@
+//! A hook that writes checkpoints.
+
+use super::super::saver::Saver;
+use super::{
+    Every, RunArgs, RunContext, RunValues, SessionHook, Timer, needed_global_step, read_step, step_number,
+};
+use crate::session::Session;
+use crate::summary::{SessionEvent, SummaryWriter};
+use ferroflow_core::scope::{Graph, Output};
+use ferroflow_core::{Result, status};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Writes a checkpoint when training starts, every so often, and at the end.
+pub struct CheckpointSaver {
+    directory: PathBuf,
+    name: String,
+    every: Timer,
+    saver: Arc<Saver>,
+    writer: Option<Arc<SummaryWriter>>,
+    step: Option<Output>,
+}
+
+impl CheckpointSaver {
+    /// Writes `model.ckpt-<step>` to a directory.
+    pub fn new(directory: impl AsRef<Path>, every: Every, saver: Arc<Saver>) -> CheckpointSaver {
+        CheckpointSaver {
+            directory: directory.as_ref().to_owned(),
+            name: "model.ckpt".to_owned(),
+            every: Timer::new(every),
+            saver,
+            writer: None,
+            step: None,
+        }
+    }
+
+    /// What the files are called.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = name.to_owned();
+        self
+    }
+
+    /// Notes checkpoints in an event file, too.
+    pub fn writer(mut self, writer: Arc<SummaryWriter>) -> Self {
+        self.writer = Some(writer);
+        self
+    }
+
+    fn step(&self) -> Result<&Output> {
+        self.step.as_ref().ok_or_else(|| status!(Internal, "the hook has not begun"))
+    }
+
+    fn save(&mut self, session: &Session, step: i64) -> Result<()> {
+        let path = self.saver.save(session, self.directory.join(&self.name), Some(step))?;
+        tracing::info!(step, path, "A checkpoint was written.");
+        if let Some(writer) = &self.writer {
+            writer.session(SessionEvent::Checkpoint(path), step)?;
+        }
+        self.every.happened(step);
+        Ok(())
+    }
+}
+
+impl SessionHook for CheckpointSaver {
+    fn begin(&mut self, graph: &Graph) -> Result<()> {
+        self.step = Some(needed_global_step(graph, "CheckpointSaver")?.value().clone());
+        let made = std::fs::create_dir_all(&self.directory);
+        made.map_err(|error| {
+            status!(Internal, "cannot make the directory {}: {error}", self.directory.display())
+        })
+    }
+
+    fn after_create_session(&mut self, session: &Session) -> Result<()> {
+        if let Some(writer) = &self.writer {
+            writer.graph(&session.graph().to_graph_def(), 0)?;
+        }
+        let step = read_step(session, self.step()?)?;
+        self.save(session, step)
+    }
+
+    fn before_run(&mut self, _: &RunContext<'_>) -> Result<RunArgs> {
+        Ok(RunArgs::fetch([self.step()?]))
+    }
+
+    fn after_run(&mut self, cx: &RunContext<'_>, values: &RunValues<'_>) -> Result<()> {
+        // The step fetched may be one behind.
+        if self.every.is_due(step_number(values.values)? + 1) {
+            let step = read_step(cx.session(), self.step()?)?;
+            if self.every.is_due(step) {
+                return self.save(cx.session(), step);
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, session: &Session) -> Result<()> {
+        let step = read_step(session, self.step()?)?;
+        if self.every.last_step() != Some(step) {
+            self.save(session, step)?;
+        }
+        Ok(())
+    }
+}

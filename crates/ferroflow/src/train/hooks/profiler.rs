@@ -1,0 +1,82 @@
+//! A hook that traces steps, for a browser's trace viewer.
+
+use super::{Every, RunArgs, RunContext, RunValues, SessionHook, Timer, needed_global_step, step_number};
+use ferroflow_core::scope::{Graph, Output};
+use ferroflow_core::{Result, status};
+use ferroflow_proto::tensorflow::StepStats;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Writes `timeline-<step>.json` every so often: when each node ran, on each device.
+pub struct Profiler {
+    directory: PathBuf,
+    every: Timer,
+    step: Option<Output>,
+    next: Option<i64>,
+    due: bool,
+}
+
+impl Profiler {
+    /// Writes to a directory.
+    pub fn new(directory: impl AsRef<Path>, every: Every) -> Profiler {
+        let directory = directory.as_ref().to_owned();
+        Profiler { directory, every: Timer::new(every), step: None, next: None, due: false }
+    }
+}
+
+impl SessionHook for Profiler {
+    fn begin(&mut self, graph: &Graph) -> Result<()> {
+        self.step = Some(needed_global_step(graph, "Profiler")?.value().clone());
+        let made = std::fs::create_dir_all(&self.directory);
+        made.map_err(|error| {
+            status!(Internal, "cannot make the directory {}: {error}", self.directory.display())
+        })
+    }
+
+    fn before_run(&mut self, _: &RunContext<'_>) -> Result<RunArgs> {
+        self.due = self.next.is_some_and(|next| self.every.is_due(next));
+        Ok(RunArgs { trace: self.due, ..RunArgs::fetch(&self.step) })
+    }
+
+    fn after_run(&mut self, _: &RunContext<'_>, values: &RunValues<'_>) -> Result<()> {
+        let step = step_number(values.values)? + 1;
+        if self.next.is_none() {
+            // The first step has costs that no other has.
+            self.every.happened(step);
+        }
+        if self.due {
+            self.every.happened(step);
+            let path = self.directory.join(format!("timeline-{step}.json"));
+            let stats = values.metadata.step_stats.clone().unwrap_or_default();
+            let written = std::fs::write(&path, timeline(&stats).to_string());
+            written.map_err(|error| status!(Internal, "cannot write {}: {error}", path.display()))?;
+            tracing::info!(path = %path.display(), "A timeline was written.");
+        }
+        self.next = Some(step + 1);
+        Ok(())
+    }
+}
+
+/// The form that trace viewers read.
+fn timeline(stats: &StepStats) -> Value {
+    let mut events = Vec::new();
+    for (process, device) in stats.dev_stats.iter().enumerate() {
+        events.push(
+            json!({"name": "process_name", "ph": "M", "pid": process, "args": {"name": device.device}}),
+        );
+        for node in &device.node_stats {
+            let op = node.timeline_label.split(" = ").nth(1).and_then(|text| text.split('(').next());
+            events.push(json!({
+                "name": op.unwrap_or(&node.node_name),
+                "cat": "Op",
+                "ph": "X",
+                "pid": process,
+                "tid": node.thread_id,
+                "ts": node.all_start_micros,
+                "dur": node.all_end_rel_micros.max(1),
+                "args": {"name": node.node_name, "label": node.timeline_label},
+            }));
+        }
+    }
+    json!({"traceEvents": events})
+}

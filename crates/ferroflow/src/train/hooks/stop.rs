@@ -1,0 +1,110 @@
+//! Hooks that decide when a task begins and when it ends.
+
+use super::super::session_manager::rest;
+use super::{RunArgs, RunContext, RunValues, SessionHook, needed_global_step, read_step, step_number};
+use crate::session::Session;
+use ferroflow_core::scope::{Graph, Output};
+use ferroflow_core::{Result, status};
+use std::time::{Duration, Instant};
+
+/// Ends training at a global step.
+#[derive(Debug)]
+pub struct StopAtStep {
+    last: Option<i64>,
+    more: i64,
+    step: Option<Output>,
+}
+
+impl StopAtStep {
+    /// Ends when the global step reaches `last`.
+    pub fn last(last: i64) -> StopAtStep {
+        StopAtStep { last: Some(last), more: 0, step: None }
+    }
+
+    /// Ends so many global steps after the program started.
+    pub fn after(steps: i64) -> StopAtStep {
+        StopAtStep { last: None, more: steps, step: None }
+    }
+
+    fn step(&self) -> Result<&Output> {
+        self.step.as_ref().ok_or_else(|| status!(Internal, "the hook has not begun"))
+    }
+}
+
+impl SessionHook for StopAtStep {
+    fn begin(&mut self, graph: &Graph) -> Result<()> {
+        self.step = Some(needed_global_step(graph, "StopAtStep")?.value().clone());
+        Ok(())
+    }
+
+    fn after_create_session(&mut self, session: &Session) -> Result<()> {
+        if self.last.is_none() {
+            self.last = Some(read_step(session, self.step()?)? + self.more);
+        }
+        Ok(())
+    }
+
+    fn before_run(&mut self, _: &RunContext<'_>) -> Result<RunArgs> {
+        Ok(RunArgs::fetch([self.step()?]))
+    }
+
+    fn after_run(&mut self, cx: &RunContext<'_>, values: &RunValues<'_>) -> Result<()> {
+        let last = self.last.unwrap_or(i64::MAX);
+        // The step fetched may be the one before or after this step's update: one before the end, look again.
+        let seen = step_number(values.values)?;
+        if seen + 1 >= last && (seen >= last || read_step(cx.session(), self.step()?)? >= last) {
+            cx.request_stop();
+        }
+        Ok(())
+    }
+}
+
+/// Delays a worker until the others have made some steps, so that workers do not all start from the same values.
+#[derive(Debug)]
+pub struct WaitForStep {
+    wait_until: i64,
+    limit: Duration,
+    step: Option<Output>,
+    waited: bool,
+}
+
+impl WaitForStep {
+    /// Waits until the global step reaches `step`, an hour at most.
+    pub fn new(step: i64) -> WaitForStep {
+        WaitForStep { wait_until: step, limit: Duration::from_secs(3600), step: None, waited: false }
+    }
+
+    /// Waits no longer than this; then the worker starts nevertheless.
+    pub fn at_most(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+}
+
+impl SessionHook for WaitForStep {
+    fn begin(&mut self, graph: &Graph) -> Result<()> {
+        self.step = Some(needed_global_step(graph, "WaitForStep")?.value().clone());
+        Ok(())
+    }
+
+    fn before_run(&mut self, cx: &RunContext<'_>) -> Result<RunArgs> {
+        let (Some(step), false) = (&self.step, self.waited) else { return Ok(RunArgs::default()) };
+        self.waited = true;
+        let (since, mut reported) = (Instant::now(), Instant::now());
+        loop {
+            let now = read_step(cx.session(), step)?;
+            if now >= self.wait_until || since.elapsed() >= self.limit {
+                return Ok(RunArgs::default());
+            }
+            if reported.elapsed() >= Duration::from_secs(5) {
+                tracing::info!(
+                    step = now,
+                    until = self.wait_until,
+                    "Waiting for the global step of other workers."
+                );
+                reported = Instant::now();
+            }
+            rest(Duration::from_millis(100));
+        }
+    }
+}

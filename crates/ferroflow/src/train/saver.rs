@@ -1,0 +1,347 @@
+//! Saves and restores variables, and keeps the latest checkpoints.
+
+use super::checkpoint_state::{
+    CheckpointState, checkpoint_exists, missing, read_checkpoint_state, write_checkpoint_state,
+};
+use super::saver_nodes::{SaverNodes, add_nodes};
+use crate::session::Session;
+use crate::variables::{Variable, global_variables};
+use bytes::Bytes;
+use ferroflow_core::scope::{CollectionItem, Graph, MetaGraph, Operation, Output, Scope};
+use ferroflow_core::{Result, Status, Tensor, ensure, status};
+use ferroflow_proto::tensorflow::{SaverDef, saver_def::CheckpointFormatVersion};
+use prost::Message;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The collection that graphs keep their savers in.
+pub(super) const SAVERS: &str = "savers";
+
+/// How a saver is made; see [`Saver::builder`].
+#[derive(Clone, Debug)]
+pub struct SaverBuilder {
+    variables: Option<Vec<Variable>>,
+    name: String,
+    sharded: bool,
+    max_to_keep: usize,
+    keep_every: Duration,
+    allow_empty: bool,
+    write_meta_graph: bool,
+}
+
+impl SaverBuilder {
+    /// The variables; all global ones unless this says otherwise.
+    pub fn variables(mut self, variables: impl IntoIterator<Item = Variable>) -> Self {
+        self.variables = Some(variables.into_iter().collect());
+        self
+    }
+
+    /// The prefix of the nodes' names, `save` unless this says otherwise.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = name.to_owned();
+        self
+    }
+
+    /// Whether every task writes its own variables, all at once.
+    pub fn sharded(mut self, sharded: bool) -> Self {
+        self.sharded = sharded;
+        self
+    }
+
+    /// How many checkpoints are kept; 0 keeps all.
+    pub fn max_to_keep(mut self, count: usize) -> Self {
+        self.max_to_keep = count;
+        self
+    }
+
+    /// How often a checkpoint is kept for ever.
+    pub fn keep_checkpoint_every(mut self, interval: Duration) -> Self {
+        self.keep_every = interval;
+        self
+    }
+
+    /// Whether a graph without variables gets a saver that does nothing.
+    pub fn allow_empty(mut self, allow: bool) -> Self {
+        self.allow_empty = allow;
+        self
+    }
+
+    /// Whether the graph is written beside each checkpoint, for programs that do not build it; it is unless this says
+    /// otherwise.
+    pub fn write_meta_graph(mut self, write: bool) -> Self {
+        self.write_meta_graph = write;
+        self
+    }
+
+    /// Adds the saver's nodes.
+    #[track_caller]
+    pub fn build(self, graph: &Graph) -> Result<Saver> {
+        let variables = match self.variables {
+            Some(variables) => variables,
+            None => global_variables(graph)?,
+        };
+        let nodes = if variables.is_empty() {
+            ensure!(self.allow_empty, InvalidArgument, "No variables to save");
+            None
+        } else {
+            let scope: Scope = graph.scope().scope(&self.name);
+            Some(add_nodes(&scope, &variables, self.sharded)?)
+        };
+        Ok(Saver {
+            nodes,
+            sharded: self.sharded,
+            max_to_keep: self.max_to_keep,
+            keep_every: self.keep_every,
+            write_meta_graph: self.write_meta_graph,
+            kept: Mutex::new(Kept {
+                recent: Vec::new(),
+                preserve_after: now() + self.keep_every.as_secs_f64(),
+            }),
+        })
+    }
+}
+
+/// Saves and restores the variables of a graph. Checkpoints and the file that lists them are stock's.
+///
+/// ```
+/// use ferroflow::train::Saver;
+/// use ferroflow::variables::global_variables_initializer;
+/// use ferroflow::{Graph, Session, Variable};
+///
+/// # let directory = std::env::temp_dir().join(format!("saver-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory).unwrap();
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// let w = Variable::with_value(&s, "w", [1.0f32, 2.0])?;
+/// let init = global_variables_initializer(&s)?;
+/// let saver = Saver::new(&graph)?;
+/// let session = Session::new(&graph)?;
+/// session.execute(&init)?;
+/// let path = saver.save(&session, directory.join("model.ckpt"), Some(7))?;
+/// assert!(path.ends_with("model.ckpt-7"));
+/// saver.restore(&Session::new(&graph)?, &path)?;
+/// # std::fs::remove_dir_all(directory).unwrap();
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
+pub struct Saver {
+    /// `None` if there is nothing to save.
+    nodes: Option<SaverNodes>,
+    sharded: bool,
+    max_to_keep: usize,
+    keep_every: Duration,
+    write_meta_graph: bool,
+    kept: Mutex<Kept>,
+}
+
+struct Kept {
+    /// Checkpoints and when they were written, oldest first.
+    recent: Vec<(String, f64)>,
+    /// The next checkpoint after this time is kept for ever.
+    preserve_after: f64,
+}
+
+const UNPOISONED: &str = "no panic while checkpoints are listed";
+
+impl Saver {
+    /// A saver of all global variables that keeps the five latest checkpoints.
+    #[track_caller]
+    pub fn new(graph: &Graph) -> Result<Saver> {
+        Saver::builder().build(graph)
+    }
+
+    /// Describes a saver.
+    pub fn builder() -> SaverBuilder {
+        SaverBuilder {
+            variables: None,
+            name: "save".to_owned(),
+            sharded: false,
+            max_to_keep: 5,
+            keep_every: Duration::from_secs(10_000 * 3600),
+            allow_empty: false,
+            write_meta_graph: true,
+        }
+    }
+
+    /// The saver that a graph's nodes belong to, e.g. an imported graph's.
+    pub fn from_def(graph: &Graph, def: &SaverDef) -> Result<Saver> {
+        let nodes = SaverNodes {
+            filename: graph.output(&def.filename_tensor_name)?,
+            save: graph.output(&def.save_tensor_name)?,
+            restore: graph.operation(&def.restore_op_name)?,
+        };
+        let keep_every = Duration::from_secs_f32(def.keep_checkpoint_every_n_hours.clamp(0.0, 1e6) * 3600.0);
+        Ok(Saver {
+            nodes: Some(nodes),
+            sharded: def.sharded,
+            max_to_keep: def.max_to_keep.max(0) as usize,
+            keep_every,
+            write_meta_graph: true,
+            kept: Mutex::new(Kept { recent: Vec::new(), preserve_after: now() + keep_every.as_secs_f64() }),
+        })
+    }
+
+    /// The message by which graphs carry savers.
+    pub fn to_def(&self) -> Option<SaverDef> {
+        let nodes = self.nodes.as_ref()?;
+        Some(SaverDef {
+            filename_tensor_name: nodes.filename.name(),
+            save_tensor_name: nodes.save.name(),
+            restore_op_name: nodes.restore.name(),
+            max_to_keep: self.max_to_keep as i32,
+            sharded: self.sharded,
+            keep_checkpoint_every_n_hours: self.keep_every.as_secs_f32() / 3600.0,
+            version: CheckpointFormatVersion::V2 as i32,
+        })
+    }
+
+    /// Lets the graph carry the saver, where [`super::Scaffold`] and exports find it.
+    pub fn add_to_collection(&self, graph: &Graph) {
+        if let Some(def) = self.to_def() {
+            graph.add_to_collection(SAVERS, CollectionItem::Bytes(Bytes::from(def.encode_to_vec())));
+        }
+    }
+
+    /// Writes a checkpoint `prefix-step`, or `prefix` without a step, notes it in the file `checkpoint` beside it,
+    /// removes what is too old, and returns the checkpoint's prefix.
+    pub fn save(&self, session: &Session, prefix: impl AsRef<Path>, step: Option<i64>) -> Result<String> {
+        let prefix = prefix.as_ref().to_string_lossy().into_owned();
+        let path = match step {
+            Some(step) => format!("{prefix}-{step}"),
+            None => prefix,
+        };
+        let Some(nodes) = &self.nodes else { return Ok(path) };
+        let directory = parent(&path);
+        ensure!(
+            directory.is_dir(),
+            InvalidArgument,
+            "Parent directory of {path} doesn't exist, can't save; make {} first",
+            directory.display()
+        );
+        let filename = Tensor::scalar(Bytes::from(path.clone()));
+        session.run(&[(&nodes.filename, filename)], &[&nodes.save])?;
+        if self.write_meta_graph {
+            let meta = MetaGraph { saver: self.to_def(), ..MetaGraph::default() };
+            let encoded = session.graph().to_meta_graph_def(&meta).encode_to_vec();
+            let written = std::fs::write(format!("{path}.meta"), encoded);
+            written.map_err(|error| status!(Internal, "cannot write {path}.meta: {error}"))?;
+        }
+        self.note(&path, &directory)?;
+        Ok(path)
+    }
+
+    /// Gives the variables the values of a checkpoint.
+    pub fn restore(&self, session: &Session, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref().to_string_lossy().into_owned();
+        let Some(nodes) = &self.nodes else { return Ok(()) };
+        if !checkpoint_exists(&path) {
+            return Err(missing(&path));
+        }
+        let filename = Tensor::scalar(Bytes::from(path.clone()));
+        let restored = session.step().feed(&nodes.filename, filename).target(&nodes.restore).run();
+        restored.map(drop).map_err(|error: Status| {
+            error.map_message(|message| {
+                format!(
+                    "Restoring from checkpoint {path} failed; most likely a variable of the graph is missing in it \
+                     or has another shape there: {message}"
+                )
+            })
+        })
+    }
+
+    /// The checkpoints that are kept, oldest first.
+    pub fn last_checkpoints(&self) -> Vec<String> {
+        self.kept.lock().expect(UNPOISONED).recent.iter().map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Counts the checkpoints that a directory's file lists among those to keep, for a program that goes on.
+    pub fn recover_last_checkpoints(&self, directory: impl AsRef<Path>) -> Result<()> {
+        let Some(state) = read_checkpoint_state(directory)? else { return Ok(()) };
+        let existing = state.all.into_iter().filter(|path| checkpoint_exists(path));
+        let modified = |path: &String| {
+            let modified = std::fs::metadata(format!("{path}.index")).and_then(|data| data.modified());
+            modified.ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map_or(0.0, |at| at.as_secs_f64())
+        };
+        self.kept.lock().expect(UNPOISONED).recent =
+            existing.map(|path| (path.clone(), modified(&path))).collect();
+        Ok(())
+    }
+
+    /// The node that takes the prefix of a checkpoint.
+    pub fn filename(&self) -> Option<&Output> {
+        self.nodes.as_ref().map(|nodes| &nodes.filename)
+    }
+
+    /// The operation that restores.
+    pub fn restore_op(&self) -> Option<&Operation> {
+        self.nodes.as_ref().map(|nodes| &nodes.restore)
+    }
+
+    /// Notes a new checkpoint and removes those that are not to be kept.
+    fn note(&self, path: &str, directory: &Path) -> Result<()> {
+        let mut kept = self.kept.lock().expect(UNPOISONED);
+        kept.recent.retain(|(recent, _)| recent != path);
+        kept.recent.push((path.to_owned(), now()));
+        let mut removed = Vec::new();
+        if self.max_to_keep > 0 && kept.recent.len() > self.max_to_keep {
+            let (oldest, written) = kept.recent.remove(0);
+            if written > kept.preserve_after {
+                kept.preserve_after += self.keep_every.as_secs_f64();
+            } else {
+                removed.push(oldest);
+            }
+        }
+        let state = CheckpointState {
+            latest: path.to_owned(),
+            all: kept.recent.iter().map(|(path, _)| path.clone()).collect(),
+            timestamps: kept.recent.iter().map(|(_, written)| *written).collect(),
+            last_preserved: Some(kept.preserve_after - self.keep_every.as_secs_f64()),
+        };
+        // First the list, then the files: whoever reads the list finds what it names.
+        write_checkpoint_state(directory, &state)?;
+        for path in removed {
+            remove(&path);
+        }
+        Ok(())
+    }
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+fn parent(path: &str) -> PathBuf {
+    match Path::new(path).parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Removes the files of a checkpoint. One that stays is untidy but does no harm.
+fn remove(prefix: &str) {
+    let directory = parent(prefix);
+    let Some(name) = Path::new(prefix).file_name().and_then(|name| name.to_str()) else { return };
+    let is_part = |file: &str| {
+        file.strip_prefix(name)
+            .is_some_and(|end| end == ".index" || end == ".meta" || end.starts_with(".data-"))
+    };
+    let Ok(files) = directory.read_dir() else { return };
+    for file in files.flatten().filter(|file| file.file_name().to_str().is_some_and(is_part)) {
+        if let Err(error) = std::fs::remove_file(file.path()) {
+            tracing::warn!(file = %file.path().display(), %error, "An old checkpoint could not be removed.");
+        }
+    }
+}
+
+/// The savers that a graph carries.
+pub(super) fn savers_in(graph: &Graph) -> Result<Vec<Saver>> {
+    let saver = |item: CollectionItem| match item {
+        CollectionItem::Bytes(encoded) => {
+            let def = SaverDef::decode(encoded)
+                .map_err(|error| status!(InvalidArgument, "collection '{SAVERS}' is broken: {error}"))?;
+            Saver::from_def(graph, &def)
+        }
+        other => Err(status!(InvalidArgument, "collection '{SAVERS}' holds {other:?}")),
+    };
+    graph.collection(SAVERS).into_iter().map(saver).collect()
+}

@@ -1,0 +1,43 @@
+"""A stock worker that trains the model of `tests/tests/monitored.rs` in a cluster, as chief or not.
+
+    python worker.py CLUSTER TASK chief|worker LAST_STEP
+
+Prints how many steps it made.
+"""
+
+import json
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+import tensorflow as tf  # noqa: E402
+
+v1 = tf.compat.v1
+v1.disable_eager_execution()
+
+
+def main():
+    cluster, task, role, last_step = json.loads(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    server = tf.distribute.Server(cluster, job_name="worker", task_index=task)
+    with v1.device(v1.train.replica_device_setter(cluster=cluster, worker_device=f"/job:worker/task:{task}")):
+        w = v1.get_variable("w", initializer=tf.constant(0.0), use_resource=True)
+        step = v1.train.get_or_create_global_step()
+        moved = w.assign_sub((w - 3.0) * 0.1, read_value=False)
+        with tf.control_dependencies([moved]):
+            train = step.assign_add(1, read_value=False)
+    steps = 0
+    config = v1.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{task}"])
+    hooks = [v1.train.StopAtStepHook(last_step=last_step)]
+    with v1.train.MonitoredTrainingSession(server.target, role == "chief", hooks=hooks, config=config, max_wait_secs=60) as session:
+        while not session.should_stop():
+            session.run(train)
+            steps += 1
+    print("steps", steps, flush=True)
+
+
+main()
+# The server's threads do not end by themselves.
+os._exit(0)
