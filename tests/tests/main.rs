@@ -24,6 +24,9 @@ mod savers;
 /// Training loops of Rust programs in clusters.
 mod monitored;
 
+/// Functions that a coordinator schedules on workers.
+mod coordinator;
+
 /// Where nodes run, in clusters of several tasks.
 mod placement;
 

@@ -30,6 +30,7 @@ mod reduce;
 pub mod schedules;
 pub mod server;
 mod session;
+pub mod strategy;
 pub mod summary;
 mod target;
 pub mod train;

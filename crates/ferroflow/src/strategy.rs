@@ -1,0 +1,95 @@
+//! Training with parameter servers from one program: variables on the servers, functions scheduled on workers.
+//!
+//! A function is a Rust closure that builds nodes, traced once. A worker runs it in a session of its own server, so that
+//! nodes without a device run there; variables are shared, because sessions of one cluster share them.
+//!
+//! ```
+//! use ferroflow::strategy::{ClusterCoordinator, ParameterServerStrategy};
+//! use ferroflow::variables::global_variables_initializer;
+//! use ferroflow::{DType, Graph, Server, Variable};
+//! # use ferroflow::ClusterSpec;
+//! # let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+//! # let mut cluster = ClusterSpec::new();
+//! # cluster.add("ps", 0, &free())?;
+//! # cluster.add("worker", 0, &free())?;
+//! # let (_ps, _worker) = (Server::new(&cluster, "ps", 0)?, Server::new(&cluster, "worker", 0)?);
+//!
+//! let strategy = ParameterServerStrategy::new(&cluster)?;
+//! let graph = Graph::new();
+//! let s = strategy.scope(&graph.scope());
+//! let total = Variable::with_value(&s, "total", 0.0f32)?;
+//! let init = global_variables_initializer(&s)?;
+//!
+//! let coordinator = ClusterCoordinator::new(&strategy, &graph)?;
+//! coordinator.execute(&init)?;
+//! let add = coordinator.function([(DType::Float, vec![])], |s, inputs| total.assign_add(s, &inputs[0]))?;
+//! for value in [1.0f32, 2.0, 3.0] {
+//!     coordinator.schedule(&add, [value])?;
+//! }
+//! coordinator.join()?;
+//! assert_eq!(coordinator.eval(total.value())?.to_scalar::<f32>()?, 6.0);
+//! # Ok::<(), ferroflow::Status>(())
+//! ```
+
+mod coordinator;
+mod function;
+mod queue;
+mod worker;
+
+pub use coordinator::ClusterCoordinator;
+pub use function::{PerWorkerDataset, Traced, WorkerFunction};
+pub use queue::RemoteValue;
+
+use crate::device_setter::{PsStrategy, ReplicaDeviceSetter};
+use ferroflow_cluster::spec::{ClusterSpec, TaskName};
+use ferroflow_core::scope::Scope;
+use ferroflow_core::{Result, ensure};
+use std::sync::Arc;
+
+/// Where the variables of a program are: on the tasks of job `ps`, one after the other. Functions run on the tasks of job
+/// `worker`.
+#[derive(Clone)]
+pub struct ParameterServerStrategy {
+    cluster: ClusterSpec,
+    placement: Option<Arc<dyn PsStrategy>>,
+}
+
+impl ParameterServerStrategy {
+    /// The cluster must have tasks of both jobs.
+    pub fn new(cluster: &ClusterSpec) -> Result<ParameterServerStrategy> {
+        for job in ["ps", "worker"] {
+            ensure!(
+                cluster.tasks().any(|(task, _)| task.job == job),
+                InvalidArgument,
+                "a strategy with parameter servers needs tasks of jobs 'ps' and 'worker', and the cluster has {cluster}"
+            );
+        }
+        Ok(ParameterServerStrategy { cluster: cluster.clone(), placement: None })
+    }
+
+    /// Chooses among the parameter servers otherwise than in turns.
+    pub fn placement(mut self, placement: impl PsStrategy + 'static) -> Self {
+        self.placement = Some(Arc::new(placement));
+        self
+    }
+
+    /// A scope whose variables are on the parameter servers; everything else stays where it is needed.
+    pub fn scope(&self, scope: &Scope) -> Scope {
+        let mut setter = ReplicaDeviceSetter::new(&self.cluster).worker_device("");
+        if let Some(placement) = &self.placement {
+            setter = setter.shared_strategy(placement.clone());
+        }
+        setter.apply(scope)
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &ClusterSpec {
+        &self.cluster
+    }
+
+    /// The tasks of a job and their addresses.
+    fn tasks(&self, job: &str) -> Vec<(TaskName, String)> {
+        let tasks = self.cluster.tasks().filter(|(task, _)| task.job == job);
+        tasks.map(|(task, address)| (task, address.to_owned())).collect()
+    }
+}

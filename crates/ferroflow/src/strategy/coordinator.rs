@@ -1,0 +1,163 @@
+//! Schedules functions on workers.
+
+use super::ParameterServerStrategy;
+use super::function::{PerWorkerDataset, Traced, WorkerFunction};
+use super::queue::{Arguments, Call, Queue, RemoteValue};
+use super::worker::Worker;
+use crate::data::Dataset;
+use crate::session::{Session, SessionOptions};
+use ferroflow_core::scope::{Graph, Operation, Output, Scope};
+use ferroflow_core::{DType, Result, Tensor, ensure, status};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Schedules functions on the workers of a cluster. A call whose worker is lost is made by another one; the worker takes
+/// part again when it is back. Dropping the coordinator cancels what has not run.
+pub struct ClusterCoordinator {
+    graph: Graph,
+    queue: Arc<Queue>,
+    workers: Vec<Arc<Mutex<Option<Session>>>>,
+    threads: Vec<JoinHandle<()>>,
+    /// A session at the first parameter server.
+    own: Session,
+}
+
+impl ClusterCoordinator {
+    /// Connects to the cluster. Waits for the parameter servers; workers may come later.
+    pub fn new(strategy: &ParameterServerStrategy, graph: &Graph) -> Result<ClusterCoordinator> {
+        let parameter_servers = Arc::new(strategy.tasks("ps"));
+        let (_, first) =
+            parameter_servers.first().ok_or_else(|| status!(InvalidArgument, "no parameter servers"))?;
+        let own = SessionOptions::new().device_filters(["/job:ps"]);
+        let own = Session::with_options(first.as_str(), graph, own)?;
+        let queue = Arc::new(Queue::default());
+        let (mut workers, mut threads) = (Vec::new(), Vec::new());
+        for (number, (task, address)) in strategy.tasks("worker").into_iter().enumerate() {
+            let session = Arc::new(Mutex::new(None));
+            let name = format!("worker-{number}");
+            let worker = Worker {
+                number,
+                task,
+                address,
+                graph: graph.clone(),
+                queue: queue.clone(),
+                parameter_servers: parameter_servers.clone(),
+                session: session.clone(),
+            };
+            let thread = std::thread::Builder::new().name(name).spawn(move || worker.run());
+            threads.push(thread.map_err(|error| status!(Internal, "cannot start a thread: {error}"))?);
+            workers.push(session);
+        }
+        Ok(ClusterCoordinator { graph: graph.clone(), queue, workers, threads, own })
+    }
+
+    /// Traces a function: `build` adds its nodes, once. Inputs have types and shapes, in which -1 stands for any size.
+    pub fn function<T: Into<Traced>>(
+        &self,
+        inputs: impl IntoIterator<Item = (DType, Vec<i64>)>,
+        build: impl FnOnce(&Scope, &[Output]) -> Result<T>,
+    ) -> Result<WorkerFunction> {
+        WorkerFunction::trace(&self.graph, inputs, build)
+    }
+
+    /// Has some worker call a function. Returns at once; fails if an earlier call did.
+    pub fn schedule(
+        &self,
+        function: &WorkerFunction,
+        arguments: impl IntoIterator<Item = impl Into<Tensor>>,
+    ) -> Result<RemoteValue> {
+        let arguments: Vec<Tensor> = arguments.into_iter().map(Into::into).collect();
+        let wanted = function.0.inputs.len();
+        ensure!(
+            arguments.len() == wanted,
+            InvalidArgument,
+            "a function of {wanted} inputs was scheduled with {} arguments",
+            arguments.len()
+        );
+        self.push(function, Arguments::Given(arguments))
+    }
+
+    /// Has some worker call a function with the next element of its own dataset.
+    pub fn schedule_next(
+        &self,
+        function: &WorkerFunction,
+        dataset: &PerWorkerDataset,
+    ) -> Result<RemoteValue> {
+        self.push(function, Arguments::NextOf(dataset.clone()))
+    }
+
+    fn push(&self, function: &WorkerFunction, arguments: Arguments) -> Result<RemoteValue> {
+        let result = RemoteValue::default();
+        self.queue.push(Call {
+            function: function.clone(),
+            arguments,
+            result: result.clone(),
+            cancelled: 0,
+        })?;
+        Ok(result)
+    }
+
+    /// A dataset of which every worker makes its own, e.g. a shard of the whole.
+    pub fn per_worker_dataset(
+        &self,
+        make: impl Fn(usize) -> Result<Dataset<Vec<Tensor>>> + Send + Sync + 'static,
+    ) -> PerWorkerDataset {
+        PerWorkerDataset::new(self.workers.len(), make)
+    }
+
+    /// Waits until all calls have ended. Tells the first failure; calls that waited then were cancelled.
+    pub fn join(&self) -> Result<()> {
+        self.queue.join()
+    }
+
+    /// Whether all calls have ended.
+    pub fn done(&self) -> bool {
+        self.queue.is_idle()
+    }
+
+    /// Waits for a call and returns its outputs.
+    pub fn fetch(&self, value: &RemoteValue) -> Result<Vec<Tensor>> {
+        value.fetch()
+    }
+
+    /// How many workers are connected now.
+    pub fn connected_workers(&self) -> usize {
+        let connected = |worker: &&Arc<Mutex<Option<Session>>>| {
+            worker.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        };
+        self.workers.iter().filter(connected).count()
+    }
+
+    /// A session at the parameter servers, for savers and whatever else is not a worker's.
+    pub fn session(&self) -> &Session {
+        &self.own
+    }
+
+    /// Runs an operation at the parameter servers, e.g. one that initializes variables.
+    pub fn execute(&self, operation: impl Into<Operation>) -> Result<()> {
+        self.own.execute(operation)
+    }
+
+    /// Computes an output at the parameter servers.
+    pub fn eval(&self, output: &Output) -> Result<Tensor> {
+        self.own.eval(output)
+    }
+}
+
+impl Drop for ClusterCoordinator {
+    fn drop(&mut self) {
+        self.queue.stop();
+        for worker in &self.workers {
+            let session = worker.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(session) = session {
+                // Ends the step under way; a server that is gone has ended it.
+                let _ = session.close();
+            }
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("A thread of the coordinator ended with a panic.");
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What workers run, and what they run it on.
+
+use crate::data::{Dataset, Elements};
+use ferroflow_core::scope::{Graph, Operation, Output, Scope};
+use ferroflow_core::{DType, PartialShape, Result, Tensor, ensure};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A traced function: its nodes are in the graph, any worker may run them. Cloning shares.
+#[derive(Clone, Debug)]
+pub struct WorkerFunction(pub(super) Arc<Body>);
+
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) inputs: Vec<Output>,
+    pub(super) outputs: Vec<Output>,
+    pub(super) operations: Vec<Operation>,
+}
+
+/// What a function gives and does: outputs, operations, or both.
+#[derive(Clone, Debug, Default)]
+pub struct Traced {
+    /// Computed, and given to whoever fetches.
+    pub outputs: Vec<Output>,
+    /// Run for what they do.
+    pub operations: Vec<Operation>,
+}
+
+impl From<Output> for Traced {
+    fn from(output: Output) -> Traced {
+        Traced { outputs: vec![output], operations: Vec::new() }
+    }
+}
+
+impl From<Vec<Output>> for Traced {
+    fn from(outputs: Vec<Output>) -> Traced {
+        Traced { outputs, operations: Vec::new() }
+    }
+}
+
+impl From<Operation> for Traced {
+    fn from(operation: Operation) -> Traced {
+        Traced { outputs: Vec::new(), operations: vec![operation] }
+    }
+}
+
+impl From<(Output, Operation)> for Traced {
+    fn from((output, operation): (Output, Operation)) -> Traced {
+        Traced { outputs: vec![output], operations: vec![operation] }
+    }
+}
+
+impl From<(Vec<Output>, Operation)> for Traced {
+    fn from((outputs, operation): (Vec<Output>, Operation)) -> Traced {
+        Traced { outputs, operations: vec![operation] }
+    }
+}
+
+impl WorkerFunction {
+    /// Builds the nodes of a function, with a placeholder per input. A dimension of -1 may be any.
+    pub(super) fn trace<T: Into<Traced>>(
+        graph: &Graph,
+        inputs: impl IntoIterator<Item = (DType, Vec<i64>)>,
+        build: impl FnOnce(&Scope, &[Output]) -> Result<T>,
+    ) -> Result<WorkerFunction> {
+        let scope = graph.scope().scope("function");
+        let placeholder = |(dtype, dims): (DType, Vec<i64>)| {
+            let node = scope.op("Placeholder").attr("dtype", dtype);
+            node.attr("shape", PartialShape::new(dims)?).build()?.output(0)
+        };
+        let inputs = inputs.into_iter().map(placeholder).collect::<Result<Vec<Output>>>()?;
+        let Traced { outputs, operations } = build(&scope, &inputs)?.into();
+        ensure!(
+            !outputs.is_empty() || !operations.is_empty(),
+            InvalidArgument,
+            "a function must give an output or run an operation"
+        );
+        Ok(WorkerFunction(Arc::new(Body { inputs, outputs, operations })))
+    }
+
+    /// Tells functions apart.
+    pub(super) fn id(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+}
+
+/// A dataset of which every worker has its own. Cloning shares.
+#[derive(Clone)]
+pub struct PerWorkerDataset(Arc<PerWorker>);
+
+struct PerWorker {
+    make: Box<MakeFn>,
+    /// By worker; made again after the worker was lost.
+    iterators: Vec<Mutex<Option<Elements<Vec<Tensor>>>>>,
+}
+
+type MakeFn = dyn Fn(usize) -> Result<Dataset<Vec<Tensor>>> + Send + Sync;
+
+impl PerWorkerDataset {
+    pub(super) fn new(
+        workers: usize,
+        make: impl Fn(usize) -> Result<Dataset<Vec<Tensor>>> + Send + Sync + 'static,
+    ) -> PerWorkerDataset {
+        let iterators = (0..workers).map(|_| Mutex::new(None)).collect();
+        PerWorkerDataset(Arc::new(PerWorker { make: Box::new(make), iterators }))
+    }
+
+    /// The next element of a worker; `None` at the end.
+    pub(super) fn next(&self, worker: usize) -> Result<Option<Vec<Tensor>>> {
+        let mut slot = self.0.iterators[worker].lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.is_none() {
+            *slot = Some((self.0.make)(worker)?.iter());
+        }
+        slot.as_mut().and_then(Iterator::next).transpose()
+    }
+
+    /// Starts a worker's dataset again.
+    pub(super) fn restart(&self, worker: usize) {
+        *self.0.iterators[worker].lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}

@@ -1,0 +1,161 @@
+//! One worker of a coordinator: a thread here that makes calls in a session of the worker's server.
+
+use super::function::{Body, WorkerFunction};
+use super::queue::{Arguments, Call, Queue};
+use crate::session::{Callable, Session, SessionOptions};
+use crate::train::is_lost;
+use ferroflow_cluster::spec::TaskName;
+use ferroflow_core::scope::{Graph, Operation, Output};
+use ferroflow_core::{Code, Result, Status, Tensor, status};
+use std::collections::HashMap;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long one attempt to open a session may take.
+const OPEN_WAIT: Duration = Duration::from_secs(5);
+/// How long to wait between attempts.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How often to say whom we wait for.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
+/// How often a call may be cancelled before that counts as its result.
+const MAX_CANCELLED: u32 = 4;
+/// How long a parameter server may take to accept a connection.
+const PS_WAIT: Duration = Duration::from_secs(2);
+
+/// A worker as its thread knows it.
+pub(super) struct Worker {
+    pub(super) number: usize,
+    pub(super) task: TaskName,
+    pub(super) address: String,
+    pub(super) graph: Graph,
+    pub(super) queue: Arc<Queue>,
+    pub(super) parameter_servers: Arc<Vec<(TaskName, String)>>,
+    /// The session, for whoever wants to end it.
+    pub(super) session: Arc<Mutex<Option<Session>>>,
+}
+
+impl Worker {
+    /// Makes calls until the queue ends.
+    pub(super) fn run(&self) {
+        let mut prepared: HashMap<usize, (WorkerFunction, Callable)> = HashMap::new();
+        loop {
+            let Some(session) = self.open() else { return };
+            *self.slot() = Some(session.clone());
+            while let Some(mut call) = self.queue.pop() {
+                match self.make(&session, &mut prepared, &call) {
+                    Err(error) if is_gone(&error, &mut call) => {
+                        prepared.clear();
+                        self.lost(call, &error);
+                        break;
+                    }
+                    result => self.queue.done(&call, result),
+                }
+            }
+            self.slot().take();
+            if self.queue.stopped_within(Duration::ZERO) {
+                return;
+            }
+        }
+    }
+
+    fn slot(&self) -> std::sync::MutexGuard<'_, Option<Session>> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A session on the worker's server, as soon as it and the parameter servers are there; `None` when the queue ends.
+    fn open(&self) -> Option<Session> {
+        let (since, mut reported) = (Instant::now(), Instant::now());
+        loop {
+            if self.queue.stopped_within(Duration::ZERO) {
+                return None;
+            }
+            let filters = ["/job:ps".to_owned(), format!("/job:worker/task:{}", self.task.task)];
+            let options = SessionOptions::new().device_filters(filters).open_timeout(OPEN_WAIT);
+            let error = match Session::with_options(self.address.as_str(), &self.graph, options) {
+                Ok(session) => return Some(session),
+                Err(error) if error.code() == Code::InvalidArgument => {
+                    self.queue.fail(error);
+                    return None;
+                }
+                Err(error) => error,
+            };
+            if reported.elapsed() >= REPORT_EVERY {
+                let seconds = since.elapsed().as_secs();
+                tracing::info!(task = %self.task, address = self.address, seconds, %error, "Waiting for a worker.");
+                reported = Instant::now();
+            }
+            if self.queue.stopped_within(PAUSE) {
+                return None;
+            }
+        }
+    }
+
+    fn make(
+        &self,
+        session: &Session,
+        prepared: &mut HashMap<usize, (WorkerFunction, Callable)>,
+        call: &Call,
+    ) -> Result<Vec<Tensor>> {
+        let id = call.function.id();
+        if !prepared.contains_key(&id) {
+            let Body { inputs, outputs, operations } = &*call.function.0;
+            let (inputs, outputs): (Vec<&Output>, Vec<&Output>) =
+                (inputs.iter().collect(), outputs.iter().collect());
+            let callable =
+                session.prepare(&inputs, &outputs, &operations.iter().collect::<Vec<&Operation>>())?;
+            prepared.insert(id, (call.function.clone(), callable));
+        }
+        let arguments = match &call.arguments {
+            Arguments::Given(arguments) => arguments.clone(),
+            Arguments::NextOf(dataset) => dataset.next(self.number)?.ok_or_else(|| {
+                status!(OutOfRange, "End of sequence: the dataset of {} has ended", self.task)
+            })?,
+        };
+        match prepared.get(&id) {
+            Some((_, callable)) => callable.run(&arguments),
+            None => Err(status!(Internal, "a prepared function was lost")),
+        }
+    }
+
+    /// Gives the call to another worker, unless a parameter server is what was lost.
+    fn lost(&self, call: Call, error: &Status) {
+        if let Arguments::NextOf(dataset) = &call.arguments {
+            dataset.restart(self.number);
+        }
+        let gone = self.parameter_servers.iter().find(|(task, address)| {
+            let named = error.code() != Code::Cancelled && error.message().contains(&task.to_string());
+            named || !accepts_connections(address)
+        });
+        match gone {
+            Some((task, address)) => {
+                self.queue.fail(status!(
+                    Unavailable,
+                    "{task} at {address} was lost, and with it its variables; restart it, restore them from a \
+                     checkpoint and go on with another coordinator. The call said: {}",
+                    error.message()
+                ));
+                self.queue.give_back(call);
+            }
+            None => {
+                tracing::warn!(task = %self.task, %error, "A worker was lost; another one makes its call.");
+                self.queue.give_back(call);
+            }
+        }
+    }
+}
+
+/// Whether a failure is of a task, not of the function that ran.
+fn is_gone(error: &Status, call: &mut Call) -> bool {
+    if error.code() == Code::Cancelled {
+        // A worker that stops cancels its steps before it goes. A function that is cancelled again and again fails.
+        call.cancelled += 1;
+        return call.cancelled < MAX_CANCELLED;
+    }
+    is_lost(error)
+}
+
+fn accepts_connections(address: &str) -> bool {
+    let addresses = address.to_socket_addrs().map(Iterator::collect::<Vec<_>>).unwrap_or_default();
+    addresses.iter().any(|address| TcpStream::connect_timeout(address, PS_WAIT).is_ok())
+}
