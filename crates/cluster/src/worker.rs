@@ -17,6 +17,7 @@ use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::client::{Channels, Naming, Peers};
 use ferroflow_core::device::Device;
 use ferroflow_core::op::Registry;
+use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
 use ferroflow_core::resource::ResourceManager;
 use ferroflow_core::{Code, Result, Status, status};
 use ferroflow_proto::tensorflow::{
@@ -124,6 +125,15 @@ impl Worker {
     /// The step with this id, found or made. [`Worker::cleanup_step`] ends it.
     pub(crate) fn step(&self, id: i64) -> Arc<WorkerStep> {
         self.steps.get(id)
+    }
+
+    /// Takes a tensor that a peer has pushed. One of a step that is over is dropped.
+    pub(crate) fn deliver(&self, step_id: i64, key: &RendezvousKey, parcel: Parcel) {
+        if let Some(step) = self.steps.find(step_id)
+            && let Err(error) = step.local().send(key, parcel)
+        {
+            tracing::debug!(step_id, %key, %error, "A tensor came too late.");
+        }
     }
 
     /// Ends and forgets a step: whoever still waits for its tensors is told. One that is not known is fine.

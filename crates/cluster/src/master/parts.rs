@@ -1,12 +1,13 @@
 //! One step on several tasks: all parts run side by side under one id; the first failure ends the others.
 
 use super::plan::{RemotePart, StepPlan};
+use crate::transport::direct::{LinkHandle, RunPart};
 use crate::worker::{Worker, WorkerStep};
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::{Result, Status, Tensor};
 use ferroflow_proto::tensorflow::{ExecutorOpts, RunGraphRequest, RunGraphResponse};
 use futures_util::StreamExt;
-use futures_util::future::{self, Either};
+use futures_util::future::{self, Either, join_all};
 use futures_util::stream::{FuturesUnordered, once, select};
 use std::pin::pin;
 use std::sync::Arc;
@@ -35,13 +36,19 @@ impl PartsRun<'_> {
         plan: &StepPlan,
         local: impl Future<Output = Result<Vec<Tensor>>>,
     ) -> Result<(Vec<Tensor>, Vec<RunGraphResponse>)> {
-        let _cleanup = Cleanup { remote: &plan.remote, worker: self.worker, step_id: self.step.id() };
-        let remote: FuturesUnordered<_> = plan.remote.iter().map(|part| self.run_part(part)).collect();
+        let (worker, step_id) = (self.worker, self.step.id());
+        let mut cleanup = Cleanup { remote: &plan.remote, links: Vec::new(), worker, step_id };
+        // The own part hears of a cancellation by itself, but it may be over while others still wait.
+        let mut cancelled = self.cancellation.cancelled();
+        cleanup.links = match future::select(pin!(self.links(plan)), &mut cancelled).await {
+            Either::Left((links, _)) => links,
+            Either::Right((reason, _)) => return Err(reason),
+        };
+        let parts = plan.remote.iter().zip(&cleanup.links);
+        let remote: FuturesUnordered<_> = parts.map(|(part, link)| self.run_part(part, link)).collect();
         // The others first, so that requests leave before the own part occupies the thread.
         let mut ends = pin!(select(remote.map(End::Remote), once(local).map(End::Local)));
         let (mut values, mut responses) = (Vec::new(), Vec::with_capacity(plan.remote.len()));
-        // The own part hears of a cancellation by itself, but it may be over while others still wait.
-        let mut cancelled = self.cancellation.cancelled();
         let failure = loop {
             let end = match future::select(ends.next(), &mut cancelled).await {
                 Either::Left((end, _)) => end,
@@ -73,7 +80,29 @@ impl PartsRun<'_> {
         }
     }
 
-    async fn run_part(&self, part: &RemotePart) -> Result<RunGraphResponse> {
+    /// The direct connections to the tasks of a plan, where there are any.
+    async fn links(&self, plan: &StepPlan) -> Vec<Option<Arc<LinkHandle>>> {
+        // What is traced is called as stock's tasks are, so that transfers are logged by those who receive.
+        if self.exec_opts != ExecutorOpts::default() {
+            return vec![None; plan.remote.len()];
+        }
+        let links = plan.remote.iter().map(|part| {
+            let worker = Arc::downgrade(self.worker);
+            let deliver = move |step, key, parcel| {
+                if let Some(worker) = worker.upgrade() {
+                    worker.deliver(step, &key, parcel);
+                }
+            };
+            part.worker.link(self.step.id(), deliver)
+        });
+        let links = join_all(links).await;
+        let linked = plan.remote.iter().zip(&links);
+        let linked = linked.filter_map(|(part, link)| Some((part.task.clone(), link.as_ref()?.link())));
+        self.step.connect(linked.collect());
+        links
+    }
+
+    async fn run_part(&self, part: &RemotePart, link: &Option<Arc<LinkHandle>>) -> Result<RunGraphResponse> {
         let request = RunGraphRequest {
             graph_handle: part.graph_handle.clone(),
             step_id: self.step.id(),
@@ -81,11 +110,19 @@ impl PartsRun<'_> {
             session_handle: self.session_handle.to_owned(),
             store_errors_in_response_body: true,
             create_worker_session_called: true,
-            request_id: crate::random()? as i64,
+            // Nothing is repeated on a direct connection.
+            request_id: if link.is_some() { 0 } else { crate::random()? as i64 },
             ..Default::default()
         };
-        let done = part.worker.run_graph(&request).await;
-        done.map_err(|error| from_task(error, &part.worker.task().to_string()))
+        let done = match link {
+            Some(link) => {
+                let caller = self.task.to_owned();
+                let run = RunPart { request: Some(request), caller, alone: part.alone };
+                part.worker.run_directly(link, run, self.step.id()).await
+            }
+            None => part.worker.run_graph(&request).await,
+        };
+        done.map_err(|error| from_task(error, &part.task))
     }
 }
 
@@ -103,14 +140,21 @@ pub(super) fn from_task(error: Status, task: &str) -> Status {
 /// Tells every task of a step that it is over, however it ended.
 struct Cleanup<'a> {
     remote: &'a [RemotePart],
+    /// Empty while none of the tasks knows of the step.
+    links: Vec<Option<Arc<LinkHandle>>>,
     worker: &'a Worker,
     step_id: i64,
 }
 
 impl Drop for Cleanup<'_> {
     fn drop(&mut self) {
-        for part in self.remote {
-            part.worker.forget_step(self.step_id);
+        for (part, link) in self.remote.iter().zip(&self.links) {
+            match link {
+                // It ends there with the part.
+                Some(_) if part.alone => {}
+                Some(link) if link.forget(self.step_id).is_ok() => {}
+                _ => part.worker.forget_step(self.step_id),
+            }
         }
         self.worker.cleanup_step(self.step_id);
     }

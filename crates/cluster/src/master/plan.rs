@@ -4,6 +4,7 @@ use super::members::Members;
 use crate::transport::client::RemoteWorker;
 use ferroflow_core::Result;
 use ferroflow_core::graph::Graph;
+use ferroflow_core::op::OpClass;
 use ferroflow_proto::tensorflow::{ConfigProto, DeregisterGraphRequest, RegisterGraphRequest};
 use ferroflow_runtime::plan::partition::{Borders, Part, Parts, partition};
 use ferroflow_runtime::plan::plan;
@@ -32,7 +33,11 @@ pub(crate) struct StepPlan {
 /// A part that another task has registered.
 pub(super) struct RemotePart {
     pub(super) worker: Arc<RemoteWorker>,
+    /// The task's name.
+    pub(super) task: String,
     pub(super) graph_handle: String,
+    /// Whether nobody but the master's task receives tensors from it.
+    pub(super) alone: bool,
 }
 
 impl PlanContext {
@@ -56,7 +61,8 @@ impl PlanContext {
         let registering = parts.iter().map(|part| async {
             let worker = self.members.owner(&part.device)?;
             let graph_handle = worker.register_graph(&self.request(&part.graph)).await?;
-            Ok(RemotePart { worker: worker.clone(), graph_handle })
+            let (worker, task) = (worker.clone(), worker.task().to_string());
+            Ok(RemotePart { worker, task, graph_handle, alone: self.is_alone(&part.graph) })
         });
         let (mut remote, mut failure) = (Vec::with_capacity(parts.len()), None);
         for registered in join_all(registering).await {
@@ -80,6 +86,14 @@ impl PlanContext {
             }
         }
         Err(error)
+    }
+
+    /// Whether a part sends to the master's own device only.
+    fn is_alone(&self, graph: &Graph) -> bool {
+        let own = self.members.own().env().device.name();
+        let sends = graph.nodes().iter().filter(|node| node.data.class() == OpClass::Send);
+        let mut targets = sends.map(|node| node.data.attrs.get::<String>("recv_device"));
+        targets.all(|target| target.is_ok_and(|target| target == own))
     }
 
     fn request(&self, graph: &Graph) -> RegisterGraphRequest {

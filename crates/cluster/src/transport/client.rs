@@ -1,6 +1,7 @@
 //! Calls to other tasks.
 
 mod channel;
+mod lanes;
 mod method;
 mod peers;
 mod remote_master;

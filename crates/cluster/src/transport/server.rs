@@ -6,7 +6,7 @@
 use super::grpc::{self, Pieces};
 use super::io::IoThread;
 use super::sockets::{CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence};
-use super::{master_service, worker_service};
+use super::{direct, master_service, worker_service};
 use crate::master::Master;
 use crate::transport::tensor_codec::Intake;
 use crate::worker::Worker;
@@ -90,6 +90,22 @@ async fn accept(listener: tokio::net::TcpListener, services: Arc<Services>, mut 
 async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Receiver<()>) {
     if let Err(error) = stream.set_nodelay(true).and_then(|()| watch_for_silence(&stream)) {
         tracing::debug!(%error, "A connection keeps its default options.");
+    }
+    let mut first = [0];
+    let peeked = tokio::select! {
+        peeked = stream.peek(&mut first) => peeked,
+        _ = stop.changed() => return,
+    };
+    if matches!(peeked, Ok(1)) && direct::is_direct(first[0]) {
+        let peer = stream.peer_addr().map_or_else(|_| String::new(), |address| address.to_string());
+        let ended = tokio::select! {
+            ended = direct::serve(stream, peer, services) => ended,
+            _ = stop.changed() => return,
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "A direct connection was refused.");
+        }
+        return;
     }
     let service = service_fn(move |request| handle(services.clone(), request).map(Ok::<_, Infallible>));
     let connection = http2::Builder::new(TokioExecutor::new())

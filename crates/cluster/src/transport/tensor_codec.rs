@@ -15,6 +15,7 @@ use ferroflow_proto::tensorflow::{
 };
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -27,8 +28,8 @@ pub(crate) struct Intake {
 }
 
 /// Memory promised to one tensor whose bytes are on their way.
-struct Promise<'a> {
-    intake: &'a Intake,
+pub(crate) struct Promise<I: Deref<Target = Intake>> {
+    intake: I,
     bytes: usize,
 }
 
@@ -38,23 +39,28 @@ impl Intake {
         Intake { memory, promised: AtomicUsize::new(0), limit }
     }
 
-    fn promise(&self, bytes: usize) -> Result<Promise<'_>> {
-        let promised = self.promised.fetch_add(bytes, Ordering::Relaxed);
-        let promise = Promise { intake: self, bytes };
+    /// Memory for a content that is on its way.
+    pub(crate) fn allocate(&self, bytes: usize) -> Buffer {
+        self.memory.allocate(bytes)
+    }
+}
+
+impl<I: Deref<Target = Intake>> Promise<I> {
+    /// Promises memory, unless too much of it is promised already.
+    pub(crate) fn new(intake: I, bytes: usize) -> Result<Promise<I>> {
+        let limit = intake.limit;
+        let promised = intake.promised.fetch_add(bytes, Ordering::Relaxed);
+        let promise = Promise { intake, bytes };
         ensure!(
-            promised.saturating_add(bytes) <= self.limit,
+            promised.saturating_add(bytes) <= limit,
             ResourceExhausted,
             "no memory for a tensor of {bytes} bytes: {promised} bytes are promised to tensors on their way"
         );
         Ok(promise)
     }
-
-    fn allocate(&self, bytes: usize) -> Buffer {
-        self.memory.allocate(bytes)
-    }
 }
 
-impl Drop for Promise<'_> {
+impl<I: Deref<Target = Intake>> Drop for Promise<I> {
     fn drop(&mut self) {
         self.intake.promised.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -238,7 +244,7 @@ fn from_content(proto: &TensorProto, content: Buffer) -> Result<Tensor> {
 
 async fn read_content<F: Frames>(reader: &mut Reader<F>, end: u64, intake: &Intake) -> Result<Buffer> {
     let length = (end - reader.position()) as usize;
-    let _promise = intake.promise(length)?;
+    let _promise = Promise::new(intake, length)?;
     let mut buffer = intake.allocate(length);
     reader.fill(buffer.get_mut().expect("a new buffer has one owner")).await?;
     Ok(buffer)
@@ -558,7 +564,7 @@ mod tests {
         let message = [0x12, 9, 0x12, 7, 8, 1, 0x22, 0xff, 0xff, 0xff, 0x7f];
         assert!(read(&message, &[]).is_err());
         let intake = intake();
-        assert!(intake.promise(2 << 30).is_err());
-        assert!(intake.promise(1 << 30).is_ok());
+        assert!(Promise::new(&intake, 2 << 30).is_err());
+        assert!(Promise::new(&intake, 1 << 30).is_ok());
     }
 }

@@ -5,14 +5,14 @@ use super::rope::Rope;
 use super::server::{Services, unknown_method};
 use super::tensor_codec::write_recv_tensor;
 use crate::worker::{Worker, since_epoch};
-use ferroflow_core::{Result, bail};
+use ferroflow_core::{Result, Status, bail};
 use ferroflow_proto::tensorflow::{
     CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse,
-    CreateWorkerSessionRequest, CreateWorkerSessionResponse, DeleteWorkerSessionRequest,
-    DeleteWorkerSessionResponse, DeregisterGraphResponse, GetStatusRequest, GetStatusResponse,
-    MarkRecvFinishedRequest, MarkRecvFinishedResponse, RecvTensorRequest, RegisterGraphResponse,
-    RunGraphRequest, RunGraphResponse,
+    CreateWorkerSessionRequest, DeleteWorkerSessionRequest, DeleteWorkerSessionResponse,
+    DeregisterGraphResponse, GetStatusRequest, GetStatusResponse, MarkRecvFinishedRequest,
+    MarkRecvFinishedResponse, RecvTensorRequest, RegisterGraphResponse, RunGraphRequest, RunGraphResponse,
 };
+use prost::Message;
 
 /// Answers one call.
 pub(crate) async fn call(services: &Services, method: &str, mut request: Request) -> Result<Rope> {
@@ -27,7 +27,7 @@ pub(crate) async fn call(services: &Services, method: &str, mut request: Request
         "CreateWorkerSession" => {
             let request: CreateWorkerSessionRequest = request.decode().await?;
             worker.create_session(&request)?;
-            Ok(Rope::from_message(&CreateWorkerSessionResponse {}))
+            Ok(Rope::from_message(&SessionOpened { takes_direct_links: true }))
         }
         "DeleteWorkerSession" => {
             let DeleteWorkerSessionRequest { session_handle } = request.decode().await?;
@@ -79,11 +79,24 @@ async fn run_graph(worker: &Worker, mut request: Request) -> Result<Rope> {
     let store_errors = request.store_errors_in_response_body;
     match worker.run_graph(request).await {
         Ok(response) => Ok(Rope::from_message(&response)),
-        Err(status) if store_errors => Ok(Rope::from_message(&RunGraphResponse {
-            status_code: status.code() as i32,
-            status_error_message: status.message().to_owned(),
-            ..Default::default()
-        })),
+        Err(status) if store_errors => Ok(Rope::from_message(&error_response(&status))),
         Err(status) => Err(status),
     }
+}
+
+/// A failure as the body of an answer.
+pub(crate) fn error_response(status: &Status) -> RunGraphResponse {
+    RunGraphResponse {
+        status_code: status.code() as i32,
+        status_error_message: status.message().to_owned(),
+        ..Default::default()
+    }
+}
+
+/// A `CreateWorkerSessionResponse` with a field of our own, which stock ignores.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SessionOpened {
+    /// Whether the task takes direct connections.
+    #[prost(bool, tag = "61001")]
+    pub(crate) takes_direct_links: bool,
 }

@@ -5,6 +5,7 @@ use super::WorkerSession;
 use super::run_graph::Ending;
 use super::since_epoch;
 use super::transfers::Transfers;
+use crate::transport::direct::Link;
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
 use ferroflow_core::{BoxFuture, Code, Result, Status, status};
@@ -35,6 +36,8 @@ pub(crate) struct WorkerStep {
     /// The session that runs it, unless that is the master of this task.
     session: OnceLock<Weak<WorkerSession>>,
     partial: Mutex<Option<Ending>>,
+    /// Tasks with which the step's tensors are exchanged over direct connections.
+    links: OnceLock<Vec<(String, Arc<Link>)>>,
     since: Instant,
 }
 
@@ -49,6 +52,7 @@ impl WorkerStep {
             calls: AtomicUsize::new(0),
             session: OnceLock::new(),
             partial: Mutex::default(),
+            links: OnceLock::new(),
             since: Instant::now(),
         }
     }
@@ -72,6 +76,17 @@ impl WorkerStep {
     pub(crate) fn rendezvous(self: &Arc<Self>, session: &Arc<WorkerSession>) -> Arc<StepRendezvous> {
         self.ran.store(true, Ordering::Relaxed);
         Arc::new(StepRendezvous { step: self.clone(), session: session.clone() })
+    }
+
+    /// Tensors for these tasks are pushed, and theirs come by themselves. To be said before the step runs here.
+    pub(crate) fn connect(&self, links: Vec<(String, Arc<Link>)>) {
+        self.links.get_or_init(|| links);
+    }
+
+    /// The direct connection to a device's task.
+    fn link(&self, device: &str) -> Option<&Arc<Link>> {
+        let of = |task: &str| device.strip_prefix(task).is_some_and(|rest| rest.starts_with("/device:"));
+        self.links.get()?.iter().find(|(task, _)| of(task)).map(|(_, link)| link)
     }
 
     /// Whether a graph of this worker runs or ran in the step.
@@ -126,12 +141,15 @@ pub(crate) struct StepRendezvous {
 
 impl Rendezvous for StepRendezvous {
     fn send(&self, key: &RendezvousKey, parcel: Parcel) -> Result<()> {
-        self.step.local.send(key, parcel)
+        match self.step.link(key.target()) {
+            Some(link) => link.push(self.step.id, key, parcel),
+            None => self.step.local.send(key, parcel),
+        }
     }
 
     fn recv(&self, key: &RendezvousKey) -> BoxFuture<Result<Parcel>> {
         let source = key.source();
-        if source == self.session.env().device.name() {
+        if source == self.session.env().device.name() || self.step.link(source).is_some() {
             return self.step.local.recv(key);
         }
         let Some(peer) = self.session.peers().of_device(source).cloned() else {
@@ -192,6 +210,11 @@ impl Steps {
             self.sweep();
         }
         step
+    }
+
+    /// The step with this id if it is known.
+    pub(super) fn find(&self, id: i64) -> Option<Arc<WorkerStep>> {
+        self.table.lock().expect(UNPOISONED).steps.get(&id).cloned()
     }
 
     /// Ends and forgets a step; one that is not known is fine.

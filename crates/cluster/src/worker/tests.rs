@@ -3,10 +3,11 @@
 use super::Census;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::client::{Channels, Naming, Peers, RemoteWorker};
+use crate::transport::direct::{LinkHandle, RunPart};
 use crate::transport::io::Io;
 use crate::transport::tensor_codec::Intake;
 use crate::{Server, ServerConfig};
-use ferroflow_core::rendezvous::RendezvousKey;
+use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::tensor::BufferPool;
 use ferroflow_core::{Code, Result, Status, Tensor};
 use ferroflow_proto::tensorflow::attr_value::Value;
@@ -14,11 +15,11 @@ use ferroflow_proto::tensorflow::{
     AttrValue, CreateWorkerSessionRequest, GraphDef, LoggingRequest, NamedTensorProto, NodeDef,
     RegisterGraphRequest, RunGraphRequest, VersionDef,
 };
-use futures_util::future::{join_all, select};
+use futures_util::future::{Either, join_all, select};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 /// What takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -106,7 +107,6 @@ impl Cluster {
         self.transfer("_Recv", "tensor_type", name, &[], from, to)
     }
 
-    /// The edge is named like the node.
     fn transfer(
         &self,
         op: &str,
@@ -117,20 +117,32 @@ impl Cluster {
         to: usize,
     ) -> NodeDef {
         let (from, to) = (&self.tasks[from], &self.tasks[to]);
-        let text = |text: &str| Value::S(text.as_bytes().to_vec().into());
-        node(
-            name,
-            op,
-            inputs,
-            &[
-                (dtype, Value::Type(1)),
-                ("tensor_name", text(name)),
-                ("send_device", text(&from.device)),
-                ("send_device_incarnation", Value::I(from.incarnation as i64)),
-                ("recv_device", text(&to.device)),
-            ],
-        )
+        transfer(op, dtype, name, inputs, (&from.device, from.incarnation), &to.device)
     }
+}
+
+/// The edge is named like the node.
+fn transfer(
+    op: &str,
+    dtype: &str,
+    name: &str,
+    inputs: &[&str],
+    (from, incarnation): (&str, u64),
+    to: &str,
+) -> NodeDef {
+    let text = |text: &str| Value::S(text.as_bytes().to_vec().into());
+    node(
+        name,
+        op,
+        inputs,
+        &[
+            (dtype, Value::Type(1)),
+            ("tensor_name", text(name)),
+            ("send_device", text(from)),
+            ("send_device_incarnation", Value::I(incarnation as i64)),
+            ("recv_device", text(to)),
+        ],
+    )
 }
 
 impl Task {
@@ -479,5 +491,103 @@ fn a_task_that_does_not_come_is_waited_for_until_the_deadline() {
                 "{text}"
             );
         }
+    });
+}
+
+const CALLER: &str = "/job:caller/replica:0/task:0";
+const CALLER_DEVICE: &str = "/job:caller/replica:0/task:0/device:CPU:0";
+
+impl Task {
+    /// Doubles what the caller pushes and pushes it back.
+    async fn register_doubling(&self) -> String {
+        let there = transfer("_Recv", "tensor_type", "there", &[], (CALLER_DEVICE, 1), &self.device);
+        let back = transfer("_Send", "T", "back", &["d"], (&self.device, self.incarnation), CALLER_DEVICE);
+        self.register(vec![there, double("d", "there"), back]).await
+    }
+
+    /// A direct connection, and what comes on it.
+    async fn link(&self) -> (Arc<LinkHandle>, mpsc::UnboundedReceiver<(i64, RendezvousKey, Parcel)>) {
+        let (tell, told) = mpsc::unbounded_channel();
+        let deliver = move |step, key, parcel| drop(tell.send((step, key, parcel)));
+        (self.remote.link(0, deliver).await.expect("the task is ours"), told)
+    }
+
+    async fn run_directly(&self, link: &LinkHandle, graph: &str, step_id: i64) -> Result<()> {
+        let request = Some(run_request(graph, step_id));
+        let part = RunPart { request, caller: CALLER.to_owned(), alone: true };
+        self.remote.run_directly(link, part, step_id).await.map(drop)
+    }
+}
+
+#[test]
+fn tensors_of_any_size_are_pushed_both_ways_and_nothing_stays_behind() {
+    run_test(async {
+        let cluster = Cluster::start(1).await;
+        let [a] = &cluster.tasks[..] else { panic!("one task") };
+        let graph = a.register_doubling().await;
+        let (link, mut told) = a.link().await;
+        let there = RendezvousKey::new(CALLER_DEVICE, 1, &a.device, "there");
+        let sizes = [0, 3, 5_000, 20_000, 3_000_000];
+        let steps = sizes.iter().enumerate().map(async |(step, size)| {
+            let values: Vec<f32> = (0..*size).map(|i| i as f32).collect();
+            let run = a.run_directly(&link, &graph, step as i64);
+            let push = async { link.push(step as i64, &there, Parcel::new(Tensor::vector(values))) };
+            let (ran, pushed) = tokio::join!(run, push);
+            ran.and(pushed).unwrap();
+        });
+        join_all(steps).await;
+        for _ in sizes {
+            let (step, key, parcel) = told.recv().await.unwrap();
+            let expected: Vec<f32> = (0..sizes[step as usize]).map(|i| 2.0 * i as f32).collect();
+            assert_eq!(parcel.tensor.flat::<f32>().unwrap(), expected);
+            assert_eq!((key.source(), key.edge()), (&*a.device, "back"));
+        }
+        assert_eq!(a.census(), Census { sessions: 1, graphs: 1, ..Default::default() });
+    });
+}
+
+#[test]
+fn a_failure_crosses_a_direct_connection_with_its_words() {
+    run_test(async {
+        let cluster = Cluster::start(1).await;
+        let [a] = &cluster.tasks[..] else { panic!("one task") };
+        let (graph, (link, _told)) = (a.register(failing().to_vec()).await, a.link().await);
+        let directly = a.run_directly(&link, &graph, 1).await.unwrap_err();
+        let called = a.run(&graph, 2).await.unwrap_err();
+        assert_eq!((directly.code(), directly.message()), (called.code(), called.message()));
+        let unknown = a.run_directly(&link, "no graph", 3).await.unwrap_err();
+        assert_eq!(unknown.code(), Code::Aborted);
+        a.remote.cleanup_graph(2).await.unwrap();
+        assert_eq!(a.census(), Census { sessions: 1, graphs: 1, ..Default::default() });
+    });
+}
+
+#[test]
+fn a_part_ends_when_its_caller_gives_it_up_or_goes() {
+    run_test(async {
+        let cluster = Cluster::start(1).await;
+        let [a] = &cluster.tasks[..] else { panic!("one task") };
+        let graph = a.register(blocked().to_vec()).await;
+        let idle = Census { sessions: 1, graphs: 1, ..Default::default() };
+        let (link, _told) = a.link().await;
+        let run = Box::pin(a.run_directly(&link, &graph, 1));
+        drop(select(run, Box::pin(eventually("the step", || a.census().steps == 1))).await);
+        eventually("the end of the step", || a.census() == idle).await;
+
+        let run = Box::pin(a.run_directly(&link, &graph, 2));
+        let (_, run) = match select(Box::pin(eventually("the step", || a.census().steps == 1)), run).await {
+            Either::Left(began) => began,
+            Either::Right((ended, _)) => panic!("the step cannot end: {ended:?}"),
+        };
+        link.close("the test says so");
+        let broken = run.await.unwrap_err();
+        assert_eq!(broken.code(), Code::Unavailable);
+        let called =
+            "from remote target /job:t/replica:0/task:0 while calling /tensorflow.WorkerService/RunGraph";
+        assert!(broken.message().contains(called), "{broken}");
+        eventually("the end of the step", || a.census() == idle).await;
+        // The next one gets a connection of its own.
+        let (link, _told) = a.link().await;
+        assert!(!link.is_closed());
     });
 }

@@ -11,60 +11,42 @@ use super::super::sockets::{
     CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence,
 };
 use super::super::status::from_trailers;
+use super::super::tensor_codec::Intake;
+use super::lanes::Lanes;
+use crate::transport::direct::{self, LinkHandle};
 use bytes::{Buf, Bytes};
-use ferroflow_core::{BoxFuture, Result, Status, bail, ensure, status};
-use futures_util::FutureExt;
-use futures_util::future::{Either, Shared, select};
+use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
+use ferroflow_core::{Result, Status, bail, ensure, status};
+use futures_util::future::{Either, select};
 use h2::client::SendRequest;
 use h2::{Reason, RecvStream};
 use http::{HeaderValue, Method, Request, StatusCode, Uri, Version};
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
-
-/// How long to wait for a peer to accept a connection.
-const CONNECT_WAIT: Duration = Duration::from_secs(10);
 
 /// The way to one address.
 pub(crate) struct Channel {
     address: Arc<str>,
     io: Arc<Io>,
-    /// One per I/O thread.
-    lanes: Vec<Mutex<Lane>>,
+    lanes: Lanes<Link>,
+    /// Connections of the other kind, to tasks of our own.
+    direct: Lanes<Arc<LinkHandle>>,
 }
-
-/// The connection of one I/O thread.
-#[derive(Default)]
-struct Lane {
-    /// How often it was connected.
-    generation: u64,
-    state: LaneState,
-}
-
-#[derive(Default)]
-enum LaneState {
-    #[default]
-    Idle,
-    Connecting(Connecting),
-    Open(Link),
-}
-
-type Connecting = Shared<BoxFuture<Result<Link>>>;
 
 /// A connection. It closes when the last clone and the last call are gone.
 type Link = SendRequest<Bytes>;
 
-const UNPOISONED: &str = "no panic while a connection is handed out";
-
 impl Channel {
     /// A channel to `host:port`; nothing is connected yet.
     pub(crate) fn new(address: &str, io: Arc<Io>) -> Arc<Channel> {
-        let lanes = (0..io.len()).map(|_| Mutex::default()).collect();
-        Arc::new(Channel { address: address.into(), io, lanes })
+        let address: Arc<str> = address.into();
+        let lanes = Lanes::new(address.clone(), io.clone());
+        let direct = Lanes::new(address.clone(), io.clone());
+        Arc::new(Channel { address, io, lanes, direct })
     }
 
     /// Where it leads.
@@ -91,7 +73,7 @@ impl Channel {
             Ok(sent) => sent,
             // The connection ended before anything was sent on it, so another one may take the call.
             Err(_) => {
-                self.forget(lane, generation);
+                self.lanes.forget(lane, generation);
                 let (_, mut link) = self.link(lane).await?;
                 link.send_request(head.request(), false).map_err(|error| self.broken(&error))?
             }
@@ -135,65 +117,40 @@ impl Channel {
 
     /// The lane's connection and its generation; made if there is none.
     async fn link(&self, lane: usize) -> Result<(u64, Link)> {
-        let (generation, connecting) = {
-            let mut lane_state = self.lanes[lane].lock().expect(UNPOISONED);
-            let Lane { generation, state } = &mut *lane_state;
-            match state {
-                LaneState::Open(link) => return Ok((*generation, link.clone())),
-                LaneState::Connecting(connecting) => (*generation, connecting.clone()),
-                LaneState::Idle => {
-                    let connecting = self.connect(lane);
-                    *generation += 1;
-                    *state = LaneState::Connecting(connecting.clone());
-                    (*generation, connecting)
+        let address = self.address.clone();
+        let connect = || async move {
+            let (link, connection) = handshake(&address).await?;
+            let carried = async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(%address, %error, "A connection to a peer broke off.");
                 }
-            }
-        };
-        let connected = connecting.await;
-        let mut lane = self.lanes[lane].lock().expect(UNPOISONED);
-        if lane.generation == generation && matches!(lane.state, LaneState::Connecting(_)) {
-            lane.state = match &connected {
-                Ok(link) => LaneState::Open(link.clone()),
-                Err(_) => LaneState::Idle,
             };
-        }
-        connected.map(|link| (generation, link))
-    }
-
-    fn forget(&self, lane: usize, generation: u64) {
-        let mut lane = self.lanes[lane].lock().expect(UNPOISONED);
-        if lane.generation == generation {
-            lane.state = LaneState::Idle;
-        }
-    }
-
-    /// Connects on the lane's thread, which then carries the connection.
-    fn connect(&self, lane: usize) -> Connecting {
-        let (tell, told) = oneshot::channel();
-        let address = self.address.clone();
-        self.io.spawn(lane, async move {
-            let connected = tokio::time::timeout(CONNECT_WAIT, handshake(&address)).await;
-            let connected = connected.unwrap_or_else(|_| {
-                Err(status!(Unavailable, "no answer from {address} within {} s", CONNECT_WAIT.as_secs()))
-            });
-            match connected {
-                Ok((link, connection)) => {
-                    let _ = tell.send(Ok(link));
-                    if let Err(error) = connection.await {
-                        tracing::debug!(%address, %error, "A connection to a peer broke off.");
-                    }
-                }
-                Err(status) => {
-                    let _ = tell.send(Err(status));
-                }
-            }
-        });
-        let address = self.address.clone();
-        let told = async move {
-            let stopping = |_| Err(status!(Unavailable, "this server stops and no longer calls {address}"));
-            told.await.unwrap_or_else(stopping)
+            Ok((link, carried))
         };
-        told.boxed().shared()
+        self.lanes.get(lane, connect).await
+    }
+
+    /// The direct connection of the thread that works for the caller; made if there is none. `deliver` gets the tensors
+    /// that come on it.
+    pub(crate) async fn direct(
+        &self,
+        hint: u64,
+        intake: &Arc<Intake>,
+        deliver: impl Fn(i64, RendezvousKey, Parcel) + Send + 'static,
+    ) -> Result<Arc<LinkHandle>> {
+        let lane = self.io.choose(hint);
+        if let Some((generation, link)) = self.direct.open(lane) {
+            if !link.is_closed() {
+                return Ok(link);
+            }
+            self.direct.forget(lane, generation);
+        }
+        let (address, intake) = (self.address.clone(), intake.clone());
+        let connect = || async move {
+            let socket = open_socket(&address).await?;
+            direct::connect(socket, address, intake, deliver).await
+        };
+        self.direct.get(lane, connect).await.map(|(_, link)| link)
     }
 
     fn broken(&self, error: &h2::Error) -> Status {
@@ -203,7 +160,7 @@ impl Channel {
 
 type Connection = h2::client::Connection<TcpStream, Bytes>;
 
-async fn handshake(address: &str) -> Result<(Link, Connection)> {
+async fn open_socket(address: &str) -> Result<TcpStream> {
     let resolved = tokio::net::lookup_host(address).await;
     let addresses: Vec<SocketAddr> = match resolved {
         Ok(addresses) => addresses.collect(),
@@ -216,6 +173,11 @@ async fn handshake(address: &str) -> Result<(Link, Connection)> {
     if let Err(error) = stream.set_nodelay(true).and_then(|()| watch_for_silence(&stream)) {
         tracing::debug!(%address, %error, "A connection keeps its default options.");
     }
+    Ok(stream)
+}
+
+async fn handshake(address: &str) -> Result<(Link, Connection)> {
+    let stream = open_socket(address).await?;
     let connected = h2::client::Builder::new()
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)

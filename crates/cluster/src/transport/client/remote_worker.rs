@@ -1,7 +1,10 @@
 //! The worker service of another task.
 
+use super::super::direct::{LinkHandle, RunPart};
+use super::super::keys::KeyText;
 use super::super::rope::PREFIX_BYTES;
 use super::super::tensor_codec::{Intake, Received, read_recv_tensor};
+use super::super::worker_service::SessionOpened;
 use super::channel::{Answer, Channel};
 use super::method::{Method, methods};
 use super::peers::Naming;
@@ -9,19 +12,19 @@ use super::when_ready::{ATTEMPT_WAIT, Attempts};
 use crate::spec::TaskName;
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::device::DeviceSpec;
-use ferroflow_core::rendezvous::RendezvousKey;
+use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::{Code, Result, Status, status};
 use ferroflow_proto::tensorflow::{
     CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse,
-    CreateWorkerSessionRequest, CreateWorkerSessionResponse, DeleteWorkerSessionRequest,
-    DeleteWorkerSessionResponse, DeregisterGraphRequest, DeregisterGraphResponse, DeviceAttributes,
-    GetStatusRequest, GetStatusResponse, LoggingRequest, LoggingResponse, RegisterGraphRequest,
-    RegisterGraphResponse, RunGraphRequest, RunGraphResponse,
+    CreateWorkerSessionRequest, DeleteWorkerSessionRequest, DeleteWorkerSessionResponse,
+    DeregisterGraphRequest, DeregisterGraphResponse, DeviceAttributes, GetStatusRequest, GetStatusResponse,
+    LoggingRequest, LoggingResponse, RegisterGraphRequest, RegisterGraphResponse, RunGraphRequest,
+    RunGraphResponse,
 };
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
-use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a peer may take to forget a session before nobody waits for it any more, as in stock.
@@ -41,6 +44,8 @@ pub(crate) struct RemoteWorker {
     intake: Arc<Intake>,
     naming: Naming,
     methods: Methods,
+    /// Whether it takes direct connections, as far as is known.
+    is_ours: AtomicBool,
 }
 
 methods! {
@@ -66,7 +71,7 @@ impl RemoteWorker {
         naming: Naming,
     ) -> Result<RemoteWorker> {
         let methods = Methods::new(channel.address())?;
-        Ok(RemoteWorker { task, channel, intake, naming, methods })
+        Ok(RemoteWorker { task, channel, intake, naming, methods, is_ours: AtomicBool::new(false) })
     }
 
     /// The task.
@@ -126,8 +131,41 @@ impl RemoteWorker {
 
     /// Opens a session.
     pub(crate) async fn create_session(&self, request: &CreateWorkerSessionRequest) -> Result<()> {
-        let CreateWorkerSessionResponse {} = self.unary(&self.methods.create_session, request, 0).await?;
+        let opened: SessionOpened = self.unary(&self.methods.create_session, request, 0).await?;
+        self.is_ours.store(opened.takes_direct_links, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The direct connection to the task, if it is one of ours. `deliver` gets the tensors that come on a new one.
+    pub(crate) async fn link(
+        &self,
+        step_id: i64,
+        deliver: impl Fn(i64, RendezvousKey, Parcel) + Send + 'static,
+    ) -> Option<Arc<LinkHandle>> {
+        if !self.is_ours.load(Ordering::Relaxed) {
+            return None;
+        }
+        match self.channel.direct(step_id as u64, &self.intake, deliver).await {
+            Ok(link) => Some(link),
+            Err(error) => {
+                // Whoever is there now is called as anybody is, and tells why that fails if it does.
+                self.is_ours.store(false, Ordering::Relaxed);
+                tracing::debug!(task = %self.task, %error, "A task of ours takes no direct connection.");
+                None
+            }
+        }
+    }
+
+    /// Runs a registered graph once over a direct connection; otherwise as [`RemoteWorker::run_graph`] does.
+    pub(crate) async fn run_directly(
+        &self,
+        link: &LinkHandle,
+        part: RunPart,
+        step_id: i64,
+    ) -> Result<RunGraphResponse> {
+        let ran = link.run(step_id, part).await;
+        let answer = ran.map_err(|error| self.explain(&self.methods.run_graph, error))?;
+        checked(answer)
     }
 
     /// Closes a session; one that is not known there is fine.
@@ -153,16 +191,7 @@ impl RemoteWorker {
     pub(crate) async fn run_graph(&self, request: &RunGraphRequest) -> Result<RunGraphResponse> {
         let hint = request.step_id as u64;
         let answer: RunGraphResponse = self.unary(&self.methods.run_graph, request, hint).await?;
-        match answer.status_code {
-            0 => Ok(answer),
-            code => {
-                let code = Code::from_number(code).unwrap_or(Code::Unknown);
-                // A body has no room for the mark, but the text tells: a call to another task failed.
-                let derived = answer.status_error_message.contains(CALL_FAILED);
-                let status = Status::new(code, answer.status_error_message);
-                Err(if derived { status.derived() } else { status })
-            }
-        }
+        checked(answer)
     }
 
     /// Waits for a tensor that the task sends in a step.
@@ -247,6 +276,20 @@ impl RemoteWorker {
     }
 }
 
+/// The failure that an answer tells of in its body, or the answer.
+fn checked(answer: RunGraphResponse) -> Result<RunGraphResponse> {
+    match answer.status_code {
+        0 => Ok(answer),
+        code => {
+            let code = Code::from_number(code).unwrap_or(Code::Unknown);
+            // A body has no room for the mark, but the text tells: a call to another task failed.
+            let derived = answer.status_error_message.contains(CALL_FAILED);
+            let status = Status::new(code, answer.status_error_message);
+            Err(if derived { status.derived() } else { status })
+        }
+    }
+}
+
 async fn receive(mut answer: Answer, intake: &Intake) -> Result<Received> {
     let received = read_recv_tensor(answer.message(), intake).await?;
     answer.finish().await?;
@@ -257,19 +300,8 @@ async fn receive(mut answer: Answer, intake: &Intake) -> Result<Received> {
 fn encode_recv_tensor(step_id: i64, key: &RendezvousKey) -> Bytes {
     const STEP_ID: u32 = 1;
     const KEY: u32 = 2;
-    let iteration = match (key.frame, key.iteration) {
-        (0, 0) => Cow::Borrowed("0:0"),
-        (frame, iteration) => Cow::Owned(format!("{frame}:{iteration}")),
-    };
-    let incarnation = hex(key.source_incarnation());
-    let parts = [
-        key.source().as_bytes(),
-        &incarnation,
-        key.target().as_bytes(),
-        key.edge().as_bytes(),
-        iteration.as_bytes(),
-    ];
-    let key_length = parts.iter().map(|part| part.len()).sum::<usize>() + parts.len() - 1;
+    let key = KeyText::new(key);
+    let key_length = key.len();
     let length = 2 + encoded_len_varint(step_id as u64) + encoded_len_varint(key_length as u64) + key_length;
     let mut out = BytesMut::with_capacity(PREFIX_BYTES + length);
     out.put_u8(0);
@@ -278,17 +310,8 @@ fn encode_recv_tensor(step_id: i64, key: &RendezvousKey) -> Bytes {
     encode_varint(step_id as u64, &mut out);
     encode_key(KEY, WireType::LengthDelimited, &mut out);
     encode_varint(key_length as u64, &mut out);
-    for (i, part) in parts.into_iter().enumerate() {
-        if i > 0 {
-            out.put_u8(b';');
-        }
-        out.put_slice(part);
-    }
+    key.put(&mut out);
     out.freeze()
-}
-
-fn hex(number: u64) -> [u8; 16] {
-    std::array::from_fn(|i| b"0123456789abcdef"[(number >> (60 - 4 * i)) as usize & 15])
 }
 
 #[cfg(test)]

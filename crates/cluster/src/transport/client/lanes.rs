@@ -1,0 +1,128 @@
+//! Connections to one address, one per I/O thread, each made when it is first needed.
+
+use super::super::io::Io;
+use ferroflow_core::{BoxFuture, Result, status};
+use futures_util::FutureExt;
+use futures_util::future::Shared;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long to wait for a peer to accept a connection.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
+
+/// The connections; `L` is what is shared of one.
+pub(super) struct Lanes<L: Clone + Send + Sync + 'static> {
+    address: Arc<str>,
+    io: Arc<Io>,
+    lanes: Vec<Mutex<Lane<L>>>,
+}
+
+/// The connection of one I/O thread.
+struct Lane<L: Clone + Send + Sync + 'static> {
+    /// How often it was connected.
+    generation: u64,
+    state: LaneState<L>,
+}
+
+enum LaneState<L: Clone + Send + Sync + 'static> {
+    Idle,
+    Connecting(Connecting<L>),
+    Open(L),
+}
+
+type Connecting<L> = Shared<BoxFuture<Result<L>>>;
+
+const UNPOISONED: &str = "no panic while a connection is handed out";
+
+impl<L: Clone + Send + Sync + 'static> Lanes<L> {
+    /// Lanes to `address`; nothing is connected yet.
+    pub(super) fn new(address: Arc<str>, io: Arc<Io>) -> Lanes<L> {
+        let lane = |_| Mutex::new(Lane { generation: 0, state: LaneState::Idle });
+        let lanes = (0..io.len()).map(lane).collect();
+        Lanes { address, io, lanes }
+    }
+
+    /// The connection of a lane if there is one.
+    pub(super) fn open(&self, lane: usize) -> Option<(u64, L)> {
+        let lane = self.lanes[lane].lock().expect(UNPOISONED);
+        match &lane.state {
+            LaneState::Open(link) => Some((lane.generation, link.clone())),
+            _ => None,
+        }
+    }
+
+    /// The lane's connection and its generation; made by what `connect` returns if there is none: the connection, and
+    /// what carries it on the lane's thread.
+    pub(super) async fn get<F, C>(&self, lane: usize, connect: impl FnOnce() -> F) -> Result<(u64, L)>
+    where
+        F: Future<Output = Result<(L, C)>> + Send + 'static,
+        C: Future<Output = ()> + Send + 'static,
+    {
+        let (generation, connecting) = {
+            let mut lane_state = self.lanes[lane].lock().expect(UNPOISONED);
+            let Lane { generation, state } = &mut *lane_state;
+            match state {
+                LaneState::Open(link) => return Ok((*generation, link.clone())),
+                LaneState::Connecting(connecting) => (*generation, connecting.clone()),
+                LaneState::Idle => {
+                    let connecting = self.connect(lane, connect());
+                    *generation += 1;
+                    *state = LaneState::Connecting(connecting.clone());
+                    (*generation, connecting)
+                }
+            }
+        };
+        let connected = connecting.await;
+        let mut lane = self.lanes[lane].lock().expect(UNPOISONED);
+        if lane.generation == generation && matches!(lane.state, LaneState::Connecting(_)) {
+            lane.state = match &connected {
+                Ok(link) => LaneState::Open(link.clone()),
+                Err(_) => LaneState::Idle,
+            };
+        }
+        connected.map(|link| (generation, link))
+    }
+
+    /// The connection of this generation is of no more use.
+    pub(super) fn forget(&self, lane: usize, generation: u64) {
+        let mut lane = self.lanes[lane].lock().expect(UNPOISONED);
+        if lane.generation == generation {
+            lane.state = LaneState::Idle;
+        }
+    }
+
+    /// Connects on the lane's thread, which then carries the connection.
+    fn connect<C>(
+        &self,
+        lane: usize,
+        connect: impl Future<Output = Result<(L, C)>> + Send + 'static,
+    ) -> Connecting<L>
+    where
+        C: Future<Output = ()> + Send + 'static,
+    {
+        let (tell, told) = oneshot::channel();
+        let address = self.address.clone();
+        self.io.spawn(lane, async move {
+            let connected = tokio::time::timeout(CONNECT_WAIT, connect).await;
+            let connected = connected.unwrap_or_else(|_| {
+                Err(status!(Unavailable, "no answer from {address} within {} s", CONNECT_WAIT.as_secs()))
+            });
+            match connected {
+                Ok((link, carried)) => {
+                    let _ = tell.send(Ok(link));
+                    carried.await;
+                }
+                Err(status) => {
+                    let _ = tell.send(Err(status));
+                }
+            }
+        });
+        let address = self.address.clone();
+        let told = async move {
+            let stopping = |_| Err(status!(Unavailable, "this server stops and no longer calls {address}"));
+            told.await.unwrap_or_else(stopping)
+        };
+        told.boxed().shared()
+    }
+}

@@ -1,0 +1,323 @@
+//! One end of a direct connection: what is to be written on it, and the parts that the peer runs for us.
+
+use super::super::keys::KeyText;
+use super::frames::{GREETING, Head, Kind, Outgoing, RunPart, WELCOME};
+use super::incoming::{Deliver, read_all};
+use crate::transport::tensor_codec::Intake;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
+use ferroflow_core::{Result, Status, bail, status};
+use ferroflow_proto::tensorflow::RunGraphResponse;
+use futures_util::future::{Either, select};
+use futures_util::task::AtomicWaker;
+use prost::Message;
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::io::IoSlice;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::oneshot;
+
+/// Contents of more bytes are sent in pieces, between which other frames may go, and are read into the tensor's memory.
+const WHOLE_BYTES: usize = 64 << 10;
+/// The length of a piece.
+const PIECE_BYTES: usize = 1 << 20;
+/// Contents of fewer bytes are copied: cheaper than another entry in a vectored write.
+const COPIED_BYTES: usize = 16 << 10;
+/// Entries of a vectored write.
+const SLICES: usize = 64;
+
+const UNPOISONED: &str = "no panic while a direct connection is locked";
+
+/// One end of a direct connection.
+pub(crate) struct Link {
+    /// Who is at the other end, for error texts.
+    address: Arc<str>,
+    queue: Mutex<Queue>,
+    /// Woken when there is something to write.
+    writer: AtomicWaker,
+    /// Parts that the peer runs for us, by step.
+    running: Mutex<HashMap<i64, oneshot::Sender<RunGraphResponse>>>,
+}
+
+/// What is to be written.
+#[derive(Default)]
+struct Queue {
+    ready: VecDeque<Bytes>,
+    /// Frames that follow those.
+    tail: BytesMut,
+    /// Contents that are written in pieces, in turn.
+    transfers: VecDeque<(u32, Bytes)>,
+    next_transfer: u32,
+    /// Why nothing is written any more.
+    closed: Option<Status>,
+}
+
+impl Link {
+    pub(super) fn new(address: Arc<str>) -> Arc<Link> {
+        Arc::new(Link {
+            address,
+            queue: Mutex::default(),
+            writer: AtomicWaker::new(),
+            running: Mutex::default(),
+        })
+    }
+
+    /// Whether the connection is over.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.queue.lock().expect(UNPOISONED).closed.is_some()
+    }
+
+    /// Sends a tensor to the peer's end of a step. If the connection is over, whoever runs the step there or here hears
+    /// of it elsewhere.
+    pub(crate) fn push(&self, step: i64, key: &RendezvousKey, parcel: Parcel) -> Result<()> {
+        let (outgoing, key) = (Outgoing::new(parcel)?, KeyText::new(key));
+        let (head, content) = (outgoing.head_len(&key), outgoing.content().len());
+        let mut queue = self.queue.lock().expect(UNPOISONED);
+        if queue.closed.is_some() {
+            return Ok(());
+        }
+        if content > WHOLE_BYTES {
+            let number = queue.next_transfer;
+            queue.next_transfer = number.wrapping_add(1);
+            Head::put(12 + head, Kind::Announced, step, &mut queue.tail);
+            queue.tail.put_u32_le(number);
+            queue.tail.put_u64_le(content as u64);
+            outgoing.put_head(&key, &mut queue.tail);
+            queue.transfers.push_back((number, outgoing.into_content()));
+        } else {
+            Head::put(head + content, Kind::Tensor, step, &mut queue.tail);
+            outgoing.put_head(&key, &mut queue.tail);
+            if content < COPIED_BYTES {
+                queue.tail.put_slice(outgoing.content());
+            } else {
+                let before = queue.tail.split().freeze();
+                queue.ready.extend([before, outgoing.into_content()]);
+            }
+        }
+        drop(queue);
+        self.writer.wake();
+        Ok(())
+    }
+
+    /// Has the peer run a part of a step. Dropping the future gives the part up.
+    pub(crate) async fn run(&self, step: i64, part: RunPart) -> Result<RunGraphResponse> {
+        let (tell, told) = oneshot::channel();
+        self.running.lock().expect(UNPOISONED).insert(step, tell);
+        let mut asked = Asked { link: self, step, under_way: true };
+        self.say(Kind::Run, step, &part)?;
+        let ended = told.await;
+        asked.under_way = false;
+        ended.map_err(|_| self.reason())
+    }
+
+    /// Tells the peer that a step is over.
+    pub(crate) fn forget(&self, step: i64) -> Result<()> {
+        self.say(Kind::Forget, step, &())
+    }
+
+    /// Tells the peer how a part has ended.
+    pub(super) fn ended(&self, step: i64, response: &RunGraphResponse) {
+        let _ = self.say(Kind::Ended, step, response);
+    }
+
+    /// The peer tells how a part has ended.
+    pub(super) fn hear_end(&self, step: i64, response: RunGraphResponse) {
+        let asked = self.running.lock().expect(UNPOISONED).remove(&step);
+        // Nobody waits for a part that was given up.
+        if let Some(asked) = asked {
+            let _ = asked.send(response);
+        }
+    }
+
+    fn say(&self, kind: Kind, step: i64, message: &impl Message) -> Result<()> {
+        let mut queue = self.queue.lock().expect(UNPOISONED);
+        if let Some(reason) = &queue.closed {
+            return Err(reason.clone());
+        }
+        Head::put(message.encoded_len(), kind, step, &mut queue.tail);
+        message.encode_raw(&mut queue.tail);
+        drop(queue);
+        self.writer.wake();
+        Ok(())
+    }
+
+    /// Ends the connection; whoever waits for a part hears why.
+    pub(crate) fn close(&self, why: impl std::fmt::Display) {
+        {
+            let mut queue = self.queue.lock().expect(UNPOISONED);
+            let reason = status!(Unavailable, "the connection to {} broke: {why}", self.address);
+            let closed = Some(queue.closed.take().unwrap_or(reason));
+            *queue = Queue { closed, ..Queue::default() };
+        }
+        self.running.lock().expect(UNPOISONED).clear();
+        self.writer.wake();
+    }
+
+    fn reason(&self) -> Status {
+        let closed = self.queue.lock().expect(UNPOISONED).closed.clone();
+        closed.unwrap_or_else(|| status!(Unavailable, "the connection to {} broke", self.address))
+    }
+
+    /// Carries the connection until it breaks or is closed; `deliver` gets what the peer says.
+    pub(super) async fn carry<S: AsyncRead + AsyncWrite>(
+        self: &Arc<Self>,
+        socket: S,
+        intake: &Arc<Intake>,
+        deliver: impl Deliver,
+    ) {
+        let (reading, writing) = tokio::io::split(socket);
+        let (reading, writing) = (pin!(read_all(reading, intake, deliver)), pin!(self.write_all(writing)));
+        // Writing first: it soon has to wait, while a peer that sends much could keep the reader busy.
+        match select(writing, reading).await {
+            Either::Left((why, _)) | Either::Right((why, _)) => self.close(why.message()),
+        }
+    }
+
+    async fn write_all(&self, mut socket: impl AsyncWrite + Unpin) -> Status {
+        let mut batch = VecDeque::new();
+        loop {
+            if batch.is_empty()
+                && let Err(closed) = poll_fn(|context| self.poll_batch(context, &mut batch)).await
+            {
+                return closed;
+            }
+            let written = poll_fn(|context| {
+                let mut slices = [IoSlice::new(&[]); SLICES];
+                let mut count = 0;
+                for (slice, bytes) in slices.iter_mut().zip(&batch) {
+                    *slice = IoSlice::new(bytes);
+                    count += 1;
+                }
+                Pin::new(&mut socket).poll_write_vectored(context, &slices[..count])
+            });
+            match written.await {
+                Ok(written @ 1..) => advance(&mut batch, written),
+                Ok(0) => return status!(Unavailable, "nothing can be written"),
+                Err(error) => return status!(Unavailable, "{error}"),
+            }
+        }
+    }
+
+    /// What is to be written next: all frames, then a piece of a content.
+    fn poll_batch(&self, context: &mut Context<'_>, batch: &mut VecDeque<Bytes>) -> Poll<Result<()>> {
+        self.writer.register(context.waker());
+        let mut queue = self.queue.lock().expect(UNPOISONED);
+        if let Some(reason) = &queue.closed {
+            return Poll::Ready(Err(reason.clone()));
+        }
+        if let Some((number, mut content)) = queue.transfers.pop_front() {
+            let piece = content.split_to(content.len().min(PIECE_BYTES));
+            Head::put(4 + piece.len(), Kind::Piece, 0, &mut queue.tail);
+            queue.tail.put_u32_le(number);
+            let before = queue.tail.split().freeze();
+            queue.ready.extend([before, piece]);
+            if !content.is_empty() {
+                queue.transfers.push_back((number, content));
+            }
+        } else if !queue.tail.is_empty() {
+            let before = queue.tail.split().freeze();
+            queue.ready.push_back(before);
+        }
+        std::mem::swap(batch, &mut queue.ready);
+        if batch.is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+}
+
+fn advance(batch: &mut VecDeque<Bytes>, mut written: usize) {
+    while let Some(first) = batch.front_mut() {
+        if first.len() > written {
+            return first.advance(written);
+        }
+        written -= first.len();
+        batch.pop_front();
+    }
+}
+
+/// A part that the peer runs.
+struct Asked<'a> {
+    link: &'a Link,
+    step: i64,
+    under_way: bool,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if self.under_way {
+            self.link.running.lock().expect(UNPOISONED).remove(&self.step);
+            let _ = self.link.say(Kind::GiveUp, self.step, &());
+        }
+    }
+}
+
+/// A caller's connection. It ends with the last of its handles.
+pub(crate) struct LinkHandle(Arc<Link>);
+
+impl LinkHandle {
+    /// The connection, for whoever need not keep it.
+    pub(crate) fn link(&self) -> Arc<Link> {
+        self.0.clone()
+    }
+}
+
+impl std::ops::Deref for LinkHandle {
+    type Target = Link;
+
+    fn deref(&self) -> &Link {
+        &self.0
+    }
+}
+
+impl Drop for LinkHandle {
+    fn drop(&mut self) {
+        self.0.close("nobody needs it");
+    }
+}
+
+/// Greets the task at the other end of a new connection; returns the connection and what carries it.
+pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
+    mut socket: S,
+    address: Arc<str>,
+    intake: Arc<Intake>,
+    deliver: impl Fn(i64, RendezvousKey, Parcel) + Send,
+) -> Result<(Arc<LinkHandle>, impl Future<Output = ()>)> {
+    let mut answer = [0; WELCOME.len()];
+    let greeted = async {
+        socket.write_all(GREETING).await?;
+        socket.read_exact(&mut answer).await
+    };
+    match greeted.await {
+        Ok(_) if answer == *WELCOME => {}
+        Ok(_) => bail!(Unavailable, "{address} is no task of ours"),
+        Err(error) => bail!(Unavailable, "{address} takes no direct connection: {error}"),
+    }
+    let link = Link::new(address);
+    let handle = Arc::new(LinkHandle(link.clone()));
+    let carry = async move {
+        let caller = Caller { link: link.clone(), deliver };
+        link.carry(socket, &intake, caller).await;
+    };
+    Ok((handle, carry))
+}
+
+/// What a caller hears.
+struct Caller<D> {
+    link: Arc<Link>,
+    deliver: D,
+}
+
+impl<D: Fn(i64, RendezvousKey, Parcel) + Send> Deliver for Caller<D> {
+    fn tensor(&mut self, step: i64, key: RendezvousKey, parcel: Parcel) {
+        (self.deliver)(step, key, parcel);
+    }
+
+    fn message(&mut self, kind: Kind, step: i64, body: &[u8]) -> Result<()> {
+        match (kind, RunGraphResponse::decode(body)) {
+            (Kind::Ended, Ok(response)) => self.link.hear_end(step, response),
+            (kind, _) => bail!(Internal, "unexpected {kind:?}"),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! The called side of a direct connection: runs parts for the caller.
+
+use super::frames::{GREETING, Kind, RunPart, WELCOME};
+use super::incoming::Deliver;
+use super::link::Link;
+use crate::transport::reader::malformed;
+use crate::transport::server::Services;
+use crate::transport::worker_service::error_response;
+use crate::worker::Worker;
+use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
+use ferroflow_core::{Result, bail};
+use prost::Message;
+use std::collections::HashMap;
+use std::io::{Error, ErrorKind, Result as IoResult};
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::task::{AbortHandle, JoinSet};
+
+/// Whether a connection that starts with this byte is direct.
+pub(crate) fn is_direct(first: u8) -> bool {
+    first == GREETING[0]
+}
+
+/// Answers the greeting and then whatever the caller wants, until the connection ends.
+pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    mut socket: S,
+    peer: String,
+    services: Arc<Services>,
+) -> IoResult<()> {
+    let mut greeting = [0; GREETING.len()];
+    socket.read_exact(&mut greeting).await?;
+    if greeting != *GREETING {
+        return Err(Error::new(ErrorKind::InvalidData, "neither HTTP/2 nor a greeting of ours"));
+    }
+    socket.write_all(WELCOME).await?;
+    let link = Link::new(peer.into());
+    let called = Called { link: link.clone(), services: services.clone(), runs: Runs::default() };
+    link.carry(socket, &services.intake, called).await;
+    Ok(())
+}
+
+/// What the called side hears.
+struct Called {
+    link: Arc<Link>,
+    services: Arc<Services>,
+    runs: Runs,
+}
+
+/// The parts under way. They end with the connection.
+#[derive(Default)]
+struct Runs {
+    tasks: JoinSet<i64>,
+    by_step: HashMap<i64, AbortHandle>,
+}
+
+impl Deliver for Called {
+    fn tensor(&mut self, step: i64, key: RendezvousKey, parcel: Parcel) {
+        self.services.worker.deliver(step, &key, parcel);
+    }
+
+    fn message(&mut self, kind: Kind, step: i64, body: &[u8]) -> Result<()> {
+        let worker = &self.services.worker;
+        match kind {
+            Kind::Run => self.run(step, RunPart::decode(body).map_err(malformed)?),
+            Kind::GiveUp => {
+                let run = self.runs.by_step.remove(&step);
+                run.into_iter().for_each(|run| run.abort());
+            }
+            Kind::Forget => worker.cleanup_step(step),
+            kind => bail!(Internal, "unexpected {kind:?}"),
+        }
+        Ok(())
+    }
+}
+
+impl Called {
+    fn run(&mut self, id: i64, part: RunPart) {
+        let Runs { tasks, by_step } = &mut self.runs;
+        while let Some(Ok(over)) = tasks.try_join_next() {
+            by_step.remove(&over);
+        }
+        let (worker, link) = (self.services.worker.clone(), self.link.clone());
+        // Now, because tensors of the step may follow at once.
+        worker.step(id).connect(vec![(part.caller, link.clone())]);
+        let step = StepEnd { worker, id, alone: part.alone };
+        let run = async move {
+            let request = part.request.unwrap_or_default();
+            let done = step.worker.run_graph(request).await;
+            // First, so that nothing is left of the step when the caller hears of its end.
+            drop(step);
+            link.ended(id, &done.unwrap_or_else(|error| error_response(&error)));
+            id
+        };
+        by_step.insert(id, tasks.spawn(run));
+    }
+}
+
+/// Forgets a step whose tensors nobody but the caller wants, however its part ends.
+struct StepEnd {
+    worker: Arc<Worker>,
+    id: i64,
+    alone: bool,
+}
+
+impl Drop for StepEnd {
+    fn drop(&mut self) {
+        if self.alone {
+            self.worker.cleanup_step(self.id);
+        }
+    }
+}
