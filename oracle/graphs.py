@@ -3,11 +3,13 @@
     python oracle/graphs.py models                      prints the values and gradients of each model, as JSON
     python oracle/graphs.py run [GRAPH REQUEST]...      imports GraphDefs and runs them
     python oracle/graphs.py meta META REQUEST           imports a MetaGraphDef and runs it
+    python oracle/graphs.py errors                      prints what stock says of inputs that do not fit
     python oracle/graphs.py write DIRECTORY             writes a GraphDef and a MetaGraphDef, prints their values
 
 A request is JSON: {"feeds": {name: value}, "fetches": [name], "targets": [name]}.
 """
 
+import inspect
 import json
 import os
 import pathlib
@@ -121,6 +123,35 @@ def run_meta(path, request):
         print(json.dumps(run(session, request)))
 
 
+# Ops whose inputs do not fit, with the inputs' shapes.
+MISFITS = [
+    ("MatMul", [[2, 3], [4, 5]]),
+    ("MatMul", [[2], [2, 3]]),
+    ("AddV2", [[2, 3], [4, 3]]),
+    ("Mul", [[5], [2, 3]]),
+    ("BiasAdd", [[2, 3], [4]]),
+    ("BatchMatMulV2", [[2, 3, 4], [2, 5, 6]]),
+    ("SoftmaxCrossEntropyWithLogits", [[2, 3], [2, 4]]),
+    ("Select", [[2], [2, 3], [4, 3]]),
+]
+
+
+def errors():
+    texts = []
+    for op, shapes in MISFITS:
+        with v1.Graph().as_default():
+            dtypes = [tf.bool if op == "Select" and i == 0 else tf.float32 for i in range(len(shapes))]
+            inputs = [v1.placeholder(dtype, shape) for dtype, shape in zip(dtypes, shapes)]
+            definition = getattr(tf.raw_ops, op)
+            names = list(inspect.signature(definition).parameters)
+            try:
+                definition(**dict(zip(names, inputs)))
+                texts.append("")
+            except (ValueError, TypeError) as error:
+                texts.append(str(error))
+    print(json.dumps([[op, shapes, text] for (op, shapes), text in zip(MISFITS, texts)]))
+
+
 def write(directory):
     directory = pathlib.Path(directory)
     with v1.Graph().as_default() as graph:
@@ -142,4 +173,4 @@ def write(directory):
 
 
 if __name__ == "__main__":
-    {"models": models, "run": run_graphs, "meta": run_meta, "write": write}[sys.argv[1]](*sys.argv[2:])
+    {"models": models, "run": run_graphs, "meta": run_meta, "errors": errors, "write": write}[sys.argv[1]](*sys.argv[2:])

@@ -3,8 +3,8 @@
 use crate::graphs::{matrix, run};
 use crate::stock;
 use ferroflow::{
-    CollectionItem, DType, Function, Graph, MetaGraph, Output, Result, Scope, Tensor, TensorSpec, cond,
-    gradients, ops, while_loop,
+    Code, CollectionItem, DType, Function, Graph, MetaGraph, Output, Result, Scope, Session, Tensor,
+    TensorSpec, WhileLoop, cond, gradients, ops, while_loop,
 };
 use ferroflow_proto::tensorflow::{GraphDef, MetaGraphDef, VariableDef};
 use prost::Message;
@@ -174,6 +174,52 @@ fn a_second_gradient_through_a_loop_reuses_what_the_first_kept() -> Result<()> {
 }
 
 #[test]
+fn a_gradient_that_changes_a_loop_comes_before_the_session() -> Result<()> {
+    let graph = Graph::new();
+    let s = graph.scope();
+    let (x, w) = (s.constant(1.5f32)?, s.constant(0.5f32)?);
+    let y = repeated(&s, &x, &w)?;
+    let session = Session::new(&graph)?;
+    assert!(session.eval(&y).is_ok());
+    gradients(&s, [&y], [&x])?;
+    let error = session.eval(&y).unwrap_err();
+    assert_eq!(error.code(), Code::FailedPrecondition);
+    assert!(error.message().contains("'while' (StatelessWhile) was changed by a gradient"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn only_the_branch_taken_has_effects() -> Result<()> {
+    let graph = Graph::new();
+    let s = graph.scope();
+    let counter = ops::VarHandleOp::new(DType::Float, [] as [i64; 0]).shared_name("counter").build(&s)?;
+    let start = ops::assign_variable_op(&s, &counter, 0.0)?;
+    let on = ops::placeholder(&s, DType::Bool)?;
+    let added = |amount: f32| {
+        let counter = &counter;
+        move |s: &Scope| {
+            let add = ops::assign_add_variable_op(s, counter, amount)?;
+            Ok(vec![ops::read_variable_op(&s.control([&add]), counter, DType::Float)?])
+        }
+    };
+    let now = one(cond(&s, &on, added(1.0), added(10.0)))?;
+    let looped = last(WhileLoop::new().maximum_iterations(3).build(
+        &s,
+        [&now],
+        |s, _| s.constant(true),
+        |s, _| added(100.0)(s),
+    ))?;
+    let session = Session::new(&graph)?;
+    session.execute(&start)?;
+    for (value, expected) in [(true, 1.0), (false, 11.0), (true, 12.0)] {
+        let found = session.run(&[(&on, Tensor::scalar(value))], &[&now])?;
+        assert_eq!(found[0].to_scalar::<f32>()?, expected);
+    }
+    assert_eq!(session.run(&[(&on, true.into())], &[&looped])?[0].to_scalar::<f32>()?, 313.0);
+    Ok(())
+}
+
+#[test]
 fn a_body_may_change_shapes() -> Result<()> {
     let graph = Graph::new();
     let s = graph.scope();
@@ -221,6 +267,25 @@ fn mistakes_in_closures_are_named() -> Result<()> {
     let text = ops::neg(&s, inside.as_ref().unwrap()).unwrap_err().to_string();
     assert!(text.contains("made in the body of a function; return it from the closure"), "{text}");
     Ok(())
+}
+
+#[test]
+fn inputs_that_do_not_fit_are_refused_in_words_of_stock() {
+    let Some(cases) = ask_stock(&["errors"]) else { return };
+    for case in cases.as_array().unwrap() {
+        let graph = Graph::new();
+        let s = graph.scope();
+        let op = case[0].as_str().unwrap();
+        let shapes: Vec<Vec<i64>> = serde_json::from_value(case[1].clone()).unwrap();
+        let mut node = s.op(op);
+        for (i, shape) in shapes.into_iter().enumerate() {
+            let dtype = if op == "Select" && i == 0 { DType::Bool } else { DType::Float };
+            node = node.input(ops::Placeholder::new(dtype).shape(shape).build(&s));
+        }
+        let error = node.build().unwrap_err();
+        let text = error.message().split("\n\tat ").next().unwrap();
+        assert_eq!(text, case[2].as_str().unwrap());
+    }
 }
 
 /// `w`, an initializer, a placeholder and a loss, with the collections that stock looks at.

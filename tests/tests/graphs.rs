@@ -98,7 +98,8 @@ fn mistakes_name_the_thing_and_the_line() -> Result<()> {
     let b = s.constant(matrix(4, 5, vec![0.0; 20]))?;
     let text = ops::mat_mul(&s, &a, &b).unwrap_err().to_string();
     assert!(text.contains("Dimensions must be equal, but are 3 and 4"), "{text}");
-    assert!(text.contains("'{{node MatMul}} = MatMul' with input shapes: [2,3], [4,5]."), "{text}");
+    assert!(text.contains("for '{{node MatMul}} = MatMul[T=DT_FLOAT, "), "{text}");
+    assert!(text.contains("](Const, Const_1)' with input shapes: [2,3], [4,5]."), "{text}");
     assert!(text.contains("graphs.rs:"), "{text}");
 
     let text = (&a + &s.constant(1i32)?).unwrap_err().to_string();

@@ -3,7 +3,7 @@
 use crate::{DType, PartialShape, Result, Shape, Tensor, bail, status};
 use bytes::Bytes;
 use ferroflow_proto::tensorflow::attr_value::{ListValue, Value};
-use ferroflow_proto::tensorflow::{AttrValue, NameAttrList};
+use ferroflow_proto::tensorflow::{AttrValue, NameAttrList, TensorShapeProto};
 use std::collections::BTreeMap;
 
 /// Attributes by name.
@@ -53,6 +53,43 @@ pub fn kind_name(value: &Value) -> &'static str {
         Value::Tensor(_) => "tensor",
         Value::Placeholder(_) => "placeholder",
         Value::Func(_) => "func",
+    }
+}
+
+/// An attribute's value as stock writes it in texts; of tensors and functions only what they are.
+pub fn attr_text(value: &Value) -> String {
+    let dtype = |number: &i32| match DType::from_wire_maybe_ref(*number) {
+        Ok((dtype, is_ref)) => {
+            format!("DT_{}{}", dtype.name().to_uppercase(), if is_ref { "_REF" } else { "" })
+        }
+        Err(_) => format!("type {number}"),
+    };
+    let shape = |shape: &TensorShapeProto| PartialShape::from_proto(shape).unwrap_or_default().to_string();
+    let quoted = |text: &Bytes| format!("\"{}\"", text.escape_ascii());
+    match value {
+        Value::S(text) => quoted(text),
+        Value::I(number) => number.to_string(),
+        Value::F(number) => number.to_string(),
+        Value::B(value) => value.to_string(),
+        Value::Type(number) => dtype(number),
+        Value::Shape(value) => shape(value),
+        Value::Tensor(value) => format!(
+            "Tensor<type: {} shape: {}>",
+            DType::from_wire(value.dtype).map_or("?", DType::name),
+            value.tensor_shape.as_ref().map(shape).unwrap_or_default()
+        ),
+        Value::Func(function) => function.name.clone(),
+        Value::Placeholder(name) => format!("${name}"),
+        Value::List(list) => {
+            let mut texts: Vec<String> = list.s.iter().map(quoted).collect();
+            texts.extend(list.i.iter().map(i64::to_string));
+            texts.extend(list.f.iter().map(f32::to_string));
+            texts.extend(list.b.iter().map(bool::to_string));
+            texts.extend(list.r#type.iter().map(dtype));
+            texts.extend(list.shape.iter().map(shape));
+            texts.extend(list.func.iter().map(|function| function.name.clone()));
+            format!("[{}]", texts.join(", "))
+        }
     }
 }
 

@@ -37,6 +37,8 @@ struct Inner {
     graph: Graph,
     /// How many nodes of the graph the master has.
     sent: AtomicUsize,
+    /// How often nodes of the graph had been changed when the last of them were sent.
+    rewrites: AtomicUsize,
     /// Held while nodes are sent.
     sending: Mutex<()>,
     connection: Arc<Connection>,
@@ -60,10 +62,12 @@ impl Session {
         options: SessionOptions,
     ) -> Result<Session> {
         let client = target.into().client()?;
+        let rewrites = AtomicUsize::new(graph.rewrites());
         let def = graph.to_graph_def();
         let sent = AtomicUsize::new(def.node.len());
         let connection = Arc::new(Connection::open(client, def, options)?);
-        Ok(Session(Arc::new(Inner { graph: graph.clone(), sent, sending: Mutex::default(), connection })))
+        let (graph, sending) = (graph.clone(), Mutex::default());
+        Ok(Session(Arc::new(Inner { graph, sent, rewrites, sending, connection })))
     }
 
     /// The graph that it runs.
@@ -157,10 +161,21 @@ impl Session {
         }
         let _sending = inner.sending.lock().expect("no panic while nodes are sent");
         let sent = inner.sent.load(Ordering::Acquire);
+        let (rewrites, seen) = (inner.graph.rewrites(), inner.rewrites.load(Ordering::Acquire));
+        if let Some(changed) = inner.graph.rewritten(seen).iter().find(|op| op.position() < sent) {
+            bail!(
+                FailedPrecondition,
+                "operation '{}' ({}) was changed by a gradient after this session had it; build gradients through calls, \
+                 conditionals and loops before opening the session",
+                changed.name(),
+                changed.op_type()
+            );
+        }
         let def = inner.graph.to_graph_def_from(sent);
         let added = def.node.len();
         if added > 0 {
             inner.connection.extend(def)?;
+            inner.rewrites.store(rewrites, Ordering::Release);
             inner.sent.store(sent + added, Ordering::Release);
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::constant::{Input, Kind, Numbers};
 use super::{Operation, Output, Scope};
-use crate::attr::{Attrs, ToAttr};
+use crate::attr::{Attrs, ToAttr, attr_text};
 use crate::graph::{self, NodeId};
 use crate::op::{ArgSpec, ArgType, OpEntry};
 use crate::{DType, Result, Status, Tensor, ToPartialShape, bail, ensure};
@@ -207,6 +207,7 @@ impl OpBuilder {
         let data = self.scope.graph().lock().graph.check_user_node(&def)?;
         // Device functions are the program's own code, so no lock is held.
         let data = self.scope.place(data)?;
+        let attrs = data.attrs.clone();
         let edges: Vec<graph::Output> = inputs.iter().map(Output::edge).collect();
         let mut controls: Vec<NodeId> = self.scope.0.controls.iter().map(Operation::id).collect();
         controls.retain(|id| !edges.iter().any(|edge| edge.node == *id));
@@ -222,16 +223,31 @@ impl OpBuilder {
         match id {
             Ok(id) => Ok(Operation::new(&self.scope, id)),
             Err(error) => {
-                let shapes =
-                    inputs.iter().map(|input| input.shape().to_string()).collect::<Vec<_>>().join(", ");
+                let shapes: Vec<String> = inputs.iter().map(|input| input.shape().to_string()).collect();
+                let names: Vec<String> = inputs.iter().map(input_name).collect();
+                let node = summary(&name, &self.op, &attrs, &names);
                 Err(error.map_message(|text| {
-                    let text =
-                        text.split(" for input shapes:").next().unwrap_or_default().trim_end_matches('.');
-                    format!("{text} for '{{{{node {name}}}}} = {}' with input shapes: {shapes}.", self.op)
+                    let text = text.split(" for input shapes:").next().unwrap_or_default();
+                    format!("{text} for '{node}' with input shapes: {}.", shapes.join(", "))
                 }))
             }
         }
     }
+}
+
+/// A node as stock describes it in errors.
+fn summary(name: &str, op: &str, attrs: &Attrs, inputs: &[String]) -> String {
+    let attrs = attrs.0.iter().filter_map(|(name, value)| {
+        let value = value.value.as_ref().filter(|_| !name.starts_with('_'))?;
+        Some(format!("{name}={}", attr_text(value)))
+    });
+    let attrs = attrs.collect::<Vec<_>>().join(", ");
+    let attrs = if attrs.is_empty() { attrs } else { format!("[{attrs}]") };
+    format!("{{{{node {name}}}}} = {op}{attrs}({})", inputs.join(", "))
+}
+
+fn input_name(output: &Output) -> String {
+    if output.index() == 0 { output.op().name() } else { output.name() }
 }
 
 fn check_declared(entry: Option<&Arc<OpEntry>>, attr: &str) -> Result<()> {

@@ -38,8 +38,8 @@ pub(super) struct State {
     pub(super) collections: BTreeMap<String, Vec<CollectionItem>>,
     /// What the body of a function uses from around it.
     pub(super) captures: Vec<Capture>,
-    /// How often an existing node was changed.
-    pub(super) rewrites: u64,
+    /// Existing nodes that were changed, in order.
+    pub(super) rewritten: Vec<NodeId>,
 }
 
 /// An output from around a function that its body uses.
@@ -65,7 +65,7 @@ impl State {
             unseeded: 0,
             collections: BTreeMap::new(),
             captures: Vec::new(),
-            rewrites: 0,
+            rewritten: Vec::new(),
         }
     }
 }
@@ -182,10 +182,15 @@ impl Graph {
         }
     }
 
-    /// How often existing nodes were changed, which gradients of calls and loops do. A session that has sent nodes to a
-    /// server cannot follow.
-    pub fn rewrites(&self) -> u64 {
-        self.lock().rewrites
+    /// How often existing nodes were changed, which gradients of calls, conditionals and loops do.
+    pub fn rewrites(&self) -> usize {
+        self.lock().rewritten.len()
+    }
+
+    /// The operations that were changed after the first `since` times: a session that has sent them cannot follow.
+    pub fn rewritten(&self, since: usize) -> Vec<Operation> {
+        let scope = self.scope();
+        self.lock().rewritten.iter().skip(since).map(|id| Operation::new(&scope, *id)).collect()
     }
 
     /// Whether both are handles to one graph.
@@ -279,7 +284,7 @@ impl State {
         if fits.is_err() {
             *self.graph.node_mut(id) = old;
         }
-        self.rewrites += 1;
+        self.rewritten.push(id);
         fits
     }
 }

@@ -90,7 +90,7 @@ impl Import {
         for node in &mut renamed.node {
             self.rename(node, &prefix, scope, &mut used)?;
         }
-        for name in self.inputs.keys().filter(|name| !used.contains(*name)) {
+        if let Some(name) = self.inputs.keys().find(|name| !used.contains(*name)) {
             bail!(
                 InvalidArgument,
                 "the imported graph has no node that takes '{name}', for which a replacement was given"

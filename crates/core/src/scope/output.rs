@@ -6,6 +6,7 @@ use crate::graph::{self, Node, NodeData, NodeId, NodeKind};
 use crate::op::{OpEntry, OpSpec};
 use crate::resource::HandleShape;
 use crate::{DType, PartialShape, Result, Tensor, ToPartialShape, bail, ensure};
+use ferroflow_proto::tensorflow::{TensorInfo, tensor_info};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -43,6 +44,11 @@ impl Operation {
 
     pub(super) fn data(&self) -> Arc<NodeData> {
         self.graph().lock().graph.node(self.id).data.clone()
+    }
+
+    /// The position among the graph's nodes, in the order they were added.
+    pub fn position(&self) -> usize {
+        self.id.index()
     }
 
     /// The name.
@@ -247,6 +253,15 @@ impl Output {
     /// What is behind a handle: the type and shape of a variable, for example.
     pub fn handle_shape(&self) -> Option<HandleShape> {
         self.graph().lock().known.handles(self.edge()).first().cloned()
+    }
+
+    /// The entry of a signature or a meta graph for this output.
+    pub fn tensor_info(&self) -> TensorInfo {
+        TensorInfo {
+            encoding: Some(tensor_info::Encoding::Name(self.name())),
+            dtype: self.dtype().to_wire(),
+            tensor_shape: Some(self.shape().to_proto()),
+        }
     }
 
     /// The value, if it is known while building.
