@@ -1,6 +1,6 @@
 """A stock worker that trains the model of `tests/tests/monitored.rs` in a cluster, as chief or not.
 
-    python worker.py CLUSTER TASK chief|worker LAST_STEP
+    python worker.py CLUSTER TASK chief|worker LAST_STEP [sync]
 
 Prints how many steps it made.
 """
@@ -25,13 +25,20 @@ def main():
     with v1.device(v1.train.replica_device_setter(cluster=cluster, worker_device=f"/job:worker/task:{task}")):
         w = v1.get_variable("w", initializer=tf.constant(0.0), use_resource=True)
         step = v1.train.get_or_create_global_step()
-        moved = w.assign_sub((w - 3.0) * 0.1, read_value=False)
-        with tf.control_dependencies([moved]):
-            train = step.assign_add(1, read_value=False)
+        hooks = [v1.train.StopAtStepHook(last_step=last_step)]
+        if "sync" in sys.argv:
+            optimizer = v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(0.1), 2, 2)
+            train = optimizer.minimize(0.5 * tf.square(w - 3.0), step)
+            hooks.append(optimizer.make_session_run_hook(role == "chief"))
+        else:
+            moved = w.assign_sub((w - 3.0) * 0.1, read_value=False)
+            with tf.control_dependencies([moved]):
+                train = step.assign_add(1, read_value=False)
     steps = 0
     config = v1.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{task}"])
-    hooks = [v1.train.StopAtStepHook(last_step=last_step)]
-    with v1.train.MonitoredTrainingSession(server.target, role == "chief", hooks=hooks, config=config, max_wait_secs=60) as session:
+    # The thread that applies gradients of synchronous training waits for more; nobody has to wait for it.
+    waits = {"stop_grace_period_secs": 1, "max_wait_secs": 60}
+    with v1.train.MonitoredTrainingSession(server.target, role == "chief", hooks=hooks, config=config, **waits) as session:
         while not session.should_stop():
             session.run(train)
             steps += 1

@@ -2,16 +2,18 @@
 
 use crate::savers::Directory;
 use crate::stock;
+use ferroflow::optimizers::{GradientDescent, SyncReplicas};
 use ferroflow::train::{
     Every, FinalOps, LogTensors, MonitoredTrainingSession, NanGuard, Profiler, Scaffold, StopAtStep,
-    WaitForStep, latest_checkpoint,
+    SyncReplicasHook, WaitForStep, latest_checkpoint,
 };
 use ferroflow::variables::{Variable, global_step};
 use ferroflow::{
     ClusterSpec, Code, DType, Graph, Operation, Output, ReplicaDeviceSetter, Result, Server, SessionOptions,
     ops,
 };
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -209,12 +211,7 @@ fn train_with_stock(stock_is_chief: bool) -> Option<(i64, i64)> {
     let python = stock::python()?;
     let _ps = Server::new(&spec, "ps", 0).unwrap();
     let (ours, role) = if stock_is_chief { (1, "chief") } else { (0, "worker") };
-    let stocks = Command::new(python)
-        .arg(stock::root().join("oracle/worker.py"))
-        .args([&json, &(1 - ours).to_string(), role, &LAST.to_string()])
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the interpreter starts");
+    let stocks = run_stock(&python, &json, 1 - ours, role, LAST, &[]);
     let train = || -> Result<i64> {
         let server = Server::new(&spec, "worker", ours)?;
         let model = Model::new(Some((&spec, ours)))?;
@@ -237,10 +234,26 @@ fn train_with_stock(stock_is_chief: bool) -> Option<(i64, i64)> {
         Ok(steps)
     };
     let ours = train().unwrap();
-    let said = stocks.wait_with_output().expect("the process is ours");
+    Some((ours, steps_of(stocks)))
+}
+
+/// Starts a worker of stock's.
+fn run_stock(python: &Path, cluster: &str, task: u32, role: &str, last: i64, more: &[&str]) -> Child {
+    Command::new(python)
+        .arg(stock::root().join("oracle/worker.py"))
+        .args([cluster, &task.to_string(), role, &last.to_string()])
+        .args(more)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the interpreter starts")
+}
+
+/// How many steps stock's worker made.
+fn steps_of(worker: Child) -> i64 {
+    let said = worker.wait_with_output().expect("the process is ours");
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    let stocks = said.trim().strip_prefix("steps ").unwrap_or_else(|| panic!("stock says {said:?}"));
-    Some((ours, stocks.parse().unwrap()))
+    let steps = said.trim().strip_prefix("steps ").and_then(|steps| steps.parse().ok());
+    steps.unwrap_or_else(|| panic!("stock says {said:?}"))
 }
 
 #[test]
@@ -249,5 +262,70 @@ fn our_worker_and_stocks_train_one_model_whoever_is_chief() {
         let Some((ours, stocks)) = train_with_stock(stock_is_chief) else { return };
         assert!((300..=302).contains(&(ours + stocks)), "{ours} + {stocks}");
         assert!(ours > 0 && stocks > 0, "{ours} + {stocks}");
+    }
+}
+
+/// A worker of ours in synchronous training; returns the steps it made and the final w.
+fn train_in_step(spec: &ClusterSpec, task: u32, chief: bool, last: i64) -> Result<(i64, f32)> {
+    let server = Server::new(spec, "worker", task)?;
+    let graph = Graph::new();
+    let setter = ReplicaDeviceSetter::new(spec).worker_device(&format!("/job:worker/task:{task}"));
+    let s = setter.apply(&graph.scope());
+    let w = Variable::with_value(&s, "w", 0.0f32)?;
+    let step = global_step(&s)?;
+    let loss = (ops::square(&s, (w.value() - 3.0)?)? * 0.5)?;
+    let train = SyncReplicas::new(GradientDescent::new(0.1), 2).minimize(&s, &loss, &step)?;
+    let filters = ["/job:ps".to_owned(), format!("/job:worker/task:{task}")];
+    let mut session = MonitoredTrainingSession::new(&graph)
+        .target(&server)
+        .chief(chief)
+        .options(SessionOptions::new().device_filters(filters))
+        .hook(SyncReplicasHook::new(&train, chief))
+        .hook(StopAtStep::last(last))
+        .max_wait(Duration::from_secs(60))
+        .build()?;
+    let mut steps = 0;
+    while !session.should_stop() {
+        session.execute(&train.train)?;
+        steps += 1;
+    }
+    let end = session.session()?.eval(w.value())?.to_scalar()?;
+    session.close()?;
+    Ok((steps, end))
+}
+
+/// Whether w is what so many steps make of it, or up to two more: equal gradients have themselves as their average, so
+/// this is plain descent. Steps of a worker are no measure: some of its gradients may come too late.
+fn is_descent(w: f32, steps: i32) -> bool {
+    (steps..steps + 3).any(|steps| (w - 3.0 * (1.0 - 0.9f32.powi(steps))).abs() < 1e-4)
+}
+
+#[test]
+fn replicas_in_step_apply_averages() {
+    let (_, spec) = cluster(1, 2);
+    let _ps = Server::new(&spec, "ps", 0).unwrap();
+    let ends = std::thread::scope(|threads| {
+        let workers = [0, 1].map(|task| {
+            let spec = &spec;
+            threads.spawn(move || train_in_step(spec, task, task == 0, 30))
+        });
+        workers.map(|worker| worker.join().unwrap().unwrap())
+    });
+    for (steps, w) in ends {
+        assert!(steps > 0 && is_descent(w, 30), "{steps} {w}");
+    }
+}
+
+#[test]
+fn our_replica_and_stocks_train_in_step_whoever_is_chief() {
+    for stock_is_chief in [true, false] {
+        let (json, spec) = cluster(1, 2);
+        let Some(python) = stock::python() else { return };
+        let _ps = Server::new(&spec, "ps", 0).unwrap();
+        let (ours, role) = if stock_is_chief { (1, "chief") } else { (0, "worker") };
+        let stocks = run_stock(&python, &json, 1 - ours, role, 20, &["sync"]);
+        let (ours, w) = train_in_step(&spec, ours, !stock_is_chief, 20).unwrap();
+        let stocks = steps_of(stocks);
+        assert!(ours > 0 && stocks > 0 && is_descent(w, 20), "{ours} {stocks} {w}");
     }
 }

@@ -154,6 +154,17 @@ fn servers_and_targets_that_cannot_be_are_refused() -> Result<()> {
     graph.scope().constant(1.0f32)?;
     assert_eq!(code(Session::connect("grpc://nowhere", &graph)), Some(Code::InvalidArgument));
 
+    // Whoever waits for a task says for which.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let alone = ClusterSpec::from_json(&format!(r#"{{"ps": ["127.0.0.1:1"], "worker": ["{free}"]}}"#))?;
+    let worker = Server::new(&alone, "worker", 0)?;
+    for target in [worker.target().clone(), Target::from(worker.target().to_string())] {
+        let options = SessionOptions::new().open_timeout(Duration::from_millis(300));
+        let missing = Session::with_options(target, &graph, options).unwrap_err();
+        assert_eq!(missing.code(), Code::DeadlineExceeded);
+        assert!(missing.message().contains("/job:ps/replica:0/task:0 did not come"), "{missing}");
+    }
+
     let target = server.target().clone();
     let session = Session::connect(&target, &graph)?;
     let address = target.to_string();

@@ -1,8 +1,10 @@
 //! A server: one task of a cluster, in this process.
 
 mod listen;
+mod tf_config;
 
 pub use listen::{Place, listen};
+pub use tf_config::TfConfig;
 
 use crate::target::Target;
 use ferroflow_cluster::server::{Server as Task, ServerConfig};

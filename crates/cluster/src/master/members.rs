@@ -10,6 +10,7 @@ use ferroflow_proto::tensorflow::{
 };
 use futures_util::future::{join_all, try_join_all};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Another task of a session.
 struct Member {
@@ -29,7 +30,7 @@ pub(super) struct Members {
 
 impl Members {
     /// Opens session `handle` on every task that passes the filters. Waits for those that are not there yet, as long as
-    /// the caller does, and says in the log for whom.
+    /// the caller does and its configuration allows, and says in the log for whom.
     pub(super) async fn gather(
         handle: &str,
         worker: &Arc<Worker>,
@@ -37,9 +38,11 @@ impl Members {
         config: &ConfigProto,
         filters: &[DeviceSpec],
     ) -> Result<Members> {
+        let limit = u64::try_from(config.operation_timeout_in_ms).ok().filter(|millis| *millis > 0);
+        let deadline = limit.map(|millis| Instant::now() + Duration::from_millis(millis));
         let invited = cluster.peers.workers().filter(|peer| task_passes(filters, peer.task()));
         let asked = invited.map(|peer| async move {
-            let mut devices = peer.get_status_when_ready(None).await?;
+            let mut devices = peer.get_status_when_ready(deadline).await?;
             devices.retain(|device| device_passes(filters, &device.name));
             Ok(Member { worker: peer.clone(), devices })
         });

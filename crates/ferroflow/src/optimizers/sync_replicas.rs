@@ -7,6 +7,7 @@
 
 use super::{GradAndVar, Optimizer, compute_gradients};
 use crate::initializers;
+use crate::train::report_uninitialized_variables;
 use crate::variables::{Variable, collections, global_variables, trainable_variables};
 use ferroflow_core::op::{Grad, IndexedSlices};
 use ferroflow_core::scope::{Operation, Output, Scope};
@@ -98,7 +99,7 @@ impl<O: Optimizer> SyncReplicas<O> {
         }
         let local_step = local_step(scope, global_step.dtype())?;
         let local_step_init = local_step.assign(scope, global_step.read(scope))?;
-        let ready_for_local_init = report_uninitialized(scope, &global_variables(scope.graph())?)?;
+        let ready_for_local_init = report_uninitialized_variables(scope, &global_variables(scope.graph())?)?;
         let inner = scope.scope("sync_replicas");
         let mut accumulators = Vec::new();
         let mut applied = Vec::new();
@@ -235,21 +236,4 @@ fn local_step(scope: &Scope, dtype: DType) -> Result<Variable> {
 fn tokens(place: &Scope, queue: &Output, count: usize, global_step: &Variable) -> Result<Operation> {
     let tokens = ops::fill(place, [count as i32], global_step.read(place))?;
     place.op("QueueEnqueueManyV2").name("sync_token_q_EnqueueMany").input(queue).inputs([&tokens]).build()
-}
-
-/// Adds the names of the variables that have no value yet.
-#[track_caller]
-pub(crate) fn report_uninitialized(scope: &Scope, variables: &[Variable]) -> Result<Output> {
-    let inner = scope.without_control().without_device().scope("report_uninitialized_variables");
-    let inner = inner.device("/device:CPU:0");
-    if variables.is_empty() {
-        return inner.constant(Tensor::vector(Vec::<bytes::Bytes>::new()));
-    }
-    let known = variables.iter().map(|variable| variable.is_initialized(&inner.without_device()));
-    let known = ops::pack(&inner, known.collect::<Result<Vec<_>>>()?)?;
-    let names = variables.iter().map(|variable| bytes::Bytes::from(variable.name())).collect::<Vec<_>>();
-    let names = inner.constant(Tensor::vector(names))?;
-    let places = ops::where_(&inner, ops::logical_not(&inner, &known))?;
-    let places = ops::Squeeze::new().squeeze_dims([1]).build(&inner, &places)?;
-    ops::gather_v2(&inner, &names, &places, 0)
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// How long a master may take to close a session before nobody waits for it any more.
 const CLOSE_WAIT: Duration = Duration::from_secs(15);
+/// How much longer than the master the client waits.
+const GRACE: Duration = Duration::from_secs(6);
 /// How long a master may take for a call that runs nothing.
 const CALL_WAIT: Duration = Duration::from_secs(300);
 
@@ -28,7 +30,9 @@ impl Connection {
     /// Opens a session on a graph. Waits for the server and its cluster.
     pub(super) fn open(client: MasterClient, graph: GraphDef, options: SessionOptions) -> Result<Connection> {
         let opened = client.create_session(graph, options.to_config(), client.target());
-        let opened = client.wait(options.open_limit(), "opening a session", opened);
+        // The master knows which task it waits for, so it is the first to give up.
+        let limit = options.open_limit().map(|limit| limit + GRACE);
+        let opened = client.wait(limit, "opening a session", opened);
         let handle = opened.map_err(|error| {
             error.map_message(|message| match client.target() {
                 "" => message,

@@ -8,6 +8,7 @@ use ferroflow_cluster::spec::TaskName;
 use ferroflow_core::scope::{Graph, Operation, Output};
 use ferroflow_core::{Code, Result, Status, Tensor, status};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -97,25 +98,24 @@ impl Worker {
         prepared: &mut HashMap<usize, (WorkerFunction, Callable)>,
         call: &Call,
     ) -> Result<Vec<Tensor>> {
-        let id = call.function.id();
-        if !prepared.contains_key(&id) {
-            let Body { inputs, outputs, operations } = &*call.function.0;
-            let (inputs, outputs): (Vec<&Output>, Vec<&Output>) =
-                (inputs.iter().collect(), outputs.iter().collect());
-            let callable =
-                session.prepare(&inputs, &outputs, &operations.iter().collect::<Vec<&Operation>>())?;
-            prepared.insert(id, (call.function.clone(), callable));
-        }
+        let (_, callable) = match prepared.entry(call.function.id()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let Body { inputs, outputs, operations } = &*call.function.0;
+                let (inputs, outputs): (Vec<&Output>, Vec<&Output>) =
+                    (inputs.iter().collect(), outputs.iter().collect());
+                let operations: Vec<&Operation> = operations.iter().collect();
+                let callable = session.prepare(&inputs, &outputs, &operations)?;
+                new.insert((call.function.clone(), callable))
+            }
+        };
         let arguments = match &call.arguments {
             Arguments::Given(arguments) => arguments.clone(),
             Arguments::NextOf(dataset) => dataset.next(self.number)?.ok_or_else(|| {
                 status!(OutOfRange, "End of sequence: the dataset of {} has ended", self.task)
             })?,
         };
-        match prepared.get(&id) {
-            Some((_, callable)) => callable.run(&arguments),
-            None => Err(status!(Internal, "a prepared function was lost")),
-        }
+        callable.run(&arguments)
     }
 
     /// Gives the call to another worker, unless a parameter server is what was lost.

@@ -5,12 +5,14 @@ mod observe;
 mod profiler;
 mod stop;
 mod summaries;
+mod sync_replicas;
 
 pub use checkpoint::CheckpointSaver;
 pub use observe::{FeedHook, FinalOps, LogTensors, NanGuard, Values};
 pub use profiler::Profiler;
 pub use stop::{StopAtStep, WaitForStep};
 pub use summaries::{StepCounter, SummarySaver};
+pub use sync_replicas::SyncReplicasHook;
 
 use crate::session::Session;
 use crate::variables::{Variable, find_global_step};

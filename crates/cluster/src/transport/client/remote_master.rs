@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 const KEPT_MEMORY: usize = 256 << 20;
 /// How many bytes may be promised to tensors on their way.
 const MAX_PROMISED: usize = 16 << 30;
-/// How much longer than a step's own timeout the client waits for the master to report it.
+/// How much longer than a call's own timeout the client waits for the master to report it.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A master that is reached over gRPC.
@@ -130,7 +130,7 @@ impl MasterApi for RemoteMaster {
         };
         let method = &self.methods.create_session;
         let opened = method.unary(&self.channel, &request, self.hint);
-        let answer: CreateSessionResponse = self.within(millis, method, Duration::ZERO, opened).await?;
+        let answer: CreateSessionResponse = self.within(millis, method, GRACE, opened).await?;
         Ok(answer.session_handle)
     }
 

@@ -94,10 +94,8 @@ impl SessionHook for SummarySaver {
 
     fn after_run(&mut self, cx: &RunContext<'_>, values: &RunValues<'_>) -> Result<()> {
         let mut step = step_number(values.values)? + 1;
-        if self.next.is_none() || self.due {
-            if let Some(output) = &self.step {
-                step = read_step(cx.session(), output)?;
-            }
+        if let Some(output) = self.step.as_ref().filter(|_| self.next.is_none() || self.due) {
+            step = read_step(cx.session(), output)?;
         }
         if self.next.is_none() {
             self.writer.session(SessionEvent::Start, step)?;

@@ -1,0 +1,70 @@
+//! The checkpoints of a directory, one after the other while another program writes them.
+
+use super::checkpoint_state::latest_checkpoint;
+use super::session_manager::rest;
+use ferroflow_core::Result;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often to look.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How often to say what is waited for.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
+
+/// Waits for checkpoints, e.g. to evaluate each beside training. Checkpoints that come while one is used are skipped but
+/// for the latest. Ends when no new one has come for a while.
+#[derive(Debug)]
+pub struct Checkpoints {
+    directory: PathBuf,
+    timeout: Duration,
+    min_interval: Duration,
+    last: Option<String>,
+    given: Option<Instant>,
+}
+
+impl Checkpoints {
+    /// The checkpoints of a directory, until none has come for `timeout`.
+    pub fn new(directory: impl AsRef<Path>, timeout: Duration) -> Checkpoints {
+        Checkpoints {
+            directory: directory.as_ref().to_owned(),
+            timeout,
+            min_interval: Duration::ZERO,
+            last: None,
+            given: None,
+        }
+    }
+
+    /// Gives no two within this time.
+    pub fn min_interval(mut self, interval: Duration) -> Self {
+        self.min_interval = interval;
+        self
+    }
+}
+
+impl Iterator for Checkpoints {
+    type Item = Result<String>;
+
+    fn next(&mut self) -> Option<Result<String>> {
+        let (since, mut reported) = (Instant::now(), Instant::now());
+        loop {
+            let early = self.given.is_some_and(|given| given.elapsed() < self.min_interval);
+            match latest_checkpoint(&self.directory) {
+                Err(error) => return Some(Err(error)),
+                Ok(Some(latest)) if !early && self.last.as_ref() != Some(&latest) => {
+                    self.last = Some(latest.clone());
+                    self.given = Some(Instant::now());
+                    return Some(Ok(latest));
+                }
+                Ok(_) => {}
+            }
+            if since.elapsed() >= self.timeout {
+                return None;
+            }
+            if reported.elapsed() >= REPORT_EVERY {
+                tracing::info!(directory = %self.directory.display(), "Waiting for a new checkpoint.");
+                reported = Instant::now();
+            }
+            rest(PAUSE.min(self.timeout));
+        }
+    }
+}
