@@ -33,6 +33,7 @@ use crate::device::DeviceSpec;
 use crate::graph::NodeData;
 use crate::{Result, Status, Tensor};
 use placement::DeviceRule;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Where nodes are added: a graph, a prefix of names, devices, control dependencies and colocation. Cloning is cheap,
@@ -152,6 +153,12 @@ impl Scope {
         })
     }
 
+    /// Forgets the operations that the scopes around put nodes beside.
+    #[must_use]
+    pub fn without_colocation(&self) -> Scope {
+        self.changed(|context| context.colocated.clear())
+    }
+
     /// Starts a node of any op of the registry. [`OpBuilder`] has an example.
     pub fn op(&self, op: &str) -> OpBuilder {
         OpBuilder::new(self, op, Settings::default())
@@ -178,7 +185,36 @@ impl Scope {
         I: IntoIterator,
         I::Item: Into<Operation>,
     {
-        self.control(operations).op("NoOp").name("group_deps").build()
+        self.group_named("group_deps", operations)
+    }
+
+    /// Adds an operation with a name that ends after all of these. As in stock, those of one device are waited for
+    /// there, so that every device tells of its end once.
+    #[track_caller]
+    pub fn group_named<I>(&self, name: &str, operations: I) -> Result<Operation>
+    where
+        I: IntoIterator,
+        I::Item: Into<Operation>,
+    {
+        let mut devices: BTreeMap<String, Vec<Operation>> = BTreeMap::new();
+        for operation in operations {
+            let operation = operation.into();
+            devices.entry(operation.device()).or_default().push(operation);
+        }
+        let on = |scope: &Scope, device: &str| match device {
+            "" => scope.clone(),
+            device => scope.device(device),
+        };
+        if devices.len() <= 1 {
+            let (device, operations) = devices.pop_first().unwrap_or_default();
+            return on(self, &device).control(operations).op("NoOp").name(name).build();
+        }
+        let inner = self.scope(name);
+        let mut ends = Vec::with_capacity(devices.len());
+        for (device, operations) in devices {
+            ends.push(on(&inner, &device).control(operations).op("NoOp").build()?);
+        }
+        self.control(ends).op("NoOp").name(inner.prefix()).build()
     }
 
     /// The pair of seeds that stock gives to a random op: from the graph's seed and the op's, either of which may be
