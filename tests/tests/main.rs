@@ -9,6 +9,9 @@ mod flow;
 /// Graphs that Rust programs build and differentiate.
 mod graphs;
 
+/// Optimizers, schedules and moving averages of Rust programs, against stock's.
+mod optimizers;
+
 /// What a stock client does, on our server and on stock's.
 mod interop;
 

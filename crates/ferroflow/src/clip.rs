@@ -1,9 +1,11 @@
-//! Gradients kept within bounds.
+//! Gradients kept within bounds. Rows of sparse gradients stay rows.
 
+use crate::arithmetic::{add, cast, div, mul, sub};
+use crate::optimizers::Rate;
 use crate::reduce;
 use ferroflow_core::op::{Grad, IndexedSlices};
 use ferroflow_core::scope::{Input, Output, Scope};
-use ferroflow_core::{Result, bail};
+use ferroflow_core::{DType, Result, ensure};
 use ferroflow_ops::build as ops;
 
 /// The same gradient with other values.
@@ -27,19 +29,67 @@ pub fn clip_by_value(
     Ok(with_values(grad, ops::Maximum::new().name(inner.prefix()).build(&inner, &below, low)?))
 }
 
-/// The gradient, made shorter if it is longer than `norm`.
+/// The gradient, made shorter if it is longer than `norm`. Of a sparse gradient, the length is that of its rows.
+///
+/// ```
+/// use ferroflow::{Grad, Graph, clip::clip_by_norm};
+/// # fn main() -> ferroflow::Result<()> {
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// let grad = Grad::Dense(s.constant([3.0f32, 4.0])?);
+/// let clipped = clip_by_norm(&s, &grad, 1.0)?;
+/// assert_eq!(clipped.values().name(), "clip_by_norm:0");
+/// # Ok(())
+/// # }
+/// ```
 #[track_caller]
-pub fn clip_by_norm(scope: &Scope, grad: &Grad, norm: impl Into<Input>) -> Result<Grad> {
-    let (inner, norm) = (scope.scope("clip_by_norm"), norm.into());
+pub fn clip_by_norm(scope: &Scope, grad: &Grad, norm: impl Into<Rate>) -> Result<Grad> {
+    let axes = |inner: &Scope| reduce::axes(inner, grad.values());
+    clipped_by_norm(scope, grad, norm.into(), axes)
+}
+
+/// The gradient with every part along `axes` made shorter if it is longer than `norm`.
+#[track_caller]
+pub fn clip_by_norm_along(scope: &Scope, grad: &Grad, norm: impl Into<Rate>, axes: &[i32]) -> Result<Grad> {
+    clipped_by_norm(scope, grad, norm.into(), |_| Ok(axes.into()))
+}
+
+#[track_caller]
+fn clipped_by_norm(
+    scope: &Scope,
+    grad: &Grad,
+    norm: Rate,
+    axes: impl Fn(&Scope) -> Result<Input>,
+) -> Result<Grad> {
+    let inner = scope.scope("clip_by_norm");
     let values = grad.values();
-    let squares = reduce::sum_all(&inner, ops::mul(&inner, values, values)?)?;
+    let norm: Input = match norm {
+        Rate::Number(number) => number.max(0.0).into(),
+        Rate::Output(norm) => cast(&inner, &ops::maximum(&inner, &norm, 0)?, values.dtype())?.into(),
+    };
+    let squares = mul(&inner, values, values)?;
+    let squares = ops::Sum::new().keep_dims(true).build(&inner, &squares, axes(&inner)?)?;
     // The root of zero has no gradient, so it is kept away from.
-    let positive = ops::greater(&inner, &squares, 0.0)?;
-    let safe = ops::select_v2(&inner, &positive, &squares, 1.0)?;
+    let positive = ops::greater(&inner, &squares, 0)?;
+    let safe = ops::select_v2(&inner, &positive, &squares, ops::ones_like(&inner, &squares))?;
     let length = ops::select_v2(&inner, &positive, ops::sqrt(&inner, &safe), &squares)?;
-    let scaled = ops::mul(&inner, values, &norm)?;
-    let clipped = ops::real_div(&inner, &scaled, ops::maximum(&inner, &length, &norm))?;
+    let scaled = mul(&inner, values, &norm)?;
+    let clipped = div(&inner, &scaled, ops::maximum(&inner, &length, &norm))?;
     Ok(with_values(grad, ops::Identity::new().name(inner.prefix()).build(&inner, &clipped)?))
+}
+
+/// The gradient, made shorter if its length per element is more than `norm`. Rows become a whole tensor, as in stock.
+#[track_caller]
+pub fn clip_by_average_norm(scope: &Scope, grad: &Grad, norm: f64) -> Result<Grad> {
+    check_norm(norm)?;
+    let inner = scope.scope("clip_by_average_norm");
+    let values = grad.to_dense(&inner)?;
+    let elements = reduce::count(&inner, &values, DType::Float)?;
+    let elements = cast(&inner, &elements, values.dtype())?;
+    let inverse = ops::rsqrt(&inner, reduce::sum_all(&inner, mul(&inner, &values, &values)?)?)?;
+    let factor = ops::minimum(&inner, mul(&inner, &inverse, &elements), 1.0 / norm)?;
+    let clipped = mul(&inner, mul(&inner, &values, norm), &factor)?;
+    Ok(Grad::Dense(ops::Identity::new().name(inner.prefix()).build(&inner, &clipped)?))
 }
 
 /// The length of all gradients together.
@@ -48,30 +98,64 @@ pub fn global_norm(scope: &Scope, grads: &[Option<Grad>]) -> Result<Output> {
     let inner = scope.scope("global_norm");
     let half = |grad: &Grad| ops::l2_loss(&inner.colocate_with(grad.values()), grad.values());
     let halves = grads.iter().flatten().map(half).collect::<Result<Vec<_>>>()?;
-    if halves.is_empty() {
-        bail!(InvalidArgument, "there are no gradients to measure");
-    }
-    let sum = ops::sum(&inner, ops::pack(&inner, &halves), [0])?;
-    ops::Sqrt::new().name("global_norm").build(&inner, ops::mul(&inner, &sum, 2.0))
+    ensure!(
+        !halves.is_empty(),
+        InvalidArgument,
+        "there are no gradients to measure; the loss depends on none of the variables"
+    );
+    let sum = ops::sum(&inner, ops::Pack::new().name("stack").build(&inner, &halves), [0])?;
+    ops::Sqrt::new().name("global_norm").build(&inner, mul(&inner, &sum, 2.0))
 }
 
 /// All gradients, made shorter by one factor if together they are longer than `norm`; and how long they were. If that is
-/// infinite or not a number, so are they.
+/// infinite or not a number, they become not a number.
+///
+/// ```
+/// use ferroflow::optimizers::{GradientDescent, Optimizer};
+/// use ferroflow::variables::trainable_variables;
+/// use ferroflow::{Graph, Variable, clip, initializers, ops};
+/// # fn main() -> ferroflow::Result<()> {
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// let w = Variable::new(&s, "w", [3], initializers::ones())?;
+/// let loss = ops::sum(&s, ops::square(&s, &w), [0])?;
+/// let optimizer = GradientDescent::new(0.1);
+/// let (grads, variables): (Vec<_>, Vec<_>) =
+///     optimizer.compute_gradients(&s, &loss, &trainable_variables(&graph)?)?.into_iter().unzip();
+/// let (grads, _length) = clip::clip_by_global_norm(&s, &grads, 5.0)?;
+/// let grads: Vec<_> = grads.into_iter().zip(variables).collect();
+/// optimizer.apply_gradients(&s, &grads, None)?;
+/// # Ok(())
+/// # }
+/// ```
 #[track_caller]
 pub fn clip_by_global_norm(
     scope: &Scope,
     grads: &[Option<Grad>],
     norm: f64,
 ) -> Result<(Vec<Option<Grad>>, Output)> {
+    check_norm(norm)?;
     let length = global_norm(scope, grads)?;
     let inner = scope.scope("clip_by_global_norm");
-    let inverse = ops::minimum(&inner, ops::real_div(&inner, 1.0, &length), 1.0 / norm)?;
-    let scale = ops::mul(&inner, norm, &inverse)?;
-    let scale = ops::add_v2(&inner, &scale, ops::sub(&inner, &length, &length))?;
-    let clip = |grad: &Option<Grad>| {
-        let Some(grad) = grad else { return Ok(None) };
+    let bound = div(&inner, ops::ones_like(&inner, &length), norm)?;
+    let inverse = ops::minimum(&inner, div(&inner, 1.0, &length), &bound)?;
+    let scale = mul(&inner, norm, &inverse)?;
+    let scale = add(&inner, &scale, sub(&inner, &length, &length))?;
+    let mut clipped = Vec::with_capacity(grads.len());
+    for (i, grad) in grads.iter().enumerate() {
+        let Some(grad) = grad else {
+            clipped.push(None);
+            continue;
+        };
         let place = inner.colocate_with(grad.values());
-        Ok(Some(with_values(grad, ops::mul(&place, grad.values(), &scale)?)))
-    };
-    Ok((grads.iter().map(clip).collect::<Result<_>>()?, length))
+        let values = mul(&place, grad.values(), cast(&place, &scale, grad.dtype()))?;
+        let name = format!("clip_by_global_norm_{i}");
+        clipped.push(Some(with_values(grad, ops::Identity::new().name(&name).build(&place, &values)?)));
+    }
+    Ok((clipped, length))
+}
+
+fn check_norm(norm: f64) -> Result<()> {
+    ensure!(norm > 0.0, InvalidArgument, "the norm to clip by must be positive, but is {norm}");
+    Ok(())
 }

@@ -43,7 +43,6 @@ enum Kind {
     Ones,
     Constant(f64),
     Value(Tensor),
-    Scalar(f64),
     Normal { mean: f64, stddev: f64 },
     TruncatedNormal { mean: f64, stddev: f64 },
     Uniform { low: f64, high: f64 },
@@ -57,7 +56,7 @@ impl fmt::Debug for Kind {
         match self {
             Kind::Zeros => write!(f, "zeros"),
             Kind::Ones => write!(f, "ones"),
-            Kind::Constant(value) | Kind::Scalar(value) => write!(f, "constant({value})"),
+            Kind::Constant(value) => write!(f, "constant({value})"),
             Kind::Value(value) => write!(f, "value({value:?})"),
             Kind::Normal { mean, stddev } => write!(f, "random_normal({mean}, {stddev})"),
             Kind::TruncatedNormal { mean, stddev } => write!(f, "truncated_normal({mean}, {stddev})"),
@@ -183,11 +182,6 @@ impl Initializer {
         of(Kind::Value(value))
     }
 
-    /// A number in a node named as stock names the initial values of counters.
-    pub(crate) fn scalar(value: f64) -> Initializer {
-        of(Kind::Scalar(value))
-    }
-
     /// The seed of random numbers, which together with the graph's decides them.
     #[must_use]
     pub fn seed(mut self, seed: i64) -> Initializer {
@@ -213,7 +207,6 @@ impl Initializer {
             Kind::Zeros => filled(scope, "zeros", 0.0, shape, dtype),
             Kind::Ones => filled(scope, "ones", 1.0, shape, dtype),
             Kind::Constant(value) => filled(scope, "Const", *value, shape, dtype),
-            Kind::Scalar(value) => scope.named_constant("initial_value", number(*value, shape, dtype)?),
             Kind::Value(value) => {
                 ensure!(
                     value.shape() == shape && value.dtype() == dtype,

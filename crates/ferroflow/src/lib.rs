@@ -16,6 +16,7 @@
 //! # Ok::<(), ferroflow::Status>(())
 //! ```
 
+mod arithmetic;
 mod graph;
 
 pub mod clip;

@@ -20,6 +20,7 @@
 mod apply;
 mod kinds;
 mod moving_average;
+mod slots;
 mod sparse;
 mod sync_replicas;
 
@@ -33,8 +34,8 @@ pub use sync_replicas::{SyncReplicas, SyncTrainOp};
 
 use crate::variables::{Variable, trainable_variables};
 use ferroflow_core::op::Grad;
-use ferroflow_core::scope::{Gradients, Operation, Output, Scope};
-use ferroflow_core::{Result, bail};
+use ferroflow_core::scope::{Gradients, Input, Operation, Output, Scope};
+use ferroflow_core::{Result, Tensor, ensure};
 
 /// A number of an optimizer: fixed, or computed by the graph in every step, as learning-rate schedules are.
 #[derive(Clone, Debug)]
@@ -69,13 +70,32 @@ impl From<&Output> for Rate {
     }
 }
 
+impl From<&Rate> for Input {
+    fn from(rate: &Rate) -> Input {
+        match rate {
+            Rate::Number(number) => (*number).into(),
+            Rate::Output(output) => output.into(),
+        }
+    }
+}
+
+impl Rate {
+    /// The output, or a constant with this name.
+    pub(crate) fn node(&self, scope: &Scope, name: &str) -> Result<Output> {
+        match self {
+            Rate::Number(number) => scope.named_constant(name, Tensor::scalar(*number as f32)),
+            Rate::Output(output) => Ok(output.clone()),
+        }
+    }
+}
+
 /// A variable and the gradient of the loss by it, if the loss depends on it.
 pub type GradAndVar = (Option<Grad>, Variable);
 
 /// Something that updates variables by gradients.
 pub trait Optimizer {
-    /// What the optimizer does to a variable.
-    fn rule(&self) -> Rule;
+    /// What the optimizer does to a variable. Fails if its numbers make no sense.
+    fn rule(&self) -> Result<Rule>;
 
     /// Adds the gradients of a loss by all trainable variables, and the operation that follows them.
     #[track_caller]
@@ -95,7 +115,8 @@ pub trait Optimizer {
         compute_gradients(scope, loss, variables)
     }
 
-    /// Adds an operation that updates variables by their gradients and then adds one to the global step.
+    /// Adds an operation that updates variables by their gradients and then adds one to the global step. Applied again,
+    /// an optimizer uses the slots that it has.
     #[track_caller]
     fn apply_gradients(
         &self,
@@ -103,7 +124,13 @@ pub trait Optimizer {
         grads: &[GradAndVar],
         global_step: Option<&Variable>,
     ) -> Result<Operation> {
-        self.rule().apply(scope, grads, global_step)
+        self.rule()?.apply(scope, grads, global_step)
+    }
+
+    /// The optimizer's own variable of this name beside a variable, e.g. `m` of [`Adam`]; `None` before
+    /// [`Optimizer::apply_gradients`], or if it has no such slot.
+    fn slot(&self, variable: &Variable, name: &str) -> Option<Variable> {
+        self.rule().ok()?.slot(variable, name)
     }
 }
 
@@ -113,9 +140,12 @@ pub(crate) fn compute_gradients(
     loss: &Output,
     variables: &[Variable],
 ) -> Result<Vec<GradAndVar>> {
-    if variables.is_empty() {
-        bail!(InvalidArgument, "No variables to optimize.");
-    }
+    ensure!(
+        !variables.is_empty(),
+        InvalidArgument,
+        "No variables to optimize; add some with Variable::new, which are trainable unless they say otherwise."
+    );
+    apply::check_dtype(&loss.name(), loss.dtype())?;
     let grads = Gradients::new().build(scope, [loss], variables.iter().map(Variable::handle))?;
     Ok(grads.into_iter().zip(variables.iter().cloned()).collect())
 }

@@ -5,7 +5,7 @@ use ferroflow_core::{DType, Result, Tensor};
 use ferroflow_ops::build as ops;
 
 /// The numbers of all dimensions.
-fn axes(scope: &Scope, x: &Output) -> Result<Input> {
+pub(crate) fn axes(scope: &Scope, x: &Output) -> Result<Input> {
     match x.shape().rank() {
         Some(rank) => Ok(Tensor::vector((0..rank as i32).collect()).into()),
         None => Ok(ops::range(scope, 0, ops::rank(scope, x), 1)?.into()),

@@ -1,5 +1,7 @@
 //! Learning rates that change with the step, computed by the graph.
 //!
+//! The step is a counter such as [`crate::global_step`], or any scalar of the graph.
+//!
 //! ```
 //! use ferroflow::optimizers::{GradientDescent, Optimizer};
 //! use ferroflow::{Graph, global_step, schedules};
@@ -8,109 +10,128 @@
 //! let s = graph.scope();
 //! let step = global_step(&s)?;
 //! let rate = schedules::exponential_decay(&s, 0.1, &step, 1000, 0.96, true)?;
+//! assert_eq!(rate.name(), "ExponentialDecay:0");
 //! let optimizer = GradientDescent::new(&rate);
-//! # let _ = optimizer.rule();
+//! # let _ = optimizer.rule()?;
 //! # Ok(())
 //! # }
 //! ```
 
-use crate::variables::Variable;
-use ferroflow_core::scope::{Output, Scope};
+use crate::arithmetic::{add, cast, div, mul, sub};
+use crate::optimizers::Rate;
+use ferroflow_core::scope::{Input, Output, Scope};
 use ferroflow_core::{DType, Result, Tensor, ensure};
 use ferroflow_ops::build as ops;
+use std::f64::consts::PI;
 
-fn scalar(scope: &Scope, name: &str, value: f64) -> Result<Output> {
-    scope.named_constant(name, Tensor::scalar(value as f32))
+const RATE: &str = "initial_learning_rate";
+
+/// The step and the number of steps that a decay takes, as floats.
+fn progress(inner: &Scope, step: impl Into<Input>, steps: u64) -> Result<(Output, Output)> {
+    ensure!(steps > 0, InvalidArgument, "decay_steps must be positive, but is 0");
+    let steps = inner.named_constant("decay_steps", steps as f32)?;
+    Ok((ops::cast(inner, step, DType::Float)?, steps))
 }
 
-/// The step as a float, and over `steps`.
-fn progress(scope: &Scope, step: &Variable, steps: f64) -> Result<Output> {
-    let step = ops::cast(scope, step.read(scope), DType::Float)?;
-    ops::real_div(scope, &step, steps)
+/// The step over the number of steps, rounded down if it is a staircase.
+fn quotient(inner: &Scope, step: impl Into<Input>, steps: u64, staircase: bool) -> Result<Output> {
+    let (step, steps) = progress(inner, step, steps)?;
+    let quotient = div(inner, &step, &steps)?;
+    if staircase { ops::floor(inner, &quotient) } else { Ok(quotient) }
+}
+
+/// `(1 + cos(π · done)) / 2`.
+fn half_wave(inner: &Scope, done: &Output) -> Result<Output> {
+    let wave = ops::cos(inner, mul(inner, PI, done))?;
+    mul(inner, 0.5, add(inner, 1.0, &wave))
 }
 
 /// `rate · decay_rate ^ (step / decay_steps)`, with whole powers if it is a staircase.
 #[track_caller]
 pub fn exponential_decay(
     scope: &Scope,
-    rate: f64,
-    step: &Variable,
+    rate: impl Into<Rate>,
+    step: impl Into<Input>,
     decay_steps: u64,
-    decay_rate: f64,
+    decay_rate: impl Into<Rate>,
     staircase: bool,
 ) -> Result<Output> {
     let inner = scope.scope("ExponentialDecay");
-    let base = scalar(&inner, "decay_rate", decay_rate)?;
-    decayed(&inner, rate, step, decay_steps, &base, staircase)
+    let rate = rate.into().node(&inner, RATE)?;
+    let base = decay_rate.into().node(&inner, "decay_rate")?;
+    let power = quotient(&inner, step, decay_steps, staircase)?;
+    ops::Mul::new().name(inner.prefix()).build(&inner, &rate, ops::pow(&inner, &base, &power))
 }
 
 /// `rate · e ^ (-decay_rate · step / decay_steps)`, with whole powers if it is a staircase.
 #[track_caller]
 pub fn natural_exp_decay(
     scope: &Scope,
-    rate: f64,
-    step: &Variable,
+    rate: impl Into<Rate>,
+    step: impl Into<Input>,
     decay_steps: u64,
-    decay_rate: f64,
+    decay_rate: impl Into<Rate>,
     staircase: bool,
 ) -> Result<Output> {
-    let base = ops::exp(scope, ops::neg(scope, scalar(scope, "decay_rate", decay_rate)))?;
-    decayed(&scope.scope("ExponentialDecay"), rate, step, decay_steps, &base, staircase)
-}
-
-fn decayed(
-    inner: &Scope,
-    rate: f64,
-    step: &Variable,
-    decay_steps: u64,
-    base: &Output,
-    staircase: bool,
-) -> Result<Output> {
-    let rate = scalar(inner, "initial_learning_rate", rate)?;
-    let mut power = progress(inner, step, decay_steps as f64)?;
-    if staircase {
-        power = ops::floor(inner, &power)?;
-    }
-    ops::Mul::new().name(inner.prefix()).build(inner, &rate, ops::pow(inner, base, &power))
+    let decay_rate = decay_rate.into().node(scope, "decay_rate")?;
+    let base = ops::exp(scope, ops::neg(scope, &decay_rate))?;
+    exponential_decay(scope, rate, step, decay_steps, &base, staircase)
 }
 
 /// `rate / (1 + decay_rate · step / decay_steps)`, with a whole quotient if it is a staircase.
 #[track_caller]
 pub fn inverse_time_decay(
     scope: &Scope,
-    rate: f64,
-    step: &Variable,
+    rate: impl Into<Rate>,
+    step: impl Into<Input>,
     decay_steps: u64,
-    decay_rate: f64,
+    decay_rate: impl Into<Rate>,
     staircase: bool,
 ) -> Result<Output> {
     let inner = scope.scope("InverseTimeDecay");
-    let rate = scalar(&inner, "initial_learning_rate", rate)?;
-    let mut quotient = progress(&inner, step, decay_steps as f64)?;
-    if staircase {
-        quotient = ops::floor(&inner, &quotient)?;
-    }
-    let bottom = ops::add_v2(&inner, 1.0, ops::mul(&inner, decay_rate, &quotient))?;
+    let rate = rate.into().node(&inner, RATE)?;
+    let decay_rate = decay_rate.into().node(&inner, "decay_rate")?;
+    let quotient = quotient(&inner, step, decay_steps, staircase)?;
+    let bottom = add(&inner, 1.0, mul(&inner, &decay_rate, &quotient))?;
     ops::RealDiv::new().name(inner.prefix()).build(&inner, &rate, &bottom)
 }
 
 /// One of `rates`: the first up to and including the step `boundaries[0]`, and so on.
+///
+/// ```
+/// # use ferroflow::{Graph, global_step, schedules};
+/// # fn main() -> ferroflow::Result<()> {
+/// # let graph = Graph::new();
+/// # let s = graph.scope();
+/// let rate = schedules::piecewise_constant(&s, &global_step(&s)?, &[1000, 5000], &[0.1, 0.01, 0.001])?;
+/// let error = schedules::piecewise_constant(&s, &global_step(&s)?, &[1000], &[0.1]).unwrap_err();
+/// assert!(error.message().contains("2 rates"));
+/// # let _ = rate;
+/// # Ok(())
+/// # }
+/// ```
 #[track_caller]
 pub fn piecewise_constant(
     scope: &Scope,
-    step: &Variable,
+    step: impl Into<Input>,
     boundaries: &[i64],
     rates: &[f64],
 ) -> Result<Output> {
     ensure!(
-        rates.len() == boundaries.len() + 1 && boundaries.is_sorted(),
+        rates.len() == boundaries.len() + 1,
         InvalidArgument,
-        "{} rates need {} boundaries in rising order, got {boundaries:?}",
-        rates.len(),
-        rates.len().saturating_sub(1)
+        "{} boundaries separate {} rates, but {} were given",
+        boundaries.len(),
+        boundaries.len() + 1,
+        rates.len()
+    );
+    ensure!(
+        boundaries.is_sorted_by(|a, b| a < b),
+        InvalidArgument,
+        "boundaries must rise, but are {boundaries:?}"
     );
     let inner = scope.scope("PiecewiseConstant");
-    let step = ops::cast(&inner, step.read(&inner), DType::Int64)?;
+    let step = ops::cast(&inner, step, DType::Int64)?;
     let passed = ops::greater(&inner, &step, Tensor::vector(boundaries.to_vec()))?;
     let count = ops::sum(&inner, ops::cast(&inner, &passed, DType::Int32), [0])?;
     let rates = rates.iter().map(|rate| *rate as f32).collect();
@@ -122,28 +143,27 @@ pub fn piecewise_constant(
 #[track_caller]
 pub fn polynomial_decay(
     scope: &Scope,
-    rate: f64,
-    step: &Variable,
+    rate: impl Into<Rate>,
+    step: impl Into<Input>,
     decay_steps: u64,
-    end_rate: f64,
-    power: f64,
+    end_rate: impl Into<Rate>,
+    power: impl Into<Rate>,
     cycle: bool,
 ) -> Result<Output> {
     let inner = scope.scope("PolynomialDecay");
-    let rate = scalar(&inner, "initial_learning_rate", rate)?;
-    let end = scalar(&inner, "Cast", end_rate)?;
-    let now = ops::cast(&inner, step.read(&inner), DType::Float)?;
-    let steps = scalar(&inner, "decay_steps", decay_steps as f64)?;
+    let rate = rate.into().node(&inner, RATE)?;
+    let end = end_rate.into().node(&inner, "end_learning_rate")?;
+    let power = power.into().node(&inner, "power")?;
+    let (now, steps) = progress(&inner, step, decay_steps)?;
     let (now, steps) = if cycle {
-        let rounds = ops::ceil(&inner, ops::real_div(&inner, &now, &steps))?;
-        let rounds = ops::maximum(&inner, &rounds, 1.0)?;
-        (now, ops::mul(&inner, &steps, &rounds)?)
+        // The first cycle begins with the step zero.
+        let cycles = ops::maximum(&inner, ops::ceil(&inner, div(&inner, &now, &steps)), 1.0)?;
+        (now, mul(&inner, &steps, &cycles)?)
     } else {
         (ops::minimum(&inner, &now, &steps)?, steps)
     };
-    let rest = ops::sub(&inner, 1.0, ops::real_div(&inner, &now, &steps))?;
-    let range = ops::sub(&inner, &rate, &end)?;
-    let part = ops::mul(&inner, &range, ops::pow(&inner, &rest, power))?;
+    let rest = sub(&inner, 1.0, div(&inner, &now, &steps))?;
+    let part = mul(&inner, sub(&inner, &rate, &end), ops::pow(&inner, &rest, &power))?;
     ops::AddV2::new().name(inner.prefix()).build(&inner, &part, &end)
 }
 
@@ -151,18 +171,78 @@ pub fn polynomial_decay(
 #[track_caller]
 pub fn cosine_decay(
     scope: &Scope,
-    rate: f64,
-    step: &Variable,
+    rate: impl Into<Rate>,
+    step: impl Into<Input>,
     decay_steps: u64,
     alpha: f64,
 ) -> Result<Output> {
     let inner = scope.scope("CosineDecay");
-    let rate = scalar(&inner, "initial_learning_rate", rate)?;
-    let now = ops::cast(&inner, step.read(&inner), DType::Float)?;
-    let now = ops::minimum(&inner, &now, decay_steps as f64)?;
-    let done = ops::real_div(&inner, &now, decay_steps as f64)?;
-    let wave = ops::cos(&inner, ops::mul(&inner, std::f64::consts::PI, &done))?;
-    let wave = ops::mul(&inner, 0.5, ops::add_v2(&inner, 1.0, &wave))?;
-    let part = ops::add_v2(&inner, ops::mul(&inner, 1.0 - alpha, &wave), alpha)?;
-    ops::mul(&inner, &rate, &part)
+    let rate = rate.into().node(&inner, RATE)?;
+    let (now, steps) = progress(&inner, step, decay_steps)?;
+    let done = div(&inner, ops::minimum(&inner, &now, &steps), &steps)?;
+    let wave = half_wave(&inner, &done)?;
+    let part = add(&inner, mul(&inner, 1.0 - alpha, &wave), alpha)?;
+    mul(&inner, &rate, &part)
+}
+
+/// [`cosine_decay`] again and again: the first time in `first_decay_steps`, then in `t_mul` times as many steps each
+/// time, from `m_mul` times as high.
+#[track_caller]
+pub fn cosine_decay_restarts(
+    scope: &Scope,
+    rate: impl Into<Rate>,
+    step: impl Into<Input>,
+    first_decay_steps: u64,
+    t_mul: f64,
+    m_mul: f64,
+    alpha: f64,
+) -> Result<Output> {
+    ensure!(t_mul >= 1.0, InvalidArgument, "t_mul must be at least 1, but is {t_mul}");
+    let inner = scope.scope("SGDRDecay");
+    let rate = rate.into().node(&inner, RATE)?;
+    let done = quotient(&inner, step, first_decay_steps, false)?;
+    let (restarts, done) = if t_mul == 1.0 {
+        let whole = ops::floor(&inner, &done)?;
+        let part = sub(&inner, &done, &whole)?;
+        (whole, part)
+    } else {
+        let t_mul = inner.named_constant("t_mul", t_mul as f32)?;
+        let growth = sub(&inner, 1.0, &t_mul)?;
+        let lengths = sub(&inner, 1.0, mul(&inner, &done, &growth))?;
+        let count = div(&inner, ops::log(&inner, &lengths), ops::log(&inner, &t_mul))?;
+        let restarts = ops::floor(&inner, &count)?;
+        let length = ops::pow(&inner, &t_mul, &restarts)?;
+        let before = div(&inner, sub(&inner, 1.0, &length), &growth)?;
+        let part = div(&inner, sub(&inner, &done, &before), &length)?;
+        (restarts, part)
+    };
+    let height = mul(&inner, 0.5, ops::pow(&inner, inner.named_constant("m_mul", m_mul as f32), &restarts))?;
+    let wave = ops::cos(&inner, mul(&inner, PI, &done))?;
+    let wave = mul(&inner, &height, add(&inner, 1.0, &wave))?;
+    let part = add(&inner, mul(&inner, 1.0 - alpha, &wave), alpha)?;
+    ops::Mul::new().name(inner.prefix()).build(&inner, &rate, &part)
+}
+
+/// A cosine of `num_periods` within a straight fall to zero in `decay_steps`:
+/// `rate · ((alpha + 1 - done) · (1 + cos(2π · num_periods · done)) / 2 + beta)`.
+#[track_caller]
+pub fn linear_cosine_decay(
+    scope: &Scope,
+    rate: impl Into<Rate>,
+    step: impl Into<Input>,
+    decay_steps: u64,
+    num_periods: f64,
+    alpha: f64,
+    beta: f64,
+) -> Result<Output> {
+    let inner = scope.scope("LinearCosineDecay");
+    let rate = rate.into().node(&inner, RATE)?;
+    let (now, steps) = progress(&inner, step, decay_steps)?;
+    let now = ops::minimum(&inner, &now, &steps)?;
+    let fall = div(&inner, sub(&inner, &steps, &now), &steps)?;
+    let turns = mul(&inner, 2.0 * num_periods, div(&inner, &now, &steps))?;
+    let wave = half_wave(&inner, &turns)?;
+    let part = mul(&inner, add(&inner, alpha, &fall), &wave)?;
+    let part = cast(&inner, &add(&inner, &part, beta)?, rate.dtype())?;
+    ops::Mul::new().name(inner.prefix()).build(&inner, &rate, &part)
 }

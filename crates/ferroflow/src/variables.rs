@@ -487,6 +487,12 @@ impl From<&Variable> for Output {
     }
 }
 
+impl From<&Variable> for Variable {
+    fn from(variable: &Variable) -> Variable {
+        variable.clone()
+    }
+}
+
 impl PartialEq for Variable {
     fn eq(&self, other: &Variable) -> bool {
         self.handle == other.handle

@@ -1,12 +1,13 @@
 //! Turns the description of an optimizer into nodes: slots, hyperparameters, one update per variable, and the step.
 
+use super::slots::{Slots, Start, value};
 use super::sparse::SparseUpdate;
 use super::{GradAndVar, Rate};
-use crate::initializers::Initializer;
-use crate::variables::{SaveSlice, Variable};
+use crate::arithmetic::{add, cast, div, mul};
+use crate::variables::Variable;
 use ferroflow_core::op::{Grad, IndexedSlices};
-use ferroflow_core::scope::{CollectionItem, Input, Operation, Output, Scope};
-use ferroflow_core::{DType, Result, Tensor, bail};
+use ferroflow_core::scope::{CollectionItem, Graph, Input, Operation, Output, Scope};
+use ferroflow_core::{DType, Result, Tensor, bail, ensure};
 use ferroflow_ops::build as ops;
 
 /// One input of an update op.
@@ -28,6 +29,17 @@ pub(super) enum Arg {
     Step,
 }
 
+/// A number of an update.
+#[derive(Clone, Debug)]
+pub(super) enum Hyper {
+    /// A node of this name that all updates share.
+    Shared(&'static str, Rate),
+    /// A node in every update.
+    Each(Rate),
+    /// `l2 + beta / (2 · rate)`, shared.
+    AdjustedL2 { l2: Rate, beta: f64, rate: Rate },
+}
+
 /// How rows of a variable are updated.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sparse {
@@ -44,10 +56,9 @@ pub struct Rule {
     pub(super) name: String,
     /// The op's name without `Resource`, `Sparse` and `Apply`.
     pub(super) op: &'static str,
-    /// Numbers with the names of their nodes.
-    pub(super) hyper: Vec<(&'static str, Rate)>,
-    /// What the slots of a variable start with.
-    pub(super) slots: Vec<Initializer>,
+    pub(super) hyper: Vec<Hyper>,
+    /// The slots of a variable: their names, and what they start with.
+    pub(super) slots: Vec<(&'static str, Start)>,
     /// Powers that all variables share: their names, and the numbers that they start with and are multiplied by.
     pub(super) powers: Vec<(&'static str, usize)>,
     pub(super) dense: &'static [Arg],
@@ -55,12 +66,15 @@ pub struct Rule {
     pub(super) attrs: Vec<(&'static str, bool)>,
     /// The counter of steps, for rules that look at it.
     pub(super) step: Option<Variable>,
+    pub(super) use_locking: bool,
+    /// Slots and powers that exist.
+    pub(super) made: Slots,
 }
 
 /// The nodes that the updates of all variables share.
 pub(super) struct ApplyCx<'a> {
     pub(super) rule: &'a Rule,
-    pub(super) hyper: Vec<Output>,
+    hyper: Vec<Option<Output>>,
     pub(super) powers: Vec<Variable>,
     step: Option<Output>,
 }
@@ -71,11 +85,19 @@ impl Rule {
         &self.name
     }
 
-    /// The variables that `apply` adds for each of these, in order; the powers last.
-    #[track_caller]
-    pub(super) fn create_slots(&self, scope: &Scope, variable: &Variable) -> Result<Vec<Variable>> {
-        let slot = |initializer: &Initializer| create_slot(scope, variable, &self.name, initializer.clone());
-        self.slots.iter().map(slot).collect()
+    /// The names of the slots that every variable has.
+    pub fn slot_names(&self) -> Vec<&'static str> {
+        self.slots.iter().map(|(name, _)| *name).collect()
+    }
+
+    /// A slot of a variable, once the variable's update was added.
+    pub fn slot(&self, variable: &Variable, name: &str) -> Option<Variable> {
+        self.made.find(variable, name)
+    }
+
+    /// The variables that the optimizer added to a graph, by name.
+    pub fn variables(&self, graph: &Graph) -> Vec<Variable> {
+        self.made.all(graph)
     }
 
     #[track_caller]
@@ -85,115 +107,152 @@ impl Rule {
         grads: &[GradAndVar],
         global_step: Option<&Variable>,
     ) -> Result<Operation> {
-        let given: Vec<(&Grad, &Variable)> =
-            grads.iter().filter_map(|(grad, variable)| Some((grad.as_ref()?, variable))).collect();
-        if given.is_empty() {
-            let names: Vec<String> = grads.iter().map(|(_, variable)| variable.name()).collect();
-            bail!(
-                InvalidArgument,
-                "No gradients provided for any variable, check your graph for ops that do not support gradients, between variables {names:?}"
-            );
+        let given = self.check(scope, grads)?;
+        // As in stock, the powers lie with the variable whose name comes first.
+        let first = given.iter().map(|(_, variable)| *variable).min_by_key(|variable| variable.name());
+        let mut powers = Vec::with_capacity(self.powers.len());
+        for (name, hyper) in &self.powers {
+            let (Hyper::Shared(_, start) | Hyper::Each(start)) = &self.hyper[*hyper] else {
+                bail!(Internal, "{name} starts with no number");
+            };
+            powers.push(self.made.shared(scope, name, start, first.expect("there are gradients"))?);
         }
-        let powers = self.create_powers(scope, &given)?;
-        let slots = given
-            .iter()
-            .map(|(_, variable)| self.create_slots(scope, variable))
-            .collect::<Result<Vec<_>>>()?;
+        let mut slots = Vec::with_capacity(given.len());
+        for (_, variable) in &given {
+            slots.push(self.made.of(scope, variable, &self.name, &self.slots)?);
+        }
         let inner = scope.scope(&self.name);
-        let hyper = |(name, rate): &(&str, Rate)| match rate {
-            Rate::Number(number) => inner.named_constant(name, Tensor::scalar(*number as f32)),
-            Rate::Output(output) => Ok(output.clone()),
-        };
-        let hyper = self.hyper.iter().map(hyper).collect::<Result<_>>()?;
-        let step = match &self.step {
-            Some(step) => Some((&step.read(&inner)? + 1i64)?),
-            None => None,
-        };
-        let cx = ApplyCx { rule: self, hyper, powers, step };
+        let cx = self.prepare(&inner, powers)?;
         let mut updates = Vec::new();
         for ((grad, variable), slots) in given.iter().zip(&slots) {
             let place = inner.scope(&format!("update_{}", variable.name())).colocate_with(variable.op());
             updates.push(cx.update(&place, grad, variable, slots)?);
         }
         updates.extend(cx.finish(&inner, &updates)?);
-        let full = inner.prefix().to_owned();
         let train = match global_step {
-            None => inner.control(&updates).op("NoOp").name(&full).build()?,
+            None => inner.group_named(inner.prefix(), &updates)?,
             Some(step) => {
-                let update = inner.control(&updates).op("NoOp").name("update").build()?;
-                let place = inner.control([&update]).colocate_with(step.op());
-                let one = match step.dtype() {
-                    DType::Int32 => place.constant(1i32)?,
-                    _ => place.constant(1i64)?,
-                };
-                let op = if step.is_resource() { "AssignAddVariableOp" } else { "AssignAdd" };
-                let place = inner.colocate_with(step.op());
-                place.op(op).name(&full).input(step.handle()).input(&one).build()?
+                let update = inner.group_named("update", &updates)?;
+                increment(&inner, step, &update)?
             }
         };
         scope.graph().add_to_collection("train_op", CollectionItem::Node(train.name()));
         Ok(train)
     }
 
-    fn create_powers(&self, scope: &Scope, given: &[(&Grad, &Variable)]) -> Result<Vec<Variable>> {
-        // As in stock, the powers lie with the variable whose name comes first.
-        let first = given.iter().map(|(_, variable)| *variable).min_by_key(|variable| variable.name());
-        let create = |(name, hyper): &(&str, usize)| {
-            let Rate::Number(base) = self.hyper[*hyper].1 else {
-                bail!(InvalidArgument, "{} needs a fixed number for {}", self.name, self.hyper[*hyper].0)
-            };
-            let name = scope.graph().unique_name(&format!("{}{name}", scope.prefix()));
-            let spec = Variable::spec(&name, []).absolute().trainable(false);
-            let spec = spec.initializer(Initializer::scalar(base));
-            match first {
-                Some(first) => {
-                    let spec = if first.is_resource() { spec } else { spec.reference() };
-                    spec.colocate_with(first.op()).build(scope)
+    /// The variables that have gradients, if everything fits.
+    fn check<'a>(&self, scope: &Scope, grads: &'a [GradAndVar]) -> Result<Vec<(&'a Grad, &'a Variable)>> {
+        ensure!(!grads.is_empty(), InvalidArgument, "No variables provided.");
+        let given: Vec<(&Grad, &Variable)> =
+            grads.iter().filter_map(|(grad, variable)| Some((grad.as_ref()?, variable))).collect();
+        if given.is_empty() {
+            let names: Vec<String> = grads.iter().map(|(_, variable)| variable.name()).collect();
+            bail!(
+                InvalidArgument,
+                "No gradients provided for any variable: {}. The loss does not depend on them; check that it is \
+                 computed from them, and that no stop_gradient is between.",
+                names.join(", ")
+            );
+        }
+        for (i, (grad, variable)) in given.iter().enumerate() {
+            let name = variable.name();
+            ensure!(
+                variable.graph().is_same(scope.graph()),
+                InvalidArgument,
+                "variable '{name}' belongs to another graph; apply its gradient in a scope of that graph"
+            );
+            check_dtype(&name, variable.dtype())?;
+            ensure!(
+                grad.dtype() == variable.dtype(),
+                InvalidArgument,
+                "the gradient by '{name}' is {}, but the variable is {}; ops::cast converts",
+                grad.dtype(),
+                variable.dtype()
+            );
+            ensure!(
+                !given[..i].iter().any(|(_, other)| other == variable),
+                InvalidArgument,
+                "variable '{name}' is given twice; add its gradients up, and give them once"
+            );
+        }
+        Ok(given)
+    }
+
+    fn prepare(&self, inner: &Scope, powers: Vec<Variable>) -> Result<ApplyCx<'_>> {
+        let mut hyper = Vec::with_capacity(self.hyper.len());
+        for number in &self.hyper {
+            hyper.push(match number {
+                Hyper::Shared(name, rate) => Some(rate.node(inner, name)?),
+                Hyper::Each(_) => None,
+                Hyper::AdjustedL2 { l2, beta, rate } => {
+                    // Keeps a rate of zero from dividing.
+                    let rate = ops::maximum(inner, rate, 1e-36)?;
+                    let part = div(inner, *beta, mul(inner, 2.0, &rate))?;
+                    Some(add(inner, l2, &part)?)
                 }
-                None => spec.build(scope),
+            });
+        }
+        let step = match &self.step {
+            Some(step) => {
+                let place = match hyper.first() {
+                    Some(Some(first)) => inner.colocate_with(first),
+                    _ => inner.clone(),
+                };
+                let now = ops::identity(&place, value(&place, step))?;
+                let one =
+                    if step.dtype() == DType::Int32 { Tensor::scalar(1i32) } else { Tensor::scalar(1i64) };
+                Some(cast(&place, &add(&place, &now, one)?, DType::Int64)?)
             }
+            None => None,
         };
-        self.powers.iter().map(create).collect()
+        Ok(ApplyCx { rule: self, hyper, powers, step })
     }
 }
 
-/// Adds a variable that belongs to another: `w/Adam`, in the place of `w` and cut like `w`.
-#[track_caller]
-pub(super) fn create_slot(
-    scope: &Scope,
-    variable: &Variable,
-    name: &str,
-    initializer: Initializer,
-) -> Result<Variable> {
-    let primary = variable.name();
-    let full = scope.graph().unique_name(&format!("{primary}/{name}"));
-    let mut spec = Variable::spec(&full, variable.shape().dims().iter().copied())
-        .absolute()
-        .dtype(variable.dtype())
-        .trainable(false)
-        .initializer(initializer)
-        .colocate_with(variable.op());
-    if let Some(slice) = variable.save_slice() {
-        let own = &full[primary.len() + 1..];
-        spec = spec.slice(SaveSlice { full_name: format!("{}/{own}", slice.full_name), ..slice.clone() });
-    }
-    if !variable.is_resource() {
-        spec = spec.reference();
-    }
-    spec.build(scope)
+/// Optimizers compute with floating-point numbers.
+pub(super) fn check_dtype(name: &str, dtype: DType) -> Result<()> {
+    let valid = [DType::Half, DType::Bfloat16, DType::Float, DType::Double];
+    ensure!(
+        valid.contains(&dtype),
+        InvalidArgument,
+        "Invalid type {dtype} for {name}, expected: half, bfloat16, float or double."
+    );
+    Ok(())
+}
+
+/// Adds one to the step when the updates are done; the operation has the scope's name.
+fn increment(inner: &Scope, step: &Variable, update: &Operation) -> Result<Operation> {
+    let one = match step.dtype() {
+        DType::Int32 => Tensor::scalar(1i32),
+        DType::Int64 => Tensor::scalar(1i64),
+        other => bail!(
+            InvalidArgument,
+            "the global step '{}' is {other}, but counts in int64; ferroflow::global_step adds one",
+            step.name()
+        ),
+    };
+    let place = inner.colocate_with(step.op());
+    let (op, name) =
+        if step.is_resource() { ("AssignAddVariableOp", "Const") } else { ("AssignAdd", "value") };
+    let one = place.control([update]).named_constant(name, one)?;
+    let node = place.op(op).name(inner.prefix()).input(step.handle()).input(&one);
+    if step.is_resource() { node.attr("dtype", step.dtype()).build() } else { node.build() }
 }
 
 impl ApplyCx<'_> {
     /// A number in the variable's type.
     pub(super) fn hyper(&self, place: &Scope, index: usize, dtype: DType) -> Result<Output> {
-        let hyper = &self.hyper[index];
-        if hyper.dtype() == dtype { Ok(hyper.clone()) } else { ops::cast(place, hyper, dtype) }
+        let number = match (&self.hyper[index], &self.rule.hyper[index]) {
+            (Some(shared), _) => shared.clone(),
+            (None, Hyper::Each(rate)) => rate.node(&place.scope("Cast"), "x")?,
+            (None, _) => bail!(Internal, "a shared number has no node"),
+        };
+        cast(place, &number, dtype)
     }
 
     /// The value of a power in the variable's type.
     pub(super) fn power(&self, place: &Scope, index: usize, dtype: DType) -> Result<Output> {
-        let power = self.powers[index].read(place)?;
-        if power.dtype() == dtype { Ok(power) } else { ops::cast(place, &power, dtype) }
+        cast(place, &value(place, &self.powers[index])?, dtype)
     }
 
     fn update(
@@ -203,26 +262,27 @@ impl ApplyCx<'_> {
         variable: &Variable,
         slots: &[Variable],
     ) -> Result<Operation> {
-        if grad.dtype() != variable.dtype() {
-            bail!(
-                InvalidArgument,
-                "the gradient by '{}' is {}, but the variable is {}",
-                variable.name(),
-                grad.dtype(),
-                variable.dtype()
-            );
-        }
+        let target = Target { variable, slots };
         match (grad, &self.rule.sparse) {
-            (Grad::Dense(grad), _) => self.op(place, "Apply", self.rule.dense, grad, None, variable, slots),
+            (Grad::Dense(grad), _) => {
+                ensure!(
+                    grad.shape().is_compatible_with(&variable.shape().into()),
+                    InvalidArgument,
+                    "the gradient by '{}' has shape {}, but the variable has shape {}",
+                    variable.name(),
+                    grad.shape(),
+                    variable.shape()
+                );
+                self.op(place, "Apply", self.rule.dense, grad, None, target)
+            }
             (Grad::Sparse(rows), Sparse::Op(args)) => {
                 let (values, indices) = deduplicated(place, rows)?;
-                self.op(place, "SparseApply", args, &values, Some(&indices), variable, slots)
+                self.op(place, "SparseApply", args, &values, Some(&indices), target)
             }
-            (Grad::Sparse(rows), Sparse::Nodes(update)) => update.build(self, place, rows, variable, slots),
+            (Grad::Sparse(rows), Sparse::Nodes(update)) => update.build(self, place, rows, target),
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what an update op takes")]
     fn op(
         &self,
         place: &Scope,
@@ -230,47 +290,135 @@ impl ApplyCx<'_> {
         args: &[Arg],
         grad: &Output,
         indices: Option<&Output>,
-        variable: &Variable,
-        slots: &[Variable],
+        target: Target<'_>,
     ) -> Result<Operation> {
+        let (variable, dtype) = (target.variable, target.variable.dtype());
         let resource = if variable.is_resource() { "Resource" } else { "" };
-        let mut node = place.op(&format!("{resource}{kind}{}", self.rule.op));
+        let op = format!("{resource}{kind}{}", self.rule.op);
+        ensure!(
+            place.graph().registry().get(&op).is_some(),
+            Unimplemented,
+            "{} cannot update '{}', which is reached by references: there is no op {op}; make it a resource variable",
+            self.rule.name,
+            variable.name()
+        );
+        let full = place.graph().unique_name(&format!("{}{op}", place.prefix()));
+        let below = place.scope(&format!("{full}/"));
+        let step = match &self.step {
+            Some(step) => {
+                let device = variable.op().device();
+                let there = if device.is_empty() { place.clone() } else { place.device(&device) };
+                Some(ops::identity(&there, step)?)
+            }
+            None => None,
+        };
+        let mut node = place.op(&op).name(&format!("{full}/"));
         for arg in args {
             let input: Input = match arg {
                 Arg::Var => variable.handle().into(),
-                Arg::Slot(index) => slots[*index].handle().into(),
-                Arg::Power(index) => self.power(place, *index, variable.dtype())?.into(),
-                Arg::Hyper(index) => self.hyper(place, *index, variable.dtype())?.into(),
+                Arg::Slot(index) => target.slots[*index].handle().into(),
+                Arg::Power(index) => {
+                    let converted = self.powers[*index].dtype() != dtype;
+                    self.power(if converted { place } else { &below }, *index, dtype)?.into()
+                }
+                Arg::Hyper(index) => self.hyper(place, *index, dtype)?.into(),
                 Arg::Grad => grad.into(),
                 Arg::Indices => indices.expect("rows come with indices").into(),
-                Arg::Step => self.step.as_ref().expect("rules that look at the step have it").into(),
+                Arg::Step => step.as_ref().expect("rules that look at the step have it").into(),
             };
             node = node.input(input);
         }
         for (name, value) in &self.rule.attrs {
             node = node.attr(name, *value);
         }
-        node.build()
+        node.attr("use_locking", self.rule.use_locking).build()
     }
 
     /// Multiplies the powers, after all updates have seen them.
     fn finish(&self, inner: &Scope, updates: &[Operation]) -> Result<Vec<Operation>> {
-        let after = inner.control(updates);
-        let multiply = |(power, (_, hyper)): (&Variable, &(&str, usize))| {
-            let place = after.colocate_with(power.op());
-            let next = ops::mul(&place, power.read(&place), &self.hyper[*hyper])?;
-            power.assign(&place, &next)
-        };
-        self.powers.iter().zip(&self.rule.powers).map(multiply).collect()
+        let Some(first) = self.powers.first() else { return Ok(Vec::new()) };
+        let place = inner.colocate_with(first.op());
+        let after = place.control(updates);
+        let mut assigned = Vec::with_capacity(self.powers.len());
+        for (power, (_, hyper)) in self.powers.iter().zip(&self.rule.powers) {
+            let factor = self.hyper(inner, *hyper, power.dtype())?;
+            // What is read by reference does not wait itself.
+            let multiply = if power.is_resource() { &place } else { &after };
+            let next = mul(multiply, value(&after, power), &factor)?;
+            let target = Target { variable: power, slots: &[] };
+            assigned.push(target.assign(&place, "Assign", &next, self.rule.use_locking)?);
+        }
+        Ok(assigned)
+    }
+}
+
+/// What is updated.
+#[derive(Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) variable: &'a Variable,
+    pub(super) slots: &'a [Variable],
+}
+
+impl<'a> Target<'a> {
+    /// One of the slots, as a target of its own.
+    pub(super) fn slot(self, index: usize) -> Target<'a> {
+        Target { variable: &self.slots[index], slots: &[] }
+    }
+
+    /// Adds an op of the family `Assign`, `AssignAdd`, `AssignSub`.
+    pub(super) fn assign(
+        self,
+        place: &Scope,
+        family: &str,
+        value: &Output,
+        use_locking: bool,
+    ) -> Result<Operation> {
+        let variable = self.variable;
+        if variable.is_resource() {
+            let node = place.op(&format!("{family}VariableOp")).input(variable.handle()).input(value);
+            return node.attr("dtype", variable.dtype()).build();
+        }
+        place.op(family).input(variable.handle()).input(value).attr("use_locking", use_locking).build()
+    }
+
+    /// Adds an op of the family `ScatterAdd`, `ScatterSub`, `ScatterUpdate`.
+    pub(super) fn scatter(
+        self,
+        place: &Scope,
+        family: &str,
+        indices: &Output,
+        rows: &Output,
+        use_locking: bool,
+    ) -> Result<Operation> {
+        let variable = self.variable;
+        if variable.is_resource() {
+            let node =
+                place.op(&format!("Resource{family}")).input(variable.handle()).input(indices).input(rows);
+            return node.attr("dtype", variable.dtype()).build();
+        }
+        let node = place.op(family).input(variable.handle()).input(indices).input(rows);
+        node.attr("use_locking", use_locking).build()
+    }
+
+    /// The value after an update.
+    pub(super) fn after(self, place: &Scope, update: &Operation) -> Result<Output> {
+        if self.variable.is_resource() {
+            value(&place.control([update]), self.variable)
+        } else {
+            update.output(0)
+        }
     }
 }
 
 /// Rows whose indices differ: those of equal indices are added.
 pub(super) fn deduplicated(place: &Scope, rows: &IndexedSlices) -> Result<(Output, Output)> {
-    let unique = place.op("Unique").input(&rows.indices).build()?;
-    let (indices, positions) = (unique.output(0)?, unique.output(1)?);
-    let shape = ops::shape(place, &indices)?;
-    let count = ops::StridedSlice::new().shrink_axis_mask(1).build(place, &shape, [0], [1], [1])?;
-    let sums = ops::unsorted_segment_sum(place, &rows.values, &positions, &count)?;
-    Ok((sums, indices))
+    let unique = ops::unique(place, &rows.indices)?;
+    let shape = ops::shape(place, &unique.y)?;
+    let slice = place.scope("strided_slice");
+    let [begin, end, strides] = [("stack", 0), ("stack_1", 1), ("stack_2", 1)]
+        .map(|(name, at)| slice.named_constant(name, Tensor::vector(vec![at])));
+    let count = ops::StridedSlice::new().name(slice.prefix()).shrink_axis_mask(1);
+    let count = count.build(place, &shape, begin, end, strides)?;
+    let sums = ops::unsorted_segment_sum(place, &rows.values, &unique.idx, &count)?;
+    Ok((sums, unique.y))
 }

@@ -1,38 +1,55 @@
 //! Every optimizer: its numbers, slots and update op, as a table.
 
-use super::apply::Arg::{Grad, Hyper, Indices, Power, Slot, Step, Var};
-use super::apply::{Arg, Rule, Sparse};
+use super::apply::Arg::{Grad, Hyper as N, Indices, Power, Slot, Step, Var};
+use super::apply::{Hyper, Rule, Sparse};
+use super::slots::{Slots, Start};
 use super::sparse::SparseUpdate;
 use super::{Optimizer, Rate};
-use crate::initializers::{Initializer, constant, ones, zeros};
+use crate::initializers::{self, constant, ones, zeros};
 use crate::variables::Variable;
+use ferroflow_core::{Result, Shape, ensure};
 
 /// An optimizer's struct, its builder methods, and its rule.
 macro_rules! optimizer {
     (
         $(#[$doc:meta])*
-        $type:ident, $name:literal, new($($arg:ident),*),
+        $type:ident, $name:literal, new($($arg:ident: $arg_type:ty),*),
         { $($(#[$field_doc:meta])* $field:ident: $field_type:ty = $default:expr,)* }
-        |$self:ident| $rule:expr
+        |$self:ident, $rule:ident| $body:expr
     ) => {
         $(#[$doc])*
         #[derive(Clone, Debug)]
         pub struct $type {
             name: String,
-            $($arg: Rate,)*
+            use_locking: bool,
+            made: Slots,
+            $($arg: $arg_type,)*
             $($field: $field_type,)*
         }
 
         impl $type {
             /// The optimizer with stock's defaults.
-            pub fn new($($arg: impl Into<Rate>),*) -> $type {
-                $type { name: $name.to_owned(), $($arg: $arg.into(),)* $($field: $default,)* }
+            pub fn new($($arg: impl Into<$arg_type>),*) -> $type {
+                $type {
+                    name: $name.to_owned(),
+                    use_locking: false,
+                    made: Slots::default(),
+                    $($arg: $arg.into(),)*
+                    $($field: $default,)*
+                }
             }
 
             /// The name of its nodes and slots.
             #[must_use]
             pub fn name(mut self, name: &str) -> $type {
                 self.name = name.to_owned();
+                self
+            }
+
+            /// Whether an update holds the variable's lock, so that others never see half of it.
+            #[must_use]
+            pub fn use_locking(mut self, use_locking: bool) -> $type {
+                self.use_locking = use_locking;
                 self
             }
 
@@ -47,35 +64,36 @@ macro_rules! optimizer {
         }
 
         impl Optimizer for $type {
-            fn rule(&self) -> Rule {
+            fn rule(&self) -> Result<Rule> {
                 let $self = self;
-                $rule
+                let $rule = |op, dense, sparse| {
+                    Rule {
+                        name: $self.name.clone(),
+                        op,
+                        hyper: Vec::new(),
+                        slots: Vec::new(),
+                        powers: Vec::new(),
+                        dense,
+                        sparse,
+                        attrs: Vec::new(),
+                        step: None,
+                        use_locking: $self.use_locking,
+                        made: $self.made.clone(),
+                    }
+                };
+                $body
             }
         }
     };
 }
 
-fn rule(name: &str, op: &'static str, dense: &'static [Arg], sparse: Sparse) -> Rule {
-    Rule {
-        name: name.to_owned(),
-        op,
-        hyper: Vec::new(),
-        slots: Vec::new(),
-        powers: Vec::new(),
-        dense,
-        sparse,
-        attrs: Vec::new(),
-        step: None,
-    }
-}
-
 impl Rule {
     fn hyper<const N: usize>(mut self, hyper: [(&'static str, &Rate); N]) -> Rule {
-        self.hyper = hyper.into_iter().map(|(name, rate)| (name, rate.clone())).collect();
+        self.hyper.extend(hyper.into_iter().map(|(name, rate)| Hyper::Shared(name, rate.clone())));
         self
     }
 
-    fn slots<const N: usize>(mut self, slots: [Initializer; N]) -> Rule {
+    fn slots<const N: usize>(mut self, slots: [(&'static str, Start); N]) -> Rule {
         self.slots = slots.into();
         self
     }
@@ -84,160 +102,129 @@ impl Rule {
         self.powers = powers.into();
         self
     }
+}
 
-    fn attr(mut self, name: &'static str, value: bool) -> Rule {
-        self.attrs.push((name, value));
-        self
+fn from_zero() -> Start {
+    Start::Inside(zeros())
+}
+
+/// Refuses numbers that stock refuses.
+fn check(what: &str, value: f64, fits: bool, needed: &str) -> Result<()> {
+    ensure!(fits, InvalidArgument, "{what} must be {needed}: {value}");
+    Ok(())
+}
+
+fn check_strength(what: &str, strength: &Rate) -> Result<()> {
+    match strength {
+        Rate::Number(value) => check(what, *value, *value >= 0.0, "positive or zero"),
+        Rate::Output(_) => Ok(()),
     }
 }
 
 optimizer! {
     /// Steps against the gradient.
-    GradientDescent, "GradientDescent", new(learning_rate), {}
-    |o| rule(&o.name, "GradientDescent", &[Var, Hyper(0), Grad], Sparse::Nodes(SparseUpdate::GradientDescent))
-        .hyper([("learning_rate", &o.learning_rate)])
+    GradientDescent, "GradientDescent", new(learning_rate: Rate), {}
+    |o, rule| {
+        let sparse = Sparse::Nodes(SparseUpdate::GradientDescent);
+        Ok(rule("GradientDescent", &[Var, N(0), Grad], sparse).hyper([("learning_rate", &o.learning_rate)]))
+    }
 }
 
 optimizer! {
     /// Steps with momentum, plain or Nesterov's.
-    Momentum, "Momentum", new(learning_rate, momentum), {
+    Momentum, "Momentum", new(learning_rate: Rate, momentum: Rate), {
         /// Looks ahead, as Nesterov's method does.
         nesterov: bool = false,
     }
-    |o| rule(
-        &o.name,
-        "Momentum",
-        &[Var, Slot(0), Hyper(0), Grad, Hyper(1)],
-        Sparse::Op(&[Var, Slot(0), Hyper(0), Grad, Indices, Hyper(1)]),
-    )
-    .hyper([("learning_rate", &o.learning_rate), ("momentum", &o.momentum)])
-    .slots([zeros()])
-    .attr("use_nesterov", o.nesterov)
+    |o, rule| {
+        let sparse = Sparse::Op(&[Var, Slot(0), N(0), Grad, Indices, N(1)]);
+        let mut rule = rule("Momentum", &[Var, Slot(0), N(0), Grad, N(1)], sparse)
+            .hyper([("learning_rate", &o.learning_rate), ("momentum", &o.momentum)])
+            .slots([("momentum", from_zero())]);
+        rule.attrs.push(("use_nesterov", o.nesterov));
+        Ok(rule)
+    }
 }
 
 optimizer! {
     /// Steps that shrink with the sum of squares of past gradients.
-    Adagrad, "Adagrad", new(learning_rate), {
+    Adagrad, "Adagrad", new(learning_rate: Rate), {
         /// What the sums of squares start with.
         initial_accumulator: f64 = 0.1,
     }
-    |o| rule(
-        &o.name,
-        "Adagrad",
-        &[Var, Slot(0), Hyper(0), Grad],
-        Sparse::Op(&[Var, Slot(0), Hyper(0), Grad, Indices]),
-    )
-    .hyper([("learning_rate", &o.learning_rate)])
-    .slots([constant(o.initial_accumulator)])
+    |o, rule| {
+        let start = o.initial_accumulator;
+        check("initial_accumulator", start, start > 0.0, "positive")?;
+        let sparse = Sparse::Op(&[Var, Slot(0), N(0), Grad, Indices]);
+        Ok(rule("Adagrad", &[Var, Slot(0), N(0), Grad], sparse)
+            .hyper([("learning_rate", &o.learning_rate)])
+            .slots([("accumulator", Start::Inside(constant(start)))]))
+    }
 }
 
 optimizer! {
     /// Adagrad with a number that keeps divisions from being by zero.
-    AdagradV2, "Adagrad", new(learning_rate), {
+    AdagradV2, "Adagrad", new(learning_rate: Rate), {
         /// What the sums of squares start with.
         initial_accumulator: f64 = 0.1,
         /// Keeps divisions from being by zero.
         epsilon: Rate = Rate::Number(1e-7),
     }
-    |o| rule(
-        &o.name,
-        "AdagradV2",
-        &[Var, Slot(0), Hyper(0), Hyper(1), Grad],
-        Sparse::Op(&[Var, Slot(0), Hyper(0), Hyper(1), Grad, Indices]),
-    )
-    .hyper([("learning_rate", &o.learning_rate), ("epsilon", &o.epsilon)])
-    .slots([constant(o.initial_accumulator)])
-}
-
-/// Adagrad with dual averaging, for linear models with regularization.
-#[derive(Clone, Debug)]
-pub struct AdagradDa {
-    name: String,
-    learning_rate: Rate,
-    step: Variable,
-    initial: f64,
-    l1: Rate,
-    l2: Rate,
-}
-
-impl AdagradDa {
-    /// The optimizer with stock's defaults; it looks at the global step.
-    pub fn new(learning_rate: impl Into<Rate>, global_step: &Variable) -> AdagradDa {
-        AdagradDa {
-            name: "AdagradDA".to_owned(),
-            learning_rate: learning_rate.into(),
-            step: global_step.clone(),
-            initial: 0.1,
-            l1: Rate::Number(0.0),
-            l2: Rate::Number(0.0),
-        }
-    }
-
-    /// The name of its nodes and slots.
-    #[must_use]
-    pub fn name(mut self, name: &str) -> AdagradDa {
-        self.name = name.to_owned();
-        self
-    }
-
-    /// How strongly weights are pulled to zero.
-    #[must_use]
-    pub fn l1(mut self, strength: impl Into<Rate>) -> AdagradDa {
-        self.l1 = strength.into();
-        self
-    }
-
-    /// How strongly squares of weights are punished.
-    #[must_use]
-    pub fn l2(mut self, strength: impl Into<Rate>) -> AdagradDa {
-        self.l2 = strength.into();
-        self
-    }
-
-    /// What the sums of squares start with.
-    #[must_use]
-    pub fn initial_accumulator(mut self, value: f64) -> AdagradDa {
-        self.initial = value;
-        self
+    |o, rule| {
+        let start = o.initial_accumulator;
+        check("initial_accumulator", start, start >= 0.0, "positive or zero")?;
+        let sparse = Sparse::Op(&[Var, Slot(0), N(0), N(1), Grad, Indices]);
+        Ok(rule("AdagradV2", &[Var, Slot(0), N(0), N(1), Grad], sparse)
+            .hyper([("learning_rate", &o.learning_rate), ("epsilon", &o.epsilon)])
+            .slots([("accumulator", Start::Inside(constant(start)))]))
     }
 }
 
-impl Optimizer for AdagradDa {
-    fn rule(&self) -> Rule {
-        let rule = rule(
-            &self.name,
-            "AdagradDA",
-            &[Var, Slot(0), Slot(1), Grad, Hyper(0), Hyper(1), Hyper(2), Step],
-            Sparse::Op(&[Var, Slot(0), Slot(1), Grad, Indices, Hyper(0), Hyper(1), Hyper(2), Step]),
-        );
-        let rule = rule
-            .hyper([("learning_rate", &self.learning_rate), ("l1", &self.l1), ("l2", &self.l2)])
-            .slots([zeros(), constant(self.initial)]);
-        Rule { step: Some(self.step.clone()), ..rule }
+optimizer! {
+    /// Adagrad with dual averaging, for linear models with regularization. It looks at the global step.
+    AdagradDa, "AdagradDA", new(learning_rate: Rate, global_step: Variable), {
+        /// What the sums of squares start with.
+        initial_accumulator: f64 = 0.1,
+        /// How strongly weights are pulled to zero.
+        l1: Rate = Rate::Number(0.0),
+        /// How strongly squares of weights are punished.
+        l2: Rate = Rate::Number(0.0),
+    }
+    |o, rule| {
+        let start = o.initial_accumulator;
+        check("initial_accumulator", start, start > 0.0, "positive")?;
+        let dense = &[Var, Slot(0), Slot(1), Grad, N(0), N(1), N(2), Step];
+        let sparse = Sparse::Op(&[Var, Slot(0), Slot(1), Grad, Indices, N(0), N(1), N(2), Step]);
+        let mut rule = rule("AdagradDA", dense, sparse).hyper([("learning_rate", &o.learning_rate)]).slots([
+            ("gradient_accumulator", Start::Outside(0.0)),
+            ("gradient_squared_accumulator", Start::Outside(start)),
+        ]);
+        rule.hyper.extend([Hyper::Each(o.l1.clone()), Hyper::Each(o.l2.clone())]);
+        rule.step = Some(o.global_step.clone());
+        Ok(rule)
     }
 }
 
 optimizer! {
     /// Steps scaled by the ratio of recent updates to recent gradients.
-    Adadelta, "Adadelta", new(learning_rate), {
+    Adadelta, "Adadelta", new(learning_rate: Rate), {
         /// How slowly averages forget.
         rho: Rate = Rate::Number(0.95),
         /// Keeps divisions from being by zero.
         epsilon: Rate = Rate::Number(1e-8),
     }
-    |o| rule(
-        &o.name,
-        "Adadelta",
-        &[Var, Slot(0), Slot(1), Hyper(0), Hyper(1), Hyper(2), Grad],
-        Sparse::Op(&[Var, Slot(0), Slot(1), Hyper(0), Hyper(1), Hyper(2), Grad, Indices]),
-    )
-    .hyper([("lr", &o.learning_rate), ("rho", &o.rho), ("epsilon", &o.epsilon)])
-    .slots([zeros(), zeros()])
+    |o, rule| {
+        let dense = &[Var, Slot(0), Slot(1), N(0), N(1), N(2), Grad];
+        let sparse = Sparse::Op(&[Var, Slot(0), Slot(1), N(0), N(1), N(2), Grad, Indices]);
+        Ok(rule("Adadelta", dense, sparse)
+            .hyper([("lr", &o.learning_rate), ("rho", &o.rho), ("epsilon", &o.epsilon)])
+            .slots([("accum", from_zero()), ("accum_update", from_zero())]))
+    }
 }
 
 optimizer! {
     /// Steps along averages of the gradient, scaled by averages of its square.
-    Adam, "Adam", new(learning_rate), {
+    Adam, "Adam", new(learning_rate: Rate), {
         /// How slowly the average of gradients forgets.
         beta1: Rate = Rate::Number(0.9),
         /// How slowly the average of squares forgets.
@@ -247,24 +234,26 @@ optimizer! {
         /// Scales by the largest average of squares so far.
         amsgrad: bool = false,
     }
-    |o| {
-        let hyper = [("learning_rate", &o.learning_rate), ("beta1", &o.beta1), ("beta2", &o.beta2), ("epsilon", &o.epsilon)];
-        let powers = [("beta1_power", 1), ("beta2_power", 2)];
+    |o, rule| {
         let sparse = Sparse::Nodes(SparseUpdate::Adam { amsgrad: o.amsgrad });
-        if o.amsgrad {
+        let rule = if o.amsgrad {
             let dense =
-                &[Var, Slot(0), Slot(1), Slot(2), Power(0), Power(1), Hyper(0), Hyper(1), Hyper(2), Hyper(3), Grad];
-            rule(&o.name, "AdamWithAmsgrad", dense, sparse).hyper(hyper).powers(powers).slots([zeros(), zeros(), zeros()])
+                &[Var, Slot(0), Slot(1), Slot(2), Power(0), Power(1), N(0), N(1), N(2), N(3), Grad];
+            rule("AdamWithAmsgrad", dense, sparse)
+                .slots([("m", from_zero()), ("v", from_zero()), ("vhat", from_zero())])
         } else {
-            let dense = &[Var, Slot(0), Slot(1), Power(0), Power(1), Hyper(0), Hyper(1), Hyper(2), Hyper(3), Grad];
-            rule(&o.name, "Adam", dense, sparse).hyper(hyper).powers(powers).slots([zeros(), zeros()])
-        }
+            let dense = &[Var, Slot(0), Slot(1), Power(0), Power(1), N(0), N(1), N(2), N(3), Grad];
+            rule("Adam", dense, sparse).slots([("m", from_zero()), ("v", from_zero())])
+        };
+        let (rate, epsilon) = (&o.learning_rate, &o.epsilon);
+        let hyper = [("learning_rate", rate), ("beta1", &o.beta1), ("beta2", &o.beta2), ("epsilon", epsilon)];
+        Ok(rule.hyper(hyper).powers([("beta1_power", 1), ("beta2_power", 2)]))
     }
 }
 
 optimizer! {
     /// Adam with the largest gradient in place of the average of squares.
-    AdaMax, "AdaMax", new(learning_rate), {
+    AdaMax, "AdaMax", new(learning_rate: Rate), {
         /// How slowly the average of gradients forgets.
         beta1: Rate = Rate::Number(0.9),
         /// How slowly the largest gradient is forgotten.
@@ -272,20 +261,20 @@ optimizer! {
         /// Keeps divisions from being by zero.
         epsilon: Rate = Rate::Number(1e-8),
     }
-    |o| rule(
-        &o.name,
-        "AdaMax",
-        &[Var, Slot(0), Slot(1), Power(0), Hyper(0), Hyper(1), Hyper(2), Hyper(3), Grad],
-        Sparse::Nodes(SparseUpdate::AdaMax),
-    )
-    .hyper([("learning_rate", &o.learning_rate), ("beta1", &o.beta1), ("beta2", &o.beta2), ("epsilon", &o.epsilon)])
-    .powers([("beta1_power", 1)])
-    .slots([zeros(), zeros()])
+    |o, rule| {
+        let dense = &[Var, Slot(0), Slot(1), Power(0), N(0), N(1), N(2), N(3), Grad];
+        let (rate, epsilon) = (&o.learning_rate, &o.epsilon);
+        let hyper = [("learning_rate", rate), ("beta1", &o.beta1), ("beta2", &o.beta2), ("epsilon", epsilon)];
+        Ok(rule("AdaMax", dense, Sparse::Nodes(SparseUpdate::AdaMax))
+            .hyper(hyper)
+            .powers([("beta1_power", 1), ("beta2_power", 2)])
+            .slots([("m", from_zero()), ("v", from_zero())]))
+    }
 }
 
 optimizer! {
     /// Steps scaled by an average of the gradient's square, with momentum.
-    RmsProp, "RMSProp", new(learning_rate), {
+    RmsProp, "RMSProp", new(learning_rate: Rate), {
         /// How slowly the average forgets.
         decay: Rate = Rate::Number(0.9),
         /// How much of the last step remains.
@@ -295,35 +284,28 @@ optimizer! {
         /// Scales by the variance instead of the square.
         centered: bool = false,
     }
-    |o| {
-        let hyper = [("learning_rate", &o.learning_rate), ("decay", &o.decay), ("momentum", &o.momentum), ("epsilon", &o.epsilon)];
-        if o.centered {
-            rule(
-                &o.name,
-                "CenteredRMSProp",
-                &[Var, Slot(1), Slot(0), Slot(2), Hyper(0), Hyper(1), Hyper(2), Hyper(3), Grad],
-                Sparse::Op(&[Var, Slot(1), Slot(0), Slot(2), Hyper(0), Hyper(1), Hyper(2), Hyper(3), Grad, Indices]),
-            )
-            .hyper(hyper)
-            .slots([ones(), zeros(), zeros()])
+    |o, rule| {
+        let rms = ("rms", Start::Inside(ones()));
+        let rule = if o.centered {
+            let dense = &[Var, Slot(1), Slot(0), Slot(2), N(0), N(1), N(2), N(3), Grad];
+            let sparse = Sparse::Op(&[Var, Slot(1), Slot(0), Slot(2), N(0), N(1), N(2), N(3), Grad, Indices]);
+            rule("CenteredRMSProp", dense, sparse).slots([rms, ("mg", from_zero()), ("momentum", from_zero())])
         } else {
-            rule(
-                &o.name,
-                "RMSProp",
-                &[Var, Slot(0), Slot(1), Hyper(0), Hyper(1), Hyper(2), Hyper(3), Grad],
-                Sparse::Op(&[Var, Slot(0), Slot(1), Hyper(0), Hyper(1), Hyper(2), Hyper(3), Grad, Indices]),
-            )
-            .hyper(hyper)
-            .slots([ones(), zeros()])
-        }
+            let dense = &[Var, Slot(0), Slot(1), N(0), N(1), N(2), N(3), Grad];
+            let sparse = Sparse::Op(&[Var, Slot(0), Slot(1), N(0), N(1), N(2), N(3), Grad, Indices]);
+            rule("RMSProp", dense, sparse).slots([rms, ("momentum", from_zero())])
+        };
+        let (rate, epsilon) = (&o.learning_rate, &o.epsilon);
+        let hyper = [("learning_rate", rate), ("decay", &o.decay), ("momentum", &o.momentum), ("epsilon", epsilon)];
+        Ok(rule.hyper(hyper))
     }
 }
 
 optimizer! {
     /// Follow the regularized leader, for linear models.
-    Ftrl, "Ftrl", new(learning_rate), {
-        /// How the learning rate falls; negative.
-        learning_rate_power: Rate = Rate::Number(-0.5),
+    Ftrl, "Ftrl", new(learning_rate: Rate), {
+        /// How the learning rate falls; negative or zero.
+        learning_rate_power: f64 = -0.5,
         /// What the sums of squares start with.
         initial_accumulator: f64 = 0.1,
         /// How strongly weights are pulled to zero.
@@ -333,63 +315,62 @@ optimizer! {
         /// How strongly squares of weights are punished without a change of gradients' scale; above zero, the op is
         /// the second version.
         l2_shrinkage: f64 = 0.0,
+        /// Adds to the denominator of the learning rate.
+        beta: f64 = 0.0,
     }
-    |o| {
-        let shrinkage = Rate::Number(o.l2_shrinkage);
-        let hyper = [
-            ("learning_rate", &o.learning_rate),
-            ("l1_regularization_strength", &o.l1),
-            ("l2_regularization_strength", &o.l2),
-            ("learning_rate_power", &o.learning_rate_power),
-            ("l2_shrinkage_regularization_strength", &shrinkage),
-        ];
-        let slots = [constant(o.initial_accumulator), zeros()];
-        if o.l2_shrinkage > 0.0 {
-            rule(
-                &o.name,
-                "FtrlV2",
-                &[Var, Slot(0), Slot(1), Grad, Hyper(0), Hyper(1), Hyper(2), Hyper(4), Hyper(3)],
-                Sparse::Op(&[Var, Slot(0), Slot(1), Grad, Indices, Hyper(0), Hyper(1), Hyper(2), Hyper(4), Hyper(3)]),
-            )
-            .hyper(hyper)
-            .slots(slots)
+    |o, rule| {
+        let (start, power) = (o.initial_accumulator, o.learning_rate_power);
+        check("initial_accumulator", start, start >= 0.0, "positive or zero")?;
+        check("learning_rate_power", power, power <= 0.0, "negative or zero")?;
+        check("l2_shrinkage", o.l2_shrinkage, o.l2_shrinkage >= 0.0, "positive or zero")?;
+        check_strength("l1", &o.l1)?;
+        check_strength("l2", &o.l2)?;
+        let rule = if o.l2_shrinkage > 0.0 {
+            let dense = &[Var, Slot(0), Slot(1), Grad, N(0), N(1), N(2), N(3), N(4)];
+            let sparse = Sparse::Op(&[Var, Slot(0), Slot(1), Grad, Indices, N(0), N(1), N(2), N(3), N(4)]);
+            rule("FtrlV2", dense, sparse)
         } else {
-            rule(
-                &o.name,
-                "Ftrl",
-                &[Var, Slot(0), Slot(1), Grad, Hyper(0), Hyper(1), Hyper(2), Hyper(3)],
-                Sparse::Op(&[Var, Slot(0), Slot(1), Grad, Indices, Hyper(0), Hyper(1), Hyper(2), Hyper(3)]),
-            )
-            .hyper(hyper)
-            .slots(slots)
+            let dense = &[Var, Slot(0), Slot(1), Grad, N(0), N(1), N(2), N(3)];
+            let sparse = Sparse::Op(&[Var, Slot(0), Slot(1), Grad, Indices, N(0), N(1), N(2), N(3)]);
+            rule("Ftrl", dense, sparse)
+        };
+        // Stock multiplies ones, which is what the nodes' names say.
+        let scaled = initializers::from_fn(move |scope, shape: &Shape, dtype, part| {
+            crate::arithmetic::mul(scope, ones().build(scope, shape, dtype, part), start)
+        });
+        let rate = &o.learning_rate;
+        let mut rule = rule.hyper([("learning_rate", rate), ("l1_regularization_strength", &o.l1)]);
+        rule.hyper.push(Hyper::AdjustedL2 { l2: o.l2.clone(), beta: o.beta, rate: rate.clone() });
+        if o.l2_shrinkage > 0.0 {
+            rule = rule.hyper([("l2_shrinkage_regularization_strength", &Rate::Number(o.l2_shrinkage))]);
         }
+        Ok(rule
+            .hyper([("learning_rate_power", &Rate::Number(power))])
+            .slots([("accum", Start::Inside(scaled)), ("linear", from_zero())]))
     }
 }
 
 optimizer! {
     /// Gradient descent with regularization after each step.
-    ProximalGradientDescent, "ProximalGradientDescent", new(learning_rate), {
+    ProximalGradientDescent, "ProximalGradientDescent", new(learning_rate: Rate), {
         /// How strongly weights are pulled to zero.
         l1: Rate = Rate::Number(0.0),
         /// How strongly squares of weights are punished.
         l2: Rate = Rate::Number(0.0),
     }
-    |o| rule(
-        &o.name,
-        "ProximalGradientDescent",
-        &[Var, Hyper(0), Hyper(1), Hyper(2), Grad],
-        Sparse::Op(&[Var, Hyper(0), Hyper(1), Hyper(2), Grad, Indices]),
-    )
-    .hyper([
-        ("learning_rate", &o.learning_rate),
-        ("l1_regularization_strength", &o.l1),
-        ("l2_regularization_strength", &o.l2),
-    ])
+    |o, rule| {
+        let sparse = Sparse::Op(&[Var, N(0), N(1), N(2), Grad, Indices]);
+        Ok(rule("ProximalGradientDescent", &[Var, N(0), N(1), N(2), Grad], sparse).hyper([
+            ("learning_rate", &o.learning_rate),
+            ("l1_regularization_strength", &o.l1),
+            ("l2_regularization_strength", &o.l2),
+        ]))
+    }
 }
 
 optimizer! {
     /// Adagrad with regularization after each step.
-    ProximalAdagrad, "ProximalAdagrad", new(learning_rate), {
+    ProximalAdagrad, "ProximalAdagrad", new(learning_rate: Rate), {
         /// What the sums of squares start with.
         initial_accumulator: f64 = 0.1,
         /// How strongly weights are pulled to zero.
@@ -397,56 +378,57 @@ optimizer! {
         /// How strongly squares of weights are punished.
         l2: Rate = Rate::Number(0.0),
     }
-    |o| rule(
-        &o.name,
-        "ProximalAdagrad",
-        &[Var, Slot(0), Hyper(0), Hyper(1), Hyper(2), Grad],
-        Sparse::Op(&[Var, Slot(0), Hyper(0), Hyper(1), Hyper(2), Grad, Indices]),
-    )
-    .hyper([
-        ("learning_rate", &o.learning_rate),
-        ("l1_regularization_strength", &o.l1),
-        ("l2_regularization_strength", &o.l2),
-    ])
-    .slots([constant(o.initial_accumulator)])
+    |o, rule| {
+        let start = o.initial_accumulator;
+        check("initial_accumulator", start, start > 0.0, "positive")?;
+        let sparse = Sparse::Op(&[Var, Slot(0), N(0), N(1), N(2), Grad, Indices]);
+        Ok(rule("ProximalAdagrad", &[Var, Slot(0), N(0), N(1), N(2), Grad], sparse)
+            .hyper([
+                ("learning_rate", &o.learning_rate),
+                ("l1_regularization_strength", &o.l1),
+                ("l2_regularization_strength", &o.l2),
+            ])
+            .slots([("accumulator", Start::Outside(start))]))
+    }
 }
 
 optimizer! {
     /// Steps that are longer where the gradient agrees with its average.
-    AddSign, "AddSign", new(learning_rate), {
+    AddSign, "AddSignOptimizer", new(learning_rate: Rate), {
         /// The scale of a step where they neither agree nor differ.
         alpha: Rate = Rate::Number(1.0),
-        /// How much agreement counts.
+        /// How much agreement counts; a schedule lets it count less and less.
         sign_decay: Rate = Rate::Number(1.0),
         /// How slowly the average forgets.
         beta: Rate = Rate::Number(0.9),
     }
-    |o| rule(
-        &o.name,
-        "AddSign",
-        &[Var, Slot(0), Hyper(0), Hyper(1), Hyper(2), Hyper(3), Grad],
-        Sparse::Nodes(SparseUpdate::AddSign),
-    )
-    .hyper([("learning_rate", &o.learning_rate), ("alpha", &o.alpha), ("sign_decay", &o.sign_decay), ("beta", &o.beta)])
-    .slots([zeros()])
+    |o, rule| {
+        let (rate, decay) = (&o.learning_rate, &o.sign_decay);
+        let hyper = [("learning_rate", rate), ("beta", &o.beta), ("alpha", &o.alpha), ("sign_decay", decay)];
+        let sparse = Sparse::Nodes(SparseUpdate::Sign { power: false });
+        Ok(rule("AddSign", &[Var, Slot(0), N(0), N(2), N(3), N(1), Grad], sparse)
+            .hyper(hyper)
+            .slots([("m", from_zero())]))
+    }
 }
 
 optimizer! {
     /// Steps that are longer by a power where the gradient agrees with its average.
-    PowerSign, "PowerSign", new(learning_rate), {
-        /// The logarithm of the power's base; one for the base e.
-        log_base: Rate = Rate::Number(1.0),
-        /// How much agreement counts.
+    PowerSign, "PowerSignOptimizer", new(learning_rate: Rate), {
+        /// The power's base.
+        base: f64 = std::f64::consts::E,
+        /// How much agreement counts; a schedule lets it count less and less.
         sign_decay: Rate = Rate::Number(1.0),
         /// How slowly the average forgets.
         beta: Rate = Rate::Number(0.9),
     }
-    |o| rule(
-        &o.name,
-        "PowerSign",
-        &[Var, Slot(0), Hyper(0), Hyper(1), Hyper(2), Hyper(3), Grad],
-        Sparse::Nodes(SparseUpdate::PowerSign),
-    )
-    .hyper([("learning_rate", &o.learning_rate), ("log_base", &o.log_base), ("sign_decay", &o.sign_decay), ("beta", &o.beta)])
-    .slots([zeros()])
+    |o, rule| {
+        check("base", o.base, o.base > 0.0, "positive")?;
+        let (rate, decay, log) = (&o.learning_rate, &o.sign_decay, Rate::Number(o.base.ln()));
+        let hyper = [("learning_rate", rate), ("beta", &o.beta), ("logbase", &log), ("sign_decay", decay)];
+        let sparse = Sparse::Nodes(SparseUpdate::Sign { power: true });
+        Ok(rule("PowerSign", &[Var, Slot(0), N(0), N(2), N(3), N(1), Grad], sparse)
+            .hyper(hyper)
+            .slots([("m", from_zero())]))
+    }
 }

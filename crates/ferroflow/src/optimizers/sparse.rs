@@ -1,13 +1,14 @@
 //! Updates of rows by several nodes, for optimizers whose op updates whole variables only.
 
-use super::apply::{ApplyCx, deduplicated};
-use crate::variables::Variable;
+use super::apply::{ApplyCx, Target, deduplicated};
+use super::slots::value;
+use crate::arithmetic::{add, div, mul, sub};
 use ferroflow_core::Result;
 use ferroflow_core::op::IndexedSlices;
 use ferroflow_core::scope::{Operation, Output, Scope};
 use ferroflow_ops::build as ops;
 
-/// Which update it is; numbers refer to the rule's slots, powers and hyperparameters.
+/// Which update it is. The code below knows the order of the rule's slots, powers and numbers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SparseUpdate {
     /// Adds scaled rows.
@@ -16,10 +17,8 @@ pub(super) enum SparseUpdate {
     Adam { amsgrad: bool },
     /// Moments of the given rows only.
     AdaMax,
-    /// Rows are scaled by whether they agree with the average direction.
-    AddSign,
-    /// Rows are scaled by a power of that.
-    PowerSign,
+    /// Rows are scaled by whether they agree with the average direction, or by a power of that.
+    Sign { power: bool },
 }
 
 impl SparseUpdate {
@@ -28,121 +27,133 @@ impl SparseUpdate {
         cx: &ApplyCx<'_>,
         place: &Scope,
         rows: &IndexedSlices,
-        variable: &Variable,
-        slots: &[Variable],
+        target: Target<'_>,
     ) -> Result<Operation> {
+        let prepared = || {
+            let (values, indices) = deduplicated(place, rows)?;
+            let power = |index| cx.power(place, index, target.variable.dtype());
+            let powers = (0..cx.powers.len()).map(power).collect::<Result<Vec<_>>>()?;
+            let number = |index| cx.hyper(place, index, target.variable.dtype());
+            let numbers = [number(0)?, number(1)?, number(2)?, number(3)?];
+            Ok((Rows { place, values, indices, powers, locking: cx.rule.use_locking }, numbers))
+        };
         match self {
-            SparseUpdate::GradientDescent => {
-                let rate = cx.hyper(place, 0, variable.dtype())?;
-                let down = ops::mul(place, ops::neg(place, &rows.values), &rate)?;
-                variable.scatter_add(place, &rows.indices, &down)
+            SparseUpdate::GradientDescent => gradient_descent(cx, place, rows, target),
+            SparseUpdate::Adam { amsgrad } => {
+                prepared().and_then(|(rows, n)| adam(&rows, &n, target, amsgrad))
             }
-            SparseUpdate::Adam { amsgrad } => adam(cx, place, rows, variable, slots, amsgrad),
-            SparseUpdate::AdaMax => ada_max(cx, place, rows, variable, slots),
-            SparseUpdate::AddSign | SparseUpdate::PowerSign => {
-                let power = matches!(self, SparseUpdate::PowerSign);
-                sign(cx, place, rows, variable, slots, power)
-            }
+            SparseUpdate::AdaMax => prepared().and_then(|(rows, n)| ada_max(&rows, &n, target)),
+            SparseUpdate::Sign { power } => prepared().and_then(|(rows, n)| sign(&rows, &n, target, power)),
         }
     }
 }
 
-/// Lets a slot decay and adds rows to it; the value after that.
-fn decay_and_add(
+/// A gradient's rows, each index once, and where nodes go.
+struct Rows<'a> {
+    place: &'a Scope,
+    values: Output,
+    indices: Output,
+    powers: Vec<Output>,
+    locking: bool,
+}
+
+impl Rows<'_> {
+    /// Lets a slot decay and adds rows to it; the value after that.
+    fn decay_and_add(&self, slot: Target<'_>, decay: &Output, rows: &Output) -> Result<Output> {
+        let place = self.place;
+        let decayed = mul(place, value(place, slot.variable), decay)?;
+        let decayed = slot.assign(place, "Assign", &decayed, self.locking)?;
+        let after = place.control([&decayed]);
+        let added = slot.scatter(&after, "ScatterAdd", &self.indices, rows, self.locking)?;
+        slot.after(place, &added)
+    }
+}
+
+/// Repeated rows add up in the variable itself.
+fn gradient_descent(
+    cx: &ApplyCx<'_>,
     place: &Scope,
-    slot: &Variable,
-    decay: &Output,
-    indices: &Output,
-    rows: &Output,
-) -> Result<Output> {
-    let decayed = slot.assign(place, ops::mul(place, slot.read(place), decay))?;
-    let added = slot.scatter_add(&place.control([&decayed]), indices, rows)?;
-    slot.read(&place.control([&added]))
+    rows: &IndexedSlices,
+    target: Target<'_>,
+) -> Result<Operation> {
+    let rate = cx.hyper(place, 0, target.variable.dtype())?;
+    let locking = cx.rule.use_locking;
+    if target.variable.is_resource() {
+        let down = mul(place, ops::neg(place, &rows.values), &rate)?;
+        return target.scatter(place, "ScatterAdd", &rows.indices, &down, locking);
+    }
+    let step = mul(place, &rows.values, &rate)?;
+    target.scatter(place, "ScatterSub", &rows.indices, &step, locking)
 }
 
 fn adam(
-    cx: &ApplyCx<'_>,
-    place: &Scope,
-    rows: &IndexedSlices,
-    variable: &Variable,
-    slots: &[Variable],
+    rows: &Rows<'_>,
+    [rate, beta1, beta2, epsilon]: &[Output; 4],
+    target: Target<'_>,
     amsgrad: bool,
 ) -> Result<Operation> {
-    let dtype = variable.dtype();
-    let (values, indices) = deduplicated(place, rows)?;
-    let hyper = |index| cx.hyper(place, index, dtype);
-    let (rate, beta1, beta2, epsilon) = (hyper(0)?, hyper(1)?, hyper(2)?, hyper(3)?);
-    let rest2 = ops::sub(place, 1.0, cx.power(place, 1, dtype))?;
-    let rest1 = ops::sub(place, 1.0, cx.power(place, 0, dtype))?;
-    let rate = ops::real_div(place, ops::mul(place, &rate, ops::sqrt(place, &rest2)), &rest1)?;
-    let first = ops::mul(place, &values, ops::sub(place, 1.0, &beta1))?;
-    let m = decay_and_add(place, &slots[0], &beta1, &indices, &first)?;
-    let second = ops::mul(place, ops::mul(place, &values, &values), ops::sub(place, 1.0, &beta2))?;
-    let mut v = decay_and_add(place, &slots[1], &beta2, &indices, &second)?;
-    let mut waits: Vec<Operation> = vec![m.op().clone(), v.op().clone()];
+    let place = rows.place;
+    let rest = ops::sqrt(place, sub(place, 1.0, &rows.powers[1]))?;
+    let rate = mul(place, rate, &rest)?;
+    let rate = div(place, &rate, sub(place, 1.0, &rows.powers[0]))?;
+    let grown = mul(place, &rows.values, sub(place, 1.0, beta1))?;
+    let m = rows.decay_and_add(target.slot(0), beta1, &grown)?;
+    let squares = mul(place, &rows.values, &rows.values)?;
+    let grown = mul(place, &squares, sub(place, 1.0, beta2))?;
+    let v = rows.decay_and_add(target.slot(1), beta2, &grown)?;
+    let mut scale = v.clone();
+    let mut ends: Vec<Operation> = Vec::new();
     if amsgrad {
-        let largest = ops::maximum(place, slots[2].read(place), &v)?;
-        waits.push(slots[2].assign(place, &largest)?);
-        v = largest;
+        let slot = target.slot(2);
+        scale = ops::maximum(place, value(place, slot.variable), &v)?;
+        ends.push(slot.assign(place, "Assign", &scale, rows.locking)?);
     }
-    let bottom = ops::add_v2(place, ops::sqrt(place, &v), &epsilon)?;
-    let down = ops::real_div(place, ops::mul(place, &rate, &m), &bottom)?;
-    waits.push(variable.assign_sub(place, &down)?);
-    place.group(&waits)
-}
-
-/// Replaces rows of a slot.
-fn scatter_update(place: &Scope, slot: &Variable, indices: &Output, rows: &Output) -> Result<Operation> {
-    let op = if slot.is_resource() { "ResourceScatterUpdate" } else { "ScatterUpdate" };
-    let node = place.op(op).input(slot.handle()).input(indices).input(rows);
-    if slot.is_resource() { node.attr("dtype", slot.dtype()).build() } else { node.build() }
+    let root = ops::sqrt(place, &scale)?;
+    let down = div(place, mul(place, &rate, &m), add(place, &root, epsilon))?;
+    let update = target.assign(place, "AssignSub", &down, rows.locking)?;
+    ends.splice(0..0, [update, m.op().clone(), v.op().clone()]);
+    place.group(ends)
 }
 
 fn ada_max(
-    cx: &ApplyCx<'_>,
-    place: &Scope,
-    rows: &IndexedSlices,
-    variable: &Variable,
-    slots: &[Variable],
+    rows: &Rows<'_>,
+    [rate, beta1, beta2, epsilon]: &[Output; 4],
+    target: Target<'_>,
 ) -> Result<Operation> {
-    let dtype = variable.dtype();
-    let (values, indices) = deduplicated(place, rows)?;
-    let hyper = |index| cx.hyper(place, index, dtype);
-    let (rate, beta1, beta2, epsilon) = (hyper(0)?, hyper(1)?, hyper(2)?, hyper(3)?);
-    let grown = ops::mul(place, &values, ops::sub(place, 1.0, &beta1))?;
-    let m = ops::add_v2(place, ops::mul(place, slots[0].gather(place, &indices), &beta1), &grown)?;
-    let decayed = ops::mul(place, slots[1].gather(place, &indices), &beta2)?;
-    let u = ops::maximum(place, &decayed, ops::abs(place, &values))?;
-    let updates =
-        [scatter_update(place, &slots[0], &indices, &m)?, scatter_update(place, &slots[1], &indices, &u)?];
-    let rate = ops::real_div(place, ops::neg(place, &rate), ops::sub(place, 1.0, cx.power(place, 0, dtype)))?;
-    let down = ops::mul(place, &rate, ops::real_div(place, &m, ops::add_v2(place, &u, &epsilon)))?;
-    let [first, second] = updates;
-    let step = variable.scatter_add(place, &indices, &down)?;
-    place.group([step, first, second])
+    let place = rows.place;
+    let (m, u) = (target.slot(0), target.slot(1));
+    let old = mul(place, m.variable.gather(place, &rows.indices), beta1)?;
+    let m_rows = add(place, &old, mul(place, &rows.values, sub(place, 1.0, beta1)))?;
+    let m_update =
+        m.scatter(&place.control([&m_rows]), "ScatterUpdate", &rows.indices, &m_rows, rows.locking)?;
+    let old = mul(place, u.variable.gather(place, &rows.indices), beta2)?;
+    let u_rows = ops::maximum(place, &old, ops::abs(place, &rows.values))?;
+    let u_update =
+        u.scatter(&place.control([&u_rows]), "ScatterUpdate", &rows.indices, &u_rows, rows.locking)?;
+    let rest = sub(place, 1.0, &rows.powers[0])?;
+    let rate = div(place, ops::neg(place, rate), &rest)?;
+    let down = mul(place, &rate, div(place, &m_rows, add(place, &u_rows, epsilon)))?;
+    let update = target.scatter(place, "ScatterAdd", &rows.indices, &down, rows.locking)?;
+    place.group([update, m_update, u_update])
 }
 
 fn sign(
-    cx: &ApplyCx<'_>,
-    place: &Scope,
-    rows: &IndexedSlices,
-    variable: &Variable,
-    slots: &[Variable],
+    rows: &Rows<'_>,
+    [rate, beta, base, decay]: &[Output; 4],
+    target: Target<'_>,
     power: bool,
 ) -> Result<Operation> {
-    let dtype = variable.dtype();
-    let (values, indices) = deduplicated(place, rows)?;
-    let hyper = |index| cx.hyper(place, index, dtype);
-    let (rate, base, decay, beta) = (hyper(0)?, hyper(1)?, hyper(2)?, hyper(3)?);
-    let grown = ops::mul(place, &values, ops::sub(place, 1.0, &beta))?;
-    let m = decay_and_add(place, &slots[0], &beta, &indices, &grown)?;
-    let average = ops::gather_v2(place, ops::sign(place, &m), &indices, 0)?;
-    let agree = ops::mul(place, &decay, ops::mul(place, &average, ops::sign(place, &values)))?;
+    let place = rows.place;
+    let grown = mul(place, &rows.values, sub(place, 1.0, beta))?;
+    let m = rows.decay_and_add(target.slot(0), beta, &grown)?;
+    let direction = ops::gather_v2(place, ops::sign(place, &m), &rows.indices, 0)?;
+    let agreement = mul(place, &direction, ops::sign(place, &rows.values))?;
     let scale = match power {
-        true => ops::exp(place, ops::mul(place, &base, &agree))?,
-        false => ops::add_v2(place, &base, &agree)?,
+        true => ops::exp(place, mul(place, mul(place, base, decay), &agreement))?,
+        false => add(place, base, mul(place, decay, &agreement))?,
     };
-    let down = ops::neg(place, ops::mul(place, ops::mul(place, &rate, &scale), &values))?;
-    let step = variable.scatter_add(place, &indices, &down)?;
-    place.group([step, m.op().clone()])
+    let step = mul(place, mul(place, rate, &scale), &rows.values)?;
+    let down = ops::neg(place, &step)?;
+    let update = target.scatter(place, "ScatterAdd", &rows.indices, &down, rows.locking)?;
+    place.group([update, m.op().clone()])
 }

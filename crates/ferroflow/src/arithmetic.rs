@@ -1,0 +1,40 @@
+//! Arithmetic in a scope of one's choice, with the names that stock's Python operators give to nodes.
+
+use ferroflow_core::scope::{Input, Output, Scope};
+use ferroflow_core::{DType, Result};
+use ferroflow_ops::build as ops;
+
+#[track_caller]
+fn binary(scope: &Scope, op: &str, name: &str, x: impl Into<Input>, y: impl Into<Input>) -> Result<Output> {
+    scope.op(op).name(name).input(x).input(y).build()?.output(0)
+}
+
+/// `x + y`.
+#[track_caller]
+pub(crate) fn add(scope: &Scope, x: impl Into<Input>, y: impl Into<Input>) -> Result<Output> {
+    binary(scope, "AddV2", "add", x, y)
+}
+
+/// `x - y`.
+#[track_caller]
+pub(crate) fn sub(scope: &Scope, x: impl Into<Input>, y: impl Into<Input>) -> Result<Output> {
+    binary(scope, "Sub", "sub", x, y)
+}
+
+/// `x · y`.
+#[track_caller]
+pub(crate) fn mul(scope: &Scope, x: impl Into<Input>, y: impl Into<Input>) -> Result<Output> {
+    binary(scope, "Mul", "mul", x, y)
+}
+
+/// `x / y`.
+#[track_caller]
+pub(crate) fn div(scope: &Scope, x: impl Into<Input>, y: impl Into<Input>) -> Result<Output> {
+    binary(scope, "RealDiv", "truediv", x, y)
+}
+
+/// The value in another type; the same output if it has that type.
+#[track_caller]
+pub(crate) fn cast(scope: &Scope, x: &Output, dtype: DType) -> Result<Output> {
+    if x.dtype() == dtype { Ok(x.clone()) } else { ops::cast(scope, x, dtype) }
+}
