@@ -1,10 +1,10 @@
 //! Reverse-mode differentiation: walks a graph from results back to what they are differentiated by, and adds nodes.
 
 use super::{Graph, Operation, Output, Scope};
-use crate::graph::NodeId;
+use crate::graph::{self, NodeId};
 use crate::op::{Grad, GradCx, Gradient, IndexedSlices, InputGrads};
 use crate::{DType, Result, bail, ensure, status};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The gradients of the sum of `ys` with respect to each of `xs`: `None` where no `y` depends on the `x`. A variable is
 /// differentiated by through its handle. See [`Gradients`] for more choices.
@@ -139,6 +139,7 @@ impl Walk {
             }
         }
         order.reverse();
+        let order = by_waiting(&state.graph, order, &active, ys);
         drop(state);
         Ok(Walk { scope: scope.clone(), graph: graph.clone(), order, active, grads: HashMap::new() })
     }
@@ -245,6 +246,46 @@ impl Walk {
         }
         Ok(())
     }
+}
+
+/// The nodes in the order in which stock comes by them, which is the order in which gradients of one output add up: each
+/// after all its consumers, the one that was ready first before others. Loops stay in the given order.
+fn by_waiting(
+    graph: &graph::Graph,
+    order: Vec<NodeId>,
+    active: &HashSet<NodeId>,
+    ys: &[Output],
+) -> Vec<NodeId> {
+    let mut waiting: HashMap<NodeId, usize> = HashMap::new();
+    for id in &order {
+        for input in graph.node(*id).inputs.iter().filter(|input| active.contains(&input.node)) {
+            *waiting.entry(input.node).or_default() += 1;
+        }
+    }
+    let mut ready = VecDeque::new();
+    for id in ys.iter().map(|y| y.op().id()) {
+        if !waiting.contains_key(&id) && !ready.contains(&id) {
+            ready.push_back(id);
+        }
+    }
+    let mut left: HashSet<NodeId> = order.iter().copied().collect();
+    let mut walked = Vec::with_capacity(order.len());
+    while let Some(id) = ready.pop_front() {
+        if !left.remove(&id) {
+            continue;
+        }
+        walked.push(id);
+        for input in &graph.node(id).inputs {
+            if let Some(consumers) = waiting.get_mut(&input.node) {
+                *consumers -= 1;
+                if *consumers == 0 {
+                    ready.push_back(input.node);
+                }
+            }
+        }
+    }
+    walked.extend(order.into_iter().filter(|id| left.contains(id)));
+    walked
 }
 
 /// A gradient has its input's type and shape; an op whose gradient says otherwise is wrong.
