@@ -1,5 +1,5 @@
-"""Writes or checks everything stock says: `testdata/ops.pbtxt`, `testdata/kernels.tsv`, `testdata/placement/*.pbtxt` and
-`testdata/golden/*.pbtxt`.
+"""Writes or checks everything stock says: `testdata/ops.pbtxt`, `testdata/kernels.tsv`, `testdata/placement/*.pbtxt`,
+`testdata/gradients/*` and `testdata/golden/*.pbtxt`.
 
     python oracle/goldens.py [--family F]... [--check] [--trace] [--jobs N]
 """
@@ -48,9 +48,10 @@ def family_text(name, trace):
 def declarations():
     sys.path[:0] = [str(ORACLE)]
     import dump_ops
+    import gradients
     import placement
 
-    return {**dump_ops.files(), **placement.files()}
+    return {**dump_ops.files(), **placement.files(), **gradients.files()}
 
 
 def same(old, new):

@@ -9,6 +9,9 @@ mod flow;
 /// Graphs that Rust programs build and differentiate.
 mod graphs;
 
+/// The gradient of every op against stock's.
+mod gradients;
+
 /// Optimizers, schedules and moving averages of Rust programs, against stock's.
 mod optimizers;
 

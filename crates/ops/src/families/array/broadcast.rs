@@ -1,16 +1,19 @@
 //! Repeating data: Tile and BroadcastTo.
 
+use crate::build as ops;
+use crate::gradient::shape_as;
 use crate::index::{constant_ints, input_ints};
 use crate::linalg::strided_copy::{Layout, copy, row_major};
 use crate::strided::broadcast;
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, Result, Shape, bail, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&TILE, &TILE_GRAD, &BROADCAST_TO];
 
 static TILE: Op = Op {
     name: "Tile",
+    gradient: Gradient::Fn(tile_grad),
     inputs: &["input: T", "multiples: Tmultiples"],
     outputs: &["output: T"],
     attrs: &["T: type", "Tmultiples: {int32, int64} = DT_INT32"],
@@ -31,6 +34,7 @@ static TILE_GRAD: Op = Op {
 
 static BROADCAST_TO: Op = Op {
     name: "BroadcastTo",
+    gradient: Gradient::Fn(broadcast_to_grad),
     inputs: &["input: T", "shape: Tidx"],
     outputs: &["output: T"],
     attrs: &["T: type", "Tidx: {int32, int64} = DT_INT32"],
@@ -134,6 +138,24 @@ fn broadcast_to_kernel(_: &Init<'_>) -> Result<Kernel> {
         copy(cx.device(), &layout, input, &mut out)?;
         Ok(out.into())
     })
+}
+
+/// Sums over the copies: each dimension is split into copies and elements.
+fn tile_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x, multiples) = (g.scope(), g.input(0), g.input(1));
+    let pairs = ops::pack(s, [multiples, &shape_as(s, x, multiples.dtype())?]);
+    let split = ops::reshape(s, ops::transpose(s, pairs, [1, 0]), [-1])?;
+    let copies = ops::range(s, 0, ops::size(s, &split), 2);
+    let dx = ops::sum(s, ops::reshape(s, g.dy(0)?, split), copies)?;
+    Ok([Some(dx), None].into())
+}
+
+fn broadcast_to_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, shape) = (g.scope(), g.input(1));
+    let x_shape = shape_as(s, g.input(0), shape.dtype())?;
+    let axes = ops::broadcast_gradient_args(s, shape, &x_shape)?.r1;
+    let sum = ops::Sum::new().keep_dims(true).build(s, g.dy(0)?, axes);
+    Ok([Some(ops::reshape(s, sum, x_shape)?), None].into())
 }
 
 #[cfg(test)]

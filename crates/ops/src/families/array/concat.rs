@@ -1,10 +1,13 @@
 //! Joining and cutting tensors along an axis.
 
+use crate::build as ops;
+use crate::gradient::{element, part, shape_output};
 use crate::index::{Ints, axis, constant_int, constant_ints, input_ints, int_tensor};
 use crate::linalg::strided_copy::{Layout, copy};
 use crate::units::by_unit;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Grad, GradCx, Gradient, IndexedSlices, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{DType, PartialShape, Result, Shape, bail, ensure, kernels};
 use std::ops::Range;
 
@@ -13,6 +16,7 @@ pub(crate) const OPS: &[&Op] =
 
 static CONCAT: Op = Op {
     name: "Concat",
+    gradient: Gradient::Fn(concat_grad),
     inputs: &["concat_dim: int32", "values: N * T"],
     outputs: &["output: T"],
     attrs: &["N: int >= 2", "T: type"],
@@ -23,6 +27,7 @@ static CONCAT: Op = Op {
 
 static CONCAT_V2: Op = Op {
     name: "ConcatV2",
+    gradient: Gradient::Fn(concat_v2_grad),
     inputs: &["values: N * T", "axis: Tidx"],
     outputs: &["output: T"],
     attrs: &["N: int >= 2", "T: type", "Tidx: {int32, int64} = DT_INT32"],
@@ -33,6 +38,7 @@ static CONCAT_V2: Op = Op {
 
 static CONCAT_OFFSET: Op = Op {
     name: "ConcatOffset",
+    gradient: Gradient::Stop,
     inputs: &["concat_dim: int32", "shape: N * shape_type"],
     outputs: &["offset: N * shape_type"],
     attrs: &["N: int >= 2", "shape_type: {int32, int64} = DT_INT32"],
@@ -44,6 +50,7 @@ static CONCAT_OFFSET: Op = Op {
 
 static PACK: Op = Op {
     name: "Pack",
+    gradient: Gradient::Fn(pack_grad),
     inputs: &["values: N * T"],
     outputs: &["output: T"],
     attrs: &["N: int >= 1", "T: type", "axis: int = 0"],
@@ -64,6 +71,7 @@ static PARALLEL_CONCAT: Op = Op {
 
 static UNPACK: Op = Op {
     name: "Unpack",
+    gradient: Gradient::Fn(unpack_grad),
     inputs: &["value: T"],
     outputs: &["output: num * T"],
     attrs: &["num: int >= 0", "T: type", "axis: int = 0"],
@@ -74,6 +82,7 @@ static UNPACK: Op = Op {
 
 static SPLIT: Op = Op {
     name: "Split",
+    gradient: Gradient::Fn(split_grad),
     inputs: &["split_dim: int32", "value: T"],
     outputs: &["output: num_split * T"],
     attrs: &["num_split: int >= 1", "T: type"],
@@ -84,6 +93,7 @@ static SPLIT: Op = Op {
 
 static SPLIT_V: Op = Op {
     name: "SplitV",
+    gradient: Gradient::Fn(split_v_grad),
     inputs: &["value: T", "size_splits: Tlen", "split_dim: int32"],
     outputs: &["output: num_split * T"],
     attrs: &["num_split: int >= 1", "T: type", "Tlen: {int8, int32, int64} = DT_INT64"],
@@ -577,6 +587,108 @@ fn split_v_kernel(init: &Init<'_>) -> Result<Kernel> {
             sizes.iter().map(|size| Ok((*size as usize, with_dim(shape, at, *size)?))).collect();
         cut(cx, 0, at, parts?)
     })
+}
+
+fn pack_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let unpack = ops::Unpack::new(g.attr::<i64>("N")?).axis(g.attr("axis")?);
+    Ok(unpack.build(g.scope(), g.dy(0)?)?.into())
+}
+
+fn unpack_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let dys = (0..g.num_outputs()).map(|output| g.dy(output)).collect::<Result<Vec<_>>>()?;
+    Ok([ops::Pack::new().axis(g.attr("axis")?).build(g.scope(), dys)?].into())
+}
+
+/// What arrives at the parts of a split, put together.
+fn joined(g: &GradCx<'_>, axis: &Output) -> Result<Output> {
+    let mut dys = (0..g.num_outputs()).map(|output| g.dy(output)).collect::<Result<Vec<_>>>()?;
+    match dys.len() {
+        1 => Ok(dys.remove(0)),
+        _ => ops::concat_v2(g.scope(), dys, axis),
+    }
+}
+
+fn split_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([None, Some(joined(g, g.input(0))?)].into())
+}
+
+fn split_v_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([Some(joined(g, g.input(2))?), None, None].into())
+}
+
+fn concat_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let mut grads = parts_of(g, g.input(0), &g.inputs()[1..])?;
+    grads.insert(0, None);
+    Ok(InputGrads(grads))
+}
+
+fn concat_v2_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let last = g.num_inputs() - 1;
+    let mut grads = parts_of(g, g.input(last), &g.inputs()[..last])?;
+    grads.push(None);
+    Ok(InputGrads(grads))
+}
+
+/// Each part gets the rows that are its own.
+fn rows_apart(s: &Scope, rows: &IndexedSlices, sizes: Vec<Output>) -> Result<Vec<Option<Grad>>> {
+    let (indices, dtype) = (&rows.indices, rows.indices.dtype());
+    let mut start = ops::zeros_like(s, ops::cast(s, element(s, &sizes[0], 0), dtype))?;
+    let mut grads = Vec::with_capacity(sizes.len());
+    for size in sizes {
+        let end = ops::add_v2(s, &start, ops::cast(s, element(s, &size, 0), dtype))?;
+        let own = ops::logical_and(s, ops::greater_equal(s, indices, &start), ops::less(s, indices, &end));
+        let own = ops::Squeeze::new().squeeze_dims([1]).build(s, ops::where_(s, own))?;
+        let indices = ops::sub(s, ops::gather_v2(s, indices, &own, 0), start)?;
+        let values = ops::gather_v2(s, &rows.values, own, 0)?;
+        grads.push(Some(IndexedSlices { values, indices, dense_shape: Some(size) }.into()));
+        start = end;
+    }
+    Ok(grads)
+}
+
+/// Each part gets its columns of every row.
+fn rows_cut(s: &Scope, rows: &IndexedSlices, axis: &Output, sizes: Vec<Output>) -> Result<Vec<Option<Grad>>> {
+    let offsets = ops::concat_offset(s, axis, &sizes)?;
+    let cut = |(offset, size): (Output, Output)| {
+        let whole = ops::concat_v2(s, [&s.constant([-1i32])?, &part(s, &size, 1, None)?], 0);
+        let values = ops::slice(s, &rows.values, offset, whole)?;
+        Ok(Some(IndexedSlices { values, indices: rows.indices.clone(), dense_shape: Some(size) }.into()))
+    };
+    offsets.into_iter().zip(sizes).map(cut).collect()
+}
+
+/// From this many parts on one `SplitV` cuts what arrives, as in stock.
+const MANY_PARTS: usize = 17;
+
+/// What arrives, cut into the parts that came from each value.
+fn parts_of(g: &GradCx<'_>, axis: &Output, values: &[Output]) -> Result<Vec<Option<Grad>>> {
+    let s = g.scope();
+    let sizes = match values.iter().all(|value| value.shape().to_shape().is_some()) {
+        true => values.iter().map(|value| shape_output(s, value)).collect::<Result<Vec<_>>>()?,
+        false => ops::shape_n(s, values)?,
+    };
+    let axis_value = axis.value();
+    let axis = if axis.dtype() == DType::Int32 { axis.clone() } else { ops::cast(s, axis, DType::Int32)? };
+    let axis = ops::floor_mod(s, axis, ops::rank(s, &values[0]))?;
+    if let Some(Grad::Sparse(rows)) = g.grad(0) {
+        let known = axis_value.and_then(|value| value.to_i64s().ok()?.first().copied());
+        let known = match (known, values[0].shape().rank()) {
+            (Some(axis), _) if axis >= 0 => axis,
+            (Some(axis), Some(rank)) => axis + rank as i64,
+            _ => bail!(InvalidArgument, "rows can only be cut along an axis that is known while building"),
+        };
+        return if known == 0 { rows_apart(s, rows, sizes) } else { rows_cut(s, rows, &axis, sizes) };
+    }
+    let dy = g.dy(0)?;
+    let parts = if values.len() >= MANY_PARTS {
+        let lengths = sizes.iter().map(|size| ops::gather_v2(s, size, &axis, 0)).collect::<Result<Vec<_>>>()?;
+        ops::split_v(s, dy, ops::pack(s, lengths), &axis, values.len() as i64)?
+    } else {
+        let offsets = ops::concat_offset(s, axis, &sizes)?;
+        let parts = offsets.iter().zip(&sizes).map(|(offset, size)| ops::slice(s, &dy, offset, size));
+        parts.collect::<Result<_>>()?
+    };
+    Ok(parts.into_iter().map(|part| Some(part.into())).collect())
 }
 
 #[cfg(test)]

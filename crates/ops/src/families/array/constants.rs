@@ -1,12 +1,14 @@
 //! Constants, placeholders, and the ops that make a tensor from a shape or from a few numbers.
 
+use crate::array::identity::identity_grad;
+use crate::gradient::sum_of_all;
 use crate::index::{constant_int, constant_ints, input_ints};
 use crate::linalg::strided_copy::{Layout, copy};
 use crate::numeric::{Float, Int, Real};
 use crate::units::by_unit;
 use ferroflow_core::attr::FromAttr;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Gradient, Op, OpClass, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, OpClass, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::variant::Variant;
 use ferroflow_core::{
     C64, C128, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels, status,
@@ -65,6 +67,7 @@ static PLACEHOLDER_V2: Op = Op {
 
 static PLACEHOLDER_WITH_DEFAULT: Op = Op {
     name: "PlaceholderWithDefault",
+    gradient: Gradient::Fn(identity_grad),
     inputs: &["input: dtype"],
     outputs: &["output: dtype"],
     attrs: &["dtype: type", "shape: shape"],
@@ -76,6 +79,7 @@ static PLACEHOLDER_WITH_DEFAULT: Op = Op {
 
 static ZEROS_LIKE: Op = Op {
     name: "ZerosLike",
+    gradient: Gradient::Stop,
     inputs: &["x: T"],
     outputs: &["y: T"],
     attrs: &["T: type"],
@@ -86,6 +90,7 @@ static ZEROS_LIKE: Op = Op {
 
 static ONES_LIKE: Op = Op {
     name: "OnesLike",
+    gradient: Gradient::Stop,
     inputs: &["x: T"],
     outputs: &["y: T"],
     attrs: &[
@@ -98,6 +103,7 @@ static ONES_LIKE: Op = Op {
 
 static FILL: Op = Op {
     name: "Fill",
+    gradient: Gradient::Fn(fill_grad),
     inputs: &["dims: index_type", "value: T"],
     outputs: &["output: T"],
     attrs: &["T: type", "index_type: {int32, int64} = DT_INT32"],
@@ -118,6 +124,7 @@ static EMPTY: Op = Op {
 
 static RANGE: Op = Op {
     name: "Range",
+    gradient: Gradient::Stop,
     inputs: &["start: Tidx", "limit: Tidx", "delta: Tidx"],
     outputs: &["output: Tidx"],
     attrs: &[
@@ -133,6 +140,7 @@ static RANGE: Op = Op {
 
 static LIN_SPACE: Op = Op {
     name: "LinSpace",
+    gradient: Gradient::Stop,
     inputs: &["start: T", "stop: T", "num: Tidx"],
     outputs: &["output: T"],
     attrs: &["T: {bfloat16, half, float, double}", "Tidx: {int32, int64} = DT_INT32"],
@@ -144,6 +152,7 @@ static LIN_SPACE: Op = Op {
 
 static ONE_HOT: Op = Op {
     name: "OneHot",
+    gradient: Gradient::Stop,
     inputs: &["indices: TI", "depth: int32", "on_value: T", "off_value: T"],
     outputs: &["output: T"],
     attrs: &["axis: int = -1", "T: type", "TI: {uint8, int8, int32, int64} = DT_INT64"],
@@ -511,6 +520,10 @@ fn one_hot_kernel(init: &Init<'_>) -> Result<Kernel> {
         });
         Ok(out.into())
     })
+}
+
+fn fill_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([None, Some(sum_of_all(g.scope(), &g.dy(0)?)?)].into())
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! Diagonals and bands of matrices.
 
+use crate::build as ops;
 use crate::index::{constant_int, constant_ints, input_ints};
 use crate::linalg::strided_copy::{Layout, copy};
 use crate::units::by_unit;
 use ferroflow_core::attr::Attrs;
 use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::scope::Output;
 use ferroflow_core::{Result, Shape, Tensor, bail, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -32,6 +34,7 @@ const ALIGN: &str = "align: {'LEFT_RIGHT', 'RIGHT_LEFT', 'LEFT_LEFT', 'RIGHT_RIG
 
 static MATRIX_DIAG: Op = Op {
     name: "MatrixDiag",
+    gradient: Gradient::Fn(matrix_diag_grad),
     inputs: &["diagonal: T"],
     outputs: &["output: T"],
     attrs: &["T: type"],
@@ -41,14 +44,21 @@ static MATRIX_DIAG: Op = Op {
 };
 static MATRIX_DIAG_V2: Op = Op {
     name: "MatrixDiagV2",
+    gradient: Gradient::Fn(matrix_diag_v2_grad),
     inputs: &["diagonal: T", "k: int32", "num_rows: int32", "num_cols: int32", "padding_value: T"],
     ..MATRIX_DIAG
 };
-static MATRIX_DIAG_V3: Op = Op { name: "MatrixDiagV3", attrs: &["T: type", ALIGN], ..MATRIX_DIAG_V2 };
+static MATRIX_DIAG_V3: Op = Op {
+    name: "MatrixDiagV3",
+    gradient: Gradient::Fn(matrix_diag_v2_grad),
+    attrs: &["T: type", ALIGN],
+    ..MATRIX_DIAG_V2
+};
 static BATCH_MATRIX_DIAG: Op = Op { name: "BatchMatrixDiag", deprecated_at: Some(14), ..MATRIX_DIAG };
 
 static MATRIX_DIAG_PART: Op = Op {
     name: "MatrixDiagPart",
+    gradient: Gradient::Fn(matrix_diag_part_grad),
     inputs: &["input: T"],
     outputs: &["diagonal: T"],
     attrs: &["T: type"],
@@ -58,16 +68,22 @@ static MATRIX_DIAG_PART: Op = Op {
 };
 static MATRIX_DIAG_PART_V2: Op = Op {
     name: "MatrixDiagPartV2",
+    gradient: Gradient::Fn(matrix_diag_part_v2_grad),
     inputs: &["input: T", "k: int32", "padding_value: T"],
     ..MATRIX_DIAG_PART
 };
-static MATRIX_DIAG_PART_V3: Op =
-    Op { name: "MatrixDiagPartV3", attrs: &["T: type", ALIGN], ..MATRIX_DIAG_PART_V2 };
+static MATRIX_DIAG_PART_V3: Op = Op {
+    name: "MatrixDiagPartV3",
+    gradient: Gradient::Fn(matrix_diag_part_v2_grad),
+    attrs: &["T: type", ALIGN],
+    ..MATRIX_DIAG_PART_V2
+};
 static BATCH_MATRIX_DIAG_PART: Op =
     Op { name: "BatchMatrixDiagPart", deprecated_at: Some(14), ..MATRIX_DIAG_PART };
 
 static MATRIX_SET_DIAG: Op = Op {
     name: "MatrixSetDiag",
+    gradient: Gradient::Fn(matrix_set_diag_grad),
     inputs: &["input: T", "diagonal: T"],
     outputs: &["output: T"],
     attrs: &["T: type"],
@@ -75,15 +91,24 @@ static MATRIX_SET_DIAG: Op = Op {
     kernels: kernels![any matrix_set_diag_kernel],
     ..Op::PURE
 };
-static MATRIX_SET_DIAG_V2: Op =
-    Op { name: "MatrixSetDiagV2", inputs: &["input: T", "diagonal: T", "k: int32"], ..MATRIX_SET_DIAG };
-static MATRIX_SET_DIAG_V3: Op =
-    Op { name: "MatrixSetDiagV3", attrs: &["T: type", ALIGN], ..MATRIX_SET_DIAG_V2 };
+static MATRIX_SET_DIAG_V2: Op = Op {
+    name: "MatrixSetDiagV2",
+    gradient: Gradient::Fn(matrix_set_diag_v2_grad),
+    inputs: &["input: T", "diagonal: T", "k: int32"],
+    ..MATRIX_SET_DIAG
+};
+static MATRIX_SET_DIAG_V3: Op = Op {
+    name: "MatrixSetDiagV3",
+    gradient: Gradient::Fn(matrix_set_diag_v2_grad),
+    attrs: &["T: type", ALIGN],
+    ..MATRIX_SET_DIAG_V2
+};
 static BATCH_MATRIX_SET_DIAG: Op =
     Op { name: "BatchMatrixSetDiag", deprecated_at: Some(14), ..MATRIX_SET_DIAG };
 
 static MATRIX_BAND_PART: Op = Op {
     name: "MatrixBandPart",
+    gradient: Gradient::Fn(matrix_band_part_grad),
     inputs: &["input: T", "num_lower: Tindex", "num_upper: Tindex"],
     outputs: &["band: T"],
     attrs: &["T: type", "Tindex: {int32, int64} = DT_INT64"],
@@ -101,6 +126,7 @@ static BATCH_MATRIX_BAND_PART: Op = Op {
 
 static DIAG: Op = Op {
     name: "Diag",
+    gradient: Gradient::Fn(diag_grad),
     inputs: &["diagonal: T"],
     outputs: &["output: T"],
     attrs: &["T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"],
@@ -110,6 +136,7 @@ static DIAG: Op = Op {
 };
 static DIAG_PART: Op = Op {
     name: "DiagPart",
+    gradient: Gradient::Fn(diag_part_grad),
     inputs: &["input: T"],
     outputs: &["diagonal: T"],
     attrs: &["T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"],
@@ -541,6 +568,73 @@ fn diag_part_kernel(_: &Init<'_>) -> Result<Kernel> {
         copy(cx.device(), &Layout::reading(0, [(count, count as isize + 1)]), input, &mut out)?;
         Ok(out.into())
     })
+}
+
+fn diag_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([ops::diag_part(g.scope(), g.dy(0)?)?].into())
+}
+
+fn diag_part_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([ops::diag(g.scope(), g.dy(0)?)?].into())
+}
+
+fn matrix_band_part_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([Some(ops::matrix_band_part(g.scope(), g.dy(0)?, g.input(1), g.input(2))?), None, None].into())
+}
+
+/// How short diagonals are aligned: as the operation says, or, where it says nothing, as stock's gradients assume.
+fn alignment(g: &GradCx<'_>) -> String {
+    g.attr("align").unwrap_or_else(|_| "RIGHT_LEFT".to_owned())
+}
+
+fn matrix_diag_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([ops::matrix_diag_part(g.scope(), g.dy(0)?)?].into())
+}
+
+fn matrix_diag_v2_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let part = ops::MatrixDiagPartV3::new().align(&alignment(g));
+    Ok([Some(part.build(g.scope(), g.dy(0)?, g.input(1), 0)?), None, None, None, None].into())
+}
+
+/// Rows and columns of the matrices in an output, if both are known.
+fn matrix_size(x: &Output) -> Option<(i32, i32)> {
+    let shape = x.shape();
+    let [.., rows, columns] = shape.dims()? else { return None };
+    Some((u32::try_from(*rows).ok()? as i32, u32::try_from(*columns).ok()? as i32))
+}
+
+fn matrix_diag_part_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x) = (g.scope(), g.input(0));
+    let dx = match matrix_size(x) {
+        Some((rows, columns)) if rows == columns => ops::matrix_diag(s, g.dy(0)?)?,
+        _ => ops::matrix_set_diag(s, ops::zeros_like(s, x), g.dy(0)?)?,
+    };
+    Ok([dx].into())
+}
+
+fn matrix_diag_part_v2_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x, k, align) = (g.scope(), g.input(0), g.input(1), alignment(g));
+    let dx = match matrix_size(x) {
+        Some((rows, columns)) => {
+            ops::MatrixDiagV3::new().align(&align).build(s, g.dy(0)?, k, rows, columns, 0)?
+        }
+        None => ops::MatrixSetDiagV3::new().align(&align).build(s, ops::zeros_like(s, x), g.dy(0)?, k)?,
+    };
+    Ok([Some(dx), None, None].into())
+}
+
+fn matrix_set_diag_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy) = (g.scope(), g.dy(0)?);
+    let dx = ops::matrix_set_diag(s, &dy, ops::zeros_like(s, g.input(1)))?;
+    Ok([dx, ops::matrix_diag_part(s, &dy)?].into())
+}
+
+fn matrix_set_diag_v2_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy, k, align) = (g.scope(), g.dy(0)?, g.input(2), alignment(g));
+    let zeros = ops::zeros_like(s, g.input(1));
+    let dx = ops::MatrixSetDiagV3::new().align(&align).build(s, &dy, zeros, k)?;
+    let diagonal = ops::MatrixDiagPartV3::new().align(&align).build(s, &dy, k, 0)?;
+    Ok([Some(dx), Some(diagonal), None].into())
 }
 
 #[cfg(test)]

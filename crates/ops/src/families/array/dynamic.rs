@@ -1,16 +1,18 @@
 //! Partitioning rows by number and stitching them together again.
 
+use crate::build as ops;
 use crate::index::{Ints, constant_ints, input_ints};
 use crate::linalg::gather::position;
 use crate::units::by_unit;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&DYNAMIC_PARTITION, &DYNAMIC_STITCH, &PARALLEL_DYNAMIC_STITCH];
 
 static DYNAMIC_PARTITION: Op = Op {
     name: "DynamicPartition",
+    gradient: Gradient::Fn(dynamic_partition_grad),
     inputs: &["data: T", "partitions: int32"],
     outputs: &["outputs: num_partitions * T"],
     attrs: &["num_partitions: int >= 1", "T: type"],
@@ -20,6 +22,7 @@ static DYNAMIC_PARTITION: Op = Op {
 };
 
 const STITCH: Op = Op {
+    gradient: Gradient::Fn(stitch_grad),
     inputs: &["indices: N * int32", "data: N * T"],
     outputs: &["merged: T"],
     attrs: &["N: int >= 1", "T: type"],
@@ -172,6 +175,27 @@ fn stitch(cx: &mut KernelCx<'_>, count: usize, dtype: DType) -> Result<Outputs> 
         }
     });
     Ok(out.into())
+}
+
+/// Stitches what arrives at the partitions together again, by where each row came from.
+fn dynamic_partition_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, partitions) = (g.scope(), g.input(1));
+    let shape = ops::shape(s, partitions)?;
+    let places = ops::range(s, 0, ops::prod(s, &shape, [0]), 1);
+    let places = ops::reshape(s, places, shape);
+    let places = ops::dynamic_partition(s, places, partitions, g.attr("num_partitions")?)?;
+    let dys = (0..g.num_outputs()).map(|output| g.dy(output)).collect::<Result<Vec<_>>>()?;
+    let whole = ops::parallel_dynamic_stitch(s, places, dys);
+    Ok([Some(ops::reshape(s, whole, ops::shape(s, g.input(0)))?), None].into())
+}
+
+fn stitch_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy, values) = (g.scope(), g.dy(0)?, g.num_inputs() / 2);
+    let mut grads = InputGrads::none(values);
+    for indices in &g.inputs()[..values] {
+        grads.0.push(Some(ops::gather_v2(s, &dy, indices, 0)?.into()));
+    }
+    Ok(grads)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::index::{Ints, constant_ints, input_ints};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{C64, C128, Element, Result, Shape, bf16, ensure, f16, kernels};
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ pub(crate) const OPS: &[&Op] = &[&EDIT_DISTANCE];
 
 static EDIT_DISTANCE: Op = Op {
     name: "EditDistance",
+    gradient: Gradient::Stop,
     inputs: &[
         "hypothesis_indices: int64",
         "hypothesis_values: T",

@@ -1,5 +1,6 @@
 //! Ops that pass their input on, some after a look at it.
 
+use crate::build as ops;
 use crate::numeric::Float;
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Value};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, OpClass, ShapeCx, shapes};
@@ -34,12 +35,17 @@ static IDENTITY: Op =
     Op { name: "Identity", class: OpClass::Identity, gradient: Gradient::Fn(identity_grad), ..PASS };
 static SNAPSHOT: Op = Op { name: "Snapshot", ..PASS };
 static STOP_GRADIENT: Op = Op { name: "StopGradient", gradient: Gradient::Stop, ..PASS };
-static PREVENT_GRADIENT: Op =
-    Op { name: "PreventGradient", attrs: &["T: type", "message: string = ''"], ..PASS };
+static PREVENT_GRADIENT: Op = Op {
+    name: "PreventGradient",
+    gradient: Gradient::Fn(prevented),
+    attrs: &["T: type", "message: string = ''"],
+    ..PASS
+};
 static GUARANTEE_CONST: Op = Op { name: "GuaranteeConst", stateful: true, ..PASS };
 
 static IDENTITY_N: Op = Op {
     name: "IdentityN",
+    gradient: Gradient::Fn(identity_n_grad),
     attrs: &["T: list(type) >= 1"],
     shape: identity_n_shape,
     kernels: kernels![any identity_n_kernel],
@@ -55,10 +61,18 @@ const CHECK: Op = Op {
     ..Op::STATEFUL
 };
 
-static CHECK_NUMERICS: Op =
-    Op { name: "CheckNumerics", kernels: kernels![check_numerics_kernel: bf16, f16, f32, f64], ..CHECK };
-static CHECK_NUMERICS_V2: Op =
-    Op { name: "CheckNumericsV2", kernels: kernels![check_numerics_v2_kernel: bf16, f16, f32, f64], ..CHECK };
+static CHECK_NUMERICS: Op = Op {
+    name: "CheckNumerics",
+    gradient: Gradient::Fn(check_numerics_grad),
+    kernels: kernels![check_numerics_kernel: bf16, f16, f32, f64],
+    ..CHECK
+};
+static CHECK_NUMERICS_V2: Op = Op {
+    name: "CheckNumericsV2",
+    gradient: Gradient::Fn(check_numerics_v2_grad),
+    kernels: kernels![check_numerics_v2_kernel: bf16, f16, f32, f64],
+    ..CHECK
+};
 
 static DEEP_COPY: Op = Op {
     name: "DeepCopy",
@@ -83,6 +97,7 @@ static COPY_HOST: Op = Op { name: "CopyHost", ..WATCH };
 
 static ENSURE_SHAPE: Op = Op {
     name: "EnsureShape",
+    gradient: Gradient::Fn(identity_grad),
     attrs: &["shape: shape", "T: type"],
     shape: ensure_shape_shape,
     kernels: kernels![any ensure_shape_kernel],
@@ -189,4 +204,33 @@ fn ensure_shape_kernel(init: &Init<'_>) -> Result<Kernel> {
 /// What arrives goes on as it is, rows included.
 pub(crate) fn identity_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     Ok(InputGrads(vec![g.grad(0).cloned()]))
+}
+
+/// Outputs that nothing depends on have zeros, as in stock, unless they are no numbers with a slope.
+fn identity_n_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let grad = |output: usize| {
+        let dtype = g.output(output)?.dtype();
+        match g.grad(output) {
+            None if dtype.is_floating() || dtype.is_complex() => Ok(Some(g.dy(output)?.into())),
+            grad => Ok(grad.cloned()),
+        }
+    };
+    Ok(InputGrads((0..g.num_outputs()).map(grad).collect::<Result<_>>()?))
+}
+
+fn prevented(g: &GradCx<'_>) -> Result<InputGrads> {
+    bail!(NotFound, "Gradient explicitly disabled. Reason: {}", g.attr::<String>("message")?)
+}
+
+/// What the gradient's own check says before the operation's message.
+const IN_GRADIENT: &str = "Not a number (NaN) or infinity (Inf) values detected in gradient.";
+
+fn check_numerics_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let message = format!("{IN_GRADIENT} {}", g.attr::<String>("message")?);
+    Ok([ops::check_numerics(g.scope(), g.dy(0)?, &message)?].into())
+}
+
+fn check_numerics_v2_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let message = format!("{IN_GRADIENT} {}", g.attr::<String>("message")?);
+    Ok([ops::check_numerics_v2(g.scope(), g.dy(0)?, &message)?].into())
 }

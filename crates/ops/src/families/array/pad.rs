@@ -1,16 +1,19 @@
 //! Padding and mirror padding.
 
+use crate::build as ops;
+use crate::gradient::shape_as;
 use crate::index::{Ints, constant_ints, input_ints};
 use crate::linalg::strided_copy::{Layout, copy, row_major};
 use crate::numeric::Num;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{C64, C128, Result, Shape, Tensor, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&PAD, &PAD_V2, &MIRROR_PAD, &MIRROR_PAD_GRAD];
 
 static PAD: Op = Op {
     name: "Pad",
+    gradient: Gradient::Fn(pad_grad),
     inputs: &["input: T", "paddings: Tpaddings"],
     outputs: &["output: T"],
     attrs: &["T: type", "Tpaddings: {int32, int64} = DT_INT32"],
@@ -21,6 +24,7 @@ static PAD: Op = Op {
 
 static PAD_V2: Op = Op {
     name: "PadV2",
+    gradient: Gradient::Fn(pad_grad),
     inputs: &["input: T", "paddings: Tpaddings", "constant_values: T"],
     outputs: &["output: T"],
     attrs: &["T: type", "Tpaddings: {int32, int64} = DT_INT32"],
@@ -31,6 +35,7 @@ static PAD_V2: Op = Op {
 
 static MIRROR_PAD: Op = Op {
     name: "MirrorPad",
+    gradient: Gradient::Fn(mirror_pad_grad),
     inputs: &["input: T", "paddings: Tpaddings"],
     outputs: &["output: T"],
     attrs: &["T: type", "Tpaddings: {int32, int64} = DT_INT32", "mode: {'REFLECT', 'SYMMETRIC'}"],
@@ -41,6 +46,7 @@ static MIRROR_PAD: Op = Op {
 
 static MIRROR_PAD_GRAD: Op = Op {
     name: "MirrorPadGrad",
+    gradient: Gradient::Fn(mirror_pad_grad_grad),
     inputs: &["input: T", "paddings: Tpaddings"],
     outputs: &["output: T"],
     attrs: &["T: type", "Tpaddings: {int32, int64} = DT_INT32", "mode: {'REFLECT', 'SYMMETRIC'}"],
@@ -313,6 +319,27 @@ fn add_box<T: Num>(
             (target, to + i * to_strides[0], &to_strides[1..]),
         );
     }
+}
+
+/// Cuts the padding off.
+fn pad_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x, paddings) = (g.scope(), g.input(0), g.input(1));
+    let before = ops::slice(s, paddings, [0, 0], ops::pack(s, [ops::rank(s, x)?, s.constant(1i32)?]));
+    let begin = ops::reshape(s, before, [-1]);
+    let dx = ops::slice(s, g.dy(0)?, begin, shape_as(s, x, paddings.dtype())?)?;
+    let mut grads = InputGrads::none(g.num_inputs());
+    grads.0[0] = Some(dx.into());
+    Ok(grads)
+}
+
+fn mirror_pad_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let mode: String = g.attr("mode")?;
+    Ok([Some(ops::mirror_pad_grad(g.scope(), g.dy(0)?, g.input(1), &mode)?), None].into())
+}
+
+fn mirror_pad_grad_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let mode: String = g.attr("mode")?;
+    Ok([Some(ops::mirror_pad(g.scope(), g.dy(0)?, g.input(1), &mode)?), None].into())
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! Writing elements by index into a new tensor, or into a copy of one.
 
+use crate::build as ops;
+use crate::gradient::{shape_as, sum_of_all};
 use crate::index::{input_ints, ints};
 use crate::linalg::scatter_nd::{BadIndices, Places};
 use crate::linalg::strided_copy::{Layout, copy};
 use crate::numeric::{Num, Real};
 use crate::units::by_unit;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, shapes};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
+use ferroflow_core::scope::Output;
 use ferroflow_core::{
     C64, C128, DType, Element, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels,
 };
@@ -24,6 +27,7 @@ pub(crate) const OPS: &[&Op] = &[
 
 static SCATTER_ND: Op = Op {
     name: "ScatterNd",
+    gradient: Gradient::Fn(scatter_nd_grad),
     inputs: &["indices: Tindices", "updates: T", "shape: Tindices"],
     outputs: &["output: T"],
     attrs: &["T: type", "Tindices: {int16, int32, int64}", "bad_indices_policy: string = ''"],
@@ -45,6 +49,7 @@ const TENSOR_SCATTER: Op = Op {
 
 static TENSOR_SCATTER_UPDATE: Op = Op {
     name: "TensorScatterUpdate",
+    gradient: Gradient::Fn(update_grad),
     attrs: &["T: type", "Tindices: {int16, int32, int64, uint16}", "bad_indices_policy: string = ''"],
     kernels: kernels![any tensor_scatter_update_kernel],
     ..TENSOR_SCATTER
@@ -52,6 +57,7 @@ static TENSOR_SCATTER_UPDATE: Op = Op {
 
 static TENSOR_SCATTER_ADD: Op = Op {
     name: "TensorScatterAdd",
+    gradient: Gradient::Fn(add_grad),
     kernels: kernels![
         tensor_scatter_add_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128
     ],
@@ -61,6 +67,7 @@ static TENSOR_SCATTER_ADD: Op = Op {
 
 static TENSOR_SCATTER_SUB: Op = Op {
     name: "TensorScatterSub",
+    gradient: Gradient::Fn(sub_grad),
     kernels: kernels![
         tensor_scatter_sub_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128
     ],
@@ -70,18 +77,21 @@ static TENSOR_SCATTER_SUB: Op = Op {
 
 static TENSOR_SCATTER_MAX: Op = Op {
     name: "TensorScatterMax",
+    gradient: Gradient::Fn(extreme_grad),
     kernels: kernels![tensor_scatter_max_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..TENSOR_SCATTER
 };
 
 static TENSOR_SCATTER_MIN: Op = Op {
     name: "TensorScatterMin",
+    gradient: Gradient::Fn(extreme_grad),
     kernels: kernels![tensor_scatter_min_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..TENSOR_SCATTER
 };
 
 static SCATTER_ND_NON_ALIASING_ADD: Op = Op {
     name: "ScatterNdNonAliasingAdd",
+    gradient: Gradient::Fn(add_grad),
     inputs: &["input: T", "indices: Tindices", "updates: T"],
     outputs: &["output: T"],
     attrs: &[
@@ -99,6 +109,7 @@ static SCATTER_ND_NON_ALIASING_ADD: Op = Op {
 
 static SPARSE_TO_DENSE: Op = Op {
     name: "SparseToDense",
+    gradient: Gradient::Fn(sparse_to_dense_grad),
     inputs: &["sparse_indices: Tindices", "output_shape: Tindices", "sparse_values: T", "default_value: T"],
     outputs: &["dense: T"],
     attrs: &["validate_indices: bool = true", "T: type", "Tindices: {int32, int64}"],
@@ -395,6 +406,52 @@ fn sparse_to_dense(cx: &mut KernelCx<'_>, validate: bool) -> Result<Outputs> {
         }
     });
     Ok(out.into())
+}
+
+fn scatter_nd_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([None, Some(ops::gather_nd(g.scope(), g.dy(0)?, g.input(0))?), None].into())
+}
+
+fn update_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy, indices) = (g.scope(), g.dy(0)?, g.input(1));
+    let dx = ops::tensor_scatter_update(s, &dy, indices, ops::zeros_like(s, g.input(2)))?;
+    Ok([Some(dx), None, Some(ops::gather_nd(s, &dy, indices)?)].into())
+}
+
+fn add_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy) = (g.scope(), g.dy(0)?);
+    let updates = ops::gather_nd(s, &dy, g.input(1))?;
+    Ok([Some(ops::identity(s, dy)?), None, Some(updates)].into())
+}
+
+fn sub_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy) = (g.scope(), g.dy(0)?);
+    let updates = ops::neg(s, ops::gather_nd(s, &dy, g.input(1)))?;
+    Ok([Some(ops::identity(s, dy)?), None, Some(updates)].into())
+}
+
+/// Elements that are equally extreme share what arrives.
+fn extreme_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x, indices, updates) = (g.scope(), g.input(0), g.input(1), g.input(2));
+    let (output, dy, policy) = (g.output(0)?, g.dy(0)?, g.attr::<String>("bad_indices_policy")?);
+    let gather = |from: &Output| ops::GatherNd::new().bad_indices_policy(&policy).build(s, from, indices);
+    let chosen = ops::cast(s, ops::equal(s, x, &output), dy.dtype())?;
+    let chosen_updates = ops::cast(s, ops::equal(s, updates, gather(&output)?), dy.dtype())?;
+    let shape = shape_as(s, x, indices.dtype())?;
+    let scatter = ops::ScatterNd::new().bad_indices_policy(&policy);
+    let scattered = scatter.build(s, indices, &chosen_updates, shape);
+    let count = ops::add_v2(s, &chosen, scattered)?;
+    let dx = ops::real_div(s, ops::mul(s, &dy, chosen), &count)?;
+    let shares = gather(&ops::real_div(s, &dy, &count)?)?;
+    Ok([Some(dx), None, Some(ops::mul(s, shares, chosen_updates)?)].into())
+}
+
+/// The default value gets what no scattered value did.
+fn sparse_to_dense_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy) = (g.scope(), g.dy(0)?);
+    let values = ops::gather_nd(s, &dy, g.input(0))?;
+    let default = ops::sub(s, sum_of_all(s, &dy), sum_of_all(s, &values))?;
+    Ok([None, None, Some(values), Some(default)].into())
 }
 
 #[cfg(test)]

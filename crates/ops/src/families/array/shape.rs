@@ -1,8 +1,10 @@
 //! Shapes as tensors, and changes of shape that move no data.
 
+use crate::build as ops;
+use crate::gradient::shape_of;
 use crate::index::{Ints, axis, constant_ints, input_ints, int_tensor};
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::tensor::Storage;
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, kernels};
 
@@ -11,6 +13,7 @@ pub(crate) const OPS: &[&Op] =
 
 static SHAPE: Op = Op {
     name: "Shape",
+    gradient: Gradient::Stop,
     inputs: &["input: T"],
     outputs: &["output: out_type"],
     attrs: &["T: type", "out_type: {int32, int64} = DT_INT32"],
@@ -23,6 +26,7 @@ static SHAPE: Op = Op {
 
 static SHAPE_N: Op = Op {
     name: "ShapeN",
+    gradient: Gradient::Stop,
     inputs: &["input: N * T"],
     outputs: &["output: N * out_type"],
     attrs: &["N: int >= 1", "T: type", "out_type: {int32, int64} = DT_INT32"],
@@ -34,6 +38,7 @@ static SHAPE_N: Op = Op {
 
 static SIZE: Op = Op {
     name: "Size",
+    gradient: Gradient::Stop,
     inputs: &["input: T"],
     outputs: &["output: out_type"],
     attrs: &["T: type", "out_type: {int32, int64} = DT_INT32"],
@@ -46,6 +51,7 @@ static SIZE: Op = Op {
 
 static RANK: Op = Op {
     name: "Rank",
+    gradient: Gradient::Stop,
     inputs: &["input: T"],
     outputs: &["output: int32"],
     attrs: &["T: type"],
@@ -58,6 +64,7 @@ static RANK: Op = Op {
 
 static RESHAPE: Op = Op {
     name: "Reshape",
+    gradient: Gradient::Fn(reshape_grad),
     inputs: &["tensor: T", "shape: Tshape"],
     outputs: &["output: T"],
     attrs: &["T: type", "Tshape: {int32, int64} = DT_INT32"],
@@ -69,6 +76,7 @@ static RESHAPE: Op = Op {
 
 static EXPAND_DIMS: Op = Op {
     name: "ExpandDims",
+    gradient: Gradient::Fn(reshape_grad),
     inputs: &["input: T", "dim: Tdim"],
     outputs: &["output: T"],
     attrs: &["T: type", "Tdim: {int32, int64} = DT_INT32"],
@@ -80,6 +88,7 @@ static EXPAND_DIMS: Op = Op {
 
 static SQUEEZE: Op = Op {
     name: "Squeeze",
+    gradient: Gradient::Fn(reshape_grad),
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: &["T: type", "squeeze_dims: list(int) >= 0 = []"],
@@ -332,6 +341,24 @@ fn bitcast_kernel(init: &Init<'_>) -> Result<Kernel> {
             _ => bail!(InvalidArgument, "Cannot bitcast from {from} to {to}"),
         }
     })
+}
+
+/// Back to the input's shape; the other input, if there is one, is a shape or an axis.
+fn reshape_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x) = (g.scope(), g.input(0));
+    let known = x.shape();
+    // One unknown dimension follows from the number of elements, unless there are none.
+    let wildcard = known.dims().filter(|dims| {
+        let fits = |dim: &i64| *dim != 0 && *dim <= i64::from(i32::MAX);
+        dims.iter().filter(|dim| **dim < 0).count() == 1 && dims.iter().all(fits)
+    });
+    let shape = match wildcard {
+        Some(dims) => dims.iter().map(|dim| *dim as i32).collect::<Vec<_>>().into(),
+        None => shape_of(s, x)?,
+    };
+    let mut grads = InputGrads::none(g.num_inputs());
+    grads.0[0] = Some(ops::reshape(s, g.dy(0)?, shape)?.into());
+    Ok(grads)
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! Slices, plain and strided, their gradient, and values with a slice replaced.
 
+use crate::build as ops;
+use crate::gradient::shape_as;
 use crate::index::{Ints, constant_ints, input_ints};
 use crate::linalg::strided_copy::{Layout, copy, row_major};
 use crate::strided::{Masks, StridedSlice};
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{Result, Shape, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] =
@@ -12,6 +14,7 @@ pub(crate) const OPS: &[&Op] =
 
 static SLICE: Op = Op {
     name: "Slice",
+    gradient: Gradient::Fn(slice_grad),
     inputs: &["input: T", "begin: Index", "size: Index"],
     outputs: &["output: T"],
     attrs: &["T: type", "Index: {int32, int64}"],
@@ -22,6 +25,7 @@ static SLICE: Op = Op {
 
 static STRIDED_SLICE: Op = Op {
     name: "StridedSlice",
+    gradient: Gradient::Fn(strided_slice_grad),
     inputs: &["input: T", "begin: Index", "end: Index", "strides: Index"],
     outputs: &["output: T"],
     attrs: &[
@@ -50,6 +54,7 @@ const WITH_MASKS: &[&str] = &[
 
 static STRIDED_SLICE_GRAD: Op = Op {
     name: "StridedSliceGrad",
+    gradient: Gradient::Fn(strided_slice_grad_grad),
     inputs: &["shape: Index", "begin: Index", "end: Index", "strides: Index", "dy: T"],
     outputs: &["output: T"],
     attrs: WITH_MASKS,
@@ -60,6 +65,7 @@ static STRIDED_SLICE_GRAD: Op = Op {
 
 static TENSOR_STRIDED_SLICE_UPDATE: Op = Op {
     name: "TensorStridedSliceUpdate",
+    gradient: Gradient::Fn(update_grad),
     inputs: &["input: T", "begin: Index", "end: Index", "strides: Index", "value: T"],
     outputs: &["output: T"],
     attrs: WITH_MASKS,
@@ -221,6 +227,57 @@ fn tensor_strided_slice_update_kernel(init: &Init<'_>) -> Result<Kernel> {
         slice.assign(cx.device(), cx.input(4)?, &mut out)?;
         Ok(out.into())
     })
+}
+
+/// Pads with zeros where the input was cut off.
+fn slice_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x, begin) = (g.scope(), g.input(0), g.input(1));
+    let dtype = begin.dtype();
+    let column = ops::pack(s, [ops::rank(s, x)?, s.constant(1i32)?])?;
+    let before = ops::reshape(s, begin, &column)?;
+    let rest = ops::sub(s, shape_as(s, x, dtype)?, shape_as(s, &g.output(0)?, dtype)?);
+    let after = ops::reshape(s, ops::sub(s, rest, begin), column)?;
+    let dx = ops::pad(s, g.dy(0)?, ops::concat_v2(s, [before, after], 1))?;
+    Ok([Some(dx), None, None].into())
+}
+
+/// Sets the masks of a slice's operation on a node that is to cut the same way.
+macro_rules! with_masks {
+    ($g:expr, $node:expr) => {
+        $node
+            .begin_mask($g.attr("begin_mask")?)
+            .end_mask($g.attr("end_mask")?)
+            .ellipsis_mask($g.attr("ellipsis_mask")?)
+            .new_axis_mask($g.attr("new_axis_mask")?)
+            .shrink_axis_mask($g.attr("shrink_axis_mask")?)
+    };
+}
+
+fn strided_slice_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, begin) = (g.scope(), g.input(1));
+    let shape = shape_as(s, g.input(0), begin.dtype())?;
+    let node = with_masks!(g, ops::StridedSliceGrad::new());
+    let dx = node.build(s, shape, begin, g.input(2), g.input(3), g.dy(0)?)?;
+    Ok([Some(dx), None, None, None].into())
+}
+
+fn strided_slice_grad_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let node = with_masks!(g, ops::StridedSlice::new());
+    let dy = node.build(g.scope(), g.dy(0)?, g.input(1), g.input(2), g.input(3))?;
+    Ok([None, None, None, None, Some(dy)].into())
+}
+
+fn update_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy, value) = (g.scope(), g.dy(0)?, g.input(4));
+    let (begin, end, strides) = (g.input(1), g.input(2), g.input(3));
+    let cut = with_masks!(g, ops::StridedSlice::new()).build(s, &dy, begin, end, strides)?;
+    let node = with_masks!(g, ops::TensorStridedSliceUpdate::new());
+    let dx = node.build(s, &dy, begin, end, strides, ops::zeros_like(s, &cut))?;
+    // The value may have been repeated to fill the slice.
+    let value_shape = shape_as(s, value, begin.dtype())?;
+    let axes = ops::broadcast_gradient_args(s, shape_as(s, &cut, begin.dtype())?, &value_shape)?.r1;
+    let summed = ops::Sum::new().keep_dims(true).build(s, cut, axes);
+    Ok([Some(dx), None, None, None, Some(ops::reshape(s, summed, value_shape)?)].into())
 }
 
 #[cfg(test)]

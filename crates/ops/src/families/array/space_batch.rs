@@ -1,9 +1,10 @@
 //! Moving blocks of space into the batch or into the depth, and back.
 
+use crate::build as ops;
 use crate::index::{Ints, constant_ints, input_ints};
 use crate::linalg::strided_copy::{Layout, copy, row_major};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{KernelRow, Only, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, KernelRow, Only, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -17,6 +18,7 @@ pub(crate) const OPS: &[&Op] = &[
 
 static SPACE_TO_BATCH: Op = Op {
     name: "SpaceToBatch",
+    gradient: Gradient::Fn(space_to_batch_grad),
     inputs: &["input: T", "paddings: Tpaddings"],
     outputs: &["output: T"],
     attrs: &["T: type", "Tpaddings: {int32, int64} = DT_INT32", "block_size: int >= 2"],
@@ -27,6 +29,7 @@ static SPACE_TO_BATCH: Op = Op {
 
 static SPACE_TO_BATCH_ND: Op = Op {
     name: "SpaceToBatchND",
+    gradient: Gradient::Fn(space_to_batch_nd_grad),
     inputs: &["input: T", "block_shape: Tblock_shape", "paddings: Tpaddings"],
     outputs: &["output: T"],
     attrs: &[
@@ -41,6 +44,7 @@ static SPACE_TO_BATCH_ND: Op = Op {
 
 static BATCH_TO_SPACE: Op = Op {
     name: "BatchToSpace",
+    gradient: Gradient::Fn(batch_to_space_grad),
     inputs: &["input: T", "crops: Tidx"],
     outputs: &["output: T"],
     attrs: &["T: type", "block_size: int >= 2", "Tidx: {int32, int64} = DT_INT32"],
@@ -51,6 +55,7 @@ static BATCH_TO_SPACE: Op = Op {
 
 static BATCH_TO_SPACE_ND: Op = Op {
     name: "BatchToSpaceND",
+    gradient: Gradient::Fn(batch_to_space_nd_grad),
     inputs: &["input: T", "block_shape: Tblock_shape", "crops: Tcrops"],
     outputs: &["output: T"],
     attrs: &["T: type", "Tblock_shape: {int32, int64} = DT_INT32", "Tcrops: {int32, int64} = DT_INT32"],
@@ -61,6 +66,7 @@ static BATCH_TO_SPACE_ND: Op = Op {
 
 static SPACE_TO_DEPTH: Op = Op {
     name: "SpaceToDepth",
+    gradient: Gradient::Fn(space_to_depth_grad),
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: &["T: type", "block_size: int >= 2", "data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"],
@@ -71,6 +77,7 @@ static SPACE_TO_DEPTH: Op = Op {
 
 static DEPTH_TO_SPACE: Op = Op {
     name: "DepthToSpace",
+    gradient: Gradient::Fn(depth_to_space_grad),
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: &["T: type", "block_size: int >= 2", "data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"],
@@ -436,6 +443,39 @@ fn rearrange(
     let steps = steps.map(|(count, stride)| (count as usize, stride as isize));
     copy(cx.device(), &Layout::reading(0, steps), input, &mut out)?;
     Ok(out.into())
+}
+
+fn space_to_batch_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([Some(ops::batch_to_space(g.scope(), g.dy(0)?, g.input(1), g.attr("block_size")?)?), None].into())
+}
+
+fn batch_to_space_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([Some(ops::space_to_batch(g.scope(), g.dy(0)?, g.input(1), g.attr("block_size")?)?), None].into())
+}
+
+fn space_to_batch_nd_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([Some(ops::batch_to_space_nd(g.scope(), g.dy(0)?, g.input(1), g.input(2))?), None, None].into())
+}
+
+fn batch_to_space_nd_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([Some(ops::space_to_batch_nd(g.scope(), g.dy(0)?, g.input(1), g.input(2))?), None, None].into())
+}
+
+fn space_to_depth_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let node = ops::DepthToSpace::new(g.attr::<i64>("block_size")?).data_format(&layout(g)?);
+    Ok([node.build(g.scope(), g.dy(0)?)?].into())
+}
+
+fn depth_to_space_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let node = ops::SpaceToDepth::new(g.attr::<i64>("block_size")?).data_format(&layout(g)?);
+    Ok([node.build(g.scope(), g.dy(0)?)?].into())
+}
+
+/// The order of dimensions, which must be one for floating-point numbers.
+fn layout(g: &GradCx<'_>) -> Result<String> {
+    let format: String = g.attr("data_format")?;
+    ensure!(format != "NCHW_VECT_C", InvalidArgument, "NCHW_VECT_C is for qint8, which has no gradient");
+    Ok(format)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! Reordering dimensions and elements: Transpose, Reverse, Roll, InvertPermutation.
 
+use crate::build as ops;
 use crate::index::{Ints, axis, constant_ints, input_ints};
 use crate::linalg::strided_copy::{Layout, copy, row_major};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::{C64, C128, DType, Result, Shape, Tensor, bail, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -18,6 +19,7 @@ pub(crate) const OPS: &[&Op] = &[
 
 static TRANSPOSE: Op = Op {
     name: "Transpose",
+    gradient: Gradient::Fn(transpose_grad),
     inputs: &["x: T", "perm: Tperm"],
     outputs: &["y: T"],
     attrs: &["T: type", "Tperm: {int32, int64} = DT_INT32"],
@@ -28,6 +30,7 @@ static TRANSPOSE: Op = Op {
 
 static CONJUGATE_TRANSPOSE: Op = Op {
     name: "ConjugateTranspose",
+    gradient: Gradient::Fn(conjugate_transpose_grad),
     inputs: &["x: T", "perm: Tperm"],
     outputs: &["y: T"],
     attrs: &["T: type", "Tperm: {int32, int64} = DT_INT32"],
@@ -38,6 +41,7 @@ static CONJUGATE_TRANSPOSE: Op = Op {
 
 static INVERT_PERMUTATION: Op = Op {
     name: "InvertPermutation",
+    gradient: Gradient::Stop,
     inputs: &["x: T"],
     outputs: &["y: T"],
     attrs: &["T: {int32, int64} = DT_INT32"],
@@ -48,6 +52,7 @@ static INVERT_PERMUTATION: Op = Op {
 
 static REVERSE: Op = Op {
     name: "Reverse",
+    gradient: Gradient::Fn(reverse_grad),
     inputs: &["tensor: T", "dims: bool"],
     outputs: &["output: T"],
     attrs: &[
@@ -60,6 +65,7 @@ static REVERSE: Op = Op {
 
 static REVERSE_V2: Op = Op {
     name: "ReverseV2",
+    gradient: Gradient::Fn(reverse_v2_grad),
     inputs: &["tensor: T", "axis: Tidx"],
     outputs: &["output: T"],
     attrs: &[
@@ -73,6 +79,7 @@ static REVERSE_V2: Op = Op {
 
 static REVERSE_SEQUENCE: Op = Op {
     name: "ReverseSequence",
+    gradient: Gradient::Fn(reverse_sequence_grad),
     inputs: &["input: T", "seq_lengths: Tlen"],
     outputs: &["output: T"],
     attrs: &["seq_dim: int", "batch_dim: int = 0", "T: type", "Tlen: {int32, int64} = DT_INT64"],
@@ -83,6 +90,7 @@ static REVERSE_SEQUENCE: Op = Op {
 
 static ROLL: Op = Op {
     name: "Roll",
+    gradient: Gradient::Fn(roll_grad),
     inputs: &["input: T", "shift: Tshift", "axis: Taxis"],
     outputs: &["output: T"],
     attrs: &["T: type", "Tshift: {int32, int64}", "Taxis: {int32, int64}"],
@@ -388,6 +396,34 @@ fn roll_kernel(_: &Init<'_>) -> Result<Kernel> {
         }
         Ok(out.into())
     })
+}
+
+fn transpose_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, back) = (g.scope(), ops::invert_permutation(g.scope(), g.input(1)));
+    Ok([Some(ops::transpose(s, g.dy(0)?, back)?), None].into())
+}
+
+fn conjugate_transpose_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, back) = (g.scope(), ops::invert_permutation(g.scope(), g.input(1)));
+    Ok([Some(ops::conjugate_transpose(s, g.dy(0)?, back)?), None].into())
+}
+
+fn reverse_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([Some(ops::reverse(g.scope(), g.dy(0)?, g.input(1))?), None].into())
+}
+
+fn reverse_v2_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([Some(ops::reverse_v2(g.scope(), g.dy(0)?, g.input(1))?), None].into())
+}
+
+fn reverse_sequence_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let node = ops::ReverseSequence::new(g.attr::<i64>("seq_dim")?).batch_dim(g.attr("batch_dim")?);
+    Ok([Some(node.build(g.scope(), g.dy(0)?, g.input(1))?), None].into())
+}
+
+fn roll_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let s = g.scope();
+    Ok([Some(ops::roll(s, g.dy(0)?, ops::neg(s, g.input(1)), g.input(2))?), None, None].into())
 }
 
 #[cfg(test)]

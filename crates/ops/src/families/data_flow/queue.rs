@@ -4,7 +4,7 @@ use crate::queue::{Queue, Tuple};
 use crate::{ref_handle, rows};
 use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{FutureCx, Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::{DType, Result, Shape, Tensor, Unit, bail, ensure, kernels};
 use std::sync::Arc;
 
@@ -29,6 +29,7 @@ pub(crate) const OPS: &[&Op] = &[
 
 static QUEUE_ENQUEUE_V2: Op = Op {
     name: "QueueEnqueueV2",
+    gradient: Gradient::Stop,
     inputs: &["handle: resource", "components: Tcomponents"],
     attrs: &["Tcomponents: list(type) >= 1", "timeout_ms: int = -1"],
     kernels: kernels![any enqueue_kernel],
@@ -40,6 +41,7 @@ static QUEUE_ENQUEUE_MANY_V2: Op =
 
 static QUEUE_DEQUEUE_V2: Op = Op {
     name: "QueueDequeueV2",
+    gradient: Gradient::Stop,
     inputs: &["handle: resource"],
     outputs: &["components: component_types"],
     attrs: &["component_types: list(type) >= 1", "timeout_ms: int = -1"],
@@ -65,6 +67,7 @@ static QUEUE_DEQUEUE_UP_TO_V2: Op = Op {
 
 static QUEUE_SIZE_V2: Op = Op {
     name: "QueueSizeV2",
+    gradient: Gradient::Stop,
     inputs: &["handle: resource"],
     outputs: &["size: int32"],
     shape: shapes::scalar,
@@ -75,6 +78,7 @@ static QUEUE_SIZE_V2: Op = Op {
 
 static QUEUE_CLOSE_V2: Op = Op {
     name: "QueueCloseV2",
+    gradient: Gradient::Stop,
     inputs: &["handle: resource"],
     attrs: &["cancel_pending_enqueues: bool = false"],
     kernels: kernels![any close_kernel],

@@ -2,7 +2,7 @@
 
 use crate::{ref_handle, rows};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Op, ShapeCx};
+use ferroflow_core::op::{Gradient, Op, ShapeCx};
 use ferroflow_core::resource::Resource;
 use ferroflow_core::{Code, DType, PartialShape, Result, Tensor, ensure, kernels, status};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +21,7 @@ pub(crate) const OPS: &[&Op] = &[
 
 static STACK_V2: Op = Op {
     name: "StackV2",
+    gradient: Gradient::Stop,
     inputs: &["max_size: int32"],
     outputs: &["handle: resource"],
     attrs: &["elem_type: type", "stack_name: string = ''"],
@@ -32,6 +33,7 @@ static STACK_V2: Op = Op {
 
 static STACK_PUSH_V2: Op = Op {
     name: "StackPushV2",
+    gradient: Gradient::Stop,
     inputs: &["handle: resource", "elem: T"],
     outputs: &["output: T"],
     attrs: &["T: type", "swap_memory: bool = false"],
@@ -43,6 +45,7 @@ static STACK_PUSH_V2: Op = Op {
 
 static STACK_POP_V2: Op = Op {
     name: "StackPopV2",
+    gradient: Gradient::Stop,
     inputs: &["handle: resource"],
     outputs: &["elem: elem_type"],
     attrs: &["elem_type: type"],
@@ -53,6 +56,7 @@ static STACK_POP_V2: Op = Op {
 
 static STACK_CLOSE_V2: Op = Op {
     name: "StackCloseV2",
+    gradient: Gradient::Stop,
     inputs: &["handle: resource"],
     kernels: kernels![any close_kernel],
     cheap: true,

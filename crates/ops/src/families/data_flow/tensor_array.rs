@@ -1,10 +1,12 @@
 //! Tensor arrays: slots that a step writes and reads, kept with the step. The `flow` tensors only order the ops.
 
+use crate::build as ops;
 use crate::rows;
 use crate::tensor_array::{ArraySpec, TensorArray};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Value};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::resource::{HandleShape, ResourceHandle};
+use ferroflow_core::scope::Output;
 use ferroflow_core::{Code, DType, PartialShape, Result, Shape, Tensor, bail, ensure, kernels};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +27,7 @@ pub(crate) const OPS: &[&Op] = &[
 
 static TENSOR_ARRAY_V3: Op = Op {
     name: "TensorArrayV3",
+    gradient: Gradient::Stop,
     inputs: &["size: int32"],
     outputs: &["handle: resource", "flow: float"],
     attrs: &[
@@ -43,6 +46,7 @@ static TENSOR_ARRAY_V3: Op = Op {
 
 static TENSOR_ARRAY_GRAD_V3: Op = Op {
     name: "TensorArrayGradV3",
+    gradient: Gradient::Stop,
     inputs: &["handle: resource", "flow_in: float"],
     outputs: &["grad_handle: resource", "flow_out: float"],
     attrs: &["source: string"],
@@ -54,6 +58,7 @@ static TENSOR_ARRAY_GRAD_V3: Op = Op {
 
 static TENSOR_ARRAY_GRAD_WITH_SHAPE: Op = Op {
     name: "TensorArrayGradWithShape",
+    gradient: Gradient::Stop,
     inputs: &["handle: resource", "flow_in: float", "shape_to_prepend: int32"],
     outputs: &["grad_handle: resource", "flow_out: float"],
     attrs: &["source: string"],
@@ -65,6 +70,7 @@ static TENSOR_ARRAY_GRAD_WITH_SHAPE: Op = Op {
 
 static TENSOR_ARRAY_WRITE_V3: Op = Op {
     name: "TensorArrayWriteV3",
+    gradient: Gradient::Fn(write_grad),
     inputs: &["handle: resource", "index: int32", "value: T", "flow_in: float"],
     outputs: &["flow_out: float"],
     attrs: &["T: type"],
@@ -76,6 +82,7 @@ static TENSOR_ARRAY_WRITE_V3: Op = Op {
 
 static TENSOR_ARRAY_READ_V3: Op = Op {
     name: "TensorArrayReadV3",
+    gradient: Gradient::Fn(read_grad),
     inputs: &["handle: resource", "index: int32", "flow_in: float"],
     outputs: &["value: dtype"],
     attrs: &["dtype: type"],
@@ -87,6 +94,7 @@ static TENSOR_ARRAY_READ_V3: Op = Op {
 
 static TENSOR_ARRAY_GATHER_V3: Op = Op {
     name: "TensorArrayGatherV3",
+    gradient: Gradient::Fn(gather_grad),
     inputs: &["handle: resource", "indices: int32", "flow_in: float"],
     outputs: &["value: dtype"],
     attrs: &["dtype: type", "element_shape: shape = <unknown>"],
@@ -97,6 +105,7 @@ static TENSOR_ARRAY_GATHER_V3: Op = Op {
 
 static TENSOR_ARRAY_SCATTER_V3: Op = Op {
     name: "TensorArrayScatterV3",
+    gradient: Gradient::Fn(scatter_grad),
     inputs: &["handle: resource", "indices: int32", "value: T", "flow_in: float"],
     outputs: &["flow_out: float"],
     attrs: &["T: type"],
@@ -107,6 +116,7 @@ static TENSOR_ARRAY_SCATTER_V3: Op = Op {
 
 static TENSOR_ARRAY_CONCAT_V3: Op = Op {
     name: "TensorArrayConcatV3",
+    gradient: Gradient::Fn(concat_grad),
     inputs: &["handle: resource", "flow_in: float"],
     outputs: &["value: dtype", "lengths: int64"],
     attrs: &["dtype: type", "element_shape_except0: shape = <unknown>"],
@@ -117,6 +127,7 @@ static TENSOR_ARRAY_CONCAT_V3: Op = Op {
 
 static TENSOR_ARRAY_SPLIT_V3: Op = Op {
     name: "TensorArraySplitV3",
+    gradient: Gradient::Fn(split_grad),
     inputs: &["handle: resource", "value: T", "lengths: int64", "flow_in: float"],
     outputs: &["flow_out: float"],
     attrs: &["T: type"],
@@ -127,6 +138,7 @@ static TENSOR_ARRAY_SPLIT_V3: Op = Op {
 
 static TENSOR_ARRAY_SIZE_V3: Op = Op {
     name: "TensorArraySizeV3",
+    gradient: Gradient::Stop,
     inputs: &["handle: resource", "flow_in: float"],
     outputs: &["size: int32"],
     shape: shapes::scalar,
@@ -137,6 +149,7 @@ static TENSOR_ARRAY_SIZE_V3: Op = Op {
 
 static TENSOR_ARRAY_CLOSE_V3: Op = Op {
     name: "TensorArrayCloseV3",
+    gradient: Gradient::Stop,
     inputs: &["handle: resource"],
     kernels: kernels![any close_kernel],
     cheap: true,
@@ -521,4 +534,69 @@ fn close_kernel(_: &Init<'_>) -> Result<Kernel> {
         array(cx)?.close();
         Ok(Outputs::None)
     })
+}
+
+/// The array that gradients of another array's elements are collected in, and the flow that orders what is done to it.
+struct GradArray {
+    handle: Output,
+    flow: Output,
+}
+
+impl GradArray {
+    /// Each call of `gradients` collects in an array of its own, which is known by the call's scope.
+    fn of(g: &GradCx<'_>, handle: &Output, flow: &Output) -> Result<GradArray> {
+        let s = g.scope();
+        let parts: Vec<&str> = s.prefix().trim_end_matches('/').split('/').collect();
+        let own = parts.len().saturating_sub(1);
+        let end = parts.iter().rposition(|part| part.starts_with("gradients")).map_or(own, |at| at + 1);
+        let source = parts[..end].join("/");
+        let made = ops::tensor_array_grad_v3(&s.colocate_with(handle), handle, flow, &source)?;
+        let ordered = s.control([&made.grad_handle]);
+        let flow = ops::Identity::new().name("gradient_flow").build(&ordered, flow)?;
+        Ok(GradArray { handle: made.grad_handle, flow })
+    }
+
+    /// The same for an operation that wrote: all writes come before the gradient array is made.
+    fn after_writes(g: &GradCx<'_>) -> Result<(GradArray, Output)> {
+        let s = g.scope();
+        let written = ops::Identity::new().name("flow_out").build(s, g.output(0)?)?;
+        let barrier = ops::Identity::new().name("write_barrier").build(&s.control([&written]), g.dy(0)?)?;
+        Ok((GradArray::of(g, g.input(0), &barrier)?, barrier))
+    }
+}
+
+fn read_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let array = GradArray::of(g, g.input(0), g.input(2))?;
+    let flow = ops::tensor_array_write_v3(g.scope(), array.handle, g.input(1), g.dy(0)?, array.flow)?;
+    Ok([None, None, Some(flow)].into())
+}
+
+fn write_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (array, barrier) = GradArray::after_writes(g)?;
+    let value = ops::tensor_array_read_v3(g.scope(), array.handle, g.input(1), array.flow, g.attr("T")?)?;
+    Ok([None, None, Some(value), Some(barrier)].into())
+}
+
+fn gather_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let array = GradArray::of(g, g.input(0), g.input(2))?;
+    let flow = ops::tensor_array_scatter_v3(g.scope(), array.handle, g.input(1), g.dy(0)?, array.flow)?;
+    Ok([None, None, Some(flow)].into())
+}
+
+fn scatter_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (array, barrier) = GradArray::after_writes(g)?;
+    let value = ops::tensor_array_gather_v3(g.scope(), array.handle, g.input(1), array.flow, g.attr("T")?)?;
+    Ok([None, None, Some(value), Some(barrier)].into())
+}
+
+fn concat_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let array = GradArray::of(g, g.input(0), g.input(1))?;
+    let flow = ops::tensor_array_split_v3(g.scope(), array.handle, g.dy(0)?, g.output(1)?, array.flow)?;
+    Ok([None, Some(flow)].into())
+}
+
+fn split_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (array, barrier) = GradArray::after_writes(g)?;
+    let value = ops::tensor_array_concat_v3(g.scope(), array.handle, array.flow, g.attr("T")?)?.value;
+    Ok([None, Some(value), None, Some(barrier)].into())
 }

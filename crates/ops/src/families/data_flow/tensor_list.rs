@@ -1,11 +1,14 @@
 //! Tensor lists, element by element: create, push, pop, get, set, measure.
 
+use crate::build as ops;
+use crate::gradient::shape_output;
 use crate::rows;
 use crate::tensor_list::TensorList;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Value};
-use ferroflow_core::op::{Op, ShapeCx, shapes};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
 use ferroflow_core::resource::HandleShape;
 use ferroflow_core::variant::Variant;
+use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{DType, PartialShape, Result, Tensor, bail, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -46,6 +49,7 @@ static TENSOR_LIST_RESERVE: Op = Op {
 
 static TENSOR_LIST_PUSH_BACK: Op = Op {
     name: "TensorListPushBack",
+    gradient: Gradient::Fn(push_back_grad),
     inputs: &["input_handle: variant", "tensor: element_dtype"],
     outputs: &["output_handle: variant"],
     attrs: &["element_dtype: type"],
@@ -57,6 +61,7 @@ static TENSOR_LIST_PUSH_BACK: Op = Op {
 
 static TENSOR_LIST_PUSH_BACK_BATCH: Op = Op {
     name: "TensorListPushBackBatch",
+    gradient: Gradient::Stop,
     inputs: &["input_handles: variant", "tensor: element_dtype"],
     outputs: &["output_handles: variant"],
     attrs: &["element_dtype: type"],
@@ -67,6 +72,7 @@ static TENSOR_LIST_PUSH_BACK_BATCH: Op = Op {
 
 static TENSOR_LIST_POP_BACK: Op = Op {
     name: "TensorListPopBack",
+    gradient: Gradient::Fn(pop_back_grad),
     inputs: &["input_handle: variant", "element_shape: int32"],
     outputs: &["output_handle: variant", "tensor: element_dtype"],
     attrs: &["element_dtype: type"],
@@ -78,6 +84,7 @@ static TENSOR_LIST_POP_BACK: Op = Op {
 
 static TENSOR_LIST_LENGTH: Op = Op {
     name: "TensorListLength",
+    gradient: Gradient::Stop,
     inputs: &["input_handle: variant"],
     outputs: &["length: int32"],
     shape: shapes::scalar,
@@ -88,6 +95,7 @@ static TENSOR_LIST_LENGTH: Op = Op {
 
 static TENSOR_LIST_ELEMENT_SHAPE: Op = Op {
     name: "TensorListElementShape",
+    gradient: Gradient::Stop,
     inputs: &["input_handle: variant"],
     outputs: &["element_shape: shape_type"],
     attrs: &["shape_type: {int32, int64}"],
@@ -99,6 +107,7 @@ static TENSOR_LIST_ELEMENT_SHAPE: Op = Op {
 
 static TENSOR_LIST_SET_ITEM: Op = Op {
     name: "TensorListSetItem",
+    gradient: Gradient::Fn(set_item_grad),
     inputs: &["input_handle: variant", "index: int32", "item: element_dtype"],
     outputs: &["output_handle: variant"],
     attrs: &["element_dtype: type", "resize_if_index_out_of_bounds: bool = false"],
@@ -110,6 +119,7 @@ static TENSOR_LIST_SET_ITEM: Op = Op {
 
 static TENSOR_LIST_GET_ITEM: Op = Op {
     name: "TensorListGetItem",
+    gradient: Gradient::Fn(get_item_grad),
     inputs: &["input_handle: variant", "index: int32", "element_shape: Tshape"],
     outputs: &["item: element_dtype"],
     attrs: &["element_dtype: type", "Tshape: {int32, int64} = DT_INT32"],
@@ -121,6 +131,7 @@ static TENSOR_LIST_GET_ITEM: Op = Op {
 
 static TENSOR_LIST_CONCAT_LISTS: Op = Op {
     name: "TensorListConcatLists",
+    gradient: Gradient::Stop,
     inputs: &["input_a: variant", "input_b: variant"],
     outputs: &["output: variant"],
     attrs: &["element_dtype: type"],
@@ -131,6 +142,7 @@ static TENSOR_LIST_CONCAT_LISTS: Op = Op {
 
 static TENSOR_LIST_RESIZE: Op = Op {
     name: "TensorListResize",
+    gradient: Gradient::Fn(resize_grad),
     inputs: &["input_handle: variant", "size: int32"],
     outputs: &["output_handle: variant"],
     shape: same_list_shape,
@@ -421,6 +433,48 @@ fn concat_lists_kernel(init: &Init<'_>) -> Result<Kernel> {
         }
         Ok(a.into())
     })
+}
+
+fn push_back_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, element) = (g.scope(), g.input(1));
+    let popped = ops::tensor_list_pop_back(s, g.dy(0)?, shape_output(s, element)?, element.dtype())?;
+    Ok([popped.output_handle, popped.tensor].into())
+}
+
+/// An empty list of elements like those of another.
+fn empty_like(s: &Scope, list: Output, dtype: DType) -> Result<Output> {
+    ops::empty_tensor_list(s, ops::tensor_list_element_shape(s, list, DType::Int32), -1, dtype)
+}
+
+fn pop_back_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let s = g.scope();
+    let list = match g.grad(0) {
+        Some(grad) => grad.to_dense(s)?,
+        None => empty_like(s, g.output(0)?, g.attr("element_dtype")?)?,
+    };
+    Ok([Some(ops::tensor_list_push_back(s, list, g.dy(1)?)?), None].into())
+}
+
+fn get_item_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, list, dy) = (g.scope(), g.input(0), g.dy(0)?);
+    let shape = ops::tensor_list_element_shape(s, list, DType::Int32);
+    let zeros = ops::tensor_list_reserve(s, shape, ops::tensor_list_length(s, list), dy.dtype());
+    Ok([Some(ops::tensor_list_set_item(s, zeros, g.input(1), dy)?), None, None].into())
+}
+
+fn set_item_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, list, index, item, dy) = (g.scope(), g.input(0), g.input(1), g.input(2), g.dy(0)?);
+    let mut dlist = ops::tensor_list_set_item(s, &dy, index, ops::zeros_like(s, item))?;
+    let ditem = ops::tensor_list_get_item(s, &dy, index, shape_output(s, item)?, item.dtype())?;
+    if g.attr("resize_if_index_out_of_bounds")? {
+        dlist = ops::tensor_list_resize(s, dlist, ops::tensor_list_length(s, list))?;
+    }
+    Ok([Some(dlist), None, Some(ditem)].into())
+}
+
+fn resize_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let s = g.scope();
+    Ok([Some(ops::tensor_list_resize(s, g.dy(0)?, ops::tensor_list_length(s, g.input(0)))?), None].into())
 }
 
 #[cfg(test)]

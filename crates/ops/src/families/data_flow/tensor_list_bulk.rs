@@ -1,10 +1,13 @@
 //! Tensor lists as a whole: stack, gather, concatenate, and lists made from the rows of a tensor.
 
+use crate::build as ops;
+use crate::gradient::{part, shape_output};
 use crate::rows;
 use crate::tensor_list::TensorList;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::resource::HandleShape;
+use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -21,6 +24,7 @@ pub(crate) const OPS: &[&Op] = &[
 
 static TENSOR_LIST_STACK: Op = Op {
     name: "TensorListStack",
+    gradient: Gradient::Fn(stack_grad),
     inputs: &["input_handle: variant", "element_shape: int32"],
     outputs: &["tensor: element_dtype"],
     attrs: &["element_dtype: type", "num_elements: int = -1"],
@@ -31,6 +35,7 @@ static TENSOR_LIST_STACK: Op = Op {
 
 static TENSOR_LIST_GATHER: Op = Op {
     name: "TensorListGather",
+    gradient: Gradient::Fn(gather_grad),
     inputs: &["input_handle: variant", "indices: int32", "element_shape: int32"],
     outputs: &["values: element_dtype"],
     attrs: &["element_dtype: type"],
@@ -41,6 +46,7 @@ static TENSOR_LIST_GATHER: Op = Op {
 
 static TENSOR_LIST_CONCAT: Op = Op {
     name: "TensorListConcat",
+    gradient: Gradient::Fn(concat_grad),
     inputs: &["input_handle: variant"],
     outputs: &["tensor: element_dtype", "lengths: int64"],
     attrs: &["element_dtype: type", "element_shape: shape = <unknown>"],
@@ -51,6 +57,7 @@ static TENSOR_LIST_CONCAT: Op = Op {
 
 static TENSOR_LIST_CONCAT_V2: Op = Op {
     name: "TensorListConcatV2",
+    gradient: Gradient::Fn(concat_grad),
     inputs: &["input_handle: variant", "element_shape: shape_type", "leading_dims: int64"],
     outputs: &["tensor: element_dtype", "lengths: int64"],
     attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
@@ -61,6 +68,7 @@ static TENSOR_LIST_CONCAT_V2: Op = Op {
 
 static TENSOR_LIST_FROM_TENSOR: Op = Op {
     name: "TensorListFromTensor",
+    gradient: Gradient::Fn(from_tensor_grad),
     inputs: &["tensor: element_dtype", "element_shape: shape_type"],
     outputs: &["output_handle: variant"],
     attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
@@ -71,6 +79,7 @@ static TENSOR_LIST_FROM_TENSOR: Op = Op {
 
 static TENSOR_LIST_SCATTER: Op = Op {
     name: "TensorListScatter",
+    gradient: Gradient::Fn(scatter_grad),
     inputs: &["tensor: element_dtype", "indices: int32", "element_shape: shape_type"],
     outputs: &["output_handle: variant"],
     attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
@@ -81,6 +90,7 @@ static TENSOR_LIST_SCATTER: Op = Op {
 
 static TENSOR_LIST_SCATTER_V2: Op = Op {
     name: "TensorListScatterV2",
+    gradient: Gradient::Fn(scatter_grad),
     inputs: &["tensor: element_dtype", "indices: int32", "element_shape: shape_type", "num_elements: int32"],
     outputs: &["output_handle: variant"],
     attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
@@ -91,6 +101,7 @@ static TENSOR_LIST_SCATTER_V2: Op = Op {
 
 static TENSOR_LIST_SCATTER_INTO_EXISTING_LIST: Op = Op {
     name: "TensorListScatterIntoExistingList",
+    gradient: Gradient::Fn(scatter_into_grad),
     inputs: &["input_handle: variant", "tensor: element_dtype", "indices: int32"],
     outputs: &["output_handle: variant"],
     attrs: &["element_dtype: type"],
@@ -101,6 +112,7 @@ static TENSOR_LIST_SCATTER_INTO_EXISTING_LIST: Op = Op {
 
 static TENSOR_LIST_SPLIT: Op = Op {
     name: "TensorListSplit",
+    gradient: Gradient::Fn(split_grad),
     inputs: &["tensor: element_dtype", "element_shape: shape_type", "lengths: int64"],
     outputs: &["output_handle: variant"],
     attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
@@ -491,4 +503,64 @@ fn split_kernel(init: &Init<'_>) -> Result<Kernel> {
         );
         Ok(TensorList::new(dtype, element_shape, tensors).into_tensor().into())
     })
+}
+
+/// The shape of the elements along a tensor's first axis.
+fn element_shape(s: &Scope, tensor: &Output) -> Result<Output> {
+    part(s, &shape_output(s, tensor)?, 1, None)
+}
+
+fn stack_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy) = (g.scope(), g.dy(0)?);
+    // Dimensions that are not known may be anything, and so may all be.
+    let shape = match dy.shape().dims() {
+        Some([_, rest @ ..]) => s.constant(rest.iter().map(|dim| *dim as i32).collect::<Vec<_>>())?,
+        _ => s.constant(-1i32)?,
+    };
+    Ok([Some(ops::tensor_list_from_tensor(s, dy, shape)?), None].into())
+}
+
+fn from_tensor_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, tensor) = (g.scope(), g.input(0));
+    let known = tensor.shape().dims().and_then(|dims| dims.first().copied()).unwrap_or(-1);
+    let stack = ops::TensorListStack::new(tensor.dtype()).num_elements(known);
+    Ok([Some(stack.build(s, g.dy(0)?, element_shape(s, tensor)?)?), None].into())
+}
+
+fn gather_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, list, dy) = (g.scope(), g.input(0), g.dy(0)?);
+    let shape = ops::tensor_list_element_shape(s, list, DType::Int32);
+    let zeros = ops::tensor_list_reserve(s, shape, ops::tensor_list_length(s, list), dy.dtype());
+    Ok([Some(ops::tensor_list_scatter_into_existing_list(s, zeros, dy, g.input(1))?), None, None].into())
+}
+
+fn scatter_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, tensor) = (g.scope(), g.input(0));
+    let shape = element_shape(s, tensor)?;
+    let mut grads = InputGrads::none(g.num_inputs());
+    grads.0[0] = Some(ops::tensor_list_gather(s, g.dy(0)?, g.input(1), shape, tensor.dtype())?.into());
+    Ok(grads)
+}
+
+fn scatter_into_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, tensor, indices, dy) = (g.scope(), g.input(1), g.input(2), g.dy(0)?);
+    let dtensor = ops::tensor_list_gather(s, &dy, indices, element_shape(s, tensor)?, tensor.dtype())?;
+    let zeros = ops::zeros_like(s, tensor);
+    let dlist = ops::tensor_list_scatter_into_existing_list(s, dy, zeros, indices)?;
+    Ok([Some(dlist), Some(dtensor), None].into())
+}
+
+fn concat_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let s = g.scope();
+    let shape = ops::tensor_list_element_shape(s, g.input(0), DType::Int32);
+    let mut grads = InputGrads::none(g.num_inputs());
+    grads.0[0] = Some(ops::tensor_list_split(s, g.dy(0)?, shape, g.output(1)?)?.into());
+    Ok(grads)
+}
+
+fn split_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, tensor) = (g.scope(), g.input(0));
+    let shape = ops::concat_v2(s, [&s.constant([-1i32])?, &element_shape(s, tensor)?], 0);
+    let whole = ops::tensor_list_concat_v2(s, g.dy(0)?, shape, g.input(2), tensor.dtype())?;
+    Ok([Some(whole.tensor), None, None].into())
 }

@@ -2,7 +2,7 @@
 
 use crate::text::{Form, summarize};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, shapes};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
 use ferroflow_core::{Result, Tensor, bail, ensure, kernels, status};
 use std::io::Write;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,6 +12,7 @@ pub(crate) const OPS: &[&Op] = &[&ASSERT, &PRINT, &PRINT_V2, &TIMESTAMP, &STRING
 
 static ASSERT: Op = Op {
     name: "Assert",
+    gradient: Gradient::Stop,
     inputs: &["condition: bool", "data: T"],
     attrs: &["T: list(type) >= 1", "summarize: int = 3"],
     kernels: kernels![any assert_kernel],
@@ -21,6 +22,7 @@ static ASSERT: Op = Op {
 
 static PRINT: Op = Op {
     name: "Print",
+    gradient: Gradient::Fn(print_grad),
     inputs: &["input: T", "data: U"],
     outputs: &["output: T"],
     attrs: &[
@@ -46,6 +48,7 @@ static PRINT_V2: Op = Op {
 
 static TIMESTAMP: Op = Op {
     name: "Timestamp",
+    gradient: Gradient::Stop,
     outputs: &["ts: double"],
     shape: shapes::scalar,
     kernels: kernels![any timestamp_kernel],
@@ -191,4 +194,11 @@ fn string_format_kernel(init: &Init<'_>) -> Result<Kernel> {
         }
         Ok(Tensor::scalar(Str::from(text)).into())
     })
+}
+
+/// What arrives goes on to the value that is passed through.
+fn print_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let mut grads = InputGrads::none(g.num_inputs());
+    grads.0[0] = g.grad(0).cloned();
+    Ok(grads)
 }

@@ -4,7 +4,7 @@ use crate::histogram::Histogram;
 use crate::numeric::Real;
 use crate::string::encoding::stored_message;
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Str};
-use ferroflow_core::op::{Op, shapes};
+use ferroflow_core::op::{Gradient, Op, shapes};
 use ferroflow_core::{Result, Tensor, bf16, ensure, f16, kernels, status};
 use ferroflow_proto::tensorflow::{Summary, SummaryMetadata, summary};
 use prost::Message;
@@ -15,6 +15,7 @@ pub(crate) const OPS: &[&Op] =
 
 static SCALAR_SUMMARY: Op = Op {
     name: "ScalarSummary",
+    gradient: Gradient::Stop,
     inputs: &["tags: string", "values: T"],
     outputs: &["summary: string"],
     attrs: &["T: realnumbertype"],

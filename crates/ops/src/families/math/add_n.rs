@@ -2,7 +2,7 @@
 
 use crate::numeric::Num;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Accuracy, KernelRow, Op, ShapeCx, shapes};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, KernelRow, Op, ShapeCx, shapes};
 use ferroflow_core::variant::Variant;
 use ferroflow_core::{C64, C128, DType, PartialShape, Result, Tensor, bail, bf16, ensure, f16, kernels};
 
@@ -10,6 +10,7 @@ pub(crate) const OPS: &[&Op] = &[&ADD_N, &ACCUMULATE_N_V2];
 
 static ADD_N: Op = Op {
     name: "AddN",
+    gradient: Gradient::Fn(add_n_grad),
     inputs: &["inputs: N * T"],
     outputs: &["sum: T"],
     attrs: &[
@@ -43,6 +44,7 @@ static ADD_N: Op = Op {
 
 static ACCUMULATE_N_V2: Op = Op {
     name: "AccumulateNV2",
+    gradient: Gradient::Fn(add_n_grad),
     inputs: &["inputs: N * T"],
     outputs: &["sum: T"],
     attrs: &["N: int >= 1", "T: numbertype", "shape: shape"],
@@ -143,6 +145,11 @@ fn check_shapes(cx: &KernelCx<'_>, node: &str, op: &str) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Every input gets what arrives; rows stay rows.
+fn add_n_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok(InputGrads(vec![g.grad(0).cloned(); g.num_inputs()]))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::linalg::reduce::{Axis, Fold, fold_row};
 use crate::numeric::Real;
 use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bf16, ensure, f16, kernels};
 use std::marker::PhantomData;
 
@@ -15,6 +15,7 @@ const T: &str = "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, 
 
 static ARG_MAX: Op = Op {
     name: "ArgMax",
+    gradient: Gradient::Stop,
     inputs: &["input: T", "dimension: Tidx"],
     outputs: &["output: output_type"],
     attrs: &[
@@ -32,6 +33,7 @@ static ARG_MAX: Op = Op {
 
 static ARG_MIN: Op = Op {
     name: "ArgMin",
+    gradient: Gradient::Stop,
     inputs: &["input: T", "dimension: Tidx"],
     outputs: &["output: output_type"],
     attrs: &[T, "Tidx: {int32, int64} = DT_INT32", "output_type: {int32, int64} = DT_INT64"],

@@ -1,9 +1,14 @@
 //! Products of batches of matrices.
 
+use crate::build as ops;
+use crate::gradient::{part, product_factors};
 use crate::linalg::product::{Batch, Gemm, MatrixView, multiply_batch};
 use crate::numeric::{Int, Num};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{no_kernel, Accuracy, Dim, Op, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::op::{
+    Accuracy, Dim, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, no_kernel, shapes,
+};
+use ferroflow_core::scope::Output;
 use ferroflow_core::{C64, C128, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
 use smallvec::SmallVec;
 
@@ -18,6 +23,7 @@ const PRODUCT: Op = Op {
 
 static BATCH_MAT_MUL: Op = Op {
     name: "BatchMatMul",
+    gradient: Gradient::Fn(batch_mat_mul_grad),
     attrs: &[
         "T: {bfloat16, half, float, double, int32, int64, complex64, complex128}",
         "adj_x: bool = false",
@@ -32,6 +38,7 @@ static BATCH_MAT_MUL: Op = Op {
 
 static BATCH_MAT_MUL_V2: Op = Op {
     name: "BatchMatMulV2",
+    gradient: Gradient::Fn(batch_mat_mul_grad),
     attrs: &[
         "T: {bfloat16, half, float, double, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, \
          complex128}",
@@ -47,6 +54,7 @@ static BATCH_MAT_MUL_V2: Op = Op {
 
 static BATCH_MAT_MUL_V3: Op = Op {
     name: "BatchMatMulV3",
+    gradient: Gradient::Fn(batch_mat_mul_grad),
     inputs: &["x: Ta", "y: Tb"],
     outputs: &["output: Tout"],
     attrs: &[
@@ -232,6 +240,32 @@ fn steps(dims: &[usize], own: &[i64]) -> SmallVec<[usize; 4]> {
         step *= *dim as usize;
     }
     steps
+}
+
+fn batch_mat_mul_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x, y) = (g.scope(), g.input(0), g.input(1));
+    let operands = [x.clone(), y.clone(), g.dy(0)?];
+    let product = |(left, right, adj_x, adj_y): (usize, usize, bool, bool)| {
+        ops::BatchMatMulV2::new().adj_x(adj_x).adj_y(adj_y).build(s, &operands[left], &operands[right])
+    };
+    let [dx, dy] = product_factors(g.attr("adj_x")?, g.attr("adj_y")?);
+    let (dx, dy) = (product(dx)?, product(dy)?);
+    if same_batches(&x.shape(), &y.shape()) {
+        return Ok([dx, dy].into());
+    }
+    let (x_shape, y_shape) = (ops::shape(s, x)?, ops::shape(s, y)?);
+    let batches = |shape: &Output| part(s, shape, 0, Some(-2));
+    let axes = ops::broadcast_gradient_args(s, batches(&x_shape)?, batches(&y_shape)?)?;
+    let dx = ops::reshape(s, ops::sum(s, dx, axes.r0), x_shape)?;
+    let dy = ops::reshape(s, ops::sum(s, dy, axes.r1), y_shape)?;
+    Ok([dx, dy].into())
+}
+
+/// Whether both sides are known to have the same batch dimensions, so that none was repeated.
+fn same_batches(x: &PartialShape, y: &PartialShape) -> bool {
+    let (Some(x), Some(y)) = (x.dims(), y.dims()) else { return false };
+    let (x, y) = (&x[..x.len().saturating_sub(2)], &y[..y.len().saturating_sub(2)]);
+    x == y && !x.contains(&UNKNOWN_DIM)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::index::{Ints, input_ints};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, Result, Tensor, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&BROADCAST_ARGS, &BROADCAST_GRADIENT_ARGS];
@@ -19,6 +19,7 @@ static BROADCAST_ARGS: Op = Op {
 };
 static BROADCAST_GRADIENT_ARGS: Op = Op {
     name: "BroadcastGradientArgs",
+    gradient: Gradient::Stop,
     inputs: &["s0: T", "s1: T"],
     outputs: &["r0: T", "r1: T"],
     attrs: &["T: {int32, int64} = DT_INT32"],

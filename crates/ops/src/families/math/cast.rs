@@ -3,18 +3,20 @@
 //! The pairs that models use are converted directly; the others go through the widest type of the source's kind, a
 //! small block at a time, which keeps the number of loops linear in the number of types.
 
+use crate::build as ops;
 use crate::cwise::{self, ARITHMETIC};
 use crate::linalg::elementwise::Loop;
 use crate::linalg::float8::Float8;
 use crate::numeric::{Float, Int};
 use ferroflow_core::kernel::{Init, Kernel, Outputs};
-use ferroflow_core::op::{Op, shapes};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, shapes};
 use ferroflow_core::{C64, C128, DType, Element, Result, Tensor, bail, bf16, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&CAST];
 
 static CAST: Op = Op {
     name: "Cast",
+    gradient: Gradient::Fn(cast_grad),
     inputs: &["x: SrcT"],
     outputs: &["y: DstT"],
     attrs: &["SrcT: type", "DstT: type", "Truncate: bool = false"],
@@ -334,6 +336,15 @@ fn read_single_parts(input: &Tensor, at: usize, block: &mut [f32]) -> Result<()>
 
 fn read_double_parts(input: &Tensor, at: usize, block: &mut [f64]) -> Result<()> {
     get(input, at, block, |x: &C128| x.re)
+}
+
+fn cast_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (from, dy) = (g.input(0).dtype(), g.dy(0)?);
+    let continuous = |dtype: DType| dtype.is_floating() || dtype.is_complex();
+    if !continuous(from) || !continuous(dy.dtype()) {
+        return Ok(InputGrads::none(1));
+    }
+    Ok([ops::cast(g.scope(), dy, from)?].into())
 }
 
 #[cfg(test)]

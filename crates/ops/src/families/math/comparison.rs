@@ -4,7 +4,7 @@ use crate::cwise::{self, ARITHMETIC, loops, rows};
 use crate::linalg::elementwise::Loop;
 use crate::numeric::Int;
 use ferroflow_core::kernel::{Init, Kernel, Str};
-use ferroflow_core::op::{KernelRow, Op, ShapeCx, shapes};
+use ferroflow_core::op::{Gradient, KernelRow, Op, ShapeCx, shapes};
 use ferroflow_core::{DType, PartialShape, Result, Tensor, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -24,6 +24,7 @@ pub(crate) const OPS: &[&Op] = &[
 ];
 
 const EQUALITY: Op = Op {
+    gradient: Gradient::Stop,
     inputs: &["x: T", "y: T"],
     outputs: &["z: bool"],
     attrs: &["T: type", "incompatible_shape_error: bool = true"],
@@ -40,6 +41,7 @@ const EQUALITY_ROWS: &[KernelRow] = rows![
 ];
 
 const ORDER: Op = Op {
+    gradient: Gradient::Stop,
     inputs: &["x: T", "y: T"],
     outputs: &["z: bool"],
     attrs: &["T: realnumbertype"],
@@ -68,6 +70,7 @@ static GREATER_EQUAL: Op = Op {
 };
 
 const LOGIC: Op = Op {
+    gradient: Gradient::Stop,
     inputs: &["x: bool", "y: bool"],
     outputs: &["z: bool"],
     shape: shapes::broadcast_binary,
@@ -78,6 +81,7 @@ static LOGICAL_AND: Op = Op { name: "LogicalAnd", kernels: kernels![any logical_
 static LOGICAL_OR: Op = Op { name: "LogicalOr", kernels: kernels![any logical_or], ..LOGIC };
 
 const BITS: Op = Op {
+    gradient: Gradient::Stop,
     inputs: &["x: T", "y: T"],
     outputs: &["z: T"],
     attrs: &["T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}"],

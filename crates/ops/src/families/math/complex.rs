@@ -1,15 +1,19 @@
 //! Complex numbers and their parts.
 
+use crate::build as ops;
 use crate::cwise::{self, ARITHMETIC, FUNCTION};
+use crate::gradient::{binary_grads, unary_grads};
 use crate::linalg::elementwise::Loop;
 use ferroflow_core::kernel::{Init, Kernel, Outputs};
-use ferroflow_core::op::{Accuracy, KernelRow, Only, Op, no_kernel, shapes};
+use ferroflow_core::op::{Accuracy, Gradient, KernelRow, Only, Op, no_kernel, shapes};
+use ferroflow_core::scope::{Input, Output, Scope};
 use ferroflow_core::{C64, C128, DType, Result, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&COMPLEX, &REAL, &IMAG, &CONJ, &ANGLE, &COMPLEX_ABS];
 
 static COMPLEX: Op = Op {
     name: "Complex",
+    gradient: Gradient::Fn(complex_grad),
     inputs: &["real: T", "imag: T"],
     outputs: &["out: Tout"],
     attrs: &["T: {float, double} = DT_FLOAT", "Tout: {complex64, complex128} = DT_COMPLEX64"],
@@ -37,11 +41,18 @@ const fn part_rows(make: fn(&Init<'_>) -> Result<Kernel>) -> [KernelRow; 2] {
     ]
 }
 
-static REAL: Op = Op { name: "Real", kernels: &part_rows(real), ..PART };
-static IMAG: Op = Op { name: "Imag", kernels: &part_rows(imag), ..PART };
-static ANGLE: Op = Op { name: "Angle", kernels: &part_rows(angle), accuracy: Accuracy::Rounding, ..PART };
+static REAL: Op = Op { name: "Real", gradient: Gradient::Fn(real_grad), kernels: &part_rows(real), ..PART };
+static IMAG: Op = Op { name: "Imag", gradient: Gradient::Fn(imag_grad), kernels: &part_rows(imag), ..PART };
+static ANGLE: Op = Op {
+    name: "Angle",
+    gradient: Gradient::Fn(angle_grad),
+    kernels: &part_rows(angle),
+    accuracy: Accuracy::Rounding,
+    ..PART
+};
 static COMPLEX_ABS: Op = Op {
     name: "ComplexAbs",
+    gradient: Gradient::Fn(complex_abs_grad),
     inputs: &["x: T"],
     outputs: &["y: Tout"],
     kernels: kernels![any complex_abs],
@@ -50,6 +61,7 @@ static COMPLEX_ABS: Op = Op {
 };
 static CONJ: Op = Op {
     name: "Conj",
+    gradient: Gradient::Fn(conj_grad),
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: &["T: {complex64, complex128, variant} = DT_COMPLEX64"],
@@ -104,6 +116,40 @@ fn conj_double(init: &Init<'_>) -> Result<Kernel> {
 /// Variants hold no complex numbers that an op could reach; stock passes them on.
 fn conj_variant(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| Ok(Outputs::from(cx.take(0)?)))
+}
+
+/// The complex number of two parts.
+fn joined(s: &Scope, real: impl Into<Input>, imag: impl Into<Input>, part: DType) -> Result<Output> {
+    let whole = if part == DType::Double { DType::Complex128 } else { DType::Complex64 };
+    ops::Complex::new().tout(whole).build(s, real, imag)
+}
+
+/// The type of the parts of a complex number.
+fn part_of(whole: &Output) -> DType {
+    if whole.dtype() == DType::Complex128 { DType::Double } else { DType::Float }
+}
+
+binary_grads! {
+    complex_grad: |s, _x, _y, dz| {
+        let part = part_of(dz);
+        (ops::Real::new().tout(part).build(s, dz), ops::Imag::new().tout(part).build(s, dz))
+    };
+}
+unary_grads! {
+    real_grad: |s, _, _, dy| joined(s, dy, 0, dy.dtype());
+    imag_grad: |s, _, _, dy| joined(s, 0, dy, dy.dtype());
+    angle_grad: |s, x, _, dy| {
+        let part = part_of(x);
+        let (real, imag) = (ops::Real::new().tout(part).build(s, x), ops::Imag::new().tout(part).build(s, x));
+        let turned = ops::reciprocal(s, joined(s, imag, real, part));
+        ops::mul(s, ops::neg(s, joined(s, dy, 0, part)), turned)
+    };
+    complex_abs_grad: |s, x, y, dy| {
+        let part = part_of(x);
+        let numerator = ops::mul(s, joined(s, dy, ops::zeros_like(s, dy), part), x);
+        ops::div_no_nan(s, numerator, joined(s, y, ops::zeros_like(s, y), part))
+    };
+    conj_grad: |s, _, _, dy| ops::conj(s, dy);
 }
 
 #[cfg(test)]

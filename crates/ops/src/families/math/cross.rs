@@ -1,14 +1,16 @@
 //! Products of vectors in space.
 
+use crate::build as ops;
 use crate::numeric::Num;
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx};
 use ferroflow_core::{Result, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&CROSS];
 
 static CROSS: Op = Op {
     name: "Cross",
+    gradient: Gradient::Fn(cross_grad),
     inputs: &["a: T", "b: T"],
     outputs: &["product: T"],
     attrs: &["T: realnumbertype"],
@@ -55,4 +57,9 @@ fn cross<T: Num>(_: &Init<'_>) -> Result<Kernel> {
         }
         Ok(out.into())
     })
+}
+
+fn cross_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy) = (g.scope(), g.dy(0)?);
+    Ok([ops::cross(s, g.input(1), &dy)?, ops::cross(s, &dy, g.input(0))?].into())
 }

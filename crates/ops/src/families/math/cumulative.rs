@@ -1,9 +1,11 @@
 //! Running sums, products and log-sums of exponentials along an axis.
 
+use crate::build as ops;
 use crate::numeric::{Float, Num};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx};
-use ferroflow_core::{C64, C128, Result, bf16, ensure, f16, kernels};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx};
+use ferroflow_core::scope::Output;
+use ferroflow_core::{C64, C128, DType, Result, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&CUMSUM, &CUMPROD, &CUMULATIVE_LOGSUMEXP];
 
@@ -23,18 +25,21 @@ const SCAN: Op = Op {
 
 static CUMSUM: Op = Op {
     name: "Cumsum",
+    gradient: Gradient::Fn(cumsum_grad),
     kernels: kernels![sum_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     ..SCAN
 };
 
 static CUMPROD: Op = Op {
     name: "Cumprod",
+    gradient: Gradient::Fn(cumprod_grad),
     kernels: kernels![product_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     ..SCAN
 };
 
 static CUMULATIVE_LOGSUMEXP: Op = Op {
     name: "CumulativeLogsumexp",
+    gradient: Gradient::Fn(log_sum_exp_grad),
     attrs: &[
         "exclusive: bool = false",
         "reverse: bool = false",
@@ -120,6 +125,43 @@ fn scanned(cx: &KernelCx<'_>) -> Result<(usize, usize)> {
     let axis = axis.rem_euclid(rank) as usize;
     let dims = input.shape().dims();
     Ok((dims[axis] as usize, dims[axis + 1..].iter().product::<i64>() as usize))
+}
+
+fn cumsum_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([Some(summed_back(g, g.dy(0)?)?), None].into())
+}
+
+/// The cumulative sum in the other direction.
+fn summed_back(g: &GradCx<'_>, values: Output) -> Result<Output> {
+    let sum = ops::Cumsum::new().exclusive(g.attr("exclusive")?).reverse(!g.attr::<bool>("reverse")?);
+    sum.build(g.scope(), values, g.input(1))
+}
+
+/// Undefined where an element is zero, which stock answers with zero.
+fn cumprod_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x) = (g.scope(), g.input(0));
+    let sum = summed_back(g, ops::mul(s, g.output(0)?, g.dy(0)?)?)?;
+    Ok([Some(ops::div_no_nan(s, sum, x)?), None].into())
+}
+
+/// What arrives is split into its positive and its negative part, because logarithms are taken of both.
+fn log_sum_exp_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x, y, dy) = (g.scope(), g.input(0), g.output(0)?, g.dy(0)?);
+    let lowest = match dy.dtype() {
+        DType::Half => f16::MIN.to_f64(),
+        DType::Bfloat16 => bf16::MIN.to_f64(),
+        DType::Float => f64::from(f32::MIN),
+        _ => f64::MIN,
+    };
+    let (exclusive, reverse) = (g.attr::<bool>("exclusive")?, g.attr::<bool>("reverse")?);
+    let side = |chosen: Output, part: &Output| {
+        let log = ops::select_v2(s, chosen, ops::log(s, part), lowest);
+        let sum = ops::CumulativeLogsumexp::new().exclusive(exclusive).reverse(!reverse);
+        ops::exp(s, ops::add_v2(s, sum.build(s, ops::sub(s, log, &y), g.input(1)), x))
+    };
+    let positive = side(ops::greater(s, &dy, 0)?, &dy)?;
+    let negative = side(ops::less(s, &dy, 0)?, &ops::neg(s, &dy)?)?;
+    Ok([Some(ops::sub(s, positive, negative)?), None].into())
 }
 
 #[cfg(test)]

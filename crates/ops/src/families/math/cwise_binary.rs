@@ -1,13 +1,14 @@
 //! Element-wise arithmetic of two tensors with broadcasting, and sums of many tensors.
 
 use crate::build as ops;
-use crate::gradient::{conj, unbroadcast};
 use crate::cwise::{self, ARITHMETIC, FUNCTION, POLYNOMIAL, loops, rows};
+use crate::gradient::{binary_grads, conj, unbroadcast_both};
 use crate::linalg::elementwise::Loop;
 use crate::linalg::functions::Functions;
 use crate::numeric::{Float, Int, Math, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Str};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, shapes};
+use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{Code, DType, Result, Status, ensure};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -26,6 +27,7 @@ const BINARY: Op = Op {
 
 static ADD: Op = Op {
     name: "Add",
+    gradient: Gradient::Fn(add_grad),
     attrs: &[
         "T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128, string}",
     ],
@@ -71,17 +73,25 @@ static MUL: Op = Op {
 };
 static DIV: Op = Op {
     name: "Div",
+    gradient: Gradient::Fn(div_grad),
     kernels: rows![div: Bfloat16, Half, Float, Double, Complex64, Complex128; int_div: Uint8, Int8, Uint16, Int16, Int32, Uint32, Uint64, Int64],
     ..NUMBERS
 };
-static REAL_DIV: Op = Op { name: "RealDiv", kernels: rows![div: Bfloat16, Half, Float, Double, Complex64, Complex128], ..NUMBERS };
+static REAL_DIV: Op = Op {
+    name: "RealDiv",
+    gradient: Gradient::Fn(div_grad),
+    kernels: rows![div: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..NUMBERS
+};
 static TRUNCATE_DIV: Op = Op {
     name: "TruncateDiv",
+    gradient: Gradient::Stop,
     kernels: rows![truncate_div: Bfloat16, Half, Float, Double; int_truncate_div: Uint8, Int8, Uint16, Int16, Int32, Uint32, Uint64, Int64],
     ..NUMBERS
 };
 static FLOOR_DIV: Op = Op {
     name: "FloorDiv",
+    gradient: Gradient::Stop,
     kernels: rows![floor_div: Bfloat16, Half, Float, Double; int_floor_div: Uint8, Int8, Uint16, Int16, Int32, Uint32, Uint64, Int64],
     ..NUMBERS
 };
@@ -99,6 +109,7 @@ static TRUNCATE_MOD: Op = Op {
 };
 static FLOOR_MOD: Op = Op {
     name: "FloorMod",
+    gradient: Gradient::Fn(floor_mod_grad),
     attrs: &["T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64, bfloat16, half, float, double}"],
     kernels: rows![int_floor_mod: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64; floor_mod: Bfloat16, Half, Float, Double],
     ..BINARY
@@ -108,19 +119,36 @@ static FLOOR_MOD: Op = Op {
 const NO_NAN: Op = Op { attrs: &["T: {half, bfloat16, float, double, complex64, complex128}"], ..BINARY };
 static MUL_NO_NAN: Op = Op {
     name: "MulNoNan",
+    gradient: Gradient::Fn(mul_no_nan_grad),
     attrs: &["T: {bfloat16, half, float, double, complex64, complex128}"],
     kernels: rows![mul_no_nan: Bfloat16, Half, Float, Double, Complex64, Complex128],
     ..BINARY
 };
 static DIV_NO_NAN: Op = Op {
     name: "DivNoNan",
+    gradient: Gradient::Fn(div_no_nan_grad),
     attrs: &["T: {half, float, bfloat16, double, complex64, complex128}"],
     kernels: rows![div_no_nan: Half, Float, Bfloat16, Double, Complex64, Complex128],
     ..BINARY
 };
-static XDIVY: Op = Op { name: "Xdivy", kernels: rows![xdivy: Half, Bfloat16, Float, Double, Complex64, Complex128], ..NO_NAN };
-static XLOGY: Op = Op { name: "Xlogy", kernels: rows![xlogy: Half, Bfloat16, Float, Double, Complex64, Complex128], ..NO_NAN };
-static XLOG1PY: Op = Op { name: "Xlog1py", kernels: rows![xlog1py: Half, Bfloat16, Float, Double, Complex64, Complex128], ..NO_NAN };
+static XDIVY: Op = Op {
+    name: "Xdivy",
+    gradient: Gradient::Fn(xdivy_grad),
+    kernels: rows![xdivy: Half, Bfloat16, Float, Double, Complex64, Complex128],
+    ..NO_NAN
+};
+static XLOGY: Op = Op {
+    name: "Xlogy",
+    gradient: Gradient::Fn(xlogy_grad),
+    kernels: rows![xlogy: Half, Bfloat16, Float, Double, Complex64, Complex128],
+    ..NO_NAN
+};
+static XLOG1PY: Op = Op {
+    name: "Xlog1py",
+    gradient: Gradient::Fn(xlog1py_grad),
+    kernels: rows![xlog1py: Half, Bfloat16, Float, Double, Complex64, Complex128],
+    ..NO_NAN
+};
 
 /// What the extremes take.
 const ORDERED: Op = Op {
@@ -130,17 +158,20 @@ const ORDERED: Op = Op {
 };
 static MAXIMUM: Op = Op {
     name: "Maximum",
+    gradient: Gradient::Fn(maximum_grad),
     kernels: rows![maximum: Bfloat16, Half, Float, Double, Int8, Uint8, Int16, Uint16, Int32, Uint32, Int64, Uint64],
     ..ORDERED
 };
 static MINIMUM: Op = Op {
     name: "Minimum",
+    gradient: Gradient::Fn(minimum_grad),
     kernels: rows![minimum: Bfloat16, Half, Float, Double, Int8, Uint8, Int16, Uint16, Int32, Uint32, Int64, Uint64],
     ..ORDERED
 };
 
 static SQUARED_DIFFERENCE: Op = Op {
     name: "SquaredDifference",
+    gradient: Gradient::Fn(squared_difference_grad),
     attrs: &["T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"],
     kernels: rows![squared_difference: Bfloat16, Half, Float, Double, Int32, Int64, Complex64, Complex128],
     commutative: true,
@@ -148,12 +179,14 @@ static SQUARED_DIFFERENCE: Op = Op {
 };
 static POW: Op = Op {
     name: "Pow",
+    gradient: Gradient::Fn(pow_grad),
     attrs: &["T: {bfloat16, float, half, double, int8, int16, int32, int64, complex64, complex128}"],
     kernels: rows![pow: Bfloat16, Float, Half, Double, Complex64, Complex128; int_pow: Int8, Int16, Int32, Int64],
     ..BINARY
 };
 static ATAN2: Op = Op {
     name: "Atan2",
+    gradient: Gradient::Fn(atan2_grad),
     inputs: &["y: T", "x: T"],
     attrs: &["T: {bfloat16, half, float, double}"],
     kernels: rows![atan2: Bfloat16, Half, Float, Double],
@@ -161,6 +194,7 @@ static ATAN2: Op = Op {
 };
 static NEXT_AFTER: Op = Op {
     name: "NextAfter",
+    gradient: Gradient::Fn(next_after_grad),
     inputs: &["x1: T", "x2: T"],
     outputs: &["output: T"],
     attrs: &["T: {double, float} = DT_FLOAT"],
@@ -170,6 +204,7 @@ static NEXT_AFTER: Op = Op {
 };
 static APPROXIMATE_EQUAL: Op = Op {
     name: "ApproximateEqual",
+    gradient: Gradient::Stop,
     outputs: &["z: bool"],
     attrs: &["T: numbertype", "tolerance: float = 0.00001"],
     shape: shapes::same,
@@ -351,21 +386,75 @@ fn join(_: &Init<'_>) -> Result<Kernel> {
     cwise::binary_owned(|x: &Str, y: &Str| Str::from([&x[..], &y[..]].concat()))
 }
 
-fn add_grad(g: &GradCx<'_>) -> Result<InputGrads> {
-    let (s, x, y, dy) = (g.scope(), g.input(0), g.input(1), g.dy(0)?);
-    Ok([unbroadcast(s, dy.clone(), x, y)?, unbroadcast(s, dy, y, x)?].into())
+binary_grads! {
+    add_grad: |_s, _x, _y, dy| (ok(dy), ok(dy));
+    sub_grad: |s, _x, _y, dy| (ok(dy), ops::neg(s, dy));
+    mul_grad: |s, x, y, dy| (ops::mul(s, dy, conj(s, y)), ops::mul(s, conj(s, x), dy));
+    mul_no_nan_grad: |s, x, y, dy| (ops::mul_no_nan(s, dy, y), ops::mul_no_nan(s, x, dy));
+    div_grad: |s, x, y, dy| {
+        let (x, y) = (conj(s, x)?, conj(s, y)?);
+        let slope = ops::real_div(s, ops::real_div(s, ops::neg(s, x), &y), &y);
+        (ops::real_div(s, dy, &y), ops::mul(s, dy, slope))
+    };
+    div_no_nan_grad: |s, x, y, dy| {
+        let (x, y) = (conj(s, x)?, conj(s, y)?);
+        let slope = ops::div_no_nan(s, ops::div_no_nan(s, ops::neg(s, x), &y), &y);
+        (ops::div_no_nan(s, dy, &y), ops::mul(s, dy, slope))
+    };
+    floor_mod_grad: |s, x, y, dy| (ok(dy), ops::mul(s, dy, ops::neg(s, ops::floor_div(s, x, y))));
+    xlogy_grad: |s, x, y, dy| {
+        (ops::mul(s, ops::xlogy(s, not_zero(s, x), y), dy), ops::mul(s, ops::xdivy(s, x, y), dy))
+    };
+    xlog1py_grad: |s, x, y, dy| {
+        let slope = ops::xdivy(s, x, ops::add_v2(s, y, 1));
+        (ops::mul(s, ops::xlog1py(s, not_zero(s, x), y), dy), ops::mul(s, slope, dy))
+    };
+    xdivy_grad: |s, x, y, dy| {
+        let slope = ops::xdivy(s, ops::neg(s, x), ops::pow(s, y, 2));
+        (ops::mul(s, ops::xdivy(s, not_zero(s, x), y), dy), ops::mul(s, slope, dy))
+    };
+    maximum_grad: |s, x, y, dy| chosen(s, &ops::greater_equal(s, x, y)?, dy);
+    minimum_grad: |s, x, y, dy| chosen(s, &ops::less_equal(s, x, y)?, dy);
+    squared_difference_grad: |s, x, y, dy| {
+        let dx = ops::mul(s, ops::mul(s, 2, dy), ops::sub(s, x, y))?;
+        (ok(&dx), ops::neg(s, &dx))
+    };
+    atan2_grad: |s, y, x, dz| {
+        let scaled = ops::real_div(s, dz, ops::add_v2(s, ops::square(s, y), ops::square(s, x)))?;
+        (ops::mul(s, x, &scaled), ops::mul(s, ops::neg(s, y), &scaled))
+    };
+    next_after_grad: |s, x, y, dy| {
+        (ops::mul(s, ops::ones_like(s, x), dy), ops::mul(s, ops::zeros_like(s, y), dy))
+    };
 }
 
-fn sub_grad(g: &GradCx<'_>) -> Result<InputGrads> {
-    let (s, x, y, dy) = (g.scope(), g.input(0), g.input(1), g.dy(0)?);
-    Ok([unbroadcast(s, dy.clone(), x, y)?, unbroadcast(s, ops::neg(s, dy)?, y, x)?].into())
+fn ok(output: &Output) -> Result<Output> {
+    Ok(output.clone())
 }
 
-fn mul_grad(g: &GradCx<'_>) -> Result<InputGrads> {
-    let (s, x, y, dy) = (g.scope(), g.input(0), g.input(1), g.dy(0)?);
-    let dx = if g.needs(0) { Some(unbroadcast(s, ops::mul(s, &dy, conj(s, y))?, x, y)?) } else { None };
-    let dy = if g.needs(1) { Some(unbroadcast(s, ops::mul(s, conj(s, x), &dy)?, y, x)?) } else { None };
-    Ok([dx, dy].into())
+/// One where `x` is not zero.
+fn not_zero(s: &Scope, x: &Output) -> Result<Output> {
+    ops::cast(s, ops::not_equal(s, x, 0), x.dtype())
+}
+
+/// What arrives, given to the first input where the mask is set and to the second elsewhere.
+fn chosen(s: &Scope, mask: &Output, dy: &Output) -> (Result<Output>, Result<Output>) {
+    let zeros = match ops::zeros_like(s, dy) {
+        Ok(zeros) => zeros,
+        Err(error) => return (Err(error.clone()), Err(error)),
+    };
+    (ops::select_v2(s, mask, dy, &zeros), ops::select_v2(s, mask, &zeros, dy))
+}
+
+fn pow_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy, z) = (g.scope(), g.dy(0)?, conj(g.scope(), &g.output(0)?)?);
+    let (x, y) = (conj(s, g.input(0))?, conj(s, g.input(1))?);
+    let dx = ops::mul(s, ops::mul(s, &dy, &y), ops::pow(s, &x, ops::sub(s, &y, 1)))?;
+    // The logarithm of what has none counts as zero.
+    let mask = if x.dtype().is_complex() { ops::not_equal(s, &x, 0)? } else { ops::greater(s, &x, 0)? };
+    let safe = ops::select(s, &mask, &x, ops::ones_like(s, &x));
+    let log = ops::select(s, &mask, ops::log(s, safe), ops::zeros_like(s, &x));
+    unbroadcast_both(g, dx, ops::mul(s, ops::mul(s, dy, z), log)?)
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
 //! Gradients of element-wise functions, computed from the function's result.
 
+use crate::build as ops;
 use crate::cwise::{self, ARITHMETIC, loops, rows};
+use crate::gradient::conj;
 use crate::linalg::elementwise::Loop;
 use crate::numeric::Num;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op, shapes};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, shapes};
+use ferroflow_core::scope::Output;
 use ferroflow_core::{Result, ensure};
 
 pub(crate) const OPS: &[&Op] =
@@ -18,17 +21,33 @@ const GRADIENT: Op = Op {
     accuracy: Accuracy::Rounding,
     ..Op::PURE
 };
-static SIGMOID_GRAD: Op =
-    Op { name: "SigmoidGrad", kernels: rows![sigmoid_grad: Bfloat16, Half, Float, Double, Complex64, Complex128], ..GRADIENT };
-static TANH_GRAD: Op =
-    Op { name: "TanhGrad", kernels: rows![tanh_grad: Bfloat16, Half, Float, Double, Complex64, Complex128], ..GRADIENT };
-static SQRT_GRAD: Op =
-    Op { name: "SqrtGrad", kernels: rows![sqrt_grad: Bfloat16, Half, Float, Double, Complex64, Complex128], ..GRADIENT };
-static RSQRT_GRAD: Op =
-    Op { name: "RsqrtGrad", kernels: rows![rsqrt_grad: Bfloat16, Half, Float, Double, Complex64, Complex128], ..GRADIENT };
+static SIGMOID_GRAD: Op = Op {
+    name: "SigmoidGrad",
+    gradient: Gradient::Fn(sigmoid_grad_grad),
+    kernels: rows![sigmoid_grad: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..GRADIENT
+};
+static TANH_GRAD: Op = Op {
+    name: "TanhGrad",
+    gradient: Gradient::Fn(tanh_grad_grad),
+    kernels: rows![tanh_grad: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..GRADIENT
+};
+static SQRT_GRAD: Op = Op {
+    name: "SqrtGrad",
+    gradient: Gradient::Fn(sqrt_grad_grad),
+    kernels: rows![sqrt_grad: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..GRADIENT
+};
+static RSQRT_GRAD: Op = Op {
+    name: "RsqrtGrad",
+    gradient: Gradient::Fn(rsqrt_grad_grad),
+    kernels: rows![rsqrt_grad: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..GRADIENT
+};
 static INV_GRAD: Op = Op { name: "InvGrad", ..RECIPROCAL };
 static RECIPROCAL_GRAD: Op = Op { name: "ReciprocalGrad", ..RECIPROCAL };
-const RECIPROCAL: Op = Op { kernels: rows![reciprocal_grad: Bfloat16, Half, Float, Double, Complex64, Complex128], ..GRADIENT };
+const RECIPROCAL: Op = Op { gradient: Gradient::Fn(reciprocal_grad_grad), kernels: rows![reciprocal_grad: Bfloat16, Half, Float, Double, Complex64, Complex128], ..GRADIENT };
 
 macro_rules! gradient_kernels {
     ($($kernel:ident: $T:ident => |$y:ident, $dy:ident| $value:expr;)+) => {$(
@@ -81,4 +100,42 @@ fn same_count(cx: &mut KernelCx<'_>) -> Result<()> {
         cx.put(1, dy);
     }
     Ok(())
+}
+
+/// Gradients of gradients: pairs of expressions of the scope, both inputs, the output and the gradient that arrives.
+macro_rules! second_grads {
+    ($($name:ident: |$s:ident, $a:ident, $b:ident, $y:pat, $dy:ident| $grads:expr;)+) => {$(
+        fn $name(g: &GradCx<'_>) -> Result<InputGrads> {
+            let ($s, $a, $b, $y, $dy) = (g.scope(), g.input(0), g.input(1), &g.output(0)?, &g.dy(0)?);
+            let (da, db): (Result<Output>, Result<Output>) = $grads;
+            Ok([da?, db?].into())
+        }
+    )+};
+}
+second_grads! {
+    sigmoid_grad_grad: |s, a, b, _, dy| {
+        let a = conj(s, a)?;
+        let scaled = ops::mul(s, dy, conj(s, b))?;
+        let da = ops::sub(s, &scaled, ops::mul(s, ops::mul(s, 2, &scaled), &a));
+        (da, ops::sigmoid_grad(s, &a, dy))
+    };
+    tanh_grad_grad: |s, a, b, _, dy| {
+        let a = conj(s, a)?;
+        let da = ops::mul(s, ops::mul(s, ops::mul(s, dy, -2), conj(s, b)), &a);
+        (da, ops::tanh_grad(s, &a, dy))
+    };
+    sqrt_grad_grad: |s, a, _b, y, dy| {
+        let scaled = ops::real_div(s, dy, a)?;
+        (ops::mul(s, ops::neg(s, conj(s, &scaled)), y), ops::mul(s, 0.5, &scaled))
+    };
+    rsqrt_grad_grad: |s, a, b, _, dy| {
+        let a = conj(s, a)?;
+        let da = ops::mul(s, ops::mul(s, ops::mul(s, -1.5, conj(s, dy)), b), ops::square(s, &a));
+        (da, ops::rsqrt_grad(s, &a, dy))
+    };
+    reciprocal_grad_grad: |s, a, b, _, dy| {
+        let a = conj(s, a)?;
+        let da = ops::mul(s, ops::mul(s, ops::mul(s, conj(s, dy), -2), b), &a);
+        (da, ops::reciprocal_grad(s, &a, dy))
+    };
 }

@@ -1,15 +1,17 @@
 //! Element-wise functions of one tensor.
 
 use crate::build as ops;
-use crate::gradient::conj;
 use crate::cwise::{self, ARITHMETIC, FUNCTION, POLYNOMIAL, loops, rows};
+use crate::gradient::{conj, unary_grads};
 use crate::linalg::elementary::Elementary;
 use crate::linalg::elementwise::Loop;
 use crate::linalg::functions::Functions;
 use crate::numeric::{Int, Math, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, shapes};
+use ferroflow_core::op::{Accuracy, Gradient, Op, shapes};
+use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{DType, Result, kernels};
+use std::f64::consts::FRAC_2_SQRT_PI;
 
 pub(crate) const OPS: &[&Op] = &[
     &ABS, &NEG, &SIGN, &SQUARE, &INV, &RECIPROCAL, &SQRT, &RSQRT, &EXP, &EXPM1, &LOG, &LOG1P, &SIN, &COS, &TAN,
@@ -49,17 +51,20 @@ const INTEGERS: Op = Op {
 
 static ABS: Op = Op {
     name: "Abs",
+    gradient: Gradient::Fn(abs_grad),
     attrs: &["T: {bfloat16, half, float, double, int8, int16, int32, int64}"],
     kernels: rows![abs: Bfloat16, Half, Float, Double, Int8, Int16, Int32, Int64],
     ..SIGNED
 };
 static NEG: Op = Op {
     name: "Neg",
+    gradient: Gradient::Fn(neg_grad),
     kernels: rows![neg: Bfloat16, Half, Float, Double, Int8, Int16, Int32, Int64, Complex64, Complex128],
     ..SIGNED
 };
 static SIGN: Op = Op {
     name: "Sign",
+    gradient: Gradient::Fn(sign_grad),
     kernels: rows![sign: Bfloat16, Half, Float, Double, Int8, Int16, Int32, Int64, Complex64, Complex128],
     ..SIGNED
 };
@@ -76,41 +81,163 @@ static SQUARE: Op = Op {
 static INV: Op = Op { name: "Inv", ..RECIPROCAL_LIKE };
 static RECIPROCAL: Op = Op { name: "Reciprocal", ..RECIPROCAL_LIKE };
 const RECIPROCAL_LIKE: Op = Op {
+    gradient: Gradient::Fn(recip_grad),
     accuracy: Accuracy::Rounding,
     kernels: rows![recip: Bfloat16, Half, Float, Double, Complex64, Complex128],
     ..SIGNED
 };
 
-static SQRT: Op = Op { name: "Sqrt", kernels: rows![sqrt: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static RSQRT: Op = Op { name: "Rsqrt", kernels: rows![rsqrt: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static EXP: Op = Op { name: "Exp", kernels: rows![exp: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static EXPM1: Op = Op { name: "Expm1", kernels: rows![exp_m1: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static LOG: Op = Op { name: "Log", kernels: rows![ln: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static LOG1P: Op = Op { name: "Log1p", kernels: rows![ln_1p: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static SIN: Op = Op { name: "Sin", kernels: rows![sin: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static COS: Op = Op { name: "Cos", kernels: rows![cos: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static TAN: Op = Op { name: "Tan", kernels: rows![tan: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static ASIN: Op = Op { name: "Asin", kernels: rows![asin: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static ACOS: Op = Op { name: "Acos", kernels: rows![acos: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static ATAN: Op = Op { name: "Atan", kernels: rows![atan: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static SINH: Op = Op { name: "Sinh", kernels: rows![sinh: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static COSH: Op = Op { name: "Cosh", kernels: rows![cosh: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static TANH: Op = Op { name: "Tanh", kernels: rows![tanh: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static ASINH: Op = Op { name: "Asinh", kernels: rows![asinh: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static ACOSH: Op = Op { name: "Acosh", kernels: rows![acosh: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static ATANH: Op = Op { name: "Atanh", kernels: rows![atanh: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
-static SIGMOID: Op = Op { name: "Sigmoid", kernels: rows![sigmoid: Bfloat16, Half, Float, Double, Complex64, Complex128], ..FUNCTIONS };
+static SQRT: Op = Op {
+    name: "Sqrt",
+    gradient: Gradient::Fn(sqrt_grad),
+    kernels: rows![sqrt: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static RSQRT: Op = Op {
+    name: "Rsqrt",
+    gradient: Gradient::Fn(rsqrt_grad),
+    kernels: rows![rsqrt: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static EXP: Op = Op {
+    name: "Exp",
+    gradient: Gradient::Fn(exp_grad),
+    kernels: rows![exp: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static EXPM1: Op = Op {
+    name: "Expm1",
+    gradient: Gradient::Fn(expm1_grad),
+    kernels: rows![exp_m1: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static LOG: Op = Op {
+    name: "Log",
+    gradient: Gradient::Fn(ln_grad),
+    kernels: rows![ln: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static LOG1P: Op = Op {
+    name: "Log1p",
+    gradient: Gradient::Fn(ln_1p_grad),
+    kernels: rows![ln_1p: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static SIN: Op = Op {
+    name: "Sin",
+    gradient: Gradient::Fn(sin_grad),
+    kernels: rows![sin: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static COS: Op = Op {
+    name: "Cos",
+    gradient: Gradient::Fn(cos_grad),
+    kernels: rows![cos: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static TAN: Op = Op {
+    name: "Tan",
+    gradient: Gradient::Fn(tan_grad),
+    kernels: rows![tan: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static ASIN: Op = Op {
+    name: "Asin",
+    gradient: Gradient::Fn(asin_grad),
+    kernels: rows![asin: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static ACOS: Op = Op {
+    name: "Acos",
+    gradient: Gradient::Fn(acos_grad),
+    kernels: rows![acos: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static ATAN: Op = Op {
+    name: "Atan",
+    gradient: Gradient::Fn(atan_grad),
+    kernels: rows![atan: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static SINH: Op = Op {
+    name: "Sinh",
+    gradient: Gradient::Fn(sinh_grad),
+    kernels: rows![sinh: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static COSH: Op = Op {
+    name: "Cosh",
+    gradient: Gradient::Fn(cosh_grad),
+    kernels: rows![cosh: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static TANH: Op = Op {
+    name: "Tanh",
+    gradient: Gradient::Fn(tanh_grad),
+    kernels: rows![tanh: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static ASINH: Op = Op {
+    name: "Asinh",
+    gradient: Gradient::Fn(asinh_grad),
+    kernels: rows![asinh: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static ACOSH: Op = Op {
+    name: "Acosh",
+    gradient: Gradient::Fn(acosh_grad),
+    kernels: rows![acosh: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static ATANH: Op = Op {
+    name: "Atanh",
+    gradient: Gradient::Fn(atanh_grad),
+    kernels: rows![atanh: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
+static SIGMOID: Op = Op {
+    name: "Sigmoid",
+    gradient: Gradient::Fn(sigmoid_grad),
+    kernels: rows![sigmoid: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..FUNCTIONS
+};
 
-static ERF: Op = Op { name: "Erf", kernels: rows![erf: Bfloat16, Half, Float, Double], ..FLOATS };
-static ERFC: Op = Op { name: "Erfc", kernels: rows![erfc: Bfloat16, Half, Float, Double], ..FLOATS };
-static FLOOR: Op =
-    Op { name: "Floor", kernels: rows![floor: Bfloat16, Half, Float, Double], accuracy: Accuracy::Exact, ..FLOATS };
-static CEIL: Op =
-    Op { name: "Ceil", kernels: rows![ceil: Bfloat16, Half, Float, Double], accuracy: Accuracy::Exact, ..FLOATS };
-static RINT: Op =
-    Op { name: "Rint", kernels: rows![round: Bfloat16, Half, Float, Double], accuracy: Accuracy::Exact, ..FLOATS };
+static ERF: Op = Op {
+    name: "Erf",
+    gradient: Gradient::Fn(erf_grad),
+    kernels: rows![erf: Bfloat16, Half, Float, Double],
+    ..FLOATS
+};
+static ERFC: Op = Op {
+    name: "Erfc",
+    gradient: Gradient::Fn(erfc_grad),
+    kernels: rows![erfc: Bfloat16, Half, Float, Double],
+    ..FLOATS
+};
+static FLOOR: Op = Op {
+    name: "Floor",
+    gradient: Gradient::Stop,
+    kernels: rows![floor: Bfloat16, Half, Float, Double],
+    accuracy: Accuracy::Exact,
+    ..FLOATS
+};
+static CEIL: Op = Op {
+    name: "Ceil",
+    gradient: Gradient::Stop,
+    kernels: rows![ceil: Bfloat16, Half, Float, Double],
+    accuracy: Accuracy::Exact,
+    ..FLOATS
+};
+static RINT: Op = Op {
+    name: "Rint",
+    gradient: Gradient::Stop,
+    kernels: rows![round: Bfloat16, Half, Float, Double],
+    accuracy: Accuracy::Exact,
+    ..FLOATS
+};
 static ROUND: Op = Op {
     name: "Round",
+    gradient: Gradient::Stop,
     kernels: rows![round: Bfloat16, Half, Float, Double, Int8, Int16, Int32, Int64],
     ..SIGNED
 };
@@ -120,16 +247,22 @@ static IS_FINITE: Op = Op { name: "IsFinite", kernels: rows![is_finite: Bfloat16
 
 static LOGICAL_NOT: Op = Op {
     name: "LogicalNot",
+    gradient: Gradient::Stop,
     inputs: &["x: bool"],
     outputs: &["y: bool"],
     shape: shapes::unchanged,
     kernels: kernels![any logical_not],
     ..Op::PURE
 };
-static INVERT: Op =
-    Op { name: "Invert", kernels: rows![invert: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64], ..INTEGERS };
+static INVERT: Op = Op {
+    name: "Invert",
+    gradient: Gradient::Stop,
+    kernels: rows![invert: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
+    ..INTEGERS
+};
 static POPULATION_COUNT: Op = Op {
     name: "PopulationCount",
+    gradient: Gradient::Stop,
     outputs: &["y: uint8"],
     kernels: rows![population_count: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
     ..INTEGERS
@@ -235,9 +368,51 @@ fn logical_not(init: &Init<'_>) -> Result<Kernel> {
     cwise::kernel(init, ARITHMETIC, Loop::map(|x: bool| !x))
 }
 
-fn square_grad(g: &GradCx<'_>) -> Result<InputGrads> {
-    let (s, x) = (g.scope(), conj(g.scope(), g.input(0))?);
-    Ok([ops::mul(s, g.dy(0)?, ops::mul(s, x, 2))?].into())
+unary_grads! {
+    abs_grad: |s, x, _, dy| ops::mul(s, dy, ops::sign(s, x));
+    neg_grad: |s, _, _, dy| ops::neg(s, dy);
+    // Nothing of what arrives gets through, but its shape is known.
+    sign_grad: |s, x, _, _dy| ops::zeros_like(s, x);
+    square_grad: |s, x, _, dy| ops::mul(s, dy, ops::mul(s, conj(s, x), 2));
+    recip_grad: |s, _, y, dy| ops::reciprocal_grad(s, y, dy);
+    sqrt_grad: |s, _, y, dy| ops::sqrt_grad(s, y, dy);
+    rsqrt_grad: |s, _, y, dy| ops::rsqrt_grad(s, y, dy);
+    exp_grad: |s, _, y, dy| ops::mul(s, dy, conj(s, y));
+    expm1_grad: |s, x, _, dy| ops::mul(s, dy, ops::exp(s, conj(s, x)));
+    ln_grad: |s, x, _, dy| ops::mul(s, dy, ops::reciprocal(s, conj(s, x)));
+    ln_1p_grad: |s, x, _, dy| ops::mul(s, dy, ops::reciprocal(s, ops::add_v2(s, 1, conj(s, x))));
+    sin_grad: |s, x, _, dy| ops::mul(s, dy, ops::cos(s, conj(s, x)));
+    cos_grad: |s, x, _, dy| ops::mul(s, ops::neg(s, dy), ops::sin(s, conj(s, x)));
+    tan_grad: |s, x, _, dy| {
+        let secant = ops::reciprocal(s, ops::cos(s, conj(s, x)));
+        ops::mul(s, ops::square(s, secant), dy)
+    };
+    asin_grad: |s, x, _, dy| ops::mul(s, dy, inverse_root(s, x));
+    acos_grad: |s, x, _, dy| ops::mul(s, ops::neg(s, dy), inverse_root(s, x));
+    atan_grad: |s, x, _, dy| {
+        ops::mul(s, dy, ops::reciprocal(s, ops::add_v2(s, 1, ops::square(s, conj(s, x)))))
+    };
+    sinh_grad: |s, x, _, dy| ops::mul(s, dy, ops::cosh(s, conj(s, x)));
+    cosh_grad: |s, x, _, dy| ops::mul(s, dy, ops::sinh(s, conj(s, x)));
+    tanh_grad: |s, _, y, dy| ops::tanh_grad(s, conj(s, y), dy);
+    asinh_grad: |s, _, y, dy| ops::real_div(s, dy, ops::cosh(s, conj(s, y)));
+    acosh_grad: |s, _, y, dy| ops::real_div(s, dy, ops::sinh(s, conj(s, y)));
+    atanh_grad: |s, x, _, dy| {
+        ops::mul(s, dy, ops::reciprocal(s, ops::sub(s, 1, ops::square(s, conj(s, x)))))
+    };
+    sigmoid_grad: |s, _, y, dy| ops::sigmoid_grad(s, conj(s, y), dy);
+    erf_grad: |s, x, _, dy| ops::mul(s, ops::mul(s, dy, FRAC_2_SQRT_PI), bell(s, x));
+    erfc_grad: |s, x, _, dy| ops::mul(s, ops::mul(s, dy, -FRAC_2_SQRT_PI), bell(s, x));
+}
+
+/// `1 / sqrt(1 - x²)`, with the conjugate of `x`.
+fn inverse_root(s: &Scope, x: &Output) -> Result<Output> {
+    ops::reciprocal(s, ops::sqrt(s, ops::sub(s, 1, ops::square(s, conj(s, x)))))
+}
+
+/// `exp(-x²)`
+fn bell(s: &Scope, x: &Output) -> Result<Output> {
+    ops::exp(s, ops::neg(s, ops::square(s, x)))
 }
 
 #[cfg(test)]

@@ -4,18 +4,22 @@
 //! are summed first; then labels fall into four groups (in both and kept, in both and summed, left only, right only)
 //! and the whole is one batched matrix product, whose result is put into the output's order.
 
+use crate::build as ops;
+use crate::gradient::{conj, element, kept_shape, part};
 use crate::linalg::product::{Batch, Gemm, MatrixView, multiply_batch};
 use crate::linalg::reduce::{Axis, Fold, Sum, fold};
 use crate::linalg::strided_copy::{Layout, copy};
 use crate::numeric::Num;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{C64, C128, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&EINSUM];
 
 static EINSUM: Op = Op {
     name: "Einsum",
+    gradient: Gradient::Fn(einsum_grad),
     inputs: &["inputs: N * T"],
     outputs: &["output: T"],
     attrs: &["equation: string", "N: int >= 1", "T: type"],
@@ -416,6 +420,103 @@ fn arrange(
     let layout = Layout::writing(0, labels.iter().map(&size_of).zip(steps));
     copy(cx.device(), &layout, &result, &mut tensor)?;
     Ok(tensor.into())
+}
+
+const ELLIPSIS: &str = "...";
+
+/// The gradient of a sum over products is such a sum again, with the equation turned around.
+fn einsum_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy, equation) = (g.scope(), g.dy(0)?, g.attr::<String>("equation")?);
+    let Some((inputs, output)) = equation.split_once("->") else {
+        bail!(InvalidArgument, "Expecting exactly one '->' in einsum equation: {equation}")
+    };
+    let Some((x_labels, y_labels)) = inputs.split_once(',') else {
+        let shape = ops::shape(s, g.input(0))?;
+        return Ok([summed_grad(s, dy, output, inputs, &shape, &missing_from(inputs, &[output]))?].into());
+    };
+    // An operand without batch dimensions broadcasts, but its gradient has them.
+    let with_ellipsis = |labels: &str| match output.contains(ELLIPSIS) && !labels.contains(ELLIPSIS) {
+        true => format!("{labels}{ELLIPSIS}"),
+        false => labels.to_owned(),
+    };
+    let (x_labels, y_labels) = (with_ellipsis(x_labels), with_ellipsis(y_labels));
+    let (x, y) = (conj(s, g.input(0))?, conj(s, g.input(1))?);
+    let (x_shape, y_shape) = (ops::shape(s, &x)?, ops::shape(s, &y)?);
+    let operand = |labels: &str, shape: &Output, other: &Output, other_labels: &str| {
+        let summed = missing_from(labels, &[output, other_labels]);
+        let left: String = labels.chars().filter(|label| !summed.contains(*label)).collect();
+        let product = ops::einsum(s, [&dy, other], &format!("{output},{other_labels}->{left}"))?;
+        if summed.is_empty() { Ok(product) } else { summed_grad(s, product, &left, labels, shape, &summed) }
+    };
+    let dx = operand(&x_labels, &x_shape, &y, &y_labels)?;
+    let dy = operand(&y_labels, &y_shape, &x, &x_labels)?;
+    let (x_batch, y_batch) = (batch_range(&x_labels), batch_range(&y_labels));
+    let known = |shape: PartialShape, (begin, end): (i32, Option<i32>)| {
+        let dims = shape.to_shape()?.dims().to_vec();
+        let end = (dims.len() as i64 + i64::from(end.unwrap_or(0))).max(0) as usize;
+        dims.get(begin as usize..end).map(<[_]>::to_vec)
+    };
+    let same = match (known(x.shape(), x_batch), known(y.shape(), y_batch)) {
+        (Some(x), Some(y)) => x == y,
+        _ => false,
+    };
+    if same || !output.contains(ELLIPSIS) {
+        return Ok([dx, dy].into());
+    }
+    let x_dims = part(s, &x_shape, x_batch.0, x_batch.1)?;
+    let y_dims = part(s, &y_shape, y_batch.0, y_batch.1)?;
+    let axes = ops::broadcast_gradient_args(s, x_dims, y_dims)?;
+    let dx = ops::sum(s, dx, ops::add_v2(s, x_batch.0, axes.r0));
+    let dy = ops::sum(s, dy, ops::add_v2(s, y_batch.0, axes.r1));
+    Ok([ops::reshape(s, dx, x_shape)?, ops::reshape(s, dy, y_shape)?].into())
+}
+
+/// The labels that none of the others has, each once.
+fn missing_from(labels: &str, others: &[&str]) -> String {
+    let mut missing = String::new();
+    for label in labels.chars().filter(|label| *label != '.') {
+        if !missing.contains(label) && !others.iter().any(|other| other.contains(label)) {
+            missing.push(label);
+        }
+    }
+    missing
+}
+
+/// Where the dimensions of the ellipsis begin, and where they end, counted from the back.
+fn batch_range(labels: &str) -> (i32, Option<i32>) {
+    match labels.split_once(ELLIPSIS) {
+        Some((before, "")) => (before.len() as i32, None),
+        Some((before, after)) => (before.len() as i32, Some(-(after.len() as i32))),
+        None => (0, Some(0)),
+    }
+}
+
+/// The first axis with this label; from the back, if it is behind an ellipsis.
+fn axis_of(labels: &str, label: char) -> i32 {
+    let (before, after) = labels.split_once(ELLIPSIS).unwrap_or((labels, ""));
+    let behind = || after.find(label).map_or(0, |at| at as i32 - after.len() as i32);
+    before.find(label).map_or_else(behind, |at| at as i32)
+}
+
+/// The gradient of an equation with one input, of which some labels were summed over.
+fn summed_grad(s: &Scope, dy: Output, output: &str, input: &str, shape: &Output, summed: &str) -> Result<Output> {
+    if summed.is_empty() {
+        return ops::einsum(s, [dy], &format!("{output}->{input}"));
+    }
+    let axes: Vec<i32> = summed.chars().map(|label| axis_of(input, label)).collect();
+    let repeats = |labels: &str| labels.char_indices().any(|(at, label)| labels[..at].contains(label));
+    let left: String = input.chars().filter(|label| !summed.contains(*label)).collect();
+    if !repeats(input) && !repeats(output) && left == output {
+        let kept = kept_shape(s, shape, &s.constant(axes)?)?;
+        return ops::broadcast_to(s, ops::reshape(s, dy, kept), shape);
+    }
+    // Traces and transpositions are undone by another equation, which finds the summed labels in front.
+    let dims = axes.iter().map(|axis| element(s, shape, *axis)).collect::<Result<Vec<_>>>()?;
+    let dy_shape = ops::shape(s, &dy)?;
+    let whole = ops::concat_v2(s, [&ops::pack(s, dims)?, &dy_shape], 0);
+    let kept = ops::concat_v2(s, [&s.constant(vec![1i32; axes.len()])?, &dy_shape], 0);
+    let repeated = ops::broadcast_to(s, ops::reshape(s, dy, kept), whole)?;
+    ops::einsum(s, [repeated], &format!("{summed}{output}->{input}"))
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! Matrix products.
 
 use crate::build as ops;
-use crate::gradient::conj;
+use crate::gradient::{conj, product_factors};
 use crate::linalg::product::{Gemm, MatrixView};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx};
-use ferroflow_core::scope::Output;
 use ferroflow_core::{C64, C128, DType, Result, Shape, Tensor, bf16, ensure, f16, kernels};
 use std::borrow::Cow;
 
@@ -31,6 +30,7 @@ static MAT_MUL: Op = Op {
 
 static SPARSE_MAT_MUL: Op = Op {
     name: "SparseMatMul",
+    gradient: Gradient::Fn(sparse_mat_mul_grad),
     inputs: &["a: Ta", "b: Tb"],
     outputs: &["product: float"],
     attrs: &[
@@ -116,18 +116,41 @@ fn widened(tensor: &Tensor) -> Result<Cow<'_, [f32]>> {
 }
 
 fn mat_mul_grad(g: &GradCx<'_>) -> Result<InputGrads> {
-    let (s, dy) = (g.scope(), g.dy(0)?);
-    let (a, b) = (conj(s, g.input(0))?, conj(s, g.input(1))?);
-    let product = |left: &Output, right: &Output, transposed: (bool, bool)| {
-        ops::MatMul::new().transpose_a(transposed.0).transpose_b(transposed.1).build(s, left, right)
+    let s = g.scope();
+    let operands = [conj(s, g.input(0))?, conj(s, g.input(1))?, g.dy(0)?];
+    let [da, db] = product_factors(g.attr("transpose_a")?, g.attr("transpose_b")?);
+    let product = |(left, right, transpose_a, transpose_b): (usize, usize, bool, bool)| {
+        let node = ops::MatMul::new().transpose_a(transpose_a).transpose_b(transpose_b);
+        (node, operands[left].clone(), operands[right].clone())
     };
-    let (da, db) = match (g.attr("transpose_a")?, g.attr("transpose_b")?) {
-        (false, false) => (product(&dy, &b, (false, true))?, product(&a, &dy, (true, false))?),
-        (false, true) => (product(&dy, &b, (false, false))?, product(&dy, &a, (true, false))?),
-        (true, false) => (product(&b, &dy, (false, true))?, product(&a, &dy, (false, false))?),
-        (true, true) => (product(&b, &dy, (true, true))?, product(&dy, &a, (true, true))?),
-    };
+    let (node, left, right) = product(da);
+    let da = node.grad_a(true).build(s, left, right)?;
+    let (node, left, right) = product(db);
+    let db = node.grad_b(true).build(s, left, right)?;
     Ok([da, db].into())
+}
+
+fn sparse_mat_mul_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, dy) = (g.scope(), g.dy(0)?);
+    // What passed through a rectifier has many zeros.
+    let sparse = [g.attr("a_is_sparse")?, g.attr("b_is_sparse")?, dy.op().op_type() == "ReluGrad"];
+    let operands = [g.input(0).clone(), g.input(1).clone(), dy];
+    let product = |(left, right, transpose_a, transpose_b): (usize, usize, bool, bool), dtype: DType| {
+        let a = operands[left].clone();
+        let b = match transpose_b {
+            true => ops::transpose(s, &operands[right], [1, 0])?,
+            false => operands[right].clone(),
+        };
+        let product = if sparse[left] || sparse[right] || a.dtype() != b.dtype() {
+            let node = ops::SparseMatMul::new().a_is_sparse(sparse[left]).b_is_sparse(sparse[right]);
+            node.transpose_a(transpose_a).build(s, a, b)?
+        } else {
+            ops::MatMul::new().transpose_a(transpose_a).build(s, a, b)?
+        };
+        if product.dtype() == dtype { Ok(product) } else { ops::cast(s, product, dtype) }
+    };
+    let [da, db] = product_factors(g.attr("transpose_a")?, g.attr("transpose_b")?);
+    Ok([product(da, g.input(0).dtype())?, product(db, g.input(1).dtype())?].into())
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Reductions over axes: sums, means, products, extremes, norms, and logical all and any.
 
 use crate::build as ops;
-use crate::gradient::{shape_of, unreduced};
+use crate::gradient::{conj, shape_of, unreduced, wrapped_axes};
 use crate::linalg::reduce::{AtLeastOne, Every, Finish, Fold, Greatest, IntSum, Least, Product, RoundedSquares, Sum, SumOfSquares, fold_planned, plan};
 use crate::numeric::{Float, Int, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::scope::Output;
 use ferroflow_core::{C64, C128, DType, Element, Result, Shape, bf16, ensure, f16, kernels};
 use smallvec::SmallVec;
 
@@ -39,6 +40,7 @@ static SUM: Op = Op {
 
 static MEAN: Op = Op {
     name: "Mean",
+    gradient: Gradient::Fn(mean_grad),
     kernels: kernels![
         mean_kernel: f16, bf16, f32, f64, u64, C64, C128;
         int_mean_kernel: i8, i16, i32, i64, u8, u16, u32
@@ -48,12 +50,14 @@ static MEAN: Op = Op {
 
 static PROD: Op = Op {
     name: "Prod",
+    gradient: Gradient::Fn(prod_grad),
     kernels: kernels![product_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     ..REDUCTION
 };
 
 static MAX: Op = Op {
     name: "Max",
+    gradient: Gradient::Fn(extreme_grad),
     attrs: ORDERED_ATTRS,
     kernels: kernels![max_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     accuracy: Accuracy::Exact,
@@ -62,6 +66,7 @@ static MAX: Op = Op {
 
 static MIN: Op = Op {
     name: "Min",
+    gradient: Gradient::Fn(extreme_grad),
     attrs: ORDERED_ATTRS,
     kernels: kernels![min_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     accuracy: Accuracy::Exact,
@@ -70,6 +75,7 @@ static MIN: Op = Op {
 
 static EUCLIDEAN_NORM: Op = Op {
     name: "EuclideanNorm",
+    gradient: Gradient::Fn(euclidean_norm_grad),
     kernels: kernels![
         float_norm_kernel: f16, bf16, f32, f64;
         int_norm_kernel: i8, i16, i32, i64, u8, u16, u32, u64;
@@ -249,9 +255,65 @@ fn complex_norm_kernel<T: Num<Wide = T> + num_complex::ComplexFloat>(init: &Init
     reduction::<SumOfSquares<T>>(init, Some(|sums, _| sums.iter_mut().for_each(|sum| *sum = sum.sqrt())))
 }
 
-fn sum_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+fn repeated(g: &GradCx<'_>) -> Result<Output> {
     let s = g.scope();
-    let dx = ops::broadcast_to(s, unreduced(g, g.dy(0)?), shape_of(s, g.input(0))?)?;
+    ops::broadcast_to(s, unreduced(g, g.dy(0)?), shape_of(s, g.input(0))?)
+}
+
+fn sum_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([Some(repeated(g)?), None].into())
+}
+
+fn mean_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x, dx) = (g.scope(), g.input(0), repeated(g)?);
+    let dx = match (x.shape().to_shape(), g.output(0)?.shape().to_shape()) {
+        (Some(from), Some(to)) => {
+            let count = from.elements() / to.elements().max(1);
+            ops::real_div(s, dx, count as f64)?
+        }
+        _ => {
+            let shape = ops::shape(s, x)?;
+            let axes = wrapped_axes(s, g.input(1), &ops::size(s, &shape)?)?;
+            let count = ops::prod(s, ops::gather_v2(s, shape, axes, 0), [0]);
+            ops::real_div(s, &dx, ops::cast(s, count, dx.dtype()))?
+        }
+    };
+    Ok([Some(dx), None].into())
+}
+
+/// Each element's factor is the product of those before it and those after it, so that zeros need no division.
+fn prod_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x, dx) = (g.scope(), g.input(0), repeated(g)?);
+    let (shape, rank) = (ops::shape(s, x)?, ops::rank(s, x)?);
+    let reduced = wrapped_axes(s, g.input(1), &rank)?;
+    let others = ops::list_diff(s, ops::range(s, 0, &rank, 1), &reduced)?.out;
+    let order = ops::concat_v2(s, [&reduced, &others], 0)?;
+    let size = |axes: &Output| ops::prod(s, ops::gather_v2(s, &shape, axes, 0), [0]);
+    let permuted = ops::transpose(s, x, &order)?;
+    let columns = ops::reshape(s, &permuted, ops::pack(s, [size(&reduced)?, size(&others)?]))?;
+    let before = ops::Cumprod::new().exclusive(true).build(s, &columns, 0)?;
+    let after = ops::Cumprod::new().exclusive(true).reverse(true).build(s, &columns, 0)?;
+    let factors = ops::mul(s, conj(s, &before), conj(s, &after));
+    let factors = ops::reshape(s, factors, ops::shape(s, &permuted));
+    let factors = ops::transpose(s, factors, ops::invert_permutation(s, &order));
+    let dx = ops::reshape(s, ops::mul(s, dx, factors), shape)?;
+    Ok([Some(dx), None].into())
+}
+
+/// Elements that are equally extreme share what arrives.
+fn extreme_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x, axes) = (g.scope(), g.input(0), g.input(1));
+    let (y, dy) = (unreduced(g, g.output(0)?)?, unreduced(g, g.dy(0)?)?);
+    let chosen = ops::cast(s, ops::equal(s, y, x), dy.dtype())?;
+    let count = ops::Sum::new().keep_dims(true).build(s, &chosen, axes);
+    let dx = ops::mul(s, ops::real_div(s, &chosen, count), dy)?;
+    Ok([Some(dx), None].into())
+}
+
+fn euclidean_norm_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let s = g.scope();
+    let (y, dy) = (unreduced(g, g.output(0)?)?, unreduced(g, g.dy(0)?)?);
+    let dx = ops::real_div(s, g.input(0), ops::real_div(s, y, dy))?;
     Ok([Some(dx), None].into())
 }
 

@@ -1,10 +1,12 @@
 //! Reductions of rows that share a segment id: sorted ids, whose segments are runs, and unsorted ones.
 
+use crate::build as ops;
 use crate::linalg::gather::position;
 use crate::linalg::reduce::{Axis, Finish, Fold, LateGreatest, LateLeast, Product, Sum, fold};
 use crate::numeric::{Int, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Accuracy, Dim, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Accuracy, Dim, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{C64, C128, DType, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -34,12 +36,14 @@ const SORTED: Op = Op {
 
 static SEGMENT_SUM: Op = Op {
     name: "SegmentSum",
+    gradient: Gradient::Fn(sum_grad),
     kernels: kernels![sum_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     ..SORTED
 };
 
 static SEGMENT_MEAN: Op = Op {
     name: "SegmentMean",
+    gradient: Gradient::Fn(mean_grad),
     kernels: kernels![
         mean_kernel: f16, bf16, f32, f64, u64, C64, C128;
         int_mean_kernel: i8, i16, i32, i64, u8, u16, u32
@@ -49,12 +53,14 @@ static SEGMENT_MEAN: Op = Op {
 
 static SEGMENT_PROD: Op = Op {
     name: "SegmentProd",
+    gradient: Gradient::Fn(product_grad),
     kernels: kernels![product_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     ..SORTED
 };
 
 static SEGMENT_MIN: Op = Op {
     name: "SegmentMin",
+    gradient: Gradient::Fn(extreme_grad),
     attrs: &["T: realnumbertype", "Tindices: {int32, int64}"],
     kernels: kernels![min_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..SORTED
@@ -62,6 +68,7 @@ static SEGMENT_MIN: Op = Op {
 
 static SEGMENT_MAX: Op = Op {
     name: "SegmentMax",
+    gradient: Gradient::Fn(extreme_grad),
     attrs: &["T: realnumbertype", "Tindices: {int32, int64}"],
     kernels: kernels![max_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..SORTED
@@ -87,6 +94,7 @@ static SEGMENT_MAX_V2: Op = Op { name: "SegmentMaxV2", attrs: ORDERED_V2, ..SORT
 
 static UNSORTED_SEGMENT_SUM: Op = Op {
     name: "UnsortedSegmentSum",
+    gradient: Gradient::Fn(unsorted_sum_grad),
     attrs: &["T: numbertype", "Tindices: {int16, int32, int64}", "Tnumsegments: {int32, int64} = DT_INT32"],
     kernels: kernels![
         unsorted_sum_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128
@@ -96,6 +104,7 @@ static UNSORTED_SEGMENT_SUM: Op = Op {
 
 static UNSORTED_SEGMENT_PROD: Op = Op {
     name: "UnsortedSegmentProd",
+    gradient: Gradient::Fn(unsorted_product_grad),
     kernels: kernels![
         unsorted_product_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128
     ],
@@ -104,6 +113,7 @@ static UNSORTED_SEGMENT_PROD: Op = Op {
 
 static UNSORTED_SEGMENT_MIN: Op = Op {
     name: "UnsortedSegmentMin",
+    gradient: Gradient::Fn(unsorted_extreme_grad),
     attrs: ORDERED_V2,
     kernels: kernels![unsorted_min_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..SORTED_V2
@@ -111,6 +121,7 @@ static UNSORTED_SEGMENT_MIN: Op = Op {
 
 static UNSORTED_SEGMENT_MAX: Op = Op {
     name: "UnsortedSegmentMax",
+    gradient: Gradient::Fn(unsorted_extreme_grad),
     attrs: ORDERED_V2,
     kernels: kernels![unsorted_max_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..SORTED_V2
@@ -314,6 +325,111 @@ fn unsorted<F: Fold>(missing: F::Acc) -> Result<Kernel> {
         }
         narrowed::<F>(cx, gathered)
     })
+}
+
+fn sum_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    Ok([Some(ops::gather_v2(g.scope(), g.dy(0)?, g.input(1), 0)?), None].into())
+}
+
+fn mean_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, data, ids, dy) = (g.scope(), g.input(0), g.input(1), g.dy(0)?);
+    let rest = ops::expand_dims(s, ops::sub(s, ops::rank(s, data), 1), 0);
+    let shape = ops::concat_v2(s, [ops::shape(s, ids)?, ops::fill(s, rest, 1)?], 0)?;
+    let ones = ops::cast(s, ops::fill(s, shape, 1.0), dy.dtype());
+    let scaled = ops::real_div(s, &dy, ops::segment_sum(s, ones, ids));
+    Ok([Some(ops::gather_v2(s, scaled, ids, 0)?), None].into())
+}
+
+/// Elements that are equally extreme share what arrives at their segment.
+fn extreme_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, data, ids, dy) = (g.scope(), g.input(0), g.input(1), g.dy(0)?);
+    let chosen = ops::equal(s, data, ops::gather_v2(s, g.output(0)?, ids, 0))?;
+    let count = ops::segment_sum(s, ops::cast(s, &chosen, dy.dtype()), ids);
+    let shares = ops::gather_v2(s, ops::real_div(s, &dy, count), ids, 0);
+    Ok([Some(ops::select_v2(s, chosen, shares, ops::zeros_like(s, data))?), None].into())
+}
+
+/// A product divided by one of its factors. Of a segment with one zero, only that element has a slope: the product of
+/// the others. With more zeros, none has.
+fn product_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, data, ids, dy) = (g.scope(), g.input(0), g.input(1), g.dy(0)?);
+    let is_zero = ops::equal(s, data, 0)?;
+    let zeros = ops::segment_sum(s, ops::cast(s, &is_zero, DType::Int32), ids);
+    let dy = ops::select_v2(s, ops::greater(s, zeros, 1), ops::zeros_like(s, &dy), &dy);
+    let others = ops::select_v2(s, &is_zero, ops::ones_like(s, data), data)?;
+    let without_zeros = ops::gather_v2(s, ops::segment_prod(s, &others, ids), ids, 0);
+    let quotient = ops::real_div(s, ops::gather_v2(s, g.output(0)?, ids, 0), &others);
+    let slope = ops::select_v2(s, is_zero, without_zeros, quotient);
+    Ok([Some(ops::mul(s, ops::gather_v2(s, dy, ids, 0), slope)?), None].into())
+}
+
+/// Segments by id, where ids below zero name none.
+struct Members<'a> {
+    scope: &'a Scope,
+    /// Ids, with zero for those below.
+    clipped: Output,
+    /// Whether each element of gathered rows belongs to a segment.
+    in_segment: Option<Output>,
+}
+
+impl<'a> Members<'a> {
+    fn new(scope: &'a Scope, ids: &Output) -> Result<Members<'a>> {
+        let clipped = ops::maximum(scope, ids, ops::zeros_like(scope, ids))?;
+        Ok(Members { scope, clipped, in_segment: None })
+    }
+
+    /// The row of each element's segment, zero for those of none.
+    fn gather(&mut self, rows: &Output, ids: &Output) -> Result<Output> {
+        let s = self.scope;
+        let gathered = ops::gather_v2(s, rows, &self.clipped, 0)?;
+        let mask = match &self.in_segment {
+            Some(mask) => mask.clone(),
+            None => {
+                let mask = ops::greater_equal(s, ids, 0)?;
+                let missing = ops::sub(s, ops::rank(s, &gathered), ops::rank(s, &mask));
+                let ones = ops::fill(s, ops::expand_dims(s, missing, 0), 1)?;
+                let shape = ops::concat_v2(s, [ops::shape(s, &mask)?, ones], 0);
+                let whole = ops::cast(s, ops::ones_like(s, &gathered), DType::Bool);
+                ops::logical_and(s, ops::reshape(s, mask, shape), whole)?
+            }
+        };
+        self.in_segment = Some(mask.clone());
+        ops::select_v2(s, mask, &gathered, ops::zeros_like(s, &gathered))
+    }
+}
+
+fn unsorted_sum_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let ids = g.input(1);
+    let dx = Members::new(g.scope(), ids)?.gather(&g.dy(0)?, ids)?;
+    Ok([Some(dx), None, None].into())
+}
+
+fn unsorted_extreme_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, data, ids, segments, dy) = (g.scope(), g.input(0), g.input(1), g.input(2), g.dy(0)?);
+    let mut members = Members::new(s, ids)?;
+    let chosen = ops::equal(s, data, members.gather(&g.output(0)?, ids))?;
+    let mask = members.in_segment.clone().map_or_else(|| ops::ones_like(s, &chosen), Ok)?;
+    let chosen = ops::logical_and(s, chosen, mask)?;
+    let count = ops::unsorted_segment_sum(s, ops::cast(s, &chosen, dy.dtype()), ids, segments);
+    let shares = members.gather(&ops::real_div(s, &dy, count)?, ids)?;
+    let dx = ops::select_v2(s, chosen, &shares, ops::zeros_like(s, &shares))?;
+    Ok([Some(dx), None, None].into())
+}
+
+/// See [`product_grad`].
+fn unsorted_product_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, data, ids, segments, dy) = (g.scope(), g.input(0), g.input(1), g.input(2), g.dy(0)?);
+    let is_zero = ops::equal(s, data, 0)?;
+    let zeros = ops::unsorted_segment_sum(s, ops::cast(s, &is_zero, DType::Int32), ids, segments);
+    let dy = ops::select_v2(s, ops::greater(s, zeros, 1), ops::zeros_like(s, &dy), &dy)?;
+    let others = ops::select_v2(s, &is_zero, ops::ones_like(s, data), data);
+    let without_zeros = ops::unsorted_segment_prod(s, others, ids, segments)?;
+    let mut members = Members::new(s, ids)?;
+    let rows = |rows: &Output, members: &Members<'_>| ops::gather_v2(s, rows, &members.clipped, 0);
+    let quotient = ops::real_div(s, rows(&g.output(0)?, &members), data);
+    let slope = ops::select_v2(s, is_zero, rows(&without_zeros, &members), quotient);
+    let dx = ops::mul(s, members.gather(&dy, ids), slope)?;
+    Ok([Some(dx), None, None].into())
 }
 
 #[cfg(test)]

@@ -1,17 +1,20 @@
 //! Choosing between tensors by condition, and clipping.
 
+use crate::build as ops;
 use crate::cwise::{self, loops, rows};
+use crate::gradient::unbroadcast;
 use crate::linalg::broadcast::Broadcast;
 use crate::linalg::elementwise::Loop;
 use crate::numeric::Real;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Op, ShapeCx, shapes};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
 use ferroflow_core::{C64, C128, DType, Result, Shape, Tensor, Unit, ensure, kernels, status};
 
 pub(crate) const OPS: &[&Op] = &[&SELECT, &SELECT_V2, &CLIP_BY_VALUE];
 
 static SELECT: Op = Op {
     name: "Select",
+    gradient: Gradient::Fn(select_grad),
     inputs: &["condition: bool", "t: T", "e: T"],
     outputs: &["output: T"],
     attrs: &["T: type"],
@@ -21,6 +24,7 @@ static SELECT: Op = Op {
 };
 static SELECT_V2: Op = Op {
     name: "SelectV2",
+    gradient: Gradient::Fn(select_v2_grad),
     inputs: &["condition: bool", "t: T", "e: T"],
     outputs: &["output: T"],
     attrs: &["T: type"],
@@ -30,6 +34,7 @@ static SELECT_V2: Op = Op {
 };
 static CLIP_BY_VALUE: Op = Op {
     name: "ClipByValue",
+    gradient: Gradient::Fn(clip_grad),
     inputs: &["t: T", "clip_value_min: T", "clip_value_max: T"],
     outputs: &["output: T"],
     attrs: &["T: numbertype"],
@@ -225,6 +230,32 @@ fn clip(init: &Init<'_>) -> Result<Kernel> {
 fn between<T: Real>(x: T, low: T, high: T) -> T {
     let x = if x > high { high } else { x };
     if x < low { low } else { x }
+}
+
+fn select_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, condition, dy) = (g.scope(), g.input(0), g.dy(0)?);
+    let zeros = ops::zeros_like(s, g.input(1))?;
+    let dt = ops::select(s, condition, &dy, &zeros)?;
+    let de = ops::select(s, condition, &zeros, &dy)?;
+    Ok([None, Some(dt), Some(de)].into())
+}
+
+fn select_v2_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, condition, dy, output) = (g.scope(), g.input(0), g.dy(0)?, g.output(0)?);
+    let dt = ops::select_v2(s, condition, &dy, 0)?;
+    let de = ops::select_v2(s, condition, 0, &dy)?;
+    let (dt, de) = (unbroadcast(s, dt, g.input(1), &output)?, unbroadcast(s, de, g.input(2), &output)?);
+    Ok([None, Some(dt), Some(de)].into())
+}
+
+fn clip_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x, low, high, dy) = (g.scope(), g.input(0), g.input(1), g.input(2), g.dy(0)?);
+    let (below, above) = (ops::less(s, x, low)?, ops::greater(s, x, high)?);
+    let zeros = ops::zeros_like(s, &dy)?;
+    let dx = ops::select(s, ops::logical_or(s, &below, &above), &zeros, &dy)?;
+    let dlow = ops::select(s, &below, &dy, &zeros)?;
+    let dhigh = ops::select(s, &above, &dy, &zeros)?;
+    Ok([dx, unbroadcast(s, dlow, low, x)?, unbroadcast(s, dhigh, high, x)?].into())
 }
 
 #[cfg(test)]

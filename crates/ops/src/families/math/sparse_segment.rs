@@ -1,8 +1,10 @@
 //! Segment reductions of rows picked by index, without gathering them first, and their gradients.
 
+use crate::build as ops;
+use crate::gradient::element;
 use crate::numeric::Num;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Accuracy, Dim, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Accuracy, Dim, Grad, GradCx, Gradient, IndexedSlices, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, Element, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -38,16 +40,25 @@ const PLAIN: Op = Op {
 
 static SPARSE_SEGMENT_SUM: Op = Op {
     name: "SparseSegmentSum",
+    gradient: Gradient::Fn(sum_grad),
     attrs: &[REAL, TIDX, TIDS, SPARSE],
     kernels: kernels![sum_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..PLAIN
 };
 
-static SPARSE_SEGMENT_MEAN: Op =
-    Op { name: "SparseSegmentMean", kernels: kernels![mean_kernel: f16, bf16, f32, f64], ..PLAIN };
+static SPARSE_SEGMENT_MEAN: Op = Op {
+    name: "SparseSegmentMean",
+    gradient: Gradient::Fn(mean_grad),
+    kernels: kernels![mean_kernel: f16, bf16, f32, f64],
+    ..PLAIN
+};
 
-static SPARSE_SEGMENT_SQRT_N: Op =
-    Op { name: "SparseSegmentSqrtN", kernels: kernels![sqrt_n_kernel: f16, bf16, f32, f64], ..PLAIN };
+static SPARSE_SEGMENT_SQRT_N: Op = Op {
+    name: "SparseSegmentSqrtN",
+    gradient: Gradient::Fn(sqrt_n_grad),
+    kernels: kernels![sqrt_n_kernel: f16, bf16, f32, f64],
+    ..PLAIN
+};
 
 const COUNTED: Op = Op {
     inputs: &["data: T", "indices: Tidx", "segment_ids: Tsegmentids", "num_segments: Tnumsegments"],
@@ -57,6 +68,7 @@ const COUNTED: Op = Op {
 
 static SPARSE_SEGMENT_SUM_WITH_NUM_SEGMENTS: Op = Op {
     name: "SparseSegmentSumWithNumSegments",
+    gradient: Gradient::Fn(sum_grad),
     attrs: &[REAL, TIDX, TNUM, TIDS, SPARSE],
     kernels: kernels![sum_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..COUNTED
@@ -64,12 +76,14 @@ static SPARSE_SEGMENT_SUM_WITH_NUM_SEGMENTS: Op = Op {
 
 static SPARSE_SEGMENT_MEAN_WITH_NUM_SEGMENTS: Op = Op {
     name: "SparseSegmentMeanWithNumSegments",
+    gradient: Gradient::Fn(mean_grad),
     kernels: kernels![mean_kernel: f16, bf16, f32, f64],
     ..COUNTED
 };
 
 static SPARSE_SEGMENT_SQRT_N_WITH_NUM_SEGMENTS: Op = Op {
     name: "SparseSegmentSqrtNWithNumSegments",
+    gradient: Gradient::Fn(sqrt_n_grad),
     kernels: kernels![sqrt_n_kernel: f16, bf16, f32, f64],
     ..COUNTED
 };
@@ -332,6 +346,36 @@ fn grad<T: Num>(cx: &mut KernelCx<'_>, scale: Scale, compact: bool) -> Result<Ou
         _ => Tensor::vector(unique),
     };
     Ok([output, unique].into())
+}
+
+fn sum_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    rows_grad(g, "SparseSegmentSumGrad")
+}
+
+fn mean_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    rows_grad(g, "SparseSegmentMeanGrad")
+}
+
+fn sqrt_n_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    rows_grad(g, "SparseSegmentSqrtNGrad")
+}
+
+/// The gradient by the op that is made for it: whole, or only the rows that were used if the operation asks for that.
+fn rows_grad(g: &GradCx<'_>, op: &str) -> Result<InputGrads> {
+    let (s, sparse) = (g.scope(), g.attr::<bool>("sparse_gradient")?);
+    let shape = ops::shape(s, g.input(0))?;
+    let node = if sparse { s.op(&format!("{op}V2")) } else { s.op(op) };
+    let node = node.input(g.dy(0)?).input(g.input(1)).input(g.input(2)).input(element(s, &shape, 0)?);
+    let node = node.build()?;
+    let values = node.output(0)?;
+    let grad = if sparse {
+        Grad::Sparse(IndexedSlices { values, indices: node.output(1)?, dense_shape: Some(shape) })
+    } else {
+        Grad::Dense(values)
+    };
+    let mut grads = InputGrads::none(g.num_inputs());
+    grads.0[0] = Some(grad);
+    Ok(grads)
 }
 
 #[cfg(test)]

@@ -1,12 +1,16 @@
 //! Special functions. All are computed in double precision and rounded.
 
+use crate::build as ops;
 use crate::cwise::{self, FUNCTION, loops, rows};
+use crate::gradient::{unary_grads, unbroadcast, unbroadcast_both};
 use crate::linalg::elementwise::Loop;
 use crate::linalg::special::{self, bessel};
 use crate::numeric::{Num, Real};
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, shapes};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
+use ferroflow_core::scope::Output;
 use ferroflow_core::{DType, Element, Result, ensure};
+use std::f64::consts::{FRAC_PI_2, PI};
 
 pub(crate) const OPS: &[&Op] = &[
     &LGAMMA, &DIGAMMA, &ERFINV, &NDTRI, &BESSEL_I0, &BESSEL_I0E, &BESSEL_I1, &BESSEL_I1E, &BESSEL_J0, &BESSEL_J1,
@@ -22,27 +26,124 @@ const UNARY: Op = Op {
     accuracy: Accuracy::Rounding,
     ..Op::PURE
 };
-static LGAMMA: Op = Op { name: "Lgamma", kernels: rows![lgamma: Half, Float, Double], ..UNARY };
-static DIGAMMA: Op = Op { name: "Digamma", kernels: rows![digamma: Half, Float, Double], ..UNARY };
-static ERFINV: Op = Op { name: "Erfinv", kernels: rows![erfinv: Float, Double], ..UNARY };
-static NDTRI: Op = Op { name: "Ndtri", kernels: rows![ndtri: Float, Double], ..UNARY };
-static BESSEL_I0: Op = Op { name: "BesselI0", kernels: rows![bessel_i0: Half, Float, Double], ..UNARY };
-static BESSEL_I0E: Op = Op { name: "BesselI0e", kernels: rows![bessel_i0e: Half, Float, Double], ..UNARY };
-static BESSEL_I1: Op = Op { name: "BesselI1", kernels: rows![bessel_i1: Half, Float, Double], ..UNARY };
-static BESSEL_I1E: Op = Op { name: "BesselI1e", kernels: rows![bessel_i1e: Half, Float, Double], ..UNARY };
-static BESSEL_J0: Op = Op { name: "BesselJ0", kernels: rows![bessel_j0: Half, Float, Double], ..UNARY };
-static BESSEL_J1: Op = Op { name: "BesselJ1", kernels: rows![bessel_j1: Half, Float, Double], ..UNARY };
-static BESSEL_K0: Op = Op { name: "BesselK0", kernels: rows![bessel_k0: Half, Float, Double], ..UNARY };
-static BESSEL_K0E: Op = Op { name: "BesselK0e", kernels: rows![bessel_k0e: Half, Float, Double], ..UNARY };
-static BESSEL_K1: Op = Op { name: "BesselK1", kernels: rows![bessel_k1: Half, Float, Double], ..UNARY };
-static BESSEL_K1E: Op = Op { name: "BesselK1e", kernels: rows![bessel_k1e: Half, Float, Double], ..UNARY };
-static BESSEL_Y0: Op = Op { name: "BesselY0", kernels: rows![bessel_y0: Half, Float, Double], ..UNARY };
-static BESSEL_Y1: Op = Op { name: "BesselY1", kernels: rows![bessel_y1: Half, Float, Double], ..UNARY };
-static DAWSN: Op = Op { name: "Dawsn", kernels: rows![dawsn: Float, Double], ..UNARY };
-static EXPINT: Op = Op { name: "Expint", kernels: rows![expint: Float, Double], ..UNARY };
-static FRESNEL_COS: Op = Op { name: "FresnelCos", kernels: rows![fresnel_cos: Float, Double], ..UNARY };
-static FRESNEL_SIN: Op = Op { name: "FresnelSin", kernels: rows![fresnel_sin: Float, Double], ..UNARY };
-static SPENCE: Op = Op { name: "Spence", kernels: rows![spence: Float, Double], ..UNARY };
+static LGAMMA: Op = Op {
+    name: "Lgamma",
+    gradient: Gradient::Fn(lgamma_grad),
+    kernels: rows![lgamma: Half, Float, Double],
+    ..UNARY
+};
+static DIGAMMA: Op = Op {
+    name: "Digamma",
+    gradient: Gradient::Fn(digamma_grad),
+    kernels: rows![digamma: Half, Float, Double],
+    ..UNARY
+};
+static ERFINV: Op = Op {
+    name: "Erfinv",
+    gradient: Gradient::Fn(erfinv_grad),
+    kernels: rows![erfinv: Float, Double],
+    ..UNARY
+};
+static NDTRI: Op =
+    Op { name: "Ndtri", gradient: Gradient::Fn(ndtri_grad), kernels: rows![ndtri: Float, Double], ..UNARY };
+static BESSEL_I0: Op = Op {
+    name: "BesselI0",
+    gradient: Gradient::Fn(bessel_i0_grad),
+    kernels: rows![bessel_i0: Half, Float, Double],
+    ..UNARY
+};
+static BESSEL_I0E: Op = Op {
+    name: "BesselI0e",
+    gradient: Gradient::Fn(bessel_i0e_grad),
+    kernels: rows![bessel_i0e: Half, Float, Double],
+    ..UNARY
+};
+static BESSEL_I1: Op = Op {
+    name: "BesselI1",
+    gradient: Gradient::Fn(bessel_i1_grad),
+    kernels: rows![bessel_i1: Half, Float, Double],
+    ..UNARY
+};
+static BESSEL_I1E: Op = Op {
+    name: "BesselI1e",
+    gradient: Gradient::Fn(bessel_i1e_grad),
+    kernels: rows![bessel_i1e: Half, Float, Double],
+    ..UNARY
+};
+static BESSEL_J0: Op = Op {
+    name: "BesselJ0",
+    gradient: Gradient::Fn(bessel_j0_grad),
+    kernels: rows![bessel_j0: Half, Float, Double],
+    ..UNARY
+};
+static BESSEL_J1: Op = Op {
+    name: "BesselJ1",
+    gradient: Gradient::Fn(bessel_j1_grad),
+    kernels: rows![bessel_j1: Half, Float, Double],
+    ..UNARY
+};
+static BESSEL_K0: Op = Op {
+    name: "BesselK0",
+    gradient: Gradient::Fn(bessel_k0_grad),
+    kernels: rows![bessel_k0: Half, Float, Double],
+    ..UNARY
+};
+static BESSEL_K0E: Op = Op {
+    name: "BesselK0e",
+    gradient: Gradient::Fn(bessel_k0e_grad),
+    kernels: rows![bessel_k0e: Half, Float, Double],
+    ..UNARY
+};
+static BESSEL_K1: Op = Op {
+    name: "BesselK1",
+    gradient: Gradient::Fn(bessel_k1_grad),
+    kernels: rows![bessel_k1: Half, Float, Double],
+    ..UNARY
+};
+static BESSEL_K1E: Op = Op {
+    name: "BesselK1e",
+    gradient: Gradient::Fn(bessel_k1e_grad),
+    kernels: rows![bessel_k1e: Half, Float, Double],
+    ..UNARY
+};
+static BESSEL_Y0: Op = Op {
+    name: "BesselY0",
+    gradient: Gradient::Fn(bessel_y0_grad),
+    kernels: rows![bessel_y0: Half, Float, Double],
+    ..UNARY
+};
+static BESSEL_Y1: Op = Op {
+    name: "BesselY1",
+    gradient: Gradient::Fn(bessel_y1_grad),
+    kernels: rows![bessel_y1: Half, Float, Double],
+    ..UNARY
+};
+static DAWSN: Op =
+    Op { name: "Dawsn", gradient: Gradient::Fn(dawsn_grad), kernels: rows![dawsn: Float, Double], ..UNARY };
+static EXPINT: Op = Op {
+    name: "Expint",
+    gradient: Gradient::Fn(expint_grad),
+    kernels: rows![expint: Float, Double],
+    ..UNARY
+};
+static FRESNEL_COS: Op = Op {
+    name: "FresnelCos",
+    gradient: Gradient::Fn(fresnel_cos_grad),
+    kernels: rows![fresnel_cos: Float, Double],
+    ..UNARY
+};
+static FRESNEL_SIN: Op = Op {
+    name: "FresnelSin",
+    gradient: Gradient::Fn(fresnel_sin_grad),
+    kernels: rows![fresnel_sin: Float, Double],
+    ..UNARY
+};
+static SPENCE: Op = Op {
+    name: "Spence",
+    gradient: Gradient::Fn(spence_grad),
+    kernels: rows![spence: Float, Double],
+    ..UNARY
+};
 
 const BINARY: Op = Op {
     inputs: &["a: T", "x: T"],
@@ -54,12 +155,14 @@ const BINARY: Op = Op {
 };
 static IGAMMA: Op = Op {
     name: "Igamma",
+    gradient: Gradient::Fn(igamma_grad),
     attrs: &["T: {bfloat16, half, float, double}"],
     kernels: rows![igamma: Float, Double],
     ..BINARY
 };
 static IGAMMAC: Op = Op {
     name: "Igammac",
+    gradient: Gradient::Fn(igammac_grad),
     attrs: &["T: {bfloat16, half, float, double}"],
     kernels: rows![igammac: Float, Double],
     ..BINARY
@@ -72,10 +175,22 @@ static RANDOM_GAMMA_GRAD: Op = Op {
     kernels: rows![random_gamma_grad: Float, Double],
     ..BINARY
 };
-static ZETA: Op = Op { name: "Zeta", inputs: &["x: T", "q: T"], kernels: rows![zeta: Float, Double], ..BINARY };
-static POLYGAMMA: Op = Op { name: "Polygamma", kernels: rows![polygamma: Float, Double], ..BINARY };
+static ZETA: Op = Op {
+    name: "Zeta",
+    gradient: Gradient::Fn(zeta_grad),
+    inputs: &["x: T", "q: T"],
+    kernels: rows![zeta: Float, Double],
+    ..BINARY
+};
+static POLYGAMMA: Op = Op {
+    name: "Polygamma",
+    gradient: Gradient::Fn(polygamma_grad),
+    kernels: rows![polygamma: Float, Double],
+    ..BINARY
+};
 static BETAINC: Op = Op {
     name: "Betainc",
+    gradient: Gradient::Fn(betainc_grad),
     inputs: &["a: T", "b: T", "x: T"],
     shape: betainc_shape,
     kernels: rows![betainc: Float, Double],
@@ -224,6 +339,106 @@ fn betainc(init: &Init<'_>) -> Result<Kernel> {
         }
         Ok(())
     })
+}
+
+unary_grads! {
+    lgamma_grad: |s, x, _, dy| ops::mul(s, dy, ops::digamma(s, x));
+    digamma_grad: |s, x, _, dy| ops::mul(s, dy, ops::polygamma(s, 1, x));
+    erfinv_grad: |s, _, y, dy| {
+        ops::mul(s, ops::mul(s, dy, PI.sqrt() / 2.0), ops::exp(s, ops::square(s, y)))
+    };
+    ndtri_grad: |s, _, y, dy| {
+        let bell = ops::exp(s, ops::real_div(s, ops::square(s, y), 2));
+        ops::mul(s, ops::mul(s, dy, (2.0 * PI).sqrt()), bell)
+    };
+    dawsn_grad: |s, x, y, dy| ops::mul(s, dy, ops::sub(s, 1, ops::mul(s, ops::mul(s, 2, x), y)));
+    expint_grad: |s, x, _, dy| ops::real_div(s, ops::mul(s, dy, ops::exp(s, x)), x);
+    fresnel_cos_grad: |s, x, _, dy| {
+        ops::mul(s, dy, ops::cos(s, ops::mul(s, FRAC_PI_2, ops::square(s, x))))
+    };
+    fresnel_sin_grad: |s, x, _, dy| {
+        ops::mul(s, dy, ops::sin(s, ops::mul(s, FRAC_PI_2, ops::square(s, x))))
+    };
+    spence_grad: |s, x, _, dy| {
+        let slope = ops::real_div(s, ops::log(s, x), ops::sub(s, 1, x));
+        let at_one = ops::neg(s, ops::ones_like(s, x));
+        ops::mul(s, dy, ops::select(s, ops::equal(s, x, 1), at_one, slope))
+    };
+    bessel_i0_grad: |s, x, _, dy| ops::mul(s, dy, ops::bessel_i1(s, x));
+    bessel_i0e_grad: |s, x, y, dy| {
+        ops::mul(s, dy, ops::sub(s, ops::bessel_i1e(s, x), ops::mul(s, ops::sign(s, x), y)))
+    };
+    bessel_i1_grad: |s, x, y, dy| {
+        let slope = ops::sub(s, ops::bessel_i0(s, x), ops::real_div(s, y, x));
+        ops::mul(s, dy, ops::select_v2(s, ops::equal(s, x, 0), 1, slope))
+    };
+    bessel_i1e_grad: |s, x, y, dy| {
+        let factor = ops::add_v2(s, ops::sign(s, x), ops::reciprocal(s, x));
+        let slope = ops::sub(s, ops::bessel_i0e(s, x), ops::mul(s, y, factor));
+        ops::mul(s, dy, ops::select_v2(s, ops::equal(s, x, 0), 0.5, slope))
+    };
+    bessel_k0_grad: |s, x, _, dy| ops::mul(s, dy, ops::neg(s, ops::bessel_k1(s, x)));
+    bessel_k0e_grad: |s, x, y, dy| ops::mul(s, dy, ops::sub(s, y, ops::bessel_k1e(s, x)));
+    bessel_k1_grad: |s, x, y, dy| {
+        ops::mul(s, dy, ops::sub(s, ops::neg(s, ops::bessel_k0(s, x)), ops::real_div(s, y, x)))
+    };
+    bessel_k1e_grad: |s, x, y, dy| {
+        let scaled = ops::mul(s, y, ops::sub(s, 1, ops::reciprocal(s, x)));
+        ops::mul(s, dy, ops::sub(s, scaled, ops::bessel_k0e(s, x)))
+    };
+    bessel_j0_grad: |s, x, _, dy| ops::mul(s, dy, ops::neg(s, ops::bessel_j1(s, x)));
+    bessel_j1_grad: |s, x, y, dy| {
+        let slope = ops::sub(s, ops::bessel_j0(s, x), ops::real_div(s, y, x));
+        ops::mul(s, dy, ops::select_v2(s, ops::equal(s, x, 0), 0.5, slope))
+    };
+    bessel_y0_grad: |s, x, _, dy| ops::mul(s, dy, ops::neg(s, ops::bessel_y1(s, x)));
+    bessel_y1_grad: |s, x, y, dy| ops::mul(s, dy, ops::sub(s, ops::bessel_y0(s, x), ops::real_div(s, y, x)));
+}
+
+/// The slopes of `igamma`, as logarithms until the end because gamma functions grow fast.
+fn igamma_slopes(g: &GradCx<'_>) -> Result<(Output, Output)> {
+    let (s, a, x, dy) = (g.scope(), g.input(0), g.input(1), g.dy(0)?);
+    let powers = ops::mul(s, ops::sub(s, a, 1), ops::log(s, x));
+    let log = ops::sub(s, ops::add_v2(s, ops::neg(s, x), powers), ops::lgamma(s, a));
+    Ok((ops::mul(s, ops::igamma_grad_a(s, a, x), &dy)?, ops::mul(s, ops::exp(s, log), &dy)?))
+}
+
+fn igamma_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (da, dx) = igamma_slopes(g)?;
+    unbroadcast_both(g, da, dx)
+}
+
+fn igammac_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, (da, dx)) = (g.scope(), igamma_slopes(g)?);
+    unbroadcast_both(g, ops::neg(s, da)?, ops::neg(s, dx)?)
+}
+
+/// Only with respect to `x`, as in stock.
+fn betainc_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, a, b, x) = (g.scope(), g.input(0), g.input(1), g.input(2));
+    let log_beta = ops::add_v2(s, ops::lgamma(s, a), ops::lgamma(s, b));
+    let log_beta = ops::sub(s, log_beta, ops::lgamma(s, ops::add_v2(s, a, b)));
+    let below = ops::xlog1py(s, ops::sub(s, b, 1), ops::neg(s, x));
+    let above = ops::xlogy(s, ops::sub(s, a, 1), x);
+    let slope = ops::exp(s, ops::sub(s, ops::add_v2(s, below, above), log_beta));
+    let dx = unbroadcast(s, ops::mul(s, slope, g.dy(0)?)?, x, a)?;
+    Ok([None, None, Some(dx)].into())
+}
+
+/// Only with respect to `q`, as in stock.
+fn zeta_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, x, q) = (g.scope(), g.input(0), g.input(1));
+    let slope = ops::mul(s, ops::neg(s, x), ops::zeta(s, ops::add_v2(s, x, 1), q));
+    let dq = unbroadcast(s, ops::mul(s, slope, g.dy(0)?)?, q, x)?;
+    Ok([None, Some(dq)].into())
+}
+
+/// Only with respect to `x`, as in stock.
+fn polygamma_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, n, x) = (g.scope(), g.input(0), g.input(1));
+    let slope = ops::polygamma(s, ops::add_v2(s, n, 1), x);
+    let dx = unbroadcast(s, ops::mul(s, slope, g.dy(0)?)?, x, n)?;
+    Ok([None, Some(dx)].into())
 }
 
 #[cfg(test)]

@@ -6,13 +6,14 @@ use crate::numeric::{Float, Num};
 use crate::philox::{Philox, from_seed_input, scalar_input};
 use crate::rng_state;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, shapes};
+use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx, shapes};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, ensure, f16, kernels, status};
 
 pub(crate) const OPS: &[&Op] = &[&STATELESS_RANDOM_BINOMIAL, &STATEFUL_RANDOM_BINOMIAL];
 
 static STATELESS_RANDOM_BINOMIAL: Op = Op {
     name: "StatelessRandomBinomial",
+    gradient: Gradient::Stop,
     inputs: &["shape: S", "seed: Tseed", "counts: T", "probs: T"],
     outputs: &["output: dtype"],
     attrs: &["S: {int32, int64}", "Tseed: {int32, int64} = DT_INT64", "T: {half, float, double, int32, int64} = DT_DOUBLE", "dtype: {half, float, double, int32, int64} = DT_INT64"],

@@ -1,18 +1,22 @@
 //! Gamma-distributed numbers: for each output a stretch of the stream of its own, and rejection until one is accepted
 //! (Marsaglia and Tsang, "A simple method for generating gamma variables", 2000).
 
+use crate::build as ops;
 use crate::distribution::{Backward, Sample, infer_appended, infer_seed, shape_input};
+use crate::gradient::element;
 use crate::numeric::Real;
 use crate::philox::{BLOCKS_PER_OUTPUT, KernelStream, Philox, from_key_inputs, from_seed_input};
 use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx};
+use ferroflow_core::scope::Output;
 use ferroflow_core::{Result, Shape, Tensor, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&RANDOM_GAMMA, &STATELESS_RANDOM_GAMMA_V2, &STATELESS_RANDOM_GAMMA_V3];
 
 static RANDOM_GAMMA: Op = Op {
     name: "RandomGamma",
+    gradient: Gradient::Fn(random_gamma_grad),
     inputs: &["shape: S", "alpha: T"],
     outputs: &["output: T"],
     attrs: &["seed: int = 0", "seed2: int = 0", "S: {int32, int64}", "T: {half, float, double}"],
@@ -24,6 +28,7 @@ static RANDOM_GAMMA: Op = Op {
 
 static STATELESS_RANDOM_GAMMA_V2: Op = Op {
     name: "StatelessRandomGammaV2",
+    gradient: Gradient::Fn(stateless_gamma_grad),
     inputs: &["shape: T", "seed: Tseed", "alpha: dtype"],
     outputs: &["output: dtype"],
     attrs: &["dtype: {half, float, double}", "T: {int32, int64}", "Tseed: {int32, int64} = DT_INT64"],
@@ -35,6 +40,7 @@ static STATELESS_RANDOM_GAMMA_V2: Op = Op {
 
 static STATELESS_RANDOM_GAMMA_V3: Op = Op {
     name: "StatelessRandomGammaV3",
+    gradient: Gradient::Fn(stateless_gamma_grad),
     inputs: &["shape: shape_dtype", "key: uint64", "counter: uint64", "alg: int32", "alpha: dtype"],
     outputs: &["output: dtype"],
     attrs: &["dtype: {half, float, double}", "shape_dtype: {int32, int64} = DT_INT32"],
@@ -137,4 +143,30 @@ fn draw(mut philox: Philox, alpha: f64) -> f64 {
             return result * uniforms.next(&mut philox, f64::uniform).powf(1.0 / alpha);
         }
     }
+}
+
+/// The gradient of samples with respect to `alpha`, by implicit differentiation. Samples have `extra` dimensions in front
+/// of those of `alpha`.
+fn alpha_grad(g: &GradCx<'_>, alpha: &Output, extra: Output) -> Result<Output> {
+    let s = g.scope();
+    let ones = ops::fill(s, ops::expand_dims(s, &extra, 0), 1)?;
+    let shape = ops::concat_v2(s, [&ones, &ops::shape(s, alpha)?], 0);
+    let slope = ops::random_gamma_grad(s, ops::reshape(s, alpha, shape), g.output(0)?);
+    ops::sum(s, ops::mul(s, g.dy(0)?, slope), ops::range(s, 0, extra, 1))
+}
+
+fn random_gamma_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let s = g.scope();
+    let extra = element(s, &ops::shape(s, g.input(0))?, 0)?;
+    Ok([None, Some(alpha_grad(g, g.input(1), extra)?)].into())
+}
+
+/// The shape of stateless samples includes that of `alpha`, which is the last input.
+fn stateless_gamma_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, last) = (g.scope(), g.num_inputs() - 1);
+    let alpha = g.input(last);
+    let extra = ops::sub(s, element(s, &ops::shape(s, g.input(0))?, 0)?, ops::rank(s, alpha))?;
+    let mut grads = InputGrads::none(last);
+    grads.0.push(Some(alpha_grad(g, alpha, extra)?.into()));
+    Ok(grads)
 }

@@ -4,13 +4,14 @@ use crate::distribution::{infer_seed, next_f64};
 use crate::numeric::Real;
 use crate::philox::{BLOCKS_PER_OUTPUT, KernelStream, Philox, Words, from_seed_input};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, Result, Shape, Tensor, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&MULTINOMIAL, &STATELESS_MULTINOMIAL];
 
 static MULTINOMIAL: Op = Op {
     name: "Multinomial",
+    gradient: Gradient::Stop,
     inputs: &["logits: T", "num_samples: int32"],
     outputs: &["output: output_dtype"],
     attrs: &["seed: int = 0", "seed2: int = 0", "T: realnumbertype", "output_dtype: {int32, int64} = DT_INT64"],
@@ -22,6 +23,7 @@ static MULTINOMIAL: Op = Op {
 
 static STATELESS_MULTINOMIAL: Op = Op {
     name: "StatelessMultinomial",
+    gradient: Gradient::Stop,
     inputs: &["logits: T", "num_samples: int32", "seed: Tseed"],
     outputs: &["output: output_dtype"],
     attrs: &["T: realnumbertype", "Tseed: {int32, int64} = DT_INT64", "output_dtype: {int32, int64} = DT_INT64"],

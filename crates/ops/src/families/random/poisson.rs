@@ -6,7 +6,7 @@ use crate::distribution::{Backward, Sample, infer_appended, infer_from_shape_inp
 use crate::numeric::{Num, Real};
 use crate::philox::{BLOCKS_PER_OUTPUT, KernelStream, Philox, from_seed_input};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx};
+use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx};
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&RANDOM_POISSON, &RANDOM_POISSON_V2, &STATELESS_RANDOM_POISSON];
@@ -36,6 +36,7 @@ static RANDOM_POISSON_V2: Op = Op {
 
 static STATELESS_RANDOM_POISSON: Op = Op {
     name: "StatelessRandomPoisson",
+    gradient: Gradient::Stop,
     inputs: &["shape: T", "seed: Tseed", "lam: Rtype"],
     outputs: &["output: dtype"],
     attrs: &["Rtype: {half, float, double, int32, int64}", "dtype: {half, float, double, int32, int64}", "T: {int32, int64}", "Tseed: {int32, int64} = DT_INT64"],

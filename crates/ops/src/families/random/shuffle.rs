@@ -2,13 +2,14 @@
 
 use crate::philox::{KernelStream, Philox, Words, from_key_inputs};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, shapes};
+use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx, shapes};
 use ferroflow_core::{Result, Unit, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&RANDOM_SHUFFLE, &STATELESS_SHUFFLE];
 
 static RANDOM_SHUFFLE: Op = Op {
     name: "RandomShuffle",
+    gradient: Gradient::Stop,
     inputs: &["value: T"],
     outputs: &["output: T"],
     attrs: &["seed: int = 0", "seed2: int = 0", "T: type"],

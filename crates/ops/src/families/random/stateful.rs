@@ -7,13 +7,14 @@ use crate::distribution::{
 use crate::philox::{KernelStream, Philox};
 use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx};
+use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx};
 use ferroflow_core::{Element, Result, bf16, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&RANDOM_UNIFORM, &RANDOM_STANDARD_NORMAL, &TRUNCATED_NORMAL, &RANDOM_UNIFORM_INT];
 
 static RANDOM_UNIFORM: Op = Op {
     name: "RandomUniform",
+    gradient: Gradient::Stop,
     inputs: &["shape: T"],
     outputs: &["output: dtype"],
     attrs: &["seed: int = 0", "seed2: int = 0", "dtype: {half, bfloat16, float, double}", "T: {int32, int64}"],
@@ -25,6 +26,7 @@ static RANDOM_UNIFORM: Op = Op {
 
 static RANDOM_STANDARD_NORMAL: Op = Op {
     name: "RandomStandardNormal",
+    gradient: Gradient::Stop,
     inputs: &["shape: T"],
     outputs: &["output: dtype"],
     attrs: &["seed: int = 0", "seed2: int = 0", "dtype: {half, bfloat16, float, double}", "T: {int32, int64}"],
@@ -36,6 +38,7 @@ static RANDOM_STANDARD_NORMAL: Op = Op {
 
 static TRUNCATED_NORMAL: Op = Op {
     name: "TruncatedNormal",
+    gradient: Gradient::Stop,
     inputs: &["shape: T"],
     outputs: &["output: dtype"],
     attrs: &["seed: int = 0", "seed2: int = 0", "dtype: {half, bfloat16, float, double}", "T: {int32, int64}"],

@@ -7,13 +7,14 @@ use crate::distribution::{
 use crate::philox::{ALGORITHM_PHILOX, Philox, from_key_inputs, from_seed_input};
 use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx};
+use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx};
 use ferroflow_core::{Element, Result, Tensor, bf16, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&STATELESS_RANDOM_UNIFORM, &STATELESS_RANDOM_NORMAL, &STATELESS_TRUNCATED_NORMAL, &STATELESS_RANDOM_UNIFORM_INT, &STATELESS_RANDOM_UNIFORM_FULL_INT, &STATELESS_RANDOM_UNIFORM_V2, &STATELESS_RANDOM_NORMAL_V2, &STATELESS_TRUNCATED_NORMAL_V2, &STATELESS_RANDOM_UNIFORM_INT_V2, &STATELESS_RANDOM_UNIFORM_FULL_INT_V2, &STATELESS_RANDOM_GET_KEY_COUNTER, &STATELESS_RANDOM_GET_KEY_COUNTER_ALG, &STATELESS_RANDOM_GET_ALG];
 
 static STATELESS_RANDOM_UNIFORM: Op = Op {
     name: "StatelessRandomUniform",
+    gradient: Gradient::Stop,
     inputs: &["shape: T", "seed: Tseed"],
     outputs: &["output: dtype"],
     attrs: &["dtype: {half, bfloat16, float, double} = DT_FLOAT", "T: {int32, int64} = DT_INT32", "Tseed: {int32, int64} = DT_INT64"],
@@ -25,6 +26,7 @@ static STATELESS_RANDOM_UNIFORM: Op = Op {
 
 static STATELESS_RANDOM_NORMAL: Op = Op {
     name: "StatelessRandomNormal",
+    gradient: Gradient::Stop,
     inputs: &["shape: T", "seed: Tseed"],
     outputs: &["output: dtype"],
     attrs: &["dtype: {half, bfloat16, float, double} = DT_FLOAT", "T: {int32, int64} = DT_INT32", "Tseed: {int32, int64} = DT_INT64"],
@@ -36,6 +38,7 @@ static STATELESS_RANDOM_NORMAL: Op = Op {
 
 static STATELESS_TRUNCATED_NORMAL: Op = Op {
     name: "StatelessTruncatedNormal",
+    gradient: Gradient::Stop,
     inputs: &["shape: T", "seed: Tseed"],
     outputs: &["output: dtype"],
     attrs: &["dtype: {half, bfloat16, float, double} = DT_FLOAT", "T: {int32, int64} = DT_INT32", "Tseed: {int32, int64} = DT_INT64"],
@@ -47,6 +50,7 @@ static STATELESS_TRUNCATED_NORMAL: Op = Op {
 
 static STATELESS_RANDOM_UNIFORM_INT: Op = Op {
     name: "StatelessRandomUniformInt",
+    gradient: Gradient::Stop,
     inputs: &["shape: T", "seed: Tseed", "minval: dtype", "maxval: dtype"],
     outputs: &["output: dtype"],
     attrs: &["dtype: {int32, int64}", "T: {int32, int64}", "Tseed: {int32, int64} = DT_INT64"],
@@ -57,6 +61,7 @@ static STATELESS_RANDOM_UNIFORM_INT: Op = Op {
 
 static STATELESS_RANDOM_UNIFORM_FULL_INT: Op = Op {
     name: "StatelessRandomUniformFullInt",
+    gradient: Gradient::Stop,
     inputs: &["shape: T", "seed: Tseed"],
     outputs: &["output: dtype"],
     attrs: &["dtype: {int32, int64, uint32, uint64} = DT_UINT64", "T: {int32, int64} = DT_INT32", "Tseed: {int32, int64, uint32, uint64} = DT_INT64"],
@@ -67,6 +72,7 @@ static STATELESS_RANDOM_UNIFORM_FULL_INT: Op = Op {
 
 static STATELESS_RANDOM_UNIFORM_V2: Op = Op {
     name: "StatelessRandomUniformV2",
+    gradient: Gradient::Stop,
     inputs: &["shape: Tshape", "key: uint64", "counter: uint64", "alg: int32"],
     outputs: &["output: dtype"],
     attrs: &["dtype: {half, bfloat16, float, double} = DT_FLOAT", "Tshape: {int32, int64} = DT_INT32"],
@@ -78,6 +84,7 @@ static STATELESS_RANDOM_UNIFORM_V2: Op = Op {
 
 static STATELESS_RANDOM_NORMAL_V2: Op = Op {
     name: "StatelessRandomNormalV2",
+    gradient: Gradient::Stop,
     inputs: &["shape: Tshape", "key: uint64", "counter: uint64", "alg: int32"],
     outputs: &["output: dtype"],
     attrs: &["dtype: {half, bfloat16, float, double} = DT_FLOAT", "Tshape: {int32, int64} = DT_INT32"],
@@ -89,6 +96,7 @@ static STATELESS_RANDOM_NORMAL_V2: Op = Op {
 
 static STATELESS_TRUNCATED_NORMAL_V2: Op = Op {
     name: "StatelessTruncatedNormalV2",
+    gradient: Gradient::Stop,
     inputs: &["shape: Tshape", "key: uint64", "counter: uint64", "alg: int32"],
     outputs: &["output: dtype"],
     attrs: &["dtype: {half, bfloat16, float, double} = DT_FLOAT", "Tshape: {int32, int64} = DT_INT32"],
@@ -100,6 +108,7 @@ static STATELESS_TRUNCATED_NORMAL_V2: Op = Op {
 
 static STATELESS_RANDOM_UNIFORM_INT_V2: Op = Op {
     name: "StatelessRandomUniformIntV2",
+    gradient: Gradient::Stop,
     inputs: &["shape: Tshape", "key: uint64", "counter: uint64", "alg: int32", "minval: dtype", "maxval: dtype"],
     outputs: &["output: dtype"],
     attrs: &["dtype: {int32, int64, uint32, uint64}", "Tshape: {int32, int64} = DT_INT32"],
@@ -110,6 +119,7 @@ static STATELESS_RANDOM_UNIFORM_INT_V2: Op = Op {
 
 static STATELESS_RANDOM_UNIFORM_FULL_INT_V2: Op = Op {
     name: "StatelessRandomUniformFullIntV2",
+    gradient: Gradient::Stop,
     inputs: &["shape: Tshape", "key: uint64", "counter: uint64", "alg: int32"],
     outputs: &["output: dtype"],
     attrs: &["dtype: {int32, int64, uint32, uint64} = DT_UINT64", "Tshape: {int32, int64} = DT_INT32"],

@@ -1,18 +1,22 @@
 //! Normal numbers between bounds that are parameters, by rejection from a normal, a uniform or an exponential
 //! distribution, whichever accepts most (Robert, "Simulation of truncated normal variables", 1995).
 
+use crate::build as ops;
 use crate::distribution::{Sample, broadcast_parameter, infer_from_shape_input, infer_seed};
 use crate::numeric::Float;
 use crate::philox::{KernelStream, Philox, from_seed_input};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, shapes};
-use ferroflow_core::{PartialShape, Result, Shape, Tensor, bail, ensure, f16, kernels};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
+use ferroflow_core::scope::{Output, Scope};
+use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, f16, kernels};
+use std::f64::consts::FRAC_1_SQRT_2;
 use num_traits::Float as _;
 
 pub(crate) const OPS: &[&Op] = &[&PARAMETERIZED_TRUNCATED_NORMAL, &STATELESS_PARAMETERIZED_TRUNCATED_NORMAL];
 
 static PARAMETERIZED_TRUNCATED_NORMAL: Op = Op {
     name: "ParameterizedTruncatedNormal",
+    gradient: Gradient::Stop,
     inputs: &["shape: T", "means: dtype", "stdevs: dtype", "minvals: dtype", "maxvals: dtype"],
     outputs: &["output: dtype"],
     attrs: &["seed: int = 0", "seed2: int = 0", "dtype: {half, bfloat16, float, double}", "T: {int32, int64}"],
@@ -24,6 +28,7 @@ static PARAMETERIZED_TRUNCATED_NORMAL: Op = Op {
 
 static STATELESS_PARAMETERIZED_TRUNCATED_NORMAL: Op = Op {
     name: "StatelessParameterizedTruncatedNormal",
+    gradient: Gradient::Fn(truncated_normal_grad),
     inputs: &["shape: S", "seed: Tseed", "means: dtype", "stddevs: dtype", "minvals: dtype", "maxvals: dtype"],
     outputs: &["output: dtype"],
     attrs: &["S: {int32, int64}", "Tseed: {int32, int64} = DT_INT64", "dtype: {half, float, double}"],
@@ -268,4 +273,52 @@ fn exp<T: Float>(value: T) -> T {
 
 fn ln<T: Float>(value: T) -> T {
     T::from_math(value.to_math().ln())
+}
+
+/// The share of a normal distribution below `x`.
+fn share_below(s: &Scope, x: &Output) -> Result<Output> {
+    let scaled = ops::mul(s, x, FRAC_1_SQRT_2)?;
+    let size = ops::abs(s, &scaled)?;
+    let tail = ops::erfc(s, &size)?;
+    let far = ops::select(s, ops::greater(s, &scaled, 0), ops::sub(s, 2, &tail), &tail);
+    let near = ops::add_v2(s, 1, ops::erf(s, &scaled));
+    ops::mul(s, 0.5, ops::select(s, ops::less(s, &size, FRAC_1_SQRT_2), near, far))
+}
+
+/// By implicit differentiation of the distribution's share below each sample.
+fn truncated_normal_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, shape, sample, dy) = (g.scope(), g.input(0), g.output(0)?, g.dy(0)?);
+    let (mean, stddev, low, high) = (g.input(2), g.input(3), g.input(4), g.input(5));
+    let standard = |x: &Output| ops::real_div(s, ops::sub(s, x, mean), stddev);
+    let (low_std, high_std, x) = (standard(low)?, standard(high)?, standard(&sample)?);
+    let below_low = share_below(s, &low_std)?;
+    let whole = ops::sub(s, share_below(s, &high_std), &below_low);
+    let share = ops::real_div(s, ops::sub(s, share_below(s, &x), &below_low), whole);
+    // Neither share may be zero, because logarithms are taken of both.
+    let (tiny, epsilon) = match mean.dtype() {
+        DType::Half => (f16::MIN_POSITIVE.to_f64(), f16::EPSILON.to_f64()),
+        DType::Float => (f64::from(f32::MIN_POSITIVE), f64::from(f32::EPSILON)),
+        _ => (f64::MIN_POSITIVE, f64::EPSILON),
+    };
+    let share = ops::maximum(s, ops::minimum(s, share, 1.0 - epsilon), tiny)?;
+    let squares = |bound: &Output| ops::mul(s, 0.5, ops::sub(s, ops::pow(s, &x, 2), ops::pow(s, bound, 2)));
+    let slope_high = ops::exp(s, ops::add_v2(s, squares(&high_std), ops::log(s, &share)))?;
+    let slope_low = ops::exp(s, ops::add_v2(s, squares(&low_std), ops::log1p(s, ops::neg(s, &share))))?;
+    // Samples have dimensions in front of those that the parameters have together.
+    let shapes = [mean, stddev, low, high].map(|parameter| ops::shape(s, parameter));
+    let [mean_shape, stddev_shape, low_shape, high_shape] = shapes;
+    let shapes = [mean_shape?, stddev_shape?, low_shape?, high_shape?];
+    let mut together = ops::broadcast_args(s, &shapes[0], &shapes[1])?;
+    together = ops::broadcast_args(s, &shapes[2], together)?;
+    together = ops::broadcast_args(s, &shapes[3], together)?;
+    let extra = ops::range(s, 0, ops::sub(s, ops::size(s, shape), ops::size(s, &together)), 1)?;
+    let slopes = [ops::ones_like(s, &x)?, x.clone(), slope_low, slope_high];
+    let mut grads = InputGrads::none(2);
+    for (slope, shape) in slopes.into_iter().zip(shapes) {
+        let sum = ops::sum(s, ops::mul(s, &dy, slope), &extra);
+        let axes = ops::broadcast_gradient_args(s, &together, &shape)?.r1;
+        let sum = ops::Sum::new().keep_dims(true).build(s, sum, axes);
+        grads.0.push(Some(ops::reshape(s, sum, shape)?.into()));
+    }
+    Ok(grads)
 }

@@ -1,17 +1,20 @@
 //! Rows and elements of resource variables by index, read under the variable's lock and without copying the rest.
 
-use crate::array::gather::gather_nd;
+use crate::array::gather::{gather_nd, gathered_nd, gathered_rows};
+use crate::build as ops;
 use crate::linalg::gather::gather;
 use crate::linalg::scatter_nd::BadIndices;
 use crate::variable::existing;
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{DType, Result, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&RESOURCE_GATHER, &RESOURCE_GATHER_ND];
 
 static RESOURCE_GATHER: Op = Op {
     name: "ResourceGather",
+    gradient: Gradient::Fn(gather_grad),
     inputs: &["resource: resource", "indices: Tindices"],
     outputs: &["output: dtype"],
     attrs: &["batch_dims: int = 0", "validate_indices: bool = true", "dtype: type", "Tindices: {int32, int64}"],
@@ -22,6 +25,7 @@ static RESOURCE_GATHER: Op = Op {
 
 static RESOURCE_GATHER_ND: Op = Op {
     name: "ResourceGatherNd",
+    gradient: Gradient::Fn(gather_nd_grad),
     inputs: &["resource: resource", "indices: Tindices"],
     outputs: &["output: dtype"],
     attrs: &["dtype: type", "Tindices: {int32, int64}"],
@@ -98,4 +102,25 @@ fn gather_nd_kernel(init: &Init<'_>) -> Result<Kernel> {
         })?;
         Ok(found.into())
     })
+}
+
+/// The shape of a variable: a constant if it is known.
+fn variable_shape(s: &Scope, handle: &Output, dtype: DType) -> Result<Output> {
+    let known = handle.handle_shape().and_then(|known| known.shape.to_shape());
+    match known.map(|shape| shape.dims().iter().map(|dim| i32::try_from(*dim)).collect()) {
+        Some(Ok::<Vec<i32>, _>(dims)) if dtype == DType::Int32 => s.constant(dims),
+        _ => ops::VariableShape::new().out_type(dtype).build(s, handle),
+    }
+}
+
+fn gather_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let s = g.scope();
+    let shape = variable_shape(s, g.input(0), DType::Int32)?;
+    Ok([Some(gathered_rows(s, g.dy(0)?, g.input(1), shape)?), None].into())
+}
+
+fn gather_nd_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let (s, indices) = (g.scope(), g.input(1));
+    let shape = variable_shape(s, g.input(0), indices.dtype())?;
+    Ok([Some(gathered_nd(s, g.dy(0)?, indices, shape, "")?), None].into())
 }

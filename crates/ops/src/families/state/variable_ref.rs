@@ -3,7 +3,7 @@
 use crate::numeric::{Int, Num};
 use crate::variable::{add_assign, sub_assign};
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Value};
-use ferroflow_core::op::{Op, OpClass, ShapeCx, shapes};
+use ferroflow_core::op::{Gradient, Op, OpClass, ShapeCx, shapes};
 use ferroflow_core::resource::{RefVariable, Remembered, Variable};
 use ferroflow_core::{
     C64, C128, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels,
@@ -69,6 +69,7 @@ static IS_VARIABLE_INITIALIZED: Op = Op {
 
 static ASSIGN: Op = Op {
     name: "Assign",
+    gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "value: T"],
     outputs: &["output_ref: Ref(T)"],
     attrs: &["T: type", "validate_shape: bool = true", "use_locking: bool = true"],
@@ -80,6 +81,7 @@ static ASSIGN: Op = Op {
 
 static ASSIGN_ADD: Op = Op {
     name: "AssignAdd",
+    gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "value: T"],
     outputs: &["output_ref: Ref(T)"],
     attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
@@ -90,6 +92,7 @@ static ASSIGN_ADD: Op = Op {
 
 static ASSIGN_SUB: Op = Op {
     name: "AssignSub",
+    gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "value: T"],
     outputs: &["output_ref: Ref(T)"],
     attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],

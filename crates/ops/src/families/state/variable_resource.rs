@@ -86,6 +86,7 @@ static ASSIGN_SUB_VARIABLE_OP: Op = Op {
 
 static VAR_IS_INITIALIZED_OP: Op = Op {
     name: "VarIsInitializedOp",
+    gradient: Gradient::Stop,
     inputs: &["resource: resource"],
     outputs: &["is_initialized: bool"],
     shape: shapes::scalar,
@@ -96,6 +97,7 @@ static VAR_IS_INITIALIZED_OP: Op = Op {
 
 static VARIABLE_SHAPE: Op = Op {
     name: "VariableShape",
+    gradient: Gradient::Stop,
     inputs: &["input: resource"],
     outputs: &["output: out_type"],
     attrs: &["out_type: {int32, int64} = DT_INT32"],

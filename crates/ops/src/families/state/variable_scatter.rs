@@ -4,7 +4,7 @@ use crate::numeric::{Num, Real};
 use crate::units::by_unit;
 use crate::variable::{add_assign, existing, returned, sub_assign};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx};
+use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx};
 use ferroflow_core::{C64, C128, DType, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&SCATTER_UPDATE, &SCATTER_ADD, &SCATTER_SUB, &SCATTER_MUL, &SCATTER_DIV, &SCATTER_MIN, &SCATTER_MAX, &RESOURCE_SCATTER_UPDATE, &RESOURCE_SCATTER_ADD, &RESOURCE_SCATTER_SUB, &RESOURCE_SCATTER_MUL, &RESOURCE_SCATTER_DIV, &RESOURCE_SCATTER_MIN, &RESOURCE_SCATTER_MAX];
@@ -21,6 +21,7 @@ static SCATTER_UPDATE: Op = Op {
 
 static SCATTER_ADD: Op = Op {
     name: "ScatterAdd",
+    gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
     attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
@@ -32,6 +33,7 @@ static SCATTER_ADD: Op = Op {
 
 static SCATTER_SUB: Op = Op {
     name: "ScatterSub",
+    gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
     attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
@@ -43,6 +45,7 @@ static SCATTER_SUB: Op = Op {
 
 static SCATTER_MUL: Op = Op {
     name: "ScatterMul",
+    gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
     attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
@@ -54,6 +57,7 @@ static SCATTER_MUL: Op = Op {
 
 static SCATTER_DIV: Op = Op {
     name: "ScatterDiv",
+    gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
     attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],

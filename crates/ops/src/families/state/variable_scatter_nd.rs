@@ -7,13 +7,14 @@ use crate::strided::{Masks, StridedSlice};
 use crate::units::by_unit;
 use crate::variable::{existing, returned, sub_assign};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx};
+use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx};
 use ferroflow_core::{C64, C128, DType, Element, Result, Tensor, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&SCATTER_ND_UPDATE, &SCATTER_ND_ADD, &SCATTER_ND_SUB, &SCATTER_ND_MIN, &SCATTER_ND_MAX, &RESOURCE_SCATTER_ND_UPDATE, &RESOURCE_SCATTER_ND_ADD, &RESOURCE_SCATTER_ND_SUB, &RESOURCE_SCATTER_ND_MIN, &RESOURCE_SCATTER_ND_MAX, &STRIDED_SLICE_ASSIGN, &RESOURCE_STRIDED_SLICE_ASSIGN];
 
 static SCATTER_ND_UPDATE: Op = Op {
     name: "ScatterNdUpdate",
+    gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
     attrs: &["T: type", "Tindices: {int32, int64}", "use_locking: bool = true", "bad_indices_policy: string = ''"],
@@ -24,6 +25,7 @@ static SCATTER_ND_UPDATE: Op = Op {
 
 static SCATTER_ND_ADD: Op = Op {
     name: "ScatterNdAdd",
+    gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
     attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "bad_indices_policy: string = ''"],
@@ -35,6 +37,7 @@ static SCATTER_ND_ADD: Op = Op {
 
 static SCATTER_ND_SUB: Op = Op {
     name: "ScatterNdSub",
+    gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
     attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "bad_indices_policy: string = ''"],

@@ -3,7 +3,7 @@
 use crate::hash;
 use crate::numeric::Int;
 use ferroflow_core::kernel::{Init, Kernel, Str};
-use ferroflow_core::op::{Op, shapes};
+use ferroflow_core::op::{Gradient, Op, shapes};
 use ferroflow_core::{Result, Tensor, bail, ensure, kernels};
 use std::fmt::Write;
 
@@ -16,6 +16,7 @@ pub(crate) const OPS: &[&Op] = &[
 
 static STRING_TO_HASH_BUCKET: Op = Op {
     name: "StringToHashBucket",
+    gradient: Gradient::Stop,
     inputs: &["string_tensor: string"],
     outputs: &["output: int64"],
     attrs: &["num_buckets: int >= 1"],
@@ -26,6 +27,7 @@ static STRING_TO_HASH_BUCKET: Op = Op {
 
 static STRING_TO_HASH_BUCKET_FAST: Op = Op {
     name: "StringToHashBucketFast",
+    gradient: Gradient::Stop,
     inputs: &["input: string"],
     outputs: &["output: int64"],
     attrs: &["num_buckets: int >= 1"],
@@ -36,6 +38,7 @@ static STRING_TO_HASH_BUCKET_FAST: Op = Op {
 
 static STRING_TO_HASH_BUCKET_STRONG: Op = Op {
     name: "StringToHashBucketStrong",
+    gradient: Gradient::Stop,
     inputs: &["input: string"],
     outputs: &["output: int64"],
     attrs: &["num_buckets: int >= 1", "key: list(int)"],

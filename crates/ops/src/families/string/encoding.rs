@@ -1,7 +1,7 @@
 //! Other ways to write bytes down: base 64 in its web-safe alphabet, and serialized tensors.
 
 use ferroflow_core::kernel::{Init, Kernel, Str};
-use ferroflow_core::op::{Op, shapes};
+use ferroflow_core::op::{Gradient, Op, shapes};
 use ferroflow_core::{DType, Result, Tensor, bail, ensure, kernels, status};
 use ferroflow_proto::tensorflow::TensorProto;
 use prost::Message;
@@ -10,6 +10,7 @@ pub(crate) const OPS: &[&Op] = &[&ENCODE_BASE64, &DECODE_BASE64, &SERIALIZE_TENS
 
 static ENCODE_BASE64: Op = Op {
     name: "EncodeBase64",
+    gradient: Gradient::Stop,
     inputs: &["input: string"],
     outputs: &["output: string"],
     attrs: &["pad: bool = false"],
@@ -20,6 +21,7 @@ static ENCODE_BASE64: Op = Op {
 
 static DECODE_BASE64: Op = Op {
     name: "DecodeBase64",
+    gradient: Gradient::Stop,
     inputs: &["input: string"],
     outputs: &["output: string"],
     shape: shapes::unchanged,
@@ -29,6 +31,7 @@ static DECODE_BASE64: Op = Op {
 
 static SERIALIZE_TENSOR: Op = Op {
     name: "SerializeTensor",
+    gradient: Gradient::Stop,
     inputs: &["tensor: T"],
     outputs: &["serialized: string"],
     attrs: &["T: type"],
@@ -39,6 +42,7 @@ static SERIALIZE_TENSOR: Op = Op {
 
 static PARSE_TENSOR: Op = Op {
     name: "ParseTensor",
+    gradient: Gradient::Stop,
     inputs: &["serialized: string"],
     outputs: &["output: out_type"],
     attrs: &["out_type: type"],

@@ -1,13 +1,14 @@
 //! Strings put together: element by element, along dimensions, and by segment.
 
 use ferroflow_core::kernel::{Init, Kernel, Str};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&STRING_JOIN, &REDUCE_JOIN, &UNSORTED_SEGMENT_JOIN];
 
 static STRING_JOIN: Op = Op {
     name: "StringJoin",
+    gradient: Gradient::Stop,
     inputs: &["inputs: N * string"],
     outputs: &["output: string"],
     attrs: &["N: int >= 0", "separator: string = ''"],
@@ -18,6 +19,7 @@ static STRING_JOIN: Op = Op {
 
 static REDUCE_JOIN: Op = Op {
     name: "ReduceJoin",
+    gradient: Gradient::Stop,
     inputs: &["inputs: string", "reduction_indices: int32"],
     outputs: &["output: string"],
     attrs: &["keep_dims: bool = false", "separator: string = ''"],

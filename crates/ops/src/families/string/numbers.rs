@@ -2,13 +2,14 @@
 
 use crate::text::{format_e, format_f, format_g};
 use ferroflow_core::kernel::{Init, Kernel, Str};
-use ferroflow_core::op::{Op, shapes};
+use ferroflow_core::op::{Gradient, Op, shapes};
 use ferroflow_core::{C64, C128, DType, Element, Result, Tensor, bail, bf16, ensure, f16, kernels, status};
 
 pub(crate) const OPS: &[&Op] = &[&AS_STRING, &STRING_TO_NUMBER];
 
 static AS_STRING: Op = Op {
     name: "AsString",
+    gradient: Gradient::Stop,
     inputs: &["input: T"],
     outputs: &["output: string"],
     attrs: &[
@@ -27,6 +28,7 @@ static AS_STRING: Op = Op {
 
 static STRING_TO_NUMBER: Op = Op {
     name: "StringToNumber",
+    gradient: Gradient::Stop,
     inputs: &["string_tensor: string"],
     outputs: &["output: out_type"],
     attrs: &["out_type: {float, double, int32, int64, uint32, uint64} = DT_FLOAT"],

@@ -2,7 +2,7 @@
 
 use crate::re2::{Pattern, Rewrite};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
-use ferroflow_core::op::{Op, ShapeCx, shapes};
+use ferroflow_core::op::{Gradient, Op, ShapeCx, shapes};
 use ferroflow_core::{Result, Tensor, ensure, kernels, status};
 
 pub(crate) const OPS: &[&Op] =
@@ -29,6 +29,7 @@ static REGEX_FULL_MATCH: Op = Op {
 
 static REGEX_REPLACE: Op = Op {
     name: "RegexReplace",
+    gradient: Gradient::Stop,
     inputs: &["input: string", "pattern: string", "rewrite: string"],
     outputs: &["output: string"],
     attrs: &["replace_global: bool = true"],

@@ -1,13 +1,14 @@
 //! Strings cut apart; the pieces form a sparse matrix with a row per string.
 
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{Result, Shape, Tensor, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&STRING_SPLIT, &STRING_SPLIT_V2];
 
 static STRING_SPLIT: Op = Op {
     name: "StringSplit",
+    gradient: Gradient::Stop,
     inputs: &["input: string", "delimiter: string"],
     outputs: &["indices: int64", "values: string", "shape: int64"],
     attrs: &["skip_empty: bool = true"],
