@@ -186,7 +186,9 @@ impl Op {
                 format!("let operation = {node}.build()?; Ok({name}Outputs {{ {fields} }}) }} }}")
             }
         });
-        line(format!("\n/// [`{name}`] with every optional attribute at its default."));
+        // The name of a derive macro needs to be told from the struct.
+        let link = if name == "Copy" { "struct@Copy" } else { name };
+        line(format!("\n/// [`{link}`] with every optional attribute at its default."));
         line(format!(
             "#[track_caller]\npub fn {}(scope: &Scope, {inputs}{}) -> Result<{returned}> {{ {name}::new({arguments}).build(scope{passed}) }}",
             ident(&self.name),

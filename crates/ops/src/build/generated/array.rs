@@ -614,7 +614,7 @@ impl Copy {
     }
 }
 
-/// [`Copy`] with every optional attribute at its default.
+/// [`struct@Copy`] with every optional attribute at its default.
 #[track_caller]
 pub fn copy(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
     Copy::new().build(scope, input)
