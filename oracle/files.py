@@ -89,6 +89,11 @@ def check(directory):
         assert (image.height, image.width, image.colorspace) == (3, 5, 3)
         decoded = [tf.io.decode_png(i.encoded_image_string).numpy() for i in (image, wanted.image)]
         assert np.array_equal(*decoded), wanted.tag
+    packed = tf.compat.v1.Summary.FromString(open(f"{directory}/images.pb", "rb").read()).value
+    assert [value.tag for value in packed] == [value.tag for value in stock_images]
+    for found, wanted in zip(packed, stock_images):
+        decoded = [tf.io.decode_png(v.image.encoded_image_string).numpy() for v in (found, wanted)]
+        assert np.array_equal(*decoded), wanted.tag
     graphs = [tf.compat.v1.GraphDef.FromString(e.graph_def) for e in events if e.graph_def]
     assert [node.name for node in graphs[0].node] == ["one"]
     logs = [e.session_log for e in events if e.HasField("session_log")]

@@ -18,6 +18,12 @@ def cases(c):
     c.op("HistogramSummary", [lit("weights"), lit([1.0, float("nan")])], "nan", T="float")
     c.op("HistogramSummary", [lit("weights"), lit([1.0, float("inf")])], "infinity", T="float")
     c.op("HistogramSummary", [lit(["weights"]), arr(3)], "tag_not_scalar", T="float")
+    # Packed images differ byte by byte; the test `files` compares their pixels.
+    c.op("ImageSummary", [lit("a"), arr(2, 3, 4)], "rank", T="float")
+    c.op("ImageSummary", [lit("a"), arr(1, 2, 3, 2)], "channels", T="float")
+    c.op("ImageSummary", [lit(["a", "b"]), arr(1, 2, 3, 1)], "tags", T="float")
+    c.op("ImageSummary", [lit("a"), empty(0, 2, 3, 1)], "no_images", T="float")
+    c.op("ImageSummary", [lit("a"), empty(1, 0, 3, 1)], "no_rows", T="float")
     c.op("TensorSummary", [arr(2, 3)], "", few=True)
     c.op("TensorSummaryV2", [lit("t"), arr(2, 3), lit("")], "", few=True)
     c.op("TensorSummaryV2", [lit("t"), arr(2), lit(b"\x0a\x03\x0a\x01x")], "plugin", T="float")

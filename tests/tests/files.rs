@@ -5,7 +5,7 @@ use ferroflow::data::{
     Compression, Dataset, ExampleSpec, Feature, Features, RecordWriter, encode_example, tf_record_compressed,
 };
 use ferroflow::summary::{SessionEvent, SummaryWriter};
-use ferroflow::{DType, Shape, Tensor};
+use ferroflow::{DType, Graph, Session, Shape, Tensor, ops};
 use ferroflow_proto::tensorflow::{GraphDef, NodeDef, event};
 use std::path::Path;
 use std::process::Command;
@@ -98,7 +98,15 @@ fn write_events(directory: &Path) {
         (0..count).map(|i| if i == count - 1 { 1.0 } else { (i as f64 * step - 1.0) as f32 }).collect();
     let images = Tensor::new(Shape::new([2, 3, 5, 3]).unwrap(), pixels).unwrap();
     writer.image("picture", &images, 5).unwrap();
+    std::fs::write(directory.join("images.pb"), image_summary(images)).unwrap();
     let node = NodeDef { name: "one".to_owned(), op: "NoOp".to_owned(), ..Default::default() };
     writer.graph(&GraphDef { node: vec![node], ..Default::default() }, 0).unwrap();
     writer.session(SessionEvent::Checkpoint("model-5".to_owned()), 5).unwrap();
+}
+
+/// What the op makes of images.
+fn image_summary(images: Tensor) -> bytes::Bytes {
+    let graph = Graph::new();
+    let summary = ops::image_summary(&graph.scope(), "picture", images).unwrap();
+    Session::new(&graph).unwrap().eval(&summary).unwrap().to_scalar().unwrap()
 }

@@ -32,6 +32,7 @@ const PENDING: &[(&str, &[&str])] = &[
             "Switch",
         ],
     ),
+    ("factors of matrices, which initial values are made of", &["Qr"]),
     ("branches by number, which programs of ours do not build", &["Case", "StatelessCase"]),
     (
         "second derivatives of batch normalization",

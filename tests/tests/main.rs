@@ -42,5 +42,8 @@ mod clusters;
 /// Record files, event files and datasets, with stock on the other side.
 mod files;
 
+/// Initial values, losses, metrics and small models, step by step.
+mod training;
+
 /// Where stock TensorFlow is.
 mod stock;

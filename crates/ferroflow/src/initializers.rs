@@ -48,6 +48,7 @@ enum Kind {
     Uniform { low: f64, high: f64 },
     VarianceScaling { scale: f64, fan: Fan, distribution: Distribution },
     Identity { gain: f64 },
+    Orthogonal { gain: f64 },
     Custom(Arc<Custom>),
 }
 
@@ -65,6 +66,7 @@ impl fmt::Debug for Kind {
                 write!(f, "variance_scaling({scale}, {fan:?}, {distribution:?})")
             }
             Kind::Identity { gain } => write!(f, "identity({gain})"),
+            Kind::Orthogonal { gain } => write!(f, "orthogonal({gain})"),
             Kind::Custom(_) => write!(f, "custom"),
         }
     }
@@ -166,6 +168,11 @@ pub fn identity(gain: f64) -> Initializer {
     of(Kind::Identity { gain })
 }
 
+/// A random matrix with orthogonal rows or columns, times `gain`; dimensions before the last are rows.
+pub fn orthogonal(gain: f64) -> Initializer {
+    of(Kind::Orthogonal { gain })
+}
+
 /// The nodes that a function adds.
 pub fn from_fn(
     f: impl Fn(&Scope, &Shape, DType, Option<&PartitionInfo>) -> Result<Output> + Send + Sync + 'static,
@@ -257,6 +264,7 @@ impl Initializer {
                 }
             }
             Kind::Identity { gain } => identity_part(scope, *gain, shape, dtype, part),
+            Kind::Orthogonal { gain } => orthogonal_matrix(scope, *gain, shape, dtype, self.seed),
             Kind::Custom(f) => f(scope, shape, dtype, part),
         }
     }
@@ -384,4 +392,33 @@ fn identity_part(
     let matrix = Tensor::new(shape.clone(), values)?;
     let matrix = scope.named_constant("eye", matrix)?;
     ops::Cast::new(dtype).name("identity").build(scope, &matrix)
+}
+
+fn orthogonal_matrix(
+    scope: &Scope,
+    gain: f64,
+    shape: &Shape,
+    dtype: DType,
+    seed: Option<i64>,
+) -> Result<Output> {
+    let [outer @ .., columns] = shape.dims() else {
+        bail!(InvalidArgument, "an orthogonal matrix has at least two dimensions, not the shape {shape}");
+    };
+    ensure!(
+        !outer.is_empty(),
+        InvalidArgument,
+        "an orthogonal matrix has at least two dimensions, not the shape {shape}"
+    );
+    let rows: i64 = outer.iter().product();
+    let tall = Shape::new([rows.max(*columns), rows.min(*columns)])?;
+    let drawn = normal(scope, ["random_normal", "RandomStandardNormal"], 0.0, 1.0, &tall, dtype, seed)?;
+    let factors = scope.op("Qr").input(&drawn).build()?;
+    // Signs that the factorization is free to choose are those of the triangle's diagonal.
+    let diagonal = scope.op("MatrixDiagPart").input(factors.output(1)?).build()?.output(0)?;
+    let mut matrix = ops::mul(scope, factors.output(0)?, ops::sign(scope, &diagonal))?;
+    if rows < *columns {
+        matrix = ops::transpose(scope, &matrix, [1, 0])?;
+    }
+    let whole = ops::reshape(scope, &matrix, dims(shape)?)?;
+    ops::mul(scope, gain, &whole)
 }

@@ -3,7 +3,7 @@
 use crate::attr::Attrs;
 use crate::{DType, Result, bail, ensure, status};
 use ferroflow_proto::tensorflow::attr_value::{ListValue, Value};
-use ferroflow_proto::tensorflow::{AttrValue, OpDef, OpDeprecation, op_def};
+use ferroflow_proto::tensorflow::{AttrValue, OpDef, OpDeprecation, TensorProto, op_def};
 
 use super::Op;
 
@@ -454,7 +454,20 @@ fn parse_value(text: &str, kind: AttrKind) -> Result<Value> {
         }
         AttrKind::Shape if text == "<unknown>" => Value::Shape(crate::PartialShape::unknown().to_proto()),
         AttrKind::Shape if text == "{}" => Value::Shape(crate::PartialShape::scalar().to_proto()),
-        AttrKind::Shape | AttrKind::Tensor | AttrKind::Func => return Err(bad()),
+        AttrKind::Tensor => Value::Tensor(parse_vector(text).ok_or_else(bad)?),
+        AttrKind::Shape | AttrKind::Func => return Err(bad()),
+    })
+}
+
+/// A vector of small integers, `uint8[255, 0]`, as stock writes it down.
+fn parse_vector(text: &str) -> Option<TensorProto> {
+    let (dtype, items) = text.strip_suffix(']')?.split_once('[')?;
+    let int_val: Vec<i32> = items.split(',').map(|item| item.trim().parse().ok()).collect::<Option<_>>()?;
+    Some(TensorProto {
+        dtype: DType::from_name(dtype.trim())?.to_wire(),
+        tensor_shape: Some(crate::Shape::vector(int_val.len()).to_proto()),
+        int_val,
+        ..Default::default()
     })
 }
 

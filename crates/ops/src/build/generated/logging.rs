@@ -84,6 +84,52 @@ pub fn histogram_summary(scope: &Scope, tag: impl Into<Input>, values: impl Into
     HistogramSummary::new().build(scope, tag, values)
 }
 
+/// `ImageSummary(tag: string, tensor: T) -> (summary: string)`
+///
+/// Attributes:
+/// - `max_images: int >= 1 = 3`
+/// - `T: {uint8, float, half, double} = float`
+/// - `bad_color: tensor = TensorProto`
+#[derive(Clone, Debug, Default)]
+pub struct ImageSummary(Settings);
+
+impl ImageSummary {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        ImageSummary(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `max_images: int >= 1 = 3`.
+    #[must_use]
+    pub fn max_images(mut self, value: i64) -> Self {
+        self.0.set("max_images", value);
+        self
+    }
+    /// Sets `bad_color: tensor = TensorProto`.
+    #[must_use]
+    pub fn bad_color(mut self, value: impl Into<Tensor>) -> Self {
+        self.0.set("bad_color", value.into());
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, tag: impl Into<Input>, tensor: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "ImageSummary").input(tag).input(tensor).build()?.output_arg(0)
+    }
+}
+
+/// [`ImageSummary`] with every optional attribute at its default.
+#[track_caller]
+pub fn image_summary(scope: &Scope, tag: impl Into<Input>, tensor: impl Into<Input>) -> Result<Output> {
+    ImageSummary::new().build(scope, tag, tensor)
+}
+
 /// `MergeSummary(inputs: N * string) -> (summary: string)`
 ///
 /// Attributes:

@@ -3913,6 +3913,55 @@ pub fn prod(scope: &Scope, input: impl Into<Input>, reduction_indices: impl Into
     Prod::new().build(scope, input, reduction_indices)
 }
 
+/// The outputs of [`Qr`].
+#[derive(Clone, Debug)]
+pub struct QrOutputs {
+    /// `q: T`
+    pub q: Output,
+    /// `r: T`
+    pub r: Output,
+}
+
+/// `Qr(input: T) -> (q: T, r: T)`
+///
+/// Attributes:
+/// - `full_matrices: bool = false`
+/// - `T: {double, float, half, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct Qr(Settings);
+
+impl Qr {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        Qr(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `full_matrices: bool = false`.
+    #[must_use]
+    pub fn full_matrices(mut self, value: bool) -> Self {
+        self.0.set("full_matrices", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<QrOutputs> {
+        let operation = self.0.node(scope, "Qr").input(input).build()?;
+        Ok(QrOutputs { q: operation.output_arg(0)?, r: operation.output_arg(1)? })
+    }
+}
+
+/// [`Qr`] with every optional attribute at its default.
+#[track_caller]
+pub fn qr(scope: &Scope, input: impl Into<Input>) -> Result<QrOutputs> {
+    Qr::new().build(scope, input)
+}
+
 /// `RaggedBincount(splits: int64, values: Tidx, size: Tidx, weights: T) -> (output: T)`
 ///
 /// Attributes:

@@ -5,13 +5,14 @@ use crate::numeric::Real;
 use crate::string::encoding::stored_message;
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Str};
 use ferroflow_core::op::{Gradient, Op, shapes};
-use ferroflow_core::{Result, Tensor, bf16, ensure, f16, kernels, status};
+use ferroflow_core::{DType, Result, Tensor, bail, bf16, ensure, f16, kernels, status};
+use ferroflow_io::image::{encode_png, scale_to_bytes};
 use ferroflow_proto::tensorflow::{Summary, SummaryMetadata, summary};
 use prost::Message;
 use std::collections::HashSet;
 
 pub(crate) const OPS: &[&Op] =
-    &[&SCALAR_SUMMARY, &HISTOGRAM_SUMMARY, &TENSOR_SUMMARY, &TENSOR_SUMMARY_V2, &MERGE_SUMMARY];
+    &[&SCALAR_SUMMARY, &HISTOGRAM_SUMMARY, &IMAGE_SUMMARY, &TENSOR_SUMMARY, &TENSOR_SUMMARY_V2, &MERGE_SUMMARY];
 
 static SCALAR_SUMMARY: Op = Op {
     name: "ScalarSummary",
@@ -29,6 +30,18 @@ static HISTOGRAM_SUMMARY: Op = Op {
     inputs: &["tag: string", "values: T"],
     attrs: &["T: realnumbertype = DT_FLOAT"],
     kernels: kernels![histogram_kernel: f32, f64, i32, u8, i16, i8, i64, bf16, u16, f16, u32, u64],
+    ..SCALAR_SUMMARY
+};
+
+static IMAGE_SUMMARY: Op = Op {
+    name: "ImageSummary",
+    inputs: &["tag: string", "tensor: T"],
+    attrs: &[
+        "max_images: int >= 1 = 3",
+        "T: {uint8, float, half, float64} = DT_FLOAT",
+        "bad_color: tensor = uint8[255, 0, 0, 255]",
+    ],
+    kernels: kernels![any image_kernel],
     ..SCALAR_SUMMARY
 };
 
@@ -127,6 +140,74 @@ fn histogram_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
             histogram.add(x);
         }
         Ok(message([(tag, value(summary::value::Value::Histo(histogram.to_proto())))]))
+    })
+}
+
+/// Images are packed as PNG by another program than stock's, so bytes differ from stock's and pixels do not.
+fn image_kernel(init: &Init<'_>) -> Result<Kernel> {
+    let max_images: usize = init.attr("max_images")?;
+    let bad_color: Tensor = init.attr("bad_color")?;
+    ensure!(
+        bad_color.dtype() == DType::Uint8,
+        InvalidArgument,
+        "bad_color must be uint8, got {}",
+        bad_color.dtype()
+    );
+    ensure!(bad_color.rank() == 1, InvalidArgument, "bad_color must be a vector, got shape {}", bad_color.shape());
+    Kernel::sync(move |cx| {
+        let tag = tag(cx.input(0)?, "Tags")?;
+        let tag = String::from_utf8_lossy(&tag);
+        let images = cx.input(1)?;
+        let [count, height, width, channels] = images.shape().dims() else {
+            bail!(InvalidArgument, "Tensor must be 4-D with last dim 1, 3, or 4, not {}", images.shape());
+        };
+        ensure!(
+            matches!(channels, 1 | 3 | 4),
+            InvalidArgument,
+            "Tensor must be 4-D with last dim 1, 3, or 4, not {}",
+            images.shape()
+        );
+        let [count, height, width, channels] = [count, height, width, channels].map(|dim| *dim as usize);
+        ensure!(
+            height > 0 && width > 0,
+            InvalidArgument,
+            "input tensor must have non-zero dims. Found: {}.",
+            images.shape()
+        );
+        let bad_color = bad_color.flat::<u8>()?;
+        ensure!(
+            bad_color.len() >= channels,
+            InvalidArgument,
+            "expected depth <= bad_color.size, got depth = {channels}, bad_color.size = {}",
+            bad_color.len()
+        );
+        let size = height * width * channels;
+        let mut values = Vec::new();
+        for number in 0..count.min(max_images) {
+            let range = number * size..(number + 1) * size;
+            let pixels = match images.dtype() {
+                DType::Uint8 => images.flat::<u8>()?[range].to_vec(),
+                DType::Half => {
+                    let floats: Vec<f32> = images.flat::<f16>()?[range].iter().map(|x| x.to_f32()).collect();
+                    scale_to_bytes(&floats, channels, bad_color)
+                }
+                DType::Double => {
+                    let floats: Vec<f32> = images.flat::<f64>()?[range].iter().map(|x| *x as f32).collect();
+                    scale_to_bytes(&floats, channels, bad_color)
+                }
+                _ => scale_to_bytes(&images.flat::<f32>()?[range], channels, bad_color),
+            };
+            let image = summary::Image {
+                height: height as i32,
+                width: width as i32,
+                colorspace: channels as i32,
+                encoded_image_string: encode_png(height, width, channels, &pixels)?.into(),
+            };
+            // One image has no number, as in stock.
+            let tag = if max_images > 1 { format!("{tag}/image/{number}") } else { format!("{tag}/image") };
+            values.push((Str::from(tag), value(summary::value::Value::Image(image))));
+        }
+        Ok(message(values))
     })
 }
 
