@@ -5,9 +5,9 @@ use crate::cwise::{self, ARITHMETIC, POLYNOMIAL, loops, rows};
 use crate::linalg::elementary::Elementary;
 use crate::linalg::elementwise::Loop;
 use crate::numeric::{Num, Real};
-use ferroflow_core::scope::Output;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, shapes};
+use ferroflow_core::scope::Output;
 use ferroflow_core::{DType, Result, ensure};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -48,7 +48,8 @@ const GRADIENT: Op = Op {
 const BY_OUTPUT: Op = Op { inputs: &["gradients: T", "outputs: T"], ..GRADIENT };
 
 static RELU: Op = Op {
-    name: "Relu", gradient: Gradient::Fn(relu_gradient),
+    name: "Relu",
+    gradient: Gradient::Fn(relu_gradient),
     attrs: &[
         "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, qint8}",
     ],
@@ -58,7 +59,8 @@ static RELU: Op = Op {
 };
 
 static RELU_GRAD: Op = Op {
-    name: "ReluGrad", gradient: Gradient::Fn(relu_grad_gradient),
+    name: "ReluGrad",
+    gradient: Gradient::Fn(relu_grad_gradient),
     attrs: &["T: realnumbertype"],
     kernels: rows![relu_grad: Half, Bfloat16, Float, Double, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
     accuracy: Accuracy::Exact,
@@ -66,7 +68,8 @@ static RELU_GRAD: Op = Op {
 };
 
 static RELU6: Op = Op {
-    name: "Relu6", gradient: Gradient::Fn(relu6_gradient),
+    name: "Relu6",
+    gradient: Gradient::Fn(relu6_gradient),
     attrs: &["T: realnumbertype"],
     kernels: rows![relu6: Half, Bfloat16, Float, Double, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
     accuracy: Accuracy::Exact,
@@ -74,7 +77,8 @@ static RELU6: Op = Op {
 };
 
 static RELU6_GRAD: Op = Op {
-    name: "Relu6Grad", gradient: Gradient::Fn(relu6_grad_gradient),
+    name: "Relu6Grad",
+    gradient: Gradient::Fn(relu6_grad_gradient),
     attrs: &["T: realnumbertype"],
     kernels: rows![relu6_grad: Half, Bfloat16, Float, Double, Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
     accuracy: Accuracy::Exact,
@@ -85,7 +89,8 @@ const LEAKY_ATTRS: &[&str] =
     &["alpha: float = 0.20000000298023224", "T: {half, bfloat16, float, double} = DT_FLOAT"];
 
 static LEAKY_RELU: Op = Op {
-    name: "LeakyRelu", gradient: Gradient::Fn(leaky_relu_gradient),
+    name: "LeakyRelu",
+    gradient: Gradient::Fn(leaky_relu_gradient),
     attrs: LEAKY_ATTRS,
     kernels: rows![leaky_relu: Half, Bfloat16, Float, Double],
     accuracy: Accuracy::Exact,
@@ -93,31 +98,62 @@ static LEAKY_RELU: Op = Op {
 };
 
 static LEAKY_RELU_GRAD: Op = Op {
-    name: "LeakyReluGrad", gradient: Gradient::Fn(leaky_relu_grad_gradient),
+    name: "LeakyReluGrad",
+    gradient: Gradient::Fn(leaky_relu_grad_gradient),
     attrs: LEAKY_ATTRS,
     kernels: rows![leaky_relu_grad: Half, Bfloat16, Float, Double],
     accuracy: Accuracy::Exact,
     ..GRADIENT
 };
 
-static ELU: Op = Op { name: "Elu", gradient: Gradient::Fn(elu_gradient), kernels: rows![elu: Half, Bfloat16, Float, Double], ..ACTIVATION };
+static ELU: Op = Op {
+    name: "Elu",
+    gradient: Gradient::Fn(elu_gradient),
+    kernels: rows![elu: Half, Bfloat16, Float, Double],
+    ..ACTIVATION
+};
 
-static ELU_GRAD: Op =
-    Op { name: "EluGrad", gradient: Gradient::Fn(elu_grad_gradient), kernels: rows![elu_grad: Half, Bfloat16, Float, Double], ..BY_OUTPUT };
+static ELU_GRAD: Op = Op {
+    name: "EluGrad",
+    gradient: Gradient::Fn(elu_grad_gradient),
+    kernels: rows![elu_grad: Half, Bfloat16, Float, Double],
+    ..BY_OUTPUT
+};
 
-static SELU: Op = Op { name: "Selu", gradient: Gradient::Fn(selu_gradient), kernels: rows![selu: Half, Bfloat16, Float, Double], ..ACTIVATION };
+static SELU: Op = Op {
+    name: "Selu",
+    gradient: Gradient::Fn(selu_gradient),
+    kernels: rows![selu: Half, Bfloat16, Float, Double],
+    ..ACTIVATION
+};
 
-static SELU_GRAD: Op =
-    Op { name: "SeluGrad", gradient: Gradient::Fn(selu_grad_gradient), kernels: rows![selu_grad: Half, Bfloat16, Float, Double], ..BY_OUTPUT };
+static SELU_GRAD: Op = Op {
+    name: "SeluGrad",
+    gradient: Gradient::Fn(selu_grad_gradient),
+    kernels: rows![selu_grad: Half, Bfloat16, Float, Double],
+    ..BY_OUTPUT
+};
 
-static SOFTPLUS: Op =
-    Op { name: "Softplus", gradient: Gradient::Fn(softplus_gradient), kernels: rows![softplus: Half, Bfloat16, Float, Double], ..ACTIVATION };
+static SOFTPLUS: Op = Op {
+    name: "Softplus",
+    gradient: Gradient::Fn(softplus_gradient),
+    kernels: rows![softplus: Half, Bfloat16, Float, Double],
+    ..ACTIVATION
+};
 
-static SOFTPLUS_GRAD: Op =
-    Op { name: "SoftplusGrad", gradient: Gradient::Fn(softplus_grad_gradient), kernels: rows![softplus_grad: Half, Bfloat16, Float, Double], ..GRADIENT };
+static SOFTPLUS_GRAD: Op = Op {
+    name: "SoftplusGrad",
+    gradient: Gradient::Fn(softplus_grad_gradient),
+    kernels: rows![softplus_grad: Half, Bfloat16, Float, Double],
+    ..GRADIENT
+};
 
-static SOFTSIGN: Op =
-    Op { name: "Softsign", gradient: Gradient::Fn(softsign_gradient), kernels: rows![softsign: Half, Bfloat16, Float, Double], ..ACTIVATION };
+static SOFTSIGN: Op = Op {
+    name: "Softsign",
+    gradient: Gradient::Fn(softsign_gradient),
+    kernels: rows![softsign: Half, Bfloat16, Float, Double],
+    ..ACTIVATION
+};
 
 static SOFTSIGN_GRAD: Op =
     Op { name: "SoftsignGrad", kernels: rows![softsign_grad: Half, Bfloat16, Float, Double], ..GRADIENT };
@@ -140,8 +176,10 @@ fn gradient(init: &Init<'_>, cost: usize, function: Loop<2>) -> Result<Kernel> {
 
 /// NaN passes. A negative zero stays one in 16 bits only, as in stock.
 fn relu(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; wide, signed, unsigned; T => Loop::wide_map(|x: T| Real::maximum(x, T::ZERO))]
-        .or_else(|_| loops![init; halves; T => Loop::map(|x: T| if x < T::ZERO { T::ZERO } else { x })])?;
+    let function =
+        loops![init; wide, signed, unsigned; T => Loop::wide_map(|x: T| Real::maximum(x, T::ZERO))].or_else(
+            |_| loops![init; halves; T => Loop::map(|x: T| if x < T::ZERO { T::ZERO } else { x })],
+        )?;
     cwise::kernel(init, ARITHMETIC, function)
 }
 
@@ -201,7 +239,8 @@ fn elu_of<M: Elementary>(x: M) -> M {
 }
 
 fn elu_grad(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; floats; T => Loop::zip(|g: T, y: T| if y < 0.0 { (y + 1.0) * g } else { g })]?;
+    let function =
+        loops![init; floats; T => Loop::zip(|g: T, y: T| if y < 0.0 { (y + 1.0) * g } else { g })]?;
     gradient(init, ARITHMETIC, function)
 }
 

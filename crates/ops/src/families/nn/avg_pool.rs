@@ -30,7 +30,8 @@ const VOLUME_ATTRS: &[&str] = &[
 ];
 
 static AVG_POOL: Op = Op {
-    name: "AvgPool", gradient: Gradient::Fn(avg_pool_gradient),
+    name: "AvgPool",
+    gradient: Gradient::Fn(avg_pool_gradient),
     inputs: &["value: T"],
     outputs: &["output: T"],
     attrs: IMAGE_ATTRS,
@@ -41,7 +42,8 @@ static AVG_POOL: Op = Op {
 };
 
 static AVG_POOL_GRAD: Op = Op {
-    name: "AvgPoolGrad", gradient: Gradient::Fn(avg_pool_grad_gradient),
+    name: "AvgPoolGrad",
+    gradient: Gradient::Fn(avg_pool_grad_gradient),
     inputs: &["orig_input_shape: int32", "grad: T"],
     outputs: &["output: T"],
     attrs: IMAGE_ATTRS,
@@ -52,7 +54,8 @@ static AVG_POOL_GRAD: Op = Op {
 };
 
 static AVG_POOL_3D: Op = Op {
-    name: "AvgPool3D", gradient: Gradient::Fn(avg_pool_3d_gradient),
+    name: "AvgPool3D",
+    gradient: Gradient::Fn(avg_pool_3d_gradient),
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: VOLUME_ATTRS,
@@ -63,7 +66,8 @@ static AVG_POOL_3D: Op = Op {
 };
 
 static AVG_POOL_3D_GRAD: Op = Op {
-    name: "AvgPool3DGrad", gradient: Gradient::Fn(avg_pool_3d_grad_gradient),
+    name: "AvgPool3DGrad",
+    gradient: Gradient::Fn(avg_pool_3d_grad_gradient),
     inputs: &["orig_input_shape: int32", "grad: T"],
     outputs: &["output: T"],
     attrs: VOLUME_ATTRS,
@@ -167,8 +171,9 @@ mod tests {
     #[test]
     fn shapes_follow_the_window_or_an_input() {
         let sizes = vec![1i64, 2, 2, 1];
-        let node =
-            |op: &str| Node::new(op).attr("ksize", sizes.clone()).attr("strides", sizes.clone()).attr("padding", "SAME");
+        let node = |op: &str| {
+            Node::new(op).attr("ksize", sizes.clone()).attr("strides", sizes.clone()).attr("padding", "SAME")
+        };
         node("AvgPool").infer("[?,5,6,3]", "[?,3,3,3]");
         let image = Tensor::vector(vec![2i32, 5, 6, 3]);
         node("AvgPoolGrad").constant(0, image).infer("[4];[2,3,3,3]", "[2,5,6,3]");

@@ -24,7 +24,8 @@ const IMAGES_OR_VOLUMES: &str = "data_format: {'NHWC', 'NCHW', 'NDHWC', 'NCDHW'}
 const TRAINING: &str = "is_training: bool = true";
 
 static FUSED_BATCH_NORM: Op = Op {
-    name: "FusedBatchNorm", gradient: Gradient::Fn(normalize_gradient),
+    name: "FusedBatchNorm",
+    gradient: Gradient::Fn(normalize_gradient),
     inputs: &["x: T", "scale: T", "offset: T", "mean: T", "variance: T"],
     outputs: &["y: T", "batch_mean: T", "batch_variance: T", "reserve_space_1: T", "reserve_space_2: T"],
     attrs: &["T: {float}", EPSILON, FACTOR, IMAGES, TRAINING],
@@ -35,7 +36,8 @@ static FUSED_BATCH_NORM: Op = Op {
 };
 
 static FUSED_BATCH_NORM_V2: Op = Op {
-    name: "FusedBatchNormV2", gradient: Gradient::Fn(normalize_v2_gradient),
+    name: "FusedBatchNormV2",
+    gradient: Gradient::Fn(normalize_v2_gradient),
     inputs: &["x: T", "scale: U", "offset: U", "mean: U", "variance: U"],
     outputs: &["y: T", "batch_mean: U", "batch_variance: U", "reserve_space_1: U", "reserve_space_2: U"],
     attrs: &["T: {half, bfloat16, float}", "U: {float}", EPSILON, FACTOR, IMAGES, TRAINING],
@@ -46,7 +48,8 @@ static FUSED_BATCH_NORM_V2: Op = Op {
 };
 
 static FUSED_BATCH_NORM_V3: Op = Op {
-    name: "FusedBatchNormV3", gradient: Gradient::Fn(normalize_v3_gradient),
+    name: "FusedBatchNormV3",
+    gradient: Gradient::Fn(normalize_v3_gradient),
     inputs: &["x: T", "scale: U", "offset: U", "mean: U", "variance: U"],
     outputs: &[
         "y: T",
@@ -187,11 +190,7 @@ impl Settings {
     }
 
     fn channels(&self, shape: &Shape) -> Result<Channels> {
-        ensure!(
-            matches!(shape.rank(), 4 | 5),
-            InvalidArgument,
-            "input must be 4 or 5-dimensional{shape}"
-        );
+        ensure!(matches!(shape.rank(), 4 | 5), InvalidArgument, "input must be 4 or 5-dimensional{shape}");
         let product = |dims: &[i64]| dims.iter().product::<i64>() as usize;
         let at = if self.channels_first { 1 } else { shape.rank() - 1 };
         let (before, after) = (&shape[..at], &shape[at + 1..]);
@@ -258,7 +257,8 @@ fn normalize_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
         let x = input.flat::<T>()?;
         let device = cx.device();
         let mut results = Vec::with_capacity(outputs);
-        let statistics = |mean: Vec<f32>, variance: Vec<f32>| [Tensor::vector(mean), Tensor::vector(variance)];
+        let statistics =
+            |mean: Vec<f32>, variance: Vec<f32>| [Tensor::vector(mean), Tensor::vector(variance)];
         if x.is_empty() {
             results.push(out);
             results.extend(statistics(vec![f32::NAN; channels], vec![f32::NAN; channels]));
@@ -334,7 +334,8 @@ fn gradient_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
         let deviations: Vec<f32> = deviations.collect();
         let scale_gradient = products.iter().zip(&deviations).map(|(product, inverse)| product * inverse);
         let scale_gradient: Vec<f32> = scale_gradient.collect();
-        let factors: Vec<f32> = scale.iter().zip(&deviations).map(|(scale, inverse)| scale * inverse).collect();
+        let factors: Vec<f32> =
+            scale.iter().zip(&deviations).map(|(scale, inverse)| scale * inverse).collect();
         if settings.training {
             let rest = layout.rest().max(1) as f32;
             let means: Vec<f32> = offset_gradient.iter().map(|sum| sum / rest).collect();
@@ -387,11 +388,8 @@ fn gradient(g: &GradCx<'_>, op: &Op) -> Result<InputGrads> {
         (x, dy) = (ops::transpose(s, x, last.clone())?, ops::transpose(s, dy, last)?);
         format = if format.len() == 4 { "NHWC".to_owned() } else { "NDHWC".to_owned() };
     }
-    let [mean, variance] = if training {
-        [g.output(3)?, g.output(4)?]
-    } else {
-        [g.input(3).clone(), g.input(4).clone()]
-    };
+    let [mean, variance] =
+        if training { [g.output(3)?, g.output(4)?] } else { [g.input(3).clone(), g.input(4).clone()] };
     let mut node = s.op(op.name).attr("epsilon", g.attr::<f32>("epsilon")?).attr("is_training", training);
     node = node.attr("data_format", format);
     node = node.input(dy).input(x).input(g.input(1)).input(mean).input(variance);

@@ -3,9 +3,9 @@
 use crate::build as ops;
 use crate::linalg::reduce::{Axis, Fold, Sum, fold_planned};
 use crate::numeric::Num;
-use ferroflow_core::scope::Output;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::scope::Output;
 use ferroflow_core::{C64, C128, Element, PartialShape, Result, Shape, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&BIAS_ADD, &BIAS_ADD_V1, &BIAS_ADD_GRAD];
@@ -13,7 +13,8 @@ pub(crate) const OPS: &[&Op] = &[&BIAS_ADD, &BIAS_ADD_V1, &BIAS_ADD_GRAD];
 const FORMAT: &str = "data_format: {'NHWC', 'NCHW'} = 'NHWC'";
 
 static BIAS_ADD: Op = Op {
-    name: "BiasAdd", gradient: Gradient::Fn(bias_add_gradient),
+    name: "BiasAdd",
+    gradient: Gradient::Fn(bias_add_gradient),
     inputs: &["value: T", "bias: T"],
     outputs: &["output: T"],
     attrs: &["T: numbertype", FORMAT],
@@ -23,7 +24,8 @@ static BIAS_ADD: Op = Op {
 };
 
 static BIAS_ADD_V1: Op = Op {
-    name: "BiasAddV1", gradient: Gradient::Fn(bias_add_v1_gradient),
+    name: "BiasAddV1",
+    gradient: Gradient::Fn(bias_add_v1_gradient),
     inputs: &["value: T", "bias: T"],
     outputs: &["output: T"],
     attrs: &["T: numbertype"],
@@ -33,7 +35,8 @@ static BIAS_ADD_V1: Op = Op {
 };
 
 static BIAS_ADD_GRAD: Op = Op {
-    name: "BiasAddGrad", gradient: Gradient::Fn(bias_grad_gradient),
+    name: "BiasAddGrad",
+    gradient: Gradient::Fn(bias_grad_gradient),
     inputs: &["out_backprop: T"],
     outputs: &["output: T"],
     attrs: &["T: numbertype", FORMAT],

@@ -1,9 +1,9 @@
 //! Convolutions of images and volumes, alone and with what stock's optimizer lets follow them.
 
-use crate::gradient::{shape_of, sibling};
 use crate::convolution::{conv_shape, convolve, kernel_windows};
 use crate::cwise::rows;
 use crate::epilogue::Epilogue;
+use crate::gradient::{shape_of, sibling};
 use crate::linalg::elementary::Elementary;
 use crate::linalg::product::Tile;
 use crate::numeric::{Float, Num};
@@ -27,7 +27,8 @@ const CONVOLUTION: Op = Op {
 };
 
 static CONV_2D: Op = Op {
-    name: "Conv2D", gradient: Gradient::Fn(conv_2d_gradient),
+    name: "Conv2D",
+    gradient: Gradient::Fn(conv_2d_gradient),
     attrs: &[
         "T: {half, bfloat16, float, double, int32}",
         "strides: list(int)",
@@ -42,7 +43,8 @@ static CONV_2D: Op = Op {
 };
 
 static CONV_3D: Op = Op {
-    name: "Conv3D", gradient: Gradient::Fn(conv_3d_gradient),
+    name: "Conv3D",
+    gradient: Gradient::Fn(conv_3d_gradient),
     attrs: &[
         "T: {half, bfloat16, float, double}",
         "strides: list(int) >= 5",

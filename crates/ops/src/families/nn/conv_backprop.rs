@@ -1,8 +1,8 @@
 //! The gradients of convolutions of images and volumes.
 
-use crate::gradient::{shape_of, sibling};
 use crate::convolution::windows;
 use crate::cwise::rows;
+use crate::gradient::{shape_of, sibling};
 use crate::linalg::conv::Conv;
 use crate::linalg::product::Tile;
 use crate::linalg::window::Grid;
@@ -28,7 +28,8 @@ const VOLUMES: Format = Format { rank: 5, channel: 4, first: 1 };
 const GRADIENT: Op = Op { outputs: &["output: T"], accuracy: Accuracy::Rounding, ..Op::PURE };
 
 static CONV_2D_BACKPROP_INPUT: Op = Op {
-    name: "Conv2DBackpropInput", gradient: Gradient::Fn(image_input_gradient),
+    name: "Conv2DBackpropInput",
+    gradient: Gradient::Fn(image_input_gradient),
     inputs: &["input_sizes: int32", "filter: T", "out_backprop: T"],
     attrs: &[
         "T: {half, bfloat16, float, double, int32}",
@@ -45,7 +46,8 @@ static CONV_2D_BACKPROP_INPUT: Op = Op {
 };
 
 static CONV_2D_BACKPROP_FILTER: Op = Op {
-    name: "Conv2DBackpropFilter", gradient: Gradient::Fn(image_filter_gradient),
+    name: "Conv2DBackpropFilter",
+    gradient: Gradient::Fn(image_filter_gradient),
     inputs: &["input: T", "filter_sizes: int32", "out_backprop: T"],
     attrs: &[
         "T: {half, bfloat16, float, double}",
@@ -77,7 +79,8 @@ static CONV_3D_BACKPROP_INPUT: Op = Op {
 };
 
 static CONV_3D_BACKPROP_INPUT_V2: Op = Op {
-    name: "Conv3DBackpropInputV2", gradient: Gradient::Fn(volume_input_gradient),
+    name: "Conv3DBackpropInputV2",
+    gradient: Gradient::Fn(volume_input_gradient),
     inputs: &["input_sizes: Tshape", "filter: T", "out_backprop: T"],
     attrs: &[
         "T: {half, bfloat16, float, double}",
@@ -108,7 +111,8 @@ static CONV_3D_BACKPROP_FILTER: Op = Op {
 };
 
 static CONV_3D_BACKPROP_FILTER_V2: Op = Op {
-    name: "Conv3DBackpropFilterV2", gradient: Gradient::Fn(volume_filter_gradient),
+    name: "Conv3DBackpropFilterV2",
+    gradient: Gradient::Fn(volume_filter_gradient),
     inputs: &["input: T", "filter_sizes: int32", "out_backprop: T"],
     attrs: &[
         "T: {half, bfloat16, float, double}",
@@ -262,11 +266,7 @@ fn input_kernel<T: Tile + Num>(init: &Init<'_>, format: Format) -> Result<Kernel
     let (described, dtype) = (is_described(init), init.output_types[0]);
     Kernel::sync(move |cx| {
         let (filter, gradient) = (cx.input(1)?, cx.input(2)?);
-        let image = if described {
-            image_sizes(cx, format, &op)?
-        } else {
-            cx.input(0)?.shape().clone()
-        };
+        let image = if described { image_sizes(cx, format, &op)? } else { cx.input(0)?.shape().clone() };
         let conv = convolution(&op, format, &windows, &image, filter.shape(), gradient.shape())?;
         let (filter, gradient) = (widened(cx, filter)?, widened(cx, gradient)?);
         let mut out = cx.alloc::<T>(image)?;

@@ -4,16 +4,17 @@ use crate::build as ops;
 use crate::linalg::elementary::Elementary;
 use crate::linalg::softmax::{exponentials, scale};
 use crate::numeric::{Float, Num};
-use ferroflow_core::scope::Output;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::scope::Output;
 use ferroflow_core::{PartialShape, Result, Shape, bail, bf16, ensure, f16, kernels};
 use std::fmt::Write as _;
 
 pub(crate) const OPS: &[&Op] = &[&CROSS_ENTROPY, &SPARSE_CROSS_ENTROPY];
 
 static CROSS_ENTROPY: Op = Op {
-    name: "SoftmaxCrossEntropyWithLogits", gradient: Gradient::Fn(cross_entropy_gradient),
+    name: "SoftmaxCrossEntropyWithLogits",
+    gradient: Gradient::Fn(cross_entropy_gradient),
     inputs: &["features: T", "labels: T"],
     outputs: &["loss: T", "backprop: T"],
     attrs: &["T: {half, bfloat16, float, double}"],
@@ -24,7 +25,8 @@ static CROSS_ENTROPY: Op = Op {
 };
 
 static SPARSE_CROSS_ENTROPY: Op = Op {
-    name: "SparseSoftmaxCrossEntropyWithLogits", gradient: Gradient::Fn(sparse_cross_entropy_gradient),
+    name: "SparseSoftmaxCrossEntropyWithLogits",
+    gradient: Gradient::Fn(sparse_cross_entropy_gradient),
     inputs: &["features: T", "labels: Tlabels"],
     outputs: &["loss: T", "backprop: T"],
     attrs: &["T: {half, bfloat16, float, double}", "Tlabels: {int32, int64} = DT_INT64"],
@@ -66,7 +68,8 @@ where
 {
     Kernel::sync(|cx| {
         let (logits, labels) = (cx.input(0)?, cx.input(1)?);
-        let both = shapes::broadcast(&PartialShape::from(logits.shape()), &PartialShape::from(labels.shape()));
+        let both =
+            shapes::broadcast(&PartialShape::from(logits.shape()), &PartialShape::from(labels.shape()));
         let Some(shape) = both.ok().and_then(|both| both.to_shape()) else {
             bail!(
                 InvalidArgument,
@@ -152,13 +155,18 @@ fn losses<T: Float>(
         return Ok([loss, backprop].into());
     }
     let (losses, gradients) = (loss.flat_mut::<T>()?, backprop.flat_mut::<T>()?);
-    cx.device().parallel_row_pairs((losses, 1), (gradients, classes), 12 * classes, |first, losses, gradients| {
-        let mut scratch = vec![T::Math::ZERO; 2 * classes];
-        let (wide, powers) = scratch.split_at_mut(classes);
-        for (row, (loss, backprop)) in losses.iter_mut().zip(gradients.chunks_mut(classes)).enumerate() {
-            *loss = body(first + row, Row { wide, powers, backprop });
-        }
-    });
+    cx.device().parallel_row_pairs(
+        (losses, 1),
+        (gradients, classes),
+        12 * classes,
+        |first, losses, gradients| {
+            let mut scratch = vec![T::Math::ZERO; 2 * classes];
+            let (wide, powers) = scratch.split_at_mut(classes);
+            for (row, (loss, backprop)) in losses.iter_mut().zip(gradients.chunks_mut(classes)).enumerate() {
+                *loss = body(first + row, Row { wide, powers, backprop });
+            }
+        },
+    );
     Ok([loss, backprop].into())
 }
 
@@ -227,7 +235,8 @@ fn logits_gradient(g: &GradCx<'_>) -> Result<Output> {
     let Some(second) = g.grad(1) else { return Ok(first) };
     let second = second.to_dense(s)?;
     let softmax = ops::softmax(s, g.input(0))?;
-    let product = ops::batch_mat_mul_v2(s, ops::expand_dims(s, &second, 1), ops::expand_dims(s, &softmax, 2))?;
+    let product =
+        ops::batch_mat_mul_v2(s, ops::expand_dims(s, &second, 1), ops::expand_dims(s, &softmax, 2))?;
     let sums = ops::Squeeze::new().squeeze_dims([1i64]).build(s, product)?;
     ops::add_v2(s, first, ops::mul(s, ops::sub(s, second, sums), softmax))
 }

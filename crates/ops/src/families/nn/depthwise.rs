@@ -1,15 +1,15 @@
 //! Convolutions of each channel by itself, and their gradients.
 
+use crate::cwise::rows;
 use crate::gradient::{shape_of, sibling};
 use crate::linalg::depthwise::Depthwise;
 use crate::linalg::window::Grid;
 use crate::numeric::Num;
 use crate::widen::{narrowed, widened};
 use crate::windows::{Attributes, Format, Padding, Windows, described, output_sizes, sizes_of};
-use crate::cwise::rows;
-use ferroflow_core::scope::{Input, Output};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::scope::{Input, Output};
 use ferroflow_core::{DType, Result, Shape, ensure};
 
 pub(crate) const OPS: &[&Op] = &[&DEPTHWISE, &DEPTHWISE_INPUT, &DEPTHWISE_FILTER];
@@ -31,7 +31,8 @@ const LIKE: Op = Op {
 };
 
 static DEPTHWISE: Op = Op {
-    name: "DepthwiseConv2dNative", gradient: Gradient::Fn(depthwise_gradient),
+    name: "DepthwiseConv2dNative",
+    gradient: Gradient::Fn(depthwise_gradient),
     inputs: &["input: T", "filter: T"],
     shape: depthwise_shape,
     kernels: rows![depthwise: Half, Bfloat16, Float, Double],
@@ -39,7 +40,8 @@ static DEPTHWISE: Op = Op {
 };
 
 static DEPTHWISE_INPUT: Op = Op {
-    name: "DepthwiseConv2dNativeBackpropInput", gradient: Gradient::Fn(depthwise_input_gradient),
+    name: "DepthwiseConv2dNativeBackpropInput",
+    gradient: Gradient::Fn(depthwise_input_gradient),
     inputs: &["input_sizes: int32", "filter: T", "out_backprop: T"],
     shape: |s| described(s, 0, 4),
     kernels: rows![depthwise_input: Half, Bfloat16, Float, Double],
@@ -47,7 +49,8 @@ static DEPTHWISE_INPUT: Op = Op {
 };
 
 static DEPTHWISE_FILTER: Op = Op {
-    name: "DepthwiseConv2dNativeBackpropFilter", gradient: Gradient::Fn(depthwise_filter_gradient),
+    name: "DepthwiseConv2dNativeBackpropFilter",
+    gradient: Gradient::Fn(depthwise_filter_gradient),
     inputs: &["input: T", "filter_sizes: int32", "out_backprop: T"],
     shape: |s| described(s, 1, 4),
     kernels: rows![depthwise_filter: Half, Bfloat16, Float, Double],
@@ -249,7 +252,8 @@ mod tests {
 
     #[test]
     fn channels_multiply() {
-        let node = Node::new("DepthwiseConv2dNative").attr("padding", "SAME").attr("strides", vec![1i64, 2, 2, 1]);
+        let node =
+            Node::new("DepthwiseConv2dNative").attr("padding", "SAME").attr("strides", vec![1i64, 2, 2, 1]);
         node.infer("[?,5,6,3];[3,3,3,2]", "[?,3,3,6]");
     }
 }

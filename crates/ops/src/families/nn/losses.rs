@@ -10,7 +10,8 @@ use ferroflow_core::{Result, Tensor, bf16, f16, kernels};
 pub(crate) const OPS: &[&Op] = &[&L2_LOSS];
 
 static L2_LOSS: Op = Op {
-    name: "L2Loss", gradient: Gradient::Fn(l2_loss_gradient),
+    name: "L2Loss",
+    gradient: Gradient::Fn(l2_loss_gradient),
     inputs: &["t: T"],
     outputs: &["output: T"],
     attrs: &["T: {half, bfloat16, float, double}"],

@@ -17,7 +17,8 @@ const ATTRS: &[&str] = &[
 ];
 
 static LRN: Op = Op {
-    name: "LRN", gradient: Gradient::Fn(lrn_gradient),
+    name: "LRN",
+    gradient: Gradient::Fn(lrn_gradient),
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: ATTRS,
@@ -55,11 +56,17 @@ struct Settings {
 impl Settings {
     fn read(init: &Init<'_>) -> Result<Settings> {
         let radius: i64 = init.attr("depth_radius")?;
-        let Ok(radius) = i32::try_from(radius).map_err(|_| ()).and_then(|r| usize::try_from(r).map_err(|_| ()))
+        let Ok(radius) =
+            i32::try_from(radius).map_err(|_| ()).and_then(|r| usize::try_from(r).map_err(|_| ()))
         else {
             bail!(InvalidArgument, "depth_radius = {radius} larger than int max");
         };
-        Ok(Settings { radius, bias: init.attr("bias")?, alpha: init.attr("alpha")?, beta: init.attr("beta")? })
+        Ok(Settings {
+            radius,
+            bias: init.attr("bias")?,
+            alpha: init.attr("alpha")?,
+            beta: init.attr("beta")?,
+        })
     }
 
     /// The channels around one of them.
@@ -104,11 +111,7 @@ fn lrn_grad_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
     let settings = Settings::read(init)?;
     Kernel::sync(move |cx| {
         let (gradient, input, output) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
-        ensure!(
-            gradient.rank() == 4 && input.rank() == 4,
-            InvalidArgument,
-            "inputs must be 4-dimensional"
-        );
+        ensure!(gradient.rank() == 4 && input.rank() == 4, InvalidArgument, "inputs must be 4-dimensional");
         ensure!(
             gradient.shape() == input.shape() && gradient.shape() == output.shape(),
             InvalidArgument,
@@ -124,14 +127,17 @@ fn lrn_grad_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
         cx.device().parallel_rows(out.flat_mut::<T>()?, channels, cost, |first, rows| {
             for (number, out) in rows.chunks_mut(channels).enumerate() {
                 let pixel = (first + number) * channels..(first + number + 1) * channels;
-                let (gradient, input, output) = (&gradient[pixel.clone()], &input[pixel.clone()], &output[pixel]);
+                let (gradient, input, output) =
+                    (&gradient[pixel.clone()], &input[pixel.clone()], &output[pixel]);
                 out.fill(T::ZERO);
                 for channel in 0..channels {
                     let around = settings.around(channel, channels);
                     let squares = input[around.clone()].iter().fold(T::ZERO, |sum, x| sum.add(x.mul(*x)));
                     let norm = alpha.mul(squares).add(bias);
                     let power = T::narrow(norm.widen().powf(-settings.beta));
-                    for (at, (sum, x)) in around.clone().zip(out[around.clone()].iter_mut().zip(&input[around])) {
+                    for (at, (sum, x)) in
+                        around.clone().zip(out[around.clone()].iter_mut().zip(&input[around]))
+                    {
                         let slope = factor.mul(*x).mul(output[channel]).div(norm);
                         let slope = if at == channel { slope.add(power) } else { slope };
                         *sum = sum.add(slope.mul(gradient[channel]));

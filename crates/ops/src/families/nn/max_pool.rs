@@ -5,9 +5,9 @@ use crate::gradient::sibling;
 use crate::numeric::Real;
 use crate::pooling::{Pooling, expect, pool_shape, pool_shape_by_inputs};
 use crate::windows::Format;
-use ferroflow_core::scope::Output;
 use ferroflow_core::kernel::{Init, Kernel, Outputs};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, KernelRow, Only, Op, ShapeCx};
+use ferroflow_core::scope::Output;
 use ferroflow_core::{DType, Result, Tensor, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -27,7 +27,8 @@ pub(crate) const OPS: &[&Op] = &[
 const IMAGES: Format = Format { rank: 4, channel: 3, first: 1 };
 const VOLUMES: Format = Format { rank: 5, channel: 4, first: 1 };
 
-const POOLED: &str = "T: {half, bfloat16, float, double, int32, int64, uint8, int16, int8, uint16, qint8} = DT_FLOAT";
+const POOLED: &str =
+    "T: {half, bfloat16, float, double, int32, int64, uint8, int16, int8, uint16, qint8} = DT_FLOAT";
 const SIZES: [&str; 2] = ["ksize: list(int) >= 4", "strides: list(int) >= 4"];
 const PADDING: &str = "padding: {'SAME', 'VALID'}";
 const FORMAT: &str = "data_format: {'NHWC', 'NCHW'} = 'NHWC'";
@@ -36,7 +37,8 @@ const VOLUME_SIZES: [&str; 2] = ["ksize: list(int) >= 5", "strides: list(int) >=
 const VOLUME_FORMAT: &str = "data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'";
 
 static MAX_POOL: Op = Op {
-    name: "MaxPool", gradient: Gradient::Fn(max_pool_gradient),
+    name: "MaxPool",
+    gradient: Gradient::Fn(max_pool_gradient),
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: &[
@@ -53,7 +55,8 @@ static MAX_POOL: Op = Op {
 };
 
 static MAX_POOL_V2: Op = Op {
-    name: "MaxPoolV2", gradient: Gradient::Fn(max_pool_v2_gradient),
+    name: "MaxPoolV2",
+    gradient: Gradient::Fn(max_pool_v2_gradient),
     inputs: &["input: T", "ksize: int32", "strides: int32"],
     outputs: &["output: T"],
     attrs: &[POOLED, PADDING, PACKED_FORMAT],
@@ -71,7 +74,8 @@ const GRADIENT: Op = Op {
 };
 
 static MAX_POOL_GRAD: Op = Op {
-    name: "MaxPoolGrad", gradient: Gradient::Fn(max_pool_grad_gradient),
+    name: "MaxPoolGrad",
+    gradient: Gradient::Fn(max_pool_grad_gradient),
     attrs: &[
         SIZES[0],
         SIZES[1],
@@ -85,7 +89,8 @@ static MAX_POOL_GRAD: Op = Op {
 };
 
 static MAX_POOL_GRAD_V2: Op = Op {
-    name: "MaxPoolGradV2", gradient: Gradient::Fn(max_pool_grad_v2_gradient),
+    name: "MaxPoolGradV2",
+    gradient: Gradient::Fn(max_pool_grad_v2_gradient),
     inputs: &["orig_input: T", "orig_output: T", "grad: T", "ksize: int32", "strides: int32"],
     attrs: &[PADDING, FORMAT, "T: realnumbertype = DT_FLOAT"],
     kernels: kernels![max_pool_grad_v2: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
@@ -93,7 +98,8 @@ static MAX_POOL_GRAD_V2: Op = Op {
 };
 
 static MAX_POOL_GRAD_GRAD: Op = Op {
-    name: "MaxPoolGradGrad", gradient: Gradient::Fn(max_pool_grad_grad_gradient),
+    name: "MaxPoolGradGrad",
+    gradient: Gradient::Fn(max_pool_grad_grad_gradient),
     attrs: &[SIZES[0], SIZES[1], PADDING, FORMAT, "T: realnumbertype"],
     shape: like_second,
     kernels: kernels![max_pool_grad_grad: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
@@ -112,7 +118,8 @@ static MAX_POOL_GRAD_GRAD_V2: Op = Op {
 };
 
 static MAX_POOL_WITH_ARGMAX: Op = Op {
-    name: "MaxPoolWithArgmax", gradient: Gradient::Fn(with_argmax_gradient),
+    name: "MaxPoolWithArgmax",
+    gradient: Gradient::Fn(with_argmax_gradient),
     inputs: &["input: T"],
     outputs: &["output: T", "argmax: Targmax"],
     attrs: &[
@@ -148,7 +155,8 @@ static MAX_POOL_GRAD_WITH_ARGMAX: Op = Op {
 };
 
 static MAX_POOL_3D: Op = Op {
-    name: "MaxPool3D", gradient: Gradient::Fn(max_pool_3d_gradient),
+    name: "MaxPool3D",
+    gradient: Gradient::Fn(max_pool_3d_gradient),
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: &[VOLUME_SIZES[0], VOLUME_SIZES[1], PADDING, VOLUME_FORMAT, "T: {half, bfloat16, float}"],
@@ -158,7 +166,8 @@ static MAX_POOL_3D: Op = Op {
 };
 
 static MAX_POOL_3D_GRAD: Op = Op {
-    name: "MaxPool3DGrad", gradient: Gradient::Fn(max_pool_3d_grad_gradient),
+    name: "MaxPool3DGrad",
+    gradient: Gradient::Fn(max_pool_3d_grad_gradient),
     inputs: &["orig_input: TInput", "orig_output: TInput", "grad: T"],
     attrs: &[
         VOLUME_SIZES[0],
@@ -177,7 +186,8 @@ static MAX_POOL_3D_GRAD: Op = Op {
 };
 
 static MAX_POOL_3D_GRAD_GRAD: Op = Op {
-    name: "MaxPool3DGradGrad", gradient: Gradient::Fn(max_pool_3d_grad_grad_gradient),
+    name: "MaxPool3DGradGrad",
+    gradient: Gradient::Fn(max_pool_3d_grad_grad_gradient),
     attrs: &[VOLUME_SIZES[0], VOLUME_SIZES[1], PADDING, VOLUME_FORMAT, "T: realnumbertype"],
     shape: like_second,
     kernels: kernels![max_pool_3d_grad_grad: bf16, f32],
@@ -275,7 +285,8 @@ fn max_pool_3d_grad_grad<T: Real>(init: &Init<'_>) -> Result<Kernel> {
 fn second_gradient_kernel<T: Real>(pooling: Pooling) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let (input, output, gradient) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
-        for (what, tensor) in [("tensor_in", input), ("tensor_out", output), ("out_grad_backprop", gradient)] {
+        for (what, tensor) in [("tensor_in", input), ("tensor_out", output), ("out_grad_backprop", gradient)]
+        {
             let rank = pooling.rank();
             ensure!(tensor.rank() == rank, InvalidArgument, "{what} must be {rank}-dimensional");
         }

@@ -11,7 +11,8 @@ use ferroflow_core::{Result, bf16, ensure, f16, kernels};
 pub(crate) const OPS: &[&Op] = &[&SOFTMAX, &LOG_SOFTMAX];
 
 static SOFTMAX: Op = Op {
-    name: "Softmax", gradient: Gradient::Fn(softmax_gradient),
+    name: "Softmax",
+    gradient: Gradient::Fn(softmax_gradient),
     inputs: &["logits: T"],
     outputs: &["softmax: T"],
     attrs: &["T: {half, bfloat16, float, double}"],
@@ -22,7 +23,8 @@ static SOFTMAX: Op = Op {
 };
 
 static LOG_SOFTMAX: Op = Op {
-    name: "LogSoftmax", gradient: Gradient::Fn(log_softmax_gradient),
+    name: "LogSoftmax",
+    gradient: Gradient::Fn(log_softmax_gradient),
     inputs: &["logits: T"],
     outputs: &["logsoftmax: T"],
     attrs: &["T: {half, bfloat16, float, double}"],

@@ -2,16 +2,17 @@
 
 use crate::build as ops;
 use crate::numeric::Real;
-use ferroflow_core::scope::{Input, Output};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::scope::{Input, Output};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bf16, ensure, f16, kernels};
 use std::cmp::Ordering;
 
 pub(crate) const OPS: &[&Op] = &[&TOP_K, &TOP_K_V2, &IN_TOP_K, &IN_TOP_K_V2, &NTH_ELEMENT];
 
 static TOP_K: Op = Op {
-    name: "TopK", gradient: Gradient::Fn(top_k_gradient),
+    name: "TopK",
+    gradient: Gradient::Fn(top_k_gradient),
     inputs: &["input: T"],
     outputs: &["values: T", "indices: int32"],
     attrs: &["k: int >= 0", "sorted: bool = true", "T: realnumbertype"],
@@ -22,7 +23,8 @@ static TOP_K: Op = Op {
 };
 
 static TOP_K_V2: Op = Op {
-    name: "TopKV2", gradient: Gradient::Fn(top_k_gradient),
+    name: "TopKV2",
+    gradient: Gradient::Fn(top_k_gradient),
     inputs: &["input: T", "k: Tk"],
     outputs: &["values: T", "indices: index_type"],
     attrs: &[
@@ -57,7 +59,8 @@ static IN_TOP_K_V2: Op = Op {
 };
 
 static NTH_ELEMENT: Op = Op {
-    name: "NthElement", gradient: Gradient::Fn(nth_element_gradient),
+    name: "NthElement",
+    gradient: Gradient::Fn(nth_element_gradient),
     inputs: &["input: T", "n: int32"],
     outputs: &["values: T"],
     attrs: &["reverse: bool = false", "T: realnumbertype"],
@@ -243,7 +246,12 @@ fn nth_element_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
         ensure!(n.rank() == 0, InvalidArgument, "N must be scalar but has rank {}", n.rank());
         let n = cx.scalar_i64(1)?;
         ensure!(n >= 0, InvalidArgument, "n must be non-negative but is {n}");
-        ensure!(input.rank() >= 1, InvalidArgument, "Input must be at least rank 1 but is rank {}", input.rank());
+        ensure!(
+            input.rank() >= 1,
+            InvalidArgument,
+            "Input must be at least rank 1 but is rank {}",
+            input.rank()
+        );
         let (leading, columns) = split_last(input.shape());
         ensure!((n as usize) < columns, InvalidArgument, "Input must have last dimension > n = {n}");
         let at = if reverse { columns - 1 - n as usize } else { n as usize };
