@@ -20,3 +20,6 @@ def cases(c):
     c.op("Conj", [arr()], "scalar")
     c.op("Conj", [empty(0)], "empty")
     c.op("ComplexAbs", [arr(2)], "precisions_mismatch", T="complex64", Tout="double")
+    c.op("Complex", [arr(2), arr(2)], "precisions_mismatch", T="float", Tout="complex128")
+    for op in ("Real", "Imag", "Angle"):
+        c.op(op, [arr(2)], "precisions_mismatch", T="complex64", Tout="double")

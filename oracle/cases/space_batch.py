@@ -32,3 +32,5 @@ def cases(c):
     c.op("DepthToSpace", [arr(2, 2, 3, 8)], block_size=2)
     c.op("DepthToSpace", [arr(1, 1, 2, 9)], "three", T="float", block_size=3)
     c.op("DepthToSpace", [arr(1, 2, 2, 2)], "not_divisible", T="float", block_size=2)
+    c.op("SpaceToDepth", [arr(1, 2, 4, 4)], "channels_first", T="float", block_size=2, data_format="NCHW")
+    c.op("DepthToSpace", [arr(1, 4, 2, 2)], "channels_first", T="float", block_size=2, data_format="NCHW")

@@ -104,13 +104,7 @@ impl Pooling {
             }
         };
         let format = self.format;
-        ensure!(
-            image.rank() == format.rank,
-            InvalidArgument,
-            "tensor_in_shape must have {} spatial dimensions. {}",
-            format.directions(),
-            image.rank()
-        );
+        self.check_rank(image)?;
         let space = format.first..format.first + format.directions();
         let (spatial, depth) = (&window[space.clone()], window[format.channel]);
         let channels = image.dim(format.channel);
@@ -158,6 +152,7 @@ impl Pooling {
 
     /// Like [`Pooling::place`], for pools that look at one channel at a time.
     pub(crate) fn place_spatial(&self, cx: &KernelCx<'_>, image: &Shape, what: &str) -> Result<Placed> {
+        self.check_rank(image)?;
         let depth = match &self.sizes {
             Sizes::Fixed(window, _) => window.get(self.format.channel).copied(),
             Sizes::Inputs(first) => cx.i64s(*first)?.get(self.format.channel).copied(),
@@ -168,6 +163,17 @@ impl Pooling {
             "{what} is not yet supported on the depth dimension."
         );
         self.place(cx, image)
+    }
+
+    fn check_rank(&self, image: &Shape) -> Result<()> {
+        ensure!(
+            image.rank() == self.format.rank,
+            InvalidArgument,
+            "tensor_in_shape must have {} spatial dimensions. {}",
+            self.format.directions(),
+            image.rank()
+        );
+        Ok(())
     }
 
     /// The number of dimensions.

@@ -207,4 +207,39 @@ mod tests {
         assert_eq!(refused(DType::Double), Code::Unimplemented);
         assert_eq!(refused(DType::Half), Code::InvalidArgument);
     }
+
+    fn never_made(_: &crate::kernel::Init<'_>) -> Result<crate::kernel::Kernel> {
+        bail!(Internal, "only looked up")
+    }
+
+    static REAL: Op = Op {
+        name: "Real",
+        inputs: &["input: T"],
+        outputs: &["output: Tout"],
+        attrs: &["T: {complex64, complex128}", "Tout: {float, double}"],
+        kernels: &[
+            KernelRow::new("T", DType::Complex64, never_made).only("Tout", Only::Type(DType::Float)),
+            KernelRow::new("T", DType::Complex128, never_made).only("Tout", Only::Type(DType::Double)),
+        ],
+        ..Op::PURE
+    };
+
+    #[test]
+    fn two_attributes_may_decide_on_a_kernel() {
+        let stock = "Real\tT=complex64,complex128\tTout=float,double";
+        let registry = Registry::default().with_stock_kernels(stock).with([&REAL]).unwrap();
+        let found = |from: DType, to: DType| {
+            let mut attrs = Attrs::default();
+            attrs.set("T", ferroflow_proto::tensorflow::attr_value::Value::Type(from as i32));
+            attrs.set("Tout", ferroflow_proto::tensorflow::attr_value::Value::Type(to as i32));
+            registry
+                .get("Real")
+                .unwrap()
+                .kernel("a", &attrs)
+                .map(|row| row.dtype)
+                .map_err(|error| error.code())
+        };
+        assert_eq!(found(DType::Complex128, DType::Double), Ok(DType::Complex128));
+        assert_eq!(found(DType::Complex64, DType::Double), Err(Code::InvalidArgument));
+    }
 }

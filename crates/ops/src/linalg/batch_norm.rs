@@ -78,12 +78,12 @@ impl Channels {
         term: &impl Fn(f32, f32, f32) -> [f32; K],
     ) {
         let width = self.channels * self.inner;
+        if self.inner == 1 {
+            let all = rows.start * width..rows.end * width;
+            return add_rows::<T, K, _>(&a[all.clone()], &b[all], constants, sums, term);
+        }
         for row in rows {
             let (a, b) = (&a[row * width..][..width], &b[row * width..][..width]);
-            if self.inner == 1 {
-                add_row::<T, K, _>(a, b, constants, sums, term);
-                continue;
-            }
             for channel in 0..self.channels {
                 let plane = channel * self.inner..(channel + 1) * self.inner;
                 let part = sum_plane::<T, K, _>(&a[plane.clone()], &b[plane], constants[channel], term);
@@ -106,13 +106,13 @@ impl Channels {
     ) {
         let width = self.channels * self.inner;
         device.parallel_rows(out, width, 2, |first, rows| {
+            if self.inner == 1 {
+                let all = first * width..first * width + rows.len();
+                return map_rows(&a[all.clone()], &b[all], constants, rows, &function);
+            }
             for (number, out) in rows.chunks_mut(width).enumerate() {
                 let at = (first + number) * width;
                 let (a, b) = (&a[at..][..width], &b[at..][..width]);
-                if self.inner == 1 {
-                    map_row(a, b, constants, out, &function);
-                    continue;
-                }
                 for (channel, out) in out.chunks_mut(self.inner).enumerate() {
                     let plane = channel * self.inner..(channel + 1) * self.inner;
                     let constants = constants.map(|constants| constants[channel]);
@@ -123,21 +123,24 @@ impl Channels {
     }
 }
 
+/// Adds the terms of rows to the sums of channels; the constants are one per channel.
 #[multiversion(targets("x86_64+avx2+fma+f16c"))]
-fn add_row<T: Num<Wide = f32>, const K: usize, F: Fn(f32, f32, f32) -> [f32; K]>(
+fn add_rows<T: Num<Wide = f32>, const K: usize, F: Fn(f32, f32, f32) -> [f32; K]>(
     a: &[T],
     b: &[T],
     constants: &[f32],
     sums: &mut [f32],
     term: &F,
 ) {
-    let channels = a.len();
+    let channels = constants.len();
     let mut sums = sums.chunks_exact_mut(channels);
     let mut sums: [&mut [f32]; K] = std::array::from_fn(|_| sums.next().unwrap_or_default());
-    for (channel, ((a, b), constant)) in a.iter().zip(b).zip(constants).enumerate() {
-        let terms = term(a.widen(), b.widen(), *constant);
-        for (sums, term) in sums.iter_mut().zip(terms) {
-            sums[channel] += term;
+    for (a, b) in a.chunks_exact(channels).zip(b.chunks_exact(channels)) {
+        for channel in 0..channels {
+            let terms = term(a[channel].widen(), b[channel].widen(), constants[channel]);
+            for (sums, term) in sums.iter_mut().zip(terms) {
+                sums[channel] += term;
+            }
         }
     }
 }
@@ -162,18 +165,21 @@ fn sum_plane<T: Num<Wide = f32>, const K: usize, F: Fn(f32, f32, f32) -> [f32; K
 }
 
 #[multiversion(targets("x86_64+avx2+fma+f16c"))]
-fn map_row<T: Num<Wide = f32>, const K: usize, F: Fn(f32, f32, [f32; K]) -> f32>(
+fn map_rows<T: Num<Wide = f32>, const K: usize, F: Fn(f32, f32, [f32; K]) -> f32>(
     a: &[T],
     b: &[T],
     constants: [&[f32]; K],
     out: &mut [T],
     function: &F,
 ) {
-    let channels = out.len();
+    let channels = constants.first().map_or(1, |constants| constants.len()).max(1);
     let constants = constants.map(|constants| &constants[..channels]);
-    for (channel, ((out, a), b)) in out.iter_mut().zip(a).zip(b).enumerate() {
-        let constants = constants.map(|constants| constants[channel]);
-        *out = T::narrow(function(a.widen(), b.widen(), constants));
+    let inputs = a.chunks_exact(channels).zip(b.chunks_exact(channels));
+    for (out, (a, b)) in out.chunks_exact_mut(channels).zip(inputs) {
+        for channel in 0..channels {
+            let constants = constants.map(|constants| constants[channel]);
+            out[channel] = T::narrow(function(a[channel].widen(), b[channel].widen(), constants));
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use super::product::{MatrixView, Tile};
 use super::window::Grid;
 use crate::numeric::Num;
 use ferroflow_core::device::Device;
+use multiversion::multiversion;
 
 /// Elements of windows that are laid out at a time: few enough to stay in a cache.
 const TILE: usize = 1 << 16;
@@ -84,7 +85,7 @@ impl Conv {
                     let count = gradient.len() / outputs;
                     let cells = &mut cells[..count * window];
                     T::multiply_tile(MatrixView::new(gradient, count, outputs, false), right, cells, false);
-                    self.take_back(number * tile, cells, image);
+                    take_back(self, number * tile, cells, image);
                 }
             }
         });
@@ -202,6 +203,7 @@ impl Conv {
 
     /// Calls `body` for every line of the result that `count` positions from `position` on lie in: how many positions
     /// came before it, the image, the range of columns, and the place along depth and rows.
+    #[inline(always)]
     fn lines(
         &self,
         mut position: usize,
@@ -265,39 +267,40 @@ impl Conv {
             }
         }
     }
+}
 
-    /// Adds what the windows from `position` of one image on hold to the pixels under them.
-    fn take_back<T: Num>(&self, position: usize, cells: &[T], image: &mut [T]) {
-        let [depth, height, width] = &self.grid.extents;
-        let (window, channels) = (self.window(), self.channels);
-        let line = width.filter * channels;
-        self.lines(position, cells.len() / window, |number, _, xs, [z, y]| {
-            let cells = &cells[number * window..][..xs.len() * window];
-            for kz in depth.inside(z) {
-                for ky in height.inside(y) {
-                    let from = (kz * height.filter + ky) * line;
-                    let at = (depth.at(z, kz) * height.input + height.at(y, ky)) * width.input;
-                    let to = &mut image[at * channels..][..width.input * channels];
-                    for (x, cell) in xs.clone().zip(cells.chunks_exact(window)) {
-                        let inside = width.inside(x);
-                        if inside.is_empty() {
-                            continue;
-                        }
-                        if width.dilation == 1 {
-                            let length = inside.len() * channels;
-                            let cell = &cell[from + inside.start * channels..][..length];
-                            add(&mut to[width.at(x, inside.start) * channels..][..length], cell);
-                            continue;
-                        }
-                        for kx in inside {
-                            let cell = &cell[from + kx * channels..][..channels];
-                            add(&mut to[width.at(x, kx) * channels..][..channels], cell);
-                        }
+/// Adds what the windows from `position` of one image on hold to the pixels under them.
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn take_back<T: Num>(conv: &Conv, position: usize, cells: &[T], image: &mut [T]) {
+    let [depth, height, width] = &conv.grid.extents;
+    let (window, channels) = (conv.window(), conv.channels);
+    let line = width.filter * channels;
+    conv.lines(position, cells.len() / window, |number, _, xs, [z, y]| {
+        let cells = &cells[number * window..][..xs.len() * window];
+        for kz in depth.inside(z) {
+            for ky in height.inside(y) {
+                let from = (kz * height.filter + ky) * line;
+                let at = (depth.at(z, kz) * height.input + height.at(y, ky)) * width.input;
+                let to = &mut image[at * channels..][..width.input * channels];
+                for (x, cell) in xs.clone().zip(cells.chunks_exact(window)) {
+                    let inside = width.inside(x);
+                    if inside.is_empty() {
+                        continue;
+                    }
+                    if width.dilation == 1 {
+                        let length = inside.len() * channels;
+                        let cell = &cell[from + inside.start * channels..][..length];
+                        add(&mut to[width.at(x, inside.start) * channels..][..length], cell);
+                        continue;
+                    }
+                    for kx in inside {
+                        let cell = &cell[from + kx * channels..][..channels];
+                        add(&mut to[width.at(x, kx) * channels..][..channels], cell);
                     }
                 }
             }
-        });
-    }
+        }
+    });
 }
 
 /// Copies a few elements; a call would take longer than the shortest copies.

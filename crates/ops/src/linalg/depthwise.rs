@@ -24,17 +24,9 @@ impl Depthwise {
 
     /// Convolves `input` with `filter` into `out`.
     pub fn run<T: Num>(&self, device: &Device, input: &[T], filter: &[T], out: &mut [T]) {
-        let (outputs, image) = (self.outputs(), self.grid.pixels() * self.channels);
+        let outputs = self.outputs();
         device.parallel_rows(out, outputs, self.grid.window(), |first, rows| {
-            for (number, row) in rows.chunks_mut(outputs).enumerate() {
-                row.fill(T::ZERO);
-                let (at, place) = self.grid.place(first + number);
-                let image = &input[at * image..][..image];
-                self.grid.each(place, |tap, pixel| {
-                    let pixel = &image[pixel * self.channels..][..self.channels];
-                    spread(row, pixel, &filter[tap * outputs..][..outputs]);
-                });
-            }
+            run_rows(self, first, rows, input, filter);
         });
     }
 
@@ -45,14 +37,8 @@ impl Depthwise {
         let cost = windows * outputs * self.grid.window() / image.max(1);
         device.parallel_rows(out, image, cost.max(1), |first, images| {
             for (number, image) in images.chunks_mut(image).enumerate() {
-                image.fill(T::ZERO);
                 let gradient = &gradient[(first + number) * windows * outputs..][..windows * outputs];
-                for (window, row) in gradient.chunks(outputs.max(1)).enumerate() {
-                    self.grid.each(self.grid.place(window).1, |tap, pixel| {
-                        let pixel = &mut image[pixel * self.channels..][..self.channels];
-                        gather(pixel, row, &filter[tap * outputs..][..outputs]);
-                    });
-                }
+                input_gradient_image(self, filter, gradient, image);
             }
         });
     }
@@ -74,12 +60,7 @@ impl Depthwise {
                 for at in mine {
                     let image = &input[at * image..][..image];
                     let gradient = &gradient[at * windows * outputs..][..windows * outputs];
-                    for (window, row) in gradient.chunks(outputs).enumerate() {
-                        self.grid.each(self.grid.place(window).1, |tap, pixel| {
-                            let pixel = &image[pixel * self.channels..][..self.channels];
-                            spread(&mut sum[tap * outputs..][..outputs], pixel, row);
-                        });
-                    }
+                    filter_gradient_image(self, image, gradient, sum);
                 }
             }
         });
@@ -90,8 +71,45 @@ impl Depthwise {
     }
 }
 
-/// Adds to each of `sums` its factor times the element of `values` that it belongs to; there may be several per element.
 #[multiversion(targets("x86_64+avx2+fma"))]
+fn run_rows<T: Num>(conv: &Depthwise, first: usize, rows: &mut [T], input: &[T], filter: &[T]) {
+    let (outputs, image) = (conv.outputs(), conv.grid.pixels() * conv.channels);
+    for (number, row) in rows.chunks_mut(outputs).enumerate() {
+        row.fill(T::ZERO);
+        let (at, place) = conv.grid.place(first + number);
+        let image = &input[at * image..][..image];
+        conv.grid.each(place, |tap, pixel| {
+            let pixel = &image[pixel * conv.channels..][..conv.channels];
+            spread(row, pixel, &filter[tap * outputs..][..outputs]);
+        });
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn input_gradient_image<T: Num>(conv: &Depthwise, filter: &[T], gradient: &[T], image: &mut [T]) {
+    let outputs = conv.outputs();
+    image.fill(T::ZERO);
+    for (window, row) in gradient.chunks(outputs.max(1)).enumerate() {
+        conv.grid.each(conv.grid.place(window).1, |tap, pixel| {
+            let pixel = &mut image[pixel * conv.channels..][..conv.channels];
+            gather(pixel, row, &filter[tap * outputs..][..outputs]);
+        });
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn filter_gradient_image<T: Num>(conv: &Depthwise, image: &[T], gradient: &[T], sum: &mut [T]) {
+    let outputs = conv.outputs();
+    for (window, row) in gradient.chunks(outputs).enumerate() {
+        conv.grid.each(conv.grid.place(window).1, |tap, pixel| {
+            let pixel = &image[pixel * conv.channels..][..conv.channels];
+            spread(&mut sum[tap * outputs..][..outputs], pixel, row);
+        });
+    }
+}
+
+/// Adds to each of `sums` its factor times the element of `values` that it belongs to; there may be several per element.
+#[inline(always)]
 fn spread<T: Num>(sums: &mut [T], values: &[T], factors: &[T]) {
     if sums.len() == values.len() {
         for ((sum, value), factor) in sums.iter_mut().zip(values).zip(factors) {
@@ -107,7 +125,7 @@ fn spread<T: Num>(sums: &mut [T], values: &[T], factors: &[T]) {
 }
 
 /// Adds to each of `sums` the products of the values and factors that belong to it.
-#[multiversion(targets("x86_64+avx2+fma"))]
+#[inline(always)]
 fn gather<T: Num>(sums: &mut [T], values: &[T], factors: &[T]) {
     if sums.len() == values.len() {
         for ((sum, value), factor) in sums.iter_mut().zip(values).zip(factors) {

@@ -30,26 +30,21 @@ impl Pool {
 
     /// The work per element of the image, for loops that are shared out by image.
     fn image_cost(&self) -> usize {
-        (self.grid.windows() * self.grid.window()).div_ceil(self.grid.pixels().max(1))
+        self.grid.windows().saturating_mul(self.grid.window()).div_ceil(self.grid.pixels().max(1))
     }
 
     /// Writes the largest elements, at least the least finite value. NaN is never larger.
     pub fn largest<T: Real>(&self, device: &Device, input: &[T], out: &mut [T]) {
-        let (channels, image) = (self.channels, self.image());
+        let channels = self.channels;
         device.parallel_rows(out, channels, self.grid.window(), |first, rows| {
-            for (number, row) in rows.chunks_mut(channels).enumerate() {
-                row.fill(T::LEAST);
-                let (at, place) = self.grid.place(first + number);
-                let image = &input[at * image..][..image];
-                self.grid.each(place, |_, pixel| raise(row, &image[pixel * channels..][..channels]));
-            }
+            largest_rows(self, first, rows, input);
         });
     }
 
     /// Writes the largest elements and the pixels of the image that they are in. The first one wins.
     pub fn largest_at<T: Real>(&self, device: &Device, input: &[T], out: &mut [T], at: &mut [u32]) {
         let (channels, image) = (self.channels, self.image());
-        let cost = channels * self.grid.window();
+        let cost = channels.saturating_mul(self.grid.window());
         device.parallel_row_pairs((out, channels), (at, channels), cost, |first, rows, pixels| {
             for (number, (row, pixels)) in
                 rows.chunks_mut(channels).zip(pixels.chunks_mut(channels)).enumerate()
@@ -64,19 +59,11 @@ impl Pool {
     pub fn largest_gradient<T: Real>(&self, device: &Device, input: &[T], gradient: &[T], out: &mut [T]) {
         let (channels, image, result) = (self.channels, self.image(), self.result());
         device.parallel_rows(out, image, self.image_cost(), |first, images| {
-            let mut best = vec![T::ZERO; channels];
-            let mut at = vec![0; channels];
+            let (mut best, mut at) = (vec![T::ZERO; channels], vec![0; channels]);
             for (number, out) in images.chunks_mut(image).enumerate() {
-                out.fill(T::ZERO);
                 let input = &input[(first + number) * image..][..image];
                 let gradient = &gradient[(first + number) * result..][..result];
-                for (window, row) in gradient.chunks(channels).enumerate() {
-                    self.find(input, self.grid.place(window).1, &mut best, &mut at);
-                    for (channel, (value, pixel)) in row.iter().zip(&at).enumerate() {
-                        let out = &mut out[*pixel as usize * channels + channel];
-                        *out = out.add(*value);
-                    }
-                }
+                largest_gradient_image(self, input, gradient, out, &mut best, &mut at);
             }
         });
     }
@@ -146,6 +133,7 @@ impl Pool {
         });
     }
 
+    #[inline(always)]
     fn find<T: Real>(&self, image: &[T], place: [usize; 3], best: &mut [T], at: &mut [u32]) {
         let mut first = true;
         self.grid.each(place, |_, pixel| {
@@ -164,17 +152,9 @@ impl Pool {
 
     /// Writes the mean of each window; padding does not count.
     pub fn mean<T: Float>(&self, device: &Device, input: &[T], out: &mut [T]) {
-        let (channels, image) = (self.channels, self.image());
+        let channels = self.channels;
         device.parallel_rows(out, channels, self.grid.window(), |first, rows| {
-            let mut sums = vec![T::Math::ZERO; channels];
-            for (number, row) in rows.chunks_mut(channels).enumerate() {
-                sums.fill(T::Math::ZERO);
-                let (at, place) = self.grid.place(first + number);
-                let image = &input[at * image..][..image];
-                self.grid.each(place, |_, pixel| add(&mut sums, &image[pixel * channels..][..channels]));
-                let count = <T::Math as Num>::from_f64(self.grid.count(place) as f64);
-                row.iter_mut().zip(&sums).for_each(|(out, sum)| *out = T::from_math(*sum / count));
-            }
+            mean_rows(self, first, rows, input, &mut vec![T::Math::ZERO; channels]);
         });
     }
 
@@ -182,32 +162,84 @@ impl Pool {
     pub fn mean_gradient<T: Float>(&self, device: &Device, gradient: &[T], out: &mut [T]) {
         let (channels, image, result) = (self.channels, self.image(), self.result());
         device.parallel_rows(out, image, self.image_cost(), |first, images| {
-            let mut sums = vec![T::Math::ZERO; image];
-            let mut share = vec![T::ZERO; channels];
+            let (mut sums, mut share) = (vec![T::Math::ZERO; image], vec![T::ZERO; channels]);
             for (number, out) in images.chunks_mut(image).enumerate() {
-                sums.fill(T::Math::ZERO);
                 let gradient = &gradient[(first + number) * result..][..result];
-                for (window, row) in gradient.chunks(channels).enumerate() {
-                    let place = self.grid.place(window).1;
-                    let count = <T::Math as Num>::from_f64(self.grid.count(place) as f64);
-                    let shares = share.iter_mut().zip(row);
-                    shares.for_each(|(share, value)| *share = T::from_math(value.to_math() / count));
-                    self.grid.each(place, |_, pixel| add(&mut sums[pixel * channels..][..channels], &share));
-                }
-                out.iter_mut().zip(&sums).for_each(|(out, sum)| *out = T::from_math(*sum));
+                mean_gradient_image(self, gradient, out, &mut sums, &mut share);
             }
         });
     }
 }
 
 #[multiversion(targets("x86_64+avx2+fma"))]
-fn raise<T: Real>(best: &mut [T], row: &[T]) {
-    for (best, value) in best.iter_mut().zip(row) {
-        *best = if *value > *best { *value } else { *best };
+fn largest_rows<T: Real>(pool: &Pool, first: usize, rows: &mut [T], input: &[T]) {
+    let (channels, image) = (pool.channels, pool.image());
+    for (number, row) in rows.chunks_mut(channels).enumerate() {
+        row.fill(T::LEAST);
+        let (at, place) = pool.grid.place(first + number);
+        let image = &input[at * image..][..image];
+        pool.grid.each(place, |_, pixel| {
+            for (best, value) in row.iter_mut().zip(&image[pixel * channels..][..channels]) {
+                *best = if *value > *best { *value } else { *best };
+            }
+        });
     }
 }
 
 #[multiversion(targets("x86_64+avx2+fma"))]
+fn largest_gradient_image<T: Real>(
+    pool: &Pool,
+    input: &[T],
+    gradient: &[T],
+    out: &mut [T],
+    best: &mut [T],
+    at: &mut [u32],
+) {
+    let channels = pool.channels;
+    out.fill(T::ZERO);
+    for (window, row) in gradient.chunks(channels).enumerate() {
+        pool.find(input, pool.grid.place(window).1, best, at);
+        for (channel, (value, pixel)) in row.iter().zip(at.iter()).enumerate() {
+            let out = &mut out[*pixel as usize * channels + channel];
+            *out = out.add(*value);
+        }
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma+f16c"))]
+fn mean_rows<T: Float>(pool: &Pool, first: usize, rows: &mut [T], input: &[T], sums: &mut [T::Math]) {
+    let (channels, image) = (pool.channels, pool.image());
+    for (number, row) in rows.chunks_mut(channels).enumerate() {
+        sums.fill(T::Math::ZERO);
+        let (at, place) = pool.grid.place(first + number);
+        let image = &input[at * image..][..image];
+        pool.grid.each(place, |_, pixel| add(sums, &image[pixel * channels..][..channels]));
+        let count = <T::Math as Num>::from_f64(pool.grid.count(place) as f64);
+        row.iter_mut().zip(sums.iter()).for_each(|(out, sum)| *out = T::from_math(*sum / count));
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma+f16c"))]
+fn mean_gradient_image<T: Float>(
+    pool: &Pool,
+    gradient: &[T],
+    out: &mut [T],
+    sums: &mut [T::Math],
+    share: &mut [T],
+) {
+    let channels = pool.channels;
+    sums.fill(T::Math::ZERO);
+    for (window, row) in gradient.chunks(channels).enumerate() {
+        let place = pool.grid.place(window).1;
+        let count = <T::Math as Num>::from_f64(pool.grid.count(place) as f64);
+        let shares = share.iter_mut().zip(row);
+        shares.for_each(|(share, value)| *share = T::from_math(value.to_math() / count));
+        pool.grid.each(place, |_, pixel| add(&mut sums[pixel * channels..][..channels], share));
+    }
+    out.iter_mut().zip(sums.iter()).for_each(|(out, sum)| *out = T::from_math(*sum));
+}
+
+#[inline(always)]
 fn raise_at<T: Real>(best: &mut [T], at: &mut [u32], row: &[T], pixel: u32) {
     for ((best, at), value) in best.iter_mut().zip(at).zip(row) {
         let larger = *value > *best;
@@ -216,7 +248,7 @@ fn raise_at<T: Real>(best: &mut [T], at: &mut [u32], row: &[T], pixel: u32) {
     }
 }
 
-#[multiversion(targets("x86_64+avx2+fma+f16c"))]
+#[inline(always)]
 fn add<T: Float>(sums: &mut [T::Math], row: &[T]) {
     for (sum, value) in sums.iter_mut().zip(row) {
         *sum = *sum + value.to_math();

@@ -24,16 +24,16 @@ impl Extent {
     pub const NONE: Extent = Extent { input: 1, filter: 1, output: 1, stride: 1, dilation: 1, before: 0 };
 
     /// The elements of the filter that lie in the image, not in the padding, in window `window`.
-    #[inline]
+    #[inline(always)]
     pub fn inside(&self, window: usize) -> Range<usize> {
-        let start = window * self.stride;
+        let start = window.saturating_mul(self.stride);
         let low = self.before.saturating_sub(start).div_ceil(self.dilation);
         let high = (self.input + self.before).saturating_sub(start).div_ceil(self.dilation);
         low..high.min(self.filter)
     }
 
     /// Where in the image element `k` of the filter lies in window `window`; only for elements inside.
-    #[inline]
+    #[inline(always)]
     pub fn at(&self, window: usize, k: usize) -> usize {
         window * self.stride + k * self.dilation - self.before
     }
@@ -64,13 +64,13 @@ impl Grid {
         self.extents.iter().map(|extent| extent.output).product()
     }
 
-    /// The elements of one window.
+    /// The elements of one window; a pool's may be larger than any tensor.
     pub fn window(&self) -> usize {
-        self.extents.iter().map(|extent| extent.filter).product()
+        self.extents.iter().fold(1, |size: usize, extent| size.saturating_mul(extent.filter))
     }
 
     /// The image that a window is in, and its place there along depth, rows and columns.
-    #[inline]
+    #[inline(always)]
     pub fn place(&self, window: usize) -> (usize, [usize; 3]) {
         let [depth, height, width] = &self.extents;
         let (rest, x) = (window / width.output, window % width.output);
@@ -79,8 +79,8 @@ impl Grid {
     }
 
     /// Calls `body` for every element of a window that lies in the image: its number in the window and its pixel's
-    /// number in the image.
-    #[inline]
+    /// number in the image. Always inlined, so that `body` uses the instructions that the caller may.
+    #[inline(always)]
     pub fn each(&self, place: [usize; 3], mut body: impl FnMut(usize, usize)) {
         let [depth, height, width] = &self.extents;
         let [z, y, x] = place;

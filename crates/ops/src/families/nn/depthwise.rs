@@ -101,7 +101,8 @@ fn windows(attrs: &impl Attributes, format: Format) -> Result<Windows> {
 }
 
 fn kernel_windows(init: &Init<'_>) -> Result<Windows> {
-    let format: String = init.attr("data_format")?;
+    let (format, strides): (String, Vec<i64>) = (init.attr("data_format")?, init.attr("strides")?);
+    space(&strides, IMAGES)?;
     ensure!(
         format == "NHWC",
         Unimplemented,

@@ -445,6 +445,14 @@ mod tests {
         Node::new("MaxPoolV2").attr("padding", "SAME").infer("[2,5,5,3];[4];[4]", "[?,?,?,?]");
     }
 
+    #[test]
+    fn windows_may_be_larger_than_any_image() {
+        let image = Tensor::new(Shape::new([1, 2, 2, 1]).unwrap(), vec![1.0f32, 4.0, 3.0, 2.0]).unwrap();
+        let node = Node::new("MaxPool").attr("ksize", vec![1i64, 1 << 40, 1 << 40, 1]);
+        let node = node.attr("strides", vec![1i64, 1, 1, 1]).attr("padding", "SAME");
+        assert_eq!(node.run([image]).unwrap()[0].flat::<f32>().unwrap(), [4.0; 4]);
+    }
+
     /// Stock writes outside its memory here.
     #[test]
     fn indices_outside_the_image_are_refused() {
