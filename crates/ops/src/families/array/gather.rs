@@ -223,9 +223,14 @@ pub(crate) fn gathered_nd(s: &Scope, dy: Output, indices: &Output, shape: Output
     Ok(ops::ScatterNd::new().bad_indices_policy(policy).build(s, indices, dy, shape)?.into())
 }
 
+/// The shape of a table, asked where the table is: it may be too large to be sent anywhere.
+fn shape_beside(s: &Scope, params: &Output) -> Result<Output> {
+    shape_output(&s.colocate_with(params), params)
+}
+
 fn gather_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     let (s, params) = (g.scope(), g.input(0));
-    let rows = gathered_rows(s, g.dy(0)?, g.input(1), shape_output(s, params)?)?;
+    let rows = gathered_rows(s, g.dy(0)?, g.input(1), shape_beside(s, params)?)?;
     Ok([Some(rows), None].into())
 }
 
@@ -238,7 +243,7 @@ fn gather_nd_grad(g: &GradCx<'_>) -> Result<InputGrads> {
 
 fn gather_v2_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     let (s, params, indices, axis) = (g.scope(), g.input(0), g.input(1), g.input(2));
-    let shape = shape_output(s, params)?;
+    let shape = shape_beside(s, params)?;
     if axis.value().is_some_and(|axis| axis.to_i64s().is_ok_and(|axis| axis == [0])) {
         return Ok([Some(Grad::from(gathered_rows(s, g.dy(0)?, indices, shape)?)), None, None].into());
     }
