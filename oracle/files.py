@@ -27,6 +27,18 @@ def examples():
         yield tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
 
 
+def sequences():
+    """Sequence examples of one to three steps, with a word more in every step."""
+    for length in range(1, 4):
+        steps = [tf.train.Feature(float_list=tf.train.FloatList(value=[i, i + 0.5])) for i in range(length)]
+        words = [tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"w"] * i)) for i in range(length)]
+        context = {"length": tf.train.Feature(int64_list=tf.train.Int64List(value=[length]))}
+        lists = {"x": tf.train.FeatureList(feature=steps), "words": tf.train.FeatureList(feature=words)}
+        yield tf.train.SequenceExample(
+            context=tf.train.Features(feature=context), feature_lists=tf.train.FeatureLists(feature_list=lists)
+        ).SerializeToString()
+
+
 def orders():
     """Orders of shuffled numbers, as lines of: elements, buffer, seed, passes, numbers."""
     for elements, buffer, seed, passes in [(10, 4, 7, 3), (50, 50, 1, 2), (7, 100, 12345, 2), (9, 1, 3, 1)]:
@@ -44,6 +56,9 @@ def write(directory):
         with tf.io.TFRecordWriter(f"{directory}/stock{packing}.tfrecord", packing) as writer:
             for example in examples():
                 writer.write(example)
+    with tf.io.TFRecordWriter(f"{directory}/sequences.tfrecord") as writer:
+        for example in sequences():
+            writer.write(example)
     with open(f"{directory}/orders.txt", "w") as file:
         file.writelines(line + "\n" for line in orders())
     with tf.Graph().as_default() as graph:

@@ -24,6 +24,7 @@ fn files_are_read_by_stock_and_by_us() {
     };
     ask("write");
     read_records(&directory);
+    read_sequences(&directory);
     read_events(&directory);
     compare_orders(&directory);
     write_events(&directory);
@@ -53,6 +54,27 @@ fn read_records(directory: &Path) {
             writer.write(&encode_example(&example).unwrap()).unwrap();
         }
         writer.finish().unwrap();
+    }
+}
+
+/// Reads stock's sequence examples: steps are stacked, and the shorter ones extended.
+fn read_sequences(directory: &Path) {
+    let context = ExampleSpec::new().feature("length", Feature::fixed(DType::Int64, []));
+    let lists = ExampleSpec::new()
+        .feature("x", Feature::fixed(DType::Float, [2]))
+        .feature("words", Feature::variable(DType::String))
+        .feature("missing", Feature::fixed(DType::Float, [3]));
+    let records = tf_record_compressed([directory.join("sequences.tfrecord")], Compression::None);
+    let examples = records.parse_sequence_examples(&context, &lists).unwrap().collect().unwrap();
+    assert_eq!(examples.len(), 3);
+    for (i, (whole, steps)) in examples.iter().enumerate() {
+        let length = i as i64 + 1;
+        assert_eq!(whole["length"].to_scalar::<i64>().unwrap(), length);
+        let expected: Vec<f32> = (0..=i).flat_map(|step| [step as f32, step as f32 + 0.5]).collect();
+        assert_eq!(steps["x"].flat::<f32>().unwrap(), expected);
+        assert_eq!(steps["x"].shape().dims(), [length, 2]);
+        assert_eq!(steps["words"].shape().dims(), [length, i as i64]);
+        assert_eq!(steps["missing"].shape().dims(), [0, 3]);
     }
 }
 

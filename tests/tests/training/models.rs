@@ -92,10 +92,6 @@ fn gated_recurrent_units() {
 
 #[test]
 fn convolutions_pooling_and_fused_normalization() {
-    let missing = ["MaxPool", "AvgPool", "FusedBatchNormV3"];
-    if missing.iter().any(|op| ferroflow::registry().get(op).is_none()) {
-        return;
-    }
     classify("cnn", [30, 8, 8, 1], RmsProp::new(0.01), |s, x| {
         let same = Conv2d::new(4, [3, 3]).padding(Padding::Same).activation(Activation::Relu).build(s, x)?;
         let normal = BatchNorm::new().build(s, &same, true)?;
