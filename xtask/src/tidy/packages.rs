@@ -48,7 +48,7 @@ const LICENSES: &[&str] = &[
 ];
 
 /// Packages whose two major versions are both needed, until their users agree.
-const DUPLICATES: &[&str] = &["hashbrown", "itertools", "syn", "thiserror", "thiserror-impl"];
+const DUPLICATES: &[&str] = &["hashbrown", "itertools", "miniz_oxide", "syn", "thiserror", "thiserror-impl"];
 
 #[derive(Deserialize)]
 struct Metadata {
