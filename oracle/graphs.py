@@ -1,6 +1,6 @@
 """What stock makes of graphs that Rust programs build, and the same models in stock's own words.
 
-    python oracle/graphs.py models                      prints the values and gradients of each model, as JSON
+    python oracle/graphs.py models                      prints values, gradients and second gradients, as JSON
     python oracle/graphs.py run [GRAPH REQUEST]...      imports GraphDefs and runs them
     python oracle/graphs.py meta META REQUEST           imports a MetaGraphDef and runs it
     python oracle/graphs.py errors                      prints what stock says of inputs that do not fit
@@ -74,6 +74,19 @@ def loop_in_branch(x, w):
 
 
 @model
+def list_in_loop(x, w):
+    values = tf.raw_ops.TensorListFromTensor(tensor=tf.stack([x, w, x * w]), element_shape=tf.constant([], tf.int32))
+
+    def body(i, y):
+        item = tf.raw_ops.TensorListGetItem(
+            input_handle=values, index=i, element_shape=tf.constant([], tf.int32), element_dtype=tf.float32
+        )
+        return i + 1, y * item + x
+
+    return v1.while_loop(lambda i, y: i < 3, body, [tf.constant(0), w])[1]
+
+
+@model
 def calls(x, w):
     def double_product(a, b):
         return a * b + x * b
@@ -91,7 +104,9 @@ def models():
         with v1.Graph().as_default(), v1.Session() as session:
             x, w = v1.placeholder(tf.float32, [], "x"), v1.placeholder(tf.float32, [], "w")
             y = build(x, w)
-            values = session.run([y, *v1.gradients(y, [x, w])], {x: 1.5, w: 0.5})
+            grads = v1.gradients(y, [x, w])
+            curves = v1.gradients(grads[0], [x, w], unconnected_gradients="zero")
+            values = session.run([y, *grads, *curves], {x: 1.5, w: 0.5})
             results[name] = [float(value) for value in values]
     print(json.dumps(results))
 

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 
 type Model = fn(&Scope, &Output, &Output) -> Result<Output>;
 
-const MODELS: [(&str, Model); 7] = [
+const MODELS: [(&str, Model); 8] = [
     ("loop", repeated),
     ("branch", |s, x, w| {
         one(cond(s, ops::greater(s, x, 1.0), |_| Ok(vec![((x * x)? * w)?]), |_| Ok(vec![(x + w)?])))
@@ -25,6 +25,7 @@ const MODELS: [(&str, Model); 7] = [
     ("nested_loops", nested_loops),
     ("branch_in_loop", branch_in_loop),
     ("loop_in_branch", loop_in_branch),
+    ("list_in_loop", list_in_loop),
     ("calls", calls),
 ];
 
@@ -74,6 +75,14 @@ fn loop_in_branch(s: &Scope, x: &Output, w: &Output) -> Result<Output> {
     ))
 }
 
+fn list_in_loop(s: &Scope, x: &Output, w: &Output) -> Result<Output> {
+    let values = ops::tensor_list_from_tensor(s, ops::pack(s, [x, w, &(x * w)?]), [] as [i32; 0])?;
+    counted(s, 3, w, |s, i, y| {
+        let item = ops::tensor_list_get_item(s, &values, i, [] as [i32; 0], DType::Float)?;
+        (y * &item)? + x
+    })
+}
+
 fn calls(s: &Scope, x: &Output, w: &Output) -> Result<Output> {
     let double_product = Function::new(s, "double_product", [TensorSpec::from(x), w.into()], |_, args| {
         Ok(vec![((&args[0] * &args[1])? + &(x * &args[1])?)?])
@@ -82,7 +91,7 @@ fn calls(s: &Scope, x: &Output, w: &Output) -> Result<Output> {
     one(double_product.call(s, [&inner, w]))
 }
 
-/// A model with its gradients, and the names of all three values.
+/// A model with its gradients, and those of the first of them: five values.
 fn built(model: Model) -> (Graph, Vec<Output>, Vec<Output>) {
     let graph = Graph::new();
     let s = graph.scope();
@@ -91,8 +100,12 @@ fn built(model: Model) -> (Graph, Vec<Output>, Vec<Output>) {
     let (x, w) = (input("x"), input("w"));
     let y = model(&s, &x, &w).unwrap();
     let grads = gradients(&s, [&y], [&x, &w]).unwrap();
+    let grads: Vec<Output> = grads.into_iter().map(|grad| grad.unwrap().dense().unwrap().clone()).collect();
+    let curves = gradients(&s, [&grads[0]], [&x, &w]).unwrap();
+    let zero = s.constant(0.0f32).unwrap();
     let mut fetches = vec![y];
-    fetches.extend(grads.into_iter().map(|grad| grad.unwrap().dense().unwrap().clone()));
+    fetches.extend(grads);
+    fetches.extend(curves.into_iter().map(|grad| grad.map_or(zero.clone(), |grad| grad.values().clone())));
     (graph, vec![x, w], fetches)
 }
 

@@ -7,11 +7,15 @@ use ferroflow_core::{DType, PartialShape, Result};
 use ferroflow_proto::tensorflow::NameAttrList;
 use ferroflow_proto::tensorflow::attr_value::Value;
 
-/// Whether a value, or the variable that a handle refers to, can have a gradient.
+/// Whether a value, the variable that a handle refers to, or the elements of a list can have a gradient.
 pub(super) fn differentiable(output: &Output) -> bool {
     let numeric = |dtype: DType| dtype.is_floating() || dtype.is_complex();
     match output.dtype() {
         DType::Resource => output.handle_shape().is_some_and(|handle| numeric(handle.dtype)),
+        // A list of lists, or one of which nothing is known, may hold numbers.
+        DType::Variant => output
+            .handle_shape()
+            .is_none_or(|element| numeric(element.dtype) || element.dtype == DType::Variant),
         dtype => numeric(dtype),
     }
 }
@@ -20,7 +24,7 @@ pub(super) fn differentiable(output: &Output) -> bool {
 pub(super) fn gradient_spec(output: &Output) -> Result<TensorSpec> {
     match (output.dtype(), output.handle_shape()) {
         (DType::Resource, Some(handle)) => TensorSpec::new(handle.dtype, handle.shape),
-        (dtype, _) => TensorSpec::new(dtype, output.shape()),
+        _ => Ok(TensorSpec::from(output)),
     }
 }
 

@@ -180,6 +180,7 @@ impl<'a> RowSet<'a> {
 
 /// Serves all four unique ops: the axis is there if there is a second input, the counts if there is a third output.
 /// The types that stock has; the kernel itself is one for all.
+#[expect(clippy::extra_unused_type_parameters, reason = "the table of kernels names a type per row")]
 fn unique_of<T: Element>(init: &Init<'_>) -> Result<Kernel> {
     unique_kernel(init)
 }
@@ -246,6 +247,7 @@ fn list_diff_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     s.output(1, [UNKNOWN_DIM])
 }
 
+#[expect(clippy::extra_unused_type_parameters, reason = "the table of kernels names a type per row")]
 fn list_diff_of<T: Element>(init: &Init<'_>) -> Result<Kernel> {
     list_diff_kernel(init)
 }

@@ -27,6 +27,7 @@ pub(crate) const OPS: &[&Op] = &[
 
 static EMPTY_TENSOR_LIST: Op = Op {
     name: "EmptyTensorList",
+    gradient: Gradient::Stop,
     inputs: &["element_shape: shape_type", "max_num_elements: int32"],
     outputs: &["handle: variant"],
     attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
@@ -38,6 +39,7 @@ static EMPTY_TENSOR_LIST: Op = Op {
 
 static TENSOR_LIST_RESERVE: Op = Op {
     name: "TensorListReserve",
+    gradient: Gradient::Stop,
     inputs: &["element_shape: shape_type", "num_elements: int32"],
     outputs: &["handle: variant"],
     attrs: &["element_dtype: type", "shape_type: {int32, int64}"],

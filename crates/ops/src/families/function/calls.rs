@@ -137,7 +137,7 @@ static WHILE: Op = Op {
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: WHILE_ATTRS,
-    shape: declared_shapes,
+    shape: loop_shapes,
     kernels: kernels![any while_kernel],
     class: OpClass::Call,
     ..Op::STATEFUL
@@ -149,7 +149,7 @@ static STATELESS_WHILE: Op = Op {
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: WHILE_ATTRS,
-    shape: declared_shapes,
+    shape: loop_shapes,
     kernels: kernels![any while_kernel],
     class: OpClass::Call,
     ..Op::PURE
@@ -245,6 +245,15 @@ fn declared_shapes(s: &mut ShapeCx<'_>) -> Result<()> {
     );
     for (output, shape) in declared.into_iter().enumerate() {
         s.set(output, shape);
+    }
+    Ok(())
+}
+
+/// As declared; a handle or a list stays what it is.
+fn loop_shapes(s: &mut ShapeCx<'_>) -> Result<()> {
+    declared_shapes(s)?;
+    for output in 0..s.num_outputs() {
+        s.set_handles(output, s.handles(output).to_vec());
     }
     Ok(())
 }
