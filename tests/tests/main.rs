@@ -15,6 +15,9 @@ mod gradients;
 /// Optimizers, schedules and moving averages of Rust programs, against stock's.
 mod optimizers;
 
+/// The examples that programs are learned from.
+mod examples;
+
 /// What a stock client does, on our server and on stock's.
 mod interop;
 

@@ -310,7 +310,7 @@ fn moving_averages_are_stocks() -> Result<()> {
         if model.kind.starts_with("debiased") {
             let x = ops::Placeholder::new(DType::Float).shape([3]).name("x").build(&s)?;
             let mut averages = ExponentialMovingAverage::new(0.9).zero_debias(true);
-            let update = averages.apply_to_outputs(&s, &[x.clone()])?;
+            let update = averages.apply_to_outputs(&s, std::slice::from_ref(&x))?;
             let init = global_variables_initializer(&s)?;
             let session = Session::new(&graph)?;
             session.execute(&init)?;
