@@ -6,6 +6,7 @@ use crate::random;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::client::Channels;
 use crate::transport::io::{Carrier, Io, IoThread};
+use crate::transport::local;
 use crate::transport::server::{Services, spawn};
 use crate::transport::tensor_codec::Intake;
 use crate::worker::{Census, Worker};
@@ -15,6 +16,7 @@ use ferroflow_core::tensor::BufferPool;
 use ferroflow_core::{Result, status};
 use ferroflow_runtime::ComputePool;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use tokio::sync::watch;
@@ -80,12 +82,17 @@ impl Server {
         let target = own.map_or_else(|| format!("grpc://{address}"), |own| format!("grpc://{own}"));
         let Assembled { services, io, io_threads } = assemble(&config, registry, address.port())?;
 
+        let local = local::listen(&local::name(services.worker.device().incarnation()));
+        let local = local.inspect_err(|error| {
+            tracing::debug!(%error, "Tasks of this machine have to come over the network.");
+        });
         let (stop, stopped) = watch::channel(());
         let mut threads = Vec::new();
         for thread in io_threads {
+            let local = local.as_ref().ok().map(UnixListener::try_clone).transpose().map_err(failed)?;
             let listeners = listeners.iter().map(TcpListener::try_clone);
             let listeners = listeners.collect::<Result<_, _>>().map_err(failed)?;
-            threads.push(spawn(thread, listeners, services.clone(), stopped.clone())?);
+            threads.push(spawn(thread, listeners, local, services.clone(), stopped.clone())?);
         }
         let (master, worker) = (services.master.clone(), services.worker.clone());
         let direct = Direct { master, worker: worker.clone(), io, stopped, _carrier: None };

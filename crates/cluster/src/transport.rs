@@ -5,6 +5,7 @@ pub(crate) mod direct;
 mod grpc;
 pub(crate) mod io;
 mod keys;
+pub(crate) mod local;
 mod master_service;
 mod reader;
 mod rope;

@@ -6,7 +6,7 @@
 use super::grpc::{self, Pieces};
 use super::io::IoThread;
 use super::sockets::{CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence};
-use super::{direct, master_service, worker_service};
+use super::{direct, local, master_service, worker_service};
 use crate::master::Master;
 use crate::transport::tensor_codec::Intake;
 use crate::worker::Worker;
@@ -23,7 +23,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -46,13 +47,18 @@ pub(crate) struct Services {
 pub(crate) fn spawn(
     thread: IoThread,
     listeners: Vec<TcpListener>,
+    local: Option<std::os::unix::net::UnixListener>,
     services: Arc<Services>,
     stop: watch::Receiver<()>,
 ) -> Result<JoinHandle<()>> {
-    let listeners: Vec<tokio::net::TcpListener> = {
+    let listeners: Vec<Listener> = {
         let _entered = thread.enter();
-        let listeners = listeners.into_iter().map(tokio::net::TcpListener::from_std);
-        listeners.collect::<Result<_, _>>().map_err(|error| status!(Internal, "cannot listen: {error}"))?
+        let network = listeners.into_iter();
+        let network = network.map(|each| tokio::net::TcpListener::from_std(each).map(Listener::Network));
+        let local = local.into_iter();
+        let local = local.map(|each| tokio::net::UnixListener::from_std(each).map(Listener::Local));
+        let listeners = network.chain(local).collect::<Result<_, _>>();
+        listeners.map_err(|error| status!(Internal, "cannot listen: {error}"))?
     };
     thread.start(move || {
         services.worker.prepare_thread();
@@ -62,14 +68,42 @@ pub(crate) fn spawn(
     })
 }
 
-async fn accept(listener: tokio::net::TcpListener, services: Arc<Services>, mut stop: watch::Receiver<()>) {
+/// Where connections come from.
+enum Listener {
+    Network(tokio::net::TcpListener),
+    /// Tasks of the same machine, over direct connections.
+    Local(tokio::net::UnixListener),
+}
+
+enum Connection {
+    Network(TcpStream),
+    Local(UnixStream),
+}
+
+impl Listener {
+    async fn accept(&self) -> std::io::Result<Connection> {
+        match self {
+            Listener::Network(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                tracing::debug!(%peer, "A client connected.");
+                Ok(Connection::Network(stream))
+            }
+            Listener::Local(listener) => local::accept(listener).await.map(Connection::Local),
+        }
+    }
+}
+
+async fn accept(listener: Listener, services: Arc<Services>, mut stop: watch::Receiver<()>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    tracing::debug!(%peer, "A client connected.");
+                Ok(Connection::Network(stream)) => {
                     connections.spawn(serve(stream, services.clone(), stop.clone()));
+                }
+                Ok(Connection::Local(stream)) => {
+                    let peer = "a task of this machine".to_owned();
+                    connections.spawn(serve_directly(stream, peer, services.clone(), stop.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "Accepting a connection failed; trying again.");
@@ -98,14 +132,7 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
     };
     if matches!(peeked, Ok(1)) && direct::is_direct(first[0]) {
         let peer = stream.peer_addr().map_or_else(|_| String::new(), |address| address.to_string());
-        let ended = tokio::select! {
-            ended = direct::serve(stream, peer, services) => ended,
-            _ = stop.changed() => return,
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%error, "A direct connection was refused.");
-        }
-        return;
+        return serve_directly(stream, peer, services, stop).await;
     }
     let service = service_fn(move |request| handle(services.clone(), request).map(Ok::<_, Infallible>));
     let connection = http2::Builder::new(TokioExecutor::new())
@@ -133,6 +160,21 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "A connection broke off.");
+    }
+}
+
+async fn serve_directly(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: String,
+    services: Arc<Services>,
+    mut stop: watch::Receiver<()>,
+) {
+    let ended = tokio::select! {
+        ended = direct::serve(stream, peer, services) => ended,
+        _ = stop.changed() => return,
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "A direct connection was refused.");
     }
 }
 

@@ -1,6 +1,7 @@
 //! `tensorflow.WorkerService`: messages in, messages out; the meaning is in [`crate::worker`].
 
 use super::grpc::Request;
+use super::local;
 use super::rope::Rope;
 use super::server::{Services, unknown_method};
 use super::tensor_codec::write_recv_tensor;
@@ -27,7 +28,10 @@ pub(crate) async fn call(services: &Services, method: &str, mut request: Request
         "CreateWorkerSession" => {
             let request: CreateWorkerSessionRequest = request.decode().await?;
             worker.create_session(&request)?;
-            Ok(Rope::from_message(&SessionOpened { takes_direct_links: true }))
+            Ok(Rope::from_message(&SessionOpened {
+                takes_direct_links: true,
+                local_name: local::name(worker.device().incarnation()),
+            }))
         }
         "DeleteWorkerSession" => {
             let DeleteWorkerSessionRequest { session_handle } = request.decode().await?;
@@ -93,10 +97,13 @@ pub(crate) fn error_response(status: &Status) -> RunGraphResponse {
     }
 }
 
-/// A `CreateWorkerSessionResponse` with a field of our own, which stock ignores.
+/// A `CreateWorkerSessionResponse` with fields of our own, which stock ignores.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct SessionOpened {
     /// Whether the task takes direct connections.
     #[prost(bool, tag = "61001")]
     pub(crate) takes_direct_links: bool,
+    /// The name by which tasks of the same machine reach it.
+    #[prost(string, tag = "61002")]
+    pub(crate) local_name: String,
 }

@@ -14,9 +14,11 @@ use super::super::status::from_trailers;
 use super::super::tensor_codec::Intake;
 use super::lanes::Lanes;
 use crate::transport::direct::{self, LinkHandle};
+use crate::transport::local;
 use bytes::{Buf, Bytes};
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::{Result, Status, bail, ensure, status};
+use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use h2::client::SendRequest;
 use h2::{Reason, RecvStream};
@@ -130,11 +132,12 @@ impl Channel {
         self.lanes.get(lane, connect).await
     }
 
-    /// The direct connection of the thread that works for the caller; made if there is none. `deliver` gets the tensors
-    /// that come on it.
+    /// The direct connection of the thread that works for the caller; made if there is none, by the peer's local name if
+    /// that leads to it. `deliver` gets the tensors that come on it.
     pub(crate) async fn direct(
         &self,
         hint: u64,
+        local_name: impl FnOnce() -> String,
         intake: &Arc<Intake>,
         deliver: impl Fn(i64, RendezvousKey, Parcel) + Send + 'static,
     ) -> Result<Arc<LinkHandle>> {
@@ -145,10 +148,15 @@ impl Channel {
             }
             self.direct.forget(lane, generation);
         }
-        let (address, intake) = (self.address.clone(), intake.clone());
+        let (address, intake, local_name) = (self.address.clone(), intake.clone(), local_name());
         let connect = || async move {
+            if let Ok(socket) = local::connect(&local_name) {
+                let (link, carried) = direct::connect(socket, address, intake, deliver).await?;
+                return Ok((link, carried.boxed()));
+            }
             let socket = open_socket(&address).await?;
-            direct::connect(socket, address, intake, deliver).await
+            let (link, carried) = direct::connect(socket, address, intake, deliver).await?;
+            Ok((link, carried.boxed()))
         };
         self.direct.get(lane, connect).await.map(|(_, link)| link)
     }

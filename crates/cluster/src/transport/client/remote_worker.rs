@@ -23,8 +23,8 @@ use ferroflow_proto::tensorflow::{
 };
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a peer may take to forget a session before nobody waits for it any more, as in stock.
@@ -46,6 +46,8 @@ pub(crate) struct RemoteWorker {
     methods: Methods,
     /// Whether it takes direct connections, as far as is known.
     is_ours: AtomicBool,
+    /// The name by which tasks of the same machine reach it.
+    local_name: Mutex<String>,
 }
 
 methods! {
@@ -71,7 +73,15 @@ impl RemoteWorker {
         naming: Naming,
     ) -> Result<RemoteWorker> {
         let methods = Methods::new(channel.address())?;
-        Ok(RemoteWorker { task, channel, intake, naming, methods, is_ours: AtomicBool::new(false) })
+        Ok(RemoteWorker {
+            task,
+            channel,
+            intake,
+            naming,
+            methods,
+            is_ours: AtomicBool::new(false),
+            local_name: Mutex::default(),
+        })
     }
 
     /// The task.
@@ -132,6 +142,7 @@ impl RemoteWorker {
     /// Opens a session.
     pub(crate) async fn create_session(&self, request: &CreateWorkerSessionRequest) -> Result<()> {
         let opened: SessionOpened = self.unary(&self.methods.create_session, request, 0).await?;
+        *self.local_name.lock().unwrap_or_else(PoisonError::into_inner) = opened.local_name;
         self.is_ours.store(opened.takes_direct_links, Ordering::Relaxed);
         Ok(())
     }
@@ -145,7 +156,8 @@ impl RemoteWorker {
         if !self.is_ours.load(Ordering::Relaxed) {
             return None;
         }
-        match self.channel.direct(step_id as u64, &self.intake, deliver).await {
+        let local_name = || self.local_name.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match self.channel.direct(step_id as u64, local_name, &self.intake, deliver).await {
             Ok(link) => Some(link),
             Err(error) => {
                 // Whoever is there now is called as anybody is, and tells why that fails if it does.
