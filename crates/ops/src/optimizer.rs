@@ -126,10 +126,16 @@ impl<const N: usize> Layout<N> {
                     let width = shape.elements() / shape.dim(0).max(1);
                     let mut slices = elements::<T, N>(values)?;
                     let gradient = gradient.flat::<T>()?;
-                    for (at, row) in rows.into_iter().enumerate() {
-                        let range = row * width..(row + 1) * width;
-                        let rows = slices.each_mut().map(|slice| &mut slice[range.clone()]);
-                        each(rows, &gradient[at * width..][..width], &formula);
+                    for (group, gradient) in
+                        rows.chunks(GROUP_ROWS).zip(gradient.chunks(GROUP_ROWS * width.max(1)))
+                    {
+                        for row in group {
+                            slices.iter().for_each(|slice| touch(&slice[row * width..][..width]));
+                        }
+                        for (at, row) in group.iter().enumerate() {
+                            let rows = slices.each_mut().map(|slice| &mut slice[row * width..][..width]);
+                            each(rows, &gradient[at * width..][..width], &formula);
+                        }
                     }
                 }
             }
@@ -220,6 +226,18 @@ fn run<T: Num, const N: usize>(
             scope.spawn(move |_| each(parts, gradient, formula));
         }
     });
+}
+
+/// Rows of a large variable are far from each other and from any cache. Those of a group are fetched side by side.
+const GROUP_ROWS: usize = 8;
+const CACHE_LINE: usize = 64;
+
+/// Reads something of each of a row's cache lines, without waiting for one before the next.
+#[inline]
+fn touch<T: Num>(row: &[T]) {
+    for value in row.iter().step_by((CACHE_LINE / size_of::<T>()).max(1)) {
+        std::hint::black_box(*value);
+    }
 }
 
 fn each<T: Num, const N: usize>(
