@@ -2,8 +2,7 @@
 //!
 //! Tasks are processes, because some of them are killed. `cargo xtask faults` runs more rounds of that.
 
-use crate::stock;
-use std::path::PathBuf;
+use crate::{binary, stock};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
@@ -47,7 +46,7 @@ fn a_bad_network_is_survived_or_noticed() {
 
 fn run(scenarios: &[&str]) {
     let Some(python) = stock::python() else { return };
-    let binary = server();
+    let binary = binary::path();
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let output = Command::new(python)
         .arg(stock::root().join("oracle/cluster/run.py"))
@@ -60,20 +59,4 @@ fn run(scenarios: &[&str]) {
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     // Seen with `--nocapture`: what was skipped, and how long each scenario took.
     println!("{said}");
-}
-
-/// Our binary, of the same build as these tests; `FERROFLOW_SERVER` names another.
-fn server() -> PathBuf {
-    if let Some(binary) = std::env::var_os("FERROFLOW_SERVER") {
-        return binary.into();
-    }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let built = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "ferroflow-cli"])
-        .current_dir(stock::root())
-        .status()
-        .expect("cargo starts");
-    assert!(built.success(), "the server does not build");
-    let test = std::env::current_exe().expect("a test knows its own path");
-    test.ancestors().nth(2).expect("tests lie below the profile's directory").join("ferroflow")
 }

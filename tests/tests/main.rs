@@ -42,9 +42,14 @@ mod placement;
 /// Clusters of stock's tasks and ours, with faults.
 mod clusters;
 
+/// The demonstration: a cluster of processes that trains a classifier.
+mod demo;
+
 /// Record files, event files and datasets, with stock on the other side.
 mod files;
 
+/// The `ferroflow` binary.
+mod binary;
 /// Initial values, losses, metrics and small models, step by step.
 mod training;
 

@@ -1,5 +1,7 @@
 //! The `ferroflow` binary.
 
+mod demo;
+mod local;
 mod logging;
 mod ops;
 mod serve;
@@ -20,6 +22,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Train a classifier of handwritten digits on a cluster of processes on this machine
+    Demo(demo::Args),
+    #[command(hide = true)]
+    DemoWorker(demo::Task),
     /// Serve sessions to TensorFlow clients
     Serve(serve::Args),
     /// List the ops that this build runs and their element types
@@ -28,6 +34,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Demo(args) => demo::run(&args),
+        Command::DemoWorker(task) => demo::run_task(&task),
         Command::Serve(args) => serve::run(&args),
         Command::Ops(args) => ops::run(&args).map_err(|error| error.to_string()),
     };

@@ -38,6 +38,10 @@ pub(crate) struct Args {
     #[arg(long)]
     bind: Option<IpAddr>,
 
+    /// Listen on the socket that is standard input, as `ferroflow demo` starts its tasks, and end with the parent
+    #[arg(long, hide = true, conflicts_with_all = ["port", "bind"])]
+    inherit: bool,
+
     /// What to log: error, warn, info, debug, trace or off
     #[arg(long, default_value = "info", env = "FERROFLOW_LOG")]
     log: LevelFilter,
@@ -48,8 +52,11 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     let cluster = cluster(args)?;
     let task = own_task(args, &cluster)?;
     let entry = cluster.address(&task).map(str::to_owned);
-    let listeners = listen(&Place { entry: entry.as_deref(), bind: args.bind, port: args.port })
-        .map_err(|status| status.message().to_owned())?;
+    let listeners = match args.inherit {
+        true => vec![crate::local::inherit_socket()?],
+        false => listen(&Place { entry: entry.as_deref(), bind: args.bind, port: args.port })
+            .map_err(|status| status.message().to_owned())?,
+    };
     let config = ServerConfig { task, cluster, ..ServerConfig::default() };
     let server = Server::start(config, ferroflow::registry(), listeners, asked_to_end())
         .map_err(|status| status.to_string())?;

@@ -55,3 +55,8 @@ pub use server::Server;
 pub use session::{Callable, RunOptions, Session, SessionOptions, Step, StepOutcome};
 pub use target::Target;
 pub use variables::{Variable, global_step};
+
+/// The pieces of the guide for users of TensorFlow are compiled with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/from-tensorflow.md")]
+mod from_tensorflow {}

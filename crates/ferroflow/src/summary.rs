@@ -1,5 +1,6 @@
 //! Event files that TensorBoard reads: scalars, histograms, images, text and graphs.
 
+use ferroflow_core::scope::{CollectionItem, Input, Output, Scope};
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, bf16, ensure, f16, status};
 use ferroflow_io::events::{EventWriter, wall_time};
 use ferroflow_io::image::{encode_png, scale_to_bytes};
@@ -18,6 +19,43 @@ pub use ferroflow_io::events::FlushPolicy;
 
 /// The most images that one call writes.
 const MAX_IMAGES: usize = 3;
+
+/// The collection that [`scalar`] and [`histogram`] add to, and that training loops write from.
+pub const SUMMARIES: &str = "summaries";
+
+/// Adds a node that summarizes a scalar. Training loops with a directory write it now and then.
+///
+/// ```
+/// use ferroflow::{Graph, summary};
+/// # fn main() -> ferroflow::Result<()> {
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// let loss = s.constant(0.5f32)?;
+/// summary::scalar(&s, "loss", &loss)?;
+/// # Ok(())
+/// # }
+/// ```
+#[track_caller]
+pub fn scalar(scope: &Scope, tag: &str, value: impl Into<Input>) -> Result<Output> {
+    add(scope, "ScalarSummary", tag, value.into())
+}
+
+/// Adds a node that summarizes the distribution of a tensor's elements.
+#[track_caller]
+pub fn histogram(scope: &Scope, tag: &str, values: impl Into<Input>) -> Result<Output> {
+    add(scope, "HistogramSummary", tag, values.into())
+}
+
+/// As stock names them: the node by its tag, and the tag by the scope.
+#[track_caller]
+fn add(scope: &Scope, op: &str, tag: &str, value: Input) -> Result<Output> {
+    let full = format!("{}{tag}", scope.prefix());
+    let input = if op == "ScalarSummary" { "tags" } else { "tag" };
+    let text = scope.named_constant(&format!("{tag}/{input}"), full.as_str())?;
+    let output = scope.op(op).name(tag).input(&text).input(value).build()?.output(0)?;
+    scope.graph().add_to_collection(SUMMARIES, CollectionItem::Node(output.name()));
+    Ok(output)
+}
 
 /// What happened to a session, as event files tell it.
 #[derive(Clone, Debug, PartialEq, Eq)]

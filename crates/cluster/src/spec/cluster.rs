@@ -132,6 +132,15 @@ impl ClusterSpec {
         Ok(())
     }
 
+    /// The cluster as [`ClusterSpec::from_json`] reads it: every job as a map, so that gaps in numbers are kept.
+    pub fn to_json(&self) -> String {
+        let job = |tasks: &BTreeMap<u32, String>| -> Value {
+            tasks.iter().map(|(task, address)| (task.to_string(), Value::from(address.as_str()))).collect()
+        };
+        let jobs: Value = self.jobs.iter().map(|(name, tasks)| (name.clone(), job(tasks))).collect();
+        jobs.to_string()
+    }
+
     /// Whether there are no tasks.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
@@ -210,6 +219,7 @@ mod tests {
         assert_eq!(spec.address(&TaskName::new("worker", 3)), Some("c:3"));
         assert_eq!(spec.address(&TaskName::new("worker", 0)), None);
         assert_eq!(ClusterSpec::from_def(&spec.to_def()).unwrap(), spec);
+        assert_eq!(ClusterSpec::from_json(&spec.to_json()).unwrap(), spec);
         let mut flags = ClusterSpec::new();
         flags.add_hosts("ps", "a:1, b:2").unwrap();
         flags.add("worker", 3, "c:3").unwrap();

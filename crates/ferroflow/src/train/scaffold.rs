@@ -10,8 +10,6 @@ use std::sync::Arc;
 
 /// The collection of operations that fill tables.
 const TABLE_INITIALIZERS: &str = "table_initializer";
-/// The collection of summaries.
-const SUMMARIES: &str = "summaries";
 
 /// Prepares a model in a session, beyond what an operation can do.
 pub type InitFn = dyn Fn(&Session) -> Result<()> + Send + Sync;
@@ -161,7 +159,7 @@ fn operations_in(graph: &Graph, collection: &str) -> Result<Vec<Operation>> {
 
 fn merge_summaries(scope: &Scope) -> Result<Option<Output>> {
     let graph = scope.graph();
-    let nodes = graph.collection(SUMMARIES).into_iter().filter_map(|item| match item {
+    let nodes = graph.collection(crate::summary::SUMMARIES).into_iter().filter_map(|item| match item {
         CollectionItem::Node(name) => Some(graph.output(&name)),
         _ => None,
     });

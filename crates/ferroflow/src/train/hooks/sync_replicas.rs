@@ -68,6 +68,16 @@ impl SessionHook for SyncReplicasHook {
         self.applying = Some((session.clone(), thread));
         Ok(())
     }
+
+    /// Workers that wait for the chief's next token end well: there will be none.
+    fn end(&mut self, session: &Session) -> Result<()> {
+        match self.chief {
+            true => {
+                session.execute(&self.train.close).or_else(|error| is_lost(&error).then_some(()).ok_or(error))
+            }
+            false => Ok(()),
+        }
+    }
 }
 
 fn is_end(code: Code) -> bool {

@@ -1,0 +1,23 @@
+"""What stock finds in the directory of `ferroflow demo`: variables of the last checkpoint, and events.
+
+    python demo.py DIRECTORY
+"""
+
+import glob
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tensorflow as tf  # noqa: E402
+
+directory = sys.argv[1]
+reader = tf.train.load_checkpoint(tf.train.latest_checkpoint(directory))
+print("global_step", reader.get_tensor("global_step"))
+for name in ["hidden/kernel", "logits/kernel"]:
+    print(name, list(reader.get_tensor(name).shape))
+tags = set()
+for path in glob.glob(os.path.join(directory, "events.out.tfevents.*")):
+    for event in tf.compat.v1.train.summary_iterator(path):
+        tags.update(value.tag for value in event.summary.value)
+print("events of loss", any(tag.endswith("loss") for tag in tags))

@@ -1,0 +1,85 @@
+//! `ferroflow demo`: it trains well, resumes, ends every process, and stock reads what it leaves.
+
+use crate::{binary, stock};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The accuracy that the demonstration promises, in percent.
+const PROMISED: f32 = 97.0;
+
+#[test]
+fn the_demonstration_trains_and_resumes() {
+    let Some(python) = stock::python() else { return };
+    let directory = Directory::new("mlp");
+    let said = demo(&directory.0, &["--steps", "700"]);
+    assert!(accuracy(&said) >= PROMISED, "{said}");
+    assert!(!said.contains("Resuming"), "{said}");
+    let script = stock::root().join("oracle/demo.py");
+    let check = Command::new(python).arg(script).arg(&directory.0).stderr(Stdio::inherit()).output();
+    let found = String::from_utf8(check.expect("the interpreter starts").stdout).unwrap();
+    assert_eq!(
+        found,
+        "global_step 1200\nhidden/kernel [64, 128]\nlogits/kernel [128, 10]\nevents of loss True\n"
+    );
+    let said = demo(&directory.0, &["--steps", "100"]);
+    assert!(said.contains("Resuming from step 1200"), "{said}");
+    assert!(accuracy(&said) >= PROMISED, "{said}");
+}
+
+#[test]
+fn replicas_train_in_step_on_several_parameter_servers() {
+    let directory = Directory::new("sync");
+    let said = demo(&directory.0, &["--sync", "--ps", "2", "--steps", "100"]);
+    assert!(accuracy(&said) > 80.0, "{said}");
+}
+
+#[test]
+fn a_convolutional_network_is_trained() {
+    let directory = Directory::new("cnn");
+    let said = demo(&directory.0, &["--model", "cnn", "--steps", "4"]);
+    assert!(accuracy(&said) > 0.0, "{said}");
+}
+
+/// What a run printed; it must end well, and its tasks with it.
+fn demo(directory: &Path, arguments: &[&str]) -> String {
+    let output = Command::new(binary::path())
+        .arg("demo")
+        .arg("--dir")
+        .arg(directory)
+        .args(arguments)
+        .output()
+        .expect("the binary starts");
+    let said = String::from_utf8(output.stdout).expect("the output is text");
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let place = directory.to_str().expect("the path is text");
+    assert_eq!(processes_with(place), Vec::<String>::new(), "processes are left over");
+    said
+}
+
+fn accuracy(said: &str) -> f32 {
+    let text = said.split("Held-out accuracy ").nth(1).expect("the accuracy is told");
+    text.split(' ').next().expect("a number follows").parse().expect("a number follows")
+}
+
+/// Command lines that have a word in them.
+fn processes_with(word: &str) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").expect("this system lists its processes").flatten();
+    let lines = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    lines.filter(|line| line.contains(word)).collect()
+}
+
+/// A directory that is gone after the test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        Directory(std::env::temp_dir().join(format!("ferroflow-demo-{name}-{}", std::process::id())))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
