@@ -172,6 +172,8 @@ def families():
 
 def files(names=None):
     """The contents of the files by path below testdata/."""
+    # Whoever ran in this process before may have chosen the first generation.
+    v1.enable_control_flow_v2()
     server = stock.Stock()
     texts = {} if names else {"gradients/ops.tsv": registered()}
     for name in names or families():
