@@ -73,7 +73,11 @@ pub(crate) fn run(task: &Task) -> Result<()> {
     session.build()?.run_loop(|session| {
         let end = || Status::new(Code::OutOfRange, "the digits have ended");
         let (images, labels) = batches.next().ok_or_else(end)??;
-        session.run_step(&[(&model.images, images), (&model.labels, labels)], &[], &[train.clone()])?;
+        session.run_step(
+            &[(&model.images, images), (&model.labels, labels)],
+            &[],
+            std::slice::from_ref(&train),
+        )?;
         steps += 1;
         Ok(())
     })?;
