@@ -11,7 +11,7 @@ const PROMISED: f32 = 97.0;
 fn the_demonstration_trains_and_resumes() {
     let Some(python) = stock::python() else { return };
     let directory = Directory::new("mlp");
-    let said = demo(&directory.0, &["--steps", "700"]);
+    let said = demo(&directory.0, &["--steps", "900"]);
     assert!(accuracy(&said) >= PROMISED, "{said}");
     assert!(!said.contains("Resuming"), "{said}");
     let script = stock::root().join("oracle/demo.py");
@@ -21,8 +21,8 @@ fn the_demonstration_trains_and_resumes() {
     let [step, hidden, logits, events] = lines[..] else { panic!("stock finds {found}") };
     let step: i64 = step.strip_prefix("global_step ").expect("the step is told").parse().unwrap();
     // The workers' last steps are under way at the same time.
-    assert!(step >= 700, "{found}");
-    assert_eq!([hidden, logits], ["hidden/kernel [64, 128]", "logits/kernel [128, 10]"]);
+    assert!(step >= 900, "{found}");
+    assert_eq!([hidden, logits], ["hidden/kernel [64, 256]", "logits/kernel [256, 10]"]);
     assert_eq!(events, "events of loss True");
     let said = demo(&directory.0, &["--steps", "50"]);
     assert!(said.contains(&format!("Resuming from step {step}")), "{said}");

@@ -37,7 +37,7 @@ impl Model {
         let images = ops::Placeholder::new(DType::Float).shape([-1, 64]).name("images").build(s)?;
         let labels = ops::Placeholder::new(DType::Int64).shape([-1]).name("labels").build(s)?;
         let hidden = match self {
-            Model::Mlp => dense(s, &images, 128, 1)?,
+            Model::Mlp => dense(s, &images, 256, 1)?,
             Model::Cnn => {
                 let pixels = ops::reshape(s, &images, [-1i32, 8, 8, 1])?;
                 let edges = convolution(s, &pixels, 16, 2)?;

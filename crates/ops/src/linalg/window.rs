@@ -79,7 +79,8 @@ impl Grid {
     }
 
     /// Calls `body` for every element of a window that lies in the image: its number in the window and its pixel's
-    /// number in the image. Always inlined, so that `body` uses the instructions that the caller may.
+    /// number in the image. The first means nothing in windows larger than any tensor, which only pools have and no pool
+    /// asks for. Always inlined, so that `body` uses the instructions that the caller may.
     #[inline(always)]
     pub fn each(&self, place: [usize; 3], mut body: impl FnMut(usize, usize)) {
         let [depth, height, width] = &self.extents;
@@ -87,10 +88,10 @@ impl Grid {
         let columns = width.inside(x);
         for kz in depth.inside(z) {
             for ky in height.inside(y) {
-                let filter = (kz * height.filter + ky) * width.filter;
+                let filter = kz.wrapping_mul(height.filter).wrapping_add(ky).wrapping_mul(width.filter);
                 let line = (depth.at(z, kz) * height.input + height.at(y, ky)) * width.input;
                 for kx in columns.clone() {
-                    body(filter + kx, line + width.at(x, kx));
+                    body(filter.wrapping_add(kx), line + width.at(x, kx));
                 }
             }
         }
