@@ -41,7 +41,10 @@ def _fits(shape, into):
 
 
 def is_arbitrary(node, inputs):
-    """Whether it is chance that stock accepts a node: a scalar of indices has no dimension to compare with updates."""
+    """Whether it is chance that stock accepts a node: a scalar of indices has no dimension to compare with updates, and a
+    dimension of 16 bits is read as one of 32."""
+    if node.op in ("ArgMax", "ArgMin"):
+        return inputs[1].dtype == np.int16
     return node.op == "ScatterNdNonAliasingAdd" and inputs[1].ndim == 0
 
 

@@ -161,7 +161,11 @@ macro_rules! complex_functions {
                 if self.re.abs() > 20.0 {
                     return <$type>::new((1.0 as $part).copysign(self.re), 0.0);
                 }
-                <$type>::tanh(self)
+                // By the tangent, which stays finite beside the poles, where a quotient of sums would divide by zero.
+                let (tangent, sinh) = (self.im.tan(), self.re.sinh());
+                let slope = 1.0 + tangent * tangent;
+                let below = 1.0 + slope * sinh * sinh;
+                <$type>::new(slope * (1.0 + sinh * sinh).sqrt() * sinh / below, tangent / below)
             }
             #[inline(always)]
             fn recip(self) -> $type {
