@@ -15,7 +15,8 @@ fn the_demonstration_trains_and_resumes() {
     assert!(accuracy(&said) >= PROMISED, "{said}");
     assert!(!said.contains("Resuming"), "{said}");
     let script = stock::root().join("oracle/demo.py");
-    let check = Command::new(python).arg(script).arg(&directory.0).stderr(Stdio::inherit()).output();
+    let check =
+        Command::new(python).arg(script).arg(directory.0.join("mlp")).stderr(Stdio::inherit()).output();
     let found = String::from_utf8(check.expect("the interpreter starts").stdout).unwrap();
     let lines: Vec<&str> = found.lines().collect();
     let [step, hidden, logits, events] = lines[..] else { panic!("stock finds {found}") };

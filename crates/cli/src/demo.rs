@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Model::Mlp)]
     model: Model,
 
-    /// Where checkpoints and TensorBoard's events go
+    /// Where checkpoints and TensorBoard's events go, below the classifier's name
     #[arg(long, default_value = "ferroflow-demo")]
     dir: PathBuf,
 }
@@ -72,21 +72,20 @@ pub(crate) fn run_task(task: &Task) -> Result<(), String> {
 
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let began = Instant::now();
-    let first = first_step(&args.dir)?;
+    // Each classifier resumes from checkpoints of its own.
+    let dir = args.dir.join(args.model.name());
+    let first = first_step(&dir)?;
     let last = first + args.steps;
-    let cluster = start(args, last)?;
+    let cluster = start(args, &dir, last)?;
     println!(
         "{} and {} train a classifier of handwritten digits.",
         counted(args.ps, "parameter server"),
         counted(args.workers, "worker")
     );
-    let outcome = watch(cluster, args, Progress::new(first, last));
-    println!(
-        "Checkpoints and events are in {}; look at them with: tensorboard --logdir {0}",
-        args.dir.display()
-    );
+    watch(cluster, args, Progress::new(first, last))?;
+    println!("Checkpoints and events are in {}; look at them with: tensorboard --logdir {0}", dir.display());
     println!("Everything has ended after {:.1} s.", began.elapsed().as_secs_f64());
-    outcome
+    Ok(())
 }
 
 /// The step that a checkpoint of an earlier run has reached.
@@ -99,7 +98,7 @@ fn first_step(dir: &Path) -> Result<i64, String> {
     Ok(step)
 }
 
-fn start(args: &Args, last: i64) -> Result<LocalCluster, String> {
+fn start(args: &Args, dir: &Path, last: i64) -> Result<LocalCluster, String> {
     let binary = std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
     LocalCluster::start(&[("ps", args.ps), ("worker", args.workers)], |task, cluster| {
         let mut command = Command::new(&binary);
@@ -108,7 +107,7 @@ fn start(args: &Args, last: i64) -> Result<LocalCluster, String> {
         } else {
             command.args(["demo-worker", "--task-index", &task.task.to_string()]);
             command.args(["--last-step", &last.to_string(), "--model", args.model.name()]);
-            command.arg("--dir").arg(&args.dir);
+            command.arg("--dir").arg(dir);
             command.args(args.sync.then_some("--sync"));
         }
         command.args(["--cluster", cluster]);
@@ -124,10 +123,10 @@ fn watch(mut cluster: LocalCluster, args: &Args, mut progress: Progress) -> Resu
         match cluster.next_event(Instant::now() + PATIENCE) {
             None => failed = Some(format!("nothing has happened for {} s", PATIENCE.as_secs())),
             Some(Event::Line(text)) => match Report::read(&text) {
-                Some(Report::Started { .. }) => progress.begin(),
+                Some(Report::Started) => progress.begin(),
                 Some(Report::Trained { step, loss }) => progress.trained(step, loss),
-                Some(Report::Judged { accuracy, .. }) => progress.judged(accuracy),
-                Some(Report::Done { .. }) | None => {}
+                Some(Report::Judged { accuracy }) => progress.judged(accuracy),
+                None => {}
             },
             Some(Event::Ended { task, status }) if status.success() => {
                 working -= u32::from(cluster.name(task).job == "worker");

@@ -6,14 +6,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// The worker trains, and from which step on.
-    Started { step: i64 },
+    /// The chief trains from now on.
+    Started,
     /// How far training is.
     Trained { step: i64, loss: f32 },
     /// The share of held-out digits that are recognized.
-    Judged { step: i64, accuracy: f32 },
-    /// The worker is done, after so many steps of its own.
-    Done { steps: u64 },
+    Judged { accuracy: f32 },
 }
 
 impl Report {

@@ -69,7 +69,7 @@ pub(crate) fn run(task: &Task) -> Result<()> {
         .repeat()
         .batch(BATCH)
         .prefetch(2);
-    let (mut batches, mut steps) = (batches.iter(), 0);
+    let mut batches = batches.iter();
     session.build()?.run_loop(|session| {
         let end = || Status::new(Code::OutOfRange, "the digits have ended");
         let (images, labels) = batches.next().ok_or_else(end)??;
@@ -78,11 +78,8 @@ pub(crate) fn run(task: &Task) -> Result<()> {
             &[],
             std::slice::from_ref(&train),
         )?;
-        steps += 1;
         Ok(())
-    })?;
-    Report::Done { steps }.send();
-    Ok(())
+    })
 }
 
 /// Judges the model by digits that it is not trained with.
@@ -92,11 +89,11 @@ struct Judge {
 }
 
 impl Judge {
-    fn judge(&self, session: &Session, step: i64) -> Result<()> {
+    fn judge(&self, session: &Session) -> Result<()> {
         let feeds: Vec<(&Output, Tensor)> =
             self.feeds.iter().map(|(to, value)| (to, value.clone())).collect();
         let values = session.run(&feeds, &[&self.accuracy])?;
-        Report::Judged { step, accuracy: values[0].to_scalar()? }.send();
+        Report::Judged { accuracy: values[0].to_scalar()? }.send();
         Ok(())
     }
 }
@@ -117,8 +114,8 @@ impl Told {
 }
 
 impl SessionHook for Told {
-    fn after_create_session(&mut self, session: &Session) -> Result<()> {
-        Report::Started { step: session.eval(&self.step)?.to_scalar()? }.send();
+    fn after_create_session(&mut self, _: &Session) -> Result<()> {
+        Report::Started.send();
         Ok(())
     }
 
@@ -129,18 +126,16 @@ impl SessionHook for Told {
 
     fn after_run(&mut self, cx: &RunContext<'_>, values: &RunValues<'_>) -> Result<()> {
         let [step, loss] = values.values else { return Ok(()) };
-        let step = step.to_scalar()?;
-        Report::Trained { step, loss: loss.to_scalar()? }.send();
+        Report::Trained { step: step.to_scalar()?, loss: loss.to_scalar()? }.send();
         self.told = Some(Instant::now());
         if self.judged.is_none_or(|at| at.elapsed() >= JUDGE_EVERY) {
             self.judged = Some(Instant::now());
-            self.judge.judge(cx.session(), step)?;
+            self.judge.judge(cx.session())?;
         }
         Ok(())
     }
 
     fn end(&mut self, session: &Session) -> Result<()> {
-        let step = session.eval(&self.step)?.to_scalar()?;
-        self.judge.judge(session, step)
+        self.judge.judge(session)
     }
 }

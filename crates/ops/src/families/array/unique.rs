@@ -178,13 +178,13 @@ impl<'a> RowSet<'a> {
     }
 }
 
-/// Serves all four unique ops: the axis is there if there is a second input, the counts if there is a third output.
 /// The types that stock has; the kernel itself is one for all.
 #[expect(clippy::extra_unused_type_parameters, reason = "the table of kernels names a type per row")]
 fn unique_of<T: Element>(init: &Init<'_>) -> Result<Kernel> {
     unique_kernel(init)
 }
 
+/// Serves all four unique ops: the axis is there if there is a second input, the counts if there is a third output.
 fn unique_kernel(init: &Init<'_>) -> Result<Kernel> {
     let dtype: DType = init.attr("out_idx")?;
     let counted = init.output_types.len() == 3;
