@@ -14,6 +14,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("ferroflow-ops", &["ferroflow-proto", "ferroflow-core", "ferroflow-io"]),
     ("ferroflow-runtime", &["ferroflow-proto", "ferroflow-core"]),
     ("ferroflow-cluster", &["ferroflow-proto", "ferroflow-core", "ferroflow-runtime"]),
+    ("ferroflow-discovery", &["ferroflow-core", "ferroflow-cluster"]),
     (
         "ferroflow",
         &[
@@ -23,6 +24,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "ferroflow-ops",
             "ferroflow-runtime",
             "ferroflow-cluster",
+            "ferroflow-discovery",
         ],
     ),
     ("ferroflow-cli", &["ferroflow"]),
