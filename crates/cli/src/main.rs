@@ -1,12 +1,14 @@
 //! The `ferroflow` binary.
 
 mod demo;
+mod exit;
 mod local;
 mod logging;
 mod ops;
 mod serve;
 
 use clap::{Parser, Subcommand};
+use exit::Failure;
 use std::process::ExitCode;
 
 /// Keeps its pages between steps, which large tensors profit from most.
@@ -34,16 +36,13 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Demo(args) => demo::run(&args),
-        Command::DemoWorker(task) => demo::run_task(&task),
-        Command::Serve(args) => serve::run(&args),
-        Command::Ops(args) => ops::run(&args).map_err(|error| error.to_string()),
+        Command::Demo(args) => demo::run(&args).map_err(Failure::from),
+        Command::DemoWorker(task) => demo::run_task(&task).map_err(Failure::from),
+        Command::Serve(args) => serve::run(&args).map_err(Failure::from),
+        Command::Ops(args) => ops::run(&args).map_err(|error| error.to_string().into()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("ferroflow: {error}");
-            ExitCode::FAILURE
-        }
+        Err(failure) => failure.report(),
     }
 }

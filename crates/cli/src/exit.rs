@@ -1,0 +1,78 @@
+//! How the process ends: its exit code, which schedulers read, and what a person is told.
+//!
+//! Kubeflow's convention holds everywhere: a task that ends with a code below 128 failed for good, one with 128 or more
+//! was stopped from outside and can be started again.
+
+#![allow(dead_code, reason = "commands that run programs of the user take their codes from here")]
+
+use rustix::process::Signal;
+use std::process::{ExitCode, ExitStatus};
+
+/// The code of a failure that another start would not cure.
+pub(crate) const PERMANENT: u8 = 1;
+
+/// Why the process does not end well.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    /// Nothing if everything has been said already.
+    message: Option<String>,
+}
+
+impl Failure {
+    /// A failure with a code of its own.
+    pub(crate) fn new(code: u8, message: impl Into<String>) -> Failure {
+        Failure { code, message: Some(message.into()) }
+    }
+
+    /// A code whose reason has been told already.
+    pub(crate) fn told(code: u8) -> Failure {
+        Failure { code, message: None }
+    }
+
+    /// Tells the reason and gives the code.
+    pub(crate) fn report(self) -> ExitCode {
+        if let Some(message) = self.message {
+            eprintln!("ferroflow: {message}");
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<String> for Failure {
+    fn from(message: String) -> Failure {
+        Failure::new(PERMANENT, message)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(message: &str) -> Failure {
+        Failure::new(PERMANENT, message)
+    }
+}
+
+/// The code of a process that a signal ended, as shells give it.
+pub(crate) fn of_signal(signal: Signal) -> u8 {
+    128u8.saturating_add(u8::try_from(signal.as_raw()).unwrap_or(u8::MAX))
+}
+
+/// The code with which a process passes on how another one ended.
+pub(crate) fn of_status(status: ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(PERMANENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn codes_are_those_of_shells() {
+        assert_eq!(of_signal(Signal::TERM), 143);
+        assert_eq!(of_status(ExitStatus::from_raw(9)), 137);
+        assert_eq!(of_status(ExitStatus::from_raw(3 << 8)), 3);
+        assert_eq!(of_status(ExitStatus::from_raw(0)), 0);
+    }
+}
