@@ -1,6 +1,6 @@
 //! `cargo xtask test`: the whole check, which is also what CI runs.
 
-use crate::{codegen, compat, differential, goldens, python, setup, tidy, workspace};
+use crate::{codegen, compat, differential, format, goldens, python, setup, tidy, workspace};
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 use std::time::Instant;
@@ -19,7 +19,7 @@ type Step<'a> = (&'a str, Box<dyn Fn() -> Result<()>>);
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut steps: Vec<Step<'_>> = vec![
         ("tidy", Box::new(tidy::run)),
-        ("format", cargo(&["fmt", "--all", "--check"])),
+        ("format", Box::new(|| format::run(&format::Args { check: true }))),
         ("generated code", Box::new(|| codegen::run(&codegen::Args { check: true }))),
     ];
     if !args.without_stock {

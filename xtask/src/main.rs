@@ -6,6 +6,7 @@ mod codegen;
 mod compat;
 mod differential;
 mod faults;
+mod format;
 mod goldens;
 mod python;
 mod server;
@@ -37,6 +38,8 @@ enum Task {
     Bench(bench::Args),
     /// Compare random graphs with stock TensorFlow
     Differential(differential::Args),
+    /// Format every Rust file, or check that it is
+    Format(format::Args),
     /// Kill and restart the tasks of a cluster under load, and watch the others
     Faults(faults::Args),
     /// Write what stock TensorFlow answers, or check that it is current
@@ -53,6 +56,7 @@ fn main() -> Result<()> {
         Task::Compat(args) => compat::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Differential(args) => differential::run(&args),
+        Task::Format(args) => format::run(&args),
         Task::Faults(args) => faults::run(&args),
         Task::Goldens(args) => goldens::run(&args),
         Task::Tidy => tidy::run(),

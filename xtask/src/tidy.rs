@@ -3,6 +3,8 @@
 mod files;
 mod packages;
 
+pub(crate) use files::tracked;
+
 use crate::workspace;
 use anyhow::{Result, bail};
 

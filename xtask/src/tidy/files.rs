@@ -36,7 +36,8 @@ pub(super) fn check(root: &Path) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-fn tracked(root: &Path) -> Result<Vec<String>> {
+/// The files that git tracks, or would if they were added.
+pub(crate) fn tracked(root: &Path) -> Result<Vec<String>> {
     let listed = ["ls-files", "--cached", "--others", "--exclude-standard"];
     let output = Command::new("git").args(listed).current_dir(root).output().context("git ls-files")?;
     ensure!(output.status.success(), "git ls-files ended with {}", output.status);

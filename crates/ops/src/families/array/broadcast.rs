@@ -79,11 +79,7 @@ fn tile_kernel(init: &Init<'_>) -> Result<Kernel> {
         );
         let multiples = input_ints(cx, 1)?;
         for (i, multiple) in multiples.iter().enumerate() {
-            ensure!(
-                *multiple >= 0,
-                InvalidArgument,
-                "Expected multiples[{i}] >= 0, but got {multiple}"
-            );
+            ensure!(*multiple >= 0, InvalidArgument, "Expected multiples[{i}] >= 0, but got {multiple}");
         }
         let shape = Shape::new(dims.iter().zip(&multiples).map(|(dim, n)| dim.saturating_mul(*n)))?;
         if multiples.iter().all(|multiple| *multiple == 1) {
@@ -98,8 +94,8 @@ fn tile_kernel(init: &Init<'_>) -> Result<Kernel> {
             );
         }
         let strides = row_major(dims);
-        let repeated = (0..dims.len())
-            .flat_map(|i| [(multiples[i] as usize, 0), (dims[i] as usize, strides[i])]);
+        let repeated =
+            (0..dims.len()).flat_map(|i| [(multiples[i] as usize, 0), (dims[i] as usize, strides[i])]);
         let mut out = cx.alloc_dtype(dtype, shape)?;
         copy(cx.device(), &Layout::reading(0, repeated), input, &mut out)?;
         Ok(out.into())

@@ -197,7 +197,8 @@ fn join(
     let shape = Shape::new(dims)?;
     // If all others are empty, the one that is not is the result.
     let elements = shape.elements();
-    let sole = values.clone().find(|input| cx.input(*input).is_ok_and(|tensor| tensor.elements() == elements));
+    let sole =
+        values.clone().find(|input| cx.input(*input).is_ok_and(|tensor| tensor.elements() == elements));
     if let Some(sole) = sole {
         return Ok(cx.take(sole)?.reshaped(shape)?.into());
     }
@@ -681,7 +682,8 @@ fn parts_of(g: &GradCx<'_>, axis: &Output, values: &[Output]) -> Result<Vec<Opti
     }
     let dy = g.dy(0)?;
     let parts = if values.len() >= MANY_PARTS {
-        let lengths = sizes.iter().map(|size| ops::gather_v2(s, size, &axis, 0)).collect::<Result<Vec<_>>>()?;
+        let lengths =
+            sizes.iter().map(|size| ops::gather_v2(s, size, &axis, 0)).collect::<Result<Vec<_>>>()?;
         ops::split_v(s, dy, ops::pack(s, lengths), &axis, values.len() as i64)?
     } else {
         let offsets = ops::concat_offset(s, axis, &sizes)?;
@@ -702,7 +704,10 @@ mod tests {
         infer("ConcatV2", "[2,3];[?,4];[]", "[?,?]");
         infer("Pack", "[2,?];[2,3]", "[2,2,3]");
         infer_err("Pack", "[2];[3]", Code::InvalidArgument);
-        Node::new("Split").attr("num_split", 2).constant(0, Tensor::scalar(1i32)).infer("[];[2,6]", "[2,3];[2,3]");
+        Node::new("Split")
+            .attr("num_split", 2)
+            .constant(0, Tensor::scalar(1i32))
+            .infer("[];[2,6]", "[2,3];[2,3]");
         Node::new("SplitV")
             .attr("num_split", 2)
             .constant(1, Tensor::vector(vec![1i64, -1]))

@@ -67,18 +67,18 @@ fn dynamic_partition_kernel(init: &Init<'_>) -> Result<Kernel> {
         for (i, number) in numbers.iter().enumerate() {
             match sizes.get_mut(*number as usize) {
                 Some(size) if *number >= 0 => *size += 1,
-                _ => bail!(
-                    InvalidArgument,
-                    "partitions{} = {number} is not in [0, {count})",
-                    position(by, i)
-                ),
+                _ => {
+                    bail!(InvalidArgument, "partitions{} = {number} is not in [0, {count})", position(by, i))
+                }
             }
         }
         let inner = &shape[by.rank()..];
         let width = inner.iter().product::<i64>() as usize;
         let outputs: Result<Vec<Tensor>> = sizes
             .iter()
-            .map(|size| cx.alloc_dtype(data.dtype(), Shape::new(std::iter::once(*size).chain(inner.iter().copied()))?))
+            .map(|size| {
+                cx.alloc_dtype(data.dtype(), Shape::new(std::iter::once(*size).chain(inner.iter().copied()))?)
+            })
             .collect();
         let mut outputs = outputs?;
         if width > 0 {
@@ -152,12 +152,7 @@ fn stitch(cx: &mut KernelCx<'_>, count: usize, dtype: DType) -> Result<Outputs> 
         }
     }
     // Stock counts rows in 32 bits.
-    ensure!(
-        largest < i32::MAX as i64,
-        InvalidArgument,
-        "Expected a non-negative size, got {}",
-        i32::MIN
-    );
+    ensure!(largest < i32::MAX as i64, InvalidArgument, "Expected a non-negative size, got {}", i32::MIN);
     let inner: Ints = first[first_indices.rank()..].iter().copied().collect();
     let width = inner.iter().product::<i64>() as usize;
     // Rows that no index names are zero.
@@ -207,6 +202,9 @@ mod tests {
     fn shapes_keep_what_indices_do_not_name() {
         Node::new("DynamicPartition").attr("num_partitions", 2).infer("[4,3];[4]", "[?,3];[?,3]");
         Node::new("DynamicStitch").attr("N", 1).infer("[2];[2,3]", "[?,3]");
-        Node::new("DynamicStitch").attr("N", 1).constant(0, Tensor::vector(vec![0i32, 4])).infer("[2];[2,3]", "[5,3]");
+        Node::new("DynamicStitch")
+            .attr("N", 1)
+            .constant(0, Tensor::vector(vec![0i32, 4]))
+            .infer("[2];[2,3]", "[5,3]");
     }
 }

@@ -95,11 +95,7 @@ fn gather_v2_shape(s: &mut ShapeCx<'_>) -> Result<()> {
         let least = if value < 0 { -value } else { value + 1 };
         bail!(InvalidArgument, "Shape must be at least rank {least} but is rank {}", params.len())
     };
-    ensure!(
-        batch <= at,
-        InvalidArgument,
-        "batch_dims ({batch}) must be less than or equal to axis ({at})."
-    );
+    ensure!(batch <= at, InvalidArgument, "batch_dims ({batch}) must be less than or equal to axis ({at}).");
     let mut dims = params[..at].to_vec();
     for i in 0..batch {
         dims[i] = s.merge_dims(params[i], indices[i])?;
@@ -168,41 +164,41 @@ pub(crate) fn gather_nd(
     bad: BadIndices,
     node: &str,
 ) -> Result<Tensor> {
-        ensure!(params.rank() > 0, InvalidArgument, "params must be at least a vector");
-        let Some((&depth, outer)) = indices.shape().split_last() else {
-            bail!(InvalidArgument, "indices must be at least a vector")
-        };
-        ensure!(
-            depth as usize <= params.rank(),
-            InvalidArgument,
-            "index innermost dimension length must be <= params rank; saw: {depth} vs. {}",
-            params.rank()
-        );
-        let shape = Shape::new(outer.iter().chain(&params.shape()[depth as usize..]).copied())?;
-        ensure!(
-            params.elements() > 0 || shape.elements() == 0 && outer.contains(&0),
-            InvalidArgument,
-            "Requested more than 0 entries, but params is empty.  Params shape: {}",
-            params.shape()
-        );
-        let places = Places::new(indices, params.shape(), bad).map_err(|error| {
-            error.map_message(|text| {
-                format!("{}, node name: {node}", text.replace("into shape", "into param shape"))
-            })
-        })?;
-        let slice = places.slice;
-        let mut out = cx.alloc_dtype(params.dtype(), shape)?;
-        by_unit!(params.dtype(), U => {
-            let params = params.units::<U>()?;
-            cx.device().parallel_rows(out.units_mut::<U>()?, slice, 1, |first, rows| {
-                for (row, place) in rows.chunks_exact_mut(slice).zip(&places.slices[first..]) {
-                    match place {
-                        Some(place) => row.clone_from_slice(&params[place * slice..(place + 1) * slice]),
-                        None => row.fill(U::default()),
-                    }
+    ensure!(params.rank() > 0, InvalidArgument, "params must be at least a vector");
+    let Some((&depth, outer)) = indices.shape().split_last() else {
+        bail!(InvalidArgument, "indices must be at least a vector")
+    };
+    ensure!(
+        depth as usize <= params.rank(),
+        InvalidArgument,
+        "index innermost dimension length must be <= params rank; saw: {depth} vs. {}",
+        params.rank()
+    );
+    let shape = Shape::new(outer.iter().chain(&params.shape()[depth as usize..]).copied())?;
+    ensure!(
+        params.elements() > 0 || shape.elements() == 0 && outer.contains(&0),
+        InvalidArgument,
+        "Requested more than 0 entries, but params is empty.  Params shape: {}",
+        params.shape()
+    );
+    let places = Places::new(indices, params.shape(), bad).map_err(|error| {
+        error.map_message(|text| {
+            format!("{}, node name: {node}", text.replace("into shape", "into param shape"))
+        })
+    })?;
+    let slice = places.slice;
+    let mut out = cx.alloc_dtype(params.dtype(), shape)?;
+    by_unit!(params.dtype(), U => {
+        let params = params.units::<U>()?;
+        cx.device().parallel_rows(out.units_mut::<U>()?, slice, 1, |first, rows| {
+            for (row, place) in rows.chunks_exact_mut(slice).zip(&places.slices[first..]) {
+                match place {
+                    Some(place) => row.clone_from_slice(&params[place * slice..(place + 1) * slice]),
+                    None => row.fill(U::default()),
                 }
-            });
+            }
         });
+    });
     Ok(out)
 }
 
@@ -215,7 +211,13 @@ pub(crate) fn gathered_rows(s: &Scope, dy: Output, indices: &Output, shape: Outp
 }
 
 /// The gradient of what `GatherNd` reads: rows if an index is one number, whole otherwise.
-pub(crate) fn gathered_nd(s: &Scope, dy: Output, indices: &Output, shape: Output, policy: &str) -> Result<Grad> {
+pub(crate) fn gathered_nd(
+    s: &Scope,
+    dy: Output,
+    indices: &Output,
+    shape: Output,
+    policy: &str,
+) -> Result<Grad> {
     if matches!(indices.shape().dims(), Some([_, 1])) {
         let indices = ops::Squeeze::new().squeeze_dims([-1]).build(s, indices)?;
         return Ok(IndexedSlices { values: dy, indices, dense_shape: Some(shape) }.into());

@@ -169,7 +169,8 @@ fn check_numerics_v2_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let found = oddities::<T>(cx.flat(0)?);
         let names = ["-Inf", "+Inf", "NaN"];
-        let names: Vec<&str> = names.into_iter().zip(found).filter_map(|(name, here)| here.then_some(name)).collect();
+        let names: Vec<&str> =
+            names.into_iter().zip(found).filter_map(|(name, here)| here.then_some(name)).collect();
         let what = match names.as_slice() {
             [] => return Ok(cx.take(0)?.into()),
             [one] => (*one).to_owned(),

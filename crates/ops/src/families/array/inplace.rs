@@ -38,24 +38,12 @@ static INPLACE_SUB: Op = Op {
 fn rows(cx: &KernelCx<'_>) -> Result<(Vec<usize>, usize)> {
     let (x, i, v) = (cx.input(0)?.shape(), cx.input(1)?.shape(), cx.input(2)?.shape());
     ensure!(i.rank() == 1, InvalidArgument, "i must be a vector. {i}");
-    ensure!(
-        x.rank() == v.rank(),
-        InvalidArgument,
-        "x and v shape doesn't match (ranks differ): {x} vs. {v}"
-    );
+    ensure!(x.rank() == v.rank(), InvalidArgument, "x and v shape doesn't match (ranks differ): {x} vs. {v}");
     ensure!(x.rank() > 0, InvalidArgument, "x must be at least a vector. {x}");
     for d in 1..x.rank() {
-        ensure!(
-            x[d] == v[d],
-            InvalidArgument,
-            "x and v shape doesn't match at index {d} : {x} vs. {v}"
-        );
+        ensure!(x[d] == v[d], InvalidArgument, "x and v shape doesn't match at index {d} : {x} vs. {v}");
     }
-    ensure!(
-        i[0] == v[0],
-        InvalidArgument,
-        "i and x shape doesn't match at index 0: {i} vs. {v}"
-    );
+    ensure!(i[0] == v[0], InvalidArgument, "i and x shape doesn't match at index 0: {i} vs. {v}");
     let count = x[0];
     let width = x[1..].iter().product::<i64>() as usize;
     if count == 0 || width == 0 {

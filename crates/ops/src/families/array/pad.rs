@@ -147,8 +147,10 @@ fn pad_kernel(_: &Init<'_>) -> Result<Kernel> {
         let input = cx.input(0)?;
         let shape = padded_shape(input.shape(), &paddings)?;
         let strides = row_major(&shape);
-        let offset = strides.iter().zip(paddings.chunks_exact(2)).map(|(stride, pair)| stride * pair[0] as isize);
-        let layout = Layout::writing(offset.sum(), input.shape().iter().map(|dim| *dim as usize).zip(strides));
+        let offset =
+            strides.iter().zip(paddings.chunks_exact(2)).map(|(stride, pair)| stride * pair[0] as isize);
+        let layout =
+            Layout::writing(offset.sum(), input.shape().iter().map(|dim| *dim as usize).zip(strides));
         let mut out = if cx.num_inputs() > 2 {
             let mut out = cx.alloc_dtype(input.dtype(), shape)?;
             copy(cx.device(), &Layout::reading(0, [(out.elements(), 0)]), cx.input(2)?, &mut out)?;
@@ -196,7 +198,8 @@ fn for_each_box(
     mut visit: impl FnMut(&[usize], (isize, &[isize]), (isize, &[isize])) -> Result<()>,
 ) -> Result<()> {
     let rank = plain.len();
-    let padded: Ints = plain.iter().zip(paddings.chunks_exact(2)).map(|(dim, pair)| dim + pair[0] + pair[1]).collect();
+    let padded: Ints =
+        plain.iter().zip(paddings.chunks_exact(2)).map(|(dim, pair)| dim + pair[0] + pair[1]).collect();
     let (plain_strides, padded_strides) = (row_major(plain), row_major(&padded));
     let all: Vec<Vec<Piece>> = plain
         .iter()
@@ -210,8 +213,11 @@ fn for_each_box(
     loop {
         let box_pieces: Vec<Piece> = (0..rank).map(|i| all[i][chosen[i]]).collect();
         let counts: Vec<usize> = box_pieces.iter().map(|piece| piece.count).collect();
-        let steps: Vec<isize> =
-            box_pieces.iter().zip(&plain_strides).map(|(piece, stride)| piece.step as isize * stride).collect();
+        let steps: Vec<isize> = box_pieces
+            .iter()
+            .zip(&plain_strides)
+            .map(|(piece, stride)| piece.step as isize * stride)
+            .collect();
         let offset = |at: fn(&Piece) -> i64, strides: &[isize]| -> isize {
             box_pieces.iter().zip(strides).map(|(piece, stride)| at(piece) as isize * stride).sum()
         };

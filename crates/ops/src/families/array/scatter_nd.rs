@@ -10,9 +10,7 @@ use crate::units::by_unit;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
 use ferroflow_core::scope::Output;
-use ferroflow_core::{
-    C64, C128, DType, Element, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels,
-};
+use ferroflow_core::{C64, C128, DType, Element, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
     &SCATTER_ND,
@@ -385,7 +383,8 @@ fn sparse_to_dense(cx: &mut KernelCx<'_>, validate: bool) -> Result<Outputs> {
             "indices[{number}] = [{}] is out of bounds: need 0 <= index < {shape}",
             text()
         );
-        let place = tuple.iter().zip(shape.iter()).fold(0, |place, (value, dim)| place * dim + value) as usize;
+        let place =
+            tuple.iter().zip(shape.iter()).fold(0, |place, (value, dim)| place * dim + value) as usize;
         if let (true, Some(&before)) = (validate, places.last()) {
             ensure!(place != before, InvalidArgument, "indices[{number}] = [{}] is repeated", text());
             ensure!(

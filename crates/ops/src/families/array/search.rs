@@ -47,11 +47,7 @@ fn bound_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 }
 
 /// For each value, how many elements of its row come before it, where `before(element, value)` decides.
-fn search<T: Real>(
-    cx: &KernelCx<'_>,
-    dtype: DType,
-    before: impl Fn(T, T) -> bool + Copy,
-) -> Result<Outputs> {
+fn search<T: Real>(cx: &KernelCx<'_>, dtype: DType, before: impl Fn(T, T) -> bool + Copy) -> Result<Outputs> {
     let (sorted, values) = (cx.input(0)?, cx.input(1)?);
     for (tensor, name) in [(sorted, "sorted_inputs"), (values, "values")] {
         ensure!(

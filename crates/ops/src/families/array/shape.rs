@@ -8,8 +8,7 @@ use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM,
 use ferroflow_core::tensor::Storage;
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, kernels};
 
-pub(crate) const OPS: &[&Op] =
-    &[&SHAPE, &SHAPE_N, &SIZE, &RANK, &RESHAPE, &EXPAND_DIMS, &SQUEEZE, &BITCAST];
+pub(crate) const OPS: &[&Op] = &[&SHAPE, &SHAPE_N, &SIZE, &RANK, &RESHAPE, &EXPAND_DIMS, &SQUEEZE, &BITCAST];
 
 static SHAPE: Op = Op {
     name: "Shape",
@@ -134,8 +133,7 @@ fn shape_kernel(init: &Init<'_>) -> Result<Kernel> {
         return Kernel::sync(move |cx| Ok(dims(cx.input(0)?.shape())?.into()));
     }
     Kernel::sync(move |cx| {
-        let shapes: Result<Vec<Tensor>> =
-            (0..cx.num_inputs()).map(|i| dims(cx.input(i)?.shape())).collect();
+        let shapes: Result<Vec<Tensor>> = (0..cx.num_inputs()).map(|i| dims(cx.input(i)?.shape())).collect();
         Ok(shapes?.into())
     })
 }
@@ -241,16 +239,11 @@ fn expand_dims_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 
 /// Where the new dimension goes.
 fn expanded(values: &[i64], rank: usize) -> Result<usize> {
-    let [value] = values else {
-        bail!(InvalidArgument, "'dim' must be a tensor with a single value")
-    };
+    let [value] = values else { bail!(InvalidArgument, "'dim' must be a tensor with a single value") };
     match axis(*value, rank + 1) {
         Some(at) => Ok(at),
         None => {
-            bail!(
-                InvalidArgument,
-                "Tried to expand dim index {value} for tensor with {rank} dimensions."
-            )
+            bail!(InvalidArgument, "Tried to expand dim index {value} for tensor with {rank} dimensions.")
         }
     }
 }

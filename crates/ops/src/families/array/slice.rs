@@ -9,8 +9,7 @@ use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{Result, Shape, ensure, kernels};
 
-pub(crate) const OPS: &[&Op] =
-    &[&SLICE, &STRIDED_SLICE, &STRIDED_SLICE_GRAD, &TENSOR_STRIDED_SLICE_UPDATE];
+pub(crate) const OPS: &[&Op] = &[&SLICE, &STRIDED_SLICE, &STRIDED_SLICE_GRAD, &TENSOR_STRIDED_SLICE_UPDATE];
 
 static SLICE: Op = Op {
     name: "Slice",
@@ -111,7 +110,10 @@ fn slice_kernel(_: &Init<'_>) -> Result<Kernel> {
         let (begin, size) = (cx.input(1)?, cx.input(2)?);
         let dims = input.shape().dims();
         ensure!(
-            begin.rank() == 1 && size.rank() == 1 && begin.elements() == dims.len() && size.elements() == dims.len(),
+            begin.rank() == 1
+                && size.rank() == 1
+                && begin.elements() == dims.len()
+                && size.elements() == dims.len(),
             InvalidArgument,
             "Expected begin and size arguments to be 1-D tensors of size {}, but got shapes {} and {} instead.",
             dims.len(),
@@ -203,12 +205,7 @@ fn strided_slice_grad_kernel(init: &Init<'_>) -> Result<Kernel> {
         let slice = StridedSlice::from_inputs(cx, masks, &shape, 1)?;
         let dy = cx.input(4)?;
         let want = slice.shape()?;
-        ensure!(
-            dy.shape() == &want,
-            InvalidArgument,
-            "shape of dy was {} instead of {want}",
-            dy.shape()
-        );
+        ensure!(dy.shape() == &want, InvalidArgument, "shape of dy was {} instead of {want}", dy.shape());
         if slice.whole {
             return Ok(cx.take(4)?.reshaped(shape)?.into());
         }

@@ -32,11 +32,7 @@ static SPACE_TO_BATCH_ND: Op = Op {
     gradient: Gradient::Fn(space_to_batch_nd_grad),
     inputs: &["input: T", "block_shape: Tblock_shape", "paddings: Tpaddings"],
     outputs: &["output: T"],
-    attrs: &[
-        "T: type",
-        "Tblock_shape: {int32, int64} = DT_INT32",
-        "Tpaddings: {int32, int64} = DT_INT32",
-    ],
+    attrs: &["T: type", "Tblock_shape: {int32, int64} = DT_INT32", "Tpaddings: {int32, int64} = DT_INT32"],
     shape: space_to_batch_nd_shape,
     kernels: kernels![any space_to_batch_nd_kernel],
     ..Op::PURE
@@ -71,7 +67,9 @@ static SPACE_TO_DEPTH: Op = Op {
     outputs: &["output: T"],
     attrs: &["T: type", "block_size: int >= 2", "data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"],
     shape: space_to_depth_shape,
-    kernels: &[KernelRow::new("", DType::Float, space_to_depth_kernel).only("data_format", Only::Text("NHWC"))],
+    kernels: &[
+        KernelRow::new("", DType::Float, space_to_depth_kernel).only("data_format", Only::Text("NHWC"))
+    ],
     ..Op::PURE
 };
 
@@ -82,7 +80,9 @@ static DEPTH_TO_SPACE: Op = Op {
     outputs: &["output: T"],
     attrs: &["T: type", "block_size: int >= 2", "data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'"],
     shape: depth_to_space_shape,
-    kernels: &[KernelRow::new("", DType::Float, depth_to_space_kernel).only("data_format", Only::Text("NHWC"))],
+    kernels: &[
+        KernelRow::new("", DType::Float, depth_to_space_kernel).only("data_format", Only::Text("NHWC"))
+    ],
     ..Op::PURE
 };
 
@@ -140,11 +140,7 @@ fn batch_to_blocks(dims: &[i64], block: &[i64], crops: &[i64]) -> Result<Ints> {
             continue;
         }
         let cropped = dims[1 + i].saturating_mul(size).saturating_sub(before).saturating_sub(after);
-        ensure!(
-            cropped >= 0,
-            InvalidArgument,
-            "cropped_shape[{i}]={cropped} must be non-negative"
-        );
+        ensure!(cropped >= 0, InvalidArgument, "cropped_shape[{i}]={cropped} must be non-negative");
         out[1 + i] = cropped;
     }
     Ok(out)
@@ -274,13 +270,15 @@ fn space_to_batch(cx: &mut KernelCx<'_>, square: Option<i64>) -> Result<Tensor> 
     let mut padded = None;
     if padded_dims.as_slice() != dims {
         let offset = (0..block.len()).map(|i| paddings[2 * i] as isize * strides[1 + i]).sum();
-        let layout = Layout::writing(offset, dims.iter().map(|dim| *dim as usize).zip(strides.iter().copied()));
+        let layout =
+            Layout::writing(offset, dims.iter().map(|dim| *dim as usize).zip(strides.iter().copied()));
         let mut space = cx.zeros(input.dtype(), Shape::new(padded_dims.iter().copied())?)?;
         copy(cx.device(), &layout, input, &mut space)?;
         padded = Some(space);
     }
     // Output dimensions: the places within a block, the batch, the blocks, the rest.
-    let mut steps: Vec<(usize, isize)> = (0..block.len()).map(|i| (block[i] as usize, strides[1 + i])).collect();
+    let mut steps: Vec<(usize, isize)> =
+        (0..block.len()).map(|i| (block[i] as usize, strides[1 + i])).collect();
     steps.push((dims[0] as usize, strides[0]));
     steps.extend((0..block.len()).map(|i| (shape.dim(1 + i), strides[1 + i] * block[i] as isize)));
     steps.extend((1 + block.len()..dims.len()).map(|i| (dims[i] as usize, strides[i])));
@@ -309,7 +307,8 @@ fn batch_to_space(cx: &mut KernelCx<'_>, square: Option<i64>) -> Result<Tensor> 
     let whole = Shape::new(whole_dims)?;
     let strides = row_major(&whole);
     // Input dimensions: the places within a block, the batch, the blocks, the rest.
-    let mut steps: Vec<(usize, isize)> = (0..block.len()).map(|i| (block[i] as usize, strides[1 + i])).collect();
+    let mut steps: Vec<(usize, isize)> =
+        (0..block.len()).map(|i| (block[i] as usize, strides[1 + i])).collect();
     steps.push((whole.dim(0), strides[0]));
     steps.extend((0..block.len()).map(|i| (dims[1 + i] as usize, strides[1 + i] * block[i] as isize)));
     steps.extend((1 + block.len()..dims.len()).map(|i| (dims[i] as usize, strides[i])));
@@ -326,15 +325,21 @@ fn batch_to_space(cx: &mut KernelCx<'_>, square: Option<i64>) -> Result<Tensor> 
 }
 
 fn space_to_depth_shape(s: &mut ShapeCx<'_>) -> Result<()> {
-    depth_shape(s, |size, dim| if dim % size == 0 { Some(dim / size) } else { None }, |size, depth| {
-        Some(depth.saturating_mul(size * size))
-    })
+    depth_shape(
+        s,
+        |size, dim| if dim % size == 0 { Some(dim / size) } else { None },
+        |size, depth| Some(depth.saturating_mul(size * size)),
+    )
 }
 
 fn depth_to_space_shape(s: &mut ShapeCx<'_>) -> Result<()> {
-    depth_shape(s, |size, dim| Some(dim.saturating_mul(size)), |size, depth| {
-        if depth % (size * size) == 0 { Some(depth / (size * size)) } else { None }
-    })
+    depth_shape(
+        s,
+        |size, dim| Some(dim.saturating_mul(size)),
+        |size, depth| {
+            if depth % (size * size) == 0 { Some(depth / (size * size)) } else { None }
+        },
+    )
 }
 
 fn depth_shape(
@@ -371,7 +376,12 @@ fn depth_shape(
 
 fn depth_block(init: &Init<'_>) -> Result<i64> {
     let size: i64 = init.attr("block_size")?;
-    ensure!(size <= 1 << 20, InvalidArgument, "Block size should be smaller than {}, but was {size}", 1 << 20);
+    ensure!(
+        size <= 1 << 20,
+        InvalidArgument,
+        "Block size should be smaller than {}, but was {size}",
+        1 << 20
+    );
     Ok(size)
 }
 
@@ -418,8 +428,7 @@ fn depth_to_space_kernel(init: &Init<'_>) -> Result<Kernel> {
             size * size
         );
         let out_depth = depth / (size * size);
-        let shape =
-            Shape::new([batch, height.saturating_mul(size), width.saturating_mul(size), out_depth])?;
+        let shape = Shape::new([batch, height.saturating_mul(size), width.saturating_mul(size), out_depth])?;
         let row = width * depth;
         let steps = [
             (batch, height * row),

@@ -7,15 +7,8 @@ use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::{C64, C128, DType, Result, Shape, Tensor, bail, ensure, kernels};
 
-pub(crate) const OPS: &[&Op] = &[
-    &TRANSPOSE,
-    &CONJUGATE_TRANSPOSE,
-    &INVERT_PERMUTATION,
-    &REVERSE,
-    &REVERSE_V2,
-    &REVERSE_SEQUENCE,
-    &ROLL,
-];
+pub(crate) const OPS: &[&Op] =
+    &[&TRANSPOSE, &CONJUGATE_TRANSPOSE, &INVERT_PERMUTATION, &REVERSE, &REVERSE_V2, &REVERSE_SEQUENCE, &ROLL];
 
 static TRANSPOSE: Op = Op {
     name: "Transpose",
@@ -251,11 +244,7 @@ fn named_dims(values: &[i64], rank: usize) -> Result<Vec<bool>> {
     let mut named = vec![false; rank];
     for (i, value) in values.iter().enumerate() {
         let Some(at) = axis(*value, rank) else {
-            bail!(
-                InvalidArgument,
-                "'axis'[{i}] = {value} is out of valid range [0, {}",
-                rank as i64 - 1
-            )
+            bail!(InvalidArgument, "'axis'[{i}] = {value} is out of valid range [0, {}", rank as i64 - 1)
         };
         ensure!(!named[at], InvalidArgument, "axis {at} specified more than once.");
         named[at] = true;
@@ -297,12 +286,7 @@ fn reverse_sequence_kernel(init: &Init<'_>) -> Result<Kernel> {
         let (input, lengths) = (cx.input(0)?, cx.input(1)?);
         let dims = input.shape().dims();
         let rank = dims.len() as i64;
-        ensure!(
-            lengths.rank() == 1,
-            InvalidArgument,
-            "seq_lengths must be 1-dim, not {}",
-            lengths.rank()
-        );
+        ensure!(lengths.rank() == 1, InvalidArgument, "seq_lengths must be 1-dim, not {}", lengths.rank());
         ensure!(batch != seq, InvalidArgument, "batch_dim == seq_dim == {seq}");
         ensure!(seq >= 0 && seq < rank, InvalidArgument, "seq_dim must be < input rank ( {seq} vs. {rank})");
         ensure!(

@@ -4,9 +4,7 @@ use crate::index::{axis, input_ints, int_tensor};
 use crate::linalg::gather::gather;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
-use ferroflow_core::{
-    C64, C128, DType, Element, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels,
-};
+use ferroflow_core::{C64, C128, DType, Element, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
 use std::collections::HashMap;
 
 pub(crate) const OPS: &[&Op] =
@@ -153,13 +151,17 @@ impl<'a> RowSet<'a> {
     /// The member equal to this row, or the slot where it would go.
     fn find(&self, row: usize) -> Result<usize, usize> {
         let wanted = self.row(row);
-        let hash = wanted.iter().fold(0u64, |hash, key| (hash.rotate_left(5) ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let hash = wanted
+            .iter()
+            .fold(0u64, |hash, key| (hash.rotate_left(5) ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mask = self.slots.len() - 1;
         let mut slot = (hash >> 32 ^ hash) as usize & mask;
         loop {
             match self.slots[slot] {
                 0 => return Err(slot),
-                member if self.row(self.firsts[member as usize - 1]) == wanted => return Ok(member as usize - 1),
+                member if self.row(self.firsts[member as usize - 1]) == wanted => {
+                    return Ok(member as usize - 1);
+                }
                 _ => slot = (slot + 1) & mask,
             }
         }

@@ -286,7 +286,12 @@ fn abort_kernel(init: &Init<'_>) -> Result<Kernel> {
 fn ref_select_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let index = cx.input(0)?;
-        ensure!(index.rank() == 0, InvalidArgument, "Index must be a scalar, but it has shape {}", index.shape());
+        ensure!(
+            index.rank() == 0,
+            InvalidArgument,
+            "Index must be a scalar, but it has shape {}",
+            index.shape()
+        );
         let (index, count) = (cx.scalar_i64(0)?, cx.num_inputs() - 1);
         ensure!(
             index >= 0 && (index as usize) < count,

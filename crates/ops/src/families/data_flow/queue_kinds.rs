@@ -112,7 +112,8 @@ fn shuffle_kernel(init: &Init<'_>) -> Result<Kernel> {
         "min_after_dequeue {keep} must be < capacity {capacity}"
     );
     let (seed, seed2): (i64, i64) = (init.attr("seed")?, init.attr("seed2")?);
-    let seeds = if (seed, seed2) == (0, 0) { (fresh_seed(), fresh_seed()) } else { (seed as u64, seed2 as u64) };
+    let seeds =
+        if (seed, seed2) == (0, 0) { (fresh_seed(), fresh_seed()) } else { (seed as u64, seed2 as u64) };
     queue_kernel(init, Order::Shuffled { keep: keep as usize, seeds }, false)
 }
 
@@ -160,8 +161,7 @@ fn queue_kernel(init: &Init<'_>, order: Order, padding: bool) -> Result<Kernel> 
             padding,
         };
         // Looked up in every step: the container may have been reset since the last one.
-        let queue =
-            cx.step().resources.lookup_or_create(&container, &name, || Ok(Queue::new(spec())))?;
+        let queue = cx.step().resources.lookup_or_create(&container, &name, || Ok(Queue::new(spec())))?;
         queue.check_same(&spec())?;
         if let Some(handle) = handle.get() {
             return Ok(handle.clone().into());

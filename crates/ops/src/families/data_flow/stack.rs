@@ -125,7 +125,8 @@ fn create_kernel(init: &Init<'_>) -> Result<Kernel> {
     let by_reference = init.output_types[0] == DType::String;
     let made = AtomicU64::new(0);
     Kernel::sync(move |cx| {
-        let max_size = if cx.num_inputs() == 0 { -1 } else { rows::scalar::<i32>(cx.input(0)?, "Stack size")? };
+        let max_size =
+            if cx.num_inputs() == 0 { -1 } else { rows::scalar::<i32>(cx.input(0)?, "Stack size")? };
         loop {
             // Other kernels of the step may use the same name, so a taken one is not an error.
             let name = format!("{base}_{}", made.fetch_add(1, Ordering::Relaxed));

@@ -50,8 +50,13 @@ static STAGE_SIZE: Op = Op {
     ..Op::STATEFUL
 };
 
-static STAGE_CLEAR: Op =
-    Op { name: "StageClear", outputs: &[], shape: shapes::unknown, kernels: kernels![any clear_kernel], ..STAGE_SIZE };
+static STAGE_CLEAR: Op = Op {
+    name: "StageClear",
+    outputs: &[],
+    shape: shapes::unknown,
+    kernels: kernels![any clear_kernel],
+    ..STAGE_SIZE
+};
 
 /// A staging area; its own type, so that it may share a name with a queue.
 struct Staging(Arc<Queue>);
@@ -78,7 +83,8 @@ impl Area {
     fn new(init: &Init<'_>) -> Result<Area> {
         let (container, name) = init.resource_name()?;
         // Zero stands for no limit.
-        let limit = |attr: &str| init.attr::<usize>(attr).map(|limit| if limit == 0 { usize::MAX } else { limit });
+        let limit =
+            |attr: &str| init.attr::<usize>(attr).map(|limit| if limit == 0 { usize::MAX } else { limit });
         Ok(Area { container, name, capacity: limit("capacity")?, memory_limit: limit("memory_limit")? })
     }
 

@@ -270,9 +270,10 @@ fn grad_kernel(init: &Init<'_>) -> Result<Kernel> {
         let name = format!("{forward}@{source}");
         let array = array(cx)?;
         let prefix = if cx.num_inputs() > 2 { cx.i64s(2)? } else { Vec::new() };
-        let gradient = cx.step().step_resources.lookup_or_create(GRADIENTS, &name, || {
-            array.gradient(cx.device(), name.clone(), &prefix)
-        })?;
+        let gradient = cx
+            .step()
+            .step_resources
+            .lookup_or_create(GRADIENTS, &name, || array.gradient(cx.device(), name.clone(), &prefix))?;
         Ok([handle_tensor(cx, GRADIENTS, &name, &gradient)?, Tensor::scalar(0.0f32)].into())
     })
 }

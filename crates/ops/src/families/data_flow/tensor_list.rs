@@ -7,8 +7,8 @@ use crate::tensor_list::TensorList;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Value};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
 use ferroflow_core::resource::HandleShape;
-use ferroflow_core::variant::Variant;
 use ferroflow_core::scope::{Output, Scope};
+use ferroflow_core::variant::Variant;
 use ferroflow_core::{DType, PartialShape, Result, Tensor, bail, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -390,11 +390,7 @@ fn get_item(cx: &KernelCx<'_>, list: &TensorList, dtype: DType, index: i32) -> R
 fn resize_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let size = rows::scalar::<i32>(cx.input(1)?, "size")?;
-        ensure!(
-            size >= 0,
-            InvalidArgument,
-            "TensorListSlice expects size to be non-negative. Got: {size}"
-        );
+        ensure!(size >= 0, InvalidArgument, "TensorListSlice expects size to be non-negative. Got: {size}");
         let mut list = TensorList::take(cx.take(0)?)?;
         list.resize(cx.device(), size as usize)?;
         Ok(list.into_tensor().into())

@@ -196,11 +196,8 @@ fn join_elements(
     let Some(element) = shape.to_shape() else {
         bail!(InvalidArgument, "{}", undefined(&shape, false));
     };
-    let zeros = if elements.iter().any(Option::is_none) {
-        Some(cx.zeros(dtype, element.clone())?)
-    } else {
-        None
-    };
+    let zeros =
+        if elements.iter().any(Option::is_none) { Some(cx.zeros(dtype, element.clone())?) } else { None };
     let pieces: Vec<&Tensor> = elements.iter().filter_map(|tensor| tensor.or(zeros.as_ref())).collect();
     rows::join(cx.device(), dtype, rows::stacked(pieces.len(), &element)?, &pieces)
 }
@@ -296,10 +293,9 @@ fn concat(
     list.check_dtype(dtype)?;
     let element = rows::merge_shapes(given, &list.element_shape)?;
     let (first, mut rest) = match element.dims() {
-        Some([]) => bail!(
-            InvalidArgument,
-            "Concat requires elements to be at least vectors, found scalars instead."
-        ),
+        Some([]) => {
+            bail!(InvalidArgument, "Concat requires elements to be at least vectors, found scalars instead.")
+        }
         Some([first, rest @ ..]) => (*first, PartialShape::new(rest.iter().copied())?),
         None => (UNKNOWN_DIM, PartialShape::unknown()),
     };
@@ -418,13 +414,8 @@ fn scatter_kernel(init: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let (tensor, indices) = (cx.take(0)?, cx.i64s(1)?);
         let element_shape = rows::shape_from_tensor(cx.input(2)?)?;
-        let count =
-            if cx.num_inputs() > 3 { rows::scalar::<i32>(cx.input(3)?, "num_elements")? } else { -1 };
-        ensure!(
-            count >= -1,
-            InvalidArgument,
-            "TensorListScatter expects num_elements >= -1, found: {count}"
-        );
+        let count = if cx.num_inputs() > 3 { rows::scalar::<i32>(cx.input(3)?, "num_elements")? } else { -1 };
+        ensure!(count >= -1, InvalidArgument, "TensorListScatter expects num_elements >= -1, found: {count}");
         let needed = length_for(&indices)?;
         ensure!(
             count == -1 || needed <= count as usize,

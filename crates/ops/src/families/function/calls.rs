@@ -353,7 +353,12 @@ fn for_kernel(init: &Init<'_>) -> Result<Kernel> {
             let mut bounds = [0i32; 3];
             for (bound, name) in bounds.iter_mut().zip(["start", "limit", "delta"]) {
                 let tensor = variables.remove(0);
-                ensure!(tensor.rank() == 0, InvalidArgument, "{name} must be a scalar, got shape {}", tensor.shape());
+                ensure!(
+                    tensor.rank() == 0,
+                    InvalidArgument,
+                    "{name} must be a scalar, got shape {}",
+                    tensor.shape()
+                );
                 *bound = tensor.to_scalar()?;
             }
             let [start, limit, delta] = bounds;
@@ -384,11 +389,7 @@ fn check_cancelled(step: &StepCx) -> Result<()> {
 }
 
 fn check_results(expected: usize, received: usize) -> Result<()> {
-    ensure!(
-        expected == received,
-        InvalidArgument,
-        "Expected {expected} arguments, but received {received}."
-    );
+    ensure!(expected == received, InvalidArgument, "Expected {expected} arguments, but received {received}.");
     Ok(())
 }
 

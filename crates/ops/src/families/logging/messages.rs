@@ -87,12 +87,7 @@ fn assert_kernel(init: &Init<'_>) -> Result<Kernel> {
     let limit: i64 = init.attr("summarize")?;
     Kernel::sync(move |cx| {
         let condition = cx.input(0)?;
-        ensure!(
-            condition.rank() == 0,
-            InvalidArgument,
-            "In[0] should be a scalar: {}",
-            condition.shape()
-        );
+        ensure!(condition.rank() == 0, InvalidArgument, "In[0] should be a scalar: {}", condition.shape());
         if condition.to_scalar::<bool>()? {
             return Ok(Outputs::None);
         }

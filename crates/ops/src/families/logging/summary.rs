@@ -11,8 +11,14 @@ use ferroflow_proto::tensorflow::{Summary, SummaryMetadata, summary};
 use prost::Message;
 use std::collections::HashSet;
 
-pub(crate) const OPS: &[&Op] =
-    &[&SCALAR_SUMMARY, &HISTOGRAM_SUMMARY, &IMAGE_SUMMARY, &TENSOR_SUMMARY, &TENSOR_SUMMARY_V2, &MERGE_SUMMARY];
+pub(crate) const OPS: &[&Op] = &[
+    &SCALAR_SUMMARY,
+    &HISTOGRAM_SUMMARY,
+    &IMAGE_SUMMARY,
+    &TENSOR_SUMMARY,
+    &TENSOR_SUMMARY_V2,
+    &MERGE_SUMMARY,
+];
 
 static SCALAR_SUMMARY: Op = Op {
     name: "ScalarSummary",
@@ -153,7 +159,12 @@ fn image_kernel(init: &Init<'_>) -> Result<Kernel> {
         "bad_color must be uint8, got {}",
         bad_color.dtype()
     );
-    ensure!(bad_color.rank() == 1, InvalidArgument, "bad_color must be a vector, got shape {}", bad_color.shape());
+    ensure!(
+        bad_color.rank() == 1,
+        InvalidArgument,
+        "bad_color must be a vector, got shape {}",
+        bad_color.shape()
+    );
     Kernel::sync(move |cx| {
         let tag = tag(cx.input(0)?, "Tags")?;
         let tag = String::from_utf8_lossy(&tag);

@@ -156,12 +156,7 @@ fn run(cx: &KernelCx<'_>, output_type: DType, find: Find) -> Result<Outputs> {
     );
     let axis = axis.rem_euclid(rank) as usize;
     let dims = input.shape().dims();
-    ensure!(
-        dims[axis] > 0,
-        InvalidArgument,
-        "Reduction axis {axis} is empty in shape {}",
-        input.shape()
-    );
+    ensure!(dims[axis] > 0, InvalidArgument, "Reduction axis {axis} is empty in shape {}", input.shape());
     let shape = Shape::new(dims.iter().enumerate().filter(|(at, _)| *at != axis).map(|(_, dim)| *dim))?;
     let product = |dims: &[i64]| dims.iter().product::<i64>() as usize;
     let axis =

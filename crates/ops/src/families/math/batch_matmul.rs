@@ -9,17 +9,15 @@ use ferroflow_core::op::{
     Accuracy, Dim, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, no_kernel, shapes,
 };
 use ferroflow_core::scope::Output;
-use ferroflow_core::{C64, C128, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
+use ferroflow_core::{
+    C64, C128, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels,
+};
 use smallvec::SmallVec;
 
 pub(crate) const OPS: &[&Op] = &[&BATCH_MAT_MUL, &BATCH_MAT_MUL_V2, &BATCH_MAT_MUL_V3];
 
-const PRODUCT: Op = Op {
-    inputs: &["x: T", "y: T"],
-    outputs: &["output: T"],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
-};
+const PRODUCT: Op =
+    Op { inputs: &["x: T", "y: T"], outputs: &["output: T"], accuracy: Accuracy::Rounding, ..Op::PURE };
 
 static BATCH_MAT_MUL: Op = Op {
     name: "BatchMatMul",

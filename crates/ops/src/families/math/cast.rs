@@ -95,7 +95,8 @@ fn convert(from: DType, to: DType, truncate: bool) -> Result<Option<Kernel>> {
         (Complex128, Complex64) => return direct(Loop::map(|x: C128| C64::new(x.re as f32, x.im as f32))),
         _ => {}
     }
-    let floating = |dtype: DType| matches!(dtype, Half | Bfloat16 | Float | Double | Float8E5M2 | Float8E4M3Fn);
+    let floating =
+        |dtype: DType| matches!(dtype, Half | Bfloat16 | Float | Double | Float8E5M2 | Float8E4M3Fn);
     let known = match (from, to) {
         // Stock makes these types of their own kind only, and numbers of four bits stay among integers.
         (Int4 | Uint4, to) => to.is_integer(),
@@ -141,9 +142,7 @@ fn truncating(from: DType, to: DType) -> Result<Option<Kernel>> {
     let double = |x: f64, bits: u32| f64::from_bits(x.to_bits() & (u64::MAX << bits));
     match (from, to) {
         (Double, Float) => direct(Loop::map(move |x: f64| double(x, 29) as f32)),
-        (Double, Half) => {
-            direct(Loop::map(move |x: f64| f16::from_f32(double(x, 42) as f32)))
-        }
+        (Double, Half) => direct(Loop::map(move |x: f64| f16::from_f32(double(x, 42) as f32))),
         (Float, Half) => direct(Loop::map(move |x: f32| f16::from_f32(single(x, 13)))),
         (Float, Bfloat16) => direct(Loop::map(move |x: f32| bf16::from_f32(single(x, 16)))),
         // Stock rounds here all the same.
@@ -238,16 +237,24 @@ fn through<W: Wide>(read: Read<W>, to: DType) -> Option<Result<Kernel>> {
         Uint16 => |out, at, block| put::<u16, W>(out.flat_mut()?, at, block, |x| x.to_i32() as u16),
         Uint32 => |out, at, block| put::<u32, W>(out.flat_mut()?, at, block, |x| x.to_i64() as u32),
         Uint64 => |out, at, block| put::<u64, W>(out.flat_mut()?, at, block, to_u64),
-        Int4 | Uint4 => |out, at, block| put::<u8, W>(out.units_mut()?, at, block, |x| x.to_i64() as u8 & 0xf),
-        Float8E5M2 => |out, at, block| put::<u8, W>(out.units_mut()?, at, block, |x| Float8::E5M2.encode(x.to_f64())),
+        Int4 | Uint4 => {
+            |out, at, block| put::<u8, W>(out.units_mut()?, at, block, |x| x.to_i64() as u8 & 0xf)
+        }
+        Float8E5M2 => {
+            |out, at, block| put::<u8, W>(out.units_mut()?, at, block, |x| Float8::E5M2.encode(x.to_f64()))
+        }
         Float8E4M3Fn => {
             |out, at, block| put::<u8, W>(out.units_mut()?, at, block, |x| Float8::E4M3Fn.encode(x.to_f64()))
         }
         Half => |out, at, block| put::<f16, W>(out.flat_mut()?, at, block, |x| f16::from_f32(x.to_f32())),
-        Bfloat16 => |out, at, block| put::<bf16, W>(out.flat_mut()?, at, block, |x| bf16::from_f32(x.to_f32())),
+        Bfloat16 => {
+            |out, at, block| put::<bf16, W>(out.flat_mut()?, at, block, |x| bf16::from_f32(x.to_f32()))
+        }
         Float => |out, at, block| put::<f32, W>(out.flat_mut()?, at, block, W::to_f32),
         Double => |out, at, block| put::<f64, W>(out.flat_mut()?, at, block, W::to_f64),
-        Complex64 => |out, at, block| put::<C64, W>(out.flat_mut()?, at, block, |x| C64::new(x.to_f32(), 0.0)),
+        Complex64 => {
+            |out, at, block| put::<C64, W>(out.flat_mut()?, at, block, |x| C64::new(x.to_f32(), 0.0))
+        }
         Complex128 => {
             |out, at, block| put::<C128, W>(out.flat_mut()?, at, block, |x| C128::new(x.to_f64(), 0.0))
         }

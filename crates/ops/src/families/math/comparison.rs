@@ -106,10 +106,16 @@ static BITWISE_XOR: Op = Op {
     commutative: true,
     ..BITS
 };
-static LEFT_SHIFT: Op =
-    Op { name: "LeftShift", kernels: rows![left_shift: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64], ..BITS };
-static RIGHT_SHIFT: Op =
-    Op { name: "RightShift", kernels: rows![right_shift: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64], ..BITS };
+static LEFT_SHIFT: Op = Op {
+    name: "LeftShift",
+    kernels: rows![left_shift: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
+    ..BITS
+};
+static RIGHT_SHIFT: Op = Op {
+    name: "RightShift",
+    kernels: rows![right_shift: Int8, Int16, Int32, Int64, Uint8, Uint16, Uint32, Uint64],
+    ..BITS
+};
 
 fn equality_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     match shapes::broadcast(&s.input(0), &s.input(1)) {

@@ -12,9 +12,29 @@ use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{Code, DType, Result, Status, ensure};
 
 pub(crate) const OPS: &[&Op] = &[
-    &ADD, &ADD_V2, &SUB, &MUL, &MUL_NO_NAN, &DIV, &REAL_DIV, &DIV_NO_NAN, &TRUNCATE_DIV, &FLOOR_DIV, &MOD,
-    &TRUNCATE_MOD, &FLOOR_MOD, &MAXIMUM, &MINIMUM, &SQUARED_DIFFERENCE, &POW, &ATAN2, &XDIVY, &XLOGY, &XLOG1PY,
-    &NEXT_AFTER, &APPROXIMATE_EQUAL,
+    &ADD,
+    &ADD_V2,
+    &SUB,
+    &MUL,
+    &MUL_NO_NAN,
+    &DIV,
+    &REAL_DIV,
+    &DIV_NO_NAN,
+    &TRUNCATE_DIV,
+    &FLOOR_DIV,
+    &MOD,
+    &TRUNCATE_MOD,
+    &FLOOR_MOD,
+    &MAXIMUM,
+    &MINIMUM,
+    &SQUARED_DIFFERENCE,
+    &POW,
+    &ATAN2,
+    &XDIVY,
+    &XLOGY,
+    &XLOG1PY,
+    &NEXT_AFTER,
+    &APPROXIMATE_EQUAL,
 ];
 
 const BINARY: Op = Op {
@@ -337,8 +357,7 @@ fn difference_squared<T: Num>(x: T, y: T) -> T {
 }
 
 fn int_pow(init: &Init<'_>) -> Result<Kernel> {
-    const NEGATIVE: Refusal =
-        (Code::InvalidArgument, "Integers to negative integer powers are not allowed");
+    const NEGATIVE: Refusal = (Code::InvalidArgument, "Integers to negative integer powers are not allowed");
     let function = loops![init; signed; T => Loop::zip(power::<T>)]?;
     cwise::checked_kernel(init, FUNCTION, function, |cx| {
         // The sign is the highest bit of the last byte of each exponent.

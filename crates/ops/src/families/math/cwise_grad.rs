@@ -47,7 +47,11 @@ static RSQRT_GRAD: Op = Op {
 };
 static INV_GRAD: Op = Op { name: "InvGrad", ..RECIPROCAL };
 static RECIPROCAL_GRAD: Op = Op { name: "ReciprocalGrad", ..RECIPROCAL };
-const RECIPROCAL: Op = Op { gradient: Gradient::Fn(reciprocal_grad_grad), kernels: rows![reciprocal_grad: Bfloat16, Half, Float, Double, Complex64, Complex128], ..GRADIENT };
+const RECIPROCAL: Op = Op {
+    gradient: Gradient::Fn(reciprocal_grad_grad),
+    kernels: rows![reciprocal_grad: Bfloat16, Half, Float, Double, Complex64, Complex128],
+    ..GRADIENT
+};
 
 macro_rules! gradient_kernels {
     ($($kernel:ident: $T:ident => |$y:ident, $dy:ident| $value:expr;)+) => {$(

@@ -14,9 +14,43 @@ use ferroflow_core::{DType, Result, kernels};
 use std::f64::consts::FRAC_2_SQRT_PI;
 
 pub(crate) const OPS: &[&Op] = &[
-    &ABS, &NEG, &SIGN, &SQUARE, &INV, &RECIPROCAL, &SQRT, &RSQRT, &EXP, &EXPM1, &LOG, &LOG1P, &SIN, &COS, &TAN,
-    &ASIN, &ACOS, &ATAN, &SINH, &COSH, &TANH, &ASINH, &ACOSH, &ATANH, &SIGMOID, &ERF, &ERFC, &FLOOR, &CEIL, &RINT,
-    &ROUND, &IS_NAN, &IS_INF, &IS_FINITE, &LOGICAL_NOT, &INVERT, &POPULATION_COUNT,
+    &ABS,
+    &NEG,
+    &SIGN,
+    &SQUARE,
+    &INV,
+    &RECIPROCAL,
+    &SQRT,
+    &RSQRT,
+    &EXP,
+    &EXPM1,
+    &LOG,
+    &LOG1P,
+    &SIN,
+    &COS,
+    &TAN,
+    &ASIN,
+    &ACOS,
+    &ATAN,
+    &SINH,
+    &COSH,
+    &TANH,
+    &ASINH,
+    &ACOSH,
+    &ATANH,
+    &SIGMOID,
+    &ERF,
+    &ERFC,
+    &FLOOR,
+    &CEIL,
+    &RINT,
+    &ROUND,
+    &IS_NAN,
+    &IS_INF,
+    &IS_FINITE,
+    &LOGICAL_NOT,
+    &INVERT,
+    &POPULATION_COUNT,
 ];
 
 /// Functions of floats and complex numbers.
@@ -243,7 +277,8 @@ static ROUND: Op = Op {
 };
 static IS_NAN: Op = Op { name: "IsNan", kernels: rows![is_nan: Bfloat16, Half, Float, Double], ..CLASSES };
 static IS_INF: Op = Op { name: "IsInf", kernels: rows![is_inf: Bfloat16, Half, Float, Double], ..CLASSES };
-static IS_FINITE: Op = Op { name: "IsFinite", kernels: rows![is_finite: Bfloat16, Half, Float, Double], ..CLASSES };
+static IS_FINITE: Op =
+    Op { name: "IsFinite", kernels: rows![is_finite: Bfloat16, Half, Float, Double], ..CLASSES };
 
 static LOGICAL_NOT: Op = Op {
     name: "LogicalNot",

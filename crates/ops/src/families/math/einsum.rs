@@ -154,7 +154,8 @@ fn einsum_shape(s: &mut ShapeCx<'_>) -> Result<()> {
             }
         }
         if ellipsis.dims().is_some() {
-            ellipsis = shapes::broadcast(&ellipsis, &PartialShape::new(dims[before..after].iter().copied())?)?;
+            ellipsis =
+                shapes::broadcast(&ellipsis, &PartialShape::new(dims[before..after].iter().copied())?)?;
         }
     }
     let Some(ellipsis) = ellipsis.dims() else {
@@ -166,8 +167,14 @@ fn einsum_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     set_output(s, &equation, &known, ellipsis)
 }
 
-fn set_output(s: &mut ShapeCx<'_>, equation: &Equation, known: &[(char, i64)], ellipsis: &[i64]) -> Result<()> {
-    let dim = |name: &char| known.iter().find(|(other, _)| other == name).map_or(UNKNOWN_DIM, |(_, dim)| *dim);
+fn set_output(
+    s: &mut ShapeCx<'_>,
+    equation: &Equation,
+    known: &[(char, i64)],
+    ellipsis: &[i64],
+) -> Result<()> {
+    let dim =
+        |name: &char| known.iter().find(|(other, _)| other == name).map_or(UNKNOWN_DIM, |(_, dim)| *dim);
     let mut dims: Vec<i64> = equation.output.before.iter().map(dim).collect();
     if let Some(after) = &equation.output.after {
         dims.extend(ellipsis);
@@ -293,7 +300,8 @@ fn einsum<T: Gemm + Num>(cx: &mut KernelCx<'_>, equation: &Equation) -> Result<O
     let labels: Vec<Vec<Label>> =
         operands.iter().map(|operand| operand.spans.iter().map(|span| span.label).collect()).collect();
     for (at, operand) in operands.iter_mut().enumerate() {
-        let elsewhere = |label| labels.iter().enumerate().any(|(i, labels)| i != at && labels.contains(&label));
+        let elsewhere =
+            |label| labels.iter().enumerate().any(|(i, labels)| i != at && labels.contains(&label));
         operand.sum_alone::<T>(cx, |label| output.contains(&label) || elsewhere(label))?;
     }
     let (result, labels) = match operands.as_slice() {
@@ -499,7 +507,14 @@ fn axis_of(labels: &str, label: char) -> i32 {
 }
 
 /// The gradient of an equation with one input, of which some labels were summed over.
-fn summed_grad(s: &Scope, dy: Output, output: &str, input: &str, shape: &Output, summed: &str) -> Result<Output> {
+fn summed_grad(
+    s: &Scope,
+    dy: Output,
+    output: &str,
+    input: &str,
+    shape: &Output,
+    summed: &str,
+) -> Result<Output> {
     if summed.is_empty() {
         return ops::einsum(s, [dy], &format!("{output}->{input}"));
     }
@@ -549,7 +564,10 @@ mod tests {
         assert_eq!(run("ii->i", vec![matrix.clone()]), [1.0, 4.0]);
         assert_eq!(run("ij->jj", vec![matrix.clone()]), [4.0, 0.0, 0.0, 6.0]);
         assert_eq!(run("ij,kj->ki", vec![matrix.clone(), matrix.clone()]), [5.0, 11.0, 11.0, 25.0]);
-        assert_eq!(run("...i,...i->...", vec![matrix.clone(), Tensor::vector(vec![1.0f32, 1.0])]), [3.0, 7.0]);
+        assert_eq!(
+            run("...i,...i->...", vec![matrix.clone(), Tensor::vector(vec![1.0f32, 1.0])]),
+            [3.0, 7.0]
+        );
         assert_eq!(run("ij,->ji", vec![matrix, Tensor::scalar(2.0f32)]), [2.0, 6.0, 4.0, 8.0]);
     }
 }

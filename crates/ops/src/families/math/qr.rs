@@ -127,8 +127,7 @@ fn qr_kernel<T: Entry>(init: &Init<'_>) -> Result<Kernel> {
         let q_shape = Shape::new(outer.iter().copied().chain([*rows, inner]))?;
         let r_shape = Shape::new(outer.iter().copied().chain([inner, *columns]))?;
         let (rows, columns, inner) = (*rows as usize, *columns as usize, inner as usize);
-        let (mut q, mut r) =
-            (Vec::with_capacity(q_shape.elements()), Vec::with_capacity(r_shape.elements()));
+        let (mut q, mut r) = (Vec::with_capacity(q_shape.elements()), Vec::with_capacity(r_shape.elements()));
         let count: usize = outer.iter().product::<i64>() as usize;
         let values = input.flat::<T>()?;
         for number in 0..count {
@@ -174,7 +173,10 @@ fn factor<F: Field>(matrix: &mut [F], rows: usize, columns: usize, inner: usize)
         let tail: Vec<F> = (k + 1..rows).map(|row| matrix[row * columns + k]).collect();
         let length: f64 = tail.iter().map(|x| x.norm_square()).sum();
         let (beta, reflection) = if length <= F::tiny() && head.imaginary_square() <= F::tiny() {
-            (F::from_real(head.real()), Reflection { start: k, rest: vec![F::ZERO; tail.len()], scale: F::ZERO })
+            (
+                F::from_real(head.real()),
+                Reflection { start: k, rest: vec![F::ZERO; tail.len()], scale: F::ZERO },
+            )
         } else {
             let beta = (head.norm_square() + length).sqrt();
             let beta = F::from_real(if head.real() >= 0.0 { -beta } else { beta });

@@ -2,7 +2,10 @@
 
 use crate::build as ops;
 use crate::gradient::{conj, shape_of, unreduced, wrapped_axes};
-use crate::linalg::reduce::{AtLeastOne, Every, Finish, Fold, Greatest, IntSum, Least, Product, RoundedSquares, Sum, SumOfSquares, fold_planned, plan};
+use crate::linalg::reduce::{
+    AtLeastOne, Every, Finish, Fold, Greatest, IntSum, Least, Product, RoundedSquares, Sum, SumOfSquares,
+    fold_planned, plan,
+};
 use crate::numeric::{Float, Int, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};

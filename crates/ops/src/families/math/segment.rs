@@ -7,7 +7,9 @@ use crate::numeric::{Int, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Accuracy, Dim, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::scope::{Output, Scope};
-use ferroflow_core::{C64, C128, DType, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
+use ferroflow_core::{
+    C64, C128, DType, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels,
+};
 
 pub(crate) const OPS: &[&Op] = &[
     &SEGMENT_SUM,
@@ -153,7 +155,10 @@ fn counted_shape(s: &mut ShapeCx<'_>) -> Result<()> {
         ids.len(),
         data.len()
     );
-    s.merge(&PartialShape::new(data[..ids.len()].iter().copied())?, &PartialShape::new(ids.iter().copied())?)?;
+    s.merge(
+        &PartialShape::new(data[..ids.len()].iter().copied())?,
+        &PartialShape::new(ids.iter().copied())?,
+    )?;
     s.output(0, std::iter::once(count).chain(data[ids.len()..].iter().copied()).collect::<Vec<Dim>>())
 }
 

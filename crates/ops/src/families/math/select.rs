@@ -187,8 +187,11 @@ fn merge<U: Unit>(cx: &mut KernelCx<'_>, plan: Broadcast<3>) -> Result<Outputs> 
                 }
                 _ => {
                     for (i, out) in out.iter_mut().enumerate() {
-                        let source =
-                            if flags[f + i * flag_step] { &yes[y + i * yes_step] } else { &no[n + i * no_step] };
+                        let source = if flags[f + i * flag_step] {
+                            &yes[y + i * yes_step]
+                        } else {
+                            &no[n + i * no_step]
+                        };
                         *out = source.clone();
                     }
                 }

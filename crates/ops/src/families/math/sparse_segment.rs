@@ -4,7 +4,9 @@ use crate::build as ops;
 use crate::gradient::element;
 use crate::numeric::Num;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Accuracy, Dim, Grad, GradCx, Gradient, IndexedSlices, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{
+    Accuracy, Dim, Grad, GradCx, Gradient, IndexedSlices, InputGrads, Op, ShapeCx, UNKNOWN_DIM,
+};
 use ferroflow_core::{DType, Element, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -116,8 +118,11 @@ const GRAD_V2: Op = Op {
 static SPARSE_SEGMENT_SUM_GRAD_V2: Op =
     Op { name: "SparseSegmentSumGradV2", kernels: kernels![sum_grad_kernel: f16, bf16, f32, f64], ..GRAD_V2 };
 
-static SPARSE_SEGMENT_MEAN_GRAD_V2: Op =
-    Op { name: "SparseSegmentMeanGradV2", kernels: kernels![mean_grad_kernel: f16, bf16, f32, f64], ..GRAD_V2 };
+static SPARSE_SEGMENT_MEAN_GRAD_V2: Op = Op {
+    name: "SparseSegmentMeanGradV2",
+    kernels: kernels![mean_grad_kernel: f16, bf16, f32, f64],
+    ..GRAD_V2
+};
 
 static SPARSE_SEGMENT_SQRT_N_GRAD_V2: Op = Op {
     name: "SparseSegmentSqrtNGradV2",
@@ -132,7 +137,9 @@ fn segment_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let count = if s.num_inputs() == 4 {
         s.rank_at_most(3, 0)?;
         match s.constant_i64(3)? {
-            Some(count) if count < 0 => bail!(InvalidArgument, "Cannot specify a negative value for num_segments"),
+            Some(count) if count < 0 => {
+                bail!(InvalidArgument, "Cannot specify a negative value for num_segments")
+            }
             count => count.unwrap_or(UNKNOWN_DIM),
         }
     } else {
@@ -222,7 +229,12 @@ fn segments<T: Num>(cx: &mut KernelCx<'_>, scale: Scale) -> Result<Outputs> {
     let used = ids.last().map_or(0, |last| last.saturating_add(1));
     let count = if cx.num_inputs() == 4 {
         let count = cx.input(3)?;
-        ensure!(count.rank() == 0, InvalidArgument, "num_segments should be a scalar, not shape {}", count.shape());
+        ensure!(
+            count.rank() == 0,
+            InvalidArgument,
+            "num_segments should be a scalar, not shape {}",
+            count.shape()
+        );
         let count = cx.scalar_i64(3)?;
         ensure!(count >= 0, InvalidArgument, "segment ids must be >= 0");
         ensure!(used <= count, InvalidArgument, "segment ids must be < num_segments");
@@ -386,7 +398,9 @@ mod tests {
     #[test]
     fn shapes_keep_all_but_the_first_dimension() {
         infer("SparseSegmentSum", "[4,2];[3];[3]", "[?,2]");
-        Node::new("SparseSegmentMeanGrad").constant(3, Tensor::scalar(7i32)).infer("[4,2];[3];[3];[]", "[7,2]");
+        Node::new("SparseSegmentMeanGrad")
+            .constant(3, Tensor::scalar(7i32))
+            .infer("[4,2];[3];[3];[]", "[7,2]");
         infer("SparseSegmentSumGradV2", "[4,2];[3];[3];[]", "[?,2];[?]");
     }
 

@@ -13,9 +13,34 @@ use ferroflow_core::{DType, Element, Result, ensure};
 use std::f64::consts::{FRAC_PI_2, PI};
 
 pub(crate) const OPS: &[&Op] = &[
-    &LGAMMA, &DIGAMMA, &ERFINV, &NDTRI, &BESSEL_I0, &BESSEL_I0E, &BESSEL_I1, &BESSEL_I1E, &BESSEL_J0, &BESSEL_J1,
-    &BESSEL_K0, &BESSEL_K0E, &BESSEL_K1, &BESSEL_K1E, &BESSEL_Y0, &BESSEL_Y1, &DAWSN, &EXPINT, &FRESNEL_COS,
-    &FRESNEL_SIN, &SPENCE, &IGAMMA, &IGAMMAC, &IGAMMA_GRAD_A, &RANDOM_GAMMA_GRAD, &ZETA, &POLYGAMMA, &BETAINC,
+    &LGAMMA,
+    &DIGAMMA,
+    &ERFINV,
+    &NDTRI,
+    &BESSEL_I0,
+    &BESSEL_I0E,
+    &BESSEL_I1,
+    &BESSEL_I1E,
+    &BESSEL_J0,
+    &BESSEL_J1,
+    &BESSEL_K0,
+    &BESSEL_K0E,
+    &BESSEL_K1,
+    &BESSEL_K1E,
+    &BESSEL_Y0,
+    &BESSEL_Y1,
+    &DAWSN,
+    &EXPINT,
+    &FRESNEL_COS,
+    &FRESNEL_SIN,
+    &SPENCE,
+    &IGAMMA,
+    &IGAMMAC,
+    &IGAMMA_GRAD_A,
+    &RANDOM_GAMMA_GRAD,
+    &ZETA,
+    &POLYGAMMA,
+    &BETAINC,
 ];
 
 const UNARY: Op = Op {

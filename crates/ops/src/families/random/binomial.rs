@@ -16,7 +16,12 @@ static STATELESS_RANDOM_BINOMIAL: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["shape: S", "seed: Tseed", "counts: T", "probs: T"],
     outputs: &["output: dtype"],
-    attrs: &["S: {int32, int64}", "Tseed: {int32, int64} = DT_INT64", "T: {half, float, double, int32, int64} = DT_DOUBLE", "dtype: {half, float, double, int32, int64} = DT_INT64"],
+    attrs: &[
+        "S: {int32, int64}",
+        "Tseed: {int32, int64} = DT_INT64",
+        "T: {half, float, double, int32, int64} = DT_DOUBLE",
+        "dtype: {half, float, double, int32, int64} = DT_INT64",
+    ],
     shape: stateless_shape,
     kernels: kernels!["T" => stateless_kernel: f16, f32, f64],
     ..Op::PURE
@@ -26,7 +31,11 @@ static STATEFUL_RANDOM_BINOMIAL: Op = Op {
     name: "StatefulRandomBinomial",
     inputs: &["resource: resource", "algorithm: int64", "shape: S", "counts: T", "probs: T"],
     outputs: &["output: dtype"],
-    attrs: &["S: {int32, int64}", "T: {half, float, double, int32, int64} = DT_DOUBLE", "dtype: {half, float, double, int32, int64} = DT_INT64"],
+    attrs: &[
+        "S: {int32, int64}",
+        "T: {half, float, double, int32, int64} = DT_DOUBLE",
+        "dtype: {half, float, double, int32, int64} = DT_INT64",
+    ],
     shape: stateful_shape,
     kernels: kernels!["T" => stateful_kernel: f16, f32, f64],
     accuracy: Accuracy::Random,
@@ -76,7 +85,8 @@ struct Plan<T> {
 impl<T: Float> Plan<T> {
     fn new(cx: &KernelCx<'_>, shape: usize, counts: usize) -> Result<Plan<T>> {
         let (shape, counts, probs) = (cx.input(shape)?, cx.input(counts)?, cx.input(counts + 1)?);
-        let batch = shapes::broadcast(&PartialShape::from(counts.shape()), &PartialShape::from(probs.shape()));
+        let batch =
+            shapes::broadcast(&PartialShape::from(counts.shape()), &PartialShape::from(probs.shape()));
         let batch = batch.ok().and_then(|batch| batch.to_shape()).ok_or_else(|| {
             status!(
                 InvalidArgument,

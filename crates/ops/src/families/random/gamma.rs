@@ -99,8 +99,7 @@ fn stateless<T: Real>(cx: &KernelCx<'_>, philox: Philox, alpha: usize) -> Result
 
 /// Output `[sample, a]` has shape parameter `alpha[a]`; streams are numbered by parameter, then by sample.
 fn sample<T: Real>(cx: &KernelCx<'_>, philox: Philox, shape: Shape, alpha: &Tensor) -> Result<Tensor> {
-    let alphas: Vec<f64> =
-        alpha.flat::<T>()?.iter().map(|alpha| alpha.to_f64()).collect();
+    let alphas: Vec<f64> = alpha.flat::<T>()?.iter().map(|alpha| alpha.to_f64()).collect();
     let mut out = cx.alloc::<T>(shape)?;
     fill(cx.device(), philox, &alphas, out.flat_mut::<T>()?);
     Ok(out)

@@ -11,7 +11,18 @@ use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Op, ShapeCx, shapes};
 use ferroflow_core::{DType, Element, Result, Shape, Tensor, bf16, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&STATEFUL_UNIFORM, &STATEFUL_STANDARD_NORMAL, &STATEFUL_STANDARD_NORMAL_V2, &STATEFUL_TRUNCATED_NORMAL, &STATEFUL_UNIFORM_INT, &STATEFUL_UNIFORM_FULL_INT, &RNG_SKIP, &RNG_READ_AND_SKIP, &NON_DETERMINISTIC_INTS, &DUMMY_SEED_GENERATOR];
+pub(crate) const OPS: &[&Op] = &[
+    &STATEFUL_UNIFORM,
+    &STATEFUL_STANDARD_NORMAL,
+    &STATEFUL_STANDARD_NORMAL_V2,
+    &STATEFUL_TRUNCATED_NORMAL,
+    &STATEFUL_UNIFORM_INT,
+    &STATEFUL_UNIFORM_FULL_INT,
+    &RNG_SKIP,
+    &RNG_READ_AND_SKIP,
+    &NON_DETERMINISTIC_INTS,
+    &DUMMY_SEED_GENERATOR,
+];
 
 static STATEFUL_UNIFORM: Op = Op {
     name: "StatefulUniform",
@@ -60,7 +71,13 @@ static STATEFUL_TRUNCATED_NORMAL: Op = Op {
 
 static STATEFUL_UNIFORM_INT: Op = Op {
     name: "StatefulUniformInt",
-    inputs: &["resource: resource", "algorithm: int64", "shape: shape_dtype", "minval: dtype", "maxval: dtype"],
+    inputs: &[
+        "resource: resource",
+        "algorithm: int64",
+        "shape: shape_dtype",
+        "minval: dtype",
+        "maxval: dtype",
+    ],
     outputs: &["output: dtype"],
     attrs: &["dtype: type = DT_INT64", "shape_dtype: type = DT_INT64"],
     shape: int_shape,

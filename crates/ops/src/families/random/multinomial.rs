@@ -14,7 +14,12 @@ static MULTINOMIAL: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["logits: T", "num_samples: int32"],
     outputs: &["output: output_dtype"],
-    attrs: &["seed: int = 0", "seed2: int = 0", "T: realnumbertype", "output_dtype: {int32, int64} = DT_INT64"],
+    attrs: &[
+        "seed: int = 0",
+        "seed2: int = 0",
+        "T: realnumbertype",
+        "output_dtype: {int32, int64} = DT_INT64",
+    ],
     shape: multinomial_shape,
     kernels: kernels![multinomial_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Random,
@@ -26,7 +31,11 @@ static STATELESS_MULTINOMIAL: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["logits: T", "num_samples: int32", "seed: Tseed"],
     outputs: &["output: output_dtype"],
-    attrs: &["T: realnumbertype", "Tseed: {int32, int64} = DT_INT64", "output_dtype: {int32, int64} = DT_INT64"],
+    attrs: &[
+        "T: realnumbertype",
+        "Tseed: {int32, int64} = DT_INT64",
+        "output_dtype: {int32, int64} = DT_INT64",
+    ],
     shape: stateless_shape,
     kernels: kernels![stateless_kernel: f16, bf16, f32, f64],
     ..Op::PURE
@@ -57,11 +66,7 @@ fn stateless_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-fn draw<T: Real>(
-    cx: &KernelCx<'_>,
-    dtype: DType,
-    reserve: impl FnOnce(u64) -> Philox,
-) -> Result<Tensor> {
+fn draw<T: Real>(cx: &KernelCx<'_>, dtype: DType, reserve: impl FnOnce(u64) -> Philox) -> Result<Tensor> {
     let (logits, samples) = (cx.input(0)?, cx.input(1)?);
     ensure!(logits.rank() == 2, InvalidArgument, "logits should be a matrix, got shape {}", logits.shape());
     ensure!(

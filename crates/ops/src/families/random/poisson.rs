@@ -2,7 +2,9 @@
 //! (Knuth), large ones use transformed rejection (Hörmann, "The transformed rejection method for generating Poisson
 //! random variables", 1993).
 
-use crate::distribution::{Backward, Sample, infer_appended, infer_from_shape_input, infer_seed, shape_input};
+use crate::distribution::{
+    Backward, Sample, infer_appended, infer_from_shape_input, infer_seed, shape_input,
+};
 use crate::numeric::{Num, Real};
 use crate::philox::{BLOCKS_PER_OUTPUT, KernelStream, Philox, from_seed_input};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
@@ -27,7 +29,13 @@ static RANDOM_POISSON_V2: Op = Op {
     name: "RandomPoissonV2",
     inputs: &["shape: S", "rate: R"],
     outputs: &["output: dtype"],
-    attrs: &["seed: int = 0", "seed2: int = 0", "S: {int32, int64}", "R: {half, float, double, int32, int64} = DT_DOUBLE", "dtype: {half, float, double, int32, int64} = DT_INT64"],
+    attrs: &[
+        "seed: int = 0",
+        "seed2: int = 0",
+        "S: {int32, int64}",
+        "R: {half, float, double, int32, int64} = DT_DOUBLE",
+        "dtype: {half, float, double, int32, int64} = DT_INT64",
+    ],
     shape: infer_appended,
     kernels: kernels!["dtype" => poisson_kernel: f16, f32, f64, i32, i64],
     accuracy: Accuracy::Random,
@@ -39,7 +47,12 @@ static STATELESS_RANDOM_POISSON: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["shape: T", "seed: Tseed", "lam: Rtype"],
     outputs: &["output: dtype"],
-    attrs: &["Rtype: {half, float, double, int32, int64}", "dtype: {half, float, double, int32, int64}", "T: {int32, int64}", "Tseed: {int32, int64} = DT_INT64"],
+    attrs: &[
+        "Rtype: {half, float, double, int32, int64}",
+        "dtype: {half, float, double, int32, int64}",
+        "T: {int32, int64}",
+        "Tseed: {int32, int64} = DT_INT64",
+    ],
     shape: stateless_shape,
     kernels: kernels!["dtype" => stateless_kernel: f16, f32, f64, i32, i64],
     ..Op::PURE

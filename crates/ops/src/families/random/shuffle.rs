@@ -52,10 +52,7 @@ fn stateless_shuffle_kernel<U: Unit>(_: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-fn shuffle<U: Unit>(
-    cx: &mut KernelCx<'_>,
-    stream: impl FnOnce(usize) -> Result<Philox>,
-) -> Result<Outputs> {
+fn shuffle<U: Unit>(cx: &mut KernelCx<'_>, stream: impl FnOnce(usize) -> Result<Philox>) -> Result<Outputs> {
     let mut value = cx.take(0)?;
     let rows = value.shape().first().map_or(1, |rows| *rows as usize);
     if value.elements() <= 1 || rows <= 1 {

@@ -10,14 +10,20 @@ use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx};
 use ferroflow_core::{Element, Result, bf16, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&RANDOM_UNIFORM, &RANDOM_STANDARD_NORMAL, &TRUNCATED_NORMAL, &RANDOM_UNIFORM_INT];
+pub(crate) const OPS: &[&Op] =
+    &[&RANDOM_UNIFORM, &RANDOM_STANDARD_NORMAL, &TRUNCATED_NORMAL, &RANDOM_UNIFORM_INT];
 
 static RANDOM_UNIFORM: Op = Op {
     name: "RandomUniform",
     gradient: Gradient::Stop,
     inputs: &["shape: T"],
     outputs: &["output: dtype"],
-    attrs: &["seed: int = 0", "seed2: int = 0", "dtype: {half, bfloat16, float, double}", "T: {int32, int64}"],
+    attrs: &[
+        "seed: int = 0",
+        "seed2: int = 0",
+        "dtype: {half, bfloat16, float, double}",
+        "T: {int32, int64}",
+    ],
     shape: infer_from_shape_input,
     kernels: kernels!["dtype" => uniform_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Random,
@@ -29,7 +35,12 @@ static RANDOM_STANDARD_NORMAL: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["shape: T"],
     outputs: &["output: dtype"],
-    attrs: &["seed: int = 0", "seed2: int = 0", "dtype: {half, bfloat16, float, double}", "T: {int32, int64}"],
+    attrs: &[
+        "seed: int = 0",
+        "seed2: int = 0",
+        "dtype: {half, bfloat16, float, double}",
+        "T: {int32, int64}",
+    ],
     shape: infer_from_shape_input,
     kernels: kernels!["dtype" => normal_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Random,
@@ -41,7 +52,12 @@ static TRUNCATED_NORMAL: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["shape: T"],
     outputs: &["output: dtype"],
-    attrs: &["seed: int = 0", "seed2: int = 0", "dtype: {half, bfloat16, float, double}", "T: {int32, int64}"],
+    attrs: &[
+        "seed: int = 0",
+        "seed2: int = 0",
+        "dtype: {half, bfloat16, float, double}",
+        "T: {int32, int64}",
+    ],
     shape: infer_from_shape_input,
     kernels: kernels!["dtype" => truncated_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Random,

@@ -10,14 +10,32 @@ use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx};
 use ferroflow_core::{Element, Result, Tensor, bf16, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&STATELESS_RANDOM_UNIFORM, &STATELESS_RANDOM_NORMAL, &STATELESS_TRUNCATED_NORMAL, &STATELESS_RANDOM_UNIFORM_INT, &STATELESS_RANDOM_UNIFORM_FULL_INT, &STATELESS_RANDOM_UNIFORM_V2, &STATELESS_RANDOM_NORMAL_V2, &STATELESS_TRUNCATED_NORMAL_V2, &STATELESS_RANDOM_UNIFORM_INT_V2, &STATELESS_RANDOM_UNIFORM_FULL_INT_V2, &STATELESS_RANDOM_GET_KEY_COUNTER, &STATELESS_RANDOM_GET_KEY_COUNTER_ALG, &STATELESS_RANDOM_GET_ALG];
+pub(crate) const OPS: &[&Op] = &[
+    &STATELESS_RANDOM_UNIFORM,
+    &STATELESS_RANDOM_NORMAL,
+    &STATELESS_TRUNCATED_NORMAL,
+    &STATELESS_RANDOM_UNIFORM_INT,
+    &STATELESS_RANDOM_UNIFORM_FULL_INT,
+    &STATELESS_RANDOM_UNIFORM_V2,
+    &STATELESS_RANDOM_NORMAL_V2,
+    &STATELESS_TRUNCATED_NORMAL_V2,
+    &STATELESS_RANDOM_UNIFORM_INT_V2,
+    &STATELESS_RANDOM_UNIFORM_FULL_INT_V2,
+    &STATELESS_RANDOM_GET_KEY_COUNTER,
+    &STATELESS_RANDOM_GET_KEY_COUNTER_ALG,
+    &STATELESS_RANDOM_GET_ALG,
+];
 
 static STATELESS_RANDOM_UNIFORM: Op = Op {
     name: "StatelessRandomUniform",
     gradient: Gradient::Stop,
     inputs: &["shape: T", "seed: Tseed"],
     outputs: &["output: dtype"],
-    attrs: &["dtype: {half, bfloat16, float, double} = DT_FLOAT", "T: {int32, int64} = DT_INT32", "Tseed: {int32, int64} = DT_INT64"],
+    attrs: &[
+        "dtype: {half, bfloat16, float, double} = DT_FLOAT",
+        "T: {int32, int64} = DT_INT32",
+        "Tseed: {int32, int64} = DT_INT64",
+    ],
     shape: seeded_shape,
     kernels: kernels!["dtype" => uniform_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Rounding,
@@ -29,7 +47,11 @@ static STATELESS_RANDOM_NORMAL: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["shape: T", "seed: Tseed"],
     outputs: &["output: dtype"],
-    attrs: &["dtype: {half, bfloat16, float, double} = DT_FLOAT", "T: {int32, int64} = DT_INT32", "Tseed: {int32, int64} = DT_INT64"],
+    attrs: &[
+        "dtype: {half, bfloat16, float, double} = DT_FLOAT",
+        "T: {int32, int64} = DT_INT32",
+        "Tseed: {int32, int64} = DT_INT64",
+    ],
     shape: seeded_shape,
     kernels: kernels!["dtype" => normal_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Rounding,
@@ -41,7 +63,11 @@ static STATELESS_TRUNCATED_NORMAL: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["shape: T", "seed: Tseed"],
     outputs: &["output: dtype"],
-    attrs: &["dtype: {half, bfloat16, float, double} = DT_FLOAT", "T: {int32, int64} = DT_INT32", "Tseed: {int32, int64} = DT_INT64"],
+    attrs: &[
+        "dtype: {half, bfloat16, float, double} = DT_FLOAT",
+        "T: {int32, int64} = DT_INT32",
+        "Tseed: {int32, int64} = DT_INT64",
+    ],
     shape: seeded_shape,
     kernels: kernels!["dtype" => truncated_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Rounding,
@@ -64,7 +90,11 @@ static STATELESS_RANDOM_UNIFORM_FULL_INT: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["shape: T", "seed: Tseed"],
     outputs: &["output: dtype"],
-    attrs: &["dtype: {int32, int64, uint32, uint64} = DT_UINT64", "T: {int32, int64} = DT_INT32", "Tseed: {int32, int64, uint32, uint64} = DT_INT64"],
+    attrs: &[
+        "dtype: {int32, int64, uint32, uint64} = DT_UINT64",
+        "T: {int32, int64} = DT_INT32",
+        "Tseed: {int32, int64, uint32, uint64} = DT_INT64",
+    ],
     shape: seeded_shape,
     kernels: kernels!["dtype" => full_int_kernel: i32, i64, u32, u64],
     ..Op::PURE
@@ -109,7 +139,14 @@ static STATELESS_TRUNCATED_NORMAL_V2: Op = Op {
 static STATELESS_RANDOM_UNIFORM_INT_V2: Op = Op {
     name: "StatelessRandomUniformIntV2",
     gradient: Gradient::Stop,
-    inputs: &["shape: Tshape", "key: uint64", "counter: uint64", "alg: int32", "minval: dtype", "maxval: dtype"],
+    inputs: &[
+        "shape: Tshape",
+        "key: uint64",
+        "counter: uint64",
+        "alg: int32",
+        "minval: dtype",
+        "maxval: dtype",
+    ],
     outputs: &["output: dtype"],
     attrs: &["dtype: {int32, int64, uint32, uint64}", "Tshape: {int32, int64} = DT_INT32"],
     shape: keyed_int_shape,

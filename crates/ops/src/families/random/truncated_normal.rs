@@ -9,8 +9,8 @@ use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
 use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, f16, kernels};
-use std::f64::consts::FRAC_1_SQRT_2;
 use num_traits::Float as _;
+use std::f64::consts::FRAC_1_SQRT_2;
 
 pub(crate) const OPS: &[&Op] = &[&PARAMETERIZED_TRUNCATED_NORMAL, &STATELESS_PARAMETERIZED_TRUNCATED_NORMAL];
 
@@ -19,7 +19,12 @@ static PARAMETERIZED_TRUNCATED_NORMAL: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["shape: T", "means: dtype", "stdevs: dtype", "minvals: dtype", "maxvals: dtype"],
     outputs: &["output: dtype"],
-    attrs: &["seed: int = 0", "seed2: int = 0", "dtype: {half, bfloat16, float, double}", "T: {int32, int64}"],
+    attrs: &[
+        "seed: int = 0",
+        "seed2: int = 0",
+        "dtype: {half, bfloat16, float, double}",
+        "T: {int32, int64}",
+    ],
     shape: parameterized_shape,
     kernels: kernels!["dtype" => stateful_kernel: f16, f32, f64],
     accuracy: Accuracy::Random,
@@ -29,7 +34,14 @@ static PARAMETERIZED_TRUNCATED_NORMAL: Op = Op {
 static STATELESS_PARAMETERIZED_TRUNCATED_NORMAL: Op = Op {
     name: "StatelessParameterizedTruncatedNormal",
     gradient: Gradient::Fn(truncated_normal_grad),
-    inputs: &["shape: S", "seed: Tseed", "means: dtype", "stddevs: dtype", "minvals: dtype", "maxvals: dtype"],
+    inputs: &[
+        "shape: S",
+        "seed: Tseed",
+        "means: dtype",
+        "stddevs: dtype",
+        "minvals: dtype",
+        "maxvals: dtype",
+    ],
     outputs: &["output: dtype"],
     attrs: &["S: {int32, int64}", "Tseed: {int32, int64} = DT_INT64", "dtype: {half, float, double}"],
     shape: stateless_shape,
@@ -182,8 +194,7 @@ impl<T: Float + Sample<Wide = <T as Float>::Math>> Bounds<T> {
         let (low, high) = (self.low, self.high);
         let inside = of(1.3);
         let root = sqrt(low.mul(low).add(of(4.0)));
-        let cutoff =
-            of(2.0).mul(exp(of(0.5).add(low.mul(low.sub(root)).div(of(4.0))))).div(low.add(root));
+        let cutoff = of(2.0).mul(exp(of(0.5).add(low.mul(low.sub(root)).div(of(4.0))))).div(low.add(root));
         let span = high.sub(low);
         let mut filled = 0;
         let mut attempts = 0;

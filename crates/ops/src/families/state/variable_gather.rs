@@ -17,7 +17,12 @@ static RESOURCE_GATHER: Op = Op {
     gradient: Gradient::Fn(gather_grad),
     inputs: &["resource: resource", "indices: Tindices"],
     outputs: &["output: dtype"],
-    attrs: &["batch_dims: int = 0", "validate_indices: bool = true", "dtype: type", "Tindices: {int32, int64}"],
+    attrs: &[
+        "batch_dims: int = 0",
+        "validate_indices: bool = true",
+        "dtype: type",
+        "Tindices: {int32, int64}",
+    ],
     shape: gather_shape,
     kernels: kernels![any gather_kernel],
     ..Op::STATEFUL

@@ -10,7 +10,18 @@ use ferroflow_core::{
 };
 use std::sync::Arc;
 
-pub(crate) const OPS: &[&Op] = &[&VARIABLE_V2, &VARIABLE, &TEMPORARY_VARIABLE, &DESTROY_TEMPORARY_VARIABLE, &IS_VARIABLE_INITIALIZED, &ASSIGN, &ASSIGN_ADD, &ASSIGN_SUB, &COUNT_UP_TO, &RESOURCE_COUNT_UP_TO];
+pub(crate) const OPS: &[&Op] = &[
+    &VARIABLE_V2,
+    &VARIABLE,
+    &TEMPORARY_VARIABLE,
+    &DESTROY_TEMPORARY_VARIABLE,
+    &IS_VARIABLE_INITIALIZED,
+    &ASSIGN,
+    &ASSIGN_ADD,
+    &ASSIGN_SUB,
+    &COUNT_UP_TO,
+    &RESOURCE_COUNT_UP_TO,
+];
 
 static VARIABLE_V2: Op = Op {
     name: "VariableV2",
@@ -84,7 +95,7 @@ static ASSIGN_ADD: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "value: T"],
     outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: update_shape,
     kernels: kernels![add_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     ..Op::PURE
@@ -95,7 +106,7 @@ static ASSIGN_SUB: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "value: T"],
     outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: update_shape,
     kernels: kernels![sub_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     ..Op::PURE
@@ -273,12 +284,7 @@ fn count_kernel<T: Int>(init: &Init<'_>) -> Result<Kernel> {
     let limit: i64 = init.attr("limit")?;
     Kernel::sync(move |cx| {
         let before = cx.variable(0)?.update(|value| {
-            ensure!(
-                value.rank() == 0,
-                InvalidArgument,
-                "input is not a scalar: {}",
-                value.shape()
-            );
+            ensure!(value.rank() == 0, InvalidArgument, "input is not a scalar: {}", value.shape());
             let slot = &mut value.flat_mut::<T>()?[0];
             let before = *slot;
             ensure!(before.to_i64() < limit, OutOfRange, "Reached limit of {limit}");
@@ -309,7 +315,8 @@ mod tests {
         let shape = ferroflow_core::PartialShape::new([2]).unwrap();
         let node = Node::new("VariableV2").attr("dtype", DType::Float).attr("shape", shape);
         let variable = node.resources(&resources).run_values(Vec::new()).unwrap().remove(0);
-        let assign = |value: Tensor| Node::new("Assign").run_values(vec![variable.clone(), Value::Tensor(value)]);
+        let assign =
+            |value: Tensor| Node::new("Assign").run_values(vec![variable.clone(), Value::Tensor(value)]);
         assert!(assign(Tensor::vector(vec![1.0f32])).is_err());
         assign(Tensor::vector(vec![1.0f32, 2.0])).unwrap();
         assert_eq!(variable.read().unwrap().flat::<f32>().unwrap(), [1.0, 2.0]);

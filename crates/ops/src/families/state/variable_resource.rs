@@ -6,17 +6,34 @@ use crate::variable::{add_assign, existing, sub_assign};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Gradient, Op, OpClass, ShapeCx, shapes};
 use ferroflow_core::resource::{HandleShape, Resource, ResourceHandle, Variable};
-use ferroflow_core::{
-    C64, C128, DType, PartialShape, Result, Shape, Tensor, bf16, ensure, f16, kernels,
-};
+use ferroflow_core::{C64, C128, DType, PartialShape, Result, Shape, Tensor, bf16, ensure, f16, kernels};
 use std::sync::Arc;
 
-pub(crate) const OPS: &[&Op] = &[&VAR_HANDLE_OP, &VAR_HANDLES_OP, &READ_VARIABLE_OP, &READ_VARIABLES_OP, &ASSIGN_VARIABLE_OP, &ASSIGN_ADD_VARIABLE_OP, &ASSIGN_SUB_VARIABLE_OP, &VAR_IS_INITIALIZED_OP, &VARIABLE_SHAPE, &DESTROY_RESOURCE_OP, &DISABLE_COPY_ON_READ];
+pub(crate) const OPS: &[&Op] = &[
+    &VAR_HANDLE_OP,
+    &VAR_HANDLES_OP,
+    &READ_VARIABLE_OP,
+    &READ_VARIABLES_OP,
+    &ASSIGN_VARIABLE_OP,
+    &ASSIGN_ADD_VARIABLE_OP,
+    &ASSIGN_SUB_VARIABLE_OP,
+    &VAR_IS_INITIALIZED_OP,
+    &VARIABLE_SHAPE,
+    &DESTROY_RESOURCE_OP,
+    &DISABLE_COPY_ON_READ,
+];
 
 static VAR_HANDLE_OP: Op = Op {
     name: "VarHandleOp",
     outputs: &["resource: resource"],
-    attrs: &["container: string = ''", "shared_name: string = ''", "debug_name: string = ''", "dtype: type", "shape: shape", "allowed_devices: list(string) = []"],
+    attrs: &[
+        "container: string = ''",
+        "shared_name: string = ''",
+        "debug_name: string = ''",
+        "dtype: type",
+        "shape: shape",
+        "allowed_devices: list(string) = []",
+    ],
     shape: handle_shape,
     kernels: kernels![any handle_kernel],
     class: OpClass::Variable,
@@ -27,7 +44,13 @@ static VAR_HANDLE_OP: Op = Op {
 static VAR_HANDLES_OP: Op = Op {
     name: "_VarHandlesOp",
     outputs: &["resources: N * resource"],
-    attrs: &["containers: list(string)", "shared_names: list(string)", "N: int >= 0", "dtypes: list(type)", "shapes: list(shape)"],
+    attrs: &[
+        "containers: list(string)",
+        "shared_names: list(string)",
+        "N: int >= 0",
+        "dtypes: list(type)",
+        "shapes: list(shape)",
+    ],
     shape: handles_shape,
     kernels: kernels![any handles_kernel],
     class: OpClass::Variable,

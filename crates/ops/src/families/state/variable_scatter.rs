@@ -7,7 +7,22 @@ use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx};
 use ferroflow_core::{C64, C128, DType, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&SCATTER_UPDATE, &SCATTER_ADD, &SCATTER_SUB, &SCATTER_MUL, &SCATTER_DIV, &SCATTER_MIN, &SCATTER_MAX, &RESOURCE_SCATTER_UPDATE, &RESOURCE_SCATTER_ADD, &RESOURCE_SCATTER_SUB, &RESOURCE_SCATTER_MUL, &RESOURCE_SCATTER_DIV, &RESOURCE_SCATTER_MIN, &RESOURCE_SCATTER_MAX];
+pub(crate) const OPS: &[&Op] = &[
+    &SCATTER_UPDATE,
+    &SCATTER_ADD,
+    &SCATTER_SUB,
+    &SCATTER_MUL,
+    &SCATTER_DIV,
+    &SCATTER_MIN,
+    &SCATTER_MAX,
+    &RESOURCE_SCATTER_UPDATE,
+    &RESOURCE_SCATTER_ADD,
+    &RESOURCE_SCATTER_SUB,
+    &RESOURCE_SCATTER_MUL,
+    &RESOURCE_SCATTER_DIV,
+    &RESOURCE_SCATTER_MIN,
+    &RESOURCE_SCATTER_MAX,
+];
 
 static SCATTER_UPDATE: Op = Op {
     name: "ScatterUpdate",
@@ -24,7 +39,7 @@ static SCATTER_ADD: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: scatter_shape,
     kernels: kernels![add_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -36,7 +51,7 @@ static SCATTER_SUB: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: scatter_shape,
     kernels: kernels![sub_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -48,7 +63,7 @@ static SCATTER_MUL: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: scatter_shape,
     kernels: kernels![mul_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -60,7 +75,7 @@ static SCATTER_DIV: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: scatter_shape,
     kernels: kernels![div_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -71,7 +86,11 @@ static SCATTER_MIN: Op = Op {
     name: "ScatterMin",
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: {half, bfloat16, float, double, int32, int64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    attrs: &[
+        "T: {half, bfloat16, float, double, int32, int64}",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+    ],
     shape: scatter_shape,
     kernels: kernels![min_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..Op::PURE
@@ -81,7 +100,11 @@ static SCATTER_MAX: Op = Op {
     name: "ScatterMax",
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: {half, bfloat16, float, double, int32, int64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    attrs: &[
+        "T: {half, bfloat16, float, double, int32, int64}",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+    ],
     shape: scatter_shape,
     kernels: kernels![max_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..Op::PURE
@@ -99,7 +122,7 @@ static RESOURCE_SCATTER_UPDATE: Op = Op {
 static RESOURCE_SCATTER_ADD: Op = Op {
     name: "ResourceScatterAdd",
     inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
-    attrs: &["dtype: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}"],
+    attrs: &["dtype: numbertype", "Tindices: {int32, int64}"],
     shape: scatter_shape,
     kernels: kernels!["dtype" => add_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -109,7 +132,7 @@ static RESOURCE_SCATTER_ADD: Op = Op {
 static RESOURCE_SCATTER_SUB: Op = Op {
     name: "ResourceScatterSub",
     inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
-    attrs: &["dtype: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}"],
+    attrs: &["dtype: numbertype", "Tindices: {int32, int64}"],
     shape: scatter_shape,
     kernels: kernels!["dtype" => sub_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -119,7 +142,7 @@ static RESOURCE_SCATTER_SUB: Op = Op {
 static RESOURCE_SCATTER_MUL: Op = Op {
     name: "ResourceScatterMul",
     inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
-    attrs: &["dtype: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}"],
+    attrs: &["dtype: numbertype", "Tindices: {int32, int64}"],
     shape: scatter_shape,
     kernels: kernels!["dtype" => mul_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -129,7 +152,7 @@ static RESOURCE_SCATTER_MUL: Op = Op {
 static RESOURCE_SCATTER_DIV: Op = Op {
     name: "ResourceScatterDiv",
     inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
-    attrs: &["dtype: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}"],
+    attrs: &["dtype: numbertype", "Tindices: {int32, int64}"],
     shape: scatter_shape,
     kernels: kernels!["dtype" => div_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -139,7 +162,7 @@ static RESOURCE_SCATTER_DIV: Op = Op {
 static RESOURCE_SCATTER_MIN: Op = Op {
     name: "ResourceScatterMin",
     inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
-    attrs: &["dtype: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}"],
+    attrs: &["dtype: numbertype", "Tindices: {int32, int64}"],
     shape: scatter_shape,
     kernels: kernels!["dtype" => min_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..Op::STATEFUL
@@ -148,7 +171,7 @@ static RESOURCE_SCATTER_MIN: Op = Op {
 static RESOURCE_SCATTER_MAX: Op = Op {
     name: "ResourceScatterMax",
     inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
-    attrs: &["dtype: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}"],
+    attrs: &["dtype: numbertype", "Tindices: {int32, int64}"],
     shape: scatter_shape,
     kernels: kernels!["dtype" => max_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..Op::STATEFUL

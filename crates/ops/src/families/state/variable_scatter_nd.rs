@@ -10,14 +10,32 @@ use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx};
 use ferroflow_core::{C64, C128, DType, Element, Result, Tensor, bf16, ensure, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&SCATTER_ND_UPDATE, &SCATTER_ND_ADD, &SCATTER_ND_SUB, &SCATTER_ND_MIN, &SCATTER_ND_MAX, &RESOURCE_SCATTER_ND_UPDATE, &RESOURCE_SCATTER_ND_ADD, &RESOURCE_SCATTER_ND_SUB, &RESOURCE_SCATTER_ND_MIN, &RESOURCE_SCATTER_ND_MAX, &STRIDED_SLICE_ASSIGN, &RESOURCE_STRIDED_SLICE_ASSIGN];
+pub(crate) const OPS: &[&Op] = &[
+    &SCATTER_ND_UPDATE,
+    &SCATTER_ND_ADD,
+    &SCATTER_ND_SUB,
+    &SCATTER_ND_MIN,
+    &SCATTER_ND_MAX,
+    &RESOURCE_SCATTER_ND_UPDATE,
+    &RESOURCE_SCATTER_ND_ADD,
+    &RESOURCE_SCATTER_ND_SUB,
+    &RESOURCE_SCATTER_ND_MIN,
+    &RESOURCE_SCATTER_ND_MAX,
+    &STRIDED_SLICE_ASSIGN,
+    &RESOURCE_STRIDED_SLICE_ASSIGN,
+];
 
 static SCATTER_ND_UPDATE: Op = Op {
     name: "ScatterNdUpdate",
     gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: type", "Tindices: {int32, int64}", "use_locking: bool = true", "bad_indices_policy: string = ''"],
+    attrs: &[
+        "T: type",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = true",
+        "bad_indices_policy: string = ''",
+    ],
     shape: update_shape,
     kernels: kernels![any update_kernel],
     ..Op::PURE
@@ -28,7 +46,12 @@ static SCATTER_ND_ADD: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "bad_indices_policy: string = ''"],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "bad_indices_policy: string = ''",
+    ],
     shape: update_shape,
     kernels: kernels![add_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128, bool],
     accuracy: Accuracy::Rounding,
@@ -40,7 +63,12 @@ static SCATTER_ND_SUB: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "bad_indices_policy: string = ''"],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "bad_indices_policy: string = ''",
+    ],
     shape: update_shape,
     kernels: kernels![sub_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128; xor_kernel: bool],
     accuracy: Accuracy::Rounding,
@@ -51,7 +79,12 @@ static SCATTER_ND_MIN: Op = Op {
     name: "ScatterNdMin",
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "bad_indices_policy: string = ''"],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "bad_indices_policy: string = ''",
+    ],
     shape: update_shape,
     kernels: kernels![min_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..Op::PURE
@@ -61,7 +94,12 @@ static SCATTER_ND_MAX: Op = Op {
     name: "ScatterNdMax",
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "bad_indices_policy: string = ''"],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "bad_indices_policy: string = ''",
+    ],
     shape: update_shape,
     kernels: kernels![max_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..Op::PURE
@@ -70,7 +108,12 @@ static SCATTER_ND_MAX: Op = Op {
 static RESOURCE_SCATTER_ND_UPDATE: Op = Op {
     name: "ResourceScatterNdUpdate",
     inputs: &["ref: resource", "indices: Tindices", "updates: T"],
-    attrs: &["T: type", "Tindices: {int32, int64}", "use_locking: bool = true", "bad_indices_policy: string = ''"],
+    attrs: &[
+        "T: type",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = true",
+        "bad_indices_policy: string = ''",
+    ],
     shape: update_shape,
     kernels: kernels![any update_kernel],
     ..Op::STATEFUL
@@ -79,7 +122,12 @@ static RESOURCE_SCATTER_ND_UPDATE: Op = Op {
 static RESOURCE_SCATTER_ND_ADD: Op = Op {
     name: "ResourceScatterNdAdd",
     inputs: &["ref: resource", "indices: Tindices", "updates: T"],
-    attrs: &["T: type", "Tindices: {int32, int64}", "use_locking: bool = true", "bad_indices_policy: string = ''"],
+    attrs: &[
+        "T: type",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = true",
+        "bad_indices_policy: string = ''",
+    ],
     shape: update_shape,
     kernels: kernels![add_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128, bool],
     accuracy: Accuracy::Rounding,
@@ -89,7 +137,12 @@ static RESOURCE_SCATTER_ND_ADD: Op = Op {
 static RESOURCE_SCATTER_ND_SUB: Op = Op {
     name: "ResourceScatterNdSub",
     inputs: &["ref: resource", "indices: Tindices", "updates: T"],
-    attrs: &["T: type", "Tindices: {int32, int64}", "use_locking: bool = true", "bad_indices_policy: string = ''"],
+    attrs: &[
+        "T: type",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = true",
+        "bad_indices_policy: string = ''",
+    ],
     shape: update_shape,
     kernels: kernels![sub_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128; xor_kernel: bool],
     accuracy: Accuracy::Rounding,
@@ -99,7 +152,12 @@ static RESOURCE_SCATTER_ND_SUB: Op = Op {
 static RESOURCE_SCATTER_ND_MIN: Op = Op {
     name: "ResourceScatterNdMin",
     inputs: &["ref: resource", "indices: Tindices", "updates: T"],
-    attrs: &["T: type", "Tindices: {int32, int64}", "use_locking: bool = true", "bad_indices_policy: string = ''"],
+    attrs: &[
+        "T: type",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = true",
+        "bad_indices_policy: string = ''",
+    ],
     shape: update_shape,
     kernels: kernels![min_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..Op::STATEFUL
@@ -108,7 +166,12 @@ static RESOURCE_SCATTER_ND_MIN: Op = Op {
 static RESOURCE_SCATTER_ND_MAX: Op = Op {
     name: "ResourceScatterNdMax",
     inputs: &["ref: resource", "indices: Tindices", "updates: T"],
-    attrs: &["T: type", "Tindices: {int32, int64}", "use_locking: bool = true", "bad_indices_policy: string = ''"],
+    attrs: &[
+        "T: type",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = true",
+        "bad_indices_policy: string = ''",
+    ],
     shape: update_shape,
     kernels: kernels![max_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
     ..Op::STATEFUL
@@ -118,7 +181,15 @@ static STRIDED_SLICE_ASSIGN: Op = Op {
     name: "StridedSliceAssign",
     inputs: &["ref: Ref(T)", "begin: Index", "end: Index", "strides: Index", "value: T"],
     outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: type", "Index: {int32, int64}", "begin_mask: int = 0", "end_mask: int = 0", "ellipsis_mask: int = 0", "new_axis_mask: int = 0", "shrink_axis_mask: int = 0"],
+    attrs: &[
+        "T: type",
+        "Index: {int32, int64}",
+        "begin_mask: int = 0",
+        "end_mask: int = 0",
+        "ellipsis_mask: int = 0",
+        "new_axis_mask: int = 0",
+        "shrink_axis_mask: int = 0",
+    ],
     shape: update_shape,
     kernels: kernels![any slice_kernel],
     ..Op::PURE
@@ -127,7 +198,15 @@ static STRIDED_SLICE_ASSIGN: Op = Op {
 static RESOURCE_STRIDED_SLICE_ASSIGN: Op = Op {
     name: "ResourceStridedSliceAssign",
     inputs: &["ref: resource", "begin: Index", "end: Index", "strides: Index", "value: T"],
-    attrs: &["T: type", "Index: {int32, int64}", "begin_mask: int = 0", "end_mask: int = 0", "ellipsis_mask: int = 0", "new_axis_mask: int = 0", "shrink_axis_mask: int = 0"],
+    attrs: &[
+        "T: type",
+        "Index: {int32, int64}",
+        "begin_mask: int = 0",
+        "end_mask: int = 0",
+        "ellipsis_mask: int = 0",
+        "new_axis_mask: int = 0",
+        "shrink_axis_mask: int = 0",
+    ],
     shape: update_shape,
     kernels: kernels![any slice_kernel],
     ..Op::STATEFUL

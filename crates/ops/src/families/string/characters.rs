@@ -93,19 +93,12 @@ fn each(change: impl Fn(&Str) -> Str + Send + Sync + 'static) -> Result<Kernel> 
     })
 }
 
-fn change_case(
-    init: &Init<'_>,
-    ascii: fn(&[u8]) -> Vec<u8>,
-    unicode: fn(&str) -> String,
-) -> Result<Kernel> {
+fn change_case(init: &Init<'_>, ascii: fn(&[u8]) -> Vec<u8>, unicode: fn(&str) -> String) -> Result<Kernel> {
     let encoding: String = init.attr("encoding")?;
     match encoding.as_str() {
         "" => each(move |text| ascii(text).into()),
         "utf-8" => each(move |text| unicode(&String::from_utf8_lossy(text)).into()),
-        other => bail!(
-            InvalidArgument,
-            "only utf-8 or '' (no encoding) is supported, received {other}"
-        ),
+        other => bail!(InvalidArgument, "only utf-8 or '' (no encoding) is supported, received {other}"),
     }
 }
 

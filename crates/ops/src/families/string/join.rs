@@ -32,11 +32,7 @@ static UNSORTED_SEGMENT_JOIN: Op = Op {
     name: "UnsortedSegmentJoin",
     inputs: &["inputs: string", "segment_ids: Tindices", "num_segments: Tnumsegments"],
     outputs: &["output: string"],
-    attrs: &[
-        "separator: string = ''",
-        "Tindices: {int32, int64}",
-        "Tnumsegments: {int32, int64} = DT_INT32",
-    ],
+    attrs: &["separator: string = ''", "Tindices: {int32, int64}", "Tnumsegments: {int32, int64} = DT_INT32"],
     shape: segment_join_shape,
     kernels: kernels![any segment_join_kernel],
     ..Op::PURE
@@ -152,9 +148,10 @@ fn reduce_join_kernel(init: &Init<'_>) -> Result<Kernel> {
             Str::from((0..inner).map(part).collect::<Vec<&[u8]>>().join(&separator[..]))
         });
         let joined = joined.collect::<Vec<Str>>();
-        let shape = Shape::new(dims.iter().enumerate().filter_map(|(dim, size)| {
-            if reduced.contains(&dim) { keep.then_some(1) } else { Some(*size) }
-        }))?;
+        let shape =
+            Shape::new(dims.iter().enumerate().filter_map(|(dim, size)| {
+                if reduced.contains(&dim) { keep.then_some(1) } else { Some(*size) }
+            }))?;
         Ok(Tensor::new(shape, joined)?.into())
     })
 }

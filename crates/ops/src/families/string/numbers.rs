@@ -67,11 +67,7 @@ impl Format {
             );
             ensure!(precision < 0, InvalidArgument, "precision not supported for datatype {dtype}");
         }
-        ensure!(
-            fill.len() <= 1,
-            InvalidArgument,
-            "Fill string must be one or fewer characters"
-        );
+        ensure!(fill.len() <= 1, InvalidArgument, "Fill string must be one or fewer characters");
         ensure!(
             fill.iter().all(|fill| b" +-0#".contains(fill)),
             InvalidArgument,
@@ -135,7 +131,11 @@ impl Format {
         let text = &text[..text.len().min(self.cut)];
         let missing = self.width.saturating_sub(text.len());
         let spaces = vec![b' '; missing];
-        Str::from(if self.fill == Some(b'-') { [text, &spaces[..]].concat() } else { [&spaces[..], text].concat() })
+        Str::from(if self.fill == Some(b'-') {
+            [text, &spaces[..]].concat()
+        } else {
+            [&spaces[..], text].concat()
+        })
     }
 }
 
@@ -174,7 +174,8 @@ fn as_string_kernel(init: &Init<'_>) -> Result<Kernel> {
                 format!("({},{})", format.float(value.re), format.float(value.im))
             }),
             DType::String => {
-                let texts = input.flat::<Str>()?.iter().map(|text| format.pad_text(text)).collect::<Vec<Str>>();
+                let texts =
+                    input.flat::<Str>()?.iter().map(|text| format.pad_text(text)).collect::<Vec<Str>>();
                 Tensor::new(input.shape().clone(), texts)
             }
             other => bail!(Unimplemented, "AsString is not supported for T = {other}"),

@@ -63,12 +63,7 @@ fn utf8(bytes: &[u8]) -> Result<&str> {
 
 fn scalar(cx: &KernelCx<'_>, input: usize, name: &str) -> Result<Str> {
     let tensor = cx.input(input)?;
-    ensure!(
-        tensor.rank() == 0,
-        InvalidArgument,
-        "{name} must be scalar, but received {}",
-        tensor.shape()
-    );
+    ensure!(tensor.rank() == 0, InvalidArgument, "{name} must be scalar, but received {}", tensor.shape());
     tensor.to_scalar()
 }
 

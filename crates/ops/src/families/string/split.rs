@@ -37,12 +37,7 @@ fn split_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 /// The texts to cut and the text to cut at.
 fn inputs<'a>(cx: &'a KernelCx<'_>, name: &str) -> Result<(&'a [Str], Str)> {
     let (input, separator) = (cx.input(0)?, cx.input(1)?);
-    ensure!(
-        input.rank() == 1,
-        InvalidArgument,
-        "input must be a vector, got shape: {}",
-        input.shape()
-    );
+    ensure!(input.rank() == 1, InvalidArgument, "input must be a vector, got shape: {}", input.shape());
     ensure!(
         separator.rank() == 0,
         InvalidArgument,
@@ -79,7 +74,10 @@ fn split_kernel(init: &Init<'_>) -> Result<Kernel> {
                 return (0..text.len()).map(|at| text.slice(at..at + 1)).collect();
             }
             let pieces = text.split(|byte| delimiter.contains(byte));
-            pieces.filter(|piece| !skip_empty || !piece.is_empty()).map(|piece| text.slice_ref(piece)).collect()
+            pieces
+                .filter(|piece| !skip_empty || !piece.is_empty())
+                .map(|piece| text.slice_ref(piece))
+                .collect()
         };
         sparse(texts.iter().map(cut).collect())
     })

@@ -7,13 +7,30 @@ use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, Op};
 use ferroflow_core::{C64, C128, Result, bf16, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&APPLY_ADAGRAD, &RESOURCE_APPLY_ADAGRAD, &SPARSE_APPLY_ADAGRAD, &RESOURCE_SPARSE_APPLY_ADAGRAD, &APPLY_ADAGRAD_V2, &RESOURCE_APPLY_ADAGRAD_V2, &SPARSE_APPLY_ADAGRAD_V2, &RESOURCE_SPARSE_APPLY_ADAGRAD_V2, &APPLY_PROXIMAL_ADAGRAD, &RESOURCE_APPLY_PROXIMAL_ADAGRAD, &SPARSE_APPLY_PROXIMAL_ADAGRAD, &RESOURCE_SPARSE_APPLY_PROXIMAL_ADAGRAD, &APPLY_ADAGRAD_DA, &RESOURCE_APPLY_ADAGRAD_DA, &SPARSE_APPLY_ADAGRAD_DA, &RESOURCE_SPARSE_APPLY_ADAGRAD_DA];
+pub(crate) const OPS: &[&Op] = &[
+    &APPLY_ADAGRAD,
+    &RESOURCE_APPLY_ADAGRAD,
+    &SPARSE_APPLY_ADAGRAD,
+    &RESOURCE_SPARSE_APPLY_ADAGRAD,
+    &APPLY_ADAGRAD_V2,
+    &RESOURCE_APPLY_ADAGRAD_V2,
+    &SPARSE_APPLY_ADAGRAD_V2,
+    &RESOURCE_SPARSE_APPLY_ADAGRAD_V2,
+    &APPLY_PROXIMAL_ADAGRAD,
+    &RESOURCE_APPLY_PROXIMAL_ADAGRAD,
+    &SPARSE_APPLY_PROXIMAL_ADAGRAD,
+    &RESOURCE_SPARSE_APPLY_PROXIMAL_ADAGRAD,
+    &APPLY_ADAGRAD_DA,
+    &RESOURCE_APPLY_ADAGRAD_DA,
+    &SPARSE_APPLY_ADAGRAD_DA,
+    &RESOURCE_SPARSE_APPLY_ADAGRAD_DA,
+];
 
 static APPLY_ADAGRAD: Op = Op {
     name: "ApplyAdagrad",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "grad: T"],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false", "update_slots: bool = true"],
+    attrs: &["T: numbertype", "use_locking: bool = false", "update_slots: bool = true"],
     shape: infer_update,
     kernels: kernels![adagrad_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -23,7 +40,7 @@ static APPLY_ADAGRAD: Op = Op {
 static RESOURCE_APPLY_ADAGRAD: Op = Op {
     name: "ResourceApplyAdagrad",
     inputs: &["var: resource", "accum: resource", "lr: T", "grad: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false", "update_slots: bool = true"],
+    attrs: &["T: numbertype", "use_locking: bool = false", "update_slots: bool = true"],
     shape: infer_update,
     kernels: kernels![adagrad_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -34,7 +51,12 @@ static SPARSE_APPLY_ADAGRAD: Op = Op {
     name: "SparseApplyAdagrad",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "grad: T", "indices: Tindices"],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "update_slots: bool = true"],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "update_slots: bool = true",
+    ],
     shape: infer_update,
     kernels: kernels![adagrad_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -44,7 +66,12 @@ static SPARSE_APPLY_ADAGRAD: Op = Op {
 static RESOURCE_SPARSE_APPLY_ADAGRAD: Op = Op {
     name: "ResourceSparseApplyAdagrad",
     inputs: &["var: resource", "accum: resource", "lr: T", "grad: T", "indices: Tindices"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "update_slots: bool = true"],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "update_slots: bool = true",
+    ],
     shape: infer_update,
     kernels: kernels![adagrad_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -55,7 +82,7 @@ static APPLY_ADAGRAD_V2: Op = Op {
     name: "ApplyAdagradV2",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "epsilon: T", "grad: T"],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false", "update_slots: bool = true"],
+    attrs: &["T: numbertype", "use_locking: bool = false", "update_slots: bool = true"],
     shape: infer_update,
     kernels: kernels![adagrad_v2_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -65,7 +92,7 @@ static APPLY_ADAGRAD_V2: Op = Op {
 static RESOURCE_APPLY_ADAGRAD_V2: Op = Op {
     name: "ResourceApplyAdagradV2",
     inputs: &["var: resource", "accum: resource", "lr: T", "epsilon: T", "grad: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false", "update_slots: bool = true"],
+    attrs: &["T: numbertype", "use_locking: bool = false", "update_slots: bool = true"],
     shape: infer_update,
     kernels: kernels![adagrad_v2_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -76,7 +103,12 @@ static SPARSE_APPLY_ADAGRAD_V2: Op = Op {
     name: "SparseApplyAdagradV2",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "epsilon: T", "grad: T", "indices: Tindices"],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "update_slots: bool = true"],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "update_slots: bool = true",
+    ],
     shape: infer_update,
     kernels: kernels![adagrad_v2_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -86,7 +118,12 @@ static SPARSE_APPLY_ADAGRAD_V2: Op = Op {
 static RESOURCE_SPARSE_APPLY_ADAGRAD_V2: Op = Op {
     name: "ResourceSparseApplyAdagradV2",
     inputs: &["var: resource", "accum: resource", "lr: T", "epsilon: T", "grad: T", "indices: Tindices"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "update_slots: bool = true"],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "update_slots: bool = true",
+    ],
     shape: infer_update,
     kernels: kernels![adagrad_v2_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -97,7 +134,7 @@ static APPLY_PROXIMAL_ADAGRAD: Op = Op {
     name: "ApplyProximalAdagrad",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "l1: T", "l2: T", "grad: T"],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
     accuracy: Accuracy::Rounding,
@@ -107,7 +144,7 @@ static APPLY_PROXIMAL_ADAGRAD: Op = Op {
 static RESOURCE_APPLY_PROXIMAL_ADAGRAD: Op = Op {
     name: "ResourceApplyProximalAdagrad",
     inputs: &["var: resource", "accum: resource", "lr: T", "l1: T", "l2: T", "grad: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
     accuracy: Accuracy::Rounding,
@@ -118,7 +155,7 @@ static SPARSE_APPLY_PROXIMAL_ADAGRAD: Op = Op {
     name: "SparseApplyProximalAdagrad",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "l1: T", "l2: T", "grad: T", "indices: Tindices"],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
     accuracy: Accuracy::Rounding,
@@ -128,7 +165,7 @@ static SPARSE_APPLY_PROXIMAL_ADAGRAD: Op = Op {
 static RESOURCE_SPARSE_APPLY_PROXIMAL_ADAGRAD: Op = Op {
     name: "ResourceSparseApplyProximalAdagrad",
     inputs: &["var: resource", "accum: resource", "lr: T", "l1: T", "l2: T", "grad: T", "indices: Tindices"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
     accuracy: Accuracy::Rounding,
@@ -137,9 +174,18 @@ static RESOURCE_SPARSE_APPLY_PROXIMAL_ADAGRAD: Op = Op {
 
 static APPLY_ADAGRAD_DA: Op = Op {
     name: "ApplyAdagradDA",
-    inputs: &["var: Ref(T)", "gradient_accumulator: Ref(T)", "gradient_squared_accumulator: Ref(T)", "grad: T", "lr: T", "l1: T", "l2: T", "global_step: int64"],
+    inputs: &[
+        "var: Ref(T)",
+        "gradient_accumulator: Ref(T)",
+        "gradient_squared_accumulator: Ref(T)",
+        "grad: T",
+        "lr: T",
+        "l1: T",
+        "l2: T",
+        "global_step: int64",
+    ],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![dual_averaging_kernel: f32, f64],
     accuracy: Accuracy::Rounding,
@@ -148,8 +194,17 @@ static APPLY_ADAGRAD_DA: Op = Op {
 
 static RESOURCE_APPLY_ADAGRAD_DA: Op = Op {
     name: "ResourceApplyAdagradDA",
-    inputs: &["var: resource", "gradient_accumulator: resource", "gradient_squared_accumulator: resource", "grad: T", "lr: T", "l1: T", "l2: T", "global_step: int64"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    inputs: &[
+        "var: resource",
+        "gradient_accumulator: resource",
+        "gradient_squared_accumulator: resource",
+        "grad: T",
+        "lr: T",
+        "l1: T",
+        "l2: T",
+        "global_step: int64",
+    ],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![dual_averaging_kernel: f32, f64],
     accuracy: Accuracy::Rounding,
@@ -158,9 +213,19 @@ static RESOURCE_APPLY_ADAGRAD_DA: Op = Op {
 
 static SPARSE_APPLY_ADAGRAD_DA: Op = Op {
     name: "SparseApplyAdagradDA",
-    inputs: &["var: Ref(T)", "gradient_accumulator: Ref(T)", "gradient_squared_accumulator: Ref(T)", "grad: T", "indices: Tindices", "lr: T", "l1: T", "l2: T", "global_step: int64"],
+    inputs: &[
+        "var: Ref(T)",
+        "gradient_accumulator: Ref(T)",
+        "gradient_squared_accumulator: Ref(T)",
+        "grad: T",
+        "indices: Tindices",
+        "lr: T",
+        "l1: T",
+        "l2: T",
+        "global_step: int64",
+    ],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![dual_averaging_kernel: f32, f64],
     accuracy: Accuracy::Rounding,
@@ -169,8 +234,18 @@ static SPARSE_APPLY_ADAGRAD_DA: Op = Op {
 
 static RESOURCE_SPARSE_APPLY_ADAGRAD_DA: Op = Op {
     name: "ResourceSparseApplyAdagradDA",
-    inputs: &["var: resource", "gradient_accumulator: resource", "gradient_squared_accumulator: resource", "grad: T", "indices: Tindices", "lr: T", "l1: T", "l2: T", "global_step: int64"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    inputs: &[
+        "var: resource",
+        "gradient_accumulator: resource",
+        "gradient_squared_accumulator: resource",
+        "grad: T",
+        "indices: Tindices",
+        "lr: T",
+        "l1: T",
+        "l2: T",
+        "global_step: int64",
+    ],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![dual_averaging_kernel: f32, f64],
     accuracy: Accuracy::Rounding,
@@ -226,11 +301,8 @@ fn dual_averaging_kernel<T: Float + Trained>(init: &Init<'_>) -> Result<Kernel> 
         let step = T::from_f64(layout.after::<i64>(cx, 3, "global_step")? as f64);
         layout.apply::<T>(cx, |[_, sum, squares], g| {
             let (sum, squares) = (sum.add(g), squares.add(g.mul(g)));
-            let shrunk = if l1 > T::ZERO {
-                sum.sign().mul(sum.abs().sub(step.mul(l1)).maximum(T::ZERO))
-            } else {
-                sum
-            };
+            let shrunk =
+                if l1 > T::ZERO { sum.sign().mul(sum.abs().sub(step.mul(l1)).maximum(T::ZERO)) } else { sum };
             let scale = l2.mul(step).mul(lr).add(squares.sqrt());
             [lr.neg().mul(shrunk).div(scale), sum, squares]
         })

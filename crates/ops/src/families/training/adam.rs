@@ -6,13 +6,30 @@ use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Op};
 use ferroflow_core::{C64, C128, Result, bf16, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&APPLY_ADAM, &RESOURCE_APPLY_ADAM, &RESOURCE_APPLY_ADAM_WITH_AMSGRAD, &APPLY_ADA_MAX, &RESOURCE_APPLY_ADA_MAX];
+pub(crate) const OPS: &[&Op] = &[
+    &APPLY_ADAM,
+    &RESOURCE_APPLY_ADAM,
+    &RESOURCE_APPLY_ADAM_WITH_AMSGRAD,
+    &APPLY_ADA_MAX,
+    &RESOURCE_APPLY_ADA_MAX,
+];
 
 static APPLY_ADAM: Op = Op {
     name: "ApplyAdam",
-    inputs: &["var: Ref(T)", "m: Ref(T)", "v: Ref(T)", "beta1_power: T", "beta2_power: T", "lr: T", "beta1: T", "beta2: T", "epsilon: T", "grad: T"],
+    inputs: &[
+        "var: Ref(T)",
+        "m: Ref(T)",
+        "v: Ref(T)",
+        "beta1_power: T",
+        "beta2_power: T",
+        "lr: T",
+        "beta1: T",
+        "beta2: T",
+        "epsilon: T",
+        "grad: T",
+    ],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false", "use_nesterov: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false", "use_nesterov: bool = false"],
     shape: infer_update,
     kernels: kernels![adam_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -21,8 +38,19 @@ static APPLY_ADAM: Op = Op {
 
 static RESOURCE_APPLY_ADAM: Op = Op {
     name: "ResourceApplyAdam",
-    inputs: &["var: resource", "m: resource", "v: resource", "beta1_power: T", "beta2_power: T", "lr: T", "beta1: T", "beta2: T", "epsilon: T", "grad: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false", "use_nesterov: bool = false"],
+    inputs: &[
+        "var: resource",
+        "m: resource",
+        "v: resource",
+        "beta1_power: T",
+        "beta2_power: T",
+        "lr: T",
+        "beta1: T",
+        "beta2: T",
+        "epsilon: T",
+        "grad: T",
+    ],
+    attrs: &["T: numbertype", "use_locking: bool = false", "use_nesterov: bool = false"],
     shape: infer_update,
     kernels: kernels![adam_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -31,8 +59,20 @@ static RESOURCE_APPLY_ADAM: Op = Op {
 
 static RESOURCE_APPLY_ADAM_WITH_AMSGRAD: Op = Op {
     name: "ResourceApplyAdamWithAmsgrad",
-    inputs: &["var: resource", "m: resource", "v: resource", "vhat: resource", "beta1_power: T", "beta2_power: T", "lr: T", "beta1: T", "beta2: T", "epsilon: T", "grad: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    inputs: &[
+        "var: resource",
+        "m: resource",
+        "v: resource",
+        "vhat: resource",
+        "beta1_power: T",
+        "beta2_power: T",
+        "lr: T",
+        "beta1: T",
+        "beta2: T",
+        "epsilon: T",
+        "grad: T",
+    ],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![amsgrad_kernel: bf16, f16, f32, f64],
     accuracy: Accuracy::Rounding,
@@ -41,9 +81,19 @@ static RESOURCE_APPLY_ADAM_WITH_AMSGRAD: Op = Op {
 
 static APPLY_ADA_MAX: Op = Op {
     name: "ApplyAdaMax",
-    inputs: &["var: Ref(T)", "m: Ref(T)", "v: Ref(T)", "beta1_power: T", "lr: T", "beta1: T", "beta2: T", "epsilon: T", "grad: T"],
+    inputs: &[
+        "var: Ref(T)",
+        "m: Ref(T)",
+        "v: Ref(T)",
+        "beta1_power: T",
+        "lr: T",
+        "beta1: T",
+        "beta2: T",
+        "epsilon: T",
+        "grad: T",
+    ],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![ada_max_kernel: f16, f32, f64],
     accuracy: Accuracy::Rounding,
@@ -52,8 +102,18 @@ static APPLY_ADA_MAX: Op = Op {
 
 static RESOURCE_APPLY_ADA_MAX: Op = Op {
     name: "ResourceApplyAdaMax",
-    inputs: &["var: resource", "m: resource", "v: resource", "beta1_power: T", "lr: T", "beta1: T", "beta2: T", "epsilon: T", "grad: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    inputs: &[
+        "var: resource",
+        "m: resource",
+        "v: resource",
+        "beta1_power: T",
+        "lr: T",
+        "beta1: T",
+        "beta2: T",
+        "epsilon: T",
+        "grad: T",
+    ],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![ada_max_kernel: f16, f32, f64],
     accuracy: Accuracy::Rounding,

@@ -6,13 +6,31 @@ use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, Op};
 use ferroflow_core::{Result, bf16, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&APPLY_FTRL, &RESOURCE_APPLY_FTRL, &SPARSE_APPLY_FTRL, &RESOURCE_SPARSE_APPLY_FTRL, &APPLY_FTRL_V2, &RESOURCE_APPLY_FTRL_V2, &SPARSE_APPLY_FTRL_V2, &RESOURCE_SPARSE_APPLY_FTRL_V2];
+pub(crate) const OPS: &[&Op] = &[
+    &APPLY_FTRL,
+    &RESOURCE_APPLY_FTRL,
+    &SPARSE_APPLY_FTRL,
+    &RESOURCE_SPARSE_APPLY_FTRL,
+    &APPLY_FTRL_V2,
+    &RESOURCE_APPLY_FTRL_V2,
+    &SPARSE_APPLY_FTRL_V2,
+    &RESOURCE_SPARSE_APPLY_FTRL_V2,
+];
 
 static APPLY_FTRL: Op = Op {
     name: "ApplyFtrl",
-    inputs: &["var: Ref(T)", "accum: Ref(T)", "linear: Ref(T)", "grad: T", "lr: T", "l1: T", "l2: T", "lr_power: T"],
+    inputs: &[
+        "var: Ref(T)",
+        "accum: Ref(T)",
+        "linear: Ref(T)",
+        "grad: T",
+        "lr: T",
+        "l1: T",
+        "l2: T",
+        "lr_power: T",
+    ],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
     shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
     accuracy: Accuracy::Rounding,
@@ -21,8 +39,17 @@ static APPLY_FTRL: Op = Op {
 
 static RESOURCE_APPLY_FTRL: Op = Op {
     name: "ResourceApplyFtrl",
-    inputs: &["var: resource", "accum: resource", "linear: resource", "grad: T", "lr: T", "l1: T", "l2: T", "lr_power: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
+    inputs: &[
+        "var: resource",
+        "accum: resource",
+        "linear: resource",
+        "grad: T",
+        "lr: T",
+        "l1: T",
+        "l2: T",
+        "lr_power: T",
+    ],
+    attrs: &["T: numbertype", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
     shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
     accuracy: Accuracy::Rounding,
@@ -31,9 +58,24 @@ static RESOURCE_APPLY_FTRL: Op = Op {
 
 static SPARSE_APPLY_FTRL: Op = Op {
     name: "SparseApplyFtrl",
-    inputs: &["var: Ref(T)", "accum: Ref(T)", "linear: Ref(T)", "grad: T", "indices: Tindices", "lr: T", "l1: T", "l2: T", "lr_power: T"],
+    inputs: &[
+        "var: Ref(T)",
+        "accum: Ref(T)",
+        "linear: Ref(T)",
+        "grad: T",
+        "indices: Tindices",
+        "lr: T",
+        "l1: T",
+        "l2: T",
+        "lr_power: T",
+    ],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "multiply_linear_by_lr: bool = false",
+    ],
     shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
     accuracy: Accuracy::Rounding,
@@ -42,8 +84,23 @@ static SPARSE_APPLY_FTRL: Op = Op {
 
 static RESOURCE_SPARSE_APPLY_FTRL: Op = Op {
     name: "ResourceSparseApplyFtrl",
-    inputs: &["var: resource", "accum: resource", "linear: resource", "grad: T", "indices: Tindices", "lr: T", "l1: T", "l2: T", "lr_power: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
+    inputs: &[
+        "var: resource",
+        "accum: resource",
+        "linear: resource",
+        "grad: T",
+        "indices: Tindices",
+        "lr: T",
+        "l1: T",
+        "l2: T",
+        "lr_power: T",
+    ],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "multiply_linear_by_lr: bool = false",
+    ],
     shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
     accuracy: Accuracy::Rounding,
@@ -52,9 +109,19 @@ static RESOURCE_SPARSE_APPLY_FTRL: Op = Op {
 
 static APPLY_FTRL_V2: Op = Op {
     name: "ApplyFtrlV2",
-    inputs: &["var: Ref(T)", "accum: Ref(T)", "linear: Ref(T)", "grad: T", "lr: T", "l1: T", "l2: T", "l2_shrinkage: T", "lr_power: T"],
+    inputs: &[
+        "var: Ref(T)",
+        "accum: Ref(T)",
+        "linear: Ref(T)",
+        "grad: T",
+        "lr: T",
+        "l1: T",
+        "l2: T",
+        "l2_shrinkage: T",
+        "lr_power: T",
+    ],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
     shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
     accuracy: Accuracy::Rounding,
@@ -63,8 +130,18 @@ static APPLY_FTRL_V2: Op = Op {
 
 static RESOURCE_APPLY_FTRL_V2: Op = Op {
     name: "ResourceApplyFtrlV2",
-    inputs: &["var: resource", "accum: resource", "linear: resource", "grad: T", "lr: T", "l1: T", "l2: T", "l2_shrinkage: T", "lr_power: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
+    inputs: &[
+        "var: resource",
+        "accum: resource",
+        "linear: resource",
+        "grad: T",
+        "lr: T",
+        "l1: T",
+        "l2: T",
+        "l2_shrinkage: T",
+        "lr_power: T",
+    ],
+    attrs: &["T: numbertype", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
     shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
     accuracy: Accuracy::Rounding,
@@ -73,9 +150,25 @@ static RESOURCE_APPLY_FTRL_V2: Op = Op {
 
 static SPARSE_APPLY_FTRL_V2: Op = Op {
     name: "SparseApplyFtrlV2",
-    inputs: &["var: Ref(T)", "accum: Ref(T)", "linear: Ref(T)", "grad: T", "indices: Tindices", "lr: T", "l1: T", "l2: T", "l2_shrinkage: T", "lr_power: T"],
+    inputs: &[
+        "var: Ref(T)",
+        "accum: Ref(T)",
+        "linear: Ref(T)",
+        "grad: T",
+        "indices: Tindices",
+        "lr: T",
+        "l1: T",
+        "l2: T",
+        "l2_shrinkage: T",
+        "lr_power: T",
+    ],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "multiply_linear_by_lr: bool = false",
+    ],
     shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
     accuracy: Accuracy::Rounding,
@@ -84,8 +177,24 @@ static SPARSE_APPLY_FTRL_V2: Op = Op {
 
 static RESOURCE_SPARSE_APPLY_FTRL_V2: Op = Op {
     name: "ResourceSparseApplyFtrlV2",
-    inputs: &["var: resource", "accum: resource", "linear: resource", "grad: T", "indices: Tindices", "lr: T", "l1: T", "l2: T", "l2_shrinkage: T", "lr_power: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
+    inputs: &[
+        "var: resource",
+        "accum: resource",
+        "linear: resource",
+        "grad: T",
+        "indices: Tindices",
+        "lr: T",
+        "l1: T",
+        "l2: T",
+        "l2_shrinkage: T",
+        "lr_power: T",
+    ],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "multiply_linear_by_lr: bool = false",
+    ],
     shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
     accuracy: Accuracy::Rounding,

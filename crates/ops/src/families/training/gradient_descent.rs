@@ -6,13 +6,20 @@ use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, Op};
 use ferroflow_core::{C64, C128, Result, bf16, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&APPLY_GRADIENT_DESCENT, &RESOURCE_APPLY_GRADIENT_DESCENT, &APPLY_PROXIMAL_GRADIENT_DESCENT, &RESOURCE_APPLY_PROXIMAL_GRADIENT_DESCENT, &SPARSE_APPLY_PROXIMAL_GRADIENT_DESCENT, &RESOURCE_SPARSE_APPLY_PROXIMAL_GRADIENT_DESCENT];
+pub(crate) const OPS: &[&Op] = &[
+    &APPLY_GRADIENT_DESCENT,
+    &RESOURCE_APPLY_GRADIENT_DESCENT,
+    &APPLY_PROXIMAL_GRADIENT_DESCENT,
+    &RESOURCE_APPLY_PROXIMAL_GRADIENT_DESCENT,
+    &SPARSE_APPLY_PROXIMAL_GRADIENT_DESCENT,
+    &RESOURCE_SPARSE_APPLY_PROXIMAL_GRADIENT_DESCENT,
+];
 
 static APPLY_GRADIENT_DESCENT: Op = Op {
     name: "ApplyGradientDescent",
     inputs: &["var: Ref(T)", "alpha: T", "delta: T"],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![plain_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -22,7 +29,7 @@ static APPLY_GRADIENT_DESCENT: Op = Op {
 static RESOURCE_APPLY_GRADIENT_DESCENT: Op = Op {
     name: "ResourceApplyGradientDescent",
     inputs: &["var: resource", "alpha: T", "delta: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![plain_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -33,7 +40,7 @@ static APPLY_PROXIMAL_GRADIENT_DESCENT: Op = Op {
     name: "ApplyProximalGradientDescent",
     inputs: &["var: Ref(T)", "alpha: T", "l1: T", "l2: T", "delta: T"],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
     accuracy: Accuracy::Rounding,
@@ -43,7 +50,7 @@ static APPLY_PROXIMAL_GRADIENT_DESCENT: Op = Op {
 static RESOURCE_APPLY_PROXIMAL_GRADIENT_DESCENT: Op = Op {
     name: "ResourceApplyProximalGradientDescent",
     inputs: &["var: resource", "alpha: T", "l1: T", "l2: T", "delta: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
     accuracy: Accuracy::Rounding,
@@ -54,7 +61,7 @@ static SPARSE_APPLY_PROXIMAL_GRADIENT_DESCENT: Op = Op {
     name: "SparseApplyProximalGradientDescent",
     inputs: &["var: Ref(T)", "alpha: T", "l1: T", "l2: T", "grad: T", "indices: Tindices"],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
     accuracy: Accuracy::Rounding,
@@ -64,7 +71,7 @@ static SPARSE_APPLY_PROXIMAL_GRADIENT_DESCENT: Op = Op {
 static RESOURCE_SPARSE_APPLY_PROXIMAL_GRADIENT_DESCENT: Op = Op {
     name: "ResourceSparseApplyProximalGradientDescent",
     inputs: &["var: resource", "alpha: T", "l1: T", "l2: T", "grad: T", "indices: Tindices"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
     accuracy: Accuracy::Rounding,
@@ -92,10 +99,7 @@ fn proximal_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel> {
 /// The proximal operator of `l1·|x| + l2/2·x²` for a step of this rate.
 #[inline(always)]
 pub(crate) fn proximal<T: Float>(point: T, rate: T, l1: T, l2: T) -> T {
-    let shrunk = if l1 > T::ZERO {
-        point.sign().mul(point.abs().sub(rate.mul(l1)).maximum(T::ZERO))
-    } else {
-        point
-    };
+    let shrunk =
+        if l1 > T::ZERO { point.sign().mul(point.abs().sub(rate.mul(l1)).maximum(T::ZERO)) } else { point };
     shrunk.div(T::ONE.add(rate.mul(l2)))
 }

@@ -6,13 +6,20 @@ use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, Op};
 use ferroflow_core::{C64, C128, Result, bf16, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&APPLY_MOMENTUM, &RESOURCE_APPLY_MOMENTUM, &SPARSE_APPLY_MOMENTUM, &RESOURCE_SPARSE_APPLY_MOMENTUM, &RESOURCE_APPLY_KERAS_MOMENTUM, &RESOURCE_SPARSE_APPLY_KERAS_MOMENTUM];
+pub(crate) const OPS: &[&Op] = &[
+    &APPLY_MOMENTUM,
+    &RESOURCE_APPLY_MOMENTUM,
+    &SPARSE_APPLY_MOMENTUM,
+    &RESOURCE_SPARSE_APPLY_MOMENTUM,
+    &RESOURCE_APPLY_KERAS_MOMENTUM,
+    &RESOURCE_SPARSE_APPLY_KERAS_MOMENTUM,
+];
 
 static APPLY_MOMENTUM: Op = Op {
     name: "ApplyMomentum",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "grad: T", "momentum: T"],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false", "use_nesterov: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false", "use_nesterov: bool = false"],
     shape: infer_update,
     kernels: kernels![momentum_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -22,7 +29,7 @@ static APPLY_MOMENTUM: Op = Op {
 static RESOURCE_APPLY_MOMENTUM: Op = Op {
     name: "ResourceApplyMomentum",
     inputs: &["var: resource", "accum: resource", "lr: T", "grad: T", "momentum: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false", "use_nesterov: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false", "use_nesterov: bool = false"],
     shape: infer_update,
     kernels: kernels![momentum_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -33,7 +40,12 @@ static SPARSE_APPLY_MOMENTUM: Op = Op {
     name: "SparseApplyMomentum",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "grad: T", "indices: Tindices", "momentum: T"],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "use_nesterov: bool = false"],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "use_nesterov: bool = false",
+    ],
     shape: infer_update,
     kernels: kernels![momentum_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -43,7 +55,12 @@ static SPARSE_APPLY_MOMENTUM: Op = Op {
 static RESOURCE_SPARSE_APPLY_MOMENTUM: Op = Op {
     name: "ResourceSparseApplyMomentum",
     inputs: &["var: resource", "accum: resource", "lr: T", "grad: T", "indices: Tindices", "momentum: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "use_nesterov: bool = false"],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "use_nesterov: bool = false",
+    ],
     shape: infer_update,
     kernels: kernels![momentum_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -53,7 +70,7 @@ static RESOURCE_SPARSE_APPLY_MOMENTUM: Op = Op {
 static RESOURCE_APPLY_KERAS_MOMENTUM: Op = Op {
     name: "ResourceApplyKerasMomentum",
     inputs: &["var: resource", "accum: resource", "lr: T", "grad: T", "momentum: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false", "use_nesterov: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false", "use_nesterov: bool = false"],
     shape: infer_update,
     kernels: kernels![keras_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -63,7 +80,12 @@ static RESOURCE_APPLY_KERAS_MOMENTUM: Op = Op {
 static RESOURCE_SPARSE_APPLY_KERAS_MOMENTUM: Op = Op {
     name: "ResourceSparseApplyKerasMomentum",
     inputs: &["var: resource", "accum: resource", "lr: T", "grad: T", "indices: Tindices", "momentum: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false", "use_nesterov: bool = false"],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "use_nesterov: bool = false",
+    ],
     shape: infer_update,
     kernels: kernels![keras_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,

@@ -5,13 +5,35 @@ use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, Op};
 use ferroflow_core::{C64, C128, Result, bf16, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&APPLY_RMS_PROP, &RESOURCE_APPLY_RMS_PROP, &SPARSE_APPLY_RMS_PROP, &RESOURCE_SPARSE_APPLY_RMS_PROP, &APPLY_CENTERED_RMS_PROP, &RESOURCE_APPLY_CENTERED_RMS_PROP, &SPARSE_APPLY_CENTERED_RMS_PROP, &RESOURCE_SPARSE_APPLY_CENTERED_RMS_PROP, &APPLY_ADADELTA, &RESOURCE_APPLY_ADADELTA, &SPARSE_APPLY_ADADELTA, &RESOURCE_SPARSE_APPLY_ADADELTA];
+pub(crate) const OPS: &[&Op] = &[
+    &APPLY_RMS_PROP,
+    &RESOURCE_APPLY_RMS_PROP,
+    &SPARSE_APPLY_RMS_PROP,
+    &RESOURCE_SPARSE_APPLY_RMS_PROP,
+    &APPLY_CENTERED_RMS_PROP,
+    &RESOURCE_APPLY_CENTERED_RMS_PROP,
+    &SPARSE_APPLY_CENTERED_RMS_PROP,
+    &RESOURCE_SPARSE_APPLY_CENTERED_RMS_PROP,
+    &APPLY_ADADELTA,
+    &RESOURCE_APPLY_ADADELTA,
+    &SPARSE_APPLY_ADADELTA,
+    &RESOURCE_SPARSE_APPLY_ADADELTA,
+];
 
 static APPLY_RMS_PROP: Op = Op {
     name: "ApplyRMSProp",
-    inputs: &["var: Ref(T)", "ms: Ref(T)", "mom: Ref(T)", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T"],
+    inputs: &[
+        "var: Ref(T)",
+        "ms: Ref(T)",
+        "mom: Ref(T)",
+        "lr: T",
+        "rho: T",
+        "momentum: T",
+        "epsilon: T",
+        "grad: T",
+    ],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![rms_prop_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -20,8 +42,17 @@ static APPLY_RMS_PROP: Op = Op {
 
 static RESOURCE_APPLY_RMS_PROP: Op = Op {
     name: "ResourceApplyRMSProp",
-    inputs: &["var: resource", "ms: resource", "mom: resource", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    inputs: &[
+        "var: resource",
+        "ms: resource",
+        "mom: resource",
+        "lr: T",
+        "rho: T",
+        "momentum: T",
+        "epsilon: T",
+        "grad: T",
+    ],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![rms_prop_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -30,9 +61,19 @@ static RESOURCE_APPLY_RMS_PROP: Op = Op {
 
 static SPARSE_APPLY_RMS_PROP: Op = Op {
     name: "SparseApplyRMSProp",
-    inputs: &["var: Ref(T)", "ms: Ref(T)", "mom: Ref(T)", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T", "indices: Tindices"],
+    inputs: &[
+        "var: Ref(T)",
+        "ms: Ref(T)",
+        "mom: Ref(T)",
+        "lr: T",
+        "rho: T",
+        "momentum: T",
+        "epsilon: T",
+        "grad: T",
+        "indices: Tindices",
+    ],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![rms_prop_kernel: f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -41,8 +82,18 @@ static SPARSE_APPLY_RMS_PROP: Op = Op {
 
 static RESOURCE_SPARSE_APPLY_RMS_PROP: Op = Op {
     name: "ResourceSparseApplyRMSProp",
-    inputs: &["var: resource", "ms: resource", "mom: resource", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T", "indices: Tindices"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    inputs: &[
+        "var: resource",
+        "ms: resource",
+        "mom: resource",
+        "lr: T",
+        "rho: T",
+        "momentum: T",
+        "epsilon: T",
+        "grad: T",
+        "indices: Tindices",
+    ],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![rms_prop_kernel: f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -51,9 +102,19 @@ static RESOURCE_SPARSE_APPLY_RMS_PROP: Op = Op {
 
 static APPLY_CENTERED_RMS_PROP: Op = Op {
     name: "ApplyCenteredRMSProp",
-    inputs: &["var: Ref(T)", "mg: Ref(T)", "ms: Ref(T)", "mom: Ref(T)", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T"],
+    inputs: &[
+        "var: Ref(T)",
+        "mg: Ref(T)",
+        "ms: Ref(T)",
+        "mom: Ref(T)",
+        "lr: T",
+        "rho: T",
+        "momentum: T",
+        "epsilon: T",
+        "grad: T",
+    ],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![centered_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -62,8 +123,18 @@ static APPLY_CENTERED_RMS_PROP: Op = Op {
 
 static RESOURCE_APPLY_CENTERED_RMS_PROP: Op = Op {
     name: "ResourceApplyCenteredRMSProp",
-    inputs: &["var: resource", "mg: resource", "ms: resource", "mom: resource", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    inputs: &[
+        "var: resource",
+        "mg: resource",
+        "ms: resource",
+        "mom: resource",
+        "lr: T",
+        "rho: T",
+        "momentum: T",
+        "epsilon: T",
+        "grad: T",
+    ],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![centered_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -72,9 +143,20 @@ static RESOURCE_APPLY_CENTERED_RMS_PROP: Op = Op {
 
 static SPARSE_APPLY_CENTERED_RMS_PROP: Op = Op {
     name: "SparseApplyCenteredRMSProp",
-    inputs: &["var: Ref(T)", "mg: Ref(T)", "ms: Ref(T)", "mom: Ref(T)", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T", "indices: Tindices"],
+    inputs: &[
+        "var: Ref(T)",
+        "mg: Ref(T)",
+        "ms: Ref(T)",
+        "mom: Ref(T)",
+        "lr: T",
+        "rho: T",
+        "momentum: T",
+        "epsilon: T",
+        "grad: T",
+        "indices: Tindices",
+    ],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![centered_kernel: f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -83,8 +165,19 @@ static SPARSE_APPLY_CENTERED_RMS_PROP: Op = Op {
 
 static RESOURCE_SPARSE_APPLY_CENTERED_RMS_PROP: Op = Op {
     name: "ResourceSparseApplyCenteredRMSProp",
-    inputs: &["var: resource", "mg: resource", "ms: resource", "mom: resource", "lr: T", "rho: T", "momentum: T", "epsilon: T", "grad: T", "indices: Tindices"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    inputs: &[
+        "var: resource",
+        "mg: resource",
+        "ms: resource",
+        "mom: resource",
+        "lr: T",
+        "rho: T",
+        "momentum: T",
+        "epsilon: T",
+        "grad: T",
+        "indices: Tindices",
+    ],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![centered_kernel: f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -93,9 +186,17 @@ static RESOURCE_SPARSE_APPLY_CENTERED_RMS_PROP: Op = Op {
 
 static APPLY_ADADELTA: Op = Op {
     name: "ApplyAdadelta",
-    inputs: &["var: Ref(T)", "accum: Ref(T)", "accum_update: Ref(T)", "lr: T", "rho: T", "epsilon: T", "grad: T"],
+    inputs: &[
+        "var: Ref(T)",
+        "accum: Ref(T)",
+        "accum_update: Ref(T)",
+        "lr: T",
+        "rho: T",
+        "epsilon: T",
+        "grad: T",
+    ],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![adadelta_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -104,8 +205,16 @@ static APPLY_ADADELTA: Op = Op {
 
 static RESOURCE_APPLY_ADADELTA: Op = Op {
     name: "ResourceApplyAdadelta",
-    inputs: &["var: resource", "accum: resource", "accum_update: resource", "lr: T", "rho: T", "epsilon: T", "grad: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    inputs: &[
+        "var: resource",
+        "accum: resource",
+        "accum_update: resource",
+        "lr: T",
+        "rho: T",
+        "epsilon: T",
+        "grad: T",
+    ],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![adadelta_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -114,9 +223,18 @@ static RESOURCE_APPLY_ADADELTA: Op = Op {
 
 static SPARSE_APPLY_ADADELTA: Op = Op {
     name: "SparseApplyAdadelta",
-    inputs: &["var: Ref(T)", "accum: Ref(T)", "accum_update: Ref(T)", "lr: T", "rho: T", "epsilon: T", "grad: T", "indices: Tindices"],
+    inputs: &[
+        "var: Ref(T)",
+        "accum: Ref(T)",
+        "accum_update: Ref(T)",
+        "lr: T",
+        "rho: T",
+        "epsilon: T",
+        "grad: T",
+        "indices: Tindices",
+    ],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![adadelta_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -125,8 +243,17 @@ static SPARSE_APPLY_ADADELTA: Op = Op {
 
 static RESOURCE_SPARSE_APPLY_ADADELTA: Op = Op {
     name: "ResourceSparseApplyAdadelta",
-    inputs: &["var: resource", "accum: resource", "accum_update: resource", "lr: T", "rho: T", "epsilon: T", "grad: T", "indices: Tindices"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "Tindices: {int32, int64}", "use_locking: bool = false"],
+    inputs: &[
+        "var: resource",
+        "accum: resource",
+        "accum_update: resource",
+        "lr: T",
+        "rho: T",
+        "epsilon: T",
+        "grad: T",
+        "indices: Tindices",
+    ],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![adadelta_kernel: bf16, f16, f32, f64, C64, C128],
     accuracy: Accuracy::Rounding,

@@ -6,13 +6,14 @@ use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, Op};
 use ferroflow_core::{Result, bf16, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&APPLY_ADD_SIGN, &RESOURCE_APPLY_ADD_SIGN, &APPLY_POWER_SIGN, &RESOURCE_APPLY_POWER_SIGN];
+pub(crate) const OPS: &[&Op] =
+    &[&APPLY_ADD_SIGN, &RESOURCE_APPLY_ADD_SIGN, &APPLY_POWER_SIGN, &RESOURCE_APPLY_POWER_SIGN];
 
 static APPLY_ADD_SIGN: Op = Op {
     name: "ApplyAddSign",
     inputs: &["var: Ref(T)", "m: Ref(T)", "lr: T", "alpha: T", "sign_decay: T", "beta: T", "grad: T"],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![add_sign_kernel: bf16, f16, f32, f64],
     accuracy: Accuracy::Rounding,
@@ -22,7 +23,7 @@ static APPLY_ADD_SIGN: Op = Op {
 static RESOURCE_APPLY_ADD_SIGN: Op = Op {
     name: "ResourceApplyAddSign",
     inputs: &["var: resource", "m: resource", "lr: T", "alpha: T", "sign_decay: T", "beta: T", "grad: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![add_sign_kernel: bf16, f16, f32, f64],
     accuracy: Accuracy::Rounding,
@@ -33,7 +34,7 @@ static APPLY_POWER_SIGN: Op = Op {
     name: "ApplyPowerSign",
     inputs: &["var: Ref(T)", "m: Ref(T)", "lr: T", "logbase: T", "sign_decay: T", "beta: T", "grad: T"],
     outputs: &["out: Ref(T)"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![power_sign_kernel: bf16, f16, f32, f64],
     accuracy: Accuracy::Rounding,
@@ -43,7 +44,7 @@ static APPLY_POWER_SIGN: Op = Op {
 static RESOURCE_APPLY_POWER_SIGN: Op = Op {
     name: "ResourceApplyPowerSign",
     inputs: &["var: resource", "m: resource", "lr: T", "logbase: T", "sign_decay: T", "beta: T", "grad: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}", "use_locking: bool = false"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
     shape: infer_update,
     kernels: kernels![power_sign_kernel: bf16, f16, f32, f64],
     accuracy: Accuracy::Rounding,
