@@ -47,6 +47,7 @@ pub use ferroflow_core::scope::{
     TensorSpec, gradients, import_meta_graph,
 };
 pub use ferroflow_core::{Code, DType, PartialShape, Result, Shape, Status, Tensor};
+pub use ferroflow_discovery as discovery;
 pub use ferroflow_ops::build as ops;
 pub use ferroflow_ops::flow::{Cond, WhileLoop, cond, while_loop};
 pub use ferroflow_ops::registry;
