@@ -1,5 +1,6 @@
 //! How a task learns who it is and where the others are.
 
+pub mod pmi;
 mod port;
 mod topology;
 

@@ -1,0 +1,110 @@
+//! The socket to the process manager, with a deadline for everything that is asked over it.
+
+use ferroflow_core::{Result, Status, bail, ensure, status};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// A wait that lasts this long is spoken of; later ones less often.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Answers of a process manager are shorter than this.
+const LONGEST_ANSWER: usize = 1 << 16;
+
+pub(super) struct Wire {
+    stream: UnixStream,
+    start: Instant,
+    patience: Duration,
+    /// When a wait is spoken of next.
+    speak: Duration,
+}
+
+impl Wire {
+    /// Everything over this socket is done within `patience` from now.
+    pub(super) fn new(stream: UnixStream, patience: Duration) -> Wire {
+        Wire { stream, start: Instant::now(), patience, speak: SILENCE }
+    }
+
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        self.stream.write_all(bytes).map_err(|error| gone(&error))
+    }
+
+    /// One line without its end.
+    pub(super) fn line(&mut self) -> Result<String> {
+        let mut line = Vec::new();
+        loop {
+            let mut byte = [0];
+            self.fill(&mut byte)?;
+            if byte == *b"\n" {
+                return text(line);
+            }
+            ensure!(line.len() < LONGEST_ANSWER, DataLoss, "the process manager's answer has no end");
+            line.push(byte[0]);
+        }
+    }
+
+    /// So many bytes as text.
+    pub(super) fn text(&mut self, length: usize) -> Result<String> {
+        ensure!(
+            length <= LONGEST_ANSWER,
+            DataLoss,
+            "the process manager announces an answer of {length} bytes"
+        );
+        let mut bytes = vec![0; length];
+        self.fill(&mut bytes)?;
+        text(bytes)
+    }
+
+    fn fill(&mut self, mut buffer: &mut [u8]) -> Result<()> {
+        while !buffer.is_empty() {
+            let waited = self.start.elapsed();
+            let left = self.patience.saturating_sub(waited);
+            ensure!(
+                !left.is_zero(),
+                DeadlineExceeded,
+                "the process manager did not answer within {:?}",
+                self.patience
+            );
+            if waited >= self.speak {
+                let seconds = waited.as_secs();
+                tracing::warn!(
+                    "Waiting for {seconds} s for the other processes of this launch to tell their addresses (PMI)."
+                );
+                self.speak = waited * 2;
+            }
+            // A timeout of zero would mean none.
+            let pause = left.min(self.speak.saturating_sub(waited)).max(Duration::from_millis(1));
+            self.stream.set_read_timeout(Some(pause)).map_err(|error| gone(&error))?;
+            match self.stream.read(buffer) {
+                Ok(0) => bail!(Unavailable, "the process manager closed its connection"),
+                Ok(count) => buffer = &mut buffer[count..],
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) => {}
+                Err(error) => return Err(gone(&error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The value of a name in an answer of `name=value` pairs, after the answer's own success is known.
+pub(super) fn value<'a>(answer: &'a str, separator: char, name: &str) -> Result<&'a str> {
+    let find = |name| {
+        let mut pairs = answer.split(separator).filter_map(|pair| pair.split_once('='));
+        pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
+    };
+    let failed = find("rc").is_some_and(|code| code != "0");
+    ensure!(!failed, Unavailable, "the process manager answers '{}'", answer.trim_end());
+    find(name).ok_or_else(|| status!(DataLoss, "the process manager answers '{answer}', which has no {name}"))
+}
+
+fn text(bytes: Vec<u8>) -> Result<String> {
+    String::from_utf8(bytes).map_err(|_| status!(DataLoss, "the process manager's answer is no text"))
+}
+
+fn gone(error: &std::io::Error) -> Status {
+    status!(Unavailable, "the process manager cannot be reached: {error}")
+}
