@@ -2,10 +2,10 @@
 
 import re
 import threading
-import time
 
 import tensorflow as tf
 
+import tasks
 from report import session, show, show_failure, v1
 
 
@@ -97,15 +97,18 @@ def timeouts(cluster, graph):
 
 
 def closing(cluster, graph):
-    put, take, size = queue_on(0, "closed_under")
+    with tf.device("/job:ps/task:0"):
+        began = v1.get_variable("began", [], tf.int64, v1.zeros_initializer(), use_resource=True)
+    with tf.control_dependencies([v1.assign_add(began, 1).op]):
+        put, take, size = queue_on(0, "closed_under")
     doomed = session(cluster.target(), graph)
-    doomed.run(size)
+    doomed.run(began.initializer)
     thread = threading.Thread(target=lambda: show_failure("closed under a step", lambda: doomed.run(take)))
     thread.start()
-    time.sleep(0.5)
-    doomed.close()
-    thread.join(30)
     with session(cluster.target(), graph) as sess:
+        tasks.until(lambda: sess.run(began) == 1, 60)
+        doomed.close()
+        thread.join(30)
         sess.run(put)
         show("the queue is whole", [sess.run(size), sess.run(take)])
 
@@ -128,12 +131,9 @@ def loops(cluster, graph):
     with session(cluster.target(), graph) as sess:
         sess.run(v1.global_variables_initializer())
         show_failure("an endless loop", lambda: sess.run(loop, options=v1.RunOptions(timeout_in_ms=500)))
-        deadline = time.monotonic() + 20
-        before = None
-        while time.monotonic() < deadline:
-            now = sess.run(counts)
-            if now == before:
-                break
-            before = now
-            time.sleep(0.2)
-        show("its work stopped on all tasks", [now == before, all(count > 0 for count in now)])
+
+        def stopped():
+            """Whether nothing is counted while other steps run on the same tasks."""
+            return all(sess.run(counts) == before for before in [sess.run(counts)] for _ in range(50))
+
+        show("its work stopped on all tasks", [tasks.until(stopped, 20), all(count > 0 for count in sess.run(counts))])

@@ -33,9 +33,7 @@ def orchestrate(layout, binary):
 def restart(again):
     """Has the server killed and started."""
     print("now restart", flush=True)
-    deadline = time.monotonic() + SECONDS_AWAY
-    while not again.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    tasks.until(again.exists, SECONDS_AWAY)
 
 
 def answered(call):

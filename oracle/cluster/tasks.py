@@ -251,6 +251,16 @@ class Cluster:
         self.stop()
 
 
+def until(condition, seconds):
+    """Asks again and again until the condition holds; whether it does within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
 class Client:
     """A function that runs in a process of its own; what it prints is collected."""
 
