@@ -1,5 +1,6 @@
 //! Names of the parts of a cluster.
 
+mod address;
 mod cluster;
 
 pub use cluster::ClusterSpec;

@@ -1,8 +1,14 @@
 //! How a task learns who it is and where the others are.
 
+mod environment;
 pub mod pmi;
 mod port;
+mod role;
+mod source;
 mod topology;
 
+pub use environment::Environment;
 pub use port::{PortChoice, ReservedPort, listen_on};
+pub use role::{Asked, Overridden, Rank, Role};
+pub use source::{Source, TfConfig};
 pub use topology::{Count, Topology};

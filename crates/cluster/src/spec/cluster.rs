@@ -1,6 +1,6 @@
 //! Who is in a cluster: jobs, their tasks, and where each task is reached.
 
-use super::TaskName;
+use super::{TaskName, address};
 use ferroflow_core::{Result, ensure, status};
 use ferroflow_proto::tensorflow::{ClusterDef, JobDef};
 use serde_json::Value;
@@ -41,11 +41,18 @@ impl ClusterSpec {
         }
     }
 
-    /// Adds a job whose tasks are numbered in the order of a comma-separated list.
+    /// Adds a job whose tasks are numbered in the order of a comma-separated list, which may end with a comma.
     pub fn add_hosts(&mut self, job: &str, hosts: &str) -> Result<()> {
-        let hosts = hosts.split(',').map(str::trim);
-        for (task, host) in hosts.enumerate() {
-            ensure!(!host.is_empty(), InvalidArgument, "the list of hosts of job {job} has an empty entry");
+        let hosts = hosts.trim_end_matches(|c: char| c == ',' || c.is_whitespace());
+        if hosts.is_empty() {
+            return Ok(());
+        }
+        for (task, host) in hosts.split(',').map(str::trim).enumerate() {
+            ensure!(
+                !host.is_empty(),
+                InvalidArgument,
+                "the list of hosts of job {job} has an empty entry at number {task}: remove the comma, or name the host"
+            );
             self.add(job, task as u32, host)?;
         }
         Ok(())
@@ -77,8 +84,8 @@ impl ClusterSpec {
                 }
                 Value::Object(map) => {
                     for (task, address) in map {
-                        let number = task.parse().map_err(|_| {
-                            status!(InvalidArgument, "job {job} has a task '{task}', expected a number")
+                        let number = task.trim().parse().map_err(|_| {
+                            status!(InvalidArgument, "job {job} has a task '{task}', expected a number from 0 on")
                         })?;
                         spec.add(job, number, text(job, address)?)?;
                     }
@@ -125,7 +132,10 @@ impl ClusterSpec {
         let mut owners = HashMap::new();
         for (task, address) in self.tasks() {
             if let Some(other) = owners.insert(address, task.clone()) {
-                return Err(status!(InvalidArgument, "{other} and {task} have the same address, {address}"));
+                return Err(status!(
+                    InvalidArgument,
+                    "{other} and {task} have the same address, {address}: each task needs a port of its own"
+                ));
             }
         }
         Ok(())
@@ -188,22 +198,25 @@ fn kind(value: &Value) -> &'static str {
 
 fn check_job(job: &str) -> Result<()> {
     let rest = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_name = |job: &str| job.starts_with(|c: char| c.is_ascii_alphabetic()) && job.chars().all(rest);
+    let better: String = job.trim().chars().map(|c| if rest(c) { c } else { '_' }).collect();
+    let fix = if is_name(&better) { format!("; write e.g. {better}") } else { String::new() };
     ensure!(
-        job.starts_with(|c: char| c.is_ascii_alphabetic()) && job.chars().all(rest),
+        is_name(job),
         InvalidArgument,
-        "'{job}' is no name of a job: letters, digits and underscores, a letter first"
+        "'{job}' is no name of a job: letters, digits and underscores, a letter first{fix}"
     );
     Ok(())
 }
 
 fn check_address(job: &str, task: u32, address: &str) -> Result<()> {
-    let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
-    ensure!(
-        port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port > 0)),
-        InvalidArgument,
-        "/job:{job}/task:{task} has the address '{address}', expected host:port"
-    );
-    Ok(())
+    match address::fault(address) {
+        None => Ok(()),
+        Some(fault) => Err(status!(
+            InvalidArgument,
+            "/job:{job}/task:{task} has the address '{address}', expected host:port: {fault}"
+        )),
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,58 @@
+//! What makes a text the address of a task.
+
+/// What is wrong with an address, and how to write it right; `None` for a good one.
+pub(super) fn fault(address: &str) -> Option<String> {
+    if address.is_empty() {
+        return Some("there is none".to_owned());
+    }
+    if let Some((scheme, rest)) = address.split_once("://") {
+        return Some(format!("leave out the scheme {scheme}://, write {rest}"));
+    }
+    if address.contains(|c: char| c.is_whitespace() || c == '/' || c == ',') {
+        return Some("it has a character that neither hosts nor ports have".to_owned());
+    }
+    let Some((host, port)) = address.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) else {
+        return Some(format!("the port is missing, write e.g. {address}:2222"));
+    };
+    if host.is_empty() {
+        return Some(format!("the host is missing, write e.g. localhost:{port}"));
+    }
+    let bracketed = host.starts_with('[') && host.ends_with(']');
+    if host.contains(':') && !bracketed {
+        return Some(format!("an IPv6 address stands in brackets, write [{host}]:{port}"));
+    }
+    match port.parse::<u64>() {
+        Ok(1..=65535) => None,
+        Ok(0) => Some("nobody can call port 0, write the port that the task listens on".to_owned()),
+        Ok(_) => Some(format!("ports end at 65535, {port} is above")),
+        Err(_) => Some(format!("'{port}' is no port, write a number from 1 to 65535")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fault;
+
+    #[test]
+    fn every_fault_comes_with_its_fix() {
+        for good in ["a:1", "10.0.0.1:65535", "[::1]:2222", "a-b.c.svc:80"] {
+            assert_eq!(fault(good), None, "{good}");
+        }
+        let cases = [
+            ("", "there is none"),
+            ("a", "write e.g. a:2222"),
+            ("[::1]", "write e.g. [::1]:2222"),
+            (":1", "write e.g. localhost:1"),
+            ("::1:2222", "write [::1]:2222"),
+            ("a:0", "port 0"),
+            ("a:99999", "ports end at 65535"),
+            ("a:http", "'http' is no port"),
+            ("a:-1", "'-1' is no port"),
+            ("http://a:1", "write a:1"),
+            ("a b:1", "a character"),
+        ];
+        for (address, fix) in cases {
+            assert!(fault(address).is_some_and(|text| text.contains(fix)), "{address}: {:?}", fault(address));
+        }
+    }
+}

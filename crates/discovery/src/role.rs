@@ -1,0 +1,246 @@
+//! Who this task is: the first source that says so decides, and what the others say is told, never mixed in.
+
+use crate::source::{Found, Says, Source};
+use crate::{Environment, Topology};
+use ferroflow_cluster::spec::{ClusterSpec, TaskName};
+use ferroflow_core::{Result, Status, status};
+use std::path::PathBuf;
+
+/// What the user said on the command line.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// The job of this task.
+    pub job: Option<String>,
+    /// Its number within the job.
+    pub task: Option<u32>,
+    /// The cluster, if flags describe one.
+    pub cluster: ClusterSpec,
+    /// A file with the role of this task.
+    pub config_file: Option<PathBuf>,
+    /// Which jobs the cluster has: what turns ranks and names of pods into tasks.
+    pub jobs: Option<Topology>,
+    /// The first port of addresses that are computed from host names.
+    pub port: Option<u16>,
+}
+
+/// The place of a process among those that were started together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rank {
+    /// From 0 on.
+    pub rank: u32,
+    /// How many there are.
+    pub size: u32,
+}
+
+/// A source that said something and was not listened to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overridden {
+    /// The source.
+    pub source: Source,
+    /// What it said.
+    pub said: String,
+}
+
+/// Who this task is.
+///
+/// ```
+/// use ferroflow_discovery::{Asked, Environment, Role, Source};
+///
+/// let text = r#"{"cluster": {"ps": ["a:2222"], "worker": ["b:2222"]}, "task": {"type": "worker", "index": 0}}"#;
+/// let environment: Environment = [("TF_CONFIG", text)].into_iter().collect();
+/// let role = Role::resolve(&Asked::default(), &environment)?;
+/// assert_eq!((role.source, role.task.job.as_str(), role.task.task), (Source::TfConfig, "worker", 0));
+/// # Ok::<(), ferroflow_core::Status>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Role {
+    /// Who said so.
+    pub source: Source,
+    /// This task.
+    pub task: TaskName,
+    /// The cluster as far as it is known; empty for a task that is alone, or whose peers have yet to be found.
+    pub cluster: ClusterSpec,
+    /// Which jobs the cluster has, where only that is known.
+    pub topology: Option<Topology>,
+    /// The place among the processes that a launcher started together.
+    pub rank: Option<Rank>,
+    /// Why the addresses of a cluster of several tasks are not known, where they are not.
+    pub unlocated: Option<Status>,
+    /// A name that this launch has and no other: a restart of the whole has another one.
+    pub run_id: Option<String>,
+    /// What a user should know about how the role was found.
+    pub notes: Vec<String>,
+    /// Sources that also spoke, in the order of precedence.
+    pub overridden: Vec<Overridden>,
+}
+
+impl Role {
+    /// Asks every source in the order of precedence. A mistake in the one that decides is an error.
+    pub fn resolve(asked: &Asked, environment: &Environment) -> Result<Role> {
+        let mut role: Option<Role> = None;
+        let mut notes = Vec::new();
+        let mut overridden = Vec::new();
+        for (source, heard) in Source::ask_all(asked, environment) {
+            match (&role, heard) {
+                (_, Ok(Says::Nothing)) => {}
+                (Some(_), Ok(says)) => overridden.push(Overridden { source, said: says.summary() }),
+                (Some(_), Err(error)) => {
+                    let said = format!("nothing usable: {}", error.message());
+                    overridden.push(Overridden { source, said });
+                }
+                (None, Err(error)) => return Err(of_source(&source, &error)),
+                (None, Ok(Says::Rank(Rank { size: 0 | 1, .. }))) => {
+                    let note = format!(
+                        "{source} started this process alone; --jobs would make it a task of a cluster"
+                    );
+                    notes.push(note);
+                }
+                (None, Ok(Says::Rank(Rank { rank, size }))) => {
+                    return Err(status!(
+                        InvalidArgument,
+                        "{source} started {size} processes, of which this is number {rank}, but nothing says which jobs \
+                         they are: add e.g. --jobs ps:1,worker:*"
+                    ));
+                }
+                (None, Ok(Says::Role(found))) => role = Some(found.into_role(source, asked)?),
+            }
+        }
+        let mut role = role.unwrap_or_else(|| Role::alone(asked));
+        role.notes.splice(0..0, notes);
+        role.overridden = overridden;
+        Ok(role)
+    }
+
+    fn alone(asked: &Asked) -> Role {
+        let job = asked.job.as_deref().unwrap_or("localhost");
+        Role {
+            source: if asked.job.is_some() { Source::Flags } else { Source::Local },
+            task: TaskName::new(job, asked.task.unwrap_or_default()),
+            cluster: ClusterSpec::new(),
+            topology: asked.jobs.clone(),
+            rank: None,
+            unlocated: None,
+            run_id: None,
+            notes: Vec::new(),
+            overridden: Vec::new(),
+        }
+    }
+
+    /// Refuses a role whose peers have yet to be found.
+    pub fn located(&self) -> Result<()> {
+        match &self.unlocated {
+            Some(why) => Err(of_source(&self.source, why)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this task initializes the model and writes checkpoints: the chief, or the first worker without one.
+    pub fn is_chief(&self) -> bool {
+        is_chief(&self.task, &self.cluster)
+    }
+
+    /// Where this task is reached, if it is in the cluster. Evaluators need not be.
+    pub fn address(&self) -> Option<&str> {
+        self.cluster.address(&self.task)
+    }
+
+    /// The role as the value of `TF_CONFIG`, which stock's programs read.
+    pub fn tf_config(&self) -> String {
+        format!(
+            r#"{{"cluster":{},"task":{{"type":"{}","index":{}}}}}"#,
+            self.cluster.to_json(),
+            self.task.job,
+            self.task.task
+        )
+    }
+}
+
+pub(crate) fn is_chief(task: &TaskName, cluster: &ClusterSpec) -> bool {
+    let has_chief = cluster.tasks().any(|(task, _)| task.job == "chief" || task.job == "master");
+    match task.job.as_str() {
+        "chief" | "master" => true,
+        "worker" => !has_chief && task.task == 0,
+        _ => false,
+    }
+}
+
+fn of_source(source: &Source, error: &Status) -> Status {
+    error.clone().map_message(|message| format!("{source}: {message}"))
+}
+
+impl Found {
+    /// The role, after flags that name only the task have chosen it in the cluster that was found.
+    fn into_role(self, source: Source, asked: &Asked) -> Result<Role> {
+        let Found { task, cluster, topology, rank, mut unlocated, run_id, mut notes } = self;
+        let mut chosen = task;
+        if source != Source::Flags && (asked.job.is_some() || asked.task.is_some()) {
+            let job = asked.job.clone().or_else(|| chosen.as_ref().map(|task| task.job.clone()));
+            let job = job.unwrap_or_else(|| "worker".to_owned());
+            let task = TaskName::new(&job, asked.task.unwrap_or_default());
+            if let Some(given) = chosen.as_ref().filter(|given| **given != task) {
+                let note = format!("the flags choose {}, {source} says {}", short(&task), short(given));
+                notes.push(note);
+            }
+            chosen = Some(task);
+        }
+        let task = chosen.ok_or_else(|| {
+            let has = listed(&cluster);
+            status!(
+                InvalidArgument,
+                "{source}: which task is this? Choose --job_name and --task_index among {has}"
+            )
+        })?;
+        in_cluster(&task, &cluster).map_err(|error| of_source(&source, &error))?;
+        if !cluster.is_empty() && cluster.address(&task).is_none() {
+            let what = short(&task);
+            notes.push(format!("{what} is not in the cluster: it uses the others, and nobody calls it"));
+        }
+        let several = topology.as_ref().is_some_and(|topology| topology.tasks().nth(1).is_some());
+        if several && cluster.is_empty() && unlocated.is_none() {
+            unlocated = Some(status!(
+                FailedPrecondition,
+                "it tells no addresses: add --rendezvous with a directory that all tasks share"
+            ));
+        }
+        Ok(Role { source, task, cluster, topology, rank, unlocated, run_id, notes, overridden: Vec::new() })
+    }
+}
+
+/// Refuses a task that the cluster lacks, and says what to do. Evaluators, and chiefs that coordinate, may be outside.
+pub(crate) fn in_cluster(task: &TaskName, cluster: &ClusterSpec) -> Result<()> {
+    let numbers: Vec<u32> =
+        cluster.tasks().filter(|(other, _)| other.job == task.job).map(|(other, _)| other.task).collect();
+    if cluster.is_empty() || numbers.contains(&task.task) {
+        return Ok(());
+    }
+    if numbers.is_empty() && matches!(task.job.as_str(), "evaluator" | "chief") {
+        return Ok(());
+    }
+    let mut jobs: Vec<String> = cluster.tasks().map(|(other, _)| other.job).collect();
+    jobs.dedup();
+    let fix = match (numbers.as_slice(), jobs.iter().find(|job| job.eq_ignore_ascii_case(&task.job))) {
+        ([], Some(similar)) => format!("write {similar}: names of jobs tell capitals from small letters"),
+        ([], None) => {
+            format!("there is no job {}, choose one of {} or add its addresses", task.job, jobs.join(", "))
+        }
+        ([first, .., last], _) if (last - first) as usize + 1 == numbers.len() => {
+            format!("job {} has tasks {first} to {last}, choose one of them or add this one's address", task.job)
+        }
+        (numbers, _) => {
+            let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
+            let numbers = numbers.join(", ");
+            format!("job {} has task {numbers} alone, choose it or add this one's address", task.job)
+        }
+    };
+    Err(status!(InvalidArgument, "{task} is not in the cluster, which has {cluster}: {fix}"))
+}
+
+fn listed(cluster: &ClusterSpec) -> String {
+    let tasks: Vec<String> = cluster.tasks().map(|(task, _)| short(&task)).collect();
+    if tasks.is_empty() { "the tasks of the cluster".to_owned() } else { tasks.join(", ") }
+}
+
+/// `worker:1`, for texts about many tasks.
+pub(crate) fn short(task: &TaskName) -> String {
+    format!("{}:{}", task.job, task.task)
+}

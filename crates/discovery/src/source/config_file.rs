@@ -1,0 +1,77 @@
+//! A JSON file with a task's role: in the form of `TF_CONFIG`, as flags would have it, or the cluster alone.
+
+use super::tf_config::{self, TfConfig};
+use super::{Found, Says};
+use crate::Environment;
+use crate::role::Asked;
+use ferroflow_cluster::spec::{ClusterSpec, TaskName};
+use ferroflow_core::{Result, Status, status};
+use serde_json::Value;
+
+/// Keys by which a file says more than a cluster.
+const KEYS: [&str; 5] = ["cluster", "sparseCluster", "task", "job_name", "task_index"];
+
+pub(super) fn ask(asked: &Asked, _: &Environment) -> Result<Says> {
+    let Some(path) = &asked.config_file else { return Ok(Says::Nothing) };
+    let of_file = |error: Status| error.map_message(|message| format!("{}: {message}", path.display()));
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| of_file(status!(InvalidArgument, "cannot read the file: {error}")))?;
+    read(&text).map(Says::Role).map_err(of_file)
+}
+
+fn read(text: &str) -> Result<Found> {
+    let json = tf_config::parse_json(text)?;
+    let hosts = json.as_object().into_iter().flatten().filter_map(|(key, value)| {
+        let job = key.strip_suffix("_hosts")?;
+        Some((job, value))
+    });
+    let mut cluster = ClusterSpec::new();
+    for (job, value) in hosts {
+        match value {
+            Value::String(list) => cluster.add_hosts(job, list)?,
+            other => {
+                let job_alone = ClusterSpec::from_value(&Value::from_iter([(job, other.clone())]))?;
+                job_alone.tasks().try_for_each(|(task, address)| cluster.add(job, task.task, address))?;
+            }
+        }
+    }
+    let says_more = KEYS.iter().any(|key| json.get(key).is_some());
+    if cluster.is_empty() && !says_more {
+        return Ok(Found { cluster: ClusterSpec::from_value(&json)?, ..Found::default() });
+    }
+    let config = TfConfig::from_value(&json)?;
+    let mut found = config.found()?;
+    if found.cluster.is_empty() {
+        found.cluster = cluster;
+    }
+    if let Some(job) = json.get("job_name").and_then(Value::as_str) {
+        let index = json.get("task_index").map(tf_config::index).transpose()?;
+        found.task = Some(TaskName::new(job, index.unwrap_or_default()));
+    }
+    found.cluster.check()?;
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_file_is_read() {
+        let forms = [
+            r#"{"cluster": {"ps": ["a:1"], "worker": ["b:1"]}, "task": {"type": "ps", "index": 0}}"#,
+            r#"{"cluster": {"ps": ["a:1"], "worker": ["b:1"]}, "job_name": "ps", "task_index": "0"}"#,
+            r#"{"ps_hosts": "a:1", "worker_hosts": ["b:1"], "job_name": "ps", "task_index": 0}"#,
+        ];
+        for form in forms {
+            let found = read(form).unwrap();
+            assert_eq!(found.task, Some(TaskName::new("ps", 0)), "{form}");
+            assert_eq!(found.cluster.to_json(), r#"{"ps":{"0":"a:1"},"worker":{"0":"b:1"}}"#, "{form}");
+        }
+        let bare = read(r#"{"ps": ["a:1"]}"#).unwrap();
+        assert!(bare.task.is_none() && bare.cluster.address(&TaskName::new("ps", 0)).is_some());
+        let message = |text| read(text).err().unwrap().message().to_owned();
+        assert!(message(r#"{"ps_hosts": "a:1,,b:1"}"#).contains("remove the comma"));
+        assert!(message(r#"{"ps_hosts": "a:1", "job_name": "ps", "task_index": "x"}"#).contains("'x'"));
+    }
+}

@@ -1,0 +1,151 @@
+//! The environment variable `TF_CONFIG`, by which schedulers tell a task who it is.
+//!
+//! It is read as `TFConfigClusterResolver` reads it, and where that gives up for no good reason (a variable set to
+//! nothing), as stock's estimators do.
+
+use super::{Found, Says};
+use crate::Environment;
+use crate::role::Asked;
+use ferroflow_cluster::spec::{ClusterSpec, TaskName};
+use ferroflow_core::{Result, status};
+use serde_json::Value;
+
+pub(super) fn ask(_: &Asked, environment: &Environment) -> Result<Says> {
+    let Some(text) = environment.get("TF_CONFIG") else { return Ok(Says::Nothing) };
+    let config = TfConfig::parse(text)?;
+    if config.cluster.is_empty() && config.job.is_none() {
+        return Ok(Says::Nothing);
+    }
+    config.found().map(Says::Role)
+}
+
+/// What `TF_CONFIG` says, field by field. Keys that nobody knows are ignored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TfConfig {
+    /// The cluster; empty for a program that runs alone.
+    pub cluster: ClusterSpec,
+    /// The job of this task.
+    pub job: Option<String>,
+    /// Its number within the job.
+    pub index: Option<u32>,
+    /// The scheme of targets.
+    pub rpc_layer: Option<String>,
+    /// The target of sessions, whatever else is said.
+    pub session_master: Option<String>,
+    /// Jobs that are lists of one address: with workers that come and go, such a list holds this task alone, whatever
+    /// its number.
+    lone: Vec<String>,
+    /// Names of all jobs, those without tasks included.
+    jobs: usize,
+}
+
+impl TfConfig {
+    /// Reads `{"cluster": {"ps": […], "worker": […]}, "task": {"type": "worker", "index": 0}}`.
+    pub fn parse(text: &str) -> Result<TfConfig> {
+        TfConfig::from_value(&parse_json(text)?)
+    }
+
+    pub(super) fn from_value(json: &Value) -> Result<TfConfig> {
+        if matches!(json, Value::Array(items) if items.is_empty()) {
+            return Ok(TfConfig::default());
+        }
+        let fields = json.as_object().ok_or_else(|| {
+            status!(InvalidArgument, "expected an object such as {{\"cluster\": …, \"task\": …}}, got {json}")
+        })?;
+        // Old operators wrote the second name when workers may come and go.
+        let jobs = fields.get("cluster").or_else(|| fields.get("sparseCluster"));
+        let cluster = jobs.map(ClusterSpec::from_value).transpose()?.unwrap_or_default();
+        let lone = |(job, tasks): (&String, &Value)| match tasks {
+            Value::Array(list) if list.len() == 1 => Some(job.clone()),
+            _ => None,
+        };
+        let jobs = jobs.and_then(Value::as_object);
+        let task = match fields.get("task") {
+            None | Some(Value::Null) => None,
+            Some(Value::Object(task)) => Some(task),
+            Some(other) => {
+                let example = r#"{"type": "worker", "index": 0}"#;
+                return Err(status!(InvalidArgument, "the task is {other}, expected e.g. {example}"));
+            }
+        };
+        let field = |name| task.and_then(|task| task.get(name)).filter(|value| !value.is_null());
+        let job = field("type").map(|job| match job {
+            Value::String(job) => Ok(job.clone()),
+            other => Err(status!(InvalidArgument, "the type of the task is {other}, expected the name of a job")),
+        });
+        let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
+        Ok(TfConfig {
+            lone: jobs.into_iter().flatten().filter_map(lone).collect(),
+            jobs: jobs.map_or(0, |jobs| jobs.len()),
+            job: job.transpose()?,
+            index: field("index").map(index).transpose()?,
+            rpc_layer: text("rpc_layer"),
+            session_master: text("session_master"),
+            cluster,
+        })
+    }
+
+    /// What a session of this task is opened on, as `TFConfigClusterResolver.master()` answers: nothing for a cluster of
+    /// one, which needs no server.
+    pub fn master(&self) -> Result<String> {
+        if let Some(master) = &self.session_master {
+            return Ok(master.clone());
+        }
+        if self.jobs == 0 || (self.jobs == 1 && self.cluster.tasks().count() == 1) {
+            return Ok(String::new());
+        }
+        let task = TaskName::new(self.job.as_deref().unwrap_or_default(), self.index.unwrap_or_default());
+        let known = self.index.and_then(|_| self.cluster.address(&task));
+        let address = known.ok_or_else(|| {
+            status!(InvalidArgument, "{task} is not in the cluster, which has {}", self.cluster)
+        })?;
+        let scheme = self.rpc_layer.as_ref().map(|layer| format!("{layer}://")).unwrap_or_default();
+        Ok(format!("{scheme}{address}"))
+    }
+
+    /// The role that this describes.
+    pub(super) fn found(&self) -> Result<Found> {
+        let mut found = Found { cluster: self.cluster.clone(), ..Found::default() };
+        let Some(job) = &self.job else { return Ok(found) };
+        let task = TaskName::new(job, self.index.unwrap_or_default());
+        if self.cluster.address(&task).is_none() && self.lone.contains(job) {
+            let only = TaskName::new(job, 0);
+            found.cluster = ClusterSpec::new();
+            for (other, address) in self.cluster.tasks() {
+                let number = if other == only { task.task } else { other.task };
+                found.cluster.add(&other.job, number, address)?;
+            }
+            found.notes.push(format!(
+                "the only address of job {job} is taken to be this task's, which is number {}",
+                task.task
+            ));
+        }
+        if self.index.is_none() {
+            found.notes.push(format!("the task has no index, so it is {job}:0"));
+        }
+        found.task = Some(task);
+        Ok(found)
+    }
+}
+
+pub(super) fn parse_json(text: &str) -> Result<Value> {
+    serde_json::from_str(text).map_err(|error| {
+        let quoted = text.trim_start().starts_with("{'");
+        let fix = if quoted { "; JSON has double quotes" } else { "" };
+        status!(InvalidArgument, "no JSON: {error}{fix}")
+    })
+}
+
+/// The number of a task, as text and with a fraction too: stock cuts it off.
+pub(super) fn index(value: &Value) -> Result<u32> {
+    let number = match value {
+        Value::String(text) => text.trim().parse().ok(),
+        Value::Bool(truth) => Some(i64::from(*truth)),
+        Value::Number(number) => number.as_i64().or_else(|| number.as_f64().map(|float| float as i64)),
+        _ => None,
+    };
+    number.and_then(|number: i64| u32::try_from(number).ok()).ok_or_else(|| {
+        let said = value.as_str().map_or_else(|| value.to_string(), |text| format!("'{text}'"));
+        status!(InvalidArgument, "the index of the task is {said}, which is no number from 0 on")
+    })
+}
