@@ -5,7 +5,11 @@ mod exit;
 mod local;
 mod logging;
 mod ops;
+mod output;
+mod resolve;
+mod role_args;
 mod serve;
+mod spelling;
 
 use clap::{Parser, Subcommand};
 use exit::Failure;
@@ -30,15 +34,19 @@ enum Command {
     DemoWorker(demo::Task),
     /// Serve sessions to TensorFlow clients
     Serve(serve::Args),
+    /// Say who this task is, who said so, and what was not listened to
+    Resolve(resolve::Args),
     /// List the ops that this build runs and their element types
     Ops(ops::Args),
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let arguments = spelling::with_two_dashes::<Cli>(std::env::args_os());
+    let done = match Cli::parse_from(arguments).command {
         Command::Demo(args) => demo::run(&args).map_err(Failure::from),
         Command::DemoWorker(task) => demo::run_task(&task).map_err(Failure::from),
         Command::Serve(args) => serve::run(&args).map_err(Failure::from),
+        Command::Resolve(args) => resolve::run(&args).map_err(Failure::from),
         Command::Ops(args) => ops::run(&args).map_err(|error| error.to_string().into()),
     };
     match done {

@@ -1,34 +1,18 @@
 //! `ferroflow serve`: one task of a cluster, until it is told to end.
 
+use crate::role_args::RoleArgs;
+use ferroflow::discovery::{Role, Source};
 use ferroflow::server::{Place, listen};
-use ferroflow::{ClusterSpec, Server, ServerConfig, TaskName};
+use ferroflow::{Server, ServerConfig};
 use std::net::IpAddr;
-use std::path::Path;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::level_filters::LevelFilter;
 
 /// Arguments of `ferroflow serve`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The job that this task belongs to
-    #[arg(long = "job_name", visible_alias = "job-name", value_name = "JOB")]
-    job_name: Option<String>,
-
-    /// The number of this task within its job
-    #[arg(long = "task_index", visible_alias = "task-index", value_name = "N", default_value_t = 0)]
-    task_index: u32,
-
-    /// The tasks of job `ps`, as host:port, separated by commas
-    #[arg(long = "ps_hosts", visible_alias = "ps-hosts", value_name = "HOSTS")]
-    ps_hosts: Option<String>,
-
-    /// The tasks of job `worker`, as host:port, separated by commas
-    #[arg(long = "worker_hosts", visible_alias = "worker-hosts", value_name = "HOSTS")]
-    worker_hosts: Option<String>,
-
-    /// The cluster as JSON, or a file that holds it: {"ps": ["a:2222"], "worker": {"1": "c:2222"}}
-    #[arg(long, value_name = "JSON|FILE")]
-    cluster: Option<String>,
+    #[command(flatten)]
+    role: RoleArgs,
 
     /// Port to listen on, 0 for any free one; by default the one in this task's entry of the cluster, or 2222
     #[arg(long)]
@@ -49,8 +33,14 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     crate::logging::start(args.log);
-    let cluster = cluster(args)?;
-    let task = own_task(args, &cluster)?;
+    let role = args.role.role(args.port)?;
+    role.located().map_err(|error| error.message().to_owned())?;
+    if !role.cluster.is_empty() && role.address().is_none() {
+        let (task, source) = (&role.task, role.source);
+        return Err(format!("{source}: {task} is not in the cluster, so there is nothing to serve for it"));
+    }
+    tell(&role);
+    let Role { task, cluster, .. } = role;
     let entry = cluster.address(&task).map(str::to_owned);
     let listeners = match args.inherit {
         true => vec![crate::local::inherit_socket()?],
@@ -66,42 +56,17 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// The cluster that the flags describe; empty if none does.
-fn cluster(args: &Args) -> Result<ClusterSpec, String> {
-    let mut spec = match &args.cluster {
-        None => ClusterSpec::new(),
-        Some(json) if json.trim_start().starts_with('{') => {
-            ClusterSpec::from_json(json).map_err(|error| format!("--cluster: {}", error.message()))?
-        }
-        Some(path) => {
-            let text = std::fs::read_to_string(Path::new(path))
-                .map_err(|error| format!("--cluster: cannot read the file '{path}': {error}"))?;
-            ClusterSpec::from_json(&text)
-                .map_err(|error| format!("--cluster: {path}: {}", error.message()))?
-        }
-    };
-    let hosts = [("ps", "--ps_hosts", &args.ps_hosts), ("worker", "--worker_hosts", &args.worker_hosts)];
-    for (job, flag, list) in hosts {
-        if let Some(list) = list {
-            spec.add_hosts(job, list).map_err(|error| format!("{flag}: {}", error.message()))?;
-        }
+/// Says who told this task its role, unless its own flags did, and what was not listened to.
+pub(crate) fn tell(role: &Role) {
+    if !matches!(role.source, Source::Flags | Source::Local) {
+        tracing::info!(source = %role.source, task = %role.task, "The environment tells this task its role.");
     }
-    spec.check().map_err(|error| error.message().to_owned())?;
-    Ok(spec)
-}
-
-fn own_task(args: &Args, cluster: &ClusterSpec) -> Result<TaskName, String> {
-    let Some(job) = &args.job_name else {
-        if cluster.is_empty() {
-            return Ok(TaskName::new("localhost", args.task_index));
-        }
-        return Err(format!("which task is this? Choose --job_name and --task_index among {cluster}"));
-    };
-    let task = TaskName::new(job, args.task_index);
-    if !cluster.is_empty() && cluster.address(&task).is_none() {
-        return Err(format!("{task} is not in the cluster, which has {cluster}"));
+    for note in &role.notes {
+        tracing::info!(source = %role.source, "{note}");
     }
-    Ok(task)
+    for other in &role.overridden {
+        tracing::warn!(source = %other.source, said = other.said, "Not listened to: {} decides.", role.source);
+    }
 }
 
 /// Ends on Ctrl-C or SIGTERM; without a way to hear of them, never.

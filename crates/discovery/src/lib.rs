@@ -9,6 +9,6 @@ mod topology;
 
 pub use environment::Environment;
 pub use port::{PortChoice, ReservedPort, listen_on};
-pub use role::{Asked, Overridden, Rank, Role};
+pub use role::{Asked, Overridden, Rank, Role, is_chief};
 pub use source::{Source, TfConfig};
 pub use topology::{Count, Topology};

@@ -155,7 +155,8 @@ impl Role {
     }
 }
 
-pub(crate) fn is_chief(task: &TaskName, cluster: &ClusterSpec) -> bool {
+/// Whether a task initializes the model and writes checkpoints: the chief, or the first worker without one.
+pub fn is_chief(task: &TaskName, cluster: &ClusterSpec) -> bool {
     let has_chief = cluster.tasks().any(|(task, _)| task.job == "chief" || task.job == "master");
     match task.job.as_str() {
         "chief" | "master" => true,
@@ -224,7 +225,10 @@ pub(crate) fn in_cluster(task: &TaskName, cluster: &ClusterSpec) -> Result<()> {
             format!("there is no job {}, choose one of {} or add its addresses", task.job, jobs.join(", "))
         }
         ([first, .., last], _) if (last - first) as usize + 1 == numbers.len() => {
-            format!("job {} has tasks {first} to {last}, choose one of them or add this one's address", task.job)
+            format!(
+                "job {} has tasks {first} to {last}, choose one of them or add this one's address",
+                task.job
+            )
         }
         (numbers, _) => {
             let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();

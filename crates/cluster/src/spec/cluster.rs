@@ -85,7 +85,10 @@ impl ClusterSpec {
                 Value::Object(map) => {
                     for (task, address) in map {
                         let number = task.trim().parse().map_err(|_| {
-                            status!(InvalidArgument, "job {job} has a task '{task}', expected a number from 0 on")
+                            status!(
+                                InvalidArgument,
+                                "job {job} has a task '{task}', expected a number from 0 on"
+                            )
                         })?;
                         spec.add(job, number, text(job, address)?)?;
                     }

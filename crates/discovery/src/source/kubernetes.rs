@@ -17,7 +17,9 @@ pub(super) fn ask(asked: &Asked, environment: &Environment) -> Result<Says> {
         return Ok(Says::Nothing);
     };
     let port = match environment.get("FERROFLOW_PORT") {
-        Some(text) => text.parse().map_err(|_| status!(InvalidArgument, "FERROFLOW_PORT is '{text}', no port"))?,
+        Some(text) => {
+            text.parse().map_err(|_| status!(InvalidArgument, "FERROFLOW_PORT is '{text}', no port"))?
+        }
         None => PORT,
     };
     found(host, jobs, environment.get("FERROFLOW_SERVICE"), asked.port.unwrap_or(port)).map(Says::Role)
@@ -129,9 +131,15 @@ mod tests {
         assert_eq!(set.task, Some(TaskName::new("my_ps", 1)));
         assert_eq!(address(&set, "worker", 2), "train-worker-2.svc:2222");
         let bare = read("worker-0.svc.ns.svc.cluster.local");
-        assert_eq!((bare.task.clone(), address(&bare, "chief", 0)), (Some(TaskName::new("worker", 0)), "chief-0.svc:2222".to_owned()));
+        assert_eq!(
+            (bare.task.clone(), address(&bare, "chief", 0)),
+            (Some(TaskName::new("worker", 0)), "chief-0.svc:2222".to_owned())
+        );
         let set = read("train-worker-0-2");
-        assert_eq!((set.task.clone(), address(&set, "chief", 0)), (Some(TaskName::new("worker", 2)), "train-chief-0-0.svc:2222".to_owned()));
+        assert_eq!(
+            (set.task.clone(), address(&set, "chief", 0)),
+            (Some(TaskName::new("worker", 2)), "train-chief-0-0.svc:2222".to_owned())
+        );
         assert_eq!(read("train-worker-2-0").task, Some(TaskName::new("worker", 2)));
         let message = |host| found(host, &jobs, None, 1).err().unwrap().message().to_owned();
         assert!(message("train-worker-3").contains("as many tasks as the set has"));

@@ -20,8 +20,7 @@ const PORT: u16 = 8888;
 const STEP: [&str; 3] = ["SLURM_STEP_NODELIST", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"];
 
 /// What to do when addresses cannot be computed.
-const ADVICE: &str =
-    "use --rendezvous with a directory that all nodes share, or srun --mpi=pmi2, which need no computed addresses";
+const ADVICE: &str = "use --rendezvous with a directory that all nodes share, or srun --mpi=pmi2, which need no computed addresses";
 
 pub(super) fn ask(asked: &Asked, environment: &Environment) -> Result<Says> {
     let Some(job) = environment.get("SLURM_JOB_ID") else { return Ok(Says::Nothing) };
@@ -42,10 +41,13 @@ pub(super) fn ask(asked: &Asked, environment: &Environment) -> Result<Says> {
     let mut says = by_rank(asked, rank, Some(run_id))?;
     if let Says::Role(found) = &mut says {
         // Whoever exchanges addresses needs none of these.
-        match hosts(environment, rank).and_then(|hosts| addresses(found, &hosts, asked.port.unwrap_or(PORT))) {
+        match hosts(environment, rank).and_then(|hosts| addresses(found, &hosts, asked.port.unwrap_or(PORT)))
+        {
             Ok(cluster) => {
                 found.cluster = cluster;
-                found.notes.push("addresses are computed from the step's nodes; ports may be taken".to_owned());
+                found
+                    .notes
+                    .push("addresses are computed from the step's nodes; ports may be taken".to_owned());
             }
             Err(why) => found.unlocated = Some(why),
         }
@@ -62,21 +64,19 @@ fn hosts(environment: &Environment, rank: Rank) -> Result<Vec<String>> {
     let groups = layout::groups(environment, &counts)?;
     let hosts: Vec<String> = match distribution {
         Distribution::Listed(hosts) => hosts,
-        computed => {
-            lay_out(&counts, &groups, &computed)?
-                .into_iter()
-                .map(|node| {
-                    nodes.get(node).cloned().ok_or_else(|| {
-                        status!(
-                            InvalidArgument,
-                            "SLURM_STEP_NODELIST has {} nodes, SLURM_STEP_TASKS_PER_NODE {}",
-                            nodes.len(),
-                            counts.len()
-                        )
-                    })
+        computed => lay_out(&counts, &groups, &computed)?
+            .into_iter()
+            .map(|node| {
+                nodes.get(node).cloned().ok_or_else(|| {
+                    status!(
+                        InvalidArgument,
+                        "SLURM_STEP_NODELIST has {} nodes, SLURM_STEP_TASKS_PER_NODE {}",
+                        nodes.len(),
+                        counts.len()
+                    )
                 })
-                .collect::<Result<_>>()?
-        }
+            })
+            .collect::<Result<_>>()?,
     };
     ensure!(
         hosts.len() == rank.size as usize,
@@ -91,7 +91,8 @@ fn hosts(environment: &Environment, rank: Rank) -> Result<Vec<String>> {
 
 /// Checks what Slurm says about this process, and about the others of its node.
 fn verify(environment: &Environment, rank: Rank, hosts: &[String]) -> Result<()> {
-    let (Some(computed), Some(here)) = (hosts.get(rank.rank as usize), environment.get("SLURMD_NODENAME")) else {
+    let (Some(computed), Some(here)) = (hosts.get(rank.rank as usize), environment.get("SLURMD_NODENAME"))
+    else {
         return Ok(());
     };
     ensure!(

@@ -71,7 +71,9 @@ impl TfConfig {
         let field = |name| task.and_then(|task| task.get(name)).filter(|value| !value.is_null());
         let job = field("type").map(|job| match job {
             Value::String(job) => Ok(job.clone()),
-            other => Err(status!(InvalidArgument, "the type of the task is {other}, expected the name of a job")),
+            other => {
+                Err(status!(InvalidArgument, "the type of the task is {other}, expected the name of a job"))
+            }
         });
         let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
         Ok(TfConfig {

@@ -2,8 +2,8 @@
 
 use super::Server;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
-use ferroflow_core::{Result, ensure, status};
-use serde_json::Value;
+use ferroflow_core::Result;
+use ferroflow_discovery::{Asked, Environment, Role, Source, is_chief};
 
 /// Who this task is, and in which cluster.
 ///
@@ -27,51 +27,24 @@ pub struct TfConfig {
 impl TfConfig {
     /// Reads the environment; `None` if the variable is not set or empty.
     pub fn from_env() -> Result<Option<TfConfig>> {
-        match std::env::var("TF_CONFIG") {
-            Ok(text) if !text.trim().is_empty() => TfConfig::parse(&text).map(Some),
-            _ => Ok(None),
+        match Environment::of_process().get("TF_CONFIG") {
+            Some(text) => TfConfig::parse(text).map(Some),
+            None => Ok(None),
         }
     }
 
-    /// Reads `{"cluster": {"ps": […], "worker": […]}, "task": {"type": "worker", "index": 0}}`.
+    /// Reads `{"cluster": {"ps": […], "worker": […]}, "task": {"type": "worker", "index": 0}}`, in every form that stock
+    /// accepts. A program that is told nothing is a worker of its own.
     pub fn parse(text: &str) -> Result<TfConfig> {
-        let json: Value = serde_json::from_str(text)
-            .map_err(|error| status!(InvalidArgument, "TF_CONFIG is no JSON: {error}"))?;
-        let cluster = match json.get("cluster") {
-            Some(cluster) => ClusterSpec::from_value(cluster)
-                .map_err(|error| error.map_message(|message| format!("TF_CONFIG: {message}")))?,
-            None => ClusterSpec::new(),
-        };
-        let task = json.get("task");
-        let field = |name| task.and_then(|task| task.get(name));
-        let job = field("type").and_then(Value::as_str).unwrap_or("worker");
-        // Some schedulers write numbers as text.
-        let index = match field("index") {
-            None => Some(0),
-            Some(Value::String(text)) => text.parse().ok(),
-            Some(index) => index.as_u64().and_then(|index| u32::try_from(index).ok()),
-        };
-        let index = index.ok_or_else(|| {
-            status!(InvalidArgument, "TF_CONFIG: the index of the task is no number: {:?}", field("index"))
-        })?;
-        let task = TaskName::new(job, index);
-        ensure!(
-            // An evaluator is beside the cluster, not in it.
-            cluster.is_empty() || job == "evaluator" || cluster.address(&task).is_some(),
-            InvalidArgument,
-            "TF_CONFIG: {task} is not in the cluster, which has {cluster}"
-        );
+        let environment: Environment = [("TF_CONFIG", text)].into_iter().collect();
+        let Role { source, task, cluster, .. } = Role::resolve(&Asked::default(), &environment)?;
+        let task = if source == Source::Local { TaskName::new("worker", 0) } else { task };
         Ok(TfConfig { cluster, task })
     }
 
     /// Whether this task initializes the model and writes checkpoints: the chief, or the first worker without one.
     pub fn is_chief(&self) -> bool {
-        let has_chief = self.cluster.tasks().any(|(task, _)| task.job == "chief" || task.job == "master");
-        match self.task.job.as_str() {
-            "chief" | "master" => true,
-            "worker" => !has_chief && self.task.task == 0,
-            _ => false,
-        }
+        is_chief(&self.task, &self.cluster)
     }
 
     /// Starts this task's server.
@@ -97,7 +70,7 @@ mod tests {
         assert!(!config.is_chief());
         assert!(TfConfig::parse("{}").unwrap().is_chief());
         let message = |text: &str| TfConfig::parse(text).unwrap_err().message().to_owned();
-        assert!(message("{").contains("TF_CONFIG is no JSON"));
+        assert!(message("{").contains("TF_CONFIG: no JSON"));
         let absent = format!(r#"{{{cluster}, "task": {{"type": "ps", "index": 0}}}}"#);
         assert!(message(&absent).contains("/job:ps/replica:0/task:0 is not in the cluster"));
         assert!(message(r#"{"task": {"index": -1}}"#).contains("no number"));

@@ -22,7 +22,9 @@ fn split_outside_brackets(list: &str) -> Result<Vec<&str>> {
         match character {
             '[' if !open => open = true,
             ']' if open => open = false,
-            '[' | ']' => return Err(status!(InvalidArgument, "the host list '{list}' has an unmatched bracket")),
+            '[' | ']' => {
+                return Err(status!(InvalidArgument, "the host list '{list}' has an unmatched bracket"));
+            }
             ',' if !open => {
                 entries.push(list[start..at].trim());
                 start = at + 1;
@@ -51,7 +53,8 @@ fn expand_entry(entry: &str) -> Result<Vec<String>> {
         let numbers = numbers(ranges, entry)?;
         let many = hosts.len().saturating_mul(numbers.len());
         ensure!(many <= MOST, InvalidArgument, "the hosts '{entry}' are more than {MOST}");
-        let grown = hosts.iter().flat_map(|host| numbers.iter().map(move |number| format!("{host}{text}{number}")));
+        let grown =
+            hosts.iter().flat_map(|host| numbers.iter().map(move |number| format!("{host}{text}{number}")));
         hosts = grown.collect();
         rest = tail;
     }

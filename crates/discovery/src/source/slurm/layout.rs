@@ -44,10 +44,14 @@ impl Distribution {
 /// The hosts in the file that `srun -m arbitrary` reads, one per rank.
 fn listed(environment: &Environment) -> Result<Vec<String>> {
     let path = environment.get("SLURM_HOSTFILE").ok_or_else(|| {
-        status!(FailedPrecondition, "tasks are dealt out by a file that SLURM_HOSTFILE does not name; {ADVICE}")
+        status!(
+            FailedPrecondition,
+            "tasks are dealt out by a file that SLURM_HOSTFILE does not name; {ADVICE}"
+        )
     })?;
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| status!(FailedPrecondition, "cannot read SLURM_HOSTFILE {path}: {error}; {ADVICE}"))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        status!(FailedPrecondition, "cannot read SLURM_HOSTFILE {path}: {error}; {ADVICE}")
+    })?;
     let mut hosts = Vec::new();
     for line in text.lines().map(|line| line.split('#').next().unwrap_or_default().trim()) {
         if !line.is_empty() {
@@ -62,7 +66,10 @@ pub(super) fn counts(text: &str) -> Result<Vec<u32>> {
     let mut counts = Vec::new();
     for entry in text.split(',') {
         let wrong = || {
-            status!(InvalidArgument, "SLURM_STEP_TASKS_PER_NODE is '{text}', expected numbers such as 2(x3),1")
+            status!(
+                InvalidArgument,
+                "SLURM_STEP_TASKS_PER_NODE is '{text}', expected numbers such as 2(x3),1"
+            )
         };
         let (count, times) = match entry.split_once("(x") {
             Some((count, times)) => (count, times.strip_suffix(')').ok_or_else(wrong)?),
@@ -70,7 +77,11 @@ pub(super) fn counts(text: &str) -> Result<Vec<u32>> {
         };
         let count: u32 = count.trim().parse().map_err(|_| wrong())?;
         let times: u32 = times.trim().parse().map_err(|_| wrong())?;
-        ensure!(times <= 100_000, InvalidArgument, "SLURM_STEP_TASKS_PER_NODE is '{text}': so many nodes there are not");
+        ensure!(
+            times <= 100_000,
+            InvalidArgument,
+            "SLURM_STEP_TASKS_PER_NODE is '{text}': so many nodes there are not"
+        );
         counts.extend((0..times).map(|_| count));
     }
     Ok(counts)

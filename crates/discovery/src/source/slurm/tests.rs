@@ -34,9 +34,15 @@ fn nodes_keep_their_order_and_every_distribution_is_followed() {
     let block = step("n[9-11]", "2(x2),1", 2, "n10", &[("SLURM_GTIDS", "2,3")]);
     assert_eq!(addresses(&block), "n9:8888 n9:8889 n10:8888 n10:8889 n11:8888");
     let role = resolve(&block).unwrap();
-    assert_eq!((role.task.job.as_str(), role.task.task, role.run_id.as_deref()), ("worker", 1, Some("slurm.7.2.0")));
+    assert_eq!(
+        (role.task.job.as_str(), role.task.task, role.run_id.as_deref()),
+        ("worker", 1, Some("slurm.7.2.0"))
+    );
     let cyclic = [("SLURM_DISTRIBUTION", "cyclic:block"), ("SLURM_GTIDS", "1,4")];
-    assert_eq!(addresses(&step("n[1-3]", "2(x2),1", 1, "n2", &cyclic)), "n1:8888 n2:8888 n3:8888 n1:8889 n2:8889");
+    assert_eq!(
+        addresses(&step("n[1-3]", "2(x2),1", 1, "n2", &cyclic)),
+        "n1:8888 n2:8888 n3:8888 n1:8889 n2:8889"
+    );
     let plane = [("SLURM_DISTRIBUTION", "plane"), ("SLURM_DIST_PLANESIZE", "2")];
     assert_eq!(
         addresses(&step("n[1-2]", "4,3", 2, "n2", &plane)),
@@ -79,7 +85,8 @@ fn what_slurm_says_of_this_process_must_agree() {
 
 #[test]
 fn outside_a_step_the_advice_is_srun() {
-    let batch: Environment = [("SLURM_JOB_ID", "7"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "3")].into_iter().collect();
+    let batch: Environment =
+        [("SLURM_JOB_ID", "7"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "3")].into_iter().collect();
     assert!(resolve(&batch).unwrap_err().message().contains("start it with srun"));
     let asked = Asked::default();
     assert_eq!(Role::resolve(&asked, &batch).unwrap().source, crate::Source::Local);

@@ -1,0 +1,94 @@
+//! Flags by which every command that is about one task learns which, and the environment that may say it instead.
+
+use ferroflow::ClusterSpec;
+use ferroflow::discovery::{Asked, Environment, Role, Topology};
+use std::path::{Path, PathBuf};
+
+/// Who this task is. Without any of these, the environment tells: `TF_CONFIG`, a launcher or scheduler, a pod's name.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Role of this task (by default the environment tells it)")]
+pub(crate) struct RoleArgs {
+    /// The job that this task belongs to
+    #[arg(long = "job_name", visible_aliases = ["job-name", "job"], value_name = "JOB")]
+    pub(crate) job_name: Option<String>,
+
+    /// The number of this task within its job, 0 where nothing says otherwise
+    #[arg(long = "task_index", visible_aliases = ["task-index", "task"], value_name = "N")]
+    pub(crate) task_index: Option<u32>,
+
+    /// The tasks of job `ps`, as host:port, separated by commas
+    #[arg(long = "ps_hosts", visible_alias = "ps-hosts", value_name = "HOSTS")]
+    ps_hosts: Option<String>,
+
+    /// The tasks of job `worker`
+    #[arg(long = "worker_hosts", visible_alias = "worker-hosts", value_name = "HOSTS")]
+    worker_hosts: Option<String>,
+
+    /// The task of job `chief`
+    #[arg(long = "chief_hosts", visible_alias = "chief-hosts", value_name = "HOSTS")]
+    chief_hosts: Option<String>,
+
+    /// The task of job `master`, as chiefs were called
+    #[arg(long = "master_hosts", alias = "master-hosts", value_name = "HOSTS")]
+    master_hosts: Option<String>,
+
+    /// The task of job `evaluator`
+    #[arg(long = "evaluator_hosts", visible_alias = "evaluator-hosts", value_name = "HOSTS")]
+    evaluator_hosts: Option<String>,
+
+    /// The cluster as JSON, or a file that holds it: {"ps": ["a:2222"], "worker": {"1": "c:2222"}}
+    #[arg(long, value_name = "JSON|FILE")]
+    cluster: Option<String>,
+
+    /// A JSON file with the role of this task, in the form of TF_CONFIG
+    #[arg(long, visible_aliases = ["cluster_config", "cluster-config"], value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Which jobs the cluster has, where a launcher tells only ranks: chief:1,ps:2,worker:*
+    #[arg(long, env = "FERROFLOW_JOBS", value_name = "JOBS")]
+    pub(crate) jobs: Option<Topology>,
+}
+
+impl RoleArgs {
+    /// The role of this process. `port` is the first one of addresses that are computed.
+    pub(crate) fn role(&self, port: Option<u16>) -> Result<Role, String> {
+        let asked = Asked {
+            job: self.job_name.clone(),
+            task: self.task_index,
+            cluster: self.flagged_cluster()?,
+            config_file: self.config.clone(),
+            jobs: self.jobs.clone(),
+            port,
+        };
+        Role::resolve(&asked, &Environment::of_process()).map_err(|error| error.message().to_owned())
+    }
+
+    /// The cluster that the flags describe; empty if none does.
+    fn flagged_cluster(&self) -> Result<ClusterSpec, String> {
+        let mut spec = match &self.cluster {
+            None => ClusterSpec::new(),
+            Some(json) if json.trim_start().starts_with('{') => {
+                ClusterSpec::from_json(json).map_err(|error| format!("--cluster: {}", error.message()))?
+            }
+            Some(path) => {
+                let text = std::fs::read_to_string(Path::new(path))
+                    .map_err(|error| format!("--cluster: cannot read the file '{path}': {error}"))?;
+                ClusterSpec::from_json(&text)
+                    .map_err(|error| format!("--cluster: {path}: {}", error.message()))?
+            }
+        };
+        let hosts = [
+            ("ps", "--ps_hosts", &self.ps_hosts),
+            ("worker", "--worker_hosts", &self.worker_hosts),
+            ("chief", "--chief_hosts", &self.chief_hosts),
+            ("master", "--master_hosts", &self.master_hosts),
+            ("evaluator", "--evaluator_hosts", &self.evaluator_hosts),
+        ];
+        for (job, flag, list) in hosts {
+            if let Some(list) = list {
+                spec.add_hosts(job, list).map_err(|error| format!("{flag}: {}", error.message()))?;
+            }
+        }
+        Ok(spec)
+    }
+}
