@@ -1,12 +1,15 @@
 //! How a task learns who it is and where the others are.
 
+mod advertise;
 mod environment;
 pub mod pmi;
 mod port;
+pub mod rendezvous;
 mod role;
 mod source;
 mod topology;
 
+pub use advertise::{Advertised, Wishes, advertise};
 pub use environment::Environment;
 pub use port::{PortChoice, ReservedPort, listen_on};
 pub use role::{Asked, Overridden, Rank, Role, is_chief};

@@ -1,0 +1,206 @@
+//! How tasks that do not know each other's addresses find each other.
+//!
+//! Every start of a task publishes a record at a meeting place (a directory or a process): who it is, where it may be
+//! reached, and a random incarnation. The leader, a task that everybody knows from the list of jobs, asks every member at
+//! its control socket whether it still is the one that published, and publishes the cluster when all are there. Records of
+//! the dead do not answer and are waited out; a task that is started again publishes a higher generation, and the leader
+//! the next epoch of the cluster. Who leaves says how, so that the others end too.
+
+mod board;
+mod claim;
+mod control;
+mod file;
+mod form;
+mod lines;
+mod patience;
+mod record;
+mod survey;
+mod table;
+mod tcp;
+#[cfg(test)]
+mod tests;
+mod url;
+mod wake;
+mod watch;
+
+pub use claim::{Seat, Socket};
+pub use survey::{Survey, SurveyedTask, collect_garbage, survey};
+pub use tcp::Host;
+pub use url::Url;
+pub use watch::Event;
+
+use crate::{Count, PortChoice, Topology};
+use ferroflow_core::{Code, Result, Status, ensure, status};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where and as whom a task joins, and under which conditions.
+///
+/// ```no_run
+/// use ferroflow_discovery::rendezvous::{Rendezvous, Stop};
+///
+/// let rendezvous = Rendezvous::new("file:///shared/dir/job-42", "ps:1,worker:2", "worker", None)?;
+/// let seat = rendezvous.enter(&Stop::default())?;
+/// println!("{} is in {}", seat.task(), seat.wait()?);
+/// # Ok::<(), ferroflow_core::Status>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Rendezvous {
+    /// Where the tasks meet.
+    pub url: Url,
+    /// The jobs of the cluster; all tasks must say the same.
+    pub jobs: Topology,
+    /// This task's job.
+    pub job: String,
+    /// Its number; without one, the next free number is taken.
+    pub task: Option<u32>,
+    /// So many workers are enough, if all other tasks are there and no more workers come.
+    pub min_workers: Option<u32>,
+    /// How long to wait for the others; without it, until stopped.
+    pub timeout: Option<Duration>,
+    /// How long tasks that serve others stay when the chief is done, for programs that are not.
+    pub grace: Duration,
+    /// Whose end is the end.
+    pub end_with: EndWith,
+    /// Whether the failure of one task ends all; not where single tasks are started again.
+    pub fail_fast: bool,
+    /// The host, or host and port, that others reach this task by.
+    pub advertise: Option<String>,
+    /// The interface whose addresses to publish.
+    pub interface: Option<String>,
+    /// The port to serve on.
+    pub port: PortChoice,
+    /// Whether a program will listen on the port by itself and ends by itself.
+    pub program: bool,
+}
+
+/// Whose end, if it is a good one, ends the tasks that serve others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EndWith {
+    /// The chief's, or the first worker's where there is none.
+    #[default]
+    Chief,
+    /// The last program's.
+    Programs,
+}
+
+impl Rendezvous {
+    /// Joins as a task of a job, with the usual conditions.
+    pub fn new(url: &str, jobs: &str, job: &str, task: Option<u32>) -> Result<Rendezvous> {
+        Ok(Rendezvous {
+            url: url.parse()?,
+            jobs: jobs.parse()?,
+            job: job.to_owned(),
+            task,
+            min_workers: None,
+            timeout: Some(Duration::from_secs(300)),
+            grace: Duration::from_secs(30),
+            end_with: EndWith::default(),
+            fail_fast: true,
+            advertise: None,
+            interface: None,
+            port: PortChoice::Any,
+            program: false,
+        })
+    }
+
+    /// Publishes this task, with its port open or kept. Waits for nobody unless all numbers of its job are taken.
+    pub fn enter(self, stop: &Stop) -> Result<Seat, Failure> {
+        self.check()?;
+        claim::enter(self, stop.0.clone())
+    }
+
+    fn check(&self) -> Result<()> {
+        let named = self.jobs.jobs().find(|(job, _)| *job == self.job).map(|(_, count)| count);
+        let Some(count) = named else {
+            return Err(status!(InvalidArgument, "job {} is not among the jobs {}", self.job, self.jobs));
+        };
+        for (job, count) in self.jobs.jobs() {
+            ensure!(
+                count != Count::Rest,
+                InvalidArgument,
+                "how many tasks job {job} has must be known before they meet; {} leaves it open",
+                self.jobs
+            );
+        }
+        if let (Some(task), Count::Tasks(count)) = (self.task, count) {
+            ensure!(
+                task < count,
+                InvalidArgument,
+                "there is no {}:{task}, the jobs are {} and numbers start at 0",
+                self.job,
+                self.jobs
+            );
+        }
+        if let Some(fewest) = self.min_workers {
+            let workers = self.jobs.tasks().filter(|task| task.job == "worker").count();
+            ensure!(
+                0 < fewest && fewest as usize <= workers,
+                InvalidArgument,
+                "at least {fewest} workers are asked for, but the jobs {} have {workers}",
+                self.jobs
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Ends waits from outside.
+#[derive(Clone, Default)]
+pub struct Stop(Arc<wake::Wake>);
+
+impl Stop {
+    /// Whoever waits gives up.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+}
+
+/// Why a task is not, or no longer, part of a cluster.
+#[derive(Clone, Debug)]
+pub enum Failure {
+    /// The others did not come in time.
+    TimedOut(String),
+    /// The same task was started again, elsewhere or here.
+    Superseded(String),
+    /// Tasks were told of different clusters.
+    Mismatch(String),
+    /// Another task failed, with this exit code.
+    Peer(String, u8),
+    /// Somebody asked to stop.
+    Stopped,
+    /// The meeting place, the network or the arguments are no good.
+    Unusable(Status),
+}
+
+impl From<Status> for Failure {
+    fn from(status: Status) -> Failure {
+        Failure::Unusable(status)
+    }
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Status {
+        let code = match &failure {
+            Failure::TimedOut(_) => Code::DeadlineExceeded,
+            Failure::Superseded(_) | Failure::Peer(..) => Code::Aborted,
+            Failure::Mismatch(_) => Code::FailedPrecondition,
+            Failure::Stopped => Code::Cancelled,
+            Failure::Unusable(status) => return status.clone(),
+        };
+        Status::new(code, failure.to_string())
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Failure::TimedOut(message)
+            | Failure::Superseded(message)
+            | Failure::Mismatch(message)
+            | Failure::Peer(message, _) => f.write_str(message),
+            Failure::Stopped => f.write_str("asked to stop"),
+            Failure::Unusable(status) => f.write_str(status.message()),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What the protocol needs of a meeting place: names that are published once and found by all.
+
+use ferroflow_core::Result;
+
+/// A place where texts are published under names. A published name keeps its content until it is removed.
+///
+/// An error with the code `Unavailable` may pass; any other means that the place cannot be used.
+pub(super) trait Board: Send {
+    /// Publishes a text, unless the name is taken; whether this call did it.
+    fn publish(&self, name: &str, text: &str) -> Result<bool>;
+
+    /// Every published name.
+    fn list(&self) -> Result<Listing>;
+
+    /// The content of a name; `None` if there is none.
+    fn read(&self, name: &str) -> Result<Option<String>>;
+
+    /// Removes everything, and the place itself if it was made for this.
+    fn remove_all(&self) -> Result<()>;
+
+    /// Whether other tasks lose the place when this process ends.
+    fn is_host(&self) -> bool {
+        false
+    }
+}
+
+/// What is published.
+pub(super) struct Listing {
+    pub(super) names: Vec<String>,
+    /// Changes when the place was made anew, so that a name may have another content than before.
+    pub(super) era: String,
+}

@@ -1,0 +1,244 @@
+//! After the cluster has formed: who was started again, who failed, and when it is over.
+
+use super::claim::{Inner, Seat, State};
+use super::control::tell_note;
+use super::form::{Formed, leader, peer_failed};
+use super::patience::jittered;
+use super::record::{Cluster, Place, short};
+use super::table::View;
+use super::{EndWith, Failure};
+use ferroflow_core::Result;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often the board is looked at when nobody tells of news.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// How often it is asked whether the programs are still there.
+const ROUNDS: Duration = Duration::from_secs(15);
+
+/// What a member learns while it works.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The work is done: whoever serves others can go.
+    Ended(String),
+    /// This task must stop.
+    Failed(Failure),
+    /// All programs have been gone for long, and none said how it ended.
+    Orphaned(String),
+}
+
+impl Seat {
+    /// Watches on a thread of its own until the seat is left, and tells of the event that ends the work.
+    pub fn watch(&self, tell: impl FnOnce(Event) + Send + 'static) -> Result<()> {
+        let inner = self.inner.clone();
+        let watch = move || {
+            if let Some(event) = Watch::new(&inner).run() {
+                tell(event);
+            }
+        };
+        std::thread::Builder::new()
+            .name("rendezvous-watch".to_owned())
+            .spawn(watch)
+            .map(drop)
+            .map_err(|error| ferroflow_core::status!(Internal, "cannot watch the others: {error}"))
+    }
+
+    /// Tells the others how this task ended. The last one to leave a run that went well cleans up; one that hosts the board
+    /// stays until the others have read it, but not longer than the grace period.
+    pub fn leave(self, code: u8, reason: &str) {
+        let inner = &self.inner;
+        let note = inner.publish_note(code, reason);
+        let mut state = inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(cluster) = state.cluster.clone() else { return };
+        let others = || cluster.members.iter().filter(|place| place.incarnation != inner.me.incarnation);
+        tell_note(others(), &inner.run, &note);
+        let patience =
+            Instant::now() + if state.table.is_host() { inner.options.grace } else { Duration::ZERO };
+        loop {
+            let Ok(view) = inner.look(&mut state) else { return };
+            let notes: Vec<_> =
+                cluster.members.iter().map(|place| view.note_of(&place.incarnation)).collect();
+            if notes.iter().all(|note| note.is_some_and(|note| note.code == 0)) {
+                if let Err(error) = state.table.remove_all() {
+                    tracing::debug!("The rendezvous is not cleaned up: {}", error.message());
+                }
+                return;
+            }
+            let over = Instant::now() >= patience || inner.wake.stopped();
+            if over || notes.iter().all(Option::is_some) {
+                return;
+            }
+            inner.wake.wait(Duration::from_millis(200));
+        }
+    }
+}
+
+struct Watch {
+    inner: Arc<Inner>,
+    view: View,
+    /// What is wrong with the board, so that it is said once.
+    trouble: String,
+    chief_done: Option<Instant>,
+    /// When a program was last seen, and when that was last asked.
+    seen: Instant,
+    asked: Instant,
+}
+
+impl Watch {
+    fn new(inner: &Arc<Inner>) -> Watch {
+        let now = Instant::now();
+        Watch {
+            inner: inner.clone(),
+            view: View::default(),
+            trouble: String::new(),
+            chief_done: None,
+            seen: now,
+            asked: now,
+        }
+    }
+
+    /// Until something ends the work; `None` if the task was told to stop or has left.
+    fn run(&mut self) -> Option<Event> {
+        loop {
+            if self.inner.wake.stopped() {
+                return None;
+            }
+            if let Some(event) = self.look() {
+                return Some(event);
+            }
+            let left = self
+                .chief_done
+                .map_or(PAUSE, |since| self.inner.options.grace.saturating_sub(since.elapsed()));
+            self.inner.wake.wait(jittered(PAUSE).min(left.max(Duration::from_millis(100))));
+        }
+    }
+
+    fn look(&mut self) -> Option<Event> {
+        let inner = self.inner.clone();
+        let mut state = inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match inner.look(&mut state) {
+            Ok(view) => {
+                if !std::mem::take(&mut self.trouble).is_empty() {
+                    tracing::info!("The rendezvous is back.");
+                }
+                self.view = view;
+            }
+            Err(error) => {
+                inner.add_told(&mut self.view);
+                if self.trouble != error.message() {
+                    tracing::warn!(
+                        "Restarts of other tasks are not heard of for now: {}.",
+                        error.message().trim_end_matches('.')
+                    );
+                    self.trouble = error.message().to_owned();
+                }
+            }
+        }
+        if let Err(failure) = inner.check_superseded(&self.view) {
+            return Some(Event::Failed(failure));
+        }
+        self.follow(&mut state);
+        let cluster = state.cluster.clone()?;
+        self.failure(&cluster).or_else(|| self.end(&cluster)).or_else(|| self.orphaned(&state, &cluster))
+    }
+
+    /// Forms the next epoch if this task is the leader, and takes notice of one that somebody else formed.
+    fn follow(&self, state: &mut State) {
+        let (inner, view) = (&self.inner, &self.view);
+        let Some(own) = state.cluster.clone() else { return };
+        let news = view.members.values().filter(|member| !own.has(&member.incarnation));
+        if leader(&inner.options.jobs) == inner.me.task_name() && news.count() > 0 {
+            match inner.form(state, view, false) {
+                Ok(Formed::Published) => inner.wake.look(),
+                Ok(Formed::Missing(_) | Formed::Unchanged) => {}
+                Err(error) => tracing::warn!("No new cluster can be formed: {}", error.message()),
+            }
+        }
+        let Some(newest) = &view.cluster else { return };
+        if newest.epoch <= own.epoch || !newest.has(&inner.me.incarnation) {
+            return;
+        }
+        for place in newest.members.iter().filter(|place| !own.has(&place.incarnation)) {
+            let task = short(&place.task_name());
+            match own.place(&place.task_name()) {
+                None => tracing::info!("{task} joined at {} (epoch {}).", place.address(), newest.epoch),
+                Some(before) if before.address() == place.address() => {
+                    tracing::info!(
+                        "{task} was started again at {} (epoch {}).",
+                        place.address(),
+                        newest.epoch
+                    );
+                }
+                Some(before) => tracing::warn!(
+                    "{task} moved from {} to {} (epoch {}); tasks that run already keep to the old address.",
+                    before.address(),
+                    place.address(),
+                    newest.epoch
+                ),
+            }
+        }
+        state.cluster = Some(newest.clone());
+    }
+
+    fn failure(&self, cluster: &Cluster) -> Option<Event> {
+        let mut notes = cluster.members.iter().filter_map(|place| self.view.note_of(&place.incarnation));
+        let failed = notes.find(|note| note.code != 0 && note.incarnation != self.inner.me.incarnation)?;
+        self.inner.options.fail_fast.then(|| Event::Failed(peer_failed(failed)))
+    }
+
+    fn end(&mut self, cluster: &Cluster) -> Option<Event> {
+        let done = |place: &Place| self.view.note_of(&place.incarnation).is_some_and(|note| note.code == 0);
+        let ended = |place: &Place| self.view.note_of(&place.incarnation).is_some();
+        let mut programs = programs(cluster).peekable();
+        let chief = chief(cluster);
+        match self.inner.options.end_with {
+            EndWith::Programs => {
+                programs.peek()?;
+                programs.all(done).then(|| Event::Ended("all programs have ended".to_owned()))
+            }
+            EndWith::Chief => {
+                let chief = chief.filter(|place| done(place))?;
+                let since = *self.chief_done.get_or_insert_with(Instant::now);
+                let over = programs.all(ended) || since.elapsed() >= self.inner.options.grace;
+                over.then(|| Event::Ended(format!("{} has ended", short(&chief.task_name()))))
+            }
+        }
+    }
+
+    /// Programs whose machines died say nothing; whoever serves them does not wait for ever.
+    fn orphaned(&mut self, state: &State, cluster: &Cluster) -> Option<Event> {
+        let timeout = self.inner.options.timeout?;
+        programs(cluster).next()?;
+        if self.asked.elapsed() < ROUNDS.min(timeout) {
+            return None;
+        }
+        self.asked = Instant::now();
+        let alive = programs(cluster).any(|place| {
+            let member = self.view.members.get(&place.task_name());
+            let own = place.incarnation == self.inner.me.incarnation;
+            own || member.is_some_and(|member| {
+                super::control::reach(member, &self.inner.run, &self.inner.machine).is_ok()
+            })
+        });
+        if alive || state.cluster.is_none() {
+            self.seen = self.asked;
+        }
+        (self.seen.elapsed() > timeout).then(|| {
+            Event::Orphaned(format!(
+                "no program of the cluster has answered for {} s",
+                self.seen.elapsed().as_secs()
+            ))
+        })
+    }
+}
+
+/// Those whose programs end by themselves; parameter servers wait for the others.
+fn programs(cluster: &Cluster) -> impl Iterator<Item = &Place> {
+    cluster.members.iter().filter(|place| place.program && place.job != "ps")
+}
+
+fn chief(cluster: &Cluster) -> Option<&Place> {
+    let named = |job: &str| cluster.members.iter().find(|place| place.job == job && place.task == 0);
+    named("chief").or_else(|| named("master")).or_else(|| named("worker"))
+}
