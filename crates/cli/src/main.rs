@@ -1,15 +1,18 @@
 //! The `ferroflow` binary.
 
+mod completions;
 mod demo;
 mod exit;
 mod local;
 mod logging;
+mod manual;
 mod ops;
 mod output;
 mod resolve;
 mod role_args;
 mod serve;
 mod spelling;
+mod submit;
 
 use clap::{Parser, Subcommand};
 use exit::Failure;
@@ -36,8 +39,14 @@ enum Command {
     Serve(serve::Args),
     /// Say who this task is, who said so, and what was not listened to
     Resolve(resolve::Args),
+    /// Write a training job for Slurm, HTCondor or Kubernetes, and submit it
+    Submit(submit::Args),
     /// List the ops that this build runs and their element types
     Ops(ops::Args),
+    /// Print what a shell needs to complete our flags
+    Completions(completions::Args),
+    /// Print or write the pages of the manual
+    Man(manual::Args),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +56,9 @@ fn main() -> ExitCode {
         Command::DemoWorker(task) => demo::run_task(&task).map_err(Failure::from),
         Command::Serve(args) => serve::run(&args).map_err(Failure::from),
         Command::Resolve(args) => resolve::run(&args).map_err(Failure::from),
+        Command::Submit(args) => submit::run(&args).map_err(Failure::from),
+        Command::Completions(args) => completions::run(&args).map_err(Failure::from),
+        Command::Man(args) => manual::run(&args).map_err(Failure::from),
         Command::Ops(args) => ops::run(&args).map_err(|error| error.to_string().into()),
     };
     match done {

@@ -1,0 +1,185 @@
+//! Manifests for Kubernetes: pods whose names are known in advance, each told its role by `TF_CONFIG`.
+//!
+//! Parameter servers run `ferroflow serve`, all other tasks the program, so the image must hold both. Every pod of a job
+//! has the same template; its number comes from a label or annotation that the controller sets, through the downward API.
+
+mod jobset;
+mod plain;
+mod pod;
+mod tfjob;
+
+use super::{Training, names, one_word, yaml};
+use clap::ValueEnum;
+use serde_json::Value;
+
+/// Arguments of `ferroflow submit k8s`.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    #[command(flatten)]
+    training: Training,
+
+    /// The image, which holds the program and ferroflow
+    #[arg(long)]
+    image: String,
+
+    /// What runs the pods
+    #[arg(long, value_enum, default_value_t = Flavor::Plain)]
+    flavor: Flavor,
+
+    /// The namespace [default: the one that kubectl uses]
+    #[arg(long)]
+    namespace: Option<String>,
+
+    /// The port that every task listens on
+    #[arg(long, default_value_t = 2222, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+
+    /// Processors of each task, e.g. 2 or 500m
+    #[arg(long, value_name = "QUANTITY")]
+    cpus_per_task: Option<String>,
+
+    /// Memory of each task, e.g. 4Gi
+    #[arg(long, value_name = "QUANTITY")]
+    mem: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Flavor {
+    /// A StatefulSet of parameter servers, indexed Jobs, a headless Service: no operator needed
+    Plain,
+    /// A TFJob of Kubeflow's training operator
+    Tfjob,
+    /// A JobSet
+    Jobset,
+}
+
+/// A training with its names checked.
+struct Cluster<'a> {
+    args: &'a Args,
+    name: String,
+    jobs: Vec<Job>,
+}
+
+/// Tasks with one template.
+struct Job {
+    /// As programs and device names spell it.
+    name: String,
+    /// As DNS takes it.
+    label: String,
+    count: u32,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), String> {
+    let name = args.training.label()?;
+    let text = manifests(args, name.clone())?;
+    let mut tool = vec!["kubectl", "apply"];
+    if let Some(namespace) = &args.namespace {
+        tool.extend(["--namespace", namespace]);
+    }
+    tool.push("--filename");
+    let file = args.training.hand_over(&format!("{name}.yaml"), &text, &tool)?;
+    if args.flavor == Flavor::Plain {
+        let file = file.display();
+        println!("When the training is done, remove the servers with: kubectl delete --filename {file}");
+    }
+    Ok(())
+}
+
+fn manifests(args: &Args, name: String) -> Result<String, String> {
+    one_word("--image", &args.image)?;
+    if let Some(namespace) = &args.namespace
+        && names::label(namespace).as_ref() != Ok(namespace)
+    {
+        return Err(format!("--namespace: '{namespace}' is no name of a namespace"));
+    }
+    let cluster = Cluster { jobs: jobs(&args.training)?, name, args };
+    let documents = match args.flavor {
+        Flavor::Plain => plain::manifests(&cluster)?,
+        Flavor::Tfjob => vec![tfjob::manifest(&cluster)?],
+        Flavor::Jobset => vec![jobset::manifest(&cluster)?],
+    };
+    Ok(yaml::documents(&documents))
+}
+
+fn jobs(training: &Training) -> Result<Vec<Job>, String> {
+    let mut jobs: Vec<Job> = Vec::new();
+    for (name, count) in training.sizes()? {
+        let label = names::label(name)?;
+        if let Some(other) = jobs.iter().find(|job| job.label == label) {
+            return Err(format!("jobs {} and {name} would both be called {label}", other.name));
+        }
+        jobs.push(Job { name: name.to_owned(), label, count });
+    }
+    if training.program.is_empty() && jobs.iter().any(|job| !job.serves()) {
+        return Err("which program do the tasks run? Name it after --".to_owned());
+    }
+    Ok(jobs)
+}
+
+impl Cluster<'_> {
+    /// The pod whose end is the training's: the chief, or the first worker.
+    fn leader(&self) -> Option<&Job> {
+        let find = |name: &str| self.jobs.iter().find(|job| job.name == name);
+        find("chief").or_else(|| find("master")).or_else(|| find("worker")).or_else(|| find("evaluator"))
+    }
+
+    /// Name, namespace and labels of an object.
+    fn metadata(&self, name: &str) -> Value {
+        let mut metadata = serde_json::json!({"name": name, "labels": self.labels()});
+        if let Some(namespace) = &self.args.namespace {
+            metadata["namespace"] = namespace.as_str().into();
+        }
+        metadata
+    }
+
+    fn labels(&self) -> Value {
+        serde_json::json!({"app.kubernetes.io/name": "ferroflow", "app.kubernetes.io/instance": self.name})
+    }
+}
+
+impl Job {
+    /// Whether its tasks are servers instead of running the program.
+    fn serves(&self) -> bool {
+        self.name == "ps"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn written(line: &str) -> Result<String, String> {
+        let words = ["submit", "--image", "r/i:1"].into_iter().chain(line.split_whitespace());
+        let args = Line::try_parse_from(words).unwrap().args;
+        manifests(&args, args.training.label()?)
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        let error = |line: &str| written(line).unwrap_err();
+        assert!(error("--jobs ps:1,worker:1").contains("Name it after --"));
+        assert!(error("--jobs a_b:1,A_B:1 -- x").contains("would both be called a-b"));
+        assert!(error("--jobs ps:1 --namespace A").contains("no name of a namespace"));
+        let name = "n".repeat(60);
+        for flavor in ["plain", "tfjob", "jobset"] {
+            let message =
+                error(&format!("--jobs chief:1,ps:1,worker:11 --flavor {flavor} --name {name} -- x"));
+            assert!(message.contains("too long"), "{flavor}: {message}");
+        }
+        assert!(error("--jobs trainer:1 --flavor tfjob -- x").contains("no kind of replica"));
+    }
+
+    #[test]
+    fn placeholders_and_dollars_of_the_program_survive() {
+        let text = written("--jobs worker:2 -- run --n={task} --of={job} $(HOME)").unwrap();
+        let words = ["- run\n", "- \"--n=$(FERROFLOW_TASK)\"\n", "- \"--of=worker\"\n", "- \"$$(HOME)\"\n"];
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+    }
+}
