@@ -1,28 +1,71 @@
 //! The examples, run as their readers run them but in threads: what they compute is what stock computes, and stock goes
 //! on with what they saved.
 
-#![allow(clippy::duplicate_mod, reason = "the examples share a module, and each is a program of its own")]
+#![allow(clippy::duplicate_mod, reason = "the examples share modules, and each is a program of its own")]
 
 #[path = "../../crates/ferroflow/examples/between_graph.rs"]
 mod between_graph;
+#[path = "../../crates/ferroflow/examples/coordinator.rs"]
+mod coordinator;
+#[path = "../../crates/ferroflow/examples/evaluation.rs"]
+mod evaluation;
+#[path = "../../crates/ferroflow/examples/hello.rs"]
+mod hello;
+#[path = "../../crates/ferroflow/examples/lstm.rs"]
+mod lstm;
 #[path = "../../crates/ferroflow/examples/shared_counter.rs"]
 mod shared_counter;
 #[path = "../../crates/ferroflow/examples/sync_replicas.rs"]
 mod sync_replicas;
+#[path = "../../crates/ferroflow/examples/tf_config.rs"]
+mod tf_config;
+#[path = "../../crates/ferroflow/examples/wide_and_deep.rs"]
+mod wide_and_deep;
 
+use crate::monitored::cluster;
 use crate::savers::Directory;
 use crate::stock;
-use ferroflow::Result;
-use std::net::TcpListener;
-use std::process::Command;
+use ferroflow::server::TfConfig;
+use ferroflow::{ClusterSpec, Result};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, OnceLock};
 
-/// Flags of a cluster with one parameter server, on free ports.
-fn hosts(workers: usize) -> Vec<String> {
-    let listeners: Vec<TcpListener> =
-        (0..=workers).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let address = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
-    let workers: Vec<String> = listeners[1..].iter().map(address).collect();
-    vec![format!("--ps_hosts={}", address(&listeners[0])), format!("--worker_hosts={}", workers.join(","))]
+/// Stock's side of the examples: one process for all tests, which ends when its input does, with this one.
+struct Oracle {
+    requests: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    _process: Child,
+}
+
+/// What stock answers to a request of `oracle/examples.py`; `None` without stock.
+fn ask(request: &Value) -> Option<Value> {
+    static ORACLE: OnceLock<Option<Mutex<Oracle>>> = OnceLock::new();
+    let oracle = ORACLE.get_or_init(|| {
+        let mut command = Command::new(stock::python()?);
+        command.arg(stock::root().join("oracle/examples.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("the interpreter starts");
+        let requests = process.stdin.take().expect("the input is a pipe");
+        let answers = BufReader::new(process.stdout.take().expect("the output is a pipe"));
+        Some(Mutex::new(Oracle { requests, answers, _process: process }))
+    });
+    let mut oracle = oracle.as_ref()?.lock().expect("a test failed while stock answered");
+    writeln!(oracle.requests, "{request}").expect("stock reads");
+    let mut line = String::new();
+    oracle.answers.read_line(&mut line).expect("stock writes text");
+    Some(serde_json::from_str(&line).unwrap_or_else(|_| panic!("stock does not answer {request}")))
+}
+
+/// Flags of a cluster on free ports.
+fn hosts(ps: usize, workers: usize) -> (Vec<String>, ClusterSpec) {
+    let (_, spec) = cluster(ps, workers);
+    let hosts = |job: &str| {
+        let tasks = spec.tasks().filter(|(task, _)| task.job == job);
+        let addresses: Vec<&str> = tasks.map(|(_, address)| address).collect();
+        format!("--{job}_hosts={}", addresses.join(","))
+    };
+    (vec![hosts("ps"), hosts("worker")], spec)
 }
 
 fn task(hosts: &[String], job: &str, index: usize, more: &[String]) -> Vec<String> {
@@ -30,12 +73,21 @@ fn task(hosts: &[String], job: &str, index: usize, more: &[String]) -> Vec<Strin
     hosts.iter().chain(&own).chain(more).cloned().collect()
 }
 
-/// Runs an example's parameter server, for as long as this process lives, and its workers to their end.
+/// Starts a server of an example, for as long as this process lives.
+macro_rules! serve {
+    ($example:ident, $flags:expr) => {{
+        let flags = $flags;
+        std::thread::spawn(move || $example::run(flags).map(drop));
+    }};
+}
+
+/// Runs an example's parameter servers, and its workers to their end.
 macro_rules! run {
-    ($example:ident, $workers:expr, $more:expr) => {{
-        let (hosts, more): (Vec<String>, Vec<String>) = (hosts($workers), $more);
-        let flags = task(&hosts, "ps", 0, &more);
-        std::thread::spawn(move || $example::run(flags));
+    ($example:ident, $ps:expr, $workers:expr, $more:expr) => {{
+        let (more, (hosts, _)): (Vec<String>, _) = ($more, hosts($ps, $workers));
+        for index in 0..$ps {
+            serve!($example, task(&hosts, "ps", index, &more));
+        }
         std::thread::scope(|threads| {
             let worker = |index| {
                 let flags = task(&hosts, "worker", index, &more);
@@ -47,48 +99,175 @@ macro_rules! run {
     }};
 }
 
+/// Whether two numbers are the same within rounding, which training makes larger.
+fn close(ours: f64, stock: f64) -> bool {
+    (ours - stock).abs() < 2e-4 * (1.0 + stock.abs())
+}
+
+fn numbers(values: &Value) -> Vec<f64> {
+    let values = values.as_array().expect("a list").iter();
+    values.map(|value| value.as_f64().expect("a number")).collect()
+}
+
+/// Trains stock's model of this name. The losses must be the same, and the checkpoint that was left in the directory must
+/// have the variables that stock's model has after the same steps.
+fn compare(name: &str, losses: &[f32], directory: &Directory) {
+    let request = json!({"do": "train", "name": name, "steps": losses.len(), "directory": directory.text()});
+    let Some(answer) = ask(&request) else { return };
+    let expected = numbers(&answer["losses"]);
+    for (step, (ours, stock)) in losses.iter().zip(expected).enumerate() {
+        assert!(close(f64::from(*ours), stock), "step {step}: {ours}, stock {stock}");
+    }
+    assert_eq!(answer["same_names"], true, "{:?}", answer["restored"].as_object().map(|all| all.keys()));
+    for (variable, trained) in answer["trained"].as_object().expect("stock has variables") {
+        let (trained, restored) = (numbers(trained), numbers(&answer["restored"][variable]));
+        assert_eq!(trained.len(), restored.len(), "{variable}");
+        for (stock, ours) in trained.into_iter().zip(restored) {
+            assert!(close(ours, stock), "{variable}: {ours}, stock {stock}");
+        }
+    }
+}
+
+fn data() -> String {
+    format!("--data={}", stock::root().join("examples/data/digits.csv.gz").display())
+}
+
+/// Flags of a run that leaves a checkpoint.
+fn flags(steps: usize, directory: &Directory) -> Vec<String> {
+    vec![format!("--steps={steps}"), format!("--dir={}", directory.text()), data()]
+}
+
 #[test]
-fn workers_count_together() -> Result<()> {
-    let totals = run!(shared_counter, 2, vec!["--count=50".to_owned()])?;
+fn hello_comes_back() -> Result<()> {
+    assert_eq!(hello::run()?, "Hello, distributed TensorFlow!");
+    Ok(())
+}
+
+#[test]
+fn workers_count_together_and_with_stocks() -> Result<()> {
+    let totals = run!(shared_counter, 1, 2, vec!["--count=50".to_owned()])?;
     assert_eq!(totals.iter().max(), Some(&100));
-    Ok(())
-}
 
-#[test]
-fn replicas_learn_one_line_together() -> Result<()> {
-    let lines = run!(sync_replicas, 2, vec!["--steps=300".to_owned()])?;
-    for line in lines {
-        assert!((line[0] - 2.0).abs() < 0.05 && (line[1] + 1.0).abs() < 0.05, "{line:?}");
+    if stock::python().is_none() {
+        return Ok(());
     }
+    let (hosts, spec) = hosts(1, 2);
+    let more = ["--count=30".to_owned()];
+    serve!(shared_counter, task(&hosts, "ps", 0, &more));
+    let addresses: Vec<&str> = spec.tasks().map(|(_, address)| address).collect();
+    let cluster = json!({"ps": addresses[..1], "worker": addresses[1..]});
+    let (ours, stocks) = std::thread::scope(|threads| {
+        let ours = threads.spawn(|| shared_counter::run(task(&hosts, "worker", 0, &more)));
+        let stocks = ask(&json!({"do": "count", "cluster": cluster, "task": 1, "steps": 20}));
+        (ours.join().unwrap(), stocks)
+    });
+    // Whoever ends last sees all.
+    assert_eq!(stocks.and_then(|total| total.as_i64()).max(Some(ours?)), Some(50));
     Ok(())
 }
 
 #[test]
-fn the_between_graph_trainer_has_stocks_losses_and_stock_goes_on_with_its_checkpoint() -> Result<()> {
-    let Some(python) = stock::python() else { return Ok(()) };
-    let digits = stock::root().join("examples/data/digits.csv.gz").to_str().unwrap().to_owned();
-    let stock = |more: &[&str]| -> Vec<f64> {
-        let script = stock::root().join("oracle/examples.py");
-        let output = Command::new(&python).arg(script).args(["between_graph", &digits]).args(more).output();
-        let output = output.unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        text.lines().map(|line| line.parse().unwrap()).collect()
+fn a_replica_in_step_has_stocks_losses() -> Result<()> {
+    let directory = Directory::new("sync_replicas");
+    let losses = run!(sync_replicas, 1, 1, flags(100, &directory))?.remove(0);
+    assert_eq!(losses.len(), 100);
+    compare("sync_replicas", &losses, &directory);
+    Ok(())
+}
+
+#[test]
+fn replicas_in_step_take_the_steps_of_one() -> Result<()> {
+    // Their gradients are equal, so the average is that of one.
+    let seen = run!(sync_replicas, 1, 2, vec!["--steps=100".to_owned()])?;
+    let Some(answer) = ask(&json!({"do": "train", "name": "sync_replicas", "steps": 105})) else {
+        return Ok(());
     };
-    let directory = Directory::new("between_graph");
-    let more =
-        vec![format!("--data={digits}"), "--steps=60".to_owned(), format!("--dir={}", directory.text())];
-    let losses = run!(between_graph, 1, more)?.remove(0);
-    let expected = stock(&["60"]);
-    assert_eq!(losses.len(), 60);
-    for (step, (ours, stock)) in losses.iter().zip(&expected).enumerate() {
-        assert!(
-            (f64::from(*ours) - stock).abs() < 1e-4 * (1.0 + stock),
-            "step {step}: {ours}, stock {stock}"
-        );
+    let curve = numbers(&answer["losses"]);
+    for losses in seen {
+        for loss in losses {
+            assert!(curve.iter().any(|stock| close(f64::from(loss), *stock)), "{loss} is none of {curve:?}");
+        }
     }
-    let resumed = stock(&["3", directory.text()]);
-    assert_eq!(resumed[0], 60.0);
-    assert!(resumed[1] < f64::from(losses[0]) / 2.0, "{resumed:?} after {losses:?}");
+    Ok(())
+}
+
+#[test]
+fn the_between_graph_trainer_has_stocks_losses() -> Result<()> {
+    let directory = Directory::new("between_graph");
+    let losses = run!(between_graph, 1, 1, flags(60, &directory))?.remove(0);
+    assert_eq!(losses.len(), 60);
+    compare("between_graph", &losses, &directory);
+    Ok(())
+}
+
+#[test]
+fn tasks_find_their_place_in_tf_config() -> Result<()> {
+    let (_, spec) = hosts(1, 1);
+    let addresses: Vec<&str> = spec.tasks().map(|(_, address)| address).collect();
+    let task = |job: &str| {
+        let cluster = json!({"ps": [addresses[0]], "chief": [addresses[1]]});
+        TfConfig::parse(&json!({"cluster": cluster, "task": {"type": job, "index": 0}}).to_string())
+    };
+    let ps = task("ps")?;
+    std::thread::spawn(move || tf_config::run(ps, []).map(drop));
+    let directory = Directory::new("tf_config");
+    let losses = tf_config::run(task("chief")?, flags(40, &directory))?;
+    assert_eq!(losses.len(), 40);
+    compare("between_graph", &losses, &directory);
+
+    // A program that is told nothing trains alone.
+    let alone = tf_config::run(TfConfig::parse("{}")?, ["--steps=3".to_owned(), data()])?;
+    assert_eq!(alone, losses[..3]);
+    Ok(())
+}
+
+#[test]
+fn checkpoints_are_judged_while_training_goes_on() -> Result<()> {
+    let directory = Directory::new("evaluation");
+    let more: Vec<String> = flags(80, &directory).into_iter().chain(["--save_steps=40".to_owned()]).collect();
+    let judged = std::thread::scope(|threads| {
+        let judge = threads.spawn(|| evaluation::run(more.clone()));
+        run!(between_graph, 1, 1, more.clone())?;
+        judge.join().unwrap()
+    })?;
+    let last = judged.last().expect("there was a checkpoint");
+    let Some(answer) = ask(&json!({"do": "evaluate", "directory": directory.text()})) else {
+        return Ok(());
+    };
+    let [step, loss, accuracy] = numbers(&answer)[..] else { panic!("stock says {answer}") };
+    assert_eq!((last.step, step), (80, 80.0));
+    assert!(close(f64::from(last.loss), loss), "{last:?}, stock {answer}");
+    assert!(close(f64::from(last.accuracy), accuracy), "{last:?}, stock {answer}");
+    Ok(())
+}
+
+#[test]
+fn the_recurrent_network_has_stocks_losses() -> Result<()> {
+    let directory = Directory::new("lstm");
+    let losses = lstm::run(flags(30, &directory))?;
+    assert_eq!(losses.len(), 30);
+    compare("lstm", &losses, &directory);
+    Ok(())
+}
+
+#[test]
+fn the_recommender_has_stocks_losses_and_tables_on_two_servers() -> Result<()> {
+    let directory = Directory::new("wide_and_deep");
+    let losses = run!(wide_and_deep, 2, 1, flags(60, &directory))?.remove(0);
+    assert_eq!(losses.len(), 60);
+    compare("wide_and_deep", &losses, &directory);
+    Ok(())
+}
+
+#[test]
+fn a_coordinator_with_one_worker_has_stocks_losses() -> Result<()> {
+    let directory = Directory::new("coordinator");
+    let (hosts, _) = hosts(1, 1);
+    for job in ["ps", "worker"] {
+        serve!(coordinator, task(&hosts, job, 0, &[]));
+    }
+    let losses = coordinator::run(hosts.into_iter().chain(flags(40, &directory)))?;
+    assert_eq!(losses.len(), 40);
+    compare("coordinator", &losses, &directory);
     Ok(())
 }

@@ -8,21 +8,16 @@
 //! cargo run --example shared_counter -- --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224 --job_name=worker --task_index=1
 //! ```
 
-mod flags;
+mod common;
 
+use common::{Flags, Worker};
 use ferroflow::train::MonitoredTrainingSession;
-use ferroflow::{DType, Graph, Result, Server, Variable, initializers};
-use flags::Flags;
+use ferroflow::{DType, Graph, Result, Variable, initializers};
 
 /// Runs one task. A worker returns what it counted to; a parameter server serves for ever.
 pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<i64> {
     let flags = Flags::parse(arguments)?;
-    let (cluster, job, task) = flags.task()?;
-    let server = Server::new(&cluster, &job, task)?;
-    if job == "ps" {
-        server.join();
-        return Ok(0);
-    }
+    let Some(worker) = Worker::start(flags.task()?)? else { return Ok(0) };
 
     // Every worker builds the same graph. The variable is one, because its name and its place are the same.
     let graph = Graph::new();
@@ -35,14 +30,14 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<i64> {
     let count = counter.assign_add(&s, 1i64)?;
 
     // The first worker gives the counter its first value; the others wait for that.
-    let session = MonitoredTrainingSession::new(&graph).target(server.target()).chief(task == 0);
+    let session = MonitoredTrainingSession::new(&graph).target(worker.server()).chief(worker.is_chief());
     let mut session = session.build()?;
     for _ in 0..flags.number("count", 100)? {
         session.execute(&count)?;
     }
     let total = session.run(&[], &[counter.value()])?[0].to_scalar::<i64>()?;
     session.close()?;
-    println!("worker {task} sees {total}");
+    println!("worker {} sees {total}", worker.replica().0);
     Ok(total)
 }
 

@@ -10,30 +10,21 @@
 //!
 //! and so on for the other workers.
 
-mod flags;
+mod common;
 
+use common::{Flags, Worker, progress};
 use ferroflow::optimizers::{GradientDescent, SyncReplicas};
 use ferroflow::train::{MonitoredTrainingSession, StopAtStep, SyncReplicasHook};
-use ferroflow::{
-    Graph, ReplicaDeviceSetter, Result, Server, Tensor, Variable, global_step, initializers, ops,
-};
-use flags::Flags;
+use ferroflow::{Graph, Result, Tensor, Variable, global_step, initializers, ops};
 
-/// Runs one task. A worker returns the line that it learned, slope and height; a parameter server serves for ever.
+/// Runs one task. A worker returns the losses of its steps; a parameter server serves for ever.
 pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32>> {
     let flags = Flags::parse(arguments)?;
-    let (cluster, job, task) = flags.task()?;
-    let workers = flags.need("worker_hosts")?.split(',').count();
-    let server = Server::new(&cluster, &job, task)?;
-    if job == "ps" {
-        server.join();
-        return Ok(Vec::new());
-    }
+    let Some(worker) = Worker::start(flags.task()?)? else { return Ok(Vec::new()) };
 
     // Points on the line 2x - 1, and a line through none of them yet.
     let graph = Graph::new();
-    let worker = format!("/job:worker/task:{task}");
-    let s = ReplicaDeviceSetter::new(&cluster).worker_device(&worker).apply(&graph.scope());
+    let s = worker.scope(&graph);
     let x: Vec<f32> = (0..8).map(|i| i as f32 / 8.0).collect();
     let y: Vec<f32> = x.iter().map(|x| 2.0 * x - 1.0).collect();
     let line = Variable::new(&s, "line", [2], initializers::zeros())?;
@@ -43,25 +34,28 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     let loss = ops::mean(&s, ops::square(&s, &error), [0])?;
 
     // The optimizer gathers gradients beside the variables; the chief's hook applies their averages.
-    let chief = task == 0;
+    let (chief, (_, workers)) = (worker.is_chief(), worker.replica());
     let step = global_step(&s)?;
     let replicas = flags.number("replicas", workers as u64)? as usize;
     let sync = SyncReplicas::new(GradientDescent::new(0.5), replicas).total_replicas(workers);
-    let train = sync.minimize(&s, &loss, &step)?;
-    let mut learned = Vec::new();
-    let session = MonitoredTrainingSession::new(&graph)
-        .target(server.target())
+    // Nobody gets ahead: a worker's second step waits for the first average.
+    let sync = sync.init_tokens(0).minimize(&s, &loss, &step)?;
+    let mut session = MonitoredTrainingSession::new(&graph)
+        .target(worker.server())
         .chief(chief)
-        .hook(SyncReplicasHook::new(&train, chief))
+        .hook(SyncReplicasHook::new(&sync, chief))
         .hook(StopAtStep::last(flags.number("steps", 300)? as i64))
-        .build()?;
-    session.run_loop(|session| {
-        session.execute(&train.train)?;
-        learned = session.session()?.eval(line.value())?.flat::<f32>()?.to_vec();
+        .hook(progress(&step, &loss));
+    if let Some(directory) = flags.get("dir") {
+        session = session.checkpoint_dir(directory);
+    }
+    let mut seen = Vec::new();
+    session.build()?.run_loop(|session| {
+        let values = session.run_step(&[], &[&loss], std::slice::from_ref(&sync.train))?;
+        seen.push(values[0].to_scalar()?);
         Ok(())
     })?;
-    println!("worker {task} learned {learned:?}");
-    Ok(learned)
+    Ok(seen)
 }
 
 #[allow(dead_code, reason = "tests call `run`")]

@@ -1,6 +1,7 @@
 //! Flags of the examples, written as TensorFlow's programs write them: `--name=value` or `--name value`.
 
-use ferroflow::{ClusterSpec, Code, Result, Status};
+use ferroflow::server::TfConfig;
+use ferroflow::{ClusterSpec, Code, Result, Status, TaskName};
 
 /// What a program was started with.
 #[derive(Clone, Debug)]
@@ -42,13 +43,18 @@ impl Flags {
         }
     }
 
-    /// The cluster of `--ps_hosts` and `--worker_hosts`, and the task of `--job_name` and `--task_index`.
-    pub(crate) fn task(&self) -> Result<(ClusterSpec, String, u32)> {
+    /// The cluster of `--ps_hosts` and `--worker_hosts`.
+    pub(crate) fn cluster(&self) -> Result<ClusterSpec> {
         let mut cluster = ClusterSpec::new();
         cluster.add_hosts("ps", self.need("ps_hosts")?)?;
         cluster.add_hosts("worker", self.need("worker_hosts")?)?;
+        Ok(cluster)
+    }
+
+    /// The task of `--job_name` and `--task_index` in that cluster.
+    pub(crate) fn task(&self) -> Result<TfConfig> {
         let index = self.number("task_index", 0)? as u32;
-        Ok((cluster, self.need("job_name")?.to_owned(), index))
+        Ok(TfConfig { cluster: self.cluster()?, task: TaskName::new(self.need("job_name")?, index) })
     }
 }
 

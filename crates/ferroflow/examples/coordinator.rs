@@ -1,0 +1,83 @@
+//! One program for the whole cluster: variables on the parameter servers, and a training function that a coordinator
+//! schedules on whichever worker is free.
+//!
+//! The other tasks are servers without a program of their own (`ferroflow serve` would do as well):
+//!
+//! ```text
+//! cargo run --example coordinator -- --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224 --job_name=ps &
+//! cargo run --example coordinator -- --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224 --job_name=worker --task_index=0 &
+//! cargo run --example coordinator -- --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224 --job_name=worker --task_index=1 &
+//! cargo run --example coordinator -- --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224
+//! ```
+
+mod common;
+
+use common::{Flags, digits};
+use ferroflow::optimizers::{Adagrad, Optimizer};
+use ferroflow::strategy::{ClusterCoordinator, ParameterServerStrategy};
+use ferroflow::train::{Saver, latest_checkpoint};
+use ferroflow::variables::global_variables_initializer;
+use ferroflow::{DType, Graph, Result, Variable, global_step, initializers, losses, ops};
+use std::path::Path;
+
+/// Runs one task. The coordinator returns the losses of its steps; servers serve for ever.
+pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32>> {
+    let flags = Flags::parse(arguments)?;
+    if flags.get("job_name").is_some() {
+        flags.task()?.server()?.join();
+        return Ok(Vec::new());
+    }
+
+    let strategy = ParameterServerStrategy::new(&flags.cluster()?)?;
+    let graph = Graph::new();
+    let s = strategy.scope(&graph.scope());
+    let weights = Variable::new(&s, "weights", [64, 10], initializers::glorot_uniform().seed(1))?;
+    let bias = Variable::new(&s, "bias", [10], initializers::zeros())?;
+    let step = global_step(&s)?;
+
+    // Traced once. Workers run the nodes where they are; the variables stay on the parameter servers.
+    let coordinator = ClusterCoordinator::new(&strategy, &graph)?;
+    let inputs = [(DType::Float, vec![-1, 64]), (DType::Int64, vec![-1])];
+    let train = coordinator.function(inputs, |s, inputs| {
+        let logits = ops::bias_add(s, ops::mat_mul(s, &inputs[0], &weights), &bias)?;
+        let loss = losses::sparse_softmax_cross_entropy(s, &inputs[1], &logits)?;
+        let train = Adagrad::new(0.1).minimize(s, &loss, Some(&step))?;
+        Ok((loss, train))
+    })?;
+    let init = global_variables_initializer(&s)?;
+    let saver = Saver::new(&graph)?;
+    coordinator.execute(&init)?;
+    let directory = flags.get("dir");
+    if let Some(latest) = directory.map(latest_checkpoint).transpose()?.flatten() {
+        saver.restore(coordinator.session(), latest)?;
+    }
+
+    // Every worker has its own part of the digits.
+    let digits = digits(&flags)?;
+    let workers = flags.need("worker_hosts")?.split(',').count();
+    let batches = coordinator.per_worker_dataset(move |worker| {
+        let own = digits.examples()?.shard(workers, worker)?;
+        Ok(own.shuffle(1000, 42).repeat().batch(64).map(|(images, labels)| vec![images, labels]))
+    });
+    let steps = flags.number("steps", 200)?;
+    let scheduled = (0..steps).map(|_| coordinator.schedule_next(&train, &batches));
+    let scheduled = scheduled.collect::<Result<Vec<_>>>()?;
+    let mut seen = Vec::new();
+    for (number, result) in scheduled.iter().enumerate() {
+        seen.push(coordinator.fetch(result)?[0].to_scalar::<f32>()?);
+        if number % 20 == 0 {
+            println!("step {number}: loss {:.4}", seen[number]);
+        }
+    }
+    coordinator.join()?;
+    if let Some(directory) = directory {
+        let now = coordinator.eval(step.value())?.to_scalar()?;
+        saver.save(coordinator.session(), Path::new(directory).join("model.ckpt"), Some(now))?;
+    }
+    Ok(seen)
+}
+
+#[allow(dead_code, reason = "tests call `run`")]
+fn main() -> Result<()> {
+    run(std::env::args().skip(1)).map(drop)
+}

@@ -1,0 +1,79 @@
+//! Evaluation beside training: a program that follows the checkpoints of `between_graph` and judges each by digits that
+//! nobody trains with.
+//!
+//! ```text
+//! cargo run --example evaluation -- --dir=/tmp/digits &
+//! cargo run --example between_graph -- --dir=/tmp/digits --ps_hosts=… --worker_hosts=… --job_name=…
+//! ```
+
+#[path = "between_graph.rs"]
+mod between_graph;
+
+use between_graph::common::Flags;
+use between_graph::{classifier, digits};
+use ferroflow::summary::SummaryWriter;
+use ferroflow::train::{Checkpoints, Saver};
+use ferroflow::variables::local_variables_initializer;
+use ferroflow::{Graph, Result, Session, global_step, metrics, ops};
+use std::path::Path;
+use std::time::Duration;
+
+/// How a checkpoint did.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    pub(crate) step: i64,
+    pub(crate) loss: f32,
+    pub(crate) accuracy: f32,
+}
+
+/// Judges checkpoints up to that of step `--steps`, or until none has come for `--timeout` seconds.
+pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<Judged>> {
+    let flags = Flags::parse(arguments)?;
+    let (directory, last) = (flags.need("dir")?, flags.number("steps", 200)? as i64);
+    let timeout = Duration::from_secs(flags.number("timeout", 60)?);
+
+    // The model alone: no optimizer, no servers. Metrics add up over batches, in variables of this program.
+    let graph = Graph::new();
+    let s = graph.scope();
+    let model = classifier(&s)?;
+    let step = global_step(&s)?;
+    let classes = ops::arg_max(&s, &model.logits, 1)?;
+    let accuracy = metrics::accuracy(&s, &model.labels, &classes)?;
+    let loss = metrics::mean(&s, &model.loss)?;
+    let start_again = local_variables_initializer(&s)?;
+    let saver = Saver::new(&graph)?;
+    let session = Session::new(&graph)?;
+
+    let batches = digits(&flags)?.1.examples()?.batch(90);
+    let events = SummaryWriter::create(Path::new(directory).join("eval"))?;
+    let mut judged = Vec::new();
+    for checkpoint in Checkpoints::new(directory, timeout) {
+        saver.restore(&session, checkpoint?)?;
+        session.execute(&start_again)?;
+        for batch in &batches {
+            let (x, y) = batch?;
+            session.run(&[(&model.images, x), (&model.labels, y)], &[&accuracy.update, &loss.update])?;
+        }
+        let values = session.run(&[], &[step.value(), &loss.value, &accuracy.value])?;
+        let now = Judged {
+            step: values[0].to_scalar()?,
+            loss: values[1].to_scalar()?,
+            accuracy: values[2].to_scalar()?,
+        };
+        println!("{now:?}");
+        events.scalar("loss", now.loss, now.step)?;
+        events.scalar("accuracy", now.accuracy, now.step)?;
+        let done = now.step >= last;
+        judged.push(now);
+        if done {
+            break;
+        }
+    }
+    events.flush()?;
+    Ok(judged)
+}
+
+#[allow(dead_code, reason = "tests call `run`")]
+fn main() -> Result<()> {
+    run(std::env::args().skip(1)).map(drop)
+}

@@ -1,0 +1,37 @@
+//! The trainer of `between_graph`, told by the environment variable `TF_CONFIG` which task it is, as schedulers do it.
+//!
+//! One process per task, in any order:
+//!
+//! ```text
+//! CLUSTER='"cluster": {"ps": ["localhost:2222"], "chief": ["localhost:2223"], "worker": ["localhost:2224"]}'
+//! TF_CONFIG="{$CLUSTER, \"task\": {\"type\": \"ps\", \"index\": 0}}" cargo run --example tf_config
+//! TF_CONFIG="{$CLUSTER, \"task\": {\"type\": \"chief\", \"index\": 0}}" cargo run --example tf_config
+//! TF_CONFIG="{$CLUSTER, \"task\": {\"type\": \"worker\", \"index\": 0}}" cargo run --example tf_config
+//! ```
+//!
+//! Without the variable it trains alone.
+
+#[path = "between_graph.rs"]
+mod between_graph;
+
+use between_graph::common::{Flags, Worker};
+use ferroflow::Result;
+use ferroflow::server::TfConfig;
+
+/// Runs one task. One that trains returns the losses of its steps; a parameter server serves for ever.
+pub(crate) fn run(task: TfConfig, arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32>> {
+    let flags = Flags::parse(arguments)?;
+    match Worker::start(task)? {
+        Some(worker) => between_graph::train(&worker, &flags),
+        None => Ok(Vec::new()),
+    }
+}
+
+#[allow(dead_code, reason = "tests call `run`")]
+fn main() -> Result<()> {
+    let task = match TfConfig::from_env()? {
+        Some(task) => task,
+        None => TfConfig::parse("{}")?,
+    };
+    run(task, std::env::args().skip(1)).map(drop)
+}
