@@ -42,7 +42,7 @@ use std::time::Duration;
 /// let rendezvous = Rendezvous::new("file:///shared/dir/job-42", "ps:1,worker:2", "worker", None)?;
 /// let seat = rendezvous.enter(&Stop::default())?;
 /// println!("{} is in {}", seat.task(), seat.wait()?);
-/// # Ok::<(), ferroflow_core::Status>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Rendezvous {
@@ -179,18 +179,21 @@ impl From<Status> for Failure {
     }
 }
 
-impl From<Failure> for Status {
-    fn from(failure: Failure) -> Status {
-        let code = match &failure {
+impl Failure {
+    /// The same as a status. There is no conversion by itself, which would make every other one ambiguous.
+    pub fn into_status(self) -> Status {
+        let code = match &self {
             Failure::TimedOut(_) => Code::DeadlineExceeded,
             Failure::Superseded(_) | Failure::Peer(..) => Code::Aborted,
             Failure::Mismatch(_) => Code::FailedPrecondition,
             Failure::Stopped => Code::Cancelled,
             Failure::Unusable(status) => return status.clone(),
         };
-        Status::new(code, failure.to_string())
+        Status::new(code, self.to_string())
     }
 }
+
+impl std::error::Error for Failure {}
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
