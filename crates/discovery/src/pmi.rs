@@ -5,9 +5,12 @@
 //! directory, no port known in advance. The store lives as long as the launch and can be asked once, so tasks that are
 //! restarted one by one need a rendezvous instead.
 
+mod meeting;
 mod version1;
 mod version2;
 mod wire;
+
+pub use meeting::{MeetingPlace, meeting_place};
 
 use ferroflow_core::{Result, Status, ensure, status};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -39,9 +42,7 @@ pub fn is_offered() -> bool {
 ///
 /// Waits until every process of the launch has called it, at most five minutes.
 pub fn exchange(own: &str) -> Result<Vec<String>> {
-    let launch = Launch::read(|name| std::env::var(name).ok())?;
-    let stream = UnixStream::from(inherited(launch.fd)?);
-    launch.exchange(Wire::new(stream, PATIENCE), own)
+    Launch::of_process()?.tell(own)
 }
 
 /// What the launcher says about this process.
@@ -64,6 +65,15 @@ trait Store {
 }
 
 impl Launch {
+    fn of_process() -> Result<Launch> {
+        Launch::read(|name| std::env::var(name).ok())
+    }
+
+    fn tell(&self, own: &str) -> Result<Vec<String>> {
+        let stream = UnixStream::from(inherited(self.fd)?);
+        self.exchange(Wire::new(stream, PATIENCE), own)
+    }
+
     fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Launch> {
         fn number<T: std::str::FromStr>(name: &str, text: Option<String>) -> Result<T> {
             let text = text.ok_or_else(|| not_offered(name))?;
