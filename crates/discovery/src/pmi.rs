@@ -5,12 +5,9 @@
 //! directory, no port known in advance. The store lives as long as the launch and can be asked once, so tasks that are
 //! restarted one by one need a rendezvous instead.
 
-mod meeting;
 mod version1;
 mod version2;
 mod wire;
-
-pub use meeting::{MeetingPlace, meeting_place};
 
 use ferroflow_core::{Result, Status, ensure, status};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
@@ -27,6 +24,9 @@ pub const VARIABLES: [&str; 4] = ["PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_JOBID"]
 /// How long all processes of a launch have to arrive; the launcher starts them together.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Begins every value.
+const MARK: char = 'v';
+
 /// Stores take values of 1023 bytes everywhere.
 const LONGEST_VALUE: usize = 1023;
 
@@ -42,7 +42,9 @@ pub fn is_offered() -> bool {
 ///
 /// Waits until every process of the launch has called it, at most five minutes.
 pub fn exchange(own: &str) -> Result<Vec<String>> {
-    Launch::of_process()?.tell(own)
+    let launch = Launch::read(|name| std::env::var(name).ok())?;
+    let stream = UnixStream::from(inherited(launch.fd)?);
+    launch.exchange(Wire::new(stream, PATIENCE), own)
 }
 
 /// What the launcher says about this process.
@@ -65,15 +67,6 @@ trait Store {
 }
 
 impl Launch {
-    fn of_process() -> Result<Launch> {
-        Launch::read(|name| std::env::var(name).ok())
-    }
-
-    fn tell(&self, own: &str) -> Result<Vec<String>> {
-        let stream = UnixStream::from(inherited(self.fd)?);
-        self.exchange(Wire::new(stream, PATIENCE), own)
-    }
-
     fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Launch> {
         fn number<T: std::str::FromStr>(name: &str, text: Option<String>) -> Result<T> {
             let text = text.ok_or_else(|| not_offered(name))?;
@@ -92,7 +85,8 @@ impl Launch {
     }
 
     fn exchange(&self, wire: Wire, own: &str) -> Result<Vec<String>> {
-        let value = utf8_percent_encode(own, ESCAPED).to_string();
+        // Not every store keeps a value without characters.
+        let value = format!("{MARK}{}", utf8_percent_encode(own, ESCAPED));
         ensure!(
             value.len() <= LONGEST_VALUE,
             InvalidArgument,
@@ -112,9 +106,11 @@ impl Launch {
         let mut told = Vec::with_capacity(self.size as usize);
         for rank in 0..self.size {
             let value = store.get(&key(rank))?;
-            let value = percent_decode_str(&value).decode_utf8();
-            let value = value.map_err(|_| status!(DataLoss, "rank {rank} told what is no text"))?;
-            told.push(value.into_owned());
+            let text = value.strip_prefix(MARK).map(percent_decode_str);
+            let text = text.and_then(|text| text.decode_utf8().ok());
+            let text =
+                text.ok_or_else(|| status!(DataLoss, "rank {rank} told '{value}', which is no text"))?;
+            told.push(text.into_owned());
         }
         store.finalize()?;
         Ok(told)
@@ -157,6 +153,11 @@ mod tests {
         barrier: Barrier,
     }
 
+    /// One has nothing to tell.
+    fn told(rank: u32) -> String {
+        if rank == 1 { String::new() } else { format!("[fd00::{rank}]:70{rank}; a=b") }
+    }
+
     /// Every process tells an address; both sides run here, a launcher's thread per process.
     fn exchanged(size: u32, job: Option<&str>, serve: fn(UnixStream, &Launcher)) -> Vec<Vec<String>> {
         let launcher = Arc::new(Launcher { values: Mutex::default(), barrier: Barrier::new(size as usize) });
@@ -167,10 +168,7 @@ mod tests {
             let launch = Launch { fd: 0, rank, size, job: job.map(str::to_owned) };
             processes.push(std::thread::spawn(move || {
                 let server = std::thread::spawn(move || serve(theirs, &launcher));
-                let told = launch.exchange(
-                    Wire::new(own, Duration::from_secs(20)),
-                    &format!("[fd00::{rank}]:70{rank}; a=b"),
-                );
+                let told = launch.exchange(Wire::new(own, Duration::from_secs(20)), &told(rank));
                 server.join().unwrap();
                 told.unwrap()
             }));
@@ -249,7 +247,7 @@ mod tests {
 
     #[test]
     fn all_learn_what_all_told_in_the_order_of_ranks() {
-        let expected: Vec<String> = (0..3).map(|rank| format!("[fd00::{rank}]:70{rank}; a=b")).collect();
+        let expected: Vec<String> = (0..3).map(told).collect();
         assert_eq!(exchanged(3, None, hydra), vec![expected.clone(); 3]);
         assert_eq!(exchanged(3, Some("7.0"), slurm), vec![expected; 3]);
     }
