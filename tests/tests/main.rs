@@ -45,6 +45,9 @@ mod clusters;
 /// The demonstration: a cluster of processes that trains a classifier.
 mod demo;
 
+/// Jobs for cluster managers, completions and the manual.
+mod submit;
+
 /// Record files, event files and datasets, with stock on the other side.
 mod files;
 
