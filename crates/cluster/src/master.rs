@@ -59,6 +59,11 @@ impl Master {
         removed.ok_or_else(|| restarted(Code::Aborted, handle))
     }
 
+    /// How many steps of its sessions are under way.
+    pub(crate) fn running_steps(&self) -> usize {
+        self.sessions.read().expect(UNPOISONED).values().map(|session| session.steps.count()).sum()
+    }
+
     /// Closes every session.
     pub async fn close_all(&self) {
         let sessions = std::mem::take(&mut *self.sessions.write().expect(UNPOISONED));
@@ -106,6 +111,7 @@ fn restarted(code: Code, handle: &str) -> Status {
 impl MasterApi for Master {
     async fn create_session(&self, graph: GraphDef, config: ConfigProto, target: &str) -> Result<String> {
         let filters = self.check_config(&config)?;
+        self.worker.admit()?;
         let handle = format!("{:016x}", random()?);
         let cluster = self.cluster(&config, target)?;
         let members = Members::gather(&handle, &self.worker, &cluster, &config, &filters).await?;
@@ -129,11 +135,13 @@ impl MasterApi for Master {
         if !step.partial_run_handle.is_empty() {
             return session.continue_partial_run(step).await;
         }
+        self.worker.admit()?;
         session.run_step(step).await
     }
 
     async fn partial_run_setup(&self, request: PartialRunSetupRequest) -> Result<String> {
         self.requests.track(request.request_id, "PartialRunSetup (Master)")?;
+        self.worker.admit()?;
         self.session(&request.session_handle)?.set_up_partial_run(request).await
     }
 
@@ -175,6 +183,7 @@ impl MasterApi for Master {
 
     async fn run_callable(&self, call: RunCallable) -> Result<CallableOutcome> {
         self.requests.track(call.request_id, "RunCallable (Master)")?;
+        self.worker.admit()?;
         self.session(&call.session_handle)?.run_callable(call.handle, call.feeds).await
     }
 

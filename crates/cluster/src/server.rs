@@ -15,10 +15,12 @@ use ferroflow_core::op::Registry;
 use ferroflow_core::tensor::BufferPool;
 use ferroflow_core::{Result, status};
 use ferroflow_runtime::ComputePool;
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// What a server is to be.
@@ -55,12 +57,15 @@ impl Default for ServerConfig {
 /// How many bytes may be promised to tensors that clients have announced but not sent.
 const MAX_PROMISED: usize = 16 << 30;
 
+/// How often a server that drains looks whether steps are still under way.
+const DRAIN_POLL: Duration = Duration::from_millis(10);
+
 /// A server at work.
 pub struct Server {
     address: SocketAddr,
     client: MasterClient,
     task: TaskName,
-    worker: Arc<Worker>,
+    services: Arc<Services>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -95,10 +100,10 @@ impl Server {
             threads.push(spawn(thread, listeners, local, services.clone(), stopped.clone())?);
         }
         let (master, worker) = (services.master.clone(), services.worker.clone());
-        let direct = Direct { master, worker: worker.clone(), io, stopped, _carrier: None };
+        let direct = Direct { master, worker, io, stopped, _carrier: None };
         let client = MasterClient::direct(&target, direct);
-        threads.push(watch_for_shutdown(services, stop, shutdown)?);
-        Ok(Server { address, client, task: config.task, worker, threads })
+        threads.push(watch_for_shutdown(services.clone(), stop, shutdown)?);
+        Ok(Server { address, client, task: config.task, services, threads })
     }
 
     /// Where it listens.
@@ -123,7 +128,35 @@ impl Server {
 
     /// Counts what the server keeps for masters and peers.
     pub fn census(&self) -> Census {
-        self.worker.census()
+        self.services.worker.census()
+    }
+
+    /// The tasks whose masters have sessions open here, this one's own among them.
+    pub fn masters(&self) -> BTreeSet<String> {
+        self.services.worker.masters()
+    }
+
+    /// Whether the master of this task has ever opened a session here.
+    pub fn has_seen(&self, master: &TaskName) -> bool {
+        self.services.worker.has_seen(&master.to_string())
+    }
+
+    /// Lets nothing new begin and waits for the steps under way, at most so long; says how many are left. Whoever wants
+    /// to begin something hears `Unavailable`.
+    pub async fn drain(&self, limit: Duration) -> usize {
+        let Services { master, worker, .. } = &*self.services;
+        worker.refuse_work();
+        let deadline = Instant::now() + limit;
+        // A step that was let in just before shows up a moment later.
+        let mut calm = 0;
+        loop {
+            let running = master.running_steps() + worker.running_calls();
+            calm = if running == 0 { calm + 1 } else { 0 };
+            if calm == 2 || Instant::now() >= deadline {
+                return running;
+            }
+            tokio::time::sleep(DRAIN_POLL).await;
+        }
     }
 
     /// Waits until the server has stopped.

@@ -19,14 +19,16 @@ use ferroflow_core::device::Device;
 use ferroflow_core::op::Registry;
 use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
 use ferroflow_core::resource::ResourceManager;
-use ferroflow_core::{Code, Result, Status, status};
+use ferroflow_core::{Code, Result, Status, ensure, status};
 use ferroflow_proto::tensorflow::{
     CreateWorkerSessionRequest, DeregisterGraphRequest, DeviceAttributes, DeviceLocality, LoggingRequest,
     LoggingResponse, RegisterGraphRequest, ServerDef,
 };
 use ferroflow_runtime::{ComputePool, RuntimeEnv};
 use sessions::WorkerSessions;
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use steps::Steps;
 use transfers::Transfers;
@@ -72,6 +74,8 @@ pub struct Worker {
     steps: Steps,
     requests: RecentRequests,
     transfers: Arc<Transfers>,
+    /// Set when the task is about to end: what runs may finish, nothing new begins.
+    draining: AtomicBool,
 }
 
 impl Worker {
@@ -109,6 +113,7 @@ impl Worker {
             steps,
             requests: RecentRequests::new(REMEMBERED_REQUESTS),
             transfers,
+            draining: AtomicBool::new(false),
         }))
     }
 
@@ -163,6 +168,32 @@ impl Worker {
         Census { sessions, graphs: graphs + self.legacy_session.graphs.len(), steps, parcels, receivers }
     }
 
+    /// The tasks whose masters have sessions open here.
+    pub fn masters(&self) -> BTreeSet<String> {
+        self.sessions.masters()
+    }
+
+    /// Whether the master of this task has ever opened a session here.
+    pub fn has_seen(&self, master_task: &str) -> bool {
+        self.sessions.has_seen(master_task)
+    }
+
+    /// From now on nothing new begins.
+    pub(crate) fn refuse_work(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Refuses what is about to begin if the task is about to end.
+    pub(crate) fn admit(&self) -> Result<()> {
+        ensure!(!self.draining.load(Ordering::Relaxed), Unavailable, "{} is ending", self.task);
+        Ok(())
+    }
+
+    /// How many calls of masters are under way that run steps here.
+    pub(crate) fn running_calls(&self) -> usize {
+        self.steps.calls()
+    }
+
     fn devices(&self) -> &[Arc<Device>] {
         &self.devices
     }
@@ -174,6 +205,7 @@ impl Worker {
 
     /// Opens a session for a master; opening one that is open changes nothing.
     pub(crate) fn create_session(&self, request: &CreateWorkerSessionRequest) -> Result<Arc<WorkerSession>> {
+        self.admit()?;
         let (own, peers) = match &request.server_def {
             Some(ServerDef { cluster: Some(cluster), job_name, task_index, .. })
                 if !cluster.job.is_empty() =>

@@ -4,6 +4,7 @@
 //! for a program that will listen by itself the port is kept by a socket that is bound but does not listen: nobody is
 //! given that port, nobody can connect to it, but a server that sets `SO_REUSEADDR`, as stock's does, can listen on it.
 
+use crate::owner_of_port;
 use ferroflow_core::{Result, Status, ensure, status};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind};
@@ -105,7 +106,11 @@ fn refusal(host: Option<IpAddr>, port: u16, error: &io::Error) -> Status {
     match (port, error.kind()) {
         (0, _) => status!(Unavailable, "cannot listen on any port of {place}: {error}"),
         (_, ErrorKind::AddrInUse) => {
-            status!(Unavailable, "port {port} of {place} is in use; choose another, or none for any free one")
+            let owner = owner_of_port(port).map_or_else(String::new, |owner| format!(" by {owner}"));
+            status!(
+                Unavailable,
+                "port {port} of {place} is in use{owner}; choose another, or none for any free one"
+            )
         }
         _ => status!(Unavailable, "cannot listen on port {port} of {place}: {error}"),
     }

@@ -1,5 +1,6 @@
 //! A server: one task of a cluster, in this process.
 
+mod chief_watch;
 mod listen;
 mod tf_config;
 
@@ -12,6 +13,7 @@ use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_core::op::Registry;
 use ferroflow_core::{Result, ensure};
 use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// A server at work. It stops when it is dropped; [`Server::join`] keeps it until somebody else stops it.
@@ -104,6 +106,23 @@ impl Server {
     /// The cluster that it is part of.
     pub fn cluster(&self) -> &ClusterSpec {
         &self.cluster
+    }
+
+    /// Whether any master, this task's own or another's, has a session open here.
+    pub fn has_sessions(&self) -> bool {
+        !self.task.masters().is_empty()
+    }
+
+    /// Lets nothing new begin and waits for the steps under way, at most so long; says how many are left. Whoever wants
+    /// to begin something hears `Unavailable`. To be polled in a runtime of tokio.
+    pub async fn drain(&self, limit: Duration) -> usize {
+        self.task.drain(limit).await
+    }
+
+    /// Ends when training is over: the chief has been here, has closed its sessions and has been gone for `grace`, and
+    /// no other master that is still there has a session open. To be polled in a runtime of tokio.
+    pub async fn until_chief_is_done(&self, grace: Duration) -> Result<()> {
+        chief_watch::until_done(&self.task, &self.cluster, grace).await
     }
 
     /// Serves until the future that it was started with ends; for one without, as long as the process lives.

@@ -186,6 +186,11 @@ impl RunningSteps {
         self.state.lock().expect(UNPOISONED).closed.clone()
     }
 
+    /// How many are under way.
+    pub(super) fn count(&self) -> usize {
+        self.state.lock().expect(UNPOISONED).running.len()
+    }
+
     /// Ends when no step is under way.
     pub(super) async fn idle(&self) {
         loop {

@@ -21,6 +21,9 @@ impl Worker {
     /// the step: its nodes stop and whoever waits for its tensors is told.
     pub(crate) async fn run_graph(&self, request: RunGraphRequest) -> Result<RunGraphResponse> {
         self.requests.track(request.request_id, "RunGraph (Worker)")?;
+        if !(request.is_partial && self.steps.find(request.step_id).is_some()) {
+            self.admit()?;
+        }
         let session = self.session(&request.session_handle, request.create_worker_session_called)?;
         let sends = read_sends(&request.send)?;
         let step = self.step(request.step_id);

@@ -9,7 +9,7 @@ use ferroflow_core::resource::ResourceManager;
 use ferroflow_core::step::StepCx;
 use ferroflow_core::{Result, ensure};
 use ferroflow_runtime::RuntimeEnv;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 /// A master's session on one worker.
@@ -85,7 +85,11 @@ struct Entry {
 
 /// Sessions by handle.
 #[derive(Default)]
-pub(super) struct WorkerSessions(Mutex<HashMap<String, Entry>>);
+pub(super) struct WorkerSessions {
+    open: Mutex<HashMap<String, Entry>>,
+    /// Masters that have opened one, ever.
+    seen: Mutex<HashSet<String>>,
+}
 
 const UNPOISONED: &str = "no panic while sessions are locked";
 
@@ -100,7 +104,8 @@ impl WorkerSessions {
         make: impl FnOnce() -> WorkerSession,
     ) -> Result<Arc<WorkerSession>> {
         ensure!(!handle.is_empty(), InvalidArgument, "Session must be non-empty.");
-        let mut sessions = self.0.lock().expect(UNPOISONED);
+        self.seen.lock().expect(UNPOISONED).insert(master_task.to_owned());
+        let mut sessions = self.open.lock().expect(UNPOISONED);
         let outdated: Vec<Entry> = sessions
             .extract_if(|_, entry| {
                 !master_task.is_empty()
@@ -124,18 +129,29 @@ impl WorkerSessions {
 
     /// The session with this handle.
     pub(super) fn get(&self, handle: &str) -> Option<Arc<WorkerSession>> {
-        self.0.lock().expect(UNPOISONED).get(handle).map(|entry| entry.session.clone())
+        self.open.lock().expect(UNPOISONED).get(handle).map(|entry| entry.session.clone())
     }
 
     /// How many are open, and how many graphs they have.
     pub(super) fn count(&self) -> (usize, usize) {
-        let sessions = self.0.lock().expect(UNPOISONED);
+        let sessions = self.open.lock().expect(UNPOISONED);
         (sessions.len(), sessions.values().map(|entry| entry.session.graphs.len()).sum())
+    }
+
+    /// The tasks whose masters have sessions open here.
+    pub(super) fn masters(&self) -> BTreeSet<String> {
+        let sessions = self.open.lock().expect(UNPOISONED);
+        sessions.values().map(|entry| entry.master_task.clone()).collect()
+    }
+
+    /// Whether the master of this task has ever opened a session here.
+    pub(super) fn has_seen(&self, master_task: &str) -> bool {
+        self.seen.lock().expect(UNPOISONED).contains(master_task)
     }
 
     /// Forgets a session; one that is not known is fine.
     pub(super) fn delete(&self, handle: &str) {
-        let removed = self.0.lock().expect(UNPOISONED).remove(handle);
+        let removed = self.open.lock().expect(UNPOISONED).remove(handle);
         drop(removed);
     }
 }

@@ -245,6 +245,12 @@ impl Steps {
         abandoned.iter().for_each(|(_, step)| end(step));
     }
 
+    /// How many calls are under way that run steps here.
+    pub(super) fn calls(&self) -> usize {
+        let table = self.table.lock().expect(UNPOISONED);
+        table.steps.values().map(|step| step.calls.load(Ordering::Relaxed)).sum()
+    }
+
     /// How many are known, and how many parcels and receivers wait in them.
     pub(super) fn count(&self) -> (usize, usize, usize) {
         let table = self.table.lock().expect(UNPOISONED);

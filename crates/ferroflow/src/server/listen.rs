@@ -1,6 +1,7 @@
 //! Where a task listens: what its entry in the cluster names, unless the user says otherwise.
 
 use ferroflow_core::{Result, Status, status};
+use ferroflow_discovery::owner_of_port;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
@@ -73,8 +74,12 @@ fn bind(address: SocketAddr) -> Result<TcpListener> {
 
 fn refusal(address: SocketAddr, error: &std::io::Error) -> Status {
     let hint = match error.kind() {
-        ErrorKind::AddrInUse => "; choose another port, or 0 for any free one",
-        _ => "",
+        ErrorKind::AddrInUse => {
+            let owner = owner_of_port(address.port());
+            let owner = owner.map_or_else(String::new, |owner| format!(" (by {owner})"));
+            format!("{owner}; choose another port, or 0 for any free one")
+        }
+        _ => String::new(),
     };
     // The code of stock's servers, which say no more than that they could not start.
     status!(Unknown, "cannot listen on port {} of {}: {error}{hint}", address.port(), address.ip())
