@@ -88,6 +88,15 @@ def start_up(binary, runs):
     yield Row("resident memory, idle", "MB", ours_memory, stock_memory, least_ratio=20)
 
 
+def cluster_start_up(binary, runs):
+    """Time to a cluster of one parameter server and two workers: one command, and stock's servers by hand."""
+    ours, stock = [], []
+    for _ in range(runs):
+        ours.append(servers.launched(binary) * 1e3)
+        stock.append(servers.stock_by_hand() * 1e3)
+    yield Row("start of 1 ps and 2 workers to ready", "ms", ours, stock, most=300)
+
+
 def measure(workload, targets, rounds, close):
     """Samples of one workload from both servers in turn; which goes first changes every round."""
     row = Row(workload.name, workload.unit, [], [], workload.rate, workload.least_ratio, workload.most)
@@ -158,6 +167,9 @@ def main():
         add(row, cluster_rows)
     if args.server != "stock" and any(wanted.search(name) for name in ("start-up", "memory")):
         for row in start_up(args.server, 2 if args.quick else 5):
+            add(row)
+    if args.server != "stock" and wanted.search("start of 1 ps and 2 workers to ready"):
+        for row in cluster_start_up(args.server, 2 if args.quick else 5):
             add(row)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")

@@ -4,7 +4,7 @@
 #![allow(clippy::duplicate_mod, reason = "the examples share modules, and each is a program of its own")]
 
 #[path = "../../crates/ferroflow/examples/between_graph.rs"]
-mod between_graph;
+pub(crate) mod between_graph;
 #[path = "../../crates/ferroflow/examples/coordinator.rs"]
 mod coordinator;
 #[path = "../../crates/ferroflow/examples/evaluation.rs"]

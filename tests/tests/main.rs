@@ -48,6 +48,9 @@ mod demo;
 /// Jobs for cluster managers, completions and the manual.
 mod submit;
 
+/// Clusters of this machine: programs on them, their start and their end.
+mod launch;
+
 /// Record files, event files and datasets, with stock on the other side.
 mod files;
 

@@ -5,7 +5,9 @@ mod progress;
 mod report;
 mod worker;
 
-use crate::local::{Event, LocalCluster};
+use crate::local::{Event, LocalCluster, Port, Stream, short};
+use crate::tasks::serve_command;
+use ferroflow::TaskName;
 use ferroflow::train::latest_checkpoint;
 use model::Model;
 use progress::Progress;
@@ -100,19 +102,26 @@ fn first_step(dir: &Path) -> Result<i64, String> {
 
 fn start(args: &Args, dir: &Path, last: i64) -> Result<LocalCluster, String> {
     let binary = std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
-    LocalCluster::start(&[("ps", args.ps), ("worker", args.workers)], |task, cluster| {
-        let mut command = Command::new(&binary);
-        if task.job == "ps" {
-            command.args(["serve", "--inherit", "--job_name", "ps", "--task_index", &task.task.to_string()]);
+    let jobs = [("ps", args.ps), ("worker", args.workers)];
+    let names =
+        jobs.into_iter().flat_map(|(job, count)| (0..count).map(move |task| TaskName::new(job, task)));
+    let tasks: Vec<(TaskName, Port)> = names.map(|name| (name, Port::HandedOver)).collect();
+    let mut cluster = LocalCluster::open(&tasks)?;
+    for (task, (name, _)) in tasks.iter().enumerate() {
+        let command = if name.job == "ps" {
+            serve_command(name, cluster.spec(), "info")?
         } else {
-            command.args(["demo-worker", "--task-index", &task.task.to_string()]);
+            let mut command = Command::new(&binary);
+            command.args(["demo-worker", "--task-index", &name.task.to_string()]);
             command.args(["--last-step", &last.to_string(), "--model", args.model.name()]);
             command.arg("--dir").arg(dir);
             command.args(args.sync.then_some("--sync"));
-        }
-        command.args(["--cluster", cluster]);
-        command
-    })
+            command.args(["--cluster", &cluster.spec().to_json()]);
+            command
+        };
+        cluster.start(task, command)?;
+    }
+    Ok(cluster)
 }
 
 /// Follows the workers until all are done, then ends the parameter servers.
@@ -120,9 +129,10 @@ fn watch(mut cluster: LocalCluster, args: &Args, mut progress: Progress) -> Resu
     let mut working = args.workers;
     let mut failed = None;
     while working > 0 && failed.is_none() {
-        match cluster.next_event(Instant::now() + PATIENCE) {
+        match cluster.next_event(Some(Instant::now() + PATIENCE)) {
             None => failed = Some(format!("nothing has happened for {} s", PATIENCE.as_secs())),
-            Some(Event::Line(text)) => match Report::read(&text) {
+            Some(Event::Line { stream: Stream::Error, .. } | Event::Signal(_)) => {}
+            Some(Event::Line { text, .. }) => match Report::read(&String::from_utf8_lossy(&text)) {
                 Some(Report::Started) => progress.begin(),
                 Some(Report::Trained { step, loss }) => progress.trained(step, loss),
                 Some(Report::Judged { accuracy }) => progress.judged(accuracy),
@@ -132,7 +142,8 @@ fn watch(mut cluster: LocalCluster, args: &Args, mut progress: Progress) -> Resu
                 working -= u32::from(cluster.name(task).job == "worker");
             }
             Some(Event::Ended { task, status }) => {
-                failed = Some(format!("{} ended with {status}:\n{}", cluster.name(task), cluster.log(task)));
+                let name = short(cluster.name(task));
+                failed = Some(format!("{name} ended with {status}:\n{}", cluster.log(task)));
             }
         }
     }

@@ -3,8 +3,6 @@
 //! Kubeflow's convention holds everywhere: a task that ends with a code below 128 failed for good, one with 128 or more
 //! was stopped from outside and can be started again.
 
-#![allow(dead_code, reason = "commands that run programs of the user take their codes from here")]
-
 use rustix::process::Signal;
 use std::process::{ExitCode, ExitStatus};
 

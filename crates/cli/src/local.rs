@@ -1,17 +1,31 @@
 //! A cluster of processes on this machine.
 //!
-//! Every task listens on a socket that this process opened for it and hands over as its standard input: no port can be
-//! taken by somebody else in between, and peers that connect early wait in the socket's queue. Tasks end with the process
-//! that started them, however that ends.
+//! A task of ours listens on a socket that this process opened for it and hands over as its standard input: no port can
+//! be taken by somebody else in between, and peers that connect early wait in the socket's queue. For programs that
+//! listen by themselves this process keeps the port. Every task is a process group of its own, which ends with the
+//! process that started it, however that ends.
 
+mod guard;
+mod leash;
+mod output;
+mod process;
+mod signals;
+mod supervisor;
+
+pub(crate) use guard::stand_guard;
+pub(crate) use leash::{Leashed, exec_leashed, inherit_socket, leashed};
+pub(crate) use supervisor::{Ending, Supervisor, Task};
+
+use ferroflow::discovery::{PortChoice, ReservedPort, listen_on};
 use ferroflow::{ClusterSpec, TaskName};
-use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
+use guard::Guard;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Read};
-use std::net::{Ipv4Addr, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// How many of a task's last lines are kept for whoever looks into a failure.
@@ -20,164 +34,216 @@ const KEPT_LINES: usize = 20;
 /// How long a task may take to end when it is asked to, before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What came of a task's process.
-pub(crate) enum Event {
-    /// It printed a line.
-    Line(String),
-    /// It ended.
-    Ended { task: usize, status: ExitStatus },
+/// How a task comes to its port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Port {
+    /// It listens on a socket that it is handed as its standard input.
+    HandedOver,
+    /// It listens by itself, on a port that is kept for it.
+    Kept,
+    /// Nobody calls it.
+    None,
 }
 
-/// What a reader of a task's output saw.
+/// One of a process's two streams of output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Output,
+    Error,
+}
+
+/// What happened.
+pub(crate) enum Event {
+    /// A task's process wrote a line.
+    Line { task: usize, stream: Stream, text: Vec<u8> },
+    /// A task's process ended, and whatever it had started.
+    Ended { task: usize, status: ExitStatus },
+    /// This process was asked to end.
+    Signal(Signal),
+}
+
+/// What the threads beside this one saw.
 enum Heard {
-    Line(String),
-    Log { task: usize, text: String },
-    Closed { task: usize },
+    Line { task: usize, stream: Stream, text: Vec<u8> },
+    Ended { task: usize, process: Child },
+    Signal(Signal),
 }
 
 /// Processes of one cluster, in the order in which they were asked for.
 pub(crate) struct LocalCluster {
-    tasks: Vec<Task>,
+    spec: ClusterSpec,
+    places: Vec<Place>,
+    sender: Sender<Heard>,
     heard: Receiver<Heard>,
+    guard: Guard,
 }
 
-struct Task {
+struct Place {
     name: TaskName,
-    process: Child,
-    /// Whether its end has been told.
-    ended: bool,
+    socket: Socket,
+    /// The group of its process, while that runs.
+    running: Option<Pid>,
+    /// The last lines that it wrote.
     log: VecDeque<String>,
 }
 
+enum Socket {
+    Open(TcpListener),
+    Kept { _port: ReservedPort },
+    None,
+}
+
 impl LocalCluster {
-    /// Starts so many tasks of each job; `command` makes the command of a task, given the cluster as JSON.
-    pub(crate) fn start(
-        jobs: &[(&str, u32)],
-        command: impl Fn(&TaskName, &str) -> Command,
-    ) -> Result<LocalCluster, String> {
-        let (mut spec, mut sockets) = (ClusterSpec::new(), Vec::new());
-        for (job, count) in jobs {
-            for index in 0..*count {
-                let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-                    .map_err(|error| format!("cannot listen on any port of this machine: {error}"))?;
-                let address = socket.local_addr().map_err(|error| error.to_string())?;
-                spec.add(job, index, &address.to_string()).map_err(|error| error.message().to_owned())?;
-                sockets.push((TaskName::new(job, index), socket));
+    /// Opens or keeps a port for every task that has one.
+    pub(crate) fn open(tasks: &[(TaskName, Port)]) -> Result<LocalCluster, String> {
+        let said = |status: ferroflow::Status| status.message().to_owned();
+        let (mut spec, mut places) = (ClusterSpec::new(), Vec::new());
+        for (name, port) in tasks {
+            let (socket, number) = match port {
+                Port::HandedOver => {
+                    let local = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+                    let socket = listen_on(local, PortChoice::Any).map_err(said)?;
+                    let number = socket.local_addr().map_err(|error| error.to_string())?.port();
+                    (Socket::Open(socket), Some(number))
+                }
+                Port::Kept => {
+                    // Of all addresses, because that is where stock's servers listen.
+                    let port = ReservedPort::new(None, PortChoice::Any).map_err(said)?;
+                    let number = port.port();
+                    (Socket::Kept { _port: port }, Some(number))
+                }
+                Port::None => (Socket::None, None),
+            };
+            if let Some(number) = number {
+                spec.add(&name.job, name.task, &format!("127.0.0.1:{number}")).map_err(said)?;
             }
+            places.push(Place { name: name.clone(), socket, running: None, log: VecDeque::new() });
         }
-        let json = spec.to_json();
         let (sender, heard) = channel();
-        let mut cluster = LocalCluster { tasks: Vec::new(), heard };
-        for (name, socket) in sockets {
-            let mut process = command(&name, &json)
-                .stdin(OwnedFd::from(socket))
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .map_err(|error| format!("cannot start {name}: {error}"))?;
-            let task = cluster.tasks.len();
-            let (output, log) = (process.stdout.take(), process.stderr.take());
-            cluster.tasks.push(Task { name, process, ended: false, log: VecDeque::new() });
-            let (lines, logs) = (sender.clone(), sender.clone());
-            read_lines(output, move |text| lines.send(Heard::Line(text)), end_of(&sender, task));
-            read_lines(log, move |text| logs.send(Heard::Log { task, text }), || {});
-        }
-        Ok(cluster)
+        Ok(LocalCluster { spec, places, sender, heard, guard: Guard::post()? })
+    }
+
+    /// The tasks and their addresses.
+    pub(crate) fn spec(&self) -> &ClusterSpec {
+        &self.spec
+    }
+
+    /// Starts a task's process. To be called on a thread that lives as long as the cluster, because the end of that
+    /// thread is what tasks take for the end of this process.
+    pub(crate) fn start(&mut self, task: usize, mut command: Command) -> Result<(), String> {
+        let place = &mut self.places[task];
+        let failed = |error: std::io::Error| format!("cannot start {}: {error}", short(&place.name));
+        match &place.socket {
+            Socket::Open(socket) => command.stdin(OwnedFd::from(socket.try_clone().map_err(failed)?)),
+            Socket::Kept { .. } | Socket::None => command.stdin(Stdio::null()),
+        };
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let process = command.spawn().map_err(failed)?;
+        let group = Pid::from_child(&process);
+        self.guard.watch(group);
+        place.running = Some(group);
+        process::follow(process, task, &self.sender);
+        Ok(())
+    }
+
+    /// From now on, being asked to end is an event.
+    pub(crate) fn hear_signals(&self) -> Result<(), String> {
+        signals::hear(self.sender.clone())
     }
 
     /// The name of a task.
     pub(crate) fn name(&self, task: usize) -> &TaskName {
-        &self.tasks[task].name
+        &self.places[task].name
     }
 
-    /// The last lines that a task logged.
+    /// Whether a task's process runs.
+    pub(crate) fn is_running(&self, task: usize) -> bool {
+        self.places[task].running.is_some()
+    }
+
+    /// The last lines that a task wrote.
     pub(crate) fn log(&self, task: usize) -> String {
-        self.tasks[task].log.iter().fold(String::new(), |text, line| text + line + "\n")
+        self.places[task].log.iter().fold(String::new(), |text, line| text + line + "\n")
     }
 
-    /// The next thing that happens until then, if any.
-    pub(crate) fn next_event(&mut self, deadline: Instant) -> Option<Event> {
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.heard.recv_timeout(left) {
-                Ok(Heard::Line(text)) => return Some(Event::Line(text)),
-                Ok(Heard::Log { task, text }) => self.tasks[task].keep(text),
-                Ok(Heard::Closed { task }) => {
-                    // A process that closed its output is about to end.
-                    let status = self.tasks[task].process.wait().ok()?;
-                    self.tasks[task].ended = true;
-                    return Some(Event::Ended { task, status });
-                }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+    /// Gives up a task's port: whoever calls it is refused.
+    pub(crate) fn close(&mut self, task: usize) {
+        self.places[task].socket = Socket::None;
+    }
+
+    /// Sends a signal to a task's process and whatever that has started.
+    pub(crate) fn signal(&self, task: usize, signal: Signal) {
+        if let Some(group) = self.places[task].running {
+            // Fails only if all of it has just ended.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+
+    /// The next thing that happens, until then if there is a deadline.
+    pub(crate) fn next_event(&mut self, deadline: Option<Instant>) -> Option<Event> {
+        let heard = match deadline {
+            None => self.heard.recv().ok()?,
+            Some(deadline) => {
+                self.heard.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()?
             }
+        };
+        match heard {
+            Heard::Line { task, stream, text } => {
+                self.places[task].keep(stream, &text);
+                Some(Event::Line { task, stream, text })
+            }
+            Heard::Ended { task, mut process } => {
+                if let Some(group) = self.places[task].running.take() {
+                    self.guard.forget(group);
+                }
+                let status = process.wait().unwrap_or_default();
+                Some(Event::Ended { task, status })
+            }
+            Heard::Signal(signal) => Some(Event::Signal(signal)),
         }
     }
 
     /// Asks every task that is still there to end, and waits until all have. Says which had to be killed.
     pub(crate) fn stop(mut self) -> Vec<String> {
-        for task in self.tasks.iter().filter(|task| !task.ended) {
-            // Fails only if the task has just ended by itself.
-            let _ = kill_process(Pid::from_child(&task.process), Signal::TERM);
+        for task in 0..self.places.len() {
+            self.signal(task, Signal::TERM);
         }
         let deadline = Instant::now() + GRACE;
-        while self.tasks.iter().any(|task| !task.ended) && self.next_event(deadline).is_some() {}
-        let stubborn = self.tasks.iter().filter(|task| !task.ended);
-        stubborn.map(|task| task.name.to_string()).collect()
+        while self.places.iter().any(|place| place.running.is_some())
+            && self.next_event(Some(deadline)).is_some()
+        {}
+        let stubborn = self.places.iter().filter(|place| place.running.is_some());
+        stubborn.map(|place| short(&place.name)).collect()
     }
 }
 
 impl Drop for LocalCluster {
     fn drop(&mut self) {
-        for task in self.tasks.iter_mut().filter(|task| !task.ended) {
-            let _ = task.process.kill();
-            let _ = task.process.wait();
+        for task in 0..self.places.len() {
+            self.signal(task, Signal::KILL);
         }
+        // Killed processes end at once; waiting for them leaves no zombies.
+        let deadline = Instant::now() + Duration::from_secs(1);
+        while self.places.iter().any(|place| place.running.is_some())
+            && self.next_event(Some(deadline)).is_some()
+        {}
     }
 }
 
-impl Task {
-    fn keep(&mut self, line: String) {
+impl Place {
+    /// Remembers a line. What a task of ours writes to its output is for programs, not for people.
+    fn keep(&mut self, stream: Stream, text: &[u8]) {
+        if stream == Stream::Output && matches!(self.socket, Socket::Open(_)) {
+            return;
+        }
         if self.log.len() == KEPT_LINES {
             self.log.pop_front();
         }
-        self.log.push_back(line);
+        self.log.push_back(String::from_utf8_lossy(text).into_owned());
     }
 }
 
-fn end_of(sender: &Sender<Heard>, task: usize) -> impl FnOnce() + Send + 'static {
-    let sender = sender.clone();
-    move || drop(sender.send(Heard::Closed { task }))
-}
-
-/// Reads a stream on a thread of its own until it closes.
-fn read_lines<E>(
-    stream: Option<impl Read + Send + 'static>,
-    tell: impl Fn(String) -> Result<(), E> + Send + 'static,
-    finish: impl FnOnce() + Send + 'static,
-) {
-    let Some(stream) = stream else { return finish() };
-    std::thread::spawn(move || {
-        for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            if tell(line).is_err() {
-                break;
-            }
-        }
-        finish();
-    });
-}
-
-/// In a task's process: the socket that it was started with. From now on it ends with the process that started it.
-pub(crate) fn inherit_socket() -> Result<TcpListener, String> {
-    let parent = getppid();
-    set_parent_process_death_signal(Some(Signal::TERM))
-        .map_err(|error| format!("cannot follow the parent's end: {error}"))?;
-    if getppid() != parent {
-        return Err("the process that started this task is gone".to_owned());
-    }
-    let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
-    let listener = TcpListener::from(socket);
-    match listener.local_addr() {
-        Ok(_) => Ok(listener),
-        Err(error) => Err(format!("standard input is not a socket that a parent handed over: {error}")),
-    }
+/// A task's name as people write it: `worker/0`.
+pub(crate) fn short(task: &TaskName) -> String {
+    format!("{}/{}", task.job, task.task)
 }

@@ -10,9 +10,12 @@ mod ops;
 mod output;
 mod resolve;
 mod role_args;
+mod run;
 mod serve;
 mod spelling;
 mod submit;
+mod tasks;
+mod up;
 
 use clap::{Parser, Subcommand};
 use exit::Failure;
@@ -35,6 +38,14 @@ enum Command {
     Demo(demo::Args),
     #[command(hide = true)]
     DemoWorker(demo::Task),
+    /// Bring up a cluster of servers on this machine
+    Up(up::Args),
+    /// Run a program on a cluster of this machine: parameter servers, and the program once per worker
+    Run(run::Args),
+    #[command(hide = true)]
+    Guard,
+    #[command(hide = true)]
+    Leashed(local::Leashed),
     /// Serve sessions to TensorFlow clients
     Serve(serve::Args),
     /// Say who this task is, who said so, and what was not listened to
@@ -54,7 +65,14 @@ fn main() -> ExitCode {
     let done = match Cli::parse_from(arguments).command {
         Command::Demo(args) => demo::run(&args).map_err(Failure::from),
         Command::DemoWorker(task) => demo::run_task(&task).map_err(Failure::from),
-        Command::Serve(args) => serve::run(&args).map_err(Failure::from),
+        Command::Up(args) => up::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Guard => {
+            local::stand_guard();
+            Ok(())
+        }
+        Command::Leashed(args) => Err(local::exec_leashed(&args)),
+        Command::Serve(args) => serve::run(&args),
         Command::Resolve(args) => resolve::run(&args).map_err(Failure::from),
         Command::Submit(args) => submit::run(&args).map_err(Failure::from),
         Command::Completions(args) => completions::run(&args).map_err(Failure::from),

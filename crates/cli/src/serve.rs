@@ -1,11 +1,14 @@
 //! `ferroflow serve`: one task of a cluster, until it is told to end.
 
+mod lifetime;
+
+use crate::exit::Failure;
 use crate::role_args::RoleArgs;
 use ferroflow::discovery::{Role, Source};
 use ferroflow::server::{Place, listen};
 use ferroflow::{Server, ServerConfig};
+use lifetime::Lifetime;
 use std::net::IpAddr;
-use tokio::signal::unix::{SignalKind, signal};
 use tracing::level_filters::LevelFilter;
 
 /// Arguments of `ferroflow serve`.
@@ -26,18 +29,22 @@ pub(crate) struct Args {
     #[arg(long, hide = true, conflicts_with_all = ["port", "bind"])]
     inherit: bool,
 
+    #[command(flatten)]
+    lifetime: Lifetime,
+
     /// What to log: error, warn, info, debug, trace or off
     #[arg(long, default_value = "info", env = "FERROFLOW_LOG")]
     log: LevelFilter,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     crate::logging::start(args.log);
     let role = args.role.role(args.port)?;
     role.located().map_err(|error| error.message().to_owned())?;
     if !role.cluster.is_empty() && role.address().is_none() {
         let (task, source) = (&role.task, role.source);
-        return Err(format!("{source}: {task} is not in the cluster, so there is nothing to serve for it"));
+        let refusal = format!("{source}: {task} is not in the cluster, so there is nothing to serve for it");
+        return Err(refusal.into());
     }
     tell(&role);
     let Role { task, cluster, .. } = role;
@@ -48,12 +55,10 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
             .map_err(|status| status.message().to_owned())?,
     };
     let config = ServerConfig { task, cluster, ..ServerConfig::default() };
-    let server = Server::start(config, ferroflow::registry(), listeners, asked_to_end())
+    let server = Server::start(config, ferroflow::registry(), listeners, std::future::pending())
         .map_err(|status| status.to_string())?;
     println!("Ferroflow {} serves {} at {}", env!("CARGO_PKG_VERSION"), server.task(), server.target());
-    server.join();
-    tracing::info!("The server has ended.");
-    Ok(())
+    args.lifetime.serve(server)
 }
 
 /// Says who told this task its role, unless its own flags did, and what was not listened to.
@@ -66,21 +71,5 @@ pub(crate) fn tell(role: &Role) {
     }
     for other in &role.overridden {
         tracing::warn!(source = %other.source, said = other.said, "Not listened to: {} decides.", role.source);
-    }
-}
-
-/// Ends on Ctrl-C or SIGTERM; without a way to hear of them, never.
-async fn asked_to_end() {
-    let (mut interrupt, mut terminate) =
-        match (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) {
-            (Ok(interrupt), Ok(terminate)) => (interrupt, terminate),
-            (Err(error), _) | (_, Err(error)) => {
-                tracing::warn!(%error, "Signals cannot be heard; the server runs until it is killed.");
-                return std::future::pending().await;
-            }
-        };
-    tokio::select! {
-        _ = interrupt.recv() => tracing::info!("Interrupted; ending."),
-        _ = terminate.recv() => tracing::info!("Asked to terminate; ending."),
     }
 }

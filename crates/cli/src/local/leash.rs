@@ -1,0 +1,65 @@
+//! In a task's process: it ends with the process that started it.
+
+use crate::exit::Failure;
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// What shells exit with if a program is not found, or cannot be run.
+const NOT_FOUND: u8 = 127;
+const NOT_RUNNABLE: u8 = 126;
+
+/// Arguments of the command through which programs of the user are started.
+#[derive(clap::Args)]
+pub(crate) struct Leashed {
+    /// The process with which the program ends
+    #[arg(long)]
+    parent: i32,
+
+    #[arg(required = true, last = true)]
+    program: Vec<OsString>,
+}
+
+/// The command of a program that ends with this process. Between `fork` and `exec` only unsafe code could arrange that,
+/// so a process of ours does and becomes the program.
+pub(crate) fn leashed(program: &[String]) -> Result<Command, String> {
+    let binary = std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
+    let mut command = Command::new(binary);
+    command.args(["leashed", "--parent", &getpid().as_raw_pid().to_string(), "--"]).args(program);
+    Ok(command)
+}
+
+/// Becomes the program; comes back only if that fails.
+pub(crate) fn exec_leashed(args: &Leashed) -> Failure {
+    if let Err(error) = follow(Pid::from_raw(args.parent)) {
+        return error.into();
+    }
+    let (program, arguments) = args.program.split_first().expect("a program is required");
+    let error = Command::new(program).args(arguments).exec();
+    let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_RUNNABLE };
+    Failure::new(code, format!("cannot start {}: {error}", program.to_string_lossy()))
+}
+
+/// The socket that this process was started with. From now on it ends with the process that started it.
+pub(crate) fn inherit_socket() -> Result<TcpListener, String> {
+    follow(getppid())?;
+    let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
+    let listener = TcpListener::from(socket);
+    match listener.local_addr() {
+        Ok(_) => Ok(listener),
+        Err(error) => Err(format!("standard input is not a socket that a parent handed over: {error}")),
+    }
+}
+
+fn follow(parent: Option<Pid>) -> Result<(), String> {
+    set_parent_process_death_signal(Some(Signal::TERM))
+        .map_err(|error| format!("cannot follow the parent's end: {error}"))?;
+    match getppid() == parent {
+        true => Ok(()),
+        false => Err("the process that started this task is gone".to_owned()),
+    }
+}

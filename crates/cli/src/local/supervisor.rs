@@ -1,0 +1,176 @@
+//! Runs the tasks of a cluster: shows what they write, starts crashed ones again, ends them.
+
+use super::output::Output;
+use super::{Event, LocalCluster, Port, Stream, short};
+use crate::exit;
+use ferroflow::{ClusterSpec, TaskName};
+use rustix::process::Signal;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// How long a killed process may take to be gone.
+const KILLED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Makes the command of a task's process, given the cluster.
+type MakeCommand = dyn Fn(&ClusterSpec) -> Result<Command, String>;
+
+/// A task to be run.
+pub(crate) struct Task {
+    pub(crate) name: TaskName,
+    pub(crate) port: Port,
+    /// Called again when the task is restarted.
+    pub(crate) command: Box<MakeCommand>,
+}
+
+/// Why the supervisor came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// What was waited for has come.
+    Reached,
+    /// The time is over.
+    TimeOver,
+    /// This process was asked to end.
+    Signal(Signal),
+    /// A task failed and is not started again; with the exit code for it.
+    Failed { task: usize, code: u8 },
+}
+
+/// Runs a cluster.
+pub(crate) struct Supervisor {
+    tasks: Vec<Task>,
+    cluster: LocalCluster,
+    output: Output,
+    /// How often each task may still be started again.
+    restarts: Vec<u32>,
+    /// Tasks whose end is wanted.
+    asked: Vec<bool>,
+}
+
+impl Supervisor {
+    /// Opens the cluster and starts every task.
+    pub(crate) fn start(tasks: Vec<Task>, restarts: u32) -> Result<Supervisor, String> {
+        let ports: Vec<_> = tasks.iter().map(|task| (task.name.clone(), task.port)).collect();
+        let cluster = LocalCluster::open(&ports)?;
+        cluster.hear_signals()?;
+        let output = Output::new(tasks.iter().map(|task| &task.name));
+        let (restarts, asked) = (vec![restarts; tasks.len()], vec![false; tasks.len()]);
+        let mut supervisor = Supervisor { tasks, cluster, output, restarts, asked };
+        for task in 0..supervisor.tasks.len() {
+            supervisor.start_one(task)?;
+        }
+        Ok(supervisor)
+    }
+
+    fn start_one(&mut self, task: usize) -> Result<(), String> {
+        let command = (self.tasks[task].command)(self.cluster.spec())?;
+        self.cluster.start(task, command)
+    }
+
+    /// The tasks and their addresses.
+    pub(crate) fn spec(&self) -> &ClusterSpec {
+        self.cluster.spec()
+    }
+
+    /// Whether a task's process runs.
+    pub(crate) fn is_running(&self, task: usize) -> bool {
+        self.cluster.is_running(task)
+    }
+
+    /// No task is started again from now on.
+    pub(crate) fn no_more_restarts(&mut self) {
+        self.restarts.fill(0);
+    }
+
+    /// Runs the tasks until what is waited for has come. `heard` sees every line of a task of ours before it is shown,
+    /// and says whether it is for people.
+    pub(crate) fn run(
+        &mut self,
+        deadline: Option<Instant>,
+        mut heard: impl FnMut(usize, Stream, &[u8]) -> bool,
+        reached: impl Fn(&Supervisor) -> bool,
+    ) -> Result<Ending, String> {
+        loop {
+            if reached(self) {
+                return Ok(Ending::Reached);
+            }
+            match self.cluster.next_event(deadline) {
+                None => return Ok(Ending::TimeOver),
+                Some(Event::Signal(signal)) => return Ok(Ending::Signal(signal)),
+                Some(Event::Line { task, stream, text }) => {
+                    let Task { name, port, .. } = &self.tasks[task];
+                    let ours = *port == Port::HandedOver;
+                    if !ours || heard(task, stream, &text) {
+                        // Standard output belongs to the programs.
+                        let stream = if ours { Stream::Error } else { stream };
+                        self.output.line(task, name, stream, &text);
+                    }
+                }
+                Some(Event::Ended { task, status }) => {
+                    if let Some(code) = self.ended(task, status)? {
+                        return Ok(Ending::Failed { task, code });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes note of a task's end; gives its exit code if that is a failure which is not cured by another start.
+    fn ended(&mut self, task: usize, status: ExitStatus) -> Result<Option<u8>, String> {
+        let program = self.tasks[task].port != Port::HandedOver;
+        if self.asked[task] || (program && status.success()) {
+            self.cluster.close(task);
+            return Ok(None);
+        }
+        self.report(task, status);
+        if self.restarts[task] > 0 {
+            self.restarts[task] -= 1;
+            let name = short(&self.tasks[task].name);
+            eprintln!("ferroflow: {name} is started again; {} more such starts", self.restarts[task]);
+            self.start_one(task)?;
+            return Ok(None);
+        }
+        self.cluster.close(task);
+        // A task of ours does not end by itself.
+        Ok(Some(exit::of_status(status).max(exit::PERMANENT)))
+    }
+
+    fn report(&self, task: usize, status: ExitStatus) {
+        let name = &self.tasks[task].name;
+        let log = self.cluster.log(task);
+        if log.is_empty() {
+            eprintln!("ferroflow: {} ended with {status}, without a word", short(name));
+            return;
+        }
+        eprintln!("ferroflow: {} ended with {status}; its last lines:", short(name));
+        for line in log.lines() {
+            self.output.line(task, name, Stream::Error, line.as_bytes());
+        }
+    }
+
+    /// Asks the tasks that are chosen to end, and kills those that have not after `patience`, or when this process is
+    /// asked to end again.
+    pub(crate) fn end(
+        &mut self,
+        chosen: impl Fn(&TaskName, Port) -> bool,
+        signal: Signal,
+        patience: Duration,
+    ) -> Result<(), String> {
+        let tasks: Vec<usize> = (0..self.tasks.len())
+            .filter(|task| chosen(&self.tasks[*task].name, self.tasks[*task].port))
+            .collect();
+        let all_ended = |this: &Supervisor| !tasks.iter().any(|task| this.is_running(*task));
+        for (signal, patience) in [(signal, patience), (Signal::KILL, KILLED_WITHIN)] {
+            for task in &tasks {
+                self.asked[*task] = true;
+                self.cluster.signal(*task, signal);
+            }
+            let deadline = Instant::now() + patience;
+            // Other tasks that fail meanwhile change nothing.
+            while let Ending::Failed { .. } = self.run(Some(deadline), |_, _, _| true, all_ended)? {}
+            if all_ended(self) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! `ferroflow run`: a program of the user on a cluster of this machine, from its start to its end.
+
+use crate::exit::{self, Failure};
+use crate::local::{Ending, Port, Supervisor, Task, leashed, short};
+use crate::tasks::{Jobs, hosts, serve_command, tf_config};
+use ferroflow::{ClusterSpec, TaskName};
+use rustix::process::Signal;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long programs may take to end after another one has failed, and tasks of ours after the programs.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// After how long a wait is told.
+const FIRST_WORD: Duration = Duration::from_secs(5);
+
+/// Arguments of `ferroflow run`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "In the program's arguments these words are replaced: {job}, {task}, {address} of the task, \
+{ps_hosts}, {worker_hosts}, {chief_hosts} and {cluster}. The program finds the same in TF_CONFIG.\n\n\
+The run is over when the chief's program has ended, or without a chief those of all workers. The exit code is that of \
+the first program that failed, else 0."
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    jobs: Jobs,
+
+    /// How often a task that failed is started again
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    restarts: u32,
+
+    /// Seconds that the other programs have to end by themselves once the chief's program is done, and all of them after
+    /// Ctrl-C
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    grace: u64,
+
+    /// Serve the tasks of this job as those of `ps`, instead of running the program for them
+    #[arg(long, value_name = "JOB")]
+    serve: Vec<String>,
+
+    /// What served tasks log: error, warn, info, debug, trace or off
+    #[arg(long, default_value = "warn", env = "FERROFLOW_LOG")]
+    log: String,
+
+    /// The program and its arguments
+    #[arg(required = true, last = true, value_name = "PROGRAM")]
+    program: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let names: Vec<TaskName> = args.jobs.tasks().collect();
+    let is_program = |name: &TaskName| name.job != "ps" && !args.serve.contains(&name.job);
+    // Whose end is the end of the run.
+    let deciding = ["chief", "worker", "evaluator"].into_iter().find(|job| {
+        let of_job = |name: &&TaskName| name.job == *job && is_program(name);
+        names.iter().any(|name| of_job(&name))
+    });
+    let Some(deciding) = deciding else {
+        return Err("no task runs the program; ask for --workers or --chief, or start servers with \
+                    'ferroflow up'"
+            .into());
+    };
+    let task = |name: &TaskName| {
+        let owned = name.clone();
+        if is_program(name) {
+            let port = if name.job == "evaluator" { Port::None } else { Port::Kept };
+            let program = args.program.clone();
+            let command = move |cluster: &_| program_command(&owned, cluster, &program);
+            Task { name: name.clone(), port, command: Box::new(command) }
+        } else {
+            let log = args.log.clone();
+            let command = move |cluster: &_| serve_command(&owned, cluster, &log);
+            Task { name: name.clone(), port: Port::HandedOver, command: Box::new(command) }
+        }
+    };
+    let mut supervisor = Supervisor::start(names.iter().map(task).collect(), args.restarts)?;
+
+    let running = |this: &Supervisor, chosen: &dyn Fn(&TaskName) -> bool| {
+        names.iter().enumerate().any(|(task, name)| chosen(name) && this.is_running(task))
+    };
+    let shown = |_: usize, _, _: &[u8]| true;
+    let decided = |this: &Supervisor| !running(this, &|name| name.job == deciding);
+    let all_ended = |this: &Supervisor| !running(this, &is_program);
+    let grace = Duration::from_secs(args.grace);
+    let mut ending = supervisor.run(None, shown, decided)?;
+    if ending == Ending::Reached {
+        supervisor.no_more_restarts();
+        let over = Instant::now() + grace;
+        ending = supervisor.run(Some(over.min(Instant::now() + FIRST_WORD)), shown, all_ended)?;
+        if ending == Ending::TimeOver && Instant::now() < over {
+            let left = names.iter().enumerate();
+            let left = left.filter(|(task, name)| is_program(name) && supervisor.is_running(*task));
+            let left: Vec<String> = left.map(|(_, name)| short(name)).collect();
+            let (seconds, left) = (FIRST_WORD.as_secs(), left.join(", "));
+            eprintln!("ferroflow: {deciding} is done since {seconds} s; {left} still at work");
+            ending = supervisor.run(Some(over), shown, all_ended)?;
+        }
+    }
+    let programs = |_: &TaskName, port| port != Port::HandedOver;
+    let code = match ending {
+        Ending::Reached => 0,
+        Ending::TimeOver => {
+            supervisor.end(programs, Signal::TERM, END_WITHIN)?;
+            0
+        }
+        Ending::Failed { code, .. } => {
+            supervisor.end(programs, Signal::TERM, END_WITHIN)?;
+            code
+        }
+        Ending::Signal(signal) => {
+            eprintln!("ferroflow: ending; again to end at once");
+            supervisor.end(programs, signal, grace)?;
+            exit::of_signal(signal)
+        }
+    };
+    supervisor.end(|_, _| true, Signal::TERM, END_WITHIN)?;
+    if code == 0 { Ok(()) } else { Err(Failure::told(code)) }
+}
+
+/// The command of a task that runs the user's program.
+fn program_command(name: &TaskName, cluster: &ClusterSpec, program: &[String]) -> Result<Command, String> {
+    let filled: Vec<String> = program.iter().map(|word| fill(word, name, cluster)).collect();
+    let mut command = leashed(&filled)?;
+    command.env("TF_CONFIG", tf_config(name, cluster).to_string());
+    if std::env::var_os("PYTHONUNBUFFERED").is_none() {
+        // Lines are shown when they are written, not when a buffer is full.
+        command.env("PYTHONUNBUFFERED", "1");
+    }
+    Ok(command)
+}
+
+/// Replaces what a program's argument asks for; all other braces are the program's own.
+fn fill(word: &str, name: &TaskName, cluster: &ClusterSpec) -> String {
+    let values = [
+        ("{job}", name.job.clone()),
+        ("{task}", name.task.to_string()),
+        ("{address}", cluster.address(name).unwrap_or_default().to_owned()),
+        ("{ps_hosts}", hosts("ps", cluster)),
+        ("{worker_hosts}", hosts("worker", cluster)),
+        ("{chief_hosts}", hosts("chief", cluster)),
+        ("{cluster}", crate::tasks::lists(cluster).to_string()),
+    ];
+    values.iter().fold(word.to_owned(), |word, (placeholder, value)| word.replace(placeholder, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_filled_and_other_braces_stay() {
+        let mut cluster = ClusterSpec::new();
+        cluster.add_hosts("ps", "a:1,b:1").unwrap();
+        cluster.add_hosts("worker", "c:1").unwrap();
+        let worker = TaskName::new("worker", 0);
+        let filled = |word| fill(word, &worker, &cluster);
+        assert_eq!(filled("--task={job}:{task}"), "--task=worker:0");
+        assert_eq!(filled("{ps_hosts}"), "a:1,b:1");
+        assert_eq!(filled("{worker_hosts}{chief_hosts} {address}"), "c:1 c:1");
+        assert_eq!(filled("{\"lr\": 1} ${HOME} {}"), "{\"lr\": 1} ${HOME} {}");
+        assert_eq!(filled("{cluster}"), r#"{"ps":["a:1","b:1"],"worker":["c:1"]}"#);
+    }
+}

@@ -1,0 +1,89 @@
+//! How long a served task lives, and how it ends: on a signal, after its steps, or by itself when training is over.
+
+use crate::exit::{self, Failure};
+use ferroflow::Server;
+use rustix::process::Signal;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Arguments that say when a task ends.
+#[derive(clap::Args)]
+pub(crate) struct Lifetime {
+    /// End by itself, with exit code 0, when the chief (worker 0 without one) has been gone for so many seconds after
+    /// closing its session, and nobody else is at work
+    #[arg(
+        long,
+        visible_alias = "exit_with_chief",
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "5"
+    )]
+    exit_with_chief: Option<u64>,
+
+    /// How many seconds steps under way may take to finish after SIGTERM; new ones are refused
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    drain: u64,
+}
+
+enum End {
+    Signal(Signal),
+    Training,
+}
+
+impl Lifetime {
+    /// Serves until the end. SIGTERM while masters have sessions open is no clean end: the task is still needed.
+    pub(crate) fn serve(&self, server: Server) -> Result<(), Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| format!("cannot wait for the end: {error}"))?;
+        let needed = runtime.block_on(self.until_end(&server));
+        server.stop();
+        let needed = needed?;
+        tracing::info!("The server has ended.");
+        match needed {
+            true => Err(Failure::told(exit::of_signal(Signal::TERM))),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the task was still needed when it was asked to end.
+    async fn until_end(&self, server: &Server) -> Result<bool, Failure> {
+        let listen = |kind| signal(kind).map_err(|error| format!("signals cannot be heard: {error}"));
+        let mut interrupt = listen(SignalKind::interrupt())?;
+        let mut terminate = listen(SignalKind::terminate())?;
+        let training = async {
+            match self.exit_with_chief {
+                Some(grace) => server.until_chief_is_done(Duration::from_secs(grace)).await,
+                None => std::future::pending().await,
+            }
+        };
+        let end = tokio::select! {
+            _ = interrupt.recv() => End::Signal(Signal::INT),
+            _ = terminate.recv() => End::Signal(Signal::TERM),
+            done = training => {
+                done.map_err(|error| format!("--exit-with-chief: {}", error.message()))?;
+                End::Training
+            }
+        };
+        match end {
+            End::Training => return Ok(false),
+            End::Signal(Signal::TERM) => {}
+            End::Signal(_) => {
+                tracing::info!("Interrupted; ending.");
+                return Ok(false);
+            }
+        }
+        tracing::info!(seconds = self.drain, "Asked to terminate; steps under way may finish.");
+        let left = tokio::select! {
+            left = server.drain(Duration::from_secs(self.drain)) => left,
+            _ = interrupt.recv() => 0,
+            _ = terminate.recv() => 0,
+        };
+        if left > 0 {
+            tracing::warn!(steps = left, "Steps that did not finish in time are cancelled.");
+        }
+        Ok(server.has_sessions())
+    }
+}

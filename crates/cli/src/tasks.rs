@@ -1,0 +1,75 @@
+//! Tasks of clusters on this machine: which there are, how one is served, and what programs are told.
+
+use ferroflow::{ClusterSpec, TaskName};
+use serde_json::{Map, Value, json};
+use std::process::Command;
+
+/// How long a served task may take to finish its steps once the programs are done.
+const DRAIN_SECONDS: &str = "2";
+
+/// How many tasks of each job there are.
+#[derive(clap::Args)]
+pub(crate) struct Jobs {
+    /// Parameter servers
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=256))]
+    ps: u32,
+
+    /// Workers
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=256))]
+    workers: u32,
+
+    /// A chief beside the workers
+    #[arg(long)]
+    chief: bool,
+
+    /// An evaluator
+    #[arg(long)]
+    evaluator: bool,
+}
+
+impl Jobs {
+    /// Every task.
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = TaskName> {
+        let jobs = [
+            ("ps", self.ps),
+            ("chief", u32::from(self.chief)),
+            ("worker", self.workers),
+            ("evaluator", u32::from(self.evaluator)),
+        ];
+        jobs.into_iter().flat_map(|(job, count)| (0..count).map(move |task| TaskName::new(job, task)))
+    }
+}
+
+/// The command of a task that this binary serves on a socket that it is handed.
+pub(crate) fn serve_command(name: &TaskName, cluster: &ClusterSpec, log: &str) -> Result<Command, String> {
+    let binary = std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
+    let mut command = Command::new(binary);
+    command.args(["serve", "--inherit", "--job_name", &name.job, "--task_index", &name.task.to_string()]);
+    command.args(["--cluster", &cluster.to_json(), "--drain", DRAIN_SECONDS, "--log", log]);
+    // Who it is, it has been told.
+    command.env_remove("TF_CONFIG");
+    Ok(command)
+}
+
+/// What `TF_CONFIG` says to a task.
+pub(crate) fn tf_config(name: &TaskName, cluster: &ClusterSpec) -> Value {
+    json!({ "cluster": lists(cluster), "task": { "type": name.job, "index": name.task } })
+}
+
+/// The cluster in the form that people write: a list of addresses for each job.
+pub(crate) fn lists(cluster: &ClusterSpec) -> Value {
+    let mut jobs = Map::new();
+    for (task, address) in cluster.tasks() {
+        let list = jobs.entry(task.job).or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(list) = list {
+            list.push(address.into());
+        }
+    }
+    Value::Object(jobs)
+}
+
+/// The addresses of a job, as classic programs take them in their flags.
+pub(crate) fn hosts(job: &str, cluster: &ClusterSpec) -> String {
+    let addresses = cluster.tasks().filter(|(task, _)| task.job == job).map(|(_, address)| address);
+    addresses.collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,122 @@
+//! `ferroflow up`: a cluster of servers on this machine, until it is told to end.
+
+use crate::exit::Failure;
+use crate::local::{self, Ending, Port, Supervisor, Task, short};
+use crate::output::Output;
+use crate::tasks::{Jobs, serve_command, tf_config};
+use ferroflow::TaskName;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// How long tasks may take to start.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// How long tasks may take to end.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// Arguments of `ferroflow up`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    jobs: Jobs,
+
+    /// How often a task that crashed is started again
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    restarts: u32,
+
+    /// How to print the tasks: as text, or as one line of JSON for scripts
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    output: Output,
+
+    /// What the tasks log: error, warn, info, debug, trace or off
+    #[arg(long, default_value = "warn", env = "FERROFLOW_LOG")]
+    log: String,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let names: Vec<TaskName> = args.jobs.tasks().collect();
+    if names.is_empty() {
+        return Err("there is nothing to start; ask for --ps or --workers".into());
+    }
+    let task = |name: &TaskName| {
+        let (owned, log) = (name.clone(), args.log.clone());
+        let command = move |cluster: &_| serve_command(&owned, cluster, &log);
+        Task { name: name.clone(), port: Port::HandedOver, command: Box::new(command) }
+    };
+    let mut supervisor = Supervisor::start(names.iter().map(task).collect(), args.restarts)?;
+    let code = supervise(args, &names, &mut supervisor);
+    supervisor.end(|_, _| true, Signal::TERM, END_WITHIN)?;
+    code
+}
+
+fn supervise(args: &Args, names: &[TaskName], supervisor: &mut Supervisor) -> Result<(), Failure> {
+    if let Some(ending) = until_ready(names, supervisor)? {
+        return ending;
+    }
+    print(args.output, names, supervisor);
+    loop {
+        // The lines that say where tasks listen have been told.
+        let ready = |_, stream, _: &[u8]| stream == local::Stream::Error;
+        let all_gone = |this: &Supervisor| !(0..names.len()).any(|task| this.is_running(task));
+        match supervisor.run(None, ready, all_gone)? {
+            Ending::Signal(_) => return Ok(()),
+            Ending::Failed { task, .. } => {
+                let name = short(&names[task]);
+                eprintln!("ferroflow: the cluster goes on without {name}; --restarts N starts it again");
+            }
+            Ending::Reached | Ending::TimeOver => return Err("every task has ended".into()),
+        }
+    }
+}
+
+/// Waits until every task serves; otherwise how that ends.
+fn until_ready(
+    names: &[TaskName],
+    supervisor: &mut Supervisor,
+) -> Result<Option<Result<(), Failure>>, Failure> {
+    let ready = std::cell::RefCell::new(vec![false; names.len()]);
+    let heard = |task: usize, stream, _: &[u8]| {
+        if stream == local::Stream::Output {
+            ready.borrow_mut()[task] = true;
+        }
+        stream == local::Stream::Error
+    };
+    let all_ready = |_: &Supervisor| ready.borrow().iter().all(|ready| *ready);
+    match supervisor.run(Some(Instant::now() + READY_WITHIN), heard, all_ready)? {
+        Ending::Reached => Ok(None),
+        Ending::Signal(_) => Ok(Some(Ok(()))),
+        // It has been reported.
+        Ending::Failed { code, .. } => Ok(Some(Err(Failure::told(code)))),
+        Ending::TimeOver => {
+            let ready = ready.borrow();
+            let slow = names.iter().zip(ready.iter()).filter(|(_, ready)| !**ready);
+            let slow: Vec<String> = slow.map(|(name, _)| short(name)).collect();
+            let seconds = READY_WITHIN.as_secs();
+            Err(format!("{} did not start within {seconds} s", slow.join(", ")).into())
+        }
+    }
+}
+
+fn print(format: Output, names: &[TaskName], supervisor: &Supervisor) {
+    let cluster = supervisor.spec();
+    let target = |name: &TaskName| format!("grpc://{}", cluster.address(name).unwrap_or_default());
+    if format == Output::Json {
+        let task = |name: &TaskName| -> Value {
+            json!({
+                "job": name.job,
+                "task": name.task,
+                "target": target(name),
+                "tf_config": tf_config(name, cluster),
+            })
+        };
+        let tasks: Vec<Value> = names.iter().map(task).collect();
+        println!("{}", json!({ "cluster": crate::tasks::lists(cluster), "tasks": tasks }));
+        return;
+    }
+    let width = names.iter().map(|name| short(name).len()).max().unwrap_or_default();
+    for name in names {
+        println!("{:width$}  {}  TF_CONFIG='{}'", short(name), target(name), tf_config(name, cluster));
+    }
+    println!("Ctrl-C ends the cluster.");
+}

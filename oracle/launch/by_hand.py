@@ -1,0 +1,165 @@
+"""Tasks that are started by hand, one after the other: our parameter server, stock's programs beside it.
+
+    python by_hand.py BINARY
+
+Prints one line for everything that came out as it should; anything else is an error.
+"""
+
+import itertools
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
+
+import tasks  # noqa: E402
+import trainer  # noqa: E402
+from trainer import tf, v1  # noqa: E402
+
+# How long anything may take before it is taken to hang.
+SECONDS = 90
+STEPS = 50
+
+# What no task may say when everything goes well.
+COMPLAINTS = re.compile(r"Traceback|Error|ERROR|UNAVAILABLE|CANCELLED|ABORTED| WARN ")
+
+
+class Started:
+    """A process with what it writes; `wait` gives its exit code."""
+
+    def __init__(self, name, body=None, argv=None):
+        self.name = name
+        self.log = tempfile.TemporaryFile("w+")
+        if argv is not None:
+            self.pid = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log).pid
+            return
+        self.pid = os.fork()
+        if self.pid == 0:
+            code = 1
+            try:
+                tasks.die_with_parent()
+                os.dup2(self.log.fileno(), 1)
+                os.dup2(self.log.fileno(), 2)
+                body()
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                os._exit(code)
+
+    def said(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def wait(self):
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.02)
+        os.kill(self.pid, signal.SIGKILL)
+        raise AssertionError(f"{self.name} did not end:\n{self.said()}")
+
+    def await_line(self, pattern):
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            found = re.search(pattern, self.said())
+            if found:
+                return found[0]
+            time.sleep(0.02)
+        raise AssertionError(f"{self.name} did not say {pattern}:\n{self.said()}")
+
+
+def any_order(binary):
+    """Every order of a parameter server and two workers trains and ends without a word of complaint."""
+    orders = list(itertools.permutations(["ps 0", "worker 0", "worker 1"]))
+    ports = tasks.free_ports(3 * len(orders))
+    flags, runs = {}, {order: {} for order in orders}
+    for number, order in enumerate(orders):
+        ps, *workers = (f"127.0.0.1:{port}" for port in ports[3 * number : 3 * number + 3])
+        flags[order] = [f"--ps_hosts={ps}", f"--worker_hosts={','.join(workers)}"]
+    for turn in range(3):
+        for order in orders:
+            job, index = order[turn].split()
+            own = [*flags[order], f"--job_name={job}", f"--task_index={index}"]
+            if job == "ps":
+                started = Started(order[turn], argv=[binary, "serve", *own, "--exit-with-chief=1", "--log", "warn"])
+            else:
+                started = Started(order[turn], body=lambda own=own: trainer.main([*own, f"--steps={STEPS}"]))
+            runs[order][order[turn]] = started
+        # Those that wait for others wait for a while.
+        time.sleep(0.5)
+    for order, run in runs.items():
+        for name, started in run.items():
+            code, said = started.wait(), started.said()
+            assert code == 0 and not COMPLAINTS.search(said), f"{order}: {name} ended with {code}:\n{said}"
+        print(", ".join(order), "trained and ended", flush=True)
+
+
+def drain(binary):
+    """A task that is asked to terminate finishes its step, refuses the next one, and says that it was needed."""
+    ps, worker = (f"127.0.0.1:{port}" for port in tasks.free_ports(2))
+    serve = [binary, "serve", f"--ps_hosts={ps}", f"--worker_hosts={worker}", "--log", "warn"]
+    servers = {job: Started(job, argv=[*serve, f"--job_name={job}", "--drain", "60"]) for job in ["ps", "worker"]}
+    for server in servers.values():
+        server.await_line("serves .* at grpc://")
+
+    def client():
+        with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
+            begun = v1.FIFOQueue(1, tf.int32, shared_name="begun")
+            gate = v1.FIFOQueue(1, tf.int32, shared_name="gate")
+            begin, passed, is_begun = begun.enqueue(1), gate.enqueue(42), begun.dequeue()
+            with tf.control_dependencies([begin]):
+                waits = gate.dequeue()
+            with tf.device("/job:worker/task:0"):
+                at_once = tf.constant(1) + 1
+            results = []
+            at_worker, at_ps = v1.Session(f"grpc://{worker}"), v1.Session(f"grpc://{ps}")
+            at_worker.run(at_once)
+            running = threading.Thread(target=lambda: results.append(at_worker.run(waits)))
+            running.start()
+            at_ps.run(is_begun)
+            os.kill(servers["worker"].pid, signal.SIGTERM)
+            deadline = time.monotonic() + SECONDS
+            try:
+                while time.monotonic() < deadline:
+                    at_worker.run(at_once)
+                print("nothing was refused")
+            except tf.errors.UnavailableError:
+                print("a new step is refused")
+            at_ps.run(passed)
+            running.join()
+            print("the step under way gave", *results, flush=True)
+            # Its session is open until it ends.
+            signal.pause()
+
+    asking = Started("client", body=client)
+    asking.await_line("under way gave")
+    said = asking.said()
+    assert said.splitlines() == ["a new step is refused", "the step under way gave 42"], said
+    code = servers["worker"].wait()
+    assert code == 128 + signal.SIGTERM, f"{code}: {servers['worker'].said()}"
+    os.kill(asking.pid, signal.SIGKILL)
+    asking.wait()
+    os.kill(servers["ps"].pid, signal.SIGINT)
+    assert servers["ps"].wait() == 0
+    print("a step outlives the request to end, and the exit code says that the task was needed", flush=True)
+
+
+def main():
+    binary = sys.argv[1]
+    any_order(binary)
+    drain(binary)
+
+
+if __name__ == "__main__":
+    main()

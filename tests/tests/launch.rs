@@ -1,0 +1,385 @@
+//! `ferroflow up` and `ferroflow run`: clusters of real processes that form, run programs and end, whatever happens.
+
+use crate::examples::between_graph;
+use crate::savers::Directory;
+use crate::{binary, stock};
+use ferroflow::server::TfConfig;
+use ferroflow::{Graph, Session, TaskName};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long anything may take before it is taken to hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What no task says when everything goes well.
+const COMPLAINTS: [&str; 5] = ["Traceback", "Error", "UNAVAILABLE", "CANCELLED", "panicked"];
+
+fn ferroflow(arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary::path());
+    command.args(arguments).stdin(Stdio::null()).env_remove("TF_CONFIG");
+    command
+}
+
+/// Runs a script of the shell on a cluster; `{…}` in `words` are filled, and the script sees them as `$1` and so on.
+fn run_script(flags: &[&str], script: &str, words: &[&str]) -> Output {
+    let output = ferroflow(&["run"]).args(flags).args(["--", "sh", "-c", script, "sh"]).args(words).output();
+    output.expect("the binary starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn programs_are_told_who_they_are() {
+    let script = r#"echo "$@"; echo "$TF_CONFIG" > "$6/$1-$2""#;
+    let directory = Directory::new("told");
+    let words = ["{job}", "{task}", "{ps_hosts}", "{worker_hosts}", "{address}", directory.text()];
+    let output = run_script(&["--ps", "2", "--workers", "2", "--chief", "--evaluator"], script, &words);
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{said}{errors}");
+    let read = |job: &str, task: u32| {
+        let path = PathBuf::from(directory.text()).join(format!("{job}-{task}"));
+        let config = TfConfig::parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+        assert_eq!(config.task, TaskName::new(job, task));
+        config
+    };
+    let config = read("worker", 1);
+    assert_eq!(config.cluster, read("chief", 0).cluster);
+    assert_eq!(config.cluster, read("evaluator", 0).cluster);
+    let address = |job, task| config.cluster.address(&TaskName::new(job, task)).unwrap_or_default();
+    let line = format!(
+        "worker/1    | worker 1 {},{} {},{} {} {}",
+        address("ps", 0),
+        address("ps", 1),
+        address("worker", 0),
+        address("worker", 1),
+        address("worker", 1),
+        directory.text()
+    );
+    assert!(said.lines().any(|said| said == line), "{line:?} is not in {said}");
+    assert_eq!(said.lines().count(), 4, "only programs write to the output: {said}");
+    assert_eq!(address("evaluator", 0), "", "an evaluator is beside the cluster");
+    assert!(!said.contains('\x1b') && !errors.contains('\x1b'), "there is no color in a pipe");
+}
+
+#[test]
+fn the_first_failure_is_the_exit_code_and_its_last_lines_are_shown() {
+    let fails = "test $1 = worker/1 && { echo out of luck >&2; exit 7; }; sleep 1000";
+    let output = run_script(&["--workers", "3"], fails, &["{job}/{task}"]);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{errors}");
+    assert!(errors.contains("ferroflow: worker/1 ended with exit status: 7; its last lines:"), "{errors}");
+    assert_eq!(
+        errors.matches("worker/1 | out of luck").count(),
+        2,
+        "as it came, and in the report: {errors}"
+    );
+    let killed = run_script(&[], "kill -9 $$", &[]);
+    assert_eq!(killed.status.code(), Some(128 + 9), "{}", text(&killed.stderr));
+    let absent = ferroflow(&["run", "--", "/no/such/program"]).output().unwrap();
+    assert_eq!(absent.status.code(), Some(127));
+    assert!(text(&absent.stderr).contains("cannot start /no/such/program"), "{}", text(&absent.stderr));
+    let nobody = ferroflow(&["run", "--workers", "0", "--", "true"]).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(1), "{}", text(&nobody.stderr));
+}
+
+#[test]
+fn the_chief_decides_and_failed_tasks_are_started_again() {
+    // Workers that never end by themselves, as those of a coordinator.
+    let script =
+        "test $1 = worker && exec sleep 1000; test -e $2/x && echo again && exit 0; touch $2/x; exit 3";
+    let directory = Directory::new("again");
+    let flags = ["--chief", "--workers", "2", "--restarts", "1", "--grace", "0"];
+    let output = run_script(&flags, script, &["{job}", directory.text()]);
+    let errors = text(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    assert!(errors.contains("chief/0 ended with exit status: 3"), "{errors}");
+    assert!(errors.contains("chief/0 is started again"), "{errors}");
+    assert!(text(&output.stdout).contains("chief/0  | again"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn nothing_survives() {
+    // A program with a child and a grandchild; their arguments have the parameter server's address, as its own do.
+    let script = "echo $1; (sleep 1000; : $1) & sh -c 'sleep 1000; :' $1; :";
+    for signals in [&["KILL"][..], &["INT"], &["TERM"]] {
+        let mut run = Running::start(
+            ferroflow(&["run", "--grace", "1", "--workers", "2", "--", "sh", "-c", script, "sh"])
+                .arg("{ps_hosts}"),
+        );
+        let line = run.line();
+        let address = line.rsplit(' ').next().unwrap().to_owned();
+        let other = run.line();
+        assert!(other.ends_with(&address), "{other}");
+        assert!(!processes_with(&address).is_empty());
+        run.signal(signals[0]);
+        let code = run.wait();
+        let expected = match signals[0] {
+            "INT" => Some(130),
+            "TERM" => Some(143),
+            _ => None,
+        };
+        assert_eq!(code, expected);
+        let deadline = Instant::now() + PATIENCE;
+        while !processes_with(&address).is_empty() {
+            assert!(Instant::now() < deadline, "{signals:?} leaves {:?}", processes_with(&address));
+            wait_a_moment();
+        }
+    }
+}
+
+#[test]
+fn programs_may_finish_after_the_first_interrupt_but_not_after_the_second() {
+    let saves = r#"trap 'echo saved; exit 0' INT; echo up; while :; do sleep 0.05; done"#;
+    let mut run = Running::start(&mut ferroflow(&["run", "--", "sh", "-c", saves]));
+    assert!(run.line().ends_with("up"));
+    run.signal("INT");
+    assert!(run.line().ends_with("saved"));
+    assert_eq!(run.wait(), Some(130));
+    let stubborn = r#"trap 'echo no' INT; trap '' TERM; echo up; while :; do sleep 0.05; done"#;
+    let mut run = Running::start(&mut ferroflow(&["run", "--grace", "600", "--", "sh", "-c", stubborn]));
+    assert!(run.line().ends_with("up"));
+    run.signal("INT");
+    assert!(run.line().ends_with("no"));
+    run.signal("INT");
+    assert_eq!(run.wait(), Some(130));
+}
+
+#[test]
+fn twenty_tasks_come_up_and_a_crashed_one_comes_back() {
+    let mut up = Running::start(&mut ferroflow(&[
+        "up",
+        "--ps",
+        "4",
+        "--workers",
+        "16",
+        "--restarts",
+        "1",
+        "--output",
+        "json",
+    ]));
+    let told: serde_json::Value = serde_json::from_str(&up.line()).expect("the tasks are told as JSON");
+    let tasks = told["tasks"].as_array().unwrap();
+    assert_eq!(tasks.len(), 20);
+    let worker = tasks.iter().find(|task| task["job"] == "worker" && task["task"] == 15).unwrap();
+    let config = TfConfig::parse(&worker["tf_config"].to_string()).unwrap();
+    assert_eq!(config.task, TaskName::new("worker", 15));
+    let target = worker["target"].as_str().unwrap().to_owned();
+    assert_eq!(target, format!("grpc://{}", config.cluster.address(&config.task).unwrap()));
+    let on_another = || {
+        let graph = Graph::new();
+        let s = graph.scope().device("/job:ps/task:3");
+        let sum = (&s.constant([1.0f32, 2.0])? + 1.0)?;
+        Session::connect(target.as_str(), &graph)?.eval(&sum)
+    };
+    assert_eq!(on_another().unwrap().flat::<f32>().unwrap(), [2.0, 3.0]);
+    let victim = config.cluster.address(&TaskName::new("ps", 3)).unwrap().to_owned();
+    let victim = pid_of_task(&victim, "ps", 3);
+    signal(victim, "KILL");
+    let deadline = Instant::now() + PATIENCE;
+    while up.errors().matches("ps/3 is started again").count() == 0 {
+        assert!(Instant::now() < deadline, "{}", up.errors());
+        wait_a_moment();
+    }
+    // It is reached at the same address, at once: callers wait until it listens.
+    assert_eq!(on_another().unwrap().flat::<f32>().unwrap(), [2.0, 3.0]);
+    up.signal("INT");
+    assert_eq!(up.wait(), Some(0), "{}", up.errors());
+}
+
+#[test]
+fn a_port_that_is_taken_is_told_with_its_owner() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let output = ferroflow(&["serve", "--port", &port]).output().unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains(&format!("cannot listen on port {port}")), "{errors}");
+    assert!(errors.contains(&format!("by process {}", std::process::id())), "{errors}");
+}
+
+#[test]
+fn a_trainer_of_stock_runs_to_its_end_without_a_complaint() {
+    let Some(python) = stock::python() else { return };
+    let script = stock::root().join("oracle/launch/trainer.py");
+    let program = [python.to_str().unwrap(), script.to_str().unwrap(), "--steps=200"];
+    let output = ferroflow(&["run", "--ps", "2", "--workers", "2", "--"]).args(program).output().unwrap();
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{said}{errors}");
+    for worker in 0..2 {
+        assert!(said.contains(&format!("worker/{worker} | worker {worker} ")), "{said}{errors}");
+    }
+    assert!(said.contains("with 3.000"), "the weight has been learned: {said}");
+    for complaint in COMPLAINTS {
+        assert!(!errors.contains(complaint), "{errors}");
+    }
+}
+
+#[test]
+fn tasks_started_by_hand_train_in_any_order_and_drain() {
+    let Some(python) = stock::python() else { return };
+    let script = stock::root().join("oracle/launch/by_hand.py");
+    let output = Command::new(python).arg(script).arg(binary::path()).output().unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{said}{}", text(&output.stderr));
+    assert_eq!(said.matches("trained and ended").count(), 6, "{said}");
+    assert!(said.contains("a step outlives the request to end"), "{said}");
+}
+
+/// Says to [`trainer`] that it is a task of a cluster.
+const TRAINER: &str = "FERROFLOW_TEST_TRAINER";
+
+/// A program of Rust that `ferroflow run` starts: this test, with steps to train.
+#[test]
+fn trainer() {
+    let Ok(steps) = std::env::var(TRAINER) else { return };
+    let TfConfig { cluster, task } = TfConfig::from_env().unwrap().expect("the launcher tells who we are");
+    let hosts = |job: &str| {
+        let of_job = cluster.tasks().filter(|(task, _)| task.job == job);
+        format!("--{job}_hosts={}", of_job.map(|(_, address)| address).collect::<Vec<_>>().join(","))
+    };
+    let own = [format!("--job_name={}", task.job), format!("--task_index={}", task.task)];
+    let flags = own.into_iter().chain([hosts("ps"), hosts("worker"), format!("--steps={steps}")]);
+    between_graph::run(flags).unwrap();
+}
+
+#[test]
+fn any_task_may_be_killed_in_any_phase() {
+    for victim in ["ps/0", "worker/0", "worker/1"] {
+        for phase in ["begins", "trains"] {
+            kill_one(victim, phase);
+        }
+    }
+}
+
+/// Kills a task of the trainer, which is started again; in the end all have trained.
+fn kill_one(victim: &str, phase: &str) {
+    let mut command = ferroflow(&["run", "--ps", "1", "--workers", "2", "--restarts", "1", "--"]);
+    // The second filter matches no test; it is there to be seen.
+    let program = ["launch::trainer", "--exact", "--nocapture", "{job}/{task}"];
+    command.arg(std::env::current_exe().unwrap()).args(program).env(TRAINER, "400");
+    let mut run = Running::start(&mut command);
+    if phase == "trains" {
+        while !run.line().contains("loss") {}
+    }
+    let deadline = Instant::now() + PATIENCE;
+    let pid = loop {
+        assert!(Instant::now() < deadline, "{victim} does not start: {}", run.errors());
+        match task_of(run.process.id(), victim) {
+            Some(pid) => break pid,
+            None => wait_a_moment(),
+        }
+    };
+    signal(pid, "KILL");
+    let code = run.wait();
+    let errors = run.errors();
+    assert_eq!(code, Some(0), "{victim} is killed when it {phase}: {errors}");
+    assert!(errors.contains(&format!("{victim} is started again")), "{errors}");
+}
+
+/// A process under way, and what it writes.
+struct Running {
+    process: Child,
+    output: BufReader<ChildStdout>,
+    errors: Arc<Mutex<String>>,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Running {
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let errors = Arc::<Mutex<String>>::default();
+        let (mut source, kept) = (process.stderr.take().unwrap(), errors.clone());
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = source.read(&mut bytes) {
+                kept.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
+            }
+        });
+        Running { process, output, errors }
+    }
+
+    /// The next line of its output.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "it ended: {}", self.errors());
+        line.trim_end().to_owned()
+    }
+
+    fn errors(&self) -> String {
+        self.errors.lock().unwrap().clone()
+    }
+
+    fn signal(&self, name: &str) {
+        signal(self.process.id(), name);
+    }
+
+    /// Its exit code; none if a signal ended it.
+    fn wait(&mut self) -> Option<i32> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < deadline, "it does not end: {}", self.errors());
+            wait_a_moment();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn signal(pid: u32, name: &str) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status().unwrap();
+    assert!(sent.success(), "process {pid} is gone");
+}
+
+fn wait_a_moment() {
+    let (_kept, never) = channel::<()>();
+    let _ = never.recv_timeout(Duration::from_millis(20));
+}
+
+/// The process of a task whose parent is `run`.
+fn task_of(run: u32, task: &str) -> Option<u32> {
+    let (job, number) = task.split_once('/').expect("a task has a job and a number");
+    let words = [format!("--job_name {job} --task_index {number} "), format!(" {task} ")];
+    processes().into_iter().find_map(|(pid, line)| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let child = status.lines().any(|line| line == format!("PPid:\t{run}"));
+        (child && words.iter().any(|words| line.contains(words.as_str()))).then_some(pid)
+    })
+}
+
+/// The process that serves a task of the cluster in which somebody has this address.
+fn pid_of_task(address: &str, job: &str, task: u32) -> u32 {
+    let word = format!("--job_name {job} --task_index {task} ");
+    let found = processes().into_iter().find(|(_, line)| line.contains(address) && line.contains(&word));
+    found.expect("the task has a process").0
+}
+
+/// Command lines that have a word in them.
+fn processes_with(word: &str) -> Vec<String> {
+    processes().into_iter().map(|(_, line)| line).filter(|line| line.contains(word)).collect()
+}
+
+/// Every process with its command line.
+fn processes() -> Vec<(u32, String)> {
+    let processes = std::fs::read_dir("/proc").expect("this system lists its processes").flatten();
+    let read = |process: std::fs::DirEntry| {
+        let pid = process.file_name().to_str()?.parse().ok()?;
+        let line = std::fs::read(process.path().join("cmdline")).ok()?;
+        Some((pid, String::from_utf8_lossy(&line).replace('\0', " ")))
+    };
+    processes.filter_map(read).collect()
+}
