@@ -1,6 +1,6 @@
 //! `cargo xtask test`: the whole check, which is also what CI runs.
 
-use crate::{codegen, compat, differential, format, goldens, python, setup, tidy, workspace};
+use crate::{codegen, compat, differential, format, goldens, managers, python, setup, tidy, workspace};
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 use std::time::Instant;
@@ -38,6 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ("docs", cargo(&["doc", "--workspace", "--no-deps", "--quiet"])),
     ]);
     if !args.without_stock {
+        steps.push(("pods", Box::new(|| managers::run(&managers::Args::pods()))));
         steps.push(("differential", Box::new(|| differential::run(&differential::Args::bounded()))));
     }
     let start = Instant::now();

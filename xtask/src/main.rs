@@ -8,6 +8,7 @@ mod differential;
 mod faults;
 mod format;
 mod goldens;
+mod managers;
 mod python;
 mod server;
 mod setup;
@@ -44,6 +45,8 @@ enum Task {
     Faults(faults::Args),
     /// Write what stock TensorFlow answers, or check that it is current
     Goldens(goldens::Args),
+    /// Train under a real Slurm or HTCondor on this machine
+    Managers(managers::Args),
     /// Check conventions: layers, module docs, file sizes, licenses, duplicate versions
     Tidy,
 }
@@ -59,6 +62,7 @@ fn main() -> Result<()> {
         Task::Format(args) => format::run(&args),
         Task::Faults(args) => faults::run(&args),
         Task::Goldens(args) => goldens::run(&args),
+        Task::Managers(args) => managers::run(&args),
         Task::Tidy => tidy::run(),
     }
 }
