@@ -6,6 +6,7 @@ Prints one line for everything that came out as it should; anything else is an e
 """
 
 import itertools
+import json
 import os
 import pathlib
 import re
@@ -34,11 +35,11 @@ COMPLAINTS = re.compile(r"Traceback|Error|ERROR|UNAVAILABLE|CANCELLED|ABORTED| W
 class Started:
     """A process with what it writes; `wait` gives its exit code."""
 
-    def __init__(self, name, body=None, argv=None):
+    def __init__(self, name, body=None, argv=None, env=None):
         self.name = name
         self.log = tempfile.TemporaryFile("w+")
         if argv is not None:
-            self.pid = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log).pid
+            self.pid = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log).pid
             return
         self.pid = os.fork()
         if self.pid == 0:
@@ -105,6 +106,33 @@ def any_order(binary):
         print(", ".join(order), "trained and ended", flush=True)
 
 
+def crash(binary):
+    """A chief that is killed is waited for; the one that ends its training ends the others, used or not."""
+    addresses = [f"127.0.0.1:{port}" for port in tasks.free_ports(3)]
+    cluster = {job: [address] for job, address in zip(["chief", "ps", "worker"], addresses)}
+
+    def as_task(job):
+        return {**os.environ, "TF_CONFIG": json.dumps({"cluster": cluster, "task": {"type": job, "index": 0}})}
+
+    def chief(steps):
+        os.environ.update(as_task("chief"))
+        trainer.main([f"--steps={steps}"])
+
+    serve = [binary, "serve", "--exit-with-chief=1", "--log", "info"]
+    ps, worker = (Started(job, argv=serve, env=as_task(job)) for job in ["ps", "worker"])
+    first = Started("chief", body=lambda: chief(10**9))
+    first.await_line("chief 0 trains")
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    ps.await_line("without closing its session")
+    second = Started("chief", body=lambda: chief(STEPS))
+    for started in [second, ps, worker]:
+        code = started.wait()
+        assert code == 0, f"{started.name} ended with {code}:\n{started.said()}"
+    assert "The chief is done" in ps.said(), ps.said()
+    print("a chief that crashed was waited for, and the end of the next one was the end of all", flush=True)
+
+
 def drain(binary):
     """A task that is asked to terminate finishes its step, refuses the next one, and says that it was needed."""
     ps, worker = (f"127.0.0.1:{port}" for port in tasks.free_ports(2))
@@ -158,6 +186,7 @@ def drain(binary):
 def main():
     binary = sys.argv[1]
     any_order(binary)
+    crash(binary)
     drain(binary)
 
 

@@ -60,6 +60,8 @@ def main(argv):
         reached = value = None
         with v1.train.MonitoredTrainingSession(server.target, is_chief=chief, hooks=hooks, config=config) as session:
             while not session.should_stop():
+                if reached is None:
+                    print(f"{job} {index} trains", flush=True)
                 _, reached, value = session.run([train, step, weight])
     print(f"{job} {index} came late" if reached is None else f"{job} {index} has ended at step {reached} with {value:.3f}", flush=True)
 

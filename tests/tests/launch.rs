@@ -221,13 +221,14 @@ fn a_trainer_of_stock_runs_to_its_end_without_a_complaint() {
 }
 
 #[test]
-fn tasks_started_by_hand_train_in_any_order_and_drain() {
+fn tasks_started_by_hand_train_in_any_order_and_end_by_themselves() {
     let Some(python) = stock::python() else { return };
     let script = stock::root().join("oracle/launch/by_hand.py");
     let output = Command::new(python).arg(script).arg(binary::path()).output().unwrap();
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}{}", text(&output.stderr));
     assert_eq!(said.matches("trained and ended").count(), 6, "{said}");
+    assert!(said.contains("a chief that crashed was waited for"), "{said}");
     assert!(said.contains("a step outlives the request to end"), "{said}");
 }
 
@@ -244,8 +245,9 @@ fn trainer() {
         format!("--{job}_hosts={}", of_job.map(|(_, address)| address).collect::<Vec<_>>().join(","))
     };
     let own = [format!("--job_name={}", task.job), format!("--task_index={}", task.task)];
-    let flags = own.into_iter().chain([hosts("ps"), hosts("worker"), format!("--steps={steps}")]);
-    between_graph::run(flags).unwrap();
+    let digits = stock::root().join("examples/data/digits.csv.gz");
+    let model = [format!("--steps={steps}"), format!("--data={}", digits.display())];
+    between_graph::run(own.into_iter().chain([hosts("ps"), hosts("worker")]).chain(model)).unwrap();
 }
 
 #[test]

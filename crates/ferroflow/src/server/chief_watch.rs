@@ -2,7 +2,8 @@
 //!
 //! Chiefs of stock know nothing of an end that others could follow. But their masters open a session on the tasks that
 //! they use and delete it when the program closes its own, and then their process ends, so that nobody listens at their
-//! address any more. A chief that goes without deleting its sessions has crashed and is waited for.
+//! address any more. A chief that goes without deleting its sessions has crashed and is waited for; a task that it never
+//! used cannot tell the two, and need not.
 
 use ferroflow_cluster::server::Server as Task;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
@@ -26,17 +27,23 @@ pub(super) async fn until_done(task: &Task, cluster: &ClusterSpec, grace: Durati
     let chief = chief.ok_or_else(|| {
         status!(InvalidArgument, "no task ends the training: the cluster has neither a chief nor a worker 0")
     })?;
-    let mut state = Watch::default();
+    let (mut state, began) = (Watch::default(), Instant::now());
     loop {
         let masters = task.masters();
         let here = is_there(task, cluster, &chief).await;
         state.seen |= task.has_seen(&chief) || (here && chief != *task.task());
+        if !state.seen && began.elapsed() >= FIRST_WORD && state.is_time() {
+            let seconds = began.elapsed().as_secs();
+            tracing::info!(%chief, "The chief has not come in {seconds} s; waiting for its end.");
+        }
         let closed = !masters.contains(&chief.to_string());
         // The own task is there until it ends here, so that only its sessions can tell.
         let gone = state.seen && closed && (!here || chief == *task.task());
         if !gone {
             state.gone = None;
-            state.crashed(state.seen && !closed && !here, &chief);
+            if state.seen {
+                state.crashed(!closed && !here, &chief);
+            }
         } else if state.gone.get_or_insert_with(Instant::now).elapsed() >= grace {
             let busy = still_there(task, cluster, &masters).await;
             if busy.is_empty() {
