@@ -42,6 +42,7 @@ SCENARIOS = [
     "replicas",
     "checkpoints",
     "old_checkpoints",
+    "large_checkpoints",
     "guide",
     "start_orders",
     "one_server",

@@ -1,6 +1,7 @@
 //! Clusters of stock's tasks and ours do the same as clusters of stock's: the scenarios of `oracle/cluster`.
 //!
-//! Tasks are processes, because some of them are killed. `cargo xtask faults` runs more rounds of that.
+//! Tasks are processes, because some of them are killed. `cargo xtask faults` runs more rounds of that,
+//! `cargo xtask checkpoints` larger checkpoints.
 
 use crate::{binary, stock};
 use std::process::Command;
@@ -32,6 +33,11 @@ fn a_session_is_told_that_its_server_restarted() {
 #[test]
 fn no_acknowledged_increment_is_lost() {
     run(&["counter"]);
+}
+
+#[test]
+fn checkpoints_take_bounded_memory() {
+    run(&["large_checkpoints"]);
 }
 
 #[test]

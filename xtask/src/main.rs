@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod checkpoints;
 mod codegen;
 mod compat;
 mod differential;
@@ -41,6 +42,8 @@ enum Task {
     Differential(differential::Args),
     /// Format every Rust file, or check that it is
     Format(format::Args),
+    /// Save and restore gigabytes, and watch the server's memory
+    Checkpoints(checkpoints::Args),
     /// Kill and restart the tasks of a cluster under load, and watch the others
     Faults(faults::Args),
     /// Write what stock TensorFlow answers, or check that it is current
@@ -60,6 +63,7 @@ fn main() -> Result<()> {
         Task::Bench(args) => bench::run(&args),
         Task::Differential(args) => differential::run(&args),
         Task::Format(args) => format::run(&args),
+        Task::Checkpoints(args) => checkpoints::run(&args),
         Task::Faults(args) => faults::run(&args),
         Task::Goldens(args) => goldens::run(&args),
         Task::Managers(args) => managers::run(&args),
