@@ -105,8 +105,8 @@ fn the_chief_decides_and_failed_tasks_are_started_again() {
 
 #[test]
 fn nothing_survives() {
-    // A program with a child and a grandchild; their arguments have the parameter server's address, as its own do.
-    let script = "echo $1; (sleep 1000; : $1) & sh -c 'sleep 1000; :' $1; :";
+    // A program with a child, a grandchild and a daemon; their arguments have the parameter server's address, as its own.
+    let script = "setsid sh -c 'sleep 1000; :' $1 >/dev/null 2>&1 & echo $1; (sleep 1000; : $1) & sh -c 'sleep 1000; :' $1; :";
     for signals in [&["KILL"][..], &["INT"], &["TERM"]] {
         let mut run = Running::start(
             ferroflow(&["run", "--grace", "1", "--workers", "2", "--", "sh", "-c", script, "sh"])

@@ -3,16 +3,17 @@
 //! A task of ours listens on a socket that this process opened for it and hands over as its standard input: no port can
 //! be taken by somebody else in between, and peers that connect early wait in the socket's queue. For programs that
 //! listen by themselves this process keeps the port. Every task is a process group of its own, which ends with the
-//! process that started it, however that ends.
+//! process that started it, however that ends; what leaves the group is found by a mark in its environment.
 
 mod guard;
 mod leash;
 mod output;
 mod process;
 mod signals;
+mod strays;
 mod supervisor;
 
-pub(crate) use guard::stand_guard;
+pub(crate) use guard::{Watch, stand_guard};
 pub(crate) use leash::{Leashed, exec_leashed, inherit_socket, leashed};
 pub(crate) use supervisor::{Ending, Supervisor, Task};
 
@@ -26,7 +27,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How many of a task's last lines are kept for whoever looks into a failure.
 const KEPT_LINES: usize = 20;
@@ -75,6 +76,8 @@ pub(crate) struct LocalCluster {
     places: Vec<Place>,
     sender: Sender<Heard>,
     heard: Receiver<Heard>,
+    /// What the environments of the tasks have, and of whatever they start.
+    mark: String,
     guard: Guard,
 }
 
@@ -120,7 +123,10 @@ impl LocalCluster {
             places.push(Place { name: name.clone(), socket, running: None, log: VecDeque::new() });
         }
         let (sender, heard) = channel();
-        Ok(LocalCluster { spec, places, sender, heard, guard: Guard::post()? })
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mark = format!("{}.{}", std::process::id(), now.as_nanos());
+        let guard = Guard::post(&mark)?;
+        Ok(LocalCluster { spec, places, sender, heard, mark, guard })
     }
 
     /// The tasks and their addresses.
@@ -138,6 +144,7 @@ impl LocalCluster {
             Socket::Kept { .. } | Socket::None => command.stdin(Stdio::null()),
         };
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command.env(strays::VARIABLE, &self.mark);
         let process = command.spawn().map_err(failed)?;
         let group = Pid::from_child(&process);
         self.guard.watch(group);
@@ -227,6 +234,7 @@ impl Drop for LocalCluster {
         while self.places.iter().any(|place| place.running.is_some())
             && self.next_event(Some(deadline)).is_some()
         {}
+        strays::kill_all(&self.mark);
     }
 }
 

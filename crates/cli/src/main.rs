@@ -43,7 +43,7 @@ enum Command {
     /// Run a program on a cluster of this machine: parameter servers, and the program once per worker
     Run(run::Args),
     #[command(hide = true)]
-    Guard,
+    Guard(local::Watch),
     #[command(hide = true)]
     Leashed(local::Leashed),
     /// Serve sessions to TensorFlow clients
@@ -67,8 +67,8 @@ fn main() -> ExitCode {
         Command::DemoWorker(task) => demo::run_task(&task).map_err(Failure::from),
         Command::Up(args) => up::run(&args),
         Command::Run(args) => run::run(&args),
-        Command::Guard => {
-            local::stand_guard();
+        Command::Guard(args) => {
+            local::stand_guard(&args);
             Ok(())
         }
         Command::Leashed(args) => Err(local::exec_leashed(&args)),

@@ -2,8 +2,9 @@
 //!
 //! The kernel tells only the children of a process that it is gone, and their own children stay. The guard is told of
 //! every process group that begins and ends, through a pipe; when the pipe closes without a farewell, it ends the groups
-//! that are left.
+//! that are left, and what had left them.
 
+use super::strays;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
@@ -23,11 +24,11 @@ const FAREWELL: &str = "farewell";
 pub(super) struct Guard(Child);
 
 impl Guard {
-    /// Starts a guard.
-    pub(super) fn post() -> Result<Guard, String> {
+    /// Starts a guard of processes with this mark.
+    pub(super) fn post(mark: &str) -> Result<Guard, String> {
         let failed = |error: std::io::Error| format!("cannot start the guard of the cluster: {error}");
         let guard = Command::new(std::env::current_exe().map_err(failed)?)
-            .arg("guard")
+            .args(["guard", mark])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -62,8 +63,15 @@ impl Drop for Guard {
     }
 }
 
+/// Arguments of the guard's process.
+#[derive(clap::Args)]
+pub(crate) struct Watch {
+    /// What the environments of the processes have
+    mark: String,
+}
+
 /// In the guard's process: waits for the end of the one that posted it.
-pub(crate) fn stand_guard() {
+pub(crate) fn stand_guard(args: &Watch) {
     let mut groups = BTreeSet::new();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         if line == FAREWELL {
@@ -88,4 +96,5 @@ pub(crate) fn stand_guard() {
     for group in groups {
         let _ = kill_process_group(group, Signal::KILL);
     }
+    strays::kill_all(&args.mark);
 }
