@@ -9,6 +9,15 @@ use std::process::{ExitCode, ExitStatus};
 /// The code of a failure that another start would not cure.
 pub(crate) const PERMANENT: u8 = 1;
 
+/// Tasks were told of different clusters.
+pub(crate) const MISMATCH: u8 = 3;
+
+/// The same task was started again, and this start of it gives way.
+pub(crate) const SUPERSEDED: u8 = 4;
+
+/// The others did not come in time; they may come next time.
+pub(crate) const TIMED_OUT: u8 = 75;
+
 /// Why the process does not end well.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -26,6 +35,11 @@ impl Failure {
     /// A code whose reason has been told already.
     pub(crate) fn told(code: u8) -> Failure {
         Failure { code, message: None }
+    }
+
+    /// The code of the process.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
     }
 
     /// Tells the reason and gives the code.

@@ -9,7 +9,6 @@ mod guard;
 mod leash;
 mod output;
 mod process;
-mod signals;
 mod strays;
 mod supervisor;
 
@@ -155,7 +154,8 @@ impl LocalCluster {
 
     /// From now on, being asked to end is an event.
     pub(crate) fn hear_signals(&self) -> Result<(), String> {
-        signals::hear(self.sender.clone())
+        let sender = self.sender.clone();
+        crate::signals::hear(move |signal| sender.send(Heard::Signal(signal)).is_ok())
     }
 
     /// The name of a task.

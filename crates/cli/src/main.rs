@@ -3,15 +3,18 @@
 mod completions;
 mod demo;
 mod exit;
+mod join;
 mod local;
 mod logging;
 mod manual;
 mod ops;
 mod output;
+mod rendezvous;
 mod resolve;
 mod role_args;
 mod run;
 mod serve;
+mod signals;
 mod spelling;
 mod submit;
 mod tasks;
@@ -48,6 +51,10 @@ enum Command {
     Leashed(local::Leashed),
     /// Serve sessions to TensorFlow clients
     Serve(serve::Args),
+    /// Find the other tasks at a rendezvous, then run a program as one of them, or serve
+    Join(join::Args),
+    /// Host rendezvous, show who is there, clean up
+    Rendezvous(rendezvous::Args),
     /// Say who this task is, who said so, and what was not listened to
     Resolve(resolve::Args),
     /// Write a training job for Slurm, HTCondor or Kubernetes, and submit it
@@ -73,6 +80,8 @@ fn main() -> ExitCode {
         }
         Command::Leashed(args) => Err(local::exec_leashed(&args)),
         Command::Serve(args) => serve::run(&args),
+        Command::Join(args) => join::run(&args),
+        Command::Rendezvous(args) => rendezvous::run(&args),
         Command::Resolve(args) => resolve::run(&args).map_err(Failure::from),
         Command::Submit(args) => submit::run(&args).map_err(Failure::from),
         Command::Completions(args) => completions::run(&args).map_err(Failure::from),

@@ -119,7 +119,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// The command of a task that runs the user's program.
-fn program_command(name: &TaskName, cluster: &ClusterSpec, program: &[String]) -> Result<Command, String> {
+pub(crate) fn program_command(
+    name: &TaskName,
+    cluster: &ClusterSpec,
+    program: &[String],
+) -> Result<Command, String> {
     let filled: Vec<String> = program.iter().map(|word| fill(word, name, cluster)).collect();
     let mut command = leashed(&filled)?;
     command.env("TF_CONFIG", tf_config(name, cluster).to_string());

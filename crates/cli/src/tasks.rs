@@ -1,7 +1,8 @@
 //! Tasks of clusters on this machine: which there are, how one is served, and what programs are told.
 
 use ferroflow::{ClusterSpec, TaskName};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::process::Command;
 
 /// How long a served task may take to finish its steps once the programs are done.
@@ -56,16 +57,19 @@ pub(crate) fn tf_config(name: &TaskName, cluster: &ClusterSpec) -> Value {
     json!({ "cluster": lists(cluster), "task": { "type": name.job, "index": name.task } })
 }
 
-/// The cluster in the form that people write: a list of addresses for each job.
+/// The cluster in the form that people write: a list of addresses for each job, and a map where numbers are missing.
 pub(crate) fn lists(cluster: &ClusterSpec) -> Value {
-    let mut jobs = Map::new();
+    let mut jobs: BTreeMap<String, Vec<(u32, &str)>> = BTreeMap::new();
     for (task, address) in cluster.tasks() {
-        let list = jobs.entry(task.job).or_insert_with(|| Value::Array(Vec::new()));
-        if let Value::Array(list) = list {
-            list.push(address.into());
-        }
+        jobs.entry(task.job).or_default().push((task.task, address));
     }
-    Value::Object(jobs)
+    let job = |tasks: Vec<(u32, &str)>| -> Value {
+        match tasks.iter().zip(0..).all(|((number, _), place)| *number == place) {
+            true => tasks.into_iter().map(|(_, address)| address).collect(),
+            false => tasks.into_iter().map(|(number, address)| (number.to_string(), address)).collect(),
+        }
+    };
+    jobs.into_iter().map(|(name, tasks)| (name, job(tasks))).collect()
 }
 
 /// The addresses of a job, as classic programs take them in their flags.

@@ -11,6 +11,7 @@ mod claim;
 mod control;
 mod file;
 mod form;
+mod launch;
 mod lines;
 mod patience;
 mod record;
@@ -24,6 +25,7 @@ mod wake;
 mod watch;
 
 pub use claim::{Seat, Socket};
+pub use launch::meet_through_launcher;
 pub use survey::{Survey, SurveyedTask, collect_garbage, survey};
 pub use tcp::Host;
 pub use url::Url;
@@ -70,8 +72,10 @@ pub struct Rendezvous {
     pub interface: Option<String>,
     /// The port to serve on.
     pub port: PortChoice,
-    /// Whether a program will listen on the port by itself and ends by itself.
+    /// Whether this task ends by itself when its work is done, as one that trains does; others wait for it.
     pub program: bool,
+    /// Whether the port is kept for a program that listens by itself, instead of listened on.
+    pub reserve: bool,
 }
 
 /// Whose end, if it is a good one, ends the tasks that serve others.
@@ -101,13 +105,19 @@ impl Rendezvous {
             interface: None,
             port: PortChoice::Any,
             program: false,
+            reserve: false,
         })
     }
 
     /// Publishes this task, with its port open or kept. Waits for nobody unless all numbers of its job are taken.
     pub fn enter(self, stop: &Stop) -> Result<Seat, Failure> {
+        self.enter_hosting(stop, None)
+    }
+
+    /// The same for a task that hosts the meeting place already.
+    pub fn enter_hosting(self, stop: &Stop, host: Option<Host>) -> Result<Seat, Failure> {
         self.check()?;
-        claim::enter(self, stop.0.clone())
+        claim::enter(self, stop.0.clone(), host)
     }
 
     fn check(&self) -> Result<()> {

@@ -2,6 +2,7 @@
 
 mod chief_watch;
 mod listen;
+mod meeting;
 mod tf_config;
 
 pub use listen::{Place, listen};
@@ -12,6 +13,7 @@ use ferroflow_cluster::server::{Server as Task, ServerConfig};
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_core::op::Registry;
 use ferroflow_core::{Result, ensure};
+use meeting::Membership;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -31,6 +33,8 @@ pub struct Server {
     target: Target,
     cluster: ClusterSpec,
     stop: oneshot::Sender<()>,
+    /// Left last, when nothing is served any more.
+    membership: Option<Membership>,
 }
 
 impl Server {
@@ -85,7 +89,7 @@ impl Server {
             true => ClusterSpec::single(task.task(), &task.address().to_string()),
             false => cluster,
         };
-        Ok(Server { target: Target::direct(task.client().clone()), task, cluster, stop })
+        Ok(Server { target: Target::direct(task.client().clone()), task, cluster, stop, membership: None })
     }
 
     /// What sessions are opened on. A session of this process calls the server directly.

@@ -9,7 +9,7 @@ use super::record::{Cluster, Member, VERSION, address, seal, short};
 use super::table::{Table, View};
 use super::tcp::TcpBoard;
 use super::wake::Wake;
-use super::{Failure, Rendezvous, Url};
+use super::{Failure, Host, Rendezvous, Url};
 use crate::advertise::{Advertised, Wishes, advertise};
 use crate::{PortChoice, ReservedPort, listen_on};
 use ferroflow_cluster::spec::TaskName;
@@ -88,7 +88,7 @@ impl Drop for Seat {
     }
 }
 
-pub(super) fn enter(options: Rendezvous, wake: Arc<Wake>) -> Result<Seat, Failure> {
+pub(super) fn enter(options: Rendezvous, wake: Arc<Wake>, host: Option<Host>) -> Result<Seat, Failure> {
     let started = Instant::now();
     let peer = match &options.url {
         Url::Tcp { host, .. } => Some(host.as_str()),
@@ -106,7 +106,7 @@ pub(super) fn enter(options: Rendezvous, wake: Arc<Wake>) -> Result<Seat, Failur
     let (run, incarnation) = (options.url.run(), format!("{random:016x}"));
     let control = Control::start(listener, run.clone(), incarnation.clone(), wake.clone())?;
     let mut claim = Claim {
-        table: Table::new(open(&options.url, true)?),
+        table: Table::new(open(&options.url, Some(host))?),
         patience: Patience::new(started, options.timeout),
         machine: machine(),
         dead: HashSet::new(),
@@ -151,12 +151,14 @@ pub(super) fn enter(options: Rendezvous, wake: Arc<Wake>) -> Result<Seat, Failur
     Ok(Seat { inner: Arc::new(inner), socket: Some(socket) })
 }
 
-/// The board at a place. Only tasks make one.
-pub(super) fn open(url: &Url, task: bool) -> Result<Box<dyn Board>> {
-    Ok(match url {
-        Url::File(directory) if task => Box::new(FileBoard::create(directory)?),
-        Url::File(directory) => Box::new(FileBoard::open(directory)?),
-        Url::Tcp { host, port, run } => Box::new(TcpBoard::new(host, *port, run, task)),
+/// The board at a place. Only tasks make one; a task may host one already.
+pub(super) fn open(url: &Url, task: Option<Option<Host>>) -> Result<Box<dyn Board>> {
+    Ok(match (url, task) {
+        (Url::File(directory), Some(_)) => Box::new(FileBoard::create(directory)?),
+        (Url::File(directory), None) => Box::new(FileBoard::open(directory)?),
+        (Url::Tcp { host, port, run }, task) => {
+            Box::new(TcpBoard::new(host, *port, run, task.is_some()).hosting(task.flatten()))
+        }
     })
 }
 
@@ -292,7 +294,7 @@ impl Claim {
 
     /// A port; the one that the task had before if it can be had, because the others know that one.
     fn socket(&self, previous: Option<&Member>) -> Result<Socket> {
-        let bind = |choice| match self.options.program {
+        let bind = |choice| match self.options.reserve {
             true => ReservedPort::new(self.advertised.bind, choice).map(Socket::Reserved),
             false => listen_on(self.advertised.bind, choice).map(Socket::Listening),
         };

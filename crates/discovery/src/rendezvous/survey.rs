@@ -47,7 +47,7 @@ pub struct SurveyedTask {
 
 /// Looks at a rendezvous without joining it.
 pub fn survey(url: &Url) -> Result<Survey> {
-    let view = Table::new(open(url, false)?).look()?;
+    let view = Table::new(open(url, None)?).look()?;
     let jobs = view.members.values().max_by_key(|member| member.generation).map(|member| member.jobs.clone());
     let epoch = view.cluster.as_ref().map_or(0, |cluster| cluster.epoch);
     let tasks = view.members.values().map(|member| describe(member, &view, &url.run())).collect();
@@ -100,7 +100,7 @@ pub fn collect_garbage(directory: &Path, older_than: Duration, dry: bool) -> Res
             continue;
         }
         if !dry {
-            open(&url, false)?.remove_all()?;
+            open(&url, None)?.remove_all()?;
         }
         removed.push(path);
     }

@@ -37,6 +37,12 @@ impl TcpBoard {
         TcpBoard { host: host.to_owned(), port, run: run.to_owned(), may_host, hosted: Mutex::new(None) }
     }
 
+    /// The same for the process that hosts it, if this one does.
+    pub(super) fn hosting(mut self, host: Option<Host>) -> TcpBoard {
+        self.hosted = Mutex::new(host);
+        self
+    }
+
     fn ask(&self, mut question: Value) -> Result<Value> {
         question["run"] = self.run.clone().into();
         let answer = match self.ask_anywhere(&question) {
@@ -165,6 +171,11 @@ impl Host {
                 .ok_or_else(|| status!(InvalidArgument, "'{place}' is no host:port to listen on"))?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         Host::start(listen_at(if host.is_empty() { "0.0.0.0" } else { host }, port)?)
+    }
+
+    /// Hosts rendezvous at all addresses of this machine.
+    pub(super) fn anywhere(port: PortChoice) -> Result<Host> {
+        Host::start(listen_on(None, port)?)
     }
 
     fn start(listener: TcpListener) -> Result<Host> {

@@ -129,7 +129,7 @@ fn who_is_missing_is_told_at_the_deadline_and_to_the_others() {
 fn a_port_that_somebody_else_has_now_is_not_a_member() {
     let directory = Directory::new("other");
     let stranger = Host::at("127.0.0.1:0").unwrap();
-    let board = claim::open(&directory.url().parse().unwrap(), true).unwrap();
+    let board = claim::open(&directory.url().parse().unwrap(), Some(None)).unwrap();
     let dead = Member {
         version: VERSION,
         job: "ps".to_owned(),
@@ -311,7 +311,6 @@ fn mistakes_are_named_before_anything_is_published() {
 fn at(url: &str, job: &str, task: Option<u32>) -> Rendezvous {
     let mut rendezvous = Rendezvous::new(url, "ps:1,worker:2", job, task).unwrap();
     rendezvous.advertise = Some("127.0.0.1".to_owned());
-    rendezvous.program = false;
     rendezvous.grace = Duration::ZERO;
     rendezvous.timeout = Some(LONG);
     rendezvous

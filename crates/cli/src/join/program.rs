@@ -1,0 +1,54 @@
+//! The program of a task that joined: it runs in a process group of its own, which ends with it.
+
+use super::Happened;
+use crate::run::program_command;
+use ferroflow::discovery::pmi;
+use ferroflow::{ClusterSpec, TaskName};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::mpsc::Sender;
+
+/// A program that runs.
+pub(super) struct Program {
+    process: Child,
+    group: Pid,
+}
+
+impl Program {
+    /// Starts the program as a task of the cluster; its end becomes an event.
+    pub(super) fn start(
+        words: &[String],
+        task: &TaskName,
+        cluster: &ClusterSpec,
+        exchanged: bool,
+        sender: Sender<Happened>,
+    ) -> Result<Program, String> {
+        let mut command = program_command(task, cluster, words)?;
+        // A program that speaks to the launcher again would be taken for a process that ends and returns.
+        for variable in pmi::VARIABLES.iter().filter(|_| exchanged) {
+            command.env_remove(variable);
+        }
+        let process = command.stdin(Stdio::null()).process_group(0).spawn();
+        let process = process.map_err(|error| format!("cannot start the program: {error}"))?;
+        let group = Pid::from_child(&process);
+        std::thread::spawn(move || {
+            // The process is not taken off the system's list yet, so that its group is nobody else's.
+            let _ = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            let _ = sender.send(Happened::Exited);
+        });
+        Ok(Program { process, group })
+    }
+
+    /// Sends a signal to the program and whatever it has started.
+    pub(super) fn signal(&self, signal: Signal) {
+        // Fails only if all of it has just ended.
+        let _ = kill_process_group(self.group, signal);
+    }
+
+    /// After its end: what it left behind ends too.
+    pub(super) fn reap(mut self) -> Result<ExitStatus, String> {
+        self.signal(Signal::TERM);
+        self.process.wait().map_err(|error| format!("the end of the program is not known: {error}"))
+    }
+}

@@ -1,0 +1,106 @@
+//! `ferroflow rendezvous`: hosts the places where tasks meet, shows who is there, cleans up after the dead.
+
+use crate::exit::Failure;
+use crate::output::Output;
+use crate::signals;
+use ferroflow::discovery::rendezvous::{Host, Survey, Url, collect_garbage, survey};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// Arguments of `ferroflow rendezvous`.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+
+    /// Host rendezvous at this address until told to end; port 0 means any free one
+    #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:7777")]
+    listen: String,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Show who is at a rendezvous
+    Status {
+        /// The rendezvous: file:///shared/dir/job-42 or tcp://host:port
+        url: String,
+
+        /// How to print it
+        #[arg(long, value_enum, default_value_t)]
+        output: Output,
+    },
+    /// Remove the runs in a directory of which nobody is left
+    Gc {
+        /// The directory that holds a directory for each run
+        directory: PathBuf,
+
+        /// Leave alone what was written to within so many days
+        #[arg(long, value_name = "DAYS", default_value_t = 7.0)]
+        older_than: f64,
+
+        /// Only say what would be removed
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.what {
+        None => host(&args.listen),
+        Some(What::Status { url, output }) => status(url, *output),
+        Some(What::Gc { directory, older_than, dry_run }) => {
+            let age = Duration::try_from_secs_f64(older_than * 86_400.0)
+                .map_err(|_| format!("--older-than: {older_than} is no number of days"))?;
+            let removed = collect_garbage(directory, age, *dry_run).map_err(said)?;
+            for run in &removed {
+                println!("{} {}", if *dry_run { "would remove" } else { "removed" }, run.display());
+            }
+            Ok(())
+        }
+    }
+}
+
+fn host(listen: &str) -> Result<(), Failure> {
+    let host = Host::at(listen).map_err(said)?;
+    let (sender, asked) = channel();
+    signals::hear(move |signal| sender.send(signal).is_ok())?;
+    let name = listen.rsplit_once(':').map_or(listen, |(name, _)| name);
+    println!("Ferroflow {} hosts rendezvous at tcp://{name}:{}", env!("CARGO_PKG_VERSION"), host.port());
+    asked.recv().map_err(|_| "signals cannot be heard".to_owned())?;
+    Ok(())
+}
+
+fn status(url: &str, output: Output) -> Result<(), Failure> {
+    let url: Url = url.parse().map_err(said)?;
+    let found = survey(&url).map_err(said)?;
+    let text = match output {
+        Output::Json => serde_json::to_string_pretty(&found).map_err(|error| error.to_string())? + "\n",
+        Output::Text => table(&url, &found),
+    };
+    std::io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string())?;
+    Ok(())
+}
+
+fn table(url: &Url, found: &Survey) -> String {
+    let mut text = match &found.jobs {
+        None => return format!("nobody has been at {url}\n"),
+        Some(jobs) if found.epoch == 0 => format!("{url}: jobs {jobs}, not complete yet\n"),
+        Some(jobs) => format!("{url}: jobs {jobs}, epoch {}\n", found.epoch),
+    };
+    for task in &found.tasks {
+        let name = format!("{}:{}", task.job, task.task);
+        let starts =
+            if task.generation == 0 { String::new() } else { format!(", start {}", task.generation + 1) };
+        let detail = if task.detail.is_empty() { String::new() } else { format!(" ({})", task.detail) };
+        let (address, host, pid) = (&task.address, &task.host, task.pid);
+        text += &format!("{name:12} {:12} {address}, process {pid} on {host}{starts}{detail}\n", task.state);
+    }
+    text
+}
+
+fn said(status: ferroflow::Status) -> String {
+    status.message().to_owned()
+}

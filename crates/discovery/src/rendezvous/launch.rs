@@ -1,0 +1,66 @@
+//! A meeting place for tasks that a launcher started together: the first of them hosts it, and the launcher's own exchange
+//! tells the others where.
+
+use super::claim::machine;
+use super::{Host, Url};
+use crate::advertise::{Wishes, advertise};
+use crate::{PortChoice, pmi};
+use ferroflow_core::{Result, ensure, status};
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+/// How long the network may take to let a task through to the host.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What the first process tells all.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    hosts: Vec<String>,
+    port: u16,
+    machine: String,
+}
+
+/// Meets where the first process of a launch says; that one gets the host to enter with. Waits until every process of the
+/// launch has called it, at most five minutes.
+pub fn meet_through_launcher(wishes: &Wishes<'_>, port: PortChoice) -> Result<(Url, Option<Host>)> {
+    let first = std::env::var("PMI_RANK").is_ok_and(|rank| rank.trim() == "0");
+    let host = match port {
+        _ if !first => None,
+        PortChoice::Range(..) => Some(Host::anywhere(port)?),
+        // A fixed port is the task's own.
+        PortChoice::Any | PortChoice::Fixed(_) => Some(Host::anywhere(PortChoice::Any)?),
+    };
+    let own = match &host {
+        None => String::new(),
+        Some(host) => {
+            let told = Told { hosts: advertise(wishes)?.hosts, port: host.port(), machine: machine() };
+            serde_json::to_string(&told).map_err(|error| status!(Internal, "{error}"))?
+        }
+    };
+    let told = pmi::exchange(&own)?;
+    let told: Told = serde_json::from_str(told.first().map(String::as_str).unwrap_or_default())
+        .map_err(|error| status!(FailedPrecondition, "the first process told no place to meet: {error}"))?;
+    let (name, port) = (reachable(&told)?, told.port);
+    Ok((Url::Tcp { host: name, port, run: String::new() }, host))
+}
+
+/// The first of the host's names at which somebody takes a connection.
+fn reachable(told: &Told) -> Result<String> {
+    let own = told.machine == machine();
+    let outside = |host: &&String| own || !host.parse::<IpAddr>().is_ok_and(|host| host.is_loopback());
+    let answers = |host: &&String| {
+        let addresses = (host.as_str(), told.port).to_socket_addrs();
+        let mut addresses = addresses.into_iter().flatten();
+        addresses.any(|address| TcpStream::connect_timeout(&address, PATIENCE).is_ok())
+    };
+    let found = told.hosts.iter().filter(outside).find(answers);
+    ensure!(
+        found.is_some(),
+        Unavailable,
+        "the first process of this launch cannot be reached at {}, port {}; name a rendezvous in a shared directory instead",
+        told.hosts.join(", "),
+        told.port
+    );
+    Ok(found.cloned().unwrap_or_default())
+}

@@ -1,0 +1,69 @@
+//! A server whose peers are found at a rendezvous.
+
+use super::Server;
+use ferroflow_cluster::server::ServerConfig;
+use ferroflow_core::{Result, bail};
+use ferroflow_discovery::rendezvous::{Event, Failure, Rendezvous, Seat, Socket, Stop};
+use tokio::sync::oneshot;
+
+/// A place in a run that is left, with everybody told, when the server ends.
+pub(super) struct Membership(Option<Seat>);
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        if let Some(seat) = self.0.take() {
+            let (code, reason) = if std::thread::panicking() { (1, "the program panicked") } else { (0, "") };
+            seat.leave(code, reason);
+        }
+    }
+}
+
+impl Server {
+    /// Finds the other tasks at a rendezvous, waits until the cluster is complete, and serves as one of them.
+    ///
+    /// The server of a task that trains tells the others when it ends. One that is joined ends by itself when the chief has,
+    /// or when another task fails.
+    ///
+    /// ```no_run
+    /// use ferroflow::Server;
+    /// use ferroflow::discovery::rendezvous::Rendezvous;
+    ///
+    /// let place = "file:///shared/dir/job-42";
+    /// // In the processes that hold the variables:
+    /// Server::meet(Rendezvous::new(place, "ps:2,worker:4", "ps", None)?)?.join();
+    ///
+    /// // In those that train:
+    /// let mut rendezvous = Rendezvous::new(place, "ps:2,worker:4", "worker", None)?;
+    /// rendezvous.program = true;
+    /// let server = Server::meet(rendezvous)?;
+    /// println!("{} trains in {}", server.task(), server.cluster());
+    /// server.stop();
+    /// # Ok::<(), ferroflow::Status>(())
+    /// ```
+    pub fn meet(rendezvous: Rendezvous) -> Result<Server> {
+        let mut seat = rendezvous.enter(&Stop::default()).map_err(Failure::into_status)?;
+        let cluster = seat.wait().map_err(Failure::into_status)?;
+        let Some(Socket::Listening(listener)) = seat.take_socket() else {
+            bail!(InvalidArgument, "a server listens by itself, so no port is to be reserved for it");
+        };
+        let (ended, end) = oneshot::channel();
+        seat.watch(move |event| {
+            match event {
+                Event::Ended(reason) => tracing::info!("The work is done: {reason}."),
+                Event::Failed(failure) => tracing::error!("{failure}"),
+                Event::Orphaned(reason) => tracing::error!("{reason}"),
+            }
+            let _ = ended.send(());
+        })?;
+        let shutdown = async {
+            // Nobody watches any more, so nobody will tell of an end.
+            if end.await.is_err() {
+                std::future::pending().await
+            }
+        };
+        let config = ServerConfig { task: seat.task(), cluster, ..ServerConfig::default() };
+        let mut server = Server::start(config, crate::registry(), vec![listener], shutdown)?;
+        server.membership = Some(Membership(Some(seat)));
+        Ok(server)
+    }
+}
