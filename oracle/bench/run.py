@@ -1,6 +1,6 @@
 """The ratio suite: the same work on our server and on a stock one, in turn, from the same stock client.
 
-    python oracle/bench/run.py --server target/release/ferroflow [--only REGEX] [--quick] [--output FILE]
+    python oracle/bench/run.py --server target/release/ferroflow [--trainer target/release/trainer] [--only REGEX] [--quick] [--output FILE]
 
 Both servers run in processes of their own. Every workload opens on both, warms up, and then takes samples in turn; a
 ratio above 1 means that ours is better. The spread is that of the ratios of neighboring samples, from quartile to
@@ -19,6 +19,7 @@ import time
 
 import clusters
 import servers
+import trainers
 
 NOTES = pathlib.Path(__file__).resolve().parents[2] / "benches" / "notes.md"
 
@@ -120,7 +121,7 @@ def _reason(error):
     return said[0].strip()[:160] if said else ""
 
 
-def report(rows, cluster_rows):
+def report(rows, cluster_rows, program_rows):
     """The whole page."""
     import tensorflow as tf
 
@@ -139,6 +140,9 @@ def report(rows, cluster_rows):
     if cluster_rows:
         out += ["", "## Clusters", "", "Ratios with their smallest and largest; the client is stock's.", ""]
         out += [*clusters.HEADER, *(row.text() for row in cluster_rows)]
+    if program_rows:
+        out += ["", "## Training programs", "", "A program in Python with stock's runtime, and one in Rust with ours; ratios with their smallest and largest.", ""]
+        out += [*trainers.HEADER, *(row.text() for row in program_rows)]
     if NOTES.exists():
         out += ["", NOTES.read_text().rstrip()]
     return "\n".join(out) + "\n"
@@ -147,24 +151,28 @@ def report(rows, cluster_rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", required=True, help="our binary; `stock` compares stock with itself")
+    parser.add_argument("--trainer", help="our training program, benches/src/bin/trainer.rs; without it, training programs are left out")
     parser.add_argument("--only", default="", help="only workloads whose name matches")
     parser.add_argument("--quick", action="store_true", help="three rounds each")
     parser.add_argument("--output", type=pathlib.Path, help="also write the page here")
     args = parser.parse_args()
 
     wanted = re.compile(args.only)
-    rows, cluster_rows = [], []
+    rows, cluster_rows, program_rows = [], [], []
 
     def add(row, to=rows):
         to.append(row)
         print(row.text(), flush=True)
         if args.output:
             args.output.parent.mkdir(parents=True, exist_ok=True)
-            args.output.write_text(report(rows, cluster_rows))
+            args.output.write_text(report(rows, cluster_rows, program_rows))
 
     # First, because they fork this process, which must not have used TensorFlow by then.
     for row in clusters.rows(args.server, wanted, args.quick):
         add(row, cluster_rows)
+    if args.trainer:
+        for row in trainers.rows(args.server, args.trainer, wanted, args.quick):
+            add(row, program_rows)
     if args.server != "stock" and any(wanted.search(name) for name in ("start-up", "memory")):
         for row in start_up(args.server, 2 if args.quick else 5):
             add(row)
@@ -182,8 +190,9 @@ def main():
             for workload in chosen:
                 rounds = 3 if args.quick else workload.rounds
                 add(measure(workload, (ours.target, stock.target), rounds, workloads.close))
-    missed = [row.name for row in rows + cluster_rows if row.met() is False]
-    print(f"{len(rows + cluster_rows)} rows, {len(missed)} missed" + "".join(f"\n  missed: {name}" for name in missed))
+    measured = rows + cluster_rows + program_rows
+    missed = [row.name for row in measured if row.met() is False]
+    print(f"{len(measured)} rows, {len(missed)} missed" + "".join(f"\n  missed: {name}" for name in missed))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut command = python::script("oracle/bench/run.py")?;
-    command.arg("--server").arg(server::build()?);
+    let (server, trainer) = server::build_with_trainer()?;
+    command.arg("--server").arg(server).arg("--trainer").arg(trainer);
     match &args.only {
         Some(only) => command.args(["--only", only]),
         None => command.arg("--output").arg(workspace::root().join("benches/results/latest.md")),
