@@ -85,6 +85,7 @@ def an_evicted_worker_comes_back(site):
     site.wait_for_output("worker:0 starts at step")
     site.condor.ask("condor_vacate_job", f"{cluster}.2")
     said = site.wait_for_end(cluster)
+    assert "Job was evicted" in said, said
     assert "chief:0 trained to step 150" in said, said
 
 

@@ -40,10 +40,9 @@ fn submit_file(args: &Args, name: &str) -> Result<String, String> {
     let rendezvous = match &args.rendezvous {
         // Every submission gets a number of its own.
         None => format!("file://{}/rendezvous/$(ClusterId)", escaped(&directory.display().to_string())),
-        Some(url) if url.starts_with("file:///") => {
+        Some(url) if url.starts_with("file:///") || url.starts_with("tcp://") => {
             format!("{}/$(ClusterId)", escaped(url.trim_end_matches('/')))
         }
-        Some(url) if url.starts_with("tcp://") => escaped(url),
         Some(url) => {
             return Err(format!(
                 "--rendezvous: '{url}' is no place, expected file:///directory or tcp://host:port"
