@@ -45,6 +45,8 @@ mod clusters;
 /// The demonstration: a cluster of processes that trains a classifier.
 mod demo;
 
+/// How tasks learn who they are, and whether they agree.
+mod roles;
 /// Jobs for cluster managers, completions and the manual.
 mod submit;
 

@@ -2,6 +2,7 @@
 
 mod completions;
 mod demo;
+mod doctor;
 mod exit;
 mod join;
 mod local;
@@ -55,6 +56,8 @@ enum Command {
     Join(join::Args),
     /// Host rendezvous, show who is there, clean up
     Rendezvous(rendezvous::Args),
+    /// Check names, ports, versions, clocks and directories of a cluster before it trains
+    Doctor(doctor::Args),
     /// Say who this task is, who said so, and what was not listened to
     Resolve(resolve::Args),
     /// Write a training job for Slurm, HTCondor or Kubernetes, and submit it
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Join(args) => join::run(&args),
         Command::Rendezvous(args) => rendezvous::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Resolve(args) => resolve::run(&args).map_err(Failure::from),
         Command::Submit(args) => submit::run(&args).map_err(Failure::from),
         Command::Completions(args) => completions::run(&args).map_err(Failure::from),

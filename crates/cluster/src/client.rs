@@ -7,6 +7,7 @@ use crate::api::{CallableOutcome, Devices, MasterApi, RunCallable, RunStep, Step
 use crate::master::Master;
 use crate::transport::client::RemoteMaster;
 use crate::transport::io::{Carrier, Io};
+use crate::waiting::Waiting;
 use crate::worker::Worker;
 use ferroflow_core::{Result, ensure, status};
 use ferroflow_proto::tensorflow::{CallableOptions, ConfigProto, GraphDef, PartialRunSetupRequest};
@@ -92,7 +93,9 @@ impl MasterClient {
         } else {
             entered = None;
         }
-        let done = block_on(limit, call);
+        // A step takes as long as its nodes do; everything else should be quick.
+        let waiting = if limit.is_none() { Waiting::for_work() } else { Waiting::new() };
+        let done = block_on(limit, Some((waiting, &self.target, what)), call);
         drop(entered);
         done.unwrap_or_else(|| {
             let seconds = limit.unwrap_or_default().as_secs_f64();
@@ -110,8 +113,15 @@ impl fmt::Debug for MasterClient {
     }
 }
 
+/// A wait, for whom and for what.
+type Words<'a> = (Waiting, &'a str, &'a str);
+
 /// Polls a future on this thread; `None` if it is not done in time.
-fn block_on<F: Future>(limit: Option<Duration>, future: F) -> Option<F::Output> {
+pub(crate) fn block_on<F: Future>(
+    limit: Option<Duration>,
+    mut words: Option<Words<'_>>,
+    future: F,
+) -> Option<F::Output> {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
@@ -129,16 +139,19 @@ fn block_on<F: Future>(limit: Option<Duration>, future: F) -> Option<F::Output> 
         if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
             return Some(output);
         }
-        let Some(limit) = limit else {
-            std::thread::park();
-            continue;
-        };
         let now = Instant::now();
-        let deadline = *deadline.get_or_insert(now + limit);
-        if now >= deadline {
+        let left = limit.map(|limit| deadline.get_or_insert(now + limit).saturating_duration_since(now));
+        if left.is_some_and(|left| left.is_zero()) {
             return None;
         }
-        std::thread::park_timeout(deadline - now);
+        let next_word = words.as_mut().map(|(waiting, whom, what)| {
+            waiting.speak(*whom, *what);
+            waiting.next_word()
+        });
+        match left.into_iter().chain(next_word).min() {
+            Some(pause) => std::thread::park_timeout(pause),
+            None => std::thread::park(),
+        }
     }
 }
 

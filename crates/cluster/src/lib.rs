@@ -12,8 +12,10 @@ pub mod worker;
 
 mod requests;
 mod transport;
+pub mod waiting;
 
 pub mod client;
+pub mod probe;
 pub mod server;
 
 pub use client::MasterClient;

@@ -9,6 +9,9 @@ mod plan_cache;
 mod session;
 mod step;
 mod transfer_log;
+mod waits;
+
+pub(crate) use waits::LongWaits;
 
 use crate::api::{CallableOutcome, Devices, MasterApi, RunCallable, RunStep, StepOutcome};
 use crate::random;
@@ -62,6 +65,15 @@ impl Master {
     /// How many steps of its sessions are under way.
     pub(crate) fn running_steps(&self) -> usize {
         self.sessions.read().expect(UNPOISONED).values().map(|session| session.steps.count()).sum()
+    }
+
+    /// The steps under way, by the session's handle.
+    fn running(&self) -> Vec<(String, u64)> {
+        let sessions = self.sessions.read().expect(UNPOISONED);
+        let steps = sessions.iter().flat_map(|(handle, session)| {
+            session.steps.ids().into_iter().map(move |step| (handle.clone(), step))
+        });
+        steps.collect()
     }
 
     /// Closes every session.
@@ -154,9 +166,11 @@ impl MasterApi for Master {
 
     async fn list_devices(&self, handle: &str) -> Result<Devices> {
         if handle.is_empty() {
-            let asked = self.worker.peers().workers().map(|worker| worker.get_status_when_ready(None));
-            let remote = try_join_all(asked).await?;
-            return Ok(Devices { local: self.worker.device_attributes(), remote: remote.concat() });
+            let question = self.worker.question();
+            let asked =
+                self.worker.peers().workers().map(|worker| worker.get_status_when_ready(&question, None));
+            let remote = try_join_all(asked).await?.into_iter().flat_map(|answer| answer.device_attributes);
+            return Ok(Devices { local: self.worker.device_attributes(), remote: remote.collect() });
         }
         match self.session(handle) {
             Ok(session) => Ok(Devices { local: session.devices().to_vec(), remote: Vec::new() }),

@@ -1,7 +1,7 @@
 //! A server: one task of a cluster, with its master, its worker and the threads that carry calls to them.
 
 use crate::client::{Direct, MasterClient};
-use crate::master::Master;
+use crate::master::{LongWaits, Master};
 use crate::random;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::client::Channels;
@@ -209,7 +209,8 @@ fn make_device(config: &ServerConfig, registry: &Registry) -> Result<Device> {
     Device::new(&config.task.cpu(0), random()?.max(1), memory, config.tensor_limit, Arc::new(threads))
 }
 
-/// A thread that waits for the end, cancels what is under way and tells the I/O threads.
+/// A thread that waits for the end and meanwhile says which steps take long; then it cancels what is under way and
+/// tells the I/O threads.
 fn watch_for_shutdown(
     services: Arc<Services>,
     stop: watch::Sender<()>,
@@ -223,7 +224,10 @@ fn watch_for_shutdown(
         .name("shutdown".to_owned())
         .spawn(move || {
             runtime.block_on(async {
-                shutdown.await;
+                tokio::select! {
+                    () = shutdown => {}
+                    () = LongWaits::watch(&services.master) => {}
+                }
                 services.master.close_all().await;
                 stop.send_replace(());
             })

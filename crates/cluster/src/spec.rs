@@ -1,8 +1,10 @@
 //! Names of the parts of a cluster.
 
 mod address;
+mod agreement;
 mod cluster;
 
+pub use agreement::Difference;
 pub use cluster::ClusterSpec;
 
 use ferroflow_core::device::DeviceSpec;

@@ -3,6 +3,7 @@
 pub(crate) mod client;
 pub(crate) mod direct;
 mod grpc;
+pub(crate) mod introduction;
 pub(crate) mod io;
 mod keys;
 pub(crate) mod local;

@@ -1,6 +1,7 @@
 //! A worker: the devices of one task, their state and their threads, and the sessions that masters open on it.
 
 mod graphs;
+mod introduction;
 mod recv_tensor;
 mod run_graph;
 mod sessions;
@@ -25,6 +26,7 @@ use ferroflow_proto::tensorflow::{
     LoggingResponse, RegisterGraphRequest, ServerDef,
 };
 use ferroflow_runtime::{ComputePool, RuntimeEnv};
+use introduction::Told;
 use sessions::WorkerSessions;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -66,6 +68,10 @@ pub struct Worker {
     resources: Arc<ResourceManager>,
     pool: Arc<ComputePool>,
     channels: Arc<Channels>,
+    /// The cluster as this task knows it.
+    cluster: ClusterSpec,
+    /// What has been said about tasks that know another one.
+    told: Told,
     /// The other tasks, for sessions that do not bring a cluster of their own.
     peers: Arc<Peers>,
     sessions: WorkerSessions,
@@ -108,6 +114,8 @@ impl Worker {
             resources,
             pool,
             channels,
+            cluster: cluster.clone(),
+            told: Told::default(),
             peers,
             sessions: WorkerSessions::default(),
             steps,
@@ -139,6 +147,11 @@ impl Worker {
         {
             tracing::debug!(step_id, %key, %error, "A tensor came too late.");
         }
+    }
+
+    /// Tensors that somebody waits for, with their steps.
+    pub(crate) fn awaited(&self) -> Vec<(i64, RendezvousKey)> {
+        self.steps.awaited()
     }
 
     /// Ends and forgets a step: whoever still waits for its tensors is told. One that is not known is fine.

@@ -1,6 +1,7 @@
 //! How a task learns who it is and where the others are.
 
 mod advertise;
+pub mod doctor;
 mod environment;
 pub mod pmi;
 mod port;

@@ -248,3 +248,83 @@ fn listed(cluster: &ClusterSpec) -> String {
 pub(crate) fn short(task: &TaskName) -> String {
     format!("{}:{}", task.job, task.task)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: (&str, &str) = (
+        "TF_CONFIG",
+        r#"{"cluster": {"ps": ["a:1"], "worker": ["b:1", "c:1"]}, "task": {"type": "worker", "index": 0}}"#,
+    );
+    const OPEN_MPI: [(&str, &str); 3] =
+        [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "3"), ("PMIX_NAMESPACE", "prte-7")];
+    const SLURM: [(&str, &str); 7] = [
+        ("SLURM_JOB_ID", "7"),
+        ("SLURM_STEP_ID", "0"),
+        ("SLURM_STEP_NODELIST", "n[1-2]"),
+        ("SLURM_STEP_TASKS_PER_NODE", "1(x2)"),
+        ("SLURM_STEP_NUM_TASKS", "2"),
+        ("SLURM_PROCID", "0"),
+        ("SLURMD_NODENAME", "n1"),
+    ];
+
+    fn asked(jobs: &str) -> Asked {
+        Asked { jobs: Some(jobs.parse().unwrap()), ..Asked::default() }
+    }
+
+    #[test]
+    fn the_first_source_decides_and_the_others_are_told() {
+        let everything: Environment = [CONFIG].into_iter().chain(OPEN_MPI).chain(SLURM).collect();
+        let role = Role::resolve(&asked("ps:1,worker:*"), &everything).unwrap();
+        assert_eq!((role.source, short(&role.task).as_str()), (Source::TfConfig, "worker:0"));
+        let said: Vec<String> =
+            role.overridden.iter().map(|other| format!("{}: {}", other.source, other.said)).collect();
+        assert_eq!(
+            said,
+            ["Open MPI: worker:1 in a cluster of ps:1,worker:2", "Slurm: ps:0 in a cluster of 2"]
+        );
+        // Within an allocation, Slurm's variables are those of the daemon that mpirun started.
+        let launched: Environment = OPEN_MPI.into_iter().chain(SLURM).collect();
+        let role = Role::resolve(&asked("ps:1,worker:*"), &launched).unwrap();
+        assert_eq!((role.source, short(&role.task).as_str()), (Source::OpenMpi, "worker:1"));
+        assert_eq!(role.run_id.as_deref(), Some("prte-7"));
+        assert!(role.located().unwrap_err().message().contains("--rendezvous"));
+    }
+
+    #[test]
+    fn flags_that_name_the_task_alone_choose_it_in_the_cluster_of_the_next_source() {
+        let environment: Environment = [CONFIG].into_iter().collect();
+        let choose = |job: &str, task| Asked { job: Some(job.to_owned()), task, ..Asked::default() };
+        let role = Role::resolve(&choose("ps", None), &environment).unwrap();
+        assert_eq!((role.source, role.address()), (Source::TfConfig, Some("a:1")));
+        assert_eq!(role.notes, ["the flags choose ps:0, TF_CONFIG says worker:0"]);
+        let wrong = Role::resolve(&choose("worker", Some(2)), &environment).unwrap_err();
+        assert!(wrong.message().contains("job worker has tasks 0 to 1"), "{wrong}");
+        let alone = Role::resolve(&choose("ps", Some(1)), &Environment::default()).unwrap();
+        assert_eq!((short(&alone.task).as_str(), alone.cluster.is_empty()), ("ps:1", true));
+    }
+
+    #[test]
+    fn hydra_and_condor_tell_ranks() {
+        let hydra = [("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("MPI_LOCALRANKID", "0")];
+        let role = Role::resolve(&asked("chief:1,ps:1"), &hydra.into_iter().collect()).unwrap();
+        assert_eq!((role.source, short(&role.task).as_str()), (Source::Hydra, "chief:0"));
+        // Slurm's PMI sets the same, but for the local rank.
+        let pmi = hydra.into_iter().take(2).chain(SLURM);
+        assert_eq!(Role::resolve(&asked("chief:1,ps:1"), &pmi.collect()).unwrap().source, Source::Slurm);
+        let condor = [("_CONDOR_PROCNO", "1"), ("_CONDOR_NPROCS", "2")];
+        let role = Role::resolve(&asked("chief:1,ps:1"), &condor.into_iter().collect()).unwrap();
+        assert_eq!((role.source, role.rank), (Source::Condor, Some(Rank { rank: 1, size: 2 })));
+    }
+
+    #[test]
+    fn evaluators_and_coordinators_may_be_outside() {
+        for job in ["evaluator", "chief"] {
+            let text = CONFIG.1.replace(r#""type": "worker""#, &format!(r#""type": "{job}""#));
+            let role =
+                Role::resolve(&Asked::default(), &[("TF_CONFIG", text)].into_iter().collect()).unwrap();
+            assert!(role.address().is_none() && role.notes[0].contains("nobody calls it"));
+        }
+    }
+}

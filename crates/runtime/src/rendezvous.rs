@@ -29,6 +29,11 @@ impl LocalRendezvous {
         (state.parcels.len(), state.waiting.values().map(Vec::len).sum())
     }
 
+    /// What receivers wait for.
+    pub fn awaited(&self) -> Vec<RendezvousKey> {
+        self.0.lock().expect(UNPOISONED).waiting.keys().cloned().collect()
+    }
+
     /// Why nothing will be delivered any more, if so.
     pub fn aborted(&self) -> Option<Status> {
         self.0.lock().expect(UNPOISONED).aborted.clone()

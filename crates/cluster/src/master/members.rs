@@ -2,6 +2,7 @@
 
 use crate::spec::{TaskName, device_passes, task_passes};
 use crate::transport::client::{Peers, RemoteWorker};
+use crate::transport::introduction::{Answer, Question};
 use crate::worker::{Worker, WorkerSession};
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::{Result, status};
@@ -41,12 +42,24 @@ impl Members {
         let limit = u64::try_from(config.operation_timeout_in_ms).ok().filter(|millis| *millis > 0);
         let deadline = limit.map(|millis| Instant::now() + Duration::from_millis(millis));
         let invited = cluster.peers.workers().filter(|peer| task_passes(filters, peer.task()));
-        let asked = invited.map(|peer| async move {
-            let mut devices = peer.get_status_when_ready(deadline).await?;
-            devices.retain(|device| device_passes(filters, &device.name));
-            Ok(Member { worker: peer.clone(), devices })
+        let question = if cluster.brought.is_none() { worker.question() } else { Question::default() };
+        let asked = invited.map(|peer| {
+            let question = &question;
+            async move { Ok((peer, peer.get_status_when_ready(question, deadline).await?)) }
         });
-        let others: Vec<Member> = try_join_all(asked).await?;
+        let answers = try_join_all(asked).await?;
+        let is_member = |name: &str| answers.iter().any(|(peer, _)| peer.task().to_string() == name);
+        let agreed = answers.iter().map(|(peer, answer)| {
+            let is_member = &is_member;
+            async move { worker.agree(&peer.task().to_string(), answer, is_member).await }
+        });
+        try_join_all(agreed).await?;
+        let member = |(peer, answer): (&Arc<RemoteWorker>, Answer)| {
+            let mut devices = answer.device_attributes;
+            devices.retain(|device| device_passes(filters, &device.name));
+            Member { worker: peer.clone(), devices }
+        };
+        let others: Vec<Member> = answers.into_iter().map(member).collect();
         let mut devices = worker.device_attributes();
         if let (Some(_), Some(device)) = (&cluster.brought, devices.first_mut()) {
             device.name = cluster.own.cpu(0);

@@ -191,6 +191,11 @@ impl RunningSteps {
         self.state.lock().expect(UNPOISONED).running.len()
     }
 
+    /// Which are under way.
+    pub(super) fn ids(&self) -> Vec<u64> {
+        self.state.lock().expect(UNPOISONED).running.keys().copied().collect()
+    }
+
     /// Ends when no step is under way.
     pub(super) async fn idle(&self) {
         loop {

@@ -1,6 +1,7 @@
 //! `tensorflow.WorkerService`: messages in, messages out; the meaning is in [`crate::worker`].
 
 use super::grpc::Request;
+use super::introduction::Question;
 use super::local;
 use super::rope::Rope;
 use super::server::{Services, unknown_method};
@@ -10,8 +11,8 @@ use ferroflow_core::{Result, Status, bail};
 use ferroflow_proto::tensorflow::{
     CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse,
     CreateWorkerSessionRequest, DeleteWorkerSessionRequest, DeleteWorkerSessionResponse,
-    DeregisterGraphResponse, GetStatusRequest, GetStatusResponse, MarkRecvFinishedRequest,
-    MarkRecvFinishedResponse, RecvTensorRequest, RegisterGraphResponse, RunGraphRequest, RunGraphResponse,
+    DeregisterGraphResponse, MarkRecvFinishedRequest, MarkRecvFinishedResponse, RecvTensorRequest,
+    RegisterGraphResponse, RunGraphRequest, RunGraphResponse,
 };
 use prost::Message;
 
@@ -22,8 +23,8 @@ pub(crate) async fn call(services: &Services, method: &str, mut request: Request
         "RecvTensor" => recv_tensor(worker, request).await,
         "RunGraph" => run_graph(worker, request).await,
         "GetStatus" => {
-            let GetStatusRequest {} = request.decode().await?;
-            Ok(Rope::from_message(&GetStatusResponse { device_attributes: worker.device_attributes() }))
+            let question: Question = request.decode().await?;
+            Ok(Rope::from_message(&worker.introduce(&question).await))
         }
         "CreateWorkerSession" => {
             let request: CreateWorkerSessionRequest = request.decode().await?;

@@ -251,6 +251,16 @@ impl Steps {
         table.steps.values().map(|step| step.calls.load(Ordering::Relaxed)).sum()
     }
 
+    /// Tensors that somebody waits for, with their steps.
+    pub(super) fn awaited(&self) -> Vec<(i64, RendezvousKey)> {
+        let table = self.table.lock().expect(UNPOISONED);
+        let keys = |step: &Arc<WorkerStep>| {
+            let id = step.id;
+            step.local.awaited().into_iter().map(move |key| (id, key))
+        };
+        table.steps.values().flat_map(keys).collect()
+    }
+
     /// How many are known, and how many parcels and receivers wait in them.
     pub(super) fn count(&self) -> (usize, usize, usize) {
         let table = self.table.lock().expect(UNPOISONED);

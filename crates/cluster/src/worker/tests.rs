@@ -4,6 +4,7 @@ use super::Census;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::client::{Channels, Naming, Peers, RemoteWorker};
 use crate::transport::direct::{LinkHandle, RunPart};
+use crate::transport::introduction::Question;
 use crate::transport::io::Io;
 use crate::transport::tensor_codec::Intake;
 use crate::{Server, ServerConfig};
@@ -82,7 +83,8 @@ impl Cluster {
             Naming::Own,
         );
         let remote = peers.unwrap().worker(&task).unwrap().clone();
-        let devices = remote.get_status_when_ready(Some(Instant::now() + PATIENCE)).await.unwrap();
+        let ready = remote.get_status_when_ready(&Question::default(), Some(Instant::now() + PATIENCE));
+        let devices = ready.await.unwrap().device_attributes;
         remote
             .create_session(&CreateWorkerSessionRequest {
                 session_handle: SESSION.to_owned(),
@@ -472,7 +474,7 @@ fn a_task_that_does_not_come_is_waited_for_until_the_deadline() {
         };
         let wait = async |peers: Arc<Peers>| {
             let worker = peers.worker(&TaskName::new("ps", 3)).unwrap();
-            worker.get_status_when_ready(soon()).await.unwrap_err()
+            worker.get_status_when_ready(&Question::default(), soon()).await.unwrap_err()
         };
         // Bound but never accepted from: refused, once it is closed.
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();

@@ -1,6 +1,7 @@
 //! The calls that wait for a worker, and their results.
 
 use super::function::{PerWorkerDataset, WorkerFunction};
+use ferroflow_cluster::waiting::Waiting;
 use ferroflow_core::{Result, Status, Tensor, status};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -40,11 +41,14 @@ impl RemoteValue {
     /// Waits for the call and returns its outputs.
     pub fn fetch(&self) -> Result<Vec<Tensor>> {
         let mut value = self.0.value.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = Waiting::for_work();
         loop {
             if let Some(value) = &*value {
                 return value.clone();
             }
-            value = self.0.there.wait(value).unwrap_or_else(PoisonError::into_inner);
+            waiting.speak("a scheduled call", "no worker has made it yet");
+            let there = self.0.there.wait_timeout(value, waiting.next_word());
+            value = there.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
@@ -87,11 +91,23 @@ impl Queue {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits for a change, and says for whom if that takes long.
+    fn wait_for_workers<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        waiting: &mut Waiting,
+    ) -> MutexGuard<'a, State> {
+        let (pending, running) = (state.pending.len(), state.running);
+        waiting.speak("the workers", format_args!("{running} calls are under way, {pending} wait"));
+        let changed = self.changed.wait_timeout(state, waiting.next_word());
+        changed.unwrap_or_else(PoisonError::into_inner).0
+    }
+
     /// Adds a call; an error if an earlier one failed.
     pub(super) fn push(&self, call: Call) -> Result<()> {
-        let mut state = self.lock();
+        let (mut state, mut waiting) = (self.lock(), Waiting::for_work());
         while state.pending.len() >= MAX_PENDING && state.error.is_none() && state.fatal.is_none() {
-            state = self.wait(state);
+            state = self.wait_for_workers(state, &mut waiting);
         }
         state.take_error()?;
         state.pending.push_back(call);
@@ -175,9 +191,9 @@ impl Queue {
 
     /// Waits until nothing waits or runs; tells the first failure since the last time.
     pub(super) fn join(&self) -> Result<()> {
-        let mut state = self.lock();
+        let (mut state, mut waiting) = (self.lock(), Waiting::for_work());
         while state.fatal.is_none() && !(state.pending.is_empty() && state.running == 0) {
-            state = self.wait(state);
+            state = self.wait_for_workers(state, &mut waiting);
         }
         state.take_error()
     }

@@ -5,20 +5,19 @@ use super::queue::{Arguments, Call, Queue};
 use crate::session::{Callable, Session, SessionOptions};
 use crate::train::is_lost;
 use ferroflow_cluster::spec::TaskName;
+use ferroflow_cluster::waiting::Waiting;
 use ferroflow_core::scope::{Graph, Operation, Output};
 use ferroflow_core::{Code, Result, Status, Tensor, status};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long one attempt to open a session may take.
 const OPEN_WAIT: Duration = Duration::from_secs(5);
 /// How long to wait between attempts.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How often to say whom we wait for.
-const REPORT_EVERY: Duration = Duration::from_secs(5);
 /// How often a call may be cancelled before that counts as its result.
 const MAX_CANCELLED: u32 = 4;
 /// How long a parameter server may take to accept a connection.
@@ -66,7 +65,7 @@ impl Worker {
 
     /// A session on the worker's server, as soon as it and the parameter servers are there; `None` when the queue ends.
     fn open(&self) -> Option<Session> {
-        let (since, mut reported) = (Instant::now(), Instant::now());
+        let mut waiting = Waiting::new();
         loop {
             if self.queue.stopped_within(Duration::ZERO) {
                 return None;
@@ -81,11 +80,7 @@ impl Worker {
                 }
                 Err(error) => error,
             };
-            if reported.elapsed() >= REPORT_EVERY {
-                let seconds = since.elapsed().as_secs();
-                tracing::info!(task = %self.task, address = self.address, seconds, %error, "Waiting for a worker.");
-                reported = Instant::now();
-            }
+            waiting.speak(format_args!("{} at {}", self.task, self.address), error.message());
             if self.queue.stopped_within(PAUSE) {
                 return None;
             }

@@ -2,14 +2,13 @@
 
 use super::checkpoint_state::latest_checkpoint;
 use super::session_manager::rest;
+use ferroflow_cluster::waiting::Waiting;
 use ferroflow_core::Result;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How often to look.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How often to say what is waited for.
-const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 /// Waits for checkpoints, e.g. to evaluate each beside training. Checkpoints that come while one is used are skipped but
 /// for the latest. Ends when no new one has come for a while.
@@ -45,7 +44,7 @@ impl Iterator for Checkpoints {
     type Item = Result<String>;
 
     fn next(&mut self) -> Option<Result<String>> {
-        let (since, mut reported) = (Instant::now(), Instant::now());
+        let mut waiting = Waiting::for_work();
         loop {
             let early = self.given.is_some_and(|given| given.elapsed() < self.min_interval);
             match latest_checkpoint(&self.directory) {
@@ -57,13 +56,14 @@ impl Iterator for Checkpoints {
                 }
                 Ok(_) => {}
             }
-            if since.elapsed() >= self.timeout {
+            if waiting.so_far() >= self.timeout {
                 return None;
             }
-            if reported.elapsed() >= REPORT_EVERY {
-                tracing::info!(directory = %self.directory.display(), "Waiting for a new checkpoint.");
-                reported = Instant::now();
-            }
+            let last = self.last.as_deref().unwrap_or("none");
+            waiting.speak(
+                format_args!("a new checkpoint in {}", self.directory.display()),
+                format_args!("the latest is {last}"),
+            );
             rest(PAUSE.min(self.timeout));
         }
     }

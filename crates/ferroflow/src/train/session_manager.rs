@@ -6,15 +6,14 @@ use super::scaffold::Prepared;
 use crate::session::{Session, SessionOptions};
 use crate::target::Target;
 use bytes::Bytes;
+use ferroflow_cluster::waiting::Waiting;
 use ferroflow_core::scope::{Graph, Output};
 use ferroflow_core::{Code, Result, Status, bail, ensure, status};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Pauses between looks at the model grow from the first to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-/// How often to say what a worker waits for.
-const REPORT_EVERY: Duration = Duration::from_secs(5);
 
 /// Opens sessions in which the model is ready.
 pub(super) struct SessionManager<'a> {
@@ -81,10 +80,10 @@ impl SessionManager<'_> {
 
     /// For workers: a session in which the chief has made the model ready. Says every few seconds what is missing.
     pub(super) fn wait_for_session(&self, target: &Target) -> Result<Session> {
-        let (since, mut pause, mut reported) = (Instant::now(), PAUSES.0, Instant::now());
+        let (mut waiting, mut pause) = (Waiting::new(), PAUSES.0);
         let mut session: Option<Session> = None;
         loop {
-            let left = self.max_wait.saturating_sub(since.elapsed());
+            let left = self.max_wait.saturating_sub(waiting.so_far());
             let current = match session.take() {
                 Some(session) => session,
                 None => self.open(target, left)?,
@@ -100,16 +99,12 @@ impl SessionManager<'_> {
                 Err(error) => return Err(error),
             };
             ensure!(
-                since.elapsed() + pause <= self.max_wait,
+                waiting.so_far() + pause <= self.max_wait,
                 DeadlineExceeded,
                 "Session was not ready after waiting {} secs: {why}; is the chief running?",
                 self.max_wait.as_secs()
             );
-            if reported.elapsed() >= REPORT_EVERY {
-                let seconds = since.elapsed().as_secs();
-                tracing::info!(target = %**target, seconds, why, "Waiting for the chief to make the model ready.");
-                reported = Instant::now();
-            }
+            waiting.speak(format_args!("the chief to make the model at {} ready", &**target), why);
             rest(pause);
             pause = (pause * 2).min(PAUSES.1);
         }

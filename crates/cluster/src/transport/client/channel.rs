@@ -15,6 +15,7 @@ use super::super::tensor_codec::Intake;
 use super::lanes::Lanes;
 use crate::transport::direct::{self, LinkHandle};
 use crate::transport::local;
+use crate::waiting::Waiting;
 use bytes::{Buf, Bytes};
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::{Result, Status, bail, ensure, status};
@@ -23,6 +24,7 @@ use futures_util::future::{Either, select};
 use h2::client::SendRequest;
 use h2::{Reason, RecvStream};
 use http::{HeaderValue, Method, Request, StatusCode, Uri, Version};
+use std::fmt::Display;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -114,6 +116,24 @@ impl Channel {
         match select(std::pin::pin!(work), expired).await {
             Either::Left((done, _)) => done,
             Either::Right(_) => Err(deadline_exceeded()),
+        }
+    }
+
+    /// Says whom a call waits for if it takes long.
+    pub(crate) async fn aloud<T>(
+        &self,
+        mut waiting: Waiting,
+        whom: &impl Display,
+        why: &str,
+        call: impl Future<Output = T>,
+    ) -> T {
+        let mut call = std::pin::pin!(call);
+        loop {
+            let word = std::pin::pin!(self.io.sleep(self.io.choose(0), waiting.next_word()));
+            match select(call.as_mut(), word).await {
+                Either::Left((done, _)) => return done,
+                Either::Right(_) => waiting.speak(whom, why),
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::super::rope::PREFIX_BYTES;
 use super::channel::{CallHead, Channel};
+use crate::waiting::Waiting;
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::Result;
 use prost::Message;
@@ -38,6 +39,14 @@ impl Method {
     /// Service and method.
     pub(super) fn path(&self) -> &'static str {
         self.path
+    }
+
+    /// How a wait for its answer speaks: calls that run something may take long.
+    pub(super) fn waiting(&self) -> Waiting {
+        match self.path.rsplit('/').next() {
+            Some("RunGraph" | "RecvTensor") => Waiting::for_work(),
+            _ => Waiting::new(),
+        }
     }
 
     /// What all its calls begin with.

@@ -1,6 +1,7 @@
 //! The worker service of another task.
 
 use super::super::direct::{LinkHandle, RunPart};
+use super::super::introduction::{Answer as Introduction, Question};
 use super::super::keys::KeyText;
 use super::super::rope::PREFIX_BYTES;
 use super::super::tensor_codec::{Intake, Received, read_recv_tensor};
@@ -17,9 +18,8 @@ use ferroflow_core::{Code, Result, Status, status};
 use ferroflow_proto::tensorflow::{
     CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse,
     CreateWorkerSessionRequest, DeleteWorkerSessionRequest, DeleteWorkerSessionResponse,
-    DeregisterGraphRequest, DeregisterGraphResponse, DeviceAttributes, GetStatusRequest, GetStatusResponse,
-    LoggingRequest, LoggingResponse, RegisterGraphRequest, RegisterGraphResponse, RunGraphRequest,
-    RunGraphResponse,
+    DeregisterGraphRequest, DeregisterGraphResponse, DeviceAttributes, LoggingRequest, LoggingResponse,
+    RegisterGraphRequest, RegisterGraphResponse, RunGraphRequest, RunGraphResponse,
 };
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
@@ -94,23 +94,26 @@ impl RemoteWorker {
         self.channel.address()
     }
 
-    /// The devices of whatever task answers there.
-    pub(crate) async fn get_status(&self) -> Result<Vec<DeviceAttributes>> {
-        let answer: GetStatusResponse = self.unary(&self.methods.get_status, &GetStatusRequest {}, 0).await?;
-        Ok(answer.device_attributes)
+    /// What whatever task answers there says about itself.
+    async fn get_status(&self, question: &Question) -> Result<Introduction> {
+        self.unary(&self.methods.get_status, question, 0).await
     }
 
-    /// The task's devices; waits until the task is there, and says whom it waits for and why.
+    /// What the task says about itself; waits until it is there, and says whom it waits for and why.
     pub(crate) async fn get_status_when_ready(
         &self,
+        question: &Question,
         deadline: Option<Instant>,
-    ) -> Result<Vec<DeviceAttributes>> {
+    ) -> Result<Introduction> {
         let mut attempts = Attempts::new(self.task.to_string(), &self.channel, deadline);
         loop {
-            let failure = match self.channel.within(attempts.limit(), self.get_status()).await {
-                Ok(devices) if self.naming == Naming::Given => return Ok(self.renamed(devices)),
-                Ok(devices) if self.owns(&devices) => return Ok(devices),
-                Ok(devices) => self.another_task(&devices),
+            let failure = match self.channel.within(attempts.limit(), self.get_status(question)).await {
+                Ok(mut answer) if self.naming == Naming::Given => {
+                    answer.device_attributes = self.renamed(answer.device_attributes);
+                    return Ok(answer);
+                }
+                Ok(answer) if self.owns(&answer.device_attributes) => return Ok(answer),
+                Ok(answer) => self.another_task(&answer.device_attributes),
                 Err(failure) => failure,
             };
             attempts.failed(&failure).await?;
@@ -136,7 +139,12 @@ impl RemoteWorker {
     fn another_task(&self, devices: &[DeviceAttributes]) -> Status {
         let there = devices.first().map_or("", |device| device.name.as_str());
         let there = there.split("/device:").next().unwrap_or_default();
-        status!(Unavailable, "{there} answers at {} instead", self.address())
+        let address = self.address();
+        status!(
+            Unavailable,
+            "{there} answers at {address} instead: it was started as another task, or {} has the wrong address here",
+            self.task
+        )
     }
 
     /// Opens a session.
@@ -211,7 +219,8 @@ impl RemoteWorker {
         let method = &self.methods.recv_tensor;
         let received = async {
             let request = encode_recv_tensor(step_id, key);
-            let answer = self.channel.call(method.head(), [request], step_id as u64).await?;
+            let called = self.channel.call(method.head(), [request], step_id as u64);
+            let answer = self.channel.aloud(method.waiting(), &self.task, key.edge(), called).await?;
             if answer.length() < LARGE_ANSWER {
                 return receive(answer, &self.intake).await;
             }
@@ -273,7 +282,8 @@ impl RemoteWorker {
         request: &impl Message,
         hint: u64,
     ) -> Result<R> {
-        let answered = method.unary(&self.channel, request, hint).await;
+        let answered = method.unary(&self.channel, request, hint);
+        let answered = self.channel.aloud(method.waiting(), &self.task, method.path(), answered).await;
         answered.map_err(|error| self.explain(method, error))
     }
 

@@ -1,6 +1,7 @@
 //! Attempts at reaching a task that may not be there yet.
 
 use super::channel::Channel;
+use crate::waiting::Waiting;
 use ferroflow_core::{Result, Status, status};
 use std::time::{Duration, Instant};
 
@@ -8,25 +9,20 @@ use std::time::{Duration, Instant};
 pub(super) const ATTEMPT_WAIT: Duration = Duration::from_secs(10);
 /// Pauses between attempts grow from the first to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// How often to say whom we wait for,
-const REPORT_EVERY: Duration = Duration::from_secs(5);
-/// and after what time for the first time.
-const REPORT_AFTER: Duration = Duration::from_secs(1);
 
 /// Attempts to reach one task, with growing pauses and a word in the log about whom we wait for.
 pub(super) struct Attempts<'a> {
     whom: String,
     channel: &'a Channel,
     deadline: Option<Instant>,
-    since: Instant,
+    waiting: Waiting,
     pause: Duration,
-    reported: Option<Instant>,
 }
 
 impl<'a> Attempts<'a> {
     /// Attempts to reach `whom` through `channel` until `deadline`.
     pub(super) fn new(whom: String, channel: &'a Channel, deadline: Option<Instant>) -> Attempts<'a> {
-        Attempts { whom, channel, deadline, since: Instant::now(), pause: PAUSES.0, reported: None }
+        Attempts { whom, channel, deadline, waiting: Waiting::new(), pause: PAUSES.0 }
     }
 
     fn left(&self) -> Option<Duration> {
@@ -41,16 +37,11 @@ impl<'a> Attempts<'a> {
     /// Pauses after an attempt that failed; an error if the time is over.
     pub(super) async fn failed(&mut self, failure: &Status) -> Result<()> {
         let why = failure.message().split("\nAdditional GRPC error").next().unwrap_or_default();
-        let waited = self.since.elapsed();
         if self.left().is_some_and(|left| left <= self.pause) {
-            let (whom, waited) = (&self.whom, waited.as_secs_f64());
+            let (whom, waited) = (&self.whom, self.waiting.so_far().as_secs_f64());
             return Err(status!(DeadlineExceeded, "{whom} did not come within {waited:.1} s: {why}"));
         }
-        if self.reported.is_none_or(|at| at.elapsed() >= REPORT_EVERY) && waited >= REPORT_AFTER {
-            let (address, seconds) = (self.channel.address(), waited.as_secs());
-            tracing::info!(task = self.whom, address, seconds, why, "Waiting for a task of the cluster.");
-            self.reported = Some(Instant::now());
-        }
+        self.waiting.speak(&self.whom, why);
         let io = self.channel.io();
         io.sleep(io.choose(0), self.pause).await;
         self.pause = (self.pause * 2).min(PAUSES.1);

@@ -1,0 +1,54 @@
+//! Steps that take long: a look at a server's steps every few seconds, so that steps themselves need not measure time.
+
+use super::Master;
+use crate::waiting::Waiting;
+use ferroflow_core::rendezvous::RendezvousKey;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// How often to look.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// What was there at the last look, and since when.
+#[derive(Default)]
+pub(crate) struct LongWaits {
+    steps: HashMap<(String, u64), Waiting>,
+    tensors: HashMap<(i64, RendezvousKey), Waiting>,
+}
+
+impl LongWaits {
+    /// Looks again and again; never ends.
+    pub(crate) async fn watch(master: &Master) {
+        let mut waits = LongWaits::default();
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            waits.look(master);
+        }
+    }
+
+    fn look(&mut self, master: &Master) {
+        let mut steps = HashMap::new();
+        for (session, step) in master.running() {
+            let key = (session, step);
+            let mut waiting = self.steps.remove(&key).unwrap_or_else(Waiting::for_work);
+            let whom = format_args!("step {} of session {}", key.1, key.0).to_string();
+            waiting.speak(whom, "its nodes compute, or wait for a queue, a barrier or a tensor");
+            steps.insert(key, waiting);
+        }
+        let own = master.worker.task().to_string();
+        let mut tensors = HashMap::new();
+        for (step, tensor) in master.worker.awaited() {
+            let key = (step, tensor);
+            let mut waiting = self.tensors.remove(&key).unwrap_or_else(Waiting::for_work);
+            let (step, tensor) = &key;
+            let from = tensor.source();
+            let here = from.strip_prefix(&own).is_some_and(|rest| rest.starts_with("/device:"));
+            let why = if here { "no node here has sent it yet" } else { "it has not come yet" };
+            let edge = tensor.edge();
+            waiting
+                .speak(format_args!("tensor {edge} of step {step} from {from} for {}", tensor.target()), why);
+            tensors.insert(key, waiting);
+        }
+        *self = LongWaits { steps, tensors };
+    }
+}

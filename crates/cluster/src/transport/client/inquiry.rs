@@ -1,0 +1,30 @@
+//! Single questions to servers that nobody stays connected to.
+
+use super::super::introduction::{Answer, Question};
+use super::super::io::{Carrier, Io};
+use super::channel::Channel;
+use super::method::Method;
+use ferroflow_core::Result;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A thread that carries questions and their answers.
+pub(crate) struct Inquiry {
+    io: Arc<Io>,
+    _carrier: Carrier,
+}
+
+impl Inquiry {
+    /// Starts the thread.
+    pub(crate) fn new() -> Result<Inquiry> {
+        let (threads, io) = Io::prepare(1)?;
+        Ok(Inquiry { io, _carrier: Carrier::start(threads)? })
+    }
+
+    /// Asks the server at `host:port`.
+    pub(crate) async fn ask(&self, address: &str, question: &Question, limit: Duration) -> Result<Answer> {
+        let channel = Channel::new(address, self.io.clone());
+        let method = Method::new(address, "/tensorflow.WorkerService/GetStatus", Some(limit))?;
+        method.unary(&channel, question, 0).await
+    }
+}

@@ -1,0 +1,112 @@
+//! How tasks of ours get to know each other: each says what cluster it is in, and both compare.
+
+use super::{Worker, since_epoch};
+use crate::spec::{ClusterSpec, Difference};
+use crate::transport::introduction::{Answer, Question, Reach};
+use ferroflow_core::{Result, bail};
+use futures_util::future::join_all;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+use tokio::net::TcpStream;
+
+/// How long another task may take to accept a connection.
+const CONNECT_WAIT: Duration = Duration::from_secs(2);
+
+/// What this task has said about differences, by the other task's name: it says everything once.
+#[derive(Default)]
+pub(super) struct Told(Mutex<HashMap<String, Vec<Difference>>>);
+
+impl Told {
+    fn is_new(&self, task: &str, differences: &[Difference]) -> bool {
+        let mut told = self.0.lock().expect("no panic while differences are noted");
+        let before = told.insert(task.to_owned(), differences.to_vec());
+        before.unwrap_or_default() != differences
+    }
+}
+
+impl Worker {
+    /// What to say to another task at first.
+    pub(crate) fn question(&self) -> Question {
+        let cluster = (!self.cluster.is_empty()).then(|| self.cluster.to_def());
+        Question { task: self.task.to_string(), cluster, try_others: false }
+    }
+
+    /// Answers whoever asks who this is. Stock's tasks hear what stock's tasks say.
+    pub(crate) async fn introduce(&self, question: &Question) -> Answer {
+        let device_attributes = self.device_attributes();
+        if question.task.is_empty() {
+            return Answer { device_attributes, ..Answer::default() };
+        }
+        if let Some(theirs) = question.cluster.as_ref().and_then(|def| ClusterSpec::from_def(def).ok()) {
+            self.compare(&question.task, &theirs);
+        }
+        let reached = if question.try_others { self.try_others().await } else { Vec::new() };
+        Answer {
+            device_attributes,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            cluster: (!self.cluster.is_empty()).then(|| self.cluster.to_def()),
+            clock: since_epoch(),
+            reached,
+        }
+    }
+
+    /// Compares what two tasks know, and says what differs if that has not been said yet.
+    fn compare(&self, task: &str, theirs: &ClusterSpec) -> Vec<Difference> {
+        let differences = self.cluster.differences(theirs);
+        if self.told.is_new(task, &differences) {
+            for difference in &differences {
+                tracing::warn!(
+                    task,
+                    "Another task was started with another cluster: {difference}. Start all tasks with the same one."
+                );
+            }
+        }
+        differences
+    }
+
+    /// Refuses a cluster in which a member of a session looks for another member elsewhere than this task does. How the
+    /// two look for each other does not matter: they have found each other.
+    pub(crate) async fn agree(
+        &self,
+        with: &str,
+        answer: &Answer,
+        is_member: impl Fn(&str) -> bool,
+    ) -> Result<()> {
+        let Some(theirs) = answer.cluster.as_ref().and_then(|def| ClusterSpec::from_def(def).ok()) else {
+            return Ok(());
+        };
+        let mut doubtful = self.compare(with, &theirs);
+        doubtful.retain(|difference| {
+            let name = difference.task.to_string();
+            name != with && difference.task != self.task && is_member(&name)
+        });
+        if doubtful.is_empty() {
+            return Ok(());
+        }
+        // Names are looked up, which does not belong on a thread that carries calls.
+        let real =
+            self.pool.complete(async move { Ok(doubtful.into_iter().find(Difference::matters)) }).await?;
+        if let Some(difference) = real {
+            bail!(
+                InvalidArgument,
+                "{} and {with} were started with different clusters: {difference}. Start all tasks with the same one",
+                self.task
+            );
+        }
+        Ok(())
+    }
+
+    async fn try_others(&self) -> Vec<Reach> {
+        let others = self.cluster.tasks().filter(|(task, _)| *task != self.task);
+        let tried = others.map(|(task, address)| async move {
+            let failure = match tokio::time::timeout(CONNECT_WAIT, TcpStream::connect(address)).await {
+                Ok(Ok(_)) => String::new(),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => format!("no answer within {} s", CONNECT_WAIT.as_secs()),
+            };
+            Reach { task: task.to_string(), address: address.to_owned(), failure }
+        });
+        join_all(tried).await
+    }
+}

@@ -1,0 +1,278 @@
+//! How tasks learn who they are: what stock's resolvers say of the same inputs, what our commands say, and tasks that
+//! were started with different clusters.
+
+use crate::{binary, stock};
+use ferroflow::discovery::{Asked, Environment, PortChoice, ReservedPort, Role, TfConfig, Topology};
+use ferroflow::{ClusterSpec, Code, Graph, Server, ServerConfig, Session, SessionOptions, TaskName};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+#[test]
+fn stock_reads_the_same() {
+    let Some(python) = stock::python() else { return };
+    let output = Command::new(python).arg(stock::root().join("oracle/roles.py")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let cases = String::from_utf8(output.stdout).unwrap();
+    let cases: Vec<Value> = cases.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(cases.len() > 60, "only {} cases", cases.len());
+    let mut wrong = Vec::new();
+    for case in &cases {
+        let agrees = match case["kind"].as_str().unwrap() {
+            "cluster" => {
+                same(&case["cluster"], ClusterSpec::from_value(&case["input"]).map(|spec| tasks(&spec)))
+            }
+            "tf_config" => same_config(case),
+            _ => same(&case["role"], slurm(&case["input"])),
+        };
+        if agrees != case["differs"].is_null() {
+            wrong.push(format!("agrees: {agrees}, {case}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Whether stock answers the same, or refuses as well.
+fn same(stock: &Value, ours: ferroflow::Result<Value>) -> bool {
+    match ours {
+        Ok(ours) => stock.get("ok") == Some(&ours),
+        Err(_) => stock.get("error").is_some(),
+    }
+}
+
+fn same_config(case: &Value) -> bool {
+    let text = case["input"].as_str();
+    let environment: Environment = text.map(|text| ("TF_CONFIG", text)).into_iter().collect();
+    let config = match environment.get("TF_CONFIG") {
+        Some(text) => TfConfig::parse(text),
+        None => Ok(TfConfig::default()),
+    };
+    let role = Role::resolve(&Asked::default(), &environment);
+    let (Ok(config), Ok(role)) = (config, role) else {
+        // Stock finds out when it is asked for one thing or another.
+        return ["cluster", "job", "index", "master"].iter().any(|field| case[*field].get("error").is_some());
+    };
+    same(&case["cluster"], Ok(tasks(&role.cluster)))
+        && same(&case["job"], Ok(json!(config.job)))
+        && same(&case["index"], Ok(json!(config.index)))
+        && same(&case["master"], config.master().map(Value::from))
+}
+
+fn slurm(input: &Value) -> ferroflow::Result<Value> {
+    let variables = input["variables"].as_object().unwrap();
+    let environment = variables.iter().map(|(name, value)| (name, value.as_str().unwrap())).collect();
+    let jobs = input["jobs"].as_object().unwrap();
+    let jobs = Topology::new(jobs.iter().map(|(job, size)| (job.as_str(), size.as_u64().unwrap() as u32)))?;
+    let role = Role::resolve(&Asked { jobs: Some(jobs), ..Asked::default() }, &environment)?;
+    role.located()?;
+    Ok(json!({"cluster": tasks(&role.cluster), "job": role.task.job, "index": role.task.task}))
+}
+
+fn tasks(cluster: &ClusterSpec) -> Value {
+    serde_json::from_str(&cluster.to_json()).unwrap()
+}
+
+#[test]
+fn mistakes_come_with_their_fix() {
+    let refused = |arguments: &[&str], tf_config: Option<&str>| {
+        let mut command = Command::new(binary::path());
+        command.arg("resolve").args(arguments).env_remove("TF_CONFIG");
+        tf_config.map(|text| command.env("TF_CONFIG", text));
+        let output = command.output().unwrap();
+        assert!(!output.status.success(), "{arguments:?} {tf_config:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let check = |arguments: &[&str], fix: &str| {
+        let said = refused(arguments, None);
+        assert!(said.contains(fix), "{arguments:?}: {said}");
+    };
+    let lists = ["--ps_hosts=a:1,b:1", "--worker_hosts=c:1"];
+    let with = |more: &[&'static str]| [&lists[..], more].concat();
+    check(&with(&[]), "Choose --job_name and --task_index among ps:0, ps:1, worker:0");
+    check(&with(&["--job_name=ps", "--task_index=2"]), "job ps has tasks 0 to 1");
+    check(&with(&["--job_name=PS"]), "write ps");
+    check(&with(&["--job_name=chef"]), "there is no job chef, choose one of ps, worker");
+    check(&["--ps_hosts=a", "--job_name=ps"], "write e.g. a:2222");
+    check(&["--ps_hosts=a:70000", "--job_name=ps"], "ports end at 65535");
+    check(&["--ps_hosts=a:1,,b:1", "--job_name=ps"], "remove the comma");
+    check(&["--ps_hosts=a:1", "--worker_hosts=a:1", "--job_name=ps"], "a port of its own");
+    check(&["--cluster", r#"{"my-ps": ["a:1"]}"#], "write e.g. my_ps");
+    check(&["--ps_host=a:1"], "'--ps_hosts'");
+    let config = r#"{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 1.5, "x": 0}}"#;
+    assert!(Role::resolve(&Asked::default(), &[("TF_CONFIG", config)].into_iter().collect()).is_ok());
+    assert!(refused(&[], Some("{'cluster': {}}")).contains("double quotes"));
+}
+
+#[test]
+fn what_was_overridden_is_told() {
+    let config = r#"{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}"#;
+    let output = Command::new(binary::path())
+        .args([
+            "resolve",
+            "-worker_hosts=b:1, c:1,",
+            "-job_name=worker",
+            "-task_index",
+            "1",
+            "--output",
+            "json",
+        ])
+        .env("TF_CONFIG", config)
+        .output()
+        .unwrap();
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["source"], "flags");
+    assert_eq!((&said["address"], &said["name"]), (&json!("c:1"), &json!("/job:worker/replica:0/task:1")));
+    assert_eq!(said["overridden"], json!([{"source": "TF_CONFIG", "said": "ps:0 in a cluster of 1"}]));
+    let back = TfConfig::parse(said["tf_config"].as_str().unwrap()).unwrap();
+    assert_eq!(tasks(&back.cluster), json!({"worker": {"0": "b:1", "1": "c:1"}}));
+}
+
+/// A process that ends with this value.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `ferroflow serve` that knows its role from the environment alone, once it is ready.
+fn serve(tf_config: &str) -> Process {
+    let mut process = Command::new(binary::path())
+        .args(["serve", "--log=warn"])
+        .env("TF_CONFIG", tf_config)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("serves"), "{line}");
+    Process(process)
+}
+
+fn doctor(tf_config: &str, arguments: &[&str]) -> (bool, Vec<Value>) {
+    let output = Command::new(binary::path())
+        .args(["doctor", "--output", "json"])
+        .args(arguments)
+        .env("TF_CONFIG", tf_config)
+        .output()
+        .unwrap();
+    let said: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    assert_eq!(said["ok"], output.status.success());
+    (output.status.success(), said["findings"].as_array().unwrap().clone())
+}
+
+#[test]
+fn a_task_serves_what_tf_config_says_and_the_doctor_finds_what_is_wrong() {
+    let ports: Vec<ReservedPort> = (0..3)
+        .map(|_| ReservedPort::new(Some(Ipv4Addr::LOCALHOST.into()), PortChoice::Any).unwrap())
+        .collect();
+    let address = |index: usize| format!("127.0.0.1:{}", ports[index].port());
+    let config = |worker: &str, job: &str| {
+        let cluster = json!({"ps": [address(0)], "worker": [address(1), worker]});
+        json!({"cluster": cluster, "task": {"type": job, "index": 0}}).to_string()
+    };
+    let right = config(&address(2), "worker");
+    let _ps = serve(&config(&address(2), "ps"));
+    let directory = std::env::temp_dir();
+    let directory = directory.to_str().unwrap();
+
+    let (ok, findings) = doctor(&right, &["--dir", directory]);
+    let verdict = |findings: &[Value], check: &str, about: &str| {
+        let found = findings.iter().find(|finding| finding["check"] == check && finding["about"] == about);
+        found.unwrap_or_else(|| panic!("no {check} of {about} in {findings:#?}"))["verdict"].clone()
+    };
+    assert!(ok, "{findings:#?}");
+    for (check, about) in
+        [("agreement", "ps:0"), ("clock", "ps:0"), ("way", "ps:0"), ("directory", directory)]
+    {
+        assert_eq!(verdict(&findings, check, about), "ok", "{check}");
+    }
+    assert_eq!(verdict(&findings, "task", "worker:1"), "warning");
+
+    let (ok, findings) = doctor(&right, &["--wait", "0"]);
+    assert!(!ok);
+    assert_eq!(verdict(&findings, "task", "worker:1"), "wrong");
+
+    let (ok, findings) = doctor(&config("127.0.0.1:1", "worker"), &["--dir", "/no/such/directory"]);
+    assert!(!ok);
+    assert_eq!(verdict(&findings, "agreement", "ps:0"), "wrong");
+    assert_eq!(verdict(&findings, "directory", "/no/such/directory"), "wrong");
+}
+
+#[test]
+fn tasks_that_were_started_with_different_clusters_do_not_train() {
+    let listeners: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let addresses: Vec<String> =
+        listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
+    let right = json!({"ps": [addresses[0]], "worker": [addresses[1], addresses[2]]});
+    let wrong = json!({"ps": [addresses[0]], "worker": [addresses[1], "127.0.0.1:1"]});
+    let less = json!({"ps": [addresses[0]]});
+    let start = |listener: &TcpListener, job: &str, task: u32, cluster: &Value| {
+        let cluster = ClusterSpec::from_value(cluster).unwrap();
+        let config = ServerConfig {
+            task: TaskName::new(job, task),
+            cluster,
+            compute_threads: 1,
+            io_threads: 1,
+            ..ServerConfig::default()
+        };
+        let listeners = vec![listener.try_clone().unwrap()];
+        Server::start(config, ferroflow::registry(), listeners, std::future::pending()).unwrap()
+    };
+    let workers = [start(&listeners[1], "worker", 0, &right), start(&listeners[2], "worker", 1, &right)];
+    let graph = Graph::new();
+    let sum = (&graph.scope().constant([1.0f32, 2.0]).unwrap() + 1.0).unwrap();
+    let options = || SessionOptions::new().open_timeout(Duration::from_secs(60));
+    let run = |options: SessionOptions| {
+        Session::with_options(workers[0].target(), &graph, options).and_then(|session| session.eval(&sum))
+    };
+
+    let ps = start(&listeners[0], "ps", 0, &wrong);
+    let refused = run(options()).unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    for part in ["/job:ps/replica:0/task:0", "/job:worker/task:1", "127.0.0.1:1 there", "the same one"] {
+        assert!(refused.message().contains(part), "{refused}");
+    }
+    // Where the task that they disagree about takes no part, nothing is wrong.
+    run(options().device_filters(["/job:ps", "/job:worker/task:0"])).unwrap();
+    ps.stop();
+
+    let ps = start(&listeners[0], "ps", 0, &less);
+    run(options()).unwrap();
+    ps.stop();
+}
+
+#[test]
+fn a_server_says_whom_a_session_waits_for() {
+    let ports: Vec<ReservedPort> = (0..2)
+        .map(|_| ReservedPort::new(Some(Ipv4Addr::LOCALHOST.into()), PortChoice::Any).unwrap())
+        .collect();
+    let address = |index: usize| format!("127.0.0.1:{}", ports[index].port());
+    let mut process = Command::new(binary::path())
+        .args(["serve", "--log=info", "--job_name=worker"])
+        .arg(format!("--ps_hosts={}", address(0)))
+        .arg(format!("--worker_hosts={}", address(1)))
+        .env_remove("TF_CONFIG")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(process.stderr.take().unwrap());
+    let process = Process(process);
+    let target = format!("grpc://{}", address(1));
+    let client = std::thread::spawn(move || {
+        let options = SessionOptions::new().open_timeout(Duration::from_secs(120));
+        Session::with_options(target.as_str(), &Graph::new(), options).map(drop)
+    });
+    let word = said.lines().map_while(Result::ok).find(|line| line.contains("Waiting for"));
+    let word = word.expect("the server speaks before it ends");
+    assert!(word.contains("/job:ps/replica:0/task:0 since"), "{word}");
+    assert!(word.contains(&address(0)), "{word}");
+    drop(process);
+    assert!(client.join().unwrap().is_err());
+}
