@@ -31,7 +31,7 @@ def _seconds(call, least=0.4, repeats=3):
     return float(np.median(times))
 
 
-def _per_second(call, seconds=1.0):
+def per_second(call, seconds=1.0):
     start = time.perf_counter()
     count = 0
     while time.perf_counter() < start + seconds:
@@ -72,7 +72,7 @@ def _training(workers):
             session = v1.train.MonitoredTrainingSession(
                 cluster.target("worker", index), is_chief=index == 0, config=_config(index), log_step_count_steps=None
             )
-            return lambda: _per_second(lambda: session.run(fetches, feed))
+            return lambda: per_second(lambda: session.run(fetches, feed))
 
     return open_on
 

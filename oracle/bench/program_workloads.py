@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import tensorflow as tf
-from cluster_workloads import _per_second
+from cluster_workloads import per_second
 from clusters import Workload
 
 v1 = tf.compat.v1
@@ -78,7 +78,7 @@ def _program(build):
                 train = optimizer.minimize(loss, v1.train.get_or_create_global_step())
             session = v1.train.MonitoredTrainingSession(target, log_step_count_steps=None)
         turns = itertools.cycle(feeds)
-        return lambda: _per_second(lambda: session.run([loss, train], next(turns)))
+        return lambda: per_second(lambda: session.run([loss, train], next(turns)))
 
     return open_on
 
