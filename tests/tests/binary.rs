@@ -3,9 +3,15 @@
 use crate::stock;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// Our binary, of the same build as these tests; `FERROFLOW_SERVER` names another.
 pub(crate) fn path() -> PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(build).clone()
+}
+
+fn build() -> PathBuf {
     if let Some(binary) = std::env::var_os("FERROFLOW_SERVER") {
         return binary.into();
     }

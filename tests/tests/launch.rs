@@ -371,7 +371,7 @@ fn pid_of_task(address: &str, job: &str, task: u32) -> u32 {
 }
 
 /// Command lines that have a word in them.
-fn processes_with(word: &str) -> Vec<String> {
+pub(crate) fn processes_with(word: &str) -> Vec<String> {
     processes().into_iter().map(|(_, line)| line).filter(|line| line.contains(word)).collect()
 }
 

@@ -53,6 +53,9 @@ mod submit;
 /// Clusters of this machine: programs on them, their start and their end.
 mod launch;
 
+/// Tasks that find each other, run programs or serve them, and end by themselves.
+mod rendezvous;
+
 /// Record files, event files and datasets, with stock on the other side.
 mod files;
 

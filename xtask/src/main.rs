@@ -10,6 +10,7 @@ mod faults;
 mod format;
 mod goldens;
 mod managers;
+mod nfs;
 mod python;
 mod server;
 mod setup;
@@ -50,6 +51,8 @@ enum Task {
     Goldens(goldens::Args),
     /// Train under a real Slurm or HTCondor on this machine
     Managers(managers::Args),
+    /// Let tasks meet in a directory of real NFS clients
+    Nfs(nfs::Args),
     /// Check conventions: layers, module docs, file sizes, licenses, duplicate versions
     Tidy,
 }
@@ -67,6 +70,7 @@ fn main() -> Result<()> {
         Task::Faults(args) => faults::run(&args),
         Task::Goldens(args) => goldens::run(&args),
         Task::Managers(args) => managers::run(&args),
+        Task::Nfs(args) => nfs::run(&args),
         Task::Tidy => tidy::run(),
     }
 }

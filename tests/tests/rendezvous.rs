@@ -1,0 +1,397 @@
+//! `ferroflow join`: tasks that find each other, run stock's programs or serve them, and end by themselves.
+
+use crate::launch::processes_with;
+use crate::{binary, stock};
+use ferroflow::discovery::rendezvous::Rendezvous;
+use ferroflow::{Graph, Server, Session};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Nothing here takes that long; where it shows, the test fails.
+const LONG: Duration = Duration::from_secs(300);
+
+#[test]
+fn stock_programs_behind_join_train_on_our_parameter_server_and_everything_ends() {
+    let Some(python) = stock::python() else { return };
+    let directory = Directory::new("stock");
+    let trainer = stock::root().join("oracle/launch/trainer.py");
+    let program = [python.to_str().unwrap(), trainer.to_str().unwrap(), "--steps", "40"];
+    let jobs = "ps:2,worker:2";
+    // One parameter server is ours, one is stock's, which never ends by itself.
+    let ours = directory.join(jobs, "ps", &["--task", "0"], &[]);
+    let theirs = directory.join(jobs, "ps", &["--task", "1"], &program);
+    let workers = [(); 2].map(|()| directory.join(jobs, "worker", &[], &program));
+    for (task, worker) in workers.into_iter().enumerate() {
+        let said = worker.end(0);
+        assert!(said.contains("has ended at step") || said.contains("came late"), "{task}: {said}");
+    }
+    theirs.end(0);
+    let said = ours.end(0);
+    assert!(said.contains("The work is done: worker:0 has ended"), "{said}");
+    assert!(said.contains("is published at file://") && said.contains("generation 0"), "{said}");
+    directory.is_left_clean();
+}
+
+#[test]
+fn twenty_tasks_of_one_machine_see_the_same_cluster() {
+    let directory = Directory::new("twenty");
+    let jobs = "chief:1,ps:2,worker:17";
+    let servers = [(); 2].map(|()| directory.join(jobs, "ps", &[], &[]));
+    let mut programs = vec![directory.join(jobs, "chief", &[], &SAY_CONFIG)];
+    programs.extend([(); 17].map(|()| directory.join(jobs, "worker", &[], &SAY_CONFIG)));
+    let said: Vec<Value> = programs.into_iter().map(|program| config(&program.end(0))).collect();
+    let tasks: BTreeSet<String> = said.iter().map(|config| config["task"].to_string()).collect();
+    assert_eq!(tasks.len(), 18, "numbers are given twice");
+    let cluster = &said[0]["cluster"];
+    assert!(said.iter().all(|config| config["cluster"] == *cluster));
+    assert_eq!(cluster["worker"].as_array().map(Vec::len), Some(17));
+    let addresses: BTreeSet<&str> = ["chief", "ps", "worker"]
+        .iter()
+        .flat_map(|job| cluster[*job].as_array().unwrap())
+        .map(|address| address.as_str().unwrap())
+        .collect();
+    assert_eq!(addresses.len(), 20);
+    servers.into_iter().for_each(|server| drop(server.end(0)));
+    directory.is_left_clean();
+}
+
+#[test]
+fn five_clusters_form_at_once_in_one_directory() {
+    let directory = Directory::new("five");
+    let runs = ["a", "b", "c", "d", "e"].map(|run| directory.run(run));
+    let tasks: Vec<[Joined; 3]> = runs
+        .iter()
+        .map(|run| {
+            ["ps", "worker", "worker"].map(|job| {
+                let program: &[&str] = if job == "ps" { &[] } else { &SAY_CONFIG };
+                join(&format!("file://{}", run.display()), "ps:1,worker:2", job, &[], program)
+            })
+        })
+        .collect();
+    let mut clusters = BTreeSet::new();
+    for [ps, first, second] in tasks {
+        let (first, second) = (config(&first.end(0)), config(&second.end(0)));
+        assert_eq!(first["cluster"], second["cluster"]);
+        clusters.insert(first["cluster"].to_string());
+        ps.end(0);
+    }
+    assert_eq!(clusters.len(), 5);
+    directory.is_left_clean();
+}
+
+#[test]
+fn tasks_meet_at_a_host_which_shows_who_is_there() {
+    let mut host = Command::new(binary::path())
+        .args(["rendezvous", "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut line = String::new();
+    let output = host.stdout.take().expect("the output is a pipe");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).unwrap();
+    let url = line.split(' ').next_back().unwrap().trim().to_owned();
+    let ps = join(&url, "ps:1,worker:1", "ps", &[], &[]);
+    let there = |survey: &Value| survey["tasks"][0]["state"] == "there";
+    until("the parameter server is there", || there(&status(&url)));
+    assert_eq!(status(&url)["jobs"], "ps:1,worker:1");
+    let worker = join(&url, "ps:1,worker:1", "worker", &[], &SAY_CONFIG);
+    assert_eq!(config(&worker.end(0))["task"]["type"], "worker");
+    ps.end(0);
+    host.kill().unwrap();
+    host.wait().unwrap();
+}
+
+#[test]
+fn any_task_can_host_the_meeting_place() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("tcp://127.0.0.1:{port}/job");
+    let ps = join(&url, "ps:1,worker:2", "ps", &[], &[]);
+    let workers = [(); 2].map(|()| join(&url, "ps:1,worker:2", "worker", &[], &SAY_CONFIG));
+    let said = workers.map(|worker| worker.end(0)).concat() + &ps.end(0);
+    assert_eq!(said.matches("This task hosts the rendezvous").count(), 1, "{said}");
+}
+
+#[test]
+fn a_task_that_is_killed_and_started_again_takes_its_old_place() {
+    let directory = Directory::new("killed");
+    let jobs = "ps:1,worker:2";
+    let wait = ["sh", "-c", "echo $TF_CONFIG; read line < \"$1\"", "sh"];
+    let gate = Gate::new(&directory);
+    let program: Vec<&str> = wait.iter().copied().chain([gate.path()]).collect();
+    // Killed while it waits for the others: the leader, which is the worker with number 0.
+    let mut early = directory.join(jobs, "worker", &["--task", "0"], &program);
+    until("the worker is published", || directory.has("m.worker.0.0"));
+    early.kill();
+    let ps = directory.join(jobs, "ps", &["--fail-fast=false"], &[]);
+    let first = directory.join(jobs, "worker", &["--task", "0", "--fail-fast=false"], &program);
+    let mut second = directory.join(jobs, "worker", &["--fail-fast=false"], &program);
+    until("the cluster is complete", || {
+        second.said().contains("TF_CONFIG") || second.said().contains("cluster\":")
+    });
+    // Killed while it works.
+    second.kill();
+    let again = directory.join(jobs, "worker", &["--fail-fast=false"], &program);
+    until("the restarted task is in the cluster", || again.said().contains("cluster\":"));
+    assert!(again.said().contains("generation 1"), "{}", again.said());
+    assert_eq!(config(&again.said()), config(&second.said()), "the address of the task has changed");
+    gate.open(2);
+    first.end(0);
+    again.end(0);
+    ps.end(0);
+    drop(gate);
+    directory.is_left_clean();
+}
+
+#[test]
+fn failures_have_codes_and_reasons() {
+    let directory = Directory::new("codes");
+    // Missing: whoever waits says for whom, and gives up.
+    let late = directory.join("ps:1,worker:1", "worker", &["--timeout", "1"], &SAY_CONFIG);
+    let said = late.end(75);
+    assert!(said.contains("ps:0 (absent)"), "{said}");
+    // Twice the same task: the older one goes.
+    let older = directory.join("ps:2,worker:1", "ps", &["--task", "1"], &[]);
+    until("the task is published", || directory.has("m.ps.1.0"));
+    let mut newer = directory.join("ps:2,worker:1", "ps", &["--task", "1"], &[]);
+    let said = older.end(4);
+    assert!(said.contains("ps:1 was started again"), "{said}");
+    // Another list of jobs.
+    let said = directory.join("ps:2,worker:3", "ps", &["--task", "0"], &[]).end(3);
+    assert!(said.contains("ps:2,worker:1") && said.contains("ps:2,worker:3"), "{said}");
+    // Asked to end while it waits: as shells say it.
+    newer.terminate();
+    newer.end(143);
+}
+
+#[test]
+fn a_program_that_fails_ends_all_with_its_code() {
+    let directory = Directory::new("fails");
+    let jobs = "ps:1,worker:2";
+    let ps = directory.join(jobs, "ps", &[], &[]);
+    let gate = Gate::new(&directory);
+    let waiting =
+        directory.join(jobs, "worker", &["--task", "0"], &["sh", "-c", "read line < \"$0\"", gate.path()]);
+    let failing = directory.join(jobs, "worker", &["--task", "1"], &["sh", "-c", "exit 9"]);
+    failing.end(9);
+    for other in [waiting, ps] {
+        let said = other.end(9);
+        assert!(said.contains("worker:1 ended with code 9: the program ended with exit status: 9"), "{said}");
+    }
+    drop(gate);
+    // What went wrong can be looked at afterwards.
+    let found = status(&directory.url());
+    assert_eq!(found["tasks"].as_array().map(Vec::len), Some(3));
+    assert!(found["tasks"].as_array().unwrap().iter().all(|task| task["state"] == "ended"), "{found}");
+    let removed = ferroflow(&["rendezvous", "gc", directory.0.to_str().unwrap(), "--older-than", "0"]);
+    assert!(removed.contains("removed"), "{removed}");
+    directory.is_left_clean();
+}
+
+#[test]
+fn rust_programs_meet_train_and_end() {
+    let directory = Directory::new("rust");
+    let at = |job: &str| {
+        let mut rendezvous = Rendezvous::new(&directory.url(), "ps:1,worker:1", job, None).unwrap();
+        rendezvous.advertise = Some("127.0.0.1".to_owned());
+        rendezvous.program = job == "worker";
+        rendezvous
+    };
+    let ps = at("ps");
+    let serving = std::thread::spawn(move || Server::meet(ps).unwrap().join());
+    let worker = Server::meet(at("worker")).unwrap();
+    let graph = Graph::new();
+    let there = graph.scope().device("/job:ps/task:0").constant([1.0f32, 2.0]).unwrap();
+    let sum = (&there + 1.0).unwrap();
+    let session = Session::connect(worker.target(), &graph).unwrap();
+    assert_eq!(session.eval(&sum).unwrap().flat::<f32>().unwrap(), [2.0, 3.0]);
+    drop(session);
+    worker.stop();
+    serving.join().unwrap();
+    directory.is_left_clean();
+}
+
+#[test]
+fn directories_of_others_are_refused() {
+    let directory = Directory::new("refused");
+    let open = directory.run("job");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
+    let said = directory.join("ps:1", "ps", &[], &[]).end(1);
+    assert!(said.contains("chmod 700"), "{said}");
+    std::fs::set_permissions(&open, PermissionsExt::from_mode(0o700)).unwrap();
+    // Only the superuser can give a directory away.
+    if std::os::unix::fs::chown(&open, Some(65534), None).is_ok() {
+        let said = directory.join("ps:1", "ps", &[], &[]).end(1);
+        assert!(said.contains("belongs to user 65534"), "{said}");
+        std::os::unix::fs::chown(&open, Some(0), None).unwrap();
+    }
+    let said = join("file:///proc/ferroflow/job", "ps:1", "ps", &[], &[]).end(1);
+    assert!(said.contains("/proc/ferroflow/job"), "{said}");
+}
+
+/// A program that says what it was told.
+const SAY_CONFIG: [&str; 3] = ["sh", "-c", "echo $TF_CONFIG"];
+
+/// What a program said it was told.
+fn config(said: &str) -> Value {
+    let line =
+        said.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no TF_CONFIG in {said}"));
+    serde_json::from_str(line).unwrap()
+}
+
+fn status(url: &str) -> Value {
+    serde_json::from_str(&ferroflow(&["rendezvous", "status", url, "--output", "json"])).unwrap()
+}
+
+fn ferroflow(arguments: &[&str]) -> String {
+    let output = Command::new(binary::path()).args(arguments).output().expect("the binary starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn join(url: &str, jobs: &str, job: &str, options: &[&str], program: &[&str]) -> Joined {
+    let log = std::env::temp_dir().join(format!("ferroflow-join-{}-{}", std::process::id(), unique()));
+    let file = || std::fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
+    let mut command = Command::new(binary::path());
+    command.args(["join", "--rendezvous", url, "--jobs", jobs, "--job", job]);
+    command.args(["--advertise", "127.0.0.1"]).args(options);
+    if !program.is_empty() {
+        command.arg("--").args(program);
+    }
+    command.env_remove("TF_CONFIG").stdin(Stdio::null()).stdout(file()).stderr(file());
+    Joined { process: command.spawn().expect("the binary starts"), log }
+}
+
+fn unique() -> usize {
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+/// Looks again until it is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    let (_sender, never) = std::sync::mpsc::channel::<()>();
+    while !is_so() {
+        assert!(Instant::now() < end, "it does not come true that {what}");
+        let _ = never.recv_timeout(Duration::from_millis(30));
+    }
+}
+
+/// A task's process, and what it says.
+struct Joined {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Joined {
+    /// What it said, once it has ended with this code.
+    fn end(mut self, code: i32) -> String {
+        let mut status = None;
+        let until_end = || {
+            status = self.process.try_wait().unwrap();
+            status.is_some()
+        };
+        until("the task ends", until_end);
+        let said = self.said();
+        assert_eq!(status.unwrap().code(), Some(code), "{said}");
+        said
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    fn terminate(&mut self) {
+        let done = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status().unwrap();
+        assert!(done.success());
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.said());
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_file(&self.log);
+    }
+}
+
+/// A pipe at which programs wait.
+struct Gate(PathBuf);
+
+impl Gate {
+    fn new(directory: &Directory) -> Gate {
+        let path = directory.0.join("gate");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        Gate(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    /// Lets so many programs through, and waits until they are.
+    fn open(&self, programs: usize) {
+        for _ in 0..programs {
+            std::fs::write(&self.0, "go\n").unwrap();
+        }
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A directory for runs that is gone after the test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("ferroflow-join-{name}-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Directory(path)
+    }
+
+    fn run(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn url(&self) -> String {
+        format!("file://{}", self.run("job").display())
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.run("job").join(name).exists()
+    }
+
+    fn join(&self, jobs: &str, job: &str, options: &[&str], program: &[&str]) -> Joined {
+        join(&self.url(), jobs, job, options, program)
+    }
+
+    /// Neither files nor processes are left.
+    fn is_left_clean(&self) {
+        let left: Vec<PathBuf> =
+            std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(left, Vec::<PathBuf>::new());
+        until("no process is left", || processes_with(self.0.to_str().unwrap()).is_empty());
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
