@@ -154,36 +154,91 @@ impl Pool {
     pub fn mean<T: Float>(&self, device: &Device, input: &[T], out: &mut [T]) {
         let channels = self.channels;
         device.parallel_rows(out, channels, self.grid.window(), |first, rows| {
-            mean_rows(self, first, rows, input, &mut vec![T::Math::ZERO; channels]);
+            mean_rows(self, first, rows, input);
         });
     }
 
     /// Shares each element of `gradient` out among the pixels of its window.
     pub fn mean_gradient<T: Float>(&self, device: &Device, gradient: &[T], out: &mut [T]) {
         let (channels, image, result) = (self.channels, self.image(), self.result());
+        let tiled = self.grid.is_tiled();
         device.parallel_rows(out, image, self.image_cost(), |first, images| {
-            let (mut sums, mut share) = (vec![T::Math::ZERO; image], vec![T::ZERO; channels]);
+            let mut sums = vec![T::Math::ZERO; if tiled { 0 } else { image }];
+            let mut share = vec![T::ZERO; channels];
             for (number, out) in images.chunks_mut(image).enumerate() {
                 let gradient = &gradient[(first + number) * result..][..result];
-                mean_gradient_image(self, gradient, out, &mut sums, &mut share);
+                if tiled {
+                    mean_gradient_tiles(self, gradient, out, &mut share);
+                } else {
+                    mean_gradient_image(self, gradient, out, &mut sums, &mut share);
+                }
             }
         });
     }
 }
 
-#[multiversion(targets("x86_64+avx2+fma"))]
-fn largest_rows<T: Real>(pool: &Pool, first: usize, rows: &mut [T], input: &[T]) {
-    let (channels, image) = (pool.channels, pool.image());
-    for (number, row) in rows.chunks_mut(channels).enumerate() {
-        row.fill(T::LEAST);
-        let (at, place) = pool.grid.place(first + number);
-        let image = &input[at * image..][..image];
-        pool.grid.each(place, |_, pixel| {
-            for (best, value) in row.iter_mut().zip(&image[pixel * channels..][..channels]) {
-                *best = if *value > *best { *value } else { *best };
+/// Channels that are folded at a time: few enough to stay in registers.
+const BLOCK: usize = 16;
+
+/// How a window's elements become one: a start, what adds an element, and what makes the result, given their number.
+struct Fold<A, F, G> {
+    start: A,
+    add: F,
+    finish: G,
+}
+
+impl<A: Copy, F, G> Fold<A, F, G> {
+    /// Folds each window, channel by channel. Always inlined, so that it uses the instructions that the caller may.
+    #[inline(always)]
+    fn rows<T: Copy>(&self, pool: &Pool, first: usize, rows: &mut [T], input: &[T])
+    where
+        F: Fn(A, T) -> A,
+        G: Fn(A, usize) -> T,
+    {
+        let (channels, image) = (pool.channels, pool.image());
+        pool.grid.places(first, rows.len() / channels, |number, at, place| {
+            let row = &mut rows[number * channels..][..channels];
+            let image = &input[at * image..][..image];
+            let (blocks, rest) = row.as_chunks_mut::<BLOCK>();
+            let done = blocks.len() * BLOCK;
+            for (number, block) in blocks.iter_mut().enumerate() {
+                self.block(pool, place, image, number * BLOCK, block);
+            }
+            if !rest.is_empty() {
+                self.block(pool, place, image, done, rest);
             }
         });
     }
+
+    /// Folds a block of channels from `channel` on. Their number is known where it is that of a whole block, and the
+    /// block then stays in registers.
+    #[inline(always)]
+    fn block<T: Copy>(&self, pool: &Pool, place: [usize; 3], image: &[T], channel: usize, out: &mut [T])
+    where
+        F: Fn(A, T) -> A,
+        G: Fn(A, usize) -> T,
+    {
+        let mut block = [self.start; BLOCK];
+        let block = &mut block[..out.len()];
+        pool.grid.rows(place, |pixels| {
+            for pixel in pixels {
+                let values = &image[pixel * pool.channels + channel..][..block.len()];
+                for (folded, value) in block.iter_mut().zip(values) {
+                    *folded = (self.add)(*folded, *value);
+                }
+            }
+        });
+        let count = pool.grid.count(place);
+        for (out, folded) in out.iter_mut().zip(block.iter()) {
+            *out = (self.finish)(*folded, count);
+        }
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn largest_rows<T: Real>(pool: &Pool, first: usize, rows: &mut [T], input: &[T]) {
+    let larger = |best: T, value: T| if value > best { value } else { best };
+    Fold { start: T::LEAST, add: larger, finish: |best, _| best }.rows(pool, first, rows, input);
 }
 
 #[multiversion(targets("x86_64+avx2+fma"))]
@@ -207,16 +262,29 @@ fn largest_gradient_image<T: Real>(
 }
 
 #[multiversion(targets("x86_64+avx2+fma+f16c"))]
-fn mean_rows<T: Float>(pool: &Pool, first: usize, rows: &mut [T], input: &[T], sums: &mut [T::Math]) {
-    let (channels, image) = (pool.channels, pool.image());
-    for (number, row) in rows.chunks_mut(channels).enumerate() {
-        sums.fill(T::Math::ZERO);
-        let (at, place) = pool.grid.place(first + number);
-        let image = &input[at * image..][..image];
-        pool.grid.each(place, |_, pixel| add(sums, &image[pixel * channels..][..channels]));
+fn mean_rows<T: Float>(pool: &Pool, first: usize, rows: &mut [T], input: &[T]) {
+    let add = |sum: T::Math, value: T| sum + value.to_math();
+    let mean = |sum: T::Math, count: usize| T::from_math(sum / <T::Math as Num>::from_f64(count as f64));
+    Fold { start: T::Math::ZERO, add, finish: mean }.rows(pool, first, rows, input);
+}
+
+/// Each pixel gets the share of its only window.
+#[multiversion(targets("x86_64+avx2+fma+f16c"))]
+fn mean_gradient_tiles<T: Float>(pool: &Pool, gradient: &[T], out: &mut [T], share: &mut [T]) {
+    let channels = pool.channels;
+    pool.grid.places(0, pool.grid.windows(), |number, _, place| {
+        let row = &gradient[number * channels..][..channels];
         let count = <T::Math as Num>::from_f64(pool.grid.count(place) as f64);
-        row.iter_mut().zip(sums.iter()).for_each(|(out, sum)| *out = T::from_math(*sum / count));
-    }
+        for (share, value) in share.iter_mut().zip(row) {
+            // The sum of one share: zero has no sign.
+            *share = T::from_math(T::from_math(value.to_math() / count).to_math() + T::Math::ZERO);
+        }
+        pool.grid.rows(place, |pixels| {
+            for pixel in pixels {
+                out[pixel * channels..][..channels].copy_from_slice(share);
+            }
+        });
+    });
 }
 
 #[multiversion(targets("x86_64+avx2+fma+f16c"))]
@@ -229,13 +297,19 @@ fn mean_gradient_image<T: Float>(
 ) {
     let channels = pool.channels;
     sums.fill(T::Math::ZERO);
-    for (window, row) in gradient.chunks(channels).enumerate() {
-        let place = pool.grid.place(window).1;
+    pool.grid.places(0, pool.grid.windows(), |number, _, place| {
+        let row = &gradient[number * channels..][..channels];
         let count = <T::Math as Num>::from_f64(pool.grid.count(place) as f64);
         let shares = share.iter_mut().zip(row);
         shares.for_each(|(share, value)| *share = T::from_math(value.to_math() / count));
-        pool.grid.each(place, |_, pixel| add(&mut sums[pixel * channels..][..channels], share));
-    }
+        pool.grid.rows(place, |pixels| {
+            for pixel in pixels {
+                for (sum, value) in sums[pixel * channels..][..channels].iter_mut().zip(share.iter()) {
+                    *sum = *sum + value.to_math();
+                }
+            }
+        });
+    });
     out.iter_mut().zip(sums.iter()).for_each(|(out, sum)| *out = T::from_math(*sum));
 }
 
@@ -245,12 +319,5 @@ fn raise_at<T: Real>(best: &mut [T], at: &mut [u32], row: &[T], pixel: u32) {
         let larger = *value > *best;
         *best = if larger { *value } else { *best };
         *at = if larger { pixel } else { *at };
-    }
-}
-
-#[inline(always)]
-fn add<T: Float>(sums: &mut [T::Math], row: &[T]) {
-    for (sum, value) in sums.iter_mut().zip(row) {
-        *sum = *sum + value.to_math();
     }
 }

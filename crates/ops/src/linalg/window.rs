@@ -27,9 +27,13 @@ impl Extent {
     #[inline(always)]
     pub fn inside(&self, window: usize) -> Range<usize> {
         let start = window.saturating_mul(self.stride);
-        let low = self.before.saturating_sub(start).div_ceil(self.dilation);
-        let high = (self.input + self.before).saturating_sub(start).div_ceil(self.dilation);
-        low..high.min(self.filter)
+        let low = self.before.saturating_sub(start);
+        let high = (self.input + self.before).saturating_sub(start);
+        if self.dilation == 1 {
+            // Divisions would take longer than small windows do.
+            return low..high.min(self.filter);
+        }
+        low.div_ceil(self.dilation)..high.div_ceil(self.dilation).min(self.filter)
     }
 
     /// Where in the image element `k` of the filter lies in window `window`; only for elements inside.
@@ -76,6 +80,59 @@ impl Grid {
         let (rest, x) = (window / width.output, window % width.output);
         let (rest, y) = (rest / height.output, rest % height.output);
         (rest / depth.output, [rest % depth.output, y, x])
+    }
+
+    /// Calls `body` with the number, from zero on, the image and the place of `count` windows that follow each other, of
+    /// which the first is window `first`. Always inlined, so that `body` uses the instructions that the caller may.
+    #[inline(always)]
+    pub fn places(&self, first: usize, count: usize, mut body: impl FnMut(usize, usize, [usize; 3])) {
+        if count == 0 {
+            return;
+        }
+        let sizes = self.extents.map(|extent| extent.output);
+        let (mut image, mut place) = self.place(first);
+        for number in 0..count {
+            body(number, image, place);
+            place[2] += 1;
+            if place[2] < sizes[2] {
+                continue;
+            }
+            place = [place[0], place[1] + 1, 0];
+            if place[1] == sizes[1] {
+                place = [place[0] + 1, 0, 0];
+            }
+            if place[0] == sizes[0] {
+                (image, place) = (image + 1, [0; 3]);
+            }
+        }
+    }
+
+    /// Calls `body` for every row of a window that lies in the image, with the numbers of its pixels. Only for windows
+    /// without dilation, whose rows have no gaps. Always inlined.
+    #[inline(always)]
+    pub fn rows(&self, place: [usize; 3], mut body: impl FnMut(Range<usize>)) {
+        let [depth, height, width] = &self.extents;
+        let [z, y, x] = place;
+        let columns = width.inside(x);
+        if columns.is_empty() {
+            return;
+        }
+        let first = width.at(x, columns.start);
+        for kz in depth.inside(z) {
+            for ky in height.inside(y) {
+                let line = (depth.at(z, kz) * height.input + height.at(y, ky)) * width.input;
+                body(line + first..line + first + columns.len());
+            }
+        }
+    }
+
+    /// Whether every pixel lies in exactly one window.
+    pub fn is_tiled(&self) -> bool {
+        let tiles = |extent: &Extent| {
+            let covered = extent.output.saturating_mul(extent.stride) >= extent.input;
+            extent.before == 0 && extent.dilation == 1 && extent.stride == extent.filter && covered
+        };
+        self.extents.iter().all(tiles)
     }
 
     /// Calls `body` for every element of a window that lies in the image: its number in the window and its pixel's
