@@ -9,6 +9,7 @@ def cases(c):
     c.op("Tile", [arr(2, 2), [1, 3]])
     c.op("Tile", [arr(2, 2), [2, 2]], "both", few=True)
     c.op("Tile", [arr(2), [0]], "zero", few=True)
+    c.op("Tile", [arr(1, 4), [2, 0]], "no_elements", T="uint16")
     c.op("Tile", [arr(), np.zeros(0)], "scalar", few=True)
     c.op("Tile", [empty(0, 2), [3, 2]], "empty", few=True)
     c.op("Tile", [arr(2, 2), [1, 1]], "ones", few=True)

@@ -115,6 +115,7 @@ def cases(c):
     c.op("Range", [lit(0), lit(float("inf")), lit(1)], "infinite", types=["float"])
     c.op("LinSpace", [lit(1.0), lit(10.0), 4])
     c.op("LinSpace", [lit(1.0), lit(2.0), 1], "one", few=True)
+    c.op("LinSpace", [lit(-np.inf), lit(-np.inf), 1], "one_infinite", few=True)
     c.op("LinSpace", [lit(0.0), lit(1.0), 7], "sevenths")
     c.op("LinSpace", [lit(0.0), lit(1.0), 0], "none", few=True)
     c.op("LinSpace", [lit([0.0]), lit(1.0), 2], "not_scalar", few=True)

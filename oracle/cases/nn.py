@@ -105,6 +105,7 @@ def top_k(c):
 
 
 def cases(c):
+    c.op("SoftplusGrad", [lit([65504.0, np.inf, 1.0, 2.0]), lit([-18.0, -12.0, -10.0, 12.0])], "overflow", types=["half", "bfloat16", "float"], accuracy="rounding")
     activations(c)
     bias(c)
     losses(c)

@@ -15,6 +15,9 @@ def cases(c):
     c.op("Qr", [arr(1, 1)], "1x1", T="half")
     c.op("Qr", [lit([[0.0, 0.0], [0.0, 0.0]])], "zeros", T="float")
     c.op("Qr", [lit([[-2.0]])], "negative", T="float")
+    partly = lit([[1.0, 2.0, float("nan"), 1.0], [0.5, -1.0, 2.0, 3.0], [2.0, 0.0, 1.0, 1.0], [1.0, 1.5, -3.0, 2.0]])
+    for full in (False, True):
+        c.op("Qr", [partly], f"nan_{full}", T="float", accuracy="rounding", full_matrices=full)
     c.op("Qr", [empty(2, 0, 3)], "no_rows", T="float")
     c.op("Qr", [empty(0, 3, 2)], "no_matrices", T="float")
     c.op("Qr", [empty(3, 0)], "no_columns_full", T="float", full_matrices=True)

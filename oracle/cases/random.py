@@ -123,6 +123,7 @@ def stateless(c):
             c.op("StatelessRandomUniformFullIntV2", [shape, key, counter, alg], f"alg_{alg}", dtype=dtype, Tshape="int32")
             c.op("StatelessRandomUniformIntV2", [shape, key, counter, alg, lit(1), lit(20)], f"alg_{alg}", dtype=dtype, Tshape="int32")
     c.op("StatelessRandomUniformV2", [shape, key, counter, 9], "unknown_alg", dtype="float", Tshape="int32")
+    c.op("StatelessRandomUniformV2", [[0], key, counter, 0], "unknown_alg_not_used", dtype="float", Tshape="int32")
     c.op("StatelessRandomUniformV2", [shape, [1, 2], counter, 1], "long_key", dtype="float", Tshape="int32")
     c.op("StatelessRandomUniformV2", [[301], key, counter, 1], "long", dtype="float", Tshape="int32")
     c.op("StatelessShuffle", [iota(7), key, counter, 1], few=True)

@@ -28,6 +28,9 @@ def cases(c):
     c.op("TensorSummaryV2", [lit("t"), arr(2, 3), lit("")], "", few=True)
     c.op("TensorSummaryV2", [lit("t"), arr(2), lit(b"\x0a\x03\x0a\x01x")], "plugin", T="float")
     c.op("TensorSummaryV2", [lit("t"), arr(2), lit(b"\xff\xff")], "bad_metadata", T="float")
+    c.op("TensorSummaryV2", [lit("t"), arr(2), lit(b"\x78\x05\x10\x07\x12\x01a\x0a\x05\x0a\x01x\x18\x07")], "unknown_fields", T="float")
+    unknown = b"\x08\x13\x0a\x0c\x78\x05\x08\x05\x0a\x01a\x4a\x03\x78\x85\x00"
+    c.op("MergeSummary", [[lit(unknown)]], "unknown_fields", N=1)
     p = c.program("MergeSummary/several")
     p.const(np.float32(1), name="x")
     for tag in ("a", "b", "a2"):

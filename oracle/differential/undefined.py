@@ -7,6 +7,8 @@ nothing, or True for all of them.
 
 import ml_dtypes
 import numpy as np
+from google.protobuf import message
+from tensorflow.core.framework import summary_pb2
 
 import protos
 import values
@@ -163,7 +165,7 @@ def _both_signs(node, inputs, expected):
 def _shape_of_gamma(node, inputs, expected):
     """Shapes near zero, where stock takes the difference of two numbers near one, and large ones in single precision."""
     shape = inputs[0].astype(np.float64)
-    limit = 300 if expected.dtype == np.float32 else 1e6
+    limit = 75 if expected.dtype == np.float32 else 1e6
     return np.broadcast_to((shape > 0) & (shape < 1e-2) | (shape > limit), expected.shape)
 
 
@@ -186,6 +188,44 @@ def _infinite_complex(node, inputs, expected):
     return np.broadcast_to(np.isinf(inputs[-1]), expected.shape) if expected.dtype.kind == "c" else False
 
 
+def _overflowing_root(node, inputs, expected):
+    """Complex roots: stock's vector loop adds a part and the size of a number before it halves them, its scalar loop after."""
+    if expected.dtype.kind != "c":
+        return False
+    x, limit = inputs[0], float(np.finfo(expected.dtype).max)
+    with np.errstate(all="ignore"):
+        return np.isfinite(x) & (np.abs(x.real.astype(np.float64)) / 2 + np.hypot(x.real / 2.0, x.imag / 2.0) > limit / 2)
+
+
+def _overflowing_beta(node, inputs, expected):
+    """Parameters whose product leaves the range: stock's series finds no number though the function has a value."""
+    limit = np.sqrt(float(np.finfo(expected.dtype).max))
+    return np.broadcast_to((inputs[0] > limit) | (inputs[1] > limit), expected.shape)
+
+
+def _cancelled_loss(node, inputs, expected):
+    """Losses whose terms are larger than they are: labels below zero make terms of both signs, each of which is rounded."""
+    if expected.ndim != 1:
+        return False
+    logits, labels = (array.astype(np.float64) for array in inputs)
+    with np.errstate(all="ignore"):
+        shifted = logits - logits.max(axis=-1, keepdims=True)
+        terms = np.log(np.exp(shifted).sum(axis=-1, keepdims=True)) - shifted
+        if logits.shape[-1] == 1:
+            terms = terms + np.log(labels.shape[-1])
+        size = np.broadcast_to(np.abs(labels * terms).sum(axis=-1), expected.shape)
+        return size > 4 * np.abs(expected.astype(np.float64))
+
+
+def _unfinished(node, inputs, expected):
+    """Metadata that is no message: stock goes on with what it has read, bytes behind the text included."""
+    try:
+        summary_pb2.SummaryMetadata.FromString(inputs[2].item())
+    except message.DecodeError:
+        return True
+    return False
+
+
 def _squares(node, inputs, expected):
     """Squares that overflow in 16 bits reach other pixels by stock's running sums."""
     image = inputs[-2] if len(inputs) == 3 else inputs[0]
@@ -193,6 +233,10 @@ def _squares(node, inputs, expected):
 
 
 _RULES = {
+    "TensorSummaryV2": _unfinished,
+    "Sqrt": _overflowing_root,
+    "Betainc": _overflowing_beta,
+    "SoftmaxCrossEntropyWithLogits": _cancelled_loss,
     "LRN": _squares,
     "LRNGrad": _squares,
     "Inv": _infinite_complex,

@@ -33,6 +33,7 @@ mod units;
 mod variable;
 mod widen;
 mod windows;
+mod wire;
 
 #[cfg(test)]
 mod testing;

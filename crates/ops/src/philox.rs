@@ -186,8 +186,9 @@ pub(crate) fn from_seed_input(cx: &KernelCx<'_>, input: usize) -> Result<Philox>
     Ok(Philox::from_stateless_seeds(seeds[0] as u64, seeds[1] as u64))
 }
 
-/// The generator that the inputs `key`, `counter` and `alg` stand for, `key` being the first of the three.
-pub(crate) fn from_key_inputs(cx: &KernelCx<'_>, first: usize) -> Result<Philox> {
+/// The generator that the inputs `key`, `counter` and `alg` stand for, `key` being the first of the three. Unless a value
+/// is drawn from it, any algorithm will do, as in stock.
+pub(crate) fn from_key_inputs(cx: &KernelCx<'_>, first: usize, draws: bool) -> Result<Philox> {
     let (key, counter, algorithm) = (cx.input(first)?, cx.input(first + 1)?, cx.input(first + 2)?);
     let algorithm = match scalar_input::<i32>(algorithm, first + 2)? {
         ALGORITHM_AUTO => ALGORITHM_PHILOX,
@@ -207,7 +208,9 @@ pub(crate) fn from_key_inputs(cx: &KernelCx<'_>, first: usize) -> Result<Philox>
          not supported yet.)",
         counter.shape()
     );
-    check_algorithm(algorithm)?;
+    if draws {
+        check_algorithm(algorithm)?;
+    }
     let words = counter.flat::<u64>()?;
     let word = |i: usize| words.get(i).copied().unwrap_or_default();
     Ok(Philox::from_state([word(0), word(1)], key.flat::<u64>()?[0]))

@@ -459,8 +459,11 @@ fn lin_space_kernel<T: Float>(_: &Init<'_>) -> Result<Kernel> {
         for (i, value) in values.iter_mut().enumerate() {
             *value = start.add(step.mul(T::from_f64(i as f64)));
         }
-        if let [first, .., last] = values {
-            (*first, *last) = (start, stop);
+        if let [.., last] = values {
+            *last = stop;
+        }
+        if let [first, ..] = values {
+            *first = start;
         }
         Ok(out.into())
     })

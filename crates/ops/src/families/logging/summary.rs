@@ -3,12 +3,14 @@
 use crate::histogram::Histogram;
 use crate::numeric::Real;
 use crate::string::encoding::stored_message;
+use crate::wire::Message;
+use crate::wire::summary::{METADATA, SUMMARY, VALUE};
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Str};
 use ferroflow_core::op::{Gradient, Op, shapes};
-use ferroflow_core::{DType, Result, Tensor, bail, bf16, ensure, f16, kernels, status};
+use ferroflow_core::{DType, Result, Tensor, bail, bf16, ensure, f16, kernels};
 use ferroflow_io::image::{encode_png, scale_to_bytes};
-use ferroflow_proto::tensorflow::{Summary, SummaryMetadata, summary};
-use prost::Message;
+use ferroflow_proto::tensorflow::summary;
+use prost::Message as _;
 use std::collections::HashSet;
 
 pub(crate) const OPS: &[&Op] = &[
@@ -78,9 +80,14 @@ static MERGE_SUMMARY: Op = Op {
 /// A summary of values under tags. Tags are any bytes here, though their field is declared as text: stock writes what it
 /// is given.
 fn message(values: impl IntoIterator<Item = (Str, summary::Value)>) -> Outputs {
+    joined(values.into_iter().map(|(tag, value)| encode(&tag, value)))
+}
+
+/// A summary of encoded values.
+fn joined(values: impl IntoIterator<Item = Vec<u8>>) -> Outputs {
     let mut summary = Vec::new();
-    for (tag, value) in values {
-        prost::encoding::bytes::encode(1, &encode(&tag, value), &mut summary);
+    for value in values {
+        prost::encoding::bytes::encode(1, &value, &mut summary);
     }
     Tensor::scalar(Str::from(summary)).into()
 }
@@ -89,11 +96,10 @@ fn message(values: impl IntoIterator<Item = (Str, summary::Value)>) -> Outputs {
 /// any other kind of value before it.
 fn encode(tag: &[u8], mut value: summary::Value) -> Vec<u8> {
     let named = summary::Value { node_name: std::mem::take(&mut value.node_name), ..Default::default() };
-    let described = summary::Value { metadata: value.metadata.take(), ..Default::default() };
     let held = summary::Value { value: value.value, ..Default::default() };
     let in_order = match &held.value {
-        Some(summary::value::Value::Tensor(_)) => [&named, &held, &described],
-        _ => [&held, &named, &described],
+        Some(summary::value::Value::Tensor(_)) => [&named, &held],
+        _ => [&held, &named],
     };
     let mut bytes = Vec::new();
     if !tag.is_empty() {
@@ -235,6 +241,7 @@ fn tensor_kernel(init: &Init<'_>) -> Result<Kernel> {
     })
 }
 
+/// What was read of the metadata before a mistake is kept, and so is what nobody knows, as in stock.
 fn tagged_tensor_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let tag = tag(cx.input(0)?, "tag")?;
@@ -245,10 +252,11 @@ fn tagged_tensor_kernel(_: &Init<'_>) -> Result<Kernel> {
             "serialized_summary_metadata must be scalar, got shape {}",
             metadata.shape()
         );
-        let mut value = value(tensor_value(cx.input(1)?)?);
-        // What was read before a mistake is kept, as in stock.
-        let _ = value.metadata.insert(SummaryMetadata::default()).merge(metadata.to_scalar::<Str>()?);
-        Ok(message([(tag, value)]))
+        let mut described = Message::default();
+        let _mistake = described.merge(METADATA, &metadata.to_scalar::<Str>()?);
+        let mut bytes = encode(&tag, value(tensor_value(cx.input(1)?)?));
+        prost::encoding::bytes::encode(9, &described.encode(METADATA), &mut bytes);
+        Ok(joined([bytes]))
     })
 }
 
@@ -257,19 +265,24 @@ fn merge_kernel(_: &Init<'_>) -> Result<Kernel> {
         let (mut values, mut tags) = (Vec::new(), HashSet::new());
         for input in 0..cx.num_inputs() {
             for text in cx.flat::<Str>(input)? {
-                let summary = Summary::decode(text.clone())
-                    .map_err(|_| status!(InvalidArgument, "Could not parse one of the summary inputs"))?;
-                for value in summary.value {
+                let mut summary = Message::default();
+                ensure!(
+                    summary.merge(SUMMARY, text),
+                    InvalidArgument,
+                    "Could not parse one of the summary inputs"
+                );
+                for value in summary.into_messages(1) {
+                    let tag = value.bytes(1);
                     ensure!(
-                        value.tag.is_empty() || tags.insert(value.tag.clone()),
+                        tag.is_empty() || tags.insert(tag.to_vec()),
                         InvalidArgument,
                         "Duplicate tag {} found in summary inputs",
-                        value.tag
+                        String::from_utf8_lossy(tag)
                     );
-                    values.push((Str::from(value.tag.clone()), value));
+                    values.push(value.encode(VALUE));
                 }
             }
         }
-        Ok(message(values))
+        Ok(joined(values))
     })
 }

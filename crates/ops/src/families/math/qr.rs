@@ -133,7 +133,7 @@ fn qr_kernel<T: Entry>(init: &Init<'_>) -> Result<Kernel> {
         for number in 0..count {
             let matrix = &values[number * rows * columns..(number + 1) * rows * columns];
             let mut matrix: Vec<T::Field> = matrix.iter().map(|value| value.field()).collect();
-            let orthogonal = factor(&mut matrix, rows, columns, inner);
+            let orthogonal = factor(&mut matrix, rows, columns, inner, full);
             q.extend(orthogonal.into_iter().map(T::entry));
             r.extend(matrix[..inner * columns].iter().map(|value| T::entry(*value)));
         }
@@ -166,7 +166,7 @@ impl<F: Field> Reflection<F> {
 }
 
 /// Leaves the triangular factor in `matrix`, and returns the first `inner` columns of the orthogonal one.
-fn factor<F: Field>(matrix: &mut [F], rows: usize, columns: usize, inner: usize) -> Vec<F> {
+fn factor<F: Field>(matrix: &mut [F], rows: usize, columns: usize, inner: usize, full: bool) -> Vec<F> {
     let mut reflections = Vec::new();
     for k in 0..rows.min(columns) {
         let head = matrix[k * columns + k];
@@ -192,7 +192,10 @@ fn factor<F: Field>(matrix: &mut [F], rows: usize, columns: usize, inner: usize)
     (0..inner).for_each(|i| orthogonal[i * inner + i] = F::ONE);
     if inner > 0 {
         for reflection in reflections.iter().rev() {
-            reflection.apply(reflection.scale.conj(), &mut orthogonal, inner, 0);
+            // Columns before its own are those of the unit matrix, which a reflection leaves alone unless it holds no
+            // numbers; stock leaves them out of the full factor only.
+            let first = if full { reflection.start } else { 0 };
+            reflection.apply(reflection.scale.conj(), &mut orthogonal, inner, first);
         }
     }
     orthogonal

@@ -4,7 +4,7 @@ use crate::build as ops;
 use crate::cwise::{self, ARITHMETIC, POLYNOMIAL, loops, rows};
 use crate::linalg::elementary::Elementary;
 use crate::linalg::elementwise::Loop;
-use crate::numeric::{Num, Real};
+use crate::numeric::{Float, Num, Real};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, shapes};
 use ferroflow_core::scope::Output;
@@ -279,8 +279,12 @@ fn softplus_of<M: Elementary>(x: M) -> M {
     if x > -threshold { x } else { value }
 }
 
+/// The exponential may overflow in 16 bits, which stock's does.
 fn softplus_grad(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; floats; T => Loop::wide_zip(|g: T, x: T| g / ((-x).fast_exp() + 1.0))]?;
+    let function = loops![init; wide, halves; T => Loop::wide_zip(|g: T, x: T| {
+        let power = T::from_math((-x.to_math()).fast_exp());
+        Num::div(g, Num::add(power, T::ONE))
+    })]?;
     gradient(init, POLYNOMIAL, function)
 }
 

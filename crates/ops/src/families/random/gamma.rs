@@ -81,7 +81,10 @@ fn seeded_kernel<T: Real>(_: &Init<'_>) -> Result<Kernel> {
 }
 
 fn keyed_kernel<T: Real>(_: &Init<'_>) -> Result<Kernel> {
-    Kernel::sync(|cx| stateless::<T>(cx, from_key_inputs(cx, 1)?, 4).map(Into::into))
+    Kernel::sync(|cx| {
+        let philox = from_key_inputs(cx, 1, shape_input(cx, 0)?.elements() > 0)?;
+        stateless::<T>(cx, philox, 4).map(Into::into)
+    })
 }
 
 fn stateless<T: Real>(cx: &KernelCx<'_>, philox: Philox, alpha: usize) -> Result<Tensor> {

@@ -47,7 +47,7 @@ fn shuffle_kernel<U: Unit>(init: &Init<'_>) -> Result<Kernel> {
 
 fn stateless_shuffle_kernel<U: Unit>(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
-        let philox = from_key_inputs(cx, 1)?;
+        let philox = from_key_inputs(cx, 1, true)?;
         shuffle::<U>(cx, |_| Ok(philox))
     })
 }

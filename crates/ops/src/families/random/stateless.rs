@@ -300,7 +300,7 @@ impl Source {
                 Ok(Philox::from_stateless_seeds(0, 0))
             }
             Source::Seed => from_seed_input(cx, 1),
-            Source::Key => from_key_inputs(cx, 1),
+            Source::Key => from_key_inputs(cx, 1, shape_input(cx, 0)?.elements() > 0),
         }
     }
 }
