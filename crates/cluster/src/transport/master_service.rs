@@ -14,11 +14,18 @@ use ferroflow_proto::tensorflow::{
 };
 
 /// Answers one call.
-pub(crate) async fn call(services: &Services, method: &str, mut request: Request) -> Result<Rope> {
-    let master = &*services.master;
+pub(crate) async fn call(services: &Services, method: &str, request: Request) -> Result<Rope> {
     match method {
         "RunStep" => run_step(services, request).await,
         "RunCallable" => run_callable(services, request).await,
+        // Every call has room for the largest of them; steps should not pay for graphs and configurations.
+        _ => Box::pin(call_rarely(services, method, request)).await,
+    }
+}
+
+async fn call_rarely(services: &Services, method: &str, mut request: Request) -> Result<Rope> {
+    let master = &*services.master;
+    match method {
         "CreateSession" => {
             let CreateSessionRequest { graph_def, config, target } = request.decode().await?;
             let (graph, config) = (graph_def.unwrap_or_default(), config.unwrap_or_default());

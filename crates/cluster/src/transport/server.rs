@@ -185,7 +185,8 @@ async fn handle(services: Arc<Services>, request: Request<Incoming>) -> Response
         *refusal.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return refusal;
     }
-    let call = async {
+    // On the heap from the start: until it runs, the future of a call is moved several times.
+    let call = Box::pin(async {
         let path = head.uri.path();
         if let Some(method) = path.strip_prefix("/tensorflow.MasterService/") {
             let request = grpc::open(&head.headers, body).await?;
@@ -196,7 +197,7 @@ async fn handle(services: Arc<Services>, request: Request<Incoming>) -> Response
             return worker_service::call(&services, method, request).await;
         }
         Err(unknown_method())
-    };
+    });
     let outcome = match grpc::timeout(&head.headers) {
         Ok(None) => call.await,
         Ok(Some(timeout)) => {
