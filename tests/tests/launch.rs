@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long anything may take before it is taken to hang.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What no task says when everything goes well.
 const COMPLAINTS: [&str; 5] = ["Traceback", "Error", "UNAVAILABLE", "CANCELLED", "panicked"];
