@@ -83,6 +83,10 @@ pub(crate) struct Args {
     #[command(flatten)]
     role: RoleArgs,
 
+    /// Jobs whose tasks serve others instead of running the program, e.g. ps
+    #[arg(long, value_name = "JOBS", value_delimiter = ',')]
+    serve: Vec<String>,
+
     /// The program to run, with its arguments; without one the task serves others
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
@@ -185,6 +189,10 @@ fn rendezvous(args: &Args) -> Result<(Rendezvous, Option<Host>), String> {
                 .to_owned());
         }
     };
+    if let Some(stranger) = args.serve.iter().find(|serving| jobs.jobs().all(|(job, _)| job != *serving)) {
+        return Err(format!("--serve: there is no job {stranger}, the jobs are {jobs}"));
+    }
+    let program = !args.program.is_empty() && !args.serve.contains(&job);
     let timeout = args.timeout.unwrap_or(if condor { QUEUED_TIMEOUT } else { TIMEOUT });
     let rendezvous = Rendezvous {
         url,
@@ -202,8 +210,8 @@ fn rendezvous(args: &Args) -> Result<(Rendezvous, Option<Host>), String> {
         advertise: args.advertise.clone(),
         interface: args.interface.clone(),
         port: args.port,
-        program: !args.program.is_empty(),
-        reserve: !args.program.is_empty(),
+        program,
+        reserve: program,
     };
     Ok((rendezvous, host))
 }

@@ -48,6 +48,10 @@ struct Training {
     #[arg(long, value_name = "N", default_value_t = 3)]
     restarts: u32,
 
+    /// Jobs whose tasks are servers of ours instead of running the program, e.g. ps
+    #[arg(long, value_name = "JOBS", value_delimiter = ',')]
+    serve: Vec<String>,
+
     /// Write the file only
     #[arg(long)]
     dry_run: bool,
@@ -75,6 +79,20 @@ impl Training {
             }
         };
         self.jobs.jobs().map(size).collect()
+    }
+
+    /// The words by which every task joins: its jobs, and which of them serve.
+    fn joining(&self) -> Result<Vec<String>, String> {
+        if let Some(stranger) =
+            self.serve.iter().find(|serving| self.jobs.jobs().all(|(job, _)| job != *serving))
+        {
+            return Err(format!("--serve: there is no job {stranger}, the jobs are {}", self.jobs));
+        }
+        let mut words = vec!["--jobs".to_owned(), self.jobs.to_string()];
+        if !self.serve.is_empty() {
+            words.extend(["--serve".to_owned(), self.serve.join(",")]);
+        }
+        Ok(words)
     }
 
     /// The name as a label of DNS: the one that was given, or made from the program's.

@@ -50,9 +50,8 @@ fn submit_file(args: &Args, name: &str) -> Result<String, String> {
         }
     };
     let mut words = vec!["join".to_owned(), "--rendezvous".to_owned(), rendezvous];
-    words.extend(
-        ["--jobs", &training.jobs.to_string(), "--job", "$(Job)", "--task", "$(Task)"].map(str::to_owned),
-    );
+    words.extend(training.joining()?);
+    words.extend(["--job", "$(Job)", "--task", "$(Task)"].map(str::to_owned));
     if let Some((program, arguments)) = training.program.split_first() {
         words.push("--".to_owned());
         // Jobs do not see the submitter's PATH when their program is looked for.

@@ -67,6 +67,8 @@ struct Job {
     /// As DNS takes it.
     label: String,
     count: u32,
+    /// Whether its tasks are servers instead of running the program.
+    serves: bool,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), String> {
@@ -102,15 +104,17 @@ fn manifests(args: &Args, name: String) -> Result<String, String> {
 }
 
 fn jobs(training: &Training) -> Result<Vec<Job>, String> {
+    training.joining()?;
     let mut jobs: Vec<Job> = Vec::new();
     for (name, count) in training.sizes()? {
         let label = names::label(name)?;
         if let Some(other) = jobs.iter().find(|job| job.label == label) {
             return Err(format!("jobs {} and {name} would both be called {label}", other.name));
         }
-        jobs.push(Job { name: name.to_owned(), label, count });
+        let serves = name == "ps" || training.serve.iter().any(|job| job == name);
+        jobs.push(Job { name: name.to_owned(), label, count, serves });
     }
-    if training.program.is_empty() && jobs.iter().any(|job| !job.serves()) {
+    if training.program.is_empty() && jobs.iter().any(|job| !job.serves) {
         return Err("which program do the tasks run? Name it after --".to_owned());
     }
     Ok(jobs)
@@ -134,13 +138,6 @@ impl Cluster<'_> {
 
     fn labels(&self) -> Value {
         serde_json::json!({"app.kubernetes.io/name": "ferroflow", "app.kubernetes.io/instance": self.name})
-    }
-}
-
-impl Job {
-    /// Whether its tasks are servers instead of running the program.
-    fn serves(&self) -> bool {
-        self.name == "ps"
     }
 }
 

@@ -91,9 +91,9 @@ fn script(args: &Args, name: &str) -> Result<String, String> {
     let _ = write!(
         script,
         "\n# The first task that fails ends the others.\n\
-         srun {launch}--kill-on-bad-exit=1 --label{cpus} \\\n  {} join --jobs {}{rendezvous}",
+         srun {launch}--kill-on-bad-exit=1 --label{cpus} \\\n  {} join {}{rendezvous}",
         quote(&own_binary()?),
-        training.jobs
+        training.joining()?.join(" ")
     );
     if !training.program.is_empty() {
         let _ = write!(script, " \\\n  --");
@@ -172,11 +172,13 @@ mod tests {
 
     #[test]
     fn a_shared_directory_replaces_the_process_manager() {
-        let script = written("--jobs ps,worker:2 --restarts 0 --rendezvous file:///shared/ff/").unwrap();
+        let script =
+            written("--jobs ps,worker:2 --serve ps --restarts 0 --rendezvous file:///shared/ff/").unwrap();
         assert!(
             script.contains("--rendezvous file:///shared/ff\"/$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}\"\n"),
             "{script}"
         );
+        assert!(script.contains(" join --jobs ps:1,worker:2 --serve ps --rendezvous "), "{script}");
         assert!(!script.contains("pmi2") && !script.contains("requeue \""), "{script}");
     }
 
@@ -184,6 +186,7 @@ mod tests {
     fn mistakes_are_told() {
         assert!(written("--jobs ps:1,worker:*").unwrap_err().contains("how many tasks does job worker have"));
         assert!(written("--jobs ps:1 --rendezvous tcp://a:1").unwrap_err().contains("names no directory"));
+        assert!(written("--jobs worker:1 --serve ps").unwrap_err().contains("--serve: there is no job ps"));
         let words = ["submit", "--jobs", "ps:1", "--time", "1 day"];
         let args = Line::try_parse_from(words).unwrap().args;
         assert!(script(&args, "x").unwrap_err().contains("--time: '1 day' must be one word"));

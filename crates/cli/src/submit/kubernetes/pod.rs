@@ -71,7 +71,7 @@ pub(super) fn failure_policy() -> Value {
 }
 
 fn command(cluster: &Cluster<'_>, job: &Job) -> Vec<String> {
-    if job.serves() {
+    if job.serves {
         // The pod's own name may not be known to DNS yet.
         let port = cluster.args.port.to_string();
         return ["ferroflow", "serve", "--bind", "0.0.0.0", "--port", &port].map(str::to_owned).into();
