@@ -5,6 +5,7 @@
 //! pass it around more often than they look at it.
 
 pub mod buffer;
+mod display;
 mod element;
 mod proto;
 mod storage;

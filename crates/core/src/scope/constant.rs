@@ -1,7 +1,7 @@
 //! What may stand where a node takes an input: an output, or a value that becomes a constant.
 
 use super::{Output, Scope};
-use crate::{C64, C128, DType, Element, Result, Shape, Status, Tensor, bail};
+use crate::{C64, C128, DType, Element, PartialShape, Result, Shape, Status, Tensor, bail};
 use half::{bf16, f16};
 
 /// What a node takes as an input: an [`Output`] (or the `Result` of making one), a [`Tensor`], or plain numbers.
@@ -28,6 +28,24 @@ impl Input {
             Kind::Value(value) => scope.constant(value),
             Kind::Numbers(numbers) => scope.constant(numbers.to_tensor(numbers.natural)?),
             Kind::Failed(error) => Err(error),
+        }
+    }
+
+    /// The output that this is, if it is one.
+    pub fn output(&self) -> Option<&Output> {
+        match &self.0 {
+            Kind::Output(output) => Some(output),
+            _ => None,
+        }
+    }
+
+    /// What is known of the shape.
+    pub fn known_shape(&self) -> PartialShape {
+        match &self.0 {
+            Kind::Output(output) => output.shape(),
+            Kind::Value(value) => value.shape().into(),
+            Kind::Numbers(numbers) => (&numbers.shape).into(),
+            Kind::Failed(_) => PartialShape::unknown(),
         }
     }
 }
@@ -185,6 +203,13 @@ macro_rules! numbers {
                 list.as_slice().into()
             }
         }
+        impl<const N: usize, const M: usize> From<[[$type; N]; M]> for Input {
+            fn from(rows: [[$type; N]; M]) -> Input {
+                let values = Values::$values(rows.iter().flatten().map(|value| *value as $wide).collect());
+                let shape = Shape::matrix(M, N);
+                Input(Kind::Numbers(Numbers { shape, values, natural: DType::$natural }))
+            }
+        }
         impl<const N: usize> From<&[$type; N]> for Input {
             fn from(list: &[$type; N]) -> Input {
                 list.as_slice().into()
@@ -202,6 +227,13 @@ numbers! {
 impl<T: Element, const N: usize> From<[T; N]> for Tensor {
     fn from(values: [T; N]) -> Tensor {
         Tensor::vector(values.into())
+    }
+}
+
+impl<T: Element, const N: usize, const M: usize> From<[[T; N]; M]> for Tensor {
+    fn from(rows: [[T; N]; M]) -> Tensor {
+        Tensor::new(Shape::matrix(M, N), rows.into_iter().flatten().collect())
+            .expect("rows of an array are equally long")
     }
 }
 
