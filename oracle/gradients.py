@@ -91,9 +91,16 @@ class Gradients:
     def __init__(self, family, server):
         self.family, self.server, self.texts, self.names = family, server, [], set()
 
-    def case(self, name, build, *inputs, dtypes=("float", "double"), unknown=True, unsmooth=False):
+    def case(self, name, build, *inputs, dtypes=("float", "double"), unknown=True, unsmooth=False, first_generation=False):
         """`build` makes a tensor or a list of them from placeholders. It may return `(results, also)`, where `also` are
-        handles of variables that it made. `unsmooth` is a function whose slope does not show in differences."""
+        handles of variables that it made. `unsmooth` is a function whose slope does not show in differences;
+        `first_generation` is one whose conditionals and loops are switches, merges and frames."""
+        if first_generation:
+            v1.disable_control_flow_v2()
+            try:
+                return self.case(name, build, *inputs, dtypes=dtypes, unknown=unknown, unsmooth=unsmooth)
+            finally:
+                v1.enable_control_flow_v2()
         for dtype in dtypes:
             self._record(f"{name}/{dtype}", build, inputs, dtype, True, unsmooth)
         if unknown:

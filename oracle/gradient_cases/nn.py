@@ -121,11 +121,18 @@ def normalization(c):
         name = op.__name__
         training = lambda x, scale, offset, op=op: op(x=x, scale=scale, offset=offset, mean=[], variance=[]).y  # noqa: E731
         c.case(f"{name}/training", training, any_(3, 2, 3, 2), positive(2), any_(2), **single)
+        # Squares of normalized numbers add up to a constant, which has no slope to compare.
+        curved = lambda *inputs, op=op: tf.sin(op(x=inputs[0], scale=inputs[1], offset=inputs[2], mean=[], variance=[], epsilon=1.0).y)  # noqa: E731
+        c.case(f"{name}/training/second", slope(curved), any_(3, 2, 3, 2), positive(2), any_(2), **single)
         for format in ("NHWC", "NCHW"):
             known = lambda x, scale, offset, mean, variance, op=op, format=format: op(x=x, scale=scale, offset=offset, mean=mean, variance=variance, is_training=False, data_format=format).y  # noqa: E731
             c.case(f"{name}/inference/{format}", known, any_(3, 2, 3, 2), positive(2), any_(2), any_(2), positive(2), **single)
+            second = lambda *inputs, known=known: slope(lambda x, scale, offset: known(x, scale, offset, *inputs[3:]))(*inputs[:3])  # noqa: E731
+            c.case(f"{name}/inference/{format}/second", second, any_(3, 2, 3, 2), positive(2), any_(2), any_(2), positive(2), **single)
         first = lambda x, scale, offset, op=op: op(x=x, scale=scale, offset=offset, mean=[], variance=[], data_format="NCHW", epsilon=0.01).y  # noqa: E731
         c.case(f"{name}/training_first", first, any_(3, 2, 3, 2), positive(2), any_(2), **single)
+        curved = lambda *inputs, op=op: tf.sin(op(x=inputs[0], scale=inputs[1], offset=inputs[2], mean=[], variance=[], data_format="NCHW", epsilon=1.0).y)  # noqa: E731
+        c.case(f"{name}/training_first/second", slope(curved), any_(3, 2, 3, 2), positive(2), any_(2), **single)
     c.case("LRN", lambda x: tf.nn.local_response_normalization(x, 1, 1.5, 0.5, 0.7), any_(2, 2, 2, 5), **single)
 
 

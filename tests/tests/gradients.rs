@@ -14,31 +14,7 @@ use ferroflow_testing::text;
 use std::collections::BTreeMap;
 
 /// Ops that stock differentiates and we do not.
-const PENDING: &[(&str, &[&str])] = &[
-    (
-        "control flow of old graphs, which programs of ours do not build; imported loops run but have no gradient",
-        &[
-            "Enter",
-            "Exit",
-            "LoopCond",
-            "Merge",
-            "NextIteration",
-            "RefEnter",
-            "RefExit",
-            "RefIdentity",
-            "RefMerge",
-            "RefNextIteration",
-            "RefSwitch",
-            "Switch",
-        ],
-    ),
-    ("factors of matrices, which initial values are made of", &["Qr"]),
-    ("branches by number, which programs of ours do not build", &["Case", "StatelessCase"]),
-    (
-        "second derivatives of batch normalization",
-        &["FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"],
-    ),
-];
+const PENDING: &[(&str, &[&str])] = &[("factors of matrices, which initial values are made of", &["Qr"])];
 
 /// Stock's answers for the ops of a family.
 fn load(path: &std::path::Path) -> GoldenFile {

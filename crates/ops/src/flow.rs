@@ -5,14 +5,16 @@
 
 mod branches;
 mod calls;
+mod frames;
 mod loops;
 mod while_gradient;
 
 pub use branches::{Cond, cond};
 pub use loops::{WhileLoop, while_loop};
 
-pub(crate) use branches::if_grad;
+pub(crate) use branches::{case_grad, if_grad};
 pub(crate) use calls::call_grad;
+pub(crate) use frames::{in_frame_grad, merge_grad, replace_loop, switch_grad};
 pub(crate) use while_gradient::while_grad;
 
 use ferroflow_core::scope::{FunctionGraph, Output};

@@ -77,6 +77,14 @@ pub(crate) fn conj(s: &Scope, x: &Output) -> Result<Output> {
     if x.dtype().is_complex() { ops::conj(s, x) } else { Ok(x.clone()) }
 }
 
+/// The name of the scope of the call of `gradients` that a scope belongs to, the bodies of functions included.
+pub(crate) fn gradients_name(s: &Scope) -> String {
+    let parts: Vec<&str> = s.prefix().trim_end_matches('/').split('/').collect();
+    let own = parts.len().saturating_sub(1);
+    let end = parts.iter().rposition(|part| part.starts_with("gradients")).map_or(own, |at| at + 1);
+    parts[..end].join("/")
+}
+
 /// Gradients of both inputs of an elementwise op, each summed over the dimensions in which its input was repeated.
 pub(crate) fn unbroadcast_both(g: &GradCx<'_>, dx: Output, dy: Output) -> Result<InputGrads> {
     let (s, x, y) = (g.scope(), g.input(0), g.input(1));

@@ -13,6 +13,8 @@ pub enum Gradient {
     Stop,
     /// Builds the gradients of inputs from those of outputs.
     Fn(GradientFn),
+    /// Gradients go through other nodes, which take the operation's place before anything is differentiated.
+    Replace(fn(&Operation) -> Result<()>),
 }
 
 /// Builds the gradients of an operation's inputs, one per input, from those of its outputs.

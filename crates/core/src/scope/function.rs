@@ -12,7 +12,9 @@ use crate::resource::HandleShape;
 use crate::{DType, PartialShape, Result, ToPartialShape, bail, ensure, status};
 use ferroflow_proto::tensorflow::attr_value::{ListValue, Value};
 use ferroflow_proto::tensorflow::function_def::ArgAttrs;
-use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, FunctionDefLibrary, NameAttrList, OpDef, op_def};
+use ferroflow_proto::tensorflow::{
+    AttrValue, FunctionDef, FunctionDefLibrary, NameAttrList, NodeDef, OpDef, op_def,
+};
 use std::sync::Arc;
 
 /// Constants up to this many elements are copied into a body rather than passed in.
@@ -521,5 +523,19 @@ impl Operation {
             changed.set(name, value);
         }
         self.graph().lock().rewrite(self.id(), changed, &more)
+    }
+
+    /// Makes the operation one that passes on another output, under the name that it has.
+    pub fn become_identity(&self, value: &Output) -> Result<()> {
+        let value = self.graph().scope().own(value)?;
+        let arg = graph::Output { node: self.id(), index: 0 };
+        let name = self.name();
+        self.graph().lock().become_identity(arg, value.edge(), &name)
+    }
+
+    /// The operation as a message, with the names of its inputs.
+    pub fn to_node_def(&self) -> NodeDef {
+        let state = self.graph().lock();
+        state.graph.node_defs(self.position()).next().expect("the graph has the operation")
     }
 }

@@ -93,8 +93,39 @@ impl Gradients {
             self.grad_ys.len(),
             ys.len()
         );
+        replace(graph, &ys)?;
         let scope = scope.scope(self.name.as_deref().unwrap_or("gradients"));
         Walk::new(&scope, graph, &ys, &xs, &self.stops)?.run(&self, &ys, &xs)
+    }
+}
+
+/// The nodes that outputs depend on.
+fn reached(graph: &graph::Graph, ys: &[Output]) -> HashSet<NodeId> {
+    let mut reached = HashSet::new();
+    let mut ahead: Vec<NodeId> = ys.iter().map(|y| y.op().id()).collect();
+    while let Some(id) = ahead.pop() {
+        if reached.insert(id) {
+            ahead.extend(graph.node(id).inputs.iter().map(|input| input.node));
+        }
+    }
+    reached
+}
+
+/// Lets operations that gradients cannot go through be replaced by others, until there is none.
+fn replace(graph: &Graph, ys: &[Output]) -> Result<()> {
+    let root = graph.scope();
+    loop {
+        let mut ids: Vec<NodeId> = reached(&graph.lock().graph, ys).into_iter().collect();
+        ids.sort_unstable();
+        let replaceable = ids.into_iter().map(|id| Operation::new(&root, id)).find_map(|operation| {
+            match operation.entry().map(|entry| entry.op.gradient) {
+                Some(Gradient::Replace(replace)) => Some((operation, replace)),
+                _ => None,
+            }
+        });
+        let Some((operation, replace)) = replaceable else { return Ok(()) };
+        let what = || format!("gradient of operation '{}' ({})", operation.name(), operation.op_type());
+        replace(&operation).map_err(|error| error.map_message(|text| format!("{}: {text}", what())))?;
     }
 }
 
@@ -113,13 +144,7 @@ struct Walk {
 impl Walk {
     fn new(scope: &Scope, graph: &Graph, ys: &[Output], xs: &[Output], stops: &[Output]) -> Result<Walk> {
         let state = graph.lock();
-        let mut reached = HashSet::new();
-        let mut ahead: Vec<NodeId> = ys.iter().map(|y| y.op().id()).collect();
-        while let Some(id) = ahead.pop() {
-            if reached.insert(id) {
-                ahead.extend(state.graph.node(id).inputs.iter().map(|input| input.node));
-            }
-        }
+        let reached = reached(&state.graph, ys);
         let stops: HashSet<NodeId> = stops.iter().map(|stop| stop.op().id()).collect();
         let sources: HashSet<NodeId> = xs.iter().map(|x| x.op().id()).collect();
         let mut active = HashSet::new();
@@ -206,7 +231,8 @@ impl Walk {
         let gradient = operation.entry().map_or(Gradient::Undefined, |entry| entry.op.gradient);
         let grads = match gradient {
             Gradient::Stop => return Ok(()),
-            Gradient::Undefined => bail!(
+            // What is to be replaced has been by now.
+            Gradient::Undefined | Gradient::Replace(_) => bail!(
                 NotFound,
                 "No gradient defined for operation '{}' (op type: {}). Hold it constant with ops::stop_gradient or \
                  Gradients::stop, or leave out what it depends on.",

@@ -8,6 +8,7 @@ use ferroflow_core::op::{GradCx, InputGrads, zeros_like};
 use ferroflow_core::scope::{FunctionGraph, Input, Output, Scope, TensorSpec};
 use ferroflow_core::{DType, PartialShape, Result, ensure};
 use ferroflow_proto::tensorflow::NameAttrList;
+use ferroflow_proto::tensorflow::attr_value::Value;
 
 /// Runs one of two branches. Each is a closure that adds nodes and returns results; both return as many, of the same
 /// types. What a branch uses from around it is passed in.
@@ -72,6 +73,14 @@ impl Cond {
         T: FnOnce(&Scope) -> Result<Vec<Output>>,
         E: FnOnce(&Scope) -> Result<Vec<Output>>,
     {
+        let predicate = predicate.into();
+        let shape = predicate.known_shape();
+        ensure!(
+            shape.rank().is_none_or(|rank| rank == 0),
+            InvalidArgument,
+            "the condition {}is a scalar, but its shape is {shape}; ops::all or ops::any make one of many",
+            predicate.output().map_or_else(String::new, |output| format!("'{}' ", output.name()))
+        );
         let then_branch = FunctionGraph::trace(scope, &[], |s, _| then_branch(s))?;
         let else_branch = FunctionGraph::trace(scope, &[], |s, _| else_branch(s))?;
         let (yes, no) = (&then_branch.results, &else_branch.results);
@@ -93,7 +102,7 @@ impl Cond {
         }
         let name = self.name.as_deref().unwrap_or("cond");
         let shapes = yes.iter().zip(no).map(|(yes, no)| common_shape(&yes.shape(), &no.shape())).collect();
-        add_if(scope, name, predicate.into(), [&then_branch, &else_branch], &[], shapes)
+        add_if(scope, name, predicate, [&then_branch, &else_branch], &[], shapes)
     }
 }
 
@@ -102,25 +111,53 @@ fn add_if(
     scope: &Scope,
     name: &str,
     predicate: Input,
-    [then_branch, else_branch]: [&FunctionGraph; 2],
+    branches: [&FunctionGraph; 2],
     args: &[Output],
     shapes: Vec<PartialShape>,
 ) -> Result<Vec<Output>> {
-    let captures = joint_captures(&[then_branch, else_branch]);
-    let types: Vec<DType> = then_branch.results.iter().map(Output::dtype).collect();
-    let stateful = then_branch.is_stateful() || else_branch.is_stateful();
+    let [then_branch, else_branch] = branches;
+    let captures = joint_captures(&branches);
     let node = scope
-        .op(if stateful { "If" } else { "StatelessIf" })
+        .op(if branches.iter().any(|branch| branch.is_stateful()) { "If" } else { "StatelessIf" })
         .name(name)
         .input(predicate)
         .inputs(args.iter().chain(&captures))
-        .attr("Tout", types)
+        .attr("Tout", result_types(then_branch))
         .attr("then_branch", then_branch.define(&format!("{name}_true"), &captures)?)
         .attr("else_branch", else_branch.define(&format!("{name}_false"), &captures)?)
         .attr("output_shapes", shapes)
         .attr(LOWER, true)
         .build()?;
     Ok(node.outputs())
+}
+
+/// Adds a choice by number, whose branches take `args` and what they capture.
+fn add_case(
+    scope: &Scope,
+    name: &str,
+    index: Input,
+    branches: &[&FunctionGraph],
+    args: &[Output],
+    shapes: Vec<PartialShape>,
+) -> Result<Vec<Output>> {
+    let captures = joint_captures(branches);
+    let defined = branches.iter().enumerate();
+    let defined = defined.map(|(i, branch)| branch.define(&format!("{name}_branch{i}"), &captures));
+    let node = scope
+        .op(if branches.iter().any(|branch| branch.is_stateful()) { "Case" } else { "StatelessCase" })
+        .name(name)
+        .input(index)
+        .inputs(args.iter().chain(&captures))
+        .attr("Tout", branches.first().map_or_else(Vec::new, |branch| result_types(branch)))
+        .attr("branches", defined.collect::<Result<Vec<NameAttrList>>>()?)
+        .attr("output_shapes", shapes)
+        .attr(LOWER, true)
+        .build()?;
+    Ok(node.outputs())
+}
+
+fn result_types(branch: &FunctionGraph) -> Vec<DType> {
+    branch.results.iter().map(Output::dtype).collect()
 }
 
 /// What is known of a value that has one shape or the other.
@@ -133,15 +170,83 @@ pub(super) fn common_shape(a: &PartialShape, b: &PartialShape) -> PartialShape {
     PartialShape::new(dims).unwrap_or_default()
 }
 
-/// The gradient of a conditional is a conditional on the same predicate. What a branch's gradient needs of the branch
-/// becomes a result of the conditional, for which the other branch returns something that nobody looks at.
+/// The gradient of a conditional is a conditional on the same predicate.
 pub(crate) fn if_grad(g: &GradCx<'_>) -> Result<InputGrads> {
-    let (s, op) = (g.scope(), g.op());
+    let functions = [g.attr::<NameAttrList>("then_branch")?, g.attr("else_branch")?];
+    let define = |branches: &[FunctionGraph]| {
+        let forward = |i: usize| branches[i].define(&format!("{}_forward", functions[i].name), &[]);
+        Ok(vec![("then_branch", forward(0)?.to_attr()?), ("else_branch", forward(1)?.to_attr()?)])
+    };
+    let Some(gradient) = differentiate(g, &functions, define)? else {
+        return Ok(InputGrads::none(g.num_inputs()));
+    };
+    let branches = [&gradient.branches[0], &gradient.branches[1]];
+    let (name, shapes) = (gradient.name(g), gradient.shapes());
+    let dxs = add_if(g.scope(), &name, g.input(0).into(), branches, &gradient.args, shapes)?;
+    Ok(gradient.input_grads(g, dxs))
+}
+
+/// The gradient of a choice by number is a choice by the same number.
+pub(crate) fn case_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let functions: Vec<NameAttrList> = g.attr("branches")?;
+    let define = |branches: &[FunctionGraph]| {
+        let forward = functions.iter().zip(branches);
+        let forward = forward.map(|(f, branch)| branch.define(&format!("{}_forward", f.name), &[]));
+        Ok(vec![("branches", forward.collect::<Result<Vec<NameAttrList>>>()?.to_attr()?)])
+    };
+    let Some(gradient) = differentiate(g, &functions, define)? else {
+        return Ok(InputGrads::none(g.num_inputs()));
+    };
+    let branches: Vec<&FunctionGraph> = gradient.branches.iter().collect();
+    let (name, shapes) = (gradient.name(g), gradient.shapes());
+    let dxs = add_case(g.scope(), &name, g.input(0).into(), &branches, &gradient.args, shapes)?;
+    Ok(gradient.input_grads(g, dxs))
+}
+
+/// The gradients of branches, which all take the same arguments.
+struct BranchGradients {
+    branches: Vec<FunctionGraph>,
+    args: Vec<Output>,
+    /// The inputs, without the one that chooses, whose gradients the branches return.
+    xs: Vec<usize>,
+}
+
+impl BranchGradients {
+    fn name(&self, g: &GradCx<'_>) -> String {
+        format!("{}_grad", g.op().name().rsplit('/').next().unwrap_or("cond"))
+    }
+
+    fn shapes(&self) -> Vec<PartialShape> {
+        let common = |i: usize| {
+            let shapes = self.branches.iter().map(|branch| branch.results[i].shape());
+            shapes.reduce(|a, b| common_shape(&a, &b)).unwrap_or_default()
+        };
+        (0..self.xs.len()).map(common).collect()
+    }
+
+    fn input_grads(self, g: &GradCx<'_>, dxs: Vec<Output>) -> InputGrads {
+        let mut all = InputGrads::none(g.num_inputs());
+        for (x, dx) in self.xs.into_iter().zip(dxs) {
+            all.0[x + 1] = Some(dx.into());
+        }
+        all
+    }
+}
+
+/// Differentiates the branches of a conditional, whose first input chooses among them; `None` if no input matters. What
+/// a branch's gradient needs of the branch becomes a result of the conditional, for which the other branches return
+/// something that nobody looks at; `define` gives the branches as attributes then.
+fn differentiate(
+    g: &GradCx<'_>,
+    functions: &[NameAttrList],
+    define: impl Fn(&[FunctionGraph]) -> Result<Vec<(&'static str, Value)>>,
+) -> Result<Option<BranchGradients>> {
+    let op = g.op();
     let around = op.graph().scope();
     let inputs = &g.inputs()[1..];
     let specs = specs_of(inputs);
-    let load = |name: &str| FunctionGraph::load(&around, &g.attr::<NameAttrList>(name)?, &specs);
-    let mut branches = [load("then_branch")?, load("else_branch")?];
+    let load = |function| FunctionGraph::load(&around, function, &specs);
+    let mut branches = functions.iter().map(load).collect::<Result<Vec<_>>>()?;
     // Results with a gradient, and inputs that want one.
     let dys: Vec<usize> = (0..g.num_outputs()).filter(|i| g.grad(*i).is_some()).collect();
     let mut xs: Vec<usize> =
@@ -149,13 +254,13 @@ pub(crate) fn if_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     let depends = branches.iter().map(FunctionGraph::dependencies).collect::<Vec<_>>();
     xs.retain(|x| depends.iter().any(|results| dys.iter().any(|y| results[*y][*x])));
     if xs.is_empty() {
-        return Ok(InputGrads::none(g.num_inputs()));
+        return Ok(None);
     }
     let grads = dys.iter().map(|y| g.dy(*y)).collect::<Result<Vec<_>>>()?;
 
     let mut gradients = Vec::new();
     for branch in &branches {
-        let (mut gradient, dxs) = backward(branch, &dys, &xs, &specs_of(&grads))?;
+        let (mut gradient, dxs) = backward(g, branch, &dys, &xs, &specs_of(&grads))?;
         let inner = gradient.graph.scope();
         gradient.results = dxs
             .into_iter()
@@ -164,7 +269,7 @@ pub(crate) fn if_grad(g: &GradCx<'_>) -> Result<InputGrads> {
             .collect::<Result<_>>()?;
         gradients.push(gradient);
     }
-    // Both take the same arguments: gradients of results, inputs of the conditional, and what either branch computed.
+    // All take the same arguments: gradients of results, inputs of the conditional, and what any branch computed.
     let (before, mut extra) = (g.num_outputs(), Vec::new());
     let mut positions = Vec::new();
     for (which, gradient) in gradients.iter().enumerate() {
@@ -177,51 +282,39 @@ pub(crate) fn if_grad(g: &GradCx<'_>) -> Result<InputGrads> {
         };
         positions.push(gradient.captures().into_iter().map(position).collect::<Vec<usize>>());
     }
-    for (which, value) in &extra {
-        let filler = ops::fake_param(&branches[1 - which].graph.scope(), value.dtype(), value.shape())?;
-        branches[*which].results.push(value.clone());
-        branches[1 - which].results.push(filler);
+    for (owner, value) in &extra {
+        for (which, branch) in branches.iter_mut().enumerate() {
+            let result = match which == *owner {
+                true => value.clone(),
+                false => ops::fake_param(&branch.graph.scope(), value.dtype(), value.shape())?,
+            };
+            branch.results.push(result);
+        }
     }
     if !extra.is_empty() {
         let more: Vec<Output> = extra.iter().map(|(_, value)| value.clone()).collect();
         let (types, shapes) = extended_results(op, &more)?;
-        let name = |attr: &str| Ok(format!("{}_forward", g.attr::<NameAttrList>(attr)?.name));
-        op.rewrite(
-            [
-                ("then_branch", branches[0].define(&name("then_branch")?, &[])?.to_attr()?),
-                ("else_branch", branches[1].define(&name("else_branch")?, &[])?.to_attr()?),
-                ("Tout", types),
-                ("output_shapes", shapes),
-            ],
-            &[],
-        )?;
+        let attrs = define(&branches)?.into_iter().chain([("Tout", types), ("output_shapes", shapes)]);
+        op.rewrite(attrs, &[])?;
     }
-    let mut passed = grads;
-    passed.extend(inputs.iter().cloned());
+    let mut args = grads;
+    args.extend(inputs.iter().cloned());
     for index in 0..extra.len() {
-        passed.push(op.output(before + index)?);
+        args.push(op.output(before + index)?);
     }
     for (which, gradient) in gradients.iter_mut().enumerate() {
-        let mut args = Vec::new();
+        let mut passed = Vec::new();
         for arg in &branches[which].args {
-            args.push(gradient.add_arg(&arg.into())?);
+            passed.push(gradient.add_arg(&arg.into())?);
         }
         for (owner, value) in &extra {
             let spec = TensorSpec::from(value);
             let unknown = PartialShape::unknown();
-            args.push(gradient.add_arg(&if *owner == which { spec } else { spec.with_shape(unknown) })?);
+            passed.push(gradient.add_arg(&if *owner == which { spec } else { spec.with_shape(unknown) })?);
         }
         for (inner, position) in gradient.captured().into_iter().zip(&positions[which]) {
-            gradient.bind(&inner, &args[*position])?;
+            gradient.bind(&inner, &passed[*position])?;
         }
     }
-    let shapes = gradients[0].results.iter().zip(&gradients[1].results);
-    let shapes = shapes.map(|(yes, no)| common_shape(&yes.shape(), &no.shape())).collect();
-    let name = format!("{}_grad", op.name().rsplit('/').next().unwrap_or("cond"));
-    let dxs = add_if(s, &name, g.input(0).into(), [&gradients[0], &gradients[1]], &passed, shapes)?;
-    let mut all = InputGrads::none(g.num_inputs());
-    for (x, dx) in xs.into_iter().zip(dxs) {
-        all.0[x + 1] = Some(dx.into());
-    }
-    Ok(all)
+    Ok(Some(BranchGradients { branches: gradients, args, xs }))
 }

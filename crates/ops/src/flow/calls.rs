@@ -1,5 +1,6 @@
 //! The gradient of a call is a call of the function's gradient, which gets what the function computed on the way.
 
+use crate::gradient::gradients_name;
 use ferroflow_core::attr::ToAttr;
 use ferroflow_core::op::{GradCx, InputGrads};
 use ferroflow_core::scope::{FunctionGraph, Gradients, Operation, Output, TensorSpec};
@@ -34,8 +35,10 @@ pub(super) fn specs_of(outputs: &[Output]) -> Vec<TensorSpec> {
 }
 
 /// The gradient of a body as a body within it: its arguments are the gradients of the results `ys`, what it needs of the
-/// body it captures, and the gradients of the arguments `xs` come back, as whole tensors.
+/// body it captures, and the gradients of the arguments `xs` come back, as whole tensors. It goes by the name of the call
+/// of `gradients` that it is part of.
 pub(super) fn backward(
+    g: &GradCx<'_>,
     body: &FunctionGraph,
     ys: &[usize],
     xs: &[usize],
@@ -47,7 +50,7 @@ pub(super) fn backward(
         grad_ys.push(Some(gradient.add_arg(grad)?.into()));
     }
     let inner = gradient.graph.scope();
-    let dxs = Gradients::new().grad_ys(grad_ys).build(
+    let dxs = Gradients::new().name(&gradients_name(g.scope())).grad_ys(grad_ys).build(
         &inner,
         ys.iter().map(|y| &body.results[*y]),
         xs.iter().map(|x| &body.args[*x]),
@@ -79,7 +82,7 @@ pub(crate) fn call_grad(g: &GradCx<'_>) -> Result<InputGrads> {
         return Ok(all);
     }
     let grads = ys.iter().map(|y| g.dy(*y)).collect::<Result<Vec<_>>>()?;
-    let (mut gradient, dxs) = backward(&body, &ys, &xs, &specs_of(&grads))?;
+    let (mut gradient, dxs) = backward(g, &body, &ys, &xs, &specs_of(&grads))?;
     let returned: Vec<usize> = (0..xs.len()).filter(|i| dxs[*i].is_some()).collect();
     gradient.results = dxs.into_iter().flatten().collect();
     if returned.is_empty() {

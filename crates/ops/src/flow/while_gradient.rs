@@ -40,7 +40,7 @@ pub(crate) fn while_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     }
     let specs =
         wanted.iter().map(|index| gradient_spec(&forward.body.args[*index])).collect::<Result<Vec<_>>>()?;
-    let (mut gradient, dxs) = backward(&forward.body, &wanted, &wanted, &specs)?;
+    let (mut gradient, dxs) = backward(g, &forward.body, &wanted, &wanted, &specs)?;
     let inner = gradient.graph.scope();
     let mut next = Vec::new();
     for (dx, index) in dxs.into_iter().zip(&wanted) {

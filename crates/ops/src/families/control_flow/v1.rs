@@ -2,8 +2,10 @@
 //!
 //! The executor runs most of these itself, by class; a kernel stands here only where the op runs like any other.
 
+use crate::array::identity::identity_grad;
+use crate::flow::{in_frame_grad, merge_grad, replace_loop, switch_grad};
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Value};
-use ferroflow_core::op::{Op, OpClass, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::op::{Gradient, Op, OpClass, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::{PartialShape, Result, bail, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -28,6 +30,7 @@ pub(crate) const OPS: &[&Op] = &[
 
 static SWITCH: Op = Op {
     name: "Switch",
+    gradient: Gradient::Fn(switch_grad),
     inputs: &["data: T", "pred: bool"],
     outputs: &["output_false: T", "output_true: T"],
     attrs: &["T: type"],
@@ -39,6 +42,7 @@ static SWITCH: Op = Op {
 
 static REF_SWITCH: Op = Op {
     name: "RefSwitch",
+    gradient: Gradient::Fn(switch_grad),
     inputs: &["data: Ref(T)", "pred: bool"],
     outputs: &["output_false: Ref(T)", "output_true: Ref(T)"],
     attrs: &["T: type"],
@@ -62,6 +66,7 @@ static SWITCH_N: Op = Op {
 
 static MERGE: Op = Op {
     name: "Merge",
+    gradient: Gradient::Fn(merge_grad),
     inputs: &["inputs: N * T"],
     outputs: &["output: T", "value_index: int32"],
     attrs: &["T: type", "N: int >= 1"],
@@ -73,6 +78,7 @@ static MERGE: Op = Op {
 
 static REF_MERGE: Op = Op {
     name: "RefMerge",
+    gradient: Gradient::Fn(merge_grad),
     inputs: &["inputs: Ref(N * T)"],
     outputs: &["output: Ref(T)", "value_index: int32"],
     attrs: &["T: type", "N: int >= 1"],
@@ -87,6 +93,7 @@ const ENTER_ATTRS: &[&str] =
 
 static ENTER: Op = Op {
     name: "Enter",
+    gradient: Gradient::Fn(in_frame_grad),
     inputs: &["data: T"],
     outputs: &["output: T"],
     attrs: ENTER_ATTRS,
@@ -98,6 +105,7 @@ static ENTER: Op = Op {
 
 static REF_ENTER: Op = Op {
     name: "RefEnter",
+    gradient: Gradient::Fn(in_frame_grad),
     inputs: &["data: Ref(T)"],
     outputs: &["output: Ref(T)"],
     attrs: ENTER_ATTRS,
@@ -109,6 +117,7 @@ static REF_ENTER: Op = Op {
 
 static EXIT: Op = Op {
     name: "Exit",
+    gradient: Gradient::Replace(replace_loop),
     inputs: &["data: T"],
     outputs: &["output: T"],
     attrs: &["T: type"],
@@ -120,6 +129,7 @@ static EXIT: Op = Op {
 
 static REF_EXIT: Op = Op {
     name: "RefExit",
+    gradient: Gradient::Replace(replace_loop),
     inputs: &["data: Ref(T)"],
     outputs: &["output: Ref(T)"],
     attrs: &["T: type"],
@@ -131,6 +141,7 @@ static REF_EXIT: Op = Op {
 
 static NEXT_ITERATION: Op = Op {
     name: "NextIteration",
+    gradient: Gradient::Fn(in_frame_grad),
     inputs: &["data: T"],
     outputs: &["output: T"],
     attrs: &["T: type"],
@@ -142,6 +153,7 @@ static NEXT_ITERATION: Op = Op {
 
 static REF_NEXT_ITERATION: Op = Op {
     name: "RefNextIteration",
+    gradient: Gradient::Fn(in_frame_grad),
     inputs: &["data: Ref(T)"],
     outputs: &["output: Ref(T)"],
     attrs: &["T: type"],
@@ -153,6 +165,7 @@ static REF_NEXT_ITERATION: Op = Op {
 
 static LOOP_COND: Op = Op {
     name: "LoopCond",
+    gradient: Gradient::Fn(in_frame_grad),
     inputs: &["input: bool"],
     outputs: &["output: bool"],
     shape: loop_cond_shape,
@@ -182,6 +195,7 @@ static ABORT: Op = Op {
 
 static REF_IDENTITY: Op = Op {
     name: "RefIdentity",
+    gradient: Gradient::Fn(identity_grad),
     inputs: &["input: Ref(T)"],
     outputs: &["output: Ref(T)"],
     attrs: &["T: type"],

@@ -1,5 +1,6 @@
 //! Tensor arrays: slots that a step writes and reads, kept with the step. The `flow` tensors only order the ops.
 
+use crate::gradient::gradients_name;
 use crate::build as ops;
 use crate::rows;
 use crate::tensor_array::{ArraySpec, TensorArray};
@@ -547,11 +548,9 @@ impl GradArray {
     /// Each call of `gradients` collects in an array of its own, which is known by the call's scope.
     fn of(g: &GradCx<'_>, handle: &Output, flow: &Output) -> Result<GradArray> {
         let s = g.scope();
-        let parts: Vec<&str> = s.prefix().trim_end_matches('/').split('/').collect();
-        let own = parts.len().saturating_sub(1);
-        let end = parts.iter().rposition(|part| part.starts_with("gradients")).map_or(own, |at| at + 1);
-        let source = parts[..end].join("/");
-        let made = ops::tensor_array_grad_v3(&s.colocate_with(handle), handle, flow, &source)?;
+        // An array that a loop's body gets is wherever it was made.
+        let near = if handle.graph().is_same(s.graph()) { s.colocate_with(handle) } else { s.clone() };
+        let made = ops::tensor_array_grad_v3(&near, handle, flow, &gradients_name(s))?;
         let ordered = s.control([&made.grad_handle]);
         let flow = ops::Identity::new().name("gradient_flow").build(&ordered, flow)?;
         Ok(GradArray { handle: made.grad_handle, flow })

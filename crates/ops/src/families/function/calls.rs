@@ -1,6 +1,6 @@
 //! Calls of functions, and control flow whose branches and bodies are functions.
 
-use crate::flow::{call_grad, if_grad, while_grad};
+use crate::flow::{call_grad, case_grad, if_grad, while_grad};
 use ferroflow_core::attr::Attrs;
 use ferroflow_core::kernel::{Callable, Init, Kernel, KernelCx, Outputs, Value};
 use ferroflow_core::op::{Gradient, Op, OpClass, ShapeCx, shapes};
@@ -103,6 +103,7 @@ const CASE_ATTRS: &[&str] = &[
 
 static CASE: Op = Op {
     name: "Case",
+    gradient: Gradient::Fn(case_grad),
     inputs: &["branch_index: int32", "input: Tin"],
     outputs: &["output: Tout"],
     attrs: CASE_ATTRS,
@@ -114,6 +115,7 @@ static CASE: Op = Op {
 
 static STATELESS_CASE: Op = Op {
     name: "StatelessCase",
+    gradient: Gradient::Fn(case_grad),
     inputs: &["branch_index: int32", "input: Tin"],
     outputs: &["output: Tout"],
     attrs: CASE_ATTRS,

@@ -6,6 +6,7 @@ use crate::numeric::Num;
 use crate::windows::Format;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, KernelRow, Only, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::scope::{Gradients, Output};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -79,6 +80,7 @@ static FUSED_BATCH_NORM_V3: Op = Op {
 
 static FUSED_BATCH_NORM_GRAD: Op = Op {
     name: "FusedBatchNormGrad",
+    gradient: Gradient::Fn(second_gradient),
     inputs: &["y_backprop: T", "x: T", "scale: T", "reserve_space_1: T", "reserve_space_2: T"],
     outputs: &[
         "x_backprop: T",
@@ -96,6 +98,7 @@ static FUSED_BATCH_NORM_GRAD: Op = Op {
 
 static FUSED_BATCH_NORM_GRAD_V2: Op = Op {
     name: "FusedBatchNormGradV2",
+    gradient: Gradient::Fn(second_gradient),
     inputs: &["y_backprop: T", "x: T", "scale: float", "reserve_space_1: U", "reserve_space_2: U"],
     outputs: &[
         "x_backprop: T",
@@ -113,6 +116,7 @@ static FUSED_BATCH_NORM_GRAD_V2: Op = Op {
 
 static FUSED_BATCH_NORM_GRAD_V3: Op = Op {
     name: "FusedBatchNormGradV3",
+    gradient: Gradient::Fn(second_gradient),
     inputs: &[
         "y_backprop: T",
         "x: T",
@@ -400,6 +404,71 @@ fn gradient(g: &GradCx<'_>, op: &Op) -> Result<InputGrads> {
     let dx = node.output(0)?;
     let dx = if moved { ops::transpose(s, dx, back)? } else { dx };
     Ok([Some(dx), Some(node.output(1)?), Some(node.output(2)?), None, None].into())
+}
+
+/// The gradient of the gradient: its formula in plain ops, differentiated. The statistics that were kept count as given,
+/// because the formula has its own.
+fn second_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
+    let s = g.scope();
+    // Nodes of their own, so that nothing before them is differentiated.
+    let dy = ops::identity(s, g.input(0))?;
+    let x = ops::identity(s, g.input(1))?;
+    let scale = ops::identity(s, g.input(2))?;
+    let formula = first_gradient(g, &dy, &x, &scale)?;
+    let (mut ys, mut grads) = (Vec::new(), Vec::new());
+    for (index, y) in formula.iter().enumerate() {
+        if let Some(grad) = g.grad(index) {
+            ys.push(y);
+            grads.push(Some(grad.clone()));
+        }
+    }
+    let mut all = Gradients::new().name("second").grad_ys(grads).build(s, ys, [&dy, &x, &scale])?;
+    all.resize(g.num_inputs(), None);
+    Ok(InputGrads(all))
+}
+
+/// What the op computes for x, scale and offset.
+fn first_gradient(g: &GradCx<'_>, dy: &Output, x: &Output, scale: &Output) -> Result<[Output; 3]> {
+    let s = g.scope();
+    let (epsilon, format): (f32, String) = (g.attr("epsilon")?, g.attr("data_format")?);
+    let channels_last = format.ends_with('C');
+    let rank = format.len() as i32;
+    let axes: Vec<i32> = (0..rank).filter(|axis| *axis != if channels_last { rank - 1 } else { 1 }).collect();
+    // One element per channel, in a shape that goes with the whole.
+    let per_channel = |vector: &Output| match channels_last {
+        true => Ok(vector.clone()),
+        false => ops::reshape(
+            s,
+            vector,
+            (0..rank).map(|axis| if axis == 1 { -1 } else { 1 }).collect::<Vec<i32>>(),
+        ),
+    };
+    let dtype = x.dtype();
+    let (dy, x) = (ops::cast(s, dy, DType::Float)?, ops::cast(s, x, DType::Float)?);
+    let mean = |value: &Output| ops::mean(s, value, axes.clone());
+    let sum = |value: &Output| ops::sum(s, value, axes.clone());
+    let offset = sum(&dy)?;
+    let (center, variance) = if g.attr("is_training")? {
+        let center = mean(&x)?;
+        let variance = mean(&ops::squared_difference(s, &x, per_channel(&center))?)?;
+        (center, variance)
+    } else {
+        (g.input(3).clone(), g.input(4).clone())
+    };
+    let variance = ops::add_v2(s, variance, epsilon)?;
+    let inverse = ops::rsqrt(s, &variance)?;
+    let centered = ops::sub(s, &x, per_channel(&center))?;
+    let products = ops::mul(s, &dy, &centered)?;
+    let scale_gradient = ops::mul(s, sum(&products)?, &inverse)?;
+    let factor = per_channel(&ops::mul(s, scale, &inverse)?)?;
+    let inner = if g.attr("is_training")? {
+        let slope = ops::div(s, mean(&products)?, &variance)?;
+        let tilted = ops::mul(s, per_channel(&slope), &centered)?;
+        ops::sub(s, ops::sub(s, &dy, per_channel(&mean(&dy)?)), &tilted)?
+    } else {
+        dy
+    };
+    Ok([ops::cast(s, ops::mul(s, &factor, &inner), dtype)?, scale_gradient, offset])
 }
 
 #[cfg(test)]
