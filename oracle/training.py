@@ -206,6 +206,65 @@ def gru():
     yield from train(loss, v1.train.GradientDescentOptimizer(0.5), {x: images.reshape(-1, 8, 8), y: labels}, 5)
 
 
+class Cell:
+    """What stock's `dynamic_rnn` wants of a cell."""
+
+    def __init__(self, step, sizes):
+        self.step, self.state_size, self.output_size = step, sizes, sizes[-1] if isinstance(sizes, tuple) else sizes
+
+    def zero_state(self, batch_size, dtype):
+        zeros = lambda size: tf.zeros([batch_size, size], dtype)  # noqa: E731
+        return tf.nest.map_structure(zeros, self.state_size)
+
+    def __call__(self, x, state, scope=None):
+        state = self.step(x, state)
+        return (state[-1] if isinstance(state, tuple) else state), state
+
+
+def dynamic(cell):
+    """Classifies sequences of different lengths, by the last output and by all of them."""
+    x = v1.placeholder(tf.float32, [None, None, 8])
+    y = v1.placeholder(tf.int64, [None])
+    outputs, state = v1.nn.dynamic_rnn(cell, x, sequence_length=np.arange(20) % 9, dtype=tf.float32)
+    last = state[-1] if isinstance(state, tuple) else state
+    w = variable("dense/kernel", [6, 10], v1.glorot_uniform_initializer())
+    b = variable("dense/bias", [10], v1.zeros_initializer())
+    loss = v1.losses.sparse_softmax_cross_entropy(y, tf.matmul(last + tf.reduce_sum(outputs, 1), w) + b)
+    images, labels = digits(20)
+    yield from train(loss, v1.train.GradientDescentOptimizer(0.5), {x: images.reshape(-1, 8, 8), y: labels}, 5)
+
+
+@case
+def dynamic_lstm():
+    v1.set_random_seed(7)
+    kernel = variable("basic_lstm_cell/kernel", [8 + 6, 24], v1.glorot_uniform_initializer())
+    bias = variable("basic_lstm_cell/bias", [24], v1.zeros_initializer())
+
+    def step(x, state):
+        c, h = state
+        i, j, f, o = tf.split(tf.nn.bias_add(tf.matmul(tf.concat([x, h], 1), kernel), bias), 4, 1)
+        c = c * tf.sigmoid(f + 1.0) + tf.sigmoid(i) * tf.tanh(j)
+        return c, tf.tanh(c) * tf.sigmoid(o)
+
+    yield from dynamic(Cell(step, (6, 6)))
+
+
+@case
+def dynamic_gru():
+    v1.set_random_seed(7)
+    gates = variable("gru_cell/gates/kernel", [8 + 6, 12], v1.glorot_uniform_initializer())
+    gates_bias = variable("gru_cell/gates/bias", [12], v1.ones_initializer())
+    candidate = variable("gru_cell/candidate/kernel", [8 + 6, 6], v1.glorot_uniform_initializer())
+    candidate_bias = variable("gru_cell/candidate/bias", [6], v1.zeros_initializer())
+
+    def step(x, h):
+        r, u = tf.split(tf.sigmoid(tf.nn.bias_add(tf.matmul(tf.concat([x, h], 1), gates), gates_bias)), 2, 1)
+        new = tf.tanh(tf.nn.bias_add(tf.matmul(tf.concat([x, r * h], 1), candidate), candidate_bias))
+        return u * h + (1 - u) * new
+
+    yield from dynamic(Cell(step, 6))
+
+
 @case
 def batch_norm():
     """Dense layers with batch normalization; the averages are updated in every step."""

@@ -4,7 +4,7 @@ use super::{Running, compare, expected, numbers};
 use ferroflow::data::digits::Digits;
 use ferroflow::initializers as init;
 use ferroflow::layers::{
-    Activation, Assignment, BatchNorm, Conv2d, Dense, Gru, Lstm, Padding, avg_pool2d, dropout,
+    Activation, Assignment, BatchNorm, Conv2d, Dense, Gru, Lstm, Padding, Sequence, avg_pool2d, dropout,
     embedding_lookup, flatten, max_pool2d,
 };
 use ferroflow::optimizers::{Adagrad, Adam, GradientDescent, Momentum, Optimizer, RmsProp};
@@ -87,6 +87,32 @@ fn long_short_term_memory() {
 fn gated_recurrent_units() {
     classify("gru", [20, 8, 8, 0], GradientDescent::new(0.5), |s, x| {
         Dense::new(10).build(s, &Gru::new(6).build(s, x)?.last)
+    });
+}
+
+/// Sequences of up to eight steps, some of them empty, by the last output and by all of them.
+fn classify_sequences(case: &str, layer: impl Fn(&Scope, &Output, &Output) -> ferroflow::Result<Sequence>) {
+    classify(case, [20, 8, 8, 0], GradientDescent::new(0.5), |s, x| {
+        // How many steps there are is not known while the graph is built.
+        let x = ops::PlaceholderWithDefault::new([-1, -1, 8]).build(s, x)?;
+        let lengths = s.constant((0..20).map(|i| i % 9).collect::<Vec<i32>>())?;
+        let sequence = layer(s, &x, &lengths)?;
+        let sum = ops::add_v2(s, &sequence.last, ops::sum(s, &sequence.outputs, [1]))?;
+        Dense::new(10).build(s, &sum)
+    });
+}
+
+#[test]
+fn long_short_term_memory_in_a_loop() {
+    classify_sequences("dynamic_lstm", |s, x, lengths| Lstm::new(6).lengths(lengths).build(s, x));
+}
+
+#[test]
+fn gated_recurrent_units_in_a_loop() {
+    classify_sequences("dynamic_gru", |s, x, lengths| Gru::new(6).lengths(lengths).build(s, x));
+    // Without lengths, a loop does what copies of the cell do.
+    classify("gru", [20, 8, 8, 0], GradientDescent::new(0.5), |s, x| {
+        Dense::new(10).build(s, &Gru::new(6).dynamic().build(s, x)?.last)
     });
 }
 

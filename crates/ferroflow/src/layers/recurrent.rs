@@ -1,20 +1,23 @@
-//! Recurrent layers over sequences of known length, one copy of the cell's ops per step.
+//! Recurrent layers over sequences: one copy of the cell's ops per step if their number is known, or a loop, which takes
+//! any number of steps and sequences of different lengths.
 //!
-//! Cells and the names of their variables are those of stock's `BasicLSTMCell` and `GRUCell`.
+//! Cells and the names of their variables are those of stock's `BasicLSTMCell` and `GRUCell`; loops do what its
+//! `dynamic_rnn` does.
 
 use super::last_dim;
 use crate::initializers::{self, Initializer};
 use crate::variables::Variable;
 use ferroflow_core::scope::{Output, Scope};
-use ferroflow_core::{Result, Tensor, ensure, status};
+use ferroflow_core::{DType, PartialShape, Result, Tensor, ensure, status};
 use ferroflow_ops::build as ops;
+use ferroflow_ops::flow::while_loop;
 
 /// What a recurrent layer made of a sequence.
 #[derive(Clone, Debug)]
 pub struct Sequence {
-    /// The output of every step: batch, steps, units.
+    /// The output of every step: batch, steps, units. Zeros after the end of a sequence that has a length.
     pub outputs: Output,
-    /// The output of the last step: batch, units.
+    /// The output of the last step of each sequence: batch, units.
     pub last: Output,
     /// The cell state after the last step; the last output for cells without one.
     pub state: Output,
@@ -32,12 +35,18 @@ pub struct Sequence {
 /// let sequence = Lstm::new(8).build(&s, &x)?;
 /// assert_eq!(sequence.outputs.shape().dims(), Some(&[-1, 5, 8][..]));
 /// assert!(graph.find("basic_lstm_cell/kernel").is_some());
+///
+/// // Sequences of different lengths, in batches with any number of steps.
+/// let x = ops::Placeholder::new(DType::Float).shape([-1, -1, 3]).build(&s)?;
+/// let lengths = ops::Placeholder::new(DType::Int32).shape([-1]).build(&s)?;
+/// let sequence = Lstm::new(8).lengths(&lengths).build(&s, &x)?;
+/// assert_eq!(sequence.last.shape().dims(), Some(&[-1, 8][..]));
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Lstm {
-    units: i64,
+    steps: Steps,
     forget_bias: f64,
     kernel: Option<Initializer>,
     name: String,
@@ -46,36 +55,145 @@ pub struct Lstm {
 /// Gated recurrent units.
 #[derive(Clone, Debug)]
 pub struct Gru {
-    units: i64,
+    steps: Steps,
     kernel: Option<Initializer>,
     name: String,
 }
 
-/// The steps of `x`, each batch by features, and a batch of zeros.
-fn steps(scope: &Scope, x: &Output, units: i64) -> Result<(Vec<Output>, Output)> {
-    let shape = x.shape();
-    let length = shape.dims().filter(|dims| dims.len() == 3).map(|dims| dims[1]).filter(|length| *length > 0);
-    let length = length.ok_or_else(|| {
-        status!(
-            InvalidArgument,
-            "'{}' has shape {shape}, expected batch, a known number of steps, and features",
-            x.name()
-        )
-    })?;
-    let steps = ops::Unpack::new(length).axis(1).build(scope, x)?;
-    let first = ops::StridedSlice::new().shrink_axis_mask(1);
-    let rows = first.build(scope, ops::shape(scope, x), [0], [1], [1])?;
-    let dims = ops::pack(scope, [&rows, &scope.constant(Tensor::scalar(units as i32))?])?;
-    let zeros = ops::fill(scope, &dims, ops::cast(scope, 0.0, x.dtype()))?;
-    zeros.set_shape([shape.dims().map_or(-1, |dims| dims[0]), units])?;
-    Ok((steps, zeros))
+/// How a layer goes through the steps.
+#[derive(Clone, Debug)]
+struct Steps {
+    units: i64,
+    /// How many steps each sequence has.
+    lengths: Option<Output>,
+    /// Whether to loop even if the number of steps is known.
+    dynamic: bool,
 }
 
-fn sequence(scope: &Scope, outputs: &[Output], state: Output) -> Result<Sequence> {
-    let last = outputs.last().cloned();
-    let last = last.ok_or_else(|| status!(InvalidArgument, "a sequence has at least one step"))?;
-    Ok(Sequence { outputs: ops::Pack::new().axis(1).build(scope, outputs)?, last, state })
+/// What a cell makes of a step and its states: the next states, the last of which is its output.
+type CellFn<'a> = &'a dyn Fn(&Scope, &Output, &[Output]) -> Result<Vec<Output>>;
+
+impl Steps {
+    fn new(units: i64) -> Steps {
+        Steps { units, lengths: None, dynamic: false }
+    }
+
+    /// Applies a cell with so many states to `x`: batch, steps, features.
+    fn run(&self, scope: &Scope, x: &Output, states: usize, cell: CellFn<'_>) -> Result<Sequence> {
+        let shape = x.shape();
+        let dims = shape.dims().filter(|dims| dims.len() == 3).ok_or_else(|| {
+            let name = x.name();
+            status!(
+                InvalidArgument,
+                "'{name}' has shape {shape}, expected three dimensions: batch, steps, features"
+            )
+        })?;
+        let zeros = self.zeros(scope, x, dims[0])?;
+        let start = vec![zeros; states];
+        if self.dynamic || self.lengths.is_some() || dims[1] < 1 {
+            return self.in_loop(scope, x, start, cell);
+        }
+        let mut state = start;
+        let mut outputs = Vec::new();
+        for step in &ops::Unpack::new(dims[1]).axis(1).build(scope, x)? {
+            state = cell(scope, step, &state)?;
+            outputs.push(output(&state)?.clone());
+        }
+        let outputs = ops::Pack::new().axis(1).build(scope, &outputs)?;
+        Ok(Sequence { outputs, last: output(&state)?.clone(), state: state[0].clone() })
+    }
+
+    /// A batch of zeros.
+    fn zeros(&self, scope: &Scope, x: &Output, batch: i64) -> Result<Output> {
+        let units = scope.constant(Tensor::scalar(self.units as i32))?;
+        let dims = ops::pack(scope, [&element(scope, &ops::shape(scope, x)?, 0)?, &units])?;
+        let zeros = ops::fill(scope, &dims, ops::cast(scope, 0.0, x.dtype()))?;
+        zeros.set_shape([batch, self.units])?;
+        Ok(zeros)
+    }
+
+    fn in_loop(&self, scope: &Scope, x: &Output, start: Vec<Output>, cell: CellFn<'_>) -> Result<Sequence> {
+        let (dtype, batch) = (x.dtype(), start[0].shape().dims().map_or(-1, |dims| dims[0]));
+        let lengths = match &self.lengths {
+            Some(lengths) => {
+                let shape = lengths.shape();
+                ensure!(
+                    shape.is_compatible_with(&PartialShape::new([batch])?),
+                    InvalidArgument,
+                    "lengths '{}' have shape {shape}, expected one for each of the batch of '{}', whose shape is {}",
+                    lengths.name(),
+                    x.name(),
+                    x.shape()
+                );
+                Some(ops::cast(scope, lengths, DType::Int32)?)
+            }
+            None => None,
+        };
+        // Steps first, so that each is an element of a list.
+        let steps = ops::transpose(scope, x, [1, 0, 2])?;
+        let count = element(scope, &ops::shape(scope, &steps)?, 0)?;
+        let input_shape = [batch as i32, last_dim(x)? as i32];
+        let output_shape = [batch as i32, self.units as i32];
+        let inputs = ops::tensor_list_from_tensor(scope, &steps, input_shape)?;
+        let outputs = ops::tensor_list_reserve(scope, output_shape, &count, dtype)?;
+        let zeros = start[0].clone();
+        let mut variables = vec![scope.constant(0i32)?, outputs];
+        variables.extend(start);
+        let body = |s: &Scope, v: &[Output]| {
+            let (index, outputs, state) = (&v[0], &v[1], &v[2..]);
+            let step = ops::tensor_list_get_item(s, &inputs, index, input_shape, dtype)?;
+            let mut next = cell(s, &step, state)?;
+            let mut shown = output(&next)?.clone();
+            if let Some(lengths) = &lengths {
+                let goes_on = ops::expand_dims(s, ops::less(s, index, lengths), 1)?;
+                shown = ops::select_v2(s, &goes_on, &shown, &zeros)?;
+                for (next, before) in next.iter_mut().zip(state) {
+                    *next = ops::select_v2(s, &goes_on, &*next, before)?;
+                }
+            }
+            let outputs = ops::tensor_list_set_item(s, outputs, index, &shown)?;
+            Ok([ops::add_v2(s, index, 1)?, outputs].into_iter().chain(next).collect())
+        };
+        let ended = while_loop(scope, &variables, |s, v| ops::less(s, &v[0], &count), body)?;
+        let stacked = ops::tensor_list_stack(scope, &ended[1], output_shape, dtype)?;
+        let outputs = ops::transpose(scope, &stacked, [1, 0, 2])?;
+        outputs.set_shape([batch, x.shape().dims().map_or(-1, |dims| dims[1]), self.units])?;
+        Ok(Sequence { outputs, last: output(&ended)?.clone(), state: ended[2].clone() })
+    }
 }
+
+fn output(state: &[Output]) -> Result<&Output> {
+    state.last().ok_or_else(|| status!(Internal, "a cell has a state"))
+}
+
+fn element(scope: &Scope, vector: &Output, index: i32) -> Result<Output> {
+    ops::StridedSlice::new().shrink_axis_mask(1).build(scope, vector, [index], [index + 1], [1])
+}
+
+/// The builder methods that recurrent layers share.
+macro_rules! steps_builder {
+    ($type:ident) => {
+        impl $type {
+            /// How many steps each sequence of a batch has: a vector of integers. Later steps change nothing, and their
+            /// outputs are zeros.
+            #[must_use]
+            pub fn lengths(mut self, lengths: &Output) -> $type {
+                self.steps.lengths = Some(lengths.clone());
+                self
+            }
+
+            /// Goes through the steps in a loop even if their number is known: a smaller graph for long sequences.
+            #[must_use]
+            pub fn dynamic(mut self) -> $type {
+                self.steps.dynamic = true;
+                self
+            }
+        }
+    };
+}
+
+steps_builder!(Lstm);
+steps_builder!(Gru);
 
 fn weights(
     scope: &Scope,
@@ -107,7 +225,7 @@ fn split(scope: &Scope, x: &Output, parts: i64) -> Result<Vec<Output>> {
 impl Lstm {
     /// A layer of so many units.
     pub fn new(units: i64) -> Lstm {
-        Lstm { units, forget_bias: 1.0, kernel: None, name: "basic_lstm_cell".to_owned() }
+        Lstm { steps: Steps::new(units), forget_bias: 1.0, kernel: None, name: "basic_lstm_cell".to_owned() }
     }
 
     /// What is added to the forget gate; one unless this says otherwise.
@@ -135,31 +253,29 @@ impl Lstm {
     #[track_caller]
     pub fn build(self, scope: &Scope, x: &Output) -> Result<Sequence> {
         let inner = scope.scope(&self.name);
-        let dims = [last_dim(x)? + self.units, 4 * self.units];
-        let weights = weights(&inner, dims, &self.kernel, initializers::zeros(), x)?;
-        let (steps, zeros) = steps(&inner, x, self.units)?;
-        let (mut c, mut h) = (zeros.clone(), zeros);
-        let mut outputs = Vec::new();
-        for step in &steps {
-            let gates = split(&inner, &affine(&inner, step, &h, &weights)?, 4)?;
+        let units = self.steps.units;
+        let weights =
+            weights(&inner, [last_dim(x)? + units, 4 * units], &self.kernel, initializers::zeros(), x)?;
+        self.steps.run(&inner, x, 2, &|s, step, state| {
+            let [c, h] = state else { return Err(status!(Internal, "an LSTM has two states")) };
+            let gates = split(s, &affine(s, step, h, &weights)?, 4)?;
             let [input, new, forget, output] = &gates[..] else {
                 return Err(status!(Internal, "an LSTM has four gates"));
             };
-            let forget = ops::sigmoid(&inner, ops::add_v2(&inner, forget, self.forget_bias))?;
-            let kept = ops::mul(&inner, &c, &forget)?;
-            let added = ops::mul(&inner, ops::sigmoid(&inner, input), ops::tanh(&inner, new))?;
-            c = ops::add_v2(&inner, &kept, &added)?;
-            h = ops::mul(&inner, ops::tanh(&inner, &c), ops::sigmoid(&inner, output))?;
-            outputs.push(h.clone());
-        }
-        sequence(&inner, &outputs, c)
+            let forget = ops::sigmoid(s, ops::add_v2(s, forget, self.forget_bias))?;
+            let kept = ops::mul(s, c, &forget)?;
+            let added = ops::mul(s, ops::sigmoid(s, input), ops::tanh(s, new))?;
+            let c = ops::add_v2(s, &kept, &added)?;
+            let h = ops::mul(s, ops::tanh(s, &c), ops::sigmoid(s, output))?;
+            Ok(vec![c, h])
+        })
     }
 }
 
 impl Gru {
     /// A layer of so many units.
     pub fn new(units: i64) -> Gru {
-        Gru { units, kernel: None, name: "gru_cell".to_owned() }
+        Gru { steps: Steps::new(units), kernel: None, name: "gru_cell".to_owned() }
     }
 
     /// What the kernels start with; Glorot-uniform numbers unless this says otherwise.
@@ -180,7 +296,8 @@ impl Gru {
     #[track_caller]
     pub fn build(self, scope: &Scope, x: &Output) -> Result<Sequence> {
         let inner = scope.scope(&self.name);
-        let (inputs, units) = (last_dim(x)? + self.units, self.units);
+        let units = self.steps.units;
+        let inputs = last_dim(x)? + units;
         let gates = weights(
             &inner.scope("gates"),
             [inputs, 2 * units],
@@ -190,20 +307,17 @@ impl Gru {
         )?;
         let candidate =
             weights(&inner.scope("candidate"), [inputs, units], &self.kernel, initializers::zeros(), x)?;
-        let (steps, mut h) = steps(&inner, x, units)?;
-        let mut outputs = Vec::new();
-        for step in &steps {
-            let value = ops::sigmoid(&inner, affine(&inner, step, &h, &gates))?;
-            let parts = split(&inner, &value, 2)?;
+        self.steps.run(&inner, x, 1, &|s, step, state| {
+            let [h] = state else { return Err(status!(Internal, "a GRU has one state")) };
+            let value = ops::sigmoid(s, affine(s, step, h, &gates))?;
+            let parts = split(s, &value, 2)?;
             let [reset, keep] = &parts[..] else {
                 return Err(status!(Internal, "a GRU has two gates"));
             };
-            let visible = ops::mul(&inner, reset, &h)?;
-            let new = ops::tanh(&inner, affine(&inner, step, &visible, &candidate))?;
-            let fresh = ops::mul(&inner, ops::sub(&inner, 1.0, keep), &new)?;
-            h = ops::add_v2(&inner, ops::mul(&inner, keep, &h), &fresh)?;
-            outputs.push(h.clone());
-        }
-        sequence(&inner, &outputs, h)
+            let visible = ops::mul(s, reset, h)?;
+            let new = ops::tanh(s, affine(s, step, &visible, &candidate))?;
+            let fresh = ops::mul(s, ops::sub(s, 1.0, keep), &new)?;
+            Ok(vec![ops::add_v2(s, ops::mul(s, keep, h), &fresh)?])
+        })
     }
 }
