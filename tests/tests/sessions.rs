@@ -123,6 +123,56 @@ fn mistakes_and_failures_have_stock_codes_and_name_the_thing() {
 }
 
 #[test]
+fn a_step_is_exchanged_over_several_calls() {
+    on_every_target(|target| {
+        let graph = Graph::new();
+        let s = graph.scope();
+        let (a, b) = (placeholder(&graph, "a")?, placeholder(&graph, "b")?);
+        let noise = s.op("RandomUniform").attr("dtype", DType::Float).input([2i32]).build()?.output(0)?;
+        let first = (&a + &noise)?;
+        let second = (&first + &b)?;
+        let session = Session::connect(target, &graph)?;
+        let run = session.partial_run(&[&a, &b], &[&first, &second], &[])?;
+        let one = run.run(&[(&a, [0.0f32, 0.0].into())], &[&first])?;
+        let undeclared = run.run(&[], &[&noise]).unwrap_err();
+        assert_eq!(undeclared.code(), Code::InvalidArgument);
+        assert!(undeclared.message().contains("RandomUniform:0"), "{undeclared}");
+        // What the first part fetched is fed to the second, and the noise is that of the first.
+        let two = run.run(&[(&b, one[0].clone())], &[&second])?;
+        for (one, two) in one[0].flat::<f32>()?.iter().zip(two[0].flat::<f32>()?) {
+            assert_eq!(one + one, *two);
+        }
+        // All was exchanged, so the run is over.
+        assert_eq!(code(run.run(&[], &[&second])), Some(Code::InvalidArgument));
+
+        let early = session.partial_run(&[&a, &b], &[&second], &[])?;
+        assert_eq!(code(early.run(&[(&a, [1.0f32].into())], &[&second])), Some(Code::InvalidArgument));
+        session.close()?;
+        assert_eq!(code(early.run(&[], &[])), Some(Code::FailedPrecondition));
+        Ok(())
+    });
+}
+
+#[test]
+fn containers_are_emptied_and_sessions_end_with_them() {
+    on_every_target(|target| {
+        let graph = Graph::new();
+        let s = graph.scope();
+        let variable = s.op("VarHandleOp").attr("dtype", DType::Float).attr("shared_name", "to_be_emptied");
+        let variable = variable.shape_attr("shape", [0i64; 0]).build()?.output(0)?;
+        let assign = s.op("AssignVariableOp").input(&variable).input(3.0f32).build()?;
+        let read = s.op("ReadVariableOp").input(&variable).attr("dtype", DType::Float).build()?.output(0)?;
+        let session = Session::connect(target, &graph)?;
+        session.execute(&assign)?;
+        Session::reset(target, &[], &SessionOptions::new())?;
+        let ended = code(session.eval(&read));
+        assert!(matches!(ended, Some(Code::Aborted | Code::Cancelled)), "{ended:?}");
+        assert_eq!(code(Session::connect(target, &graph)?.eval(&read)), Some(Code::FailedPrecondition));
+        Ok(())
+    });
+}
+
+#[test]
 fn sessions_of_a_server_share_state_unless_they_are_isolated() {
     on_every_target(|target| {
         let graph = Graph::new();

@@ -1,6 +1,11 @@
 //! The graph that a program builds, over the ops of this build.
 
+use ferroflow_core::scope::MetaGraph;
+use ferroflow_core::{Result, status};
+use ferroflow_proto::tensorflow::{GraphDef, MetaGraphDef};
+use prost::Message;
 use std::ops::Deref;
+use std::path::Path;
 
 /// A graph under construction over all ops of this build. Cloning shares.
 ///
@@ -88,6 +93,79 @@ impl Graph {
     pub fn new() -> Graph {
         Graph(ferroflow_core::scope::Graph::over(ferroflow_ops::registry()))
     }
+
+    /// Writes nodes and functions to a file, as stock's `tf.io.write_graph(…, as_text=False)` does.
+    ///
+    /// ```
+    /// # use ferroflow::{Graph, Result};
+    /// # fn main() -> Result<()> {
+    /// # let path = std::env::temp_dir().join(format!("graph-{}.pb", std::process::id()));
+    /// let graph = Graph::new();
+    /// graph.scope().named_constant("x", 1.0f32)?;
+    /// graph.write_graph(&path)?;
+    /// let copy = Graph::new();
+    /// copy.import_graph_file(&path)?;
+    /// assert_eq!(copy.output("x:0")?.shape().rank(), Some(0));
+    /// # std::fs::remove_file(path).unwrap();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn write_graph(&self, path: impl AsRef<Path>) -> Result<()> {
+        write(path.as_ref(), &self.to_graph_def())
+    }
+
+    /// Adds the nodes and functions of a file that [`Graph::write_graph`] or stock wrote.
+    pub fn import_graph_file(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.import(&read::<GraphDef>(path.as_ref(), "GraphDef")?)
+    }
+
+    /// Writes the graph with its collections and what belongs to it, as stock's `export_meta_graph` does.
+    pub fn write_meta_graph(&self, path: impl AsRef<Path>, meta: &MetaGraph) -> Result<()> {
+        write(path.as_ref(), &self.to_meta_graph_def(meta))
+    }
+
+    /// Adds the graph of a file that [`Graph::write_meta_graph`], a [`Saver`](crate::train::Saver) or stock wrote, and
+    /// returns the rest: a program that did not build the model continues its checkpoint.
+    ///
+    /// ```
+    /// use ferroflow::train::Saver;
+    /// use ferroflow::{Graph, Session};
+    /// # use ferroflow::{Result, Variable, variables::global_variables_initializer};
+    /// # fn main() -> Result<()> {
+    /// # let directory = std::env::temp_dir().join(format!("meta-graph-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory).unwrap();
+    /// # let (prefix, built) = (directory.join("model"), Graph::new());
+    /// # Variable::with_value(&built.scope(), "w", 3.0f32)?;
+    /// # let init = global_variables_initializer(&built.scope())?;
+    /// # let saver = Saver::new(&built)?;
+    /// # let session = Session::new(&built)?;
+    /// # session.execute(&init)?;
+    /// # let path = saver.save(&session, &prefix, None)?;
+    ///
+    /// let graph = Graph::new();
+    /// let meta = graph.import_meta_graph_file(format!("{path}.meta"))?;
+    /// let saver = Saver::from_def(&graph, &meta.saver.expect("checkpoints carry their saver"))?;
+    /// let session = Session::new(&graph)?;
+    /// saver.restore(&session, &path)?;
+    /// assert_eq!(session.eval(&graph.output("w/Read/ReadVariableOp:0")?)?.to_scalar::<f32>()?, 3.0);
+    /// # std::fs::remove_dir_all(directory).unwrap();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn import_meta_graph_file(&self, path: impl AsRef<Path>) -> Result<MetaGraph> {
+        self.import_meta_graph(&read::<MetaGraphDef>(path.as_ref(), "MetaGraphDef")?)
+    }
+}
+
+fn write(path: &Path, message: &impl Message) -> Result<()> {
+    let written = std::fs::write(path, message.encode_to_vec());
+    written.map_err(|error| ferroflow_io::file::status(path, &error))
+}
+
+fn read<M: Message + Default>(path: &Path, what: &str) -> Result<M> {
+    let bytes = std::fs::read(path).map_err(|error| ferroflow_io::file::status(path, &error))?;
+    M::decode(bytes.as_slice())
+        .map_err(|error| status!(DataLoss, "{} is no {what} in binary form: {error}", path.display()))
 }
 
 impl Default for Graph {

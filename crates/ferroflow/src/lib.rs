@@ -53,9 +53,16 @@ pub use ferroflow_ops::flow::{Cond, WhileLoop, cond, while_loop};
 pub use ferroflow_ops::registry;
 pub use graph::Graph;
 pub use server::Server;
-pub use session::{Callable, RunOptions, Session, SessionOptions, Step, StepOutcome};
+pub use session::{Callable, PartialRun, RunOptions, Session, SessionOptions, Step, StepOutcome};
 pub use target::Target;
 pub use variables::{Variable, global_step};
+
+/// TensorFlow's own messages that programs meet: graphs as they are written to files, what a traced step tells.
+pub mod proto {
+    pub use ferroflow_proto::tensorflow::{
+        DeviceAttributes, GraphDef, MetaGraphDef, NodeDef, RunMetadata, SaverDef, StepStats, VariableDef,
+    };
+}
 
 /// The pieces of the guide for users of TensorFlow are compiled with the documentation tests.
 #[cfg(doctest)]

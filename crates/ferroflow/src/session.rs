@@ -3,9 +3,11 @@
 mod callable;
 mod connection;
 mod options;
+mod partial_run;
 
 pub use callable::Callable;
 pub use options::{RunOptions, SessionOptions};
+pub use partial_run::PartialRun;
 
 use crate::target::Target;
 use connection::Connection;
@@ -143,7 +145,77 @@ impl Session {
         step.prepare(feeds)
     }
 
+    /// Starts a step whose feeds and fetches come one after the other; all of them are declared here, and `targets` run
+    /// as soon as they can.
+    ///
+    /// ```
+    /// # use ferroflow::{DType, Graph, Session, ops};
+    /// # let graph = Graph::new();
+    /// # let s = graph.scope();
+    /// # let (a, b) = (ops::placeholder(&s, DType::Float)?, ops::placeholder(&s, DType::Float)?);
+    /// let doubled = (&a * 2.0)?;
+    /// let sum = (&doubled + &b)?;
+    /// let session = Session::new(&graph)?;
+    /// let run = session.partial_run(&[&a, &b], &[&doubled, &sum], &[])?;
+    /// let first = run.run(&[(&a, 3.0f32.into())], &[&doubled])?[0].to_scalar::<f32>()?;
+    /// let last = run.run(&[(&b, (first + 1.0).into())], &[&sum])?[0].to_scalar::<f32>()?;
+    /// assert_eq!((first, last), (6.0, 13.0));
+    /// # Ok::<(), ferroflow::Status>(())
+    /// ```
+    pub fn partial_run(
+        &self,
+        feeds: &[&Output],
+        fetches: &[&Output],
+        targets: &[&Operation],
+    ) -> Result<PartialRun> {
+        self.0.connection.check_open()?;
+        let mut step = self.step();
+        for output in fetches {
+            step = step.fetch(output);
+        }
+        for operation in targets {
+            step = step.target(*operation);
+        }
+        for output in feeds {
+            self.check_output(output, "feed")?;
+        }
+        let (fetches, targets) = step.names()?;
+        self.extend()?;
+        PartialRun::new(&self.0.connection, self.graph(), feeds, fetches, targets)
+    }
+
+    /// Empties containers of a server and of the tasks of its cluster, the default container if none is named: variables,
+    /// queues and tables lose their values, and all sessions of the server are closed. Of the options, the device
+    /// filters choose among the tasks.
+    ///
+    /// ```
+    /// use ferroflow::{Code, Graph, Server, Session, SessionOptions, Variable};
+    ///
+    /// let graph = Graph::new();
+    /// let w = Variable::with_value(&graph.scope(), "w", 1.0f32)?;
+    /// let server = Server::local()?;
+    /// let session = Session::connect(&server, &graph)?;
+    /// session.execute(w.initializer())?;
+    /// Session::reset(&server, &[], &SessionOptions::new())?;
+    /// assert_eq!(session.eval(w.value()).unwrap_err().code(), Code::Aborted);
+    /// let another = Session::connect(&server, &graph)?;
+    /// assert_eq!(another.eval(w.value()).unwrap_err().code(), Code::FailedPrecondition);
+    /// # Ok::<(), ferroflow::Status>(())
+    /// ```
+    pub fn reset(target: impl Into<Target>, containers: &[&str], options: &SessionOptions) -> Result<()> {
+        connection::reset(&target.into().client()?, containers, options)
+    }
+
     /// The devices that the session's nodes may run on.
+    ///
+    /// ```
+    /// # let graph = ferroflow::Graph::new();
+    /// let session = ferroflow::Session::new(&graph)?;
+    /// let devices = session.devices()?;
+    /// assert_eq!(devices[0].name, "/job:localhost/replica:0/task:0/device:CPU:0");
+    /// assert_eq!(devices[0].device_type, "CPU");
+    /// # Ok::<(), ferroflow::Status>(())
+    /// ```
     pub fn devices(&self) -> Result<Vec<DeviceAttributes>> {
         self.0.connection.devices()
     }
@@ -182,14 +254,19 @@ impl Session {
     }
 
     fn check_output(&self, output: &Output, role: &str) -> Result<()> {
-        ensure!(
-            output.graph().is_same(self.graph()),
-            InvalidArgument,
-            "cannot {role} '{}': it belongs to another graph than the session; open a session on its graph",
-            output.name()
-        );
-        Ok(())
+        check_graph(output, self.graph(), role)
     }
+}
+
+/// Refuses an output that a session does not have.
+fn check_graph(output: &Output, graph: &Graph, role: &str) -> Result<()> {
+    ensure!(
+        output.graph().is_same(graph),
+        InvalidArgument,
+        "cannot {role} '{}': it belongs to another graph than the session; open a session on its graph",
+        output.name()
+    );
+    Ok(())
 }
 
 impl std::fmt::Debug for Session {
@@ -237,6 +314,17 @@ impl Step<'_> {
     }
 
     /// Timeout and trace.
+    ///
+    /// ```
+    /// # use ferroflow::{Graph, RunOptions, Session};
+    /// # let graph = Graph::new();
+    /// let y = (&graph.scope().constant([1.0f32, 2.0])? * 2.0)?;
+    /// let session = Session::new(&graph)?;
+    /// let outcome = session.step().fetch(&y).options(RunOptions::new().trace(true)).run()?;
+    /// let stats = outcome.metadata.step_stats.expect("the step was traced");
+    /// assert!(stats.dev_stats.iter().any(|device| !device.node_stats.is_empty()));
+    /// # Ok::<(), ferroflow::Status>(())
+    /// ```
     pub fn options(mut self, options: RunOptions) -> Self {
         self.options = options;
         self

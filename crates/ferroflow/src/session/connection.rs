@@ -4,7 +4,9 @@ use super::options::{RunOptions, SessionOptions};
 use ferroflow_cluster::MasterClient;
 use ferroflow_cluster::api::{MasterApi, RunCallable, RunStep};
 use ferroflow_core::{Result, Tensor, bail, ensure, status};
-use ferroflow_proto::tensorflow::{CallableOptions, DeviceAttributes, GraphDef, RunMetadata};
+use ferroflow_proto::tensorflow::{
+    CallableOptions, DeviceAttributes, GraphDef, PartialRunSetupRequest, RunMetadata,
+};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -85,9 +87,48 @@ impl Connection {
             options: options.to_proto(self.options.step_limit()),
             ..Default::default()
         };
+        self.exchange(step, &wanted)
+    }
+
+    /// Starts a partial run; returns its handle.
+    pub(super) fn set_up_partial_run(
+        &self,
+        feed: Vec<String>,
+        fetch: Vec<String>,
+        target: Vec<String>,
+    ) -> Result<String> {
+        self.check_open()?;
+        let session_handle = self.handle.clone();
+        let request = PartialRunSetupRequest { session_handle, feed, fetch, target, request_id: 0 };
+        let made = self.client.partial_run_setup(request);
+        self.client.wait(Some(CALL_WAIT), "starting a partial run", made)
+    }
+
+    /// Exchanges some feeds and fetches of a partial run; the tensors come in the order of `fetches`.
+    pub(super) fn continue_partial_run(
+        &self,
+        handle: &str,
+        feeds: Vec<(String, Tensor)>,
+        fetches: Vec<String>,
+    ) -> Result<Vec<Tensor>> {
+        self.check_open()?;
+        let wanted = fetches.clone();
+        let step = RunStep {
+            session_handle: self.handle.clone(),
+            partial_run_handle: handle.to_owned(),
+            feeds,
+            fetches,
+            options: RunOptions::new().to_proto(self.options.step_limit()),
+            ..Default::default()
+        };
+        Ok(self.exchange(step, &wanted)?.0)
+    }
+
+    /// Sends a step, or a part of one, and puts the answer in order.
+    fn exchange(&self, step: RunStep, wanted: &[String]) -> Result<(Vec<Tensor>, RunMetadata)> {
         let done = self.client.wait(None, "a step", self.client.run_step(step))?;
         let tensors = if done.fetches.len() == wanted.len()
-            && done.fetches.iter().zip(&wanted).all(|((name, _), wanted)| name == wanted)
+            && done.fetches.iter().zip(wanted).all(|((name, _), wanted)| name == wanted)
         {
             done.fetches.into_iter().map(|(_, tensor)| tensor).collect()
         } else {
@@ -151,6 +192,14 @@ impl Connection {
         let closed = self.client.close_session(&self.handle);
         self.client.wait(Some(CLOSE_WAIT), "closing a session", closed)
     }
+}
+
+/// Empties containers of a master's cluster, which closes its sessions.
+pub(super) fn reset(client: &MasterClient, containers: &[&str], options: &SessionOptions) -> Result<()> {
+    let containers = containers.iter().map(|name| (*name).to_owned()).collect();
+    let emptied = client.reset(containers, options.to_config().device_filters);
+    let limit = options.open_limit().map(|limit| limit + GRACE);
+    client.wait(limit, "emptying containers", emptied)
 }
 
 impl Drop for Connection {
