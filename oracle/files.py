@@ -113,7 +113,53 @@ def check(directory):
     assert [node.name for node in graphs[0].node] == ["one"]
     logs = [e.session_log for e in events if e.HasField("session_log")]
     assert [log.status for log in logs] == [1, 3] and logs[1].checkpoint_path == "model-5"
+    ask_tensorboard(directory, pixels)
     print("agrees")
+
+
+def ask_tensorboard(directory, pixels):
+    """TensorBoard's own reader sees the same in our events and in those that stock writes of the same things."""
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    except ImportError:
+        print("TensorBoard is not installed, so its reader was not asked")
+        return
+    with tf.Graph().as_default():
+        summaries = [
+            tf.compat.v1.summary.scalar("loss", tf.constant(0.25)),
+            tf.compat.v1.summary.histogram("weights", tf.constant(np.linspace(-3, 5, 100))),
+            tf.compat.v1.summary.image("picture", tf.constant(pixels)),
+            tf.compat.v1.summary.text("note", tf.constant(["some *text*"])),
+        ]
+        writer = tf.compat.v1.summary.FileWriter(f"{directory}/twin-events")
+        with tf.compat.v1.Session() as session:
+            for summary in session.run(summaries):
+                writer.add_summary(summary, 5)
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.no_op(name="one")
+    writer.add_graph(graph)
+    writer.close()
+
+    def read(name):
+        events = EventAccumulator(f"{directory}/{name}", size_guidance={kind: 0 for kind in ("scalars", "histograms", "images", "tensors")})
+        events.Reload()
+        return events
+
+    ours, stock = read("our-events"), read("twin-events")
+    assert ours.Tags() == stock.Tags(), (ours.Tags(), stock.Tags())
+    assert [(e.step, e.value) for e in ours.Scalars("loss")] == [(5, 0.25)]
+    histograms = [[(e.step, e.histogram_value) for e in events.Histograms("weights")] for events in (ours, stock)]
+    assert histograms[0] == histograms[1], histograms
+    for tag in stock.Tags()["images"]:
+        found, wanted = ours.Images(tag), stock.Images(tag)
+        assert [(e.step, e.width, e.height) for e in found] == [(e.step, e.width, e.height) for e in wanted]
+        decoded = [tf.io.decode_png(images[0].encoded_image_string).numpy() for images in (found, wanted)]
+        assert np.array_equal(*decoded), tag
+    notes = [[(e.step, tf.make_ndarray(e.tensor_proto).tolist()) for e in events.Tensors("note")] for events in (ours, stock)]
+    assert notes[0] == notes[1], notes
+    names = [[(node.name, node.op) for node in events.Graph().node] for events in (ours, stock)]
+    assert names[0] == names[1], names
 
 
 if __name__ == "__main__":
