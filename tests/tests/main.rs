@@ -56,6 +56,9 @@ mod launch;
 /// Tasks that find each other, run programs or serve them, and end by themselves.
 mod rendezvous;
 
+/// Mistakes of programs, and what is said of them.
+mod misuse;
+
 /// Record files, event files and datasets, with stock on the other side.
 mod files;
 

@@ -49,7 +49,7 @@ impl MasterClient {
         let address = target.strip_prefix("grpc://").unwrap_or(target);
         let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
         ensure!(
-            port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port > 0)),
+            port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port > 0)) && !address.contains('/'),
             InvalidArgument,
             "'{target}' is no address of a server: expected grpc://host:port"
         );

@@ -22,7 +22,7 @@ pub use partitioned::{PartitionedVariable, Partitioner};
 use crate::initializers::{Initializer, PartitionInfo};
 use bytes::Bytes;
 use ferroflow_core::scope::{CollectionItem, Graph, Input, Operation, Output, Scope};
-use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, status};
+use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, status};
 use ferroflow_ops::build as ops;
 use ferroflow_proto::tensorflow::{SaveSliceInfoDef, VariableAggregation, VariableDef};
 use prost::Message;
@@ -444,6 +444,15 @@ impl Variable {
 
     #[track_caller]
     fn update(&self, scope: &Scope, ops: [&str; 2], value: impl Into<Input>) -> Result<Operation> {
+        let value = value.into();
+        let (own, given) = (PartialShape::from(&self.shape), value.known_shape());
+        ensure!(
+            own.is_compatible_with(&given),
+            InvalidArgument,
+            "Cannot assign value to variable '{}': Shape mismatch. The variable shape {own}, and the assigned value shape \
+             {given} are incompatible.",
+            self.name()
+        );
         let op = if self.is_resource() { ops[0] } else { ops[1] };
         let node = scope.op(op).input(&self.handle).input(value);
         if self.is_resource() { node.attr("dtype", self.dtype).build() } else { node.build() }

@@ -134,7 +134,12 @@ impl CsvFile {
 
     /// The rows, each with a scalar per column. The file is opened by every pass.
     pub fn dataset(self) -> Result<Dataset<Features>> {
-        ensure!(!self.columns.is_empty(), InvalidArgument, "no column of {} is named", self.path.display());
+        ensure!(
+            !self.columns.is_empty(),
+            InvalidArgument,
+            "no column of {} is named; CsvFile::column names one",
+            self.path.display()
+        );
         for (name, column) in &self.columns {
             ensure!(
                 matches!(
@@ -164,8 +169,10 @@ impl CsvFile {
             let header = reader.headers().map_err(|error| unreadable(&self.path, &error))?;
             let place = |name: &str| {
                 let place = header.iter().position(|column| column == name);
-                place
-                    .ok_or_else(|| status!(InvalidArgument, "{} has no column '{name}'", self.path.display()))
+                place.ok_or_else(|| {
+                    let (path, all) = (self.path.display(), header.iter().collect::<Vec<_>>().join(", "));
+                    status!(InvalidArgument, "{path} has no column '{name}'; its columns are {all}")
+                })
             };
             self.columns.iter().map(|(name, _)| place(name)).collect::<Result<_>>()?
         } else {
@@ -179,9 +186,10 @@ impl CsvFile {
                 ensure!(
                     row.len() == places.len(),
                     InvalidArgument,
-                    "Expect {} fields but have {} in record {number}",
+                    "Expect {} fields but have {} in record {number} of {}",
                     places.len(),
-                    row.len()
+                    row.len(),
+                    file.path.display()
                 );
             }
             file.parse(&row, &places, number)
@@ -195,13 +203,21 @@ impl CsvFile {
                 return match &column.default {
                     Some(default) => Ok((name.clone(), default.clone())),
                     None => {
-                        bail!(InvalidArgument, "Field {place} is required but missing in record {number}!")
+                        bail!(
+                            InvalidArgument,
+                            "Field {place} is required but missing in record {number}! Column '{name}' of {} has no \
+                             default; Column::or gives it one.",
+                            self.path.display()
+                        )
                     }
                 };
             }
             let value = parse_field(text, column.dtype).ok_or_else(|| {
-                let dtype = column.dtype;
-                status!(InvalidArgument, "Field {place} in record {number} is not a valid {dtype}: {text}")
+                let (dtype, path) = (column.dtype, self.path.display());
+                status!(
+                    InvalidArgument,
+                    "Field {place} in record {number} is not a valid {dtype}: {text} (column '{name}' of {path})"
+                )
             })?;
             Ok((name.clone(), value))
         };
@@ -249,9 +265,9 @@ mod tests {
         let rows = rows("x,1\n2,\n3,4,5\n6,7\n", |file| {
             file.header(false).column("a", DType::Int32).column("b", DType::Float)
         });
-        assert_eq!(message(&rows[0]), "Field 0 in record 0 is not a valid int32: x");
-        assert_eq!(message(&rows[1]), "Field 1 is required but missing in record 1!");
-        assert_eq!(message(&rows[2]), "Expect 2 fields but have 3 in record 2");
+        assert!(message(&rows[0]).starts_with("Field 0 in record 0 is not a valid int32: x (column 'a' of "));
+        assert!(message(&rows[1]).starts_with("Field 1 is required but missing in record 1! Column 'b' of "));
+        assert!(message(&rows[2]).starts_with("Expect 2 fields but have 3 in record 2 of "));
         assert_eq!(rows[3].as_ref().unwrap()["b"].to_scalar::<f32>().unwrap(), 7.0);
     }
 
@@ -263,7 +279,7 @@ mod tests {
         let name = |row: &Result<Features>| row.as_ref().unwrap()["name"].to_scalar::<Bytes>().unwrap();
         assert_eq!(quoted.iter().map(name).collect::<Vec<_>>(), ["a;\"b", "none"]);
         let missing = rows("a,b\n1,2\n", |file| file.column("c", DType::Float));
-        assert!(message(&missing[0]).ends_with("has no column 'c'"));
+        assert!(message(&missing[0]).ends_with("has no column 'c'; its columns are a, b"));
         let status = csv("no/such/file").column("a", DType::Float).dataset().unwrap().collect().unwrap_err();
         assert_eq!(status.code(), Code::NotFound);
     }

@@ -1,7 +1,7 @@
 //! What a dataset is, and the transformations that run on the consumer's thread.
 
 use super::stack::{Slices, Stack};
-use ferroflow_core::{Result, bail};
+use ferroflow_core::{Result, bail, status};
 use std::sync::{Arc, Mutex};
 
 /// The elements of one pass over a dataset. An error is an element: what comes after it may still be of use, unless the
@@ -273,7 +273,10 @@ impl<T: Send + 'static> Dataset<T> {
         exact: bool,
         stack: fn(Vec<T>) -> Result<B>,
     ) -> Dataset<B> {
-        let size = size.max(1);
+        if size == 0 {
+            let refused = || status!(InvalidArgument, "the size of a batch must be greater than zero");
+            return Dataset::new(move |_| failed(move || Err(refused())));
+        }
         self.adapt(move |mut elements| {
             std::iter::from_fn(move || {
                 let group: Result<Vec<T>> = elements.by_ref().take(size).collect();

@@ -31,8 +31,10 @@ pub fn tf_record_compressed<P: Into<PathBuf>>(
     let paths: Vec<PathBuf> = paths.into_iter().map(Into::into).collect();
     Dataset::new(move |_| {
         let records = paths.clone().into_iter().flat_map(move |path| -> Elements<Bytes> {
-            match RecordReader::open(path, compression) {
-                Ok(records) => Box::new(records),
+            match RecordReader::open(&path, compression) {
+                Ok(records) => Box::new(records.map(move |record| {
+                    record.map_err(|error| error.map_message(|text| format!("{}: {text}", path.display())))
+                })),
                 Err(status) => failed(move || Err(status)),
             }
         });

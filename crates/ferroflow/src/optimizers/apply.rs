@@ -142,7 +142,11 @@ impl Rule {
 
     /// The variables that have gradients, if everything fits.
     fn check<'a>(&self, scope: &Scope, grads: &'a [GradAndVar]) -> Result<Vec<(&'a Grad, &'a Variable)>> {
-        ensure!(!grads.is_empty(), InvalidArgument, "No variables provided.");
+        ensure!(
+            !grads.is_empty(),
+            InvalidArgument,
+            "No variables provided; give pairs of gradients and variables, as compute_gradients makes them."
+        );
         let given: Vec<(&Grad, &Variable)> =
             grads.iter().filter_map(|(grad, variable)| Some((grad.as_ref()?, variable))).collect();
         if given.is_empty() {

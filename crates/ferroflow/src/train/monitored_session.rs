@@ -9,7 +9,6 @@ use super::session_manager::{SessionManager, Source, is_lost, rest};
 use crate::session::{RunOptions, Session, SessionOptions};
 use crate::summary::SummaryWriter;
 use crate::target::Target;
-use crate::variables::find_global_step;
 use ferroflow_core::scope::{Graph, Operation, Output};
 use ferroflow_core::{Code, Result, Status, Tensor, bail, ensure};
 use std::cell::Cell;
@@ -153,9 +152,8 @@ impl MonitoredTrainingSession {
         let scaffold = self.scaffold.finalize(&graph)?;
         if self.chief {
             hooks.extend(self.chief_only_hooks);
-            let counts = find_global_step(&graph)?.is_some();
             let summary_dir = self.summary_dir.as_ref().or(self.checkpoint_dir.as_ref());
-            if let Some(directory) = summary_dir.filter(|_| counts) {
+            if let Some(directory) = summary_dir {
                 let writer = Arc::new(SummaryWriter::create(directory)?);
                 if let Some(steps) = self.log_step_count {
                     hooks.push(Box::new(StepCounter::new(Every::Steps(steps), Some(writer.clone()))));

@@ -8,7 +8,7 @@ use crate::session::Session;
 use crate::variables::{Variable, global_variables};
 use bytes::Bytes;
 use ferroflow_core::scope::{CollectionItem, Graph, MetaGraph, Operation, Output, Scope};
-use ferroflow_core::{Result, Status, Tensor, ensure, status};
+use ferroflow_core::{Code, Result, Status, Tensor, ensure, status};
 use ferroflow_proto::tensorflow::{SaverDef, saver_def::CheckpointFormatVersion};
 use prost::Message;
 use std::path::{Path, PathBuf};
@@ -82,7 +82,11 @@ impl SaverBuilder {
             None => global_variables(graph)?,
         };
         let nodes = if variables.is_empty() {
-            ensure!(self.allow_empty, InvalidArgument, "No variables to save");
+            ensure!(
+                self.allow_empty,
+                InvalidArgument,
+                "No variables to save; add some before the saver, or allow none with SaverBuilder::allow_empty"
+            );
             None
         } else {
             let scope: Scope = graph.scope().scope(&self.name);
@@ -240,12 +244,17 @@ impl Saver {
         let filename = Tensor::scalar(Bytes::from(path.clone()));
         let restored = session.step().feed(&nodes.filename, filename).target(&nodes.restore).run();
         restored.map(drop).map_err(|error: Status| {
-            error.map_message(|message| {
-                format!(
-                    "Restoring from checkpoint {path} failed; most likely a variable of the graph is missing in it \
-                     or has another shape there: {message}"
-                )
-            })
+            let why = match error.code() {
+                Code::OutOfRange | Code::DataLoss => {
+                    "; its files are damaged or cut off, so restore an earlier one"
+                }
+                Code::NotFound => "; most likely a variable of the graph is missing in it",
+                Code::InvalidArgument => {
+                    "; most likely a variable of the graph has another shape or type there"
+                }
+                _ => "",
+            };
+            error.map_message(|message| format!("Restoring from checkpoint {path} failed{why}: {message}"))
         })
     }
 

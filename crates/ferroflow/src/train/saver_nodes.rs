@@ -131,7 +131,8 @@ fn restore(scope: &Scope, reader: &Scope, filename: &Output, items: &[Item<'_>])
         value.set_shape(variable.shape())?;
         let value = at.op("Identity").input(&value).build()?.output(0)?;
         let assign = at.op("AssignVariableOp").input(variable.handle()).input(&value);
-        assigned.push(assign.attr("dtype", variable.dtype()).build()?);
+        // Stock lets a checkpoint change a variable's shape here, and fails wherever it is used next.
+        assigned.push(assign.attr("dtype", variable.dtype()).attr("validate_shape", true).build()?);
     }
     Ok(assigned)
 }
