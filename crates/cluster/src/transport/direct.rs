@@ -7,8 +7,10 @@
 mod frames;
 mod incoming;
 mod link;
+mod memory;
 mod serve;
 
 pub(crate) use frames::RunPart;
 pub(crate) use link::{Link, LinkHandle, connect};
+pub(crate) use memory::PeerMemory;
 pub(crate) use serve::{is_direct, serve};

@@ -103,7 +103,8 @@ async fn accept(listener: Listener, services: Arc<Services>, mut stop: watch::Re
                 }
                 Ok(Connection::Local(stream)) => {
                     let peer = "a task of this machine".to_owned();
-                    connections.spawn(serve_directly(stream, peer, services.clone(), stop.clone()));
+                    let memory = direct::PeerMemory::of(&stream);
+                    connections.spawn(serve_directly(stream, memory, peer, services.clone(), stop.clone()));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "Accepting a connection failed; trying again.");
@@ -132,7 +133,7 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
     };
     if matches!(peeked, Ok(1)) && direct::is_direct(first[0]) {
         let peer = stream.peer_addr().map_or_else(|_| String::new(), |address| address.to_string());
-        return serve_directly(stream, peer, services, stop).await;
+        return serve_directly(stream, None, peer, services, stop).await;
     }
     let service = service_fn(move |request| handle(services.clone(), request).map(Ok::<_, Infallible>));
     let connection = http2::Builder::new(TokioExecutor::new())
@@ -165,12 +166,13 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
 
 async fn serve_directly(
     stream: impl AsyncRead + AsyncWrite + Unpin,
+    memory: Option<direct::PeerMemory>,
     peer: String,
     services: Arc<Services>,
     mut stop: watch::Receiver<()>,
 ) {
     let ended = tokio::select! {
-        ended = direct::serve(stream, peer, services) => ended,
+        ended = direct::serve(stream, memory, peer, services) => ended,
         _ = stop.changed() => return,
     };
     if let Err(error) = ended {

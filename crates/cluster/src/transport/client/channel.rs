@@ -171,11 +171,12 @@ impl Channel {
         let (address, intake, local_name) = (self.address.clone(), intake.clone(), local_name());
         let connect = || async move {
             if let Ok(socket) = local::connect(&local_name) {
-                let (link, carried) = direct::connect(socket, address, intake, deliver).await?;
+                let memory = direct::PeerMemory::of(&socket);
+                let (link, carried) = direct::connect(socket, memory, address, intake, deliver).await?;
                 return Ok((link, carried.boxed()));
             }
             let socket = open_socket(&address).await?;
-            let (link, carried) = direct::connect(socket, address, intake, deliver).await?;
+            let (link, carried) = direct::connect(socket, None, address, intake, deliver).await?;
             Ok((link, carried.boxed()))
         };
         self.direct.get(lane, connect).await.map(|(_, link)| link)

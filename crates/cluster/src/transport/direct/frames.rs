@@ -9,9 +9,9 @@ use ferroflow_proto::tensorflow::{RunGraphRequest, TensorProto};
 use prost::Message;
 
 /// What the caller says first. HTTP/2 starts with another letter.
-pub(super) const GREETING: &[u8; 8] = b"Ferro/1\n";
+pub(super) const GREETING: &[u8; 8] = b"Ferro/2\n";
 /// What the other side answers.
-pub(super) const WELCOME: &[u8; 8] = b"ferro/1\n";
+pub(super) const WELCOME: &[u8; 8] = b"ferro/2\n";
 
 /// Length of the body, kind, step.
 pub(super) const HEAD_BYTES: usize = 16;
@@ -35,6 +35,19 @@ pub(super) enum Kind {
     Announced = 6,
     /// Content of an announced tensor: the transfer's number, bytes.
     Piece = 7,
+    /// Where to look whether the sender's memory can be read: a [`Proof`].
+    Proof = 8,
+    /// The sender can read the receiver's memory.
+    Readable = 9,
+    /// A tensor whose content the receiver may read from the sender's memory: the transfer's number, the content's
+    /// length, its address, the tensor's head.
+    Offered = 10,
+    /// An offered content has been read. Of this and the next two the step is the transfer's number.
+    Taken = 11,
+    /// The content that was read was there until then.
+    Given = 12,
+    /// An offered content could not be read and should come in pieces.
+    Refused = 13,
 }
 
 /// The head of a frame.
@@ -62,6 +75,12 @@ impl Head {
             5 => Kind::Tensor,
             6 => Kind::Announced,
             7 => Kind::Piece,
+            8 => Kind::Proof,
+            9 => Kind::Readable,
+            10 => Kind::Offered,
+            11 => Kind::Taken,
+            12 => Kind::Given,
+            13 => Kind::Refused,
             other => bail!(Internal, "{other} is no kind of frame"),
         };
         ensure!(length <= MAX_BODY, Internal, "a frame of {length} bytes");
@@ -81,6 +100,17 @@ pub(crate) struct RunPart {
     /// Whether the caller is the only one who receives tensors of the part: then the step is over here when it ends.
     #[prost(bool, tag = "3")]
     pub(crate) alone: bool,
+}
+
+/// Something that whoever can read the sender's memory finds there.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Proof {
+    /// Where it is.
+    #[prost(fixed64, tag = "1")]
+    pub(super) address: u64,
+    /// What it is.
+    #[prost(fixed64, tag = "2")]
+    pub(super) value: u64,
 }
 
 /// How the content of a tensor is to be understood.

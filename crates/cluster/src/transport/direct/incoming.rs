@@ -1,16 +1,24 @@
-//! Reads what the peer says on a direct connection. Contents that come in pieces are read into the tensors' own memory.
+//! Reads what the peer says on a direct connection. Large contents come in pieces, or are read where they are; either way
+//! they go into the tensors' own memory.
 
-use super::frames::{HEAD_BYTES, Head, Keys, Kind, TensorHead};
+use super::frames::{HEAD_BYTES, Head, Keys, Kind, Proof, TensorHead};
+use super::link::Link;
+use super::memory::PeerMemory;
+use crate::transport::reader::malformed;
 use crate::transport::tensor_codec::{Intake, Promise};
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::tensor::Buffer;
 use ferroflow_core::{Result, Status, bail, ensure, status};
+use prost::Message;
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// What is read at once if there is as much.
 const BUFFER_BYTES: usize = 128 << 10;
+
+/// What is read of a peer's memory before others of the thread have their turn.
+const STRETCH_BYTES: usize = 2 << 20;
 
 /// Takes what the peer says.
 pub(super) trait Deliver: Send {
@@ -24,16 +32,21 @@ pub(super) trait Deliver: Send {
 /// Reads until the connection ends; returns why it did.
 pub(super) async fn read_all(
     socket: impl AsyncRead + Unpin,
+    memory: Option<PeerMemory>,
+    link: &Link,
     intake: &Arc<Intake>,
     mut deliver: impl Deliver,
 ) -> Status {
     let mut incoming = Incoming {
         socket,
+        memory,
+        link,
         intake,
         buffer: vec![0; BUFFER_BYTES],
         start: 0,
         end: 0,
         transfers: HashMap::new(),
+        taken: HashMap::new(),
         keys: Keys::default(),
     };
     loop {
@@ -43,7 +56,7 @@ pub(super) async fn read_all(
     }
 }
 
-/// A content that arrives in pieces.
+/// A content on its way.
 struct Transfer {
     step: i64,
     key: RendezvousKey,
@@ -55,12 +68,18 @@ struct Transfer {
 
 struct Incoming<'a, S> {
     socket: S,
+    /// The peer's memory, if it is on this machine.
+    memory: Option<PeerMemory>,
+    link: &'a Link,
     intake: &'a Arc<Intake>,
     buffer: Vec<u8>,
     /// What has arrived and was not read yet is between these.
     start: usize,
     end: usize,
+    /// Contents that arrive in pieces.
     transfers: HashMap<u32, Transfer>,
+    /// Contents that were read from the peer's memory and wait for its word that they were still there.
+    taken: HashMap<u32, Transfer>,
     keys: Keys,
 }
 
@@ -89,28 +108,69 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
                 };
                 deliver.tensor(step, key, parcel);
             }
-            Kind::Announced => {
-                let Some((&[a, b, c, d, length @ ..], head)) = body.split_first_chunk::<12>() else {
+            Kind::Announced | Kind::Offered => {
+                let Some((&[a, b, c, d, numbers @ ..], head)) = body.split_first_chunk::<20>() else {
                     bail!(Internal, "a tensor is announced without a length")
                 };
                 let number = u32::from_le_bytes([a, b, c, d]);
-                let length = u64::from_le_bytes(length) as usize;
+                let (numbers, _) = numbers.as_chunks();
+                let [content_length, address] = [0, 1].map(|i: usize| u64::from_le_bytes(numbers[i]));
                 let (head, _) = TensorHead::parse(head)?;
-                let promise = Promise::new(self.intake.clone(), length)?;
+                let promise = Promise::new(self.intake.clone(), content_length as usize)?;
                 let transfer = Transfer {
                     step,
                     key: self.keys.get(head.key)?,
                     head: head.into_owned(),
-                    buffer: self.intake.allocate(length),
+                    buffer: self.intake.allocate(content_length as usize),
                     filled: 0,
                     _promise: promise,
                 };
-                self.transfers.insert(number, transfer);
+                self.start += HEAD_BYTES + length;
+                if kind == Kind::Offered {
+                    self.take(number, address, transfer).await;
+                } else {
+                    self.transfers.insert(number, transfer);
+                }
+                return Ok(());
+            }
+            Kind::Proof => {
+                let proof = Proof::decode(body).map_err(malformed)?;
+                if self.memory.is_some_and(|memory| memory.shows(&proof)) {
+                    self.link.tell(Kind::Readable, 0);
+                }
+            }
+            Kind::Readable => self.link.hear_readable(),
+            Kind::Taken => self.link.hear_taken(step as u32),
+            Kind::Refused => self.link.hear_refused(step as u32),
+            Kind::Given => {
+                let Some(transfer) = self.taken.remove(&(step as u32)) else {
+                    bail!(Internal, "a tensor is given that was not taken")
+                };
+                let parcel = transfer.head.with_buffer(transfer.buffer)?;
+                deliver.tensor(transfer.step, transfer.key, parcel);
             }
             _ => deliver.message(kind, step, body)?,
         }
         self.start += HEAD_BYTES + length;
         Ok(())
+    }
+
+    /// Reads an offered content from the peer's memory.
+    async fn take(&mut self, number: u32, address: u64, mut transfer: Transfer) {
+        let memory = transfer.buffer.get_mut().expect("a new buffer has one owner");
+        let mut at = address;
+        for stretch in memory.chunks_mut(STRETCH_BYTES) {
+            let read = self.memory.map(|peer| peer.read(at, stretch));
+            if !matches!(read, Some(Ok(()))) {
+                tracing::debug!(?read, "A peer's memory cannot be read; contents come in pieces.");
+                self.transfers.insert(number, transfer);
+                return self.link.tell(Kind::Refused, number);
+            }
+            at = at.wrapping_add(stretch.len() as u64);
+            tokio::task::yield_now().await;
+        }
+        self.taken.insert(number, transfer);
+        self.link.tell(Kind::Taken, number);
     }
 
     /// Reads a piece of a content into the tensor's memory.

@@ -1,8 +1,10 @@
 //! One end of a direct connection: what is to be written on it, and the parts that the peer runs for us.
 
 use super::super::keys::KeyText;
-use super::frames::{GREETING, Head, Kind, Outgoing, RunPart, WELCOME};
+use super::frames::{GREETING, Head, Kind, Outgoing, Proof, RunPart, WELCOME};
 use super::incoming::{Deliver, read_all};
+use super::memory::PeerMemory;
+use crate::random;
 use crate::transport::tensor_codec::Intake;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
@@ -15,6 +17,7 @@ use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
 use std::io::IoSlice;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -22,6 +25,8 @@ use tokio::sync::oneshot;
 
 /// Contents of more bytes are sent in pieces, between which other frames may go, and are read into the tensor's memory.
 const WHOLE_BYTES: usize = 64 << 10;
+/// Contents of as many bytes are offered to peers that can read this process's memory.
+const OFFERED_BYTES: usize = 512 << 10;
 /// The length of a piece.
 const PIECE_BYTES: usize = 1 << 20;
 /// Contents of fewer bytes are copied: cheaper than another entry in a vectored write.
@@ -40,6 +45,10 @@ pub(crate) struct Link {
     writer: AtomicWaker,
     /// Parts that the peer runs for us, by step.
     running: Mutex<HashMap<i64, oneshot::Sender<RunGraphResponse>>>,
+    /// A number that nobody knows who cannot read this memory.
+    secret: u64,
+    /// Whether the peer can read this memory.
+    is_readable: AtomicBool,
 }
 
 /// What is to be written.
@@ -50,6 +59,8 @@ struct Queue {
     tail: BytesMut,
     /// Contents that are written in pieces, in turn.
     transfers: VecDeque<(u32, Bytes)>,
+    /// Contents that the peer reads from this memory.
+    offered: HashMap<u32, Bytes>,
     next_transfer: u32,
     /// Why nothing is written any more.
     closed: Option<Status>,
@@ -62,6 +73,8 @@ impl Link {
             queue: Mutex::default(),
             writer: AtomicWaker::new(),
             running: Mutex::default(),
+            secret: random().unwrap_or_default(),
+            is_readable: AtomicBool::new(false),
         })
     }
 
@@ -82,11 +95,18 @@ impl Link {
         if content > WHOLE_BYTES {
             let number = queue.next_transfer;
             queue.next_transfer = number.wrapping_add(1);
-            Head::put(12 + head, Kind::Announced, step, &mut queue.tail);
+            let is_offered = content >= OFFERED_BYTES && self.is_readable.load(Ordering::Relaxed);
+            let kind = if is_offered { Kind::Offered } else { Kind::Announced };
+            Head::put(20 + head, kind, step, &mut queue.tail);
             queue.tail.put_u32_le(number);
             queue.tail.put_u64_le(content as u64);
+            queue.tail.put_u64_le(if is_offered { outgoing.content().as_ptr().addr() as u64 } else { 0 });
             outgoing.put_head(&key, &mut queue.tail);
-            queue.transfers.push_back((number, outgoing.into_content()));
+            if is_offered {
+                queue.offered.insert(number, outgoing.into_content());
+            } else {
+                queue.transfers.push_back((number, outgoing.into_content()));
+            }
         } else {
             Head::put(head + content, Kind::Tensor, step, &mut queue.tail);
             outgoing.put_head(&key, &mut queue.tail);
@@ -144,6 +164,35 @@ impl Link {
         Ok(())
     }
 
+    /// The peer can read this memory.
+    pub(super) fn hear_readable(&self) {
+        self.is_readable.store(true, Ordering::Relaxed);
+    }
+
+    /// The peer has read an offered content. It may use it if this confirms that it was there all the time.
+    pub(super) fn hear_taken(&self, number: u32) {
+        let taken = self.queue.lock().expect(UNPOISONED).offered.remove(&number);
+        if taken.is_some() {
+            self.tell(Kind::Given, number);
+        }
+    }
+
+    /// The peer could not read an offered content after all.
+    pub(super) fn hear_refused(&self, number: u32) {
+        self.is_readable.store(false, Ordering::Relaxed);
+        {
+            let mut queue = self.queue.lock().expect(UNPOISONED);
+            let refused = queue.offered.remove(&number);
+            queue.transfers.extend(refused.map(|content| (number, content)));
+        }
+        self.writer.wake();
+    }
+
+    /// Says something about a transfer. Nobody waits for it if the connection is over.
+    pub(super) fn tell(&self, kind: Kind, number: u32) {
+        let _ = self.say(kind, i64::from(number), &());
+    }
+
     /// Ends the connection; whoever waits for a part hears why.
     pub(crate) fn close(&self, why: impl std::fmt::Display) {
         {
@@ -165,11 +214,17 @@ impl Link {
     pub(super) async fn carry<S: AsyncRead + AsyncWrite>(
         self: &Arc<Self>,
         socket: S,
+        memory: Option<PeerMemory>,
         intake: &Arc<Intake>,
         deliver: impl Deliver,
     ) {
+        if memory.is_some() {
+            let address = std::ptr::from_ref(&self.secret).addr() as u64;
+            let _ = self.say(Kind::Proof, 0, &Proof { address, value: self.secret });
+        }
         let (reading, writing) = tokio::io::split(socket);
-        let (reading, writing) = (pin!(read_all(reading, intake, deliver)), pin!(self.write_all(writing)));
+        let reading = pin!(read_all(reading, memory, self, intake, deliver));
+        let writing = pin!(self.write_all(writing));
         // Writing first: it soon has to wait, while a peer that sends much could keep the reader busy.
         match select(writing, reading).await {
             Either::Left((why, _)) | Either::Right((why, _)) => self.close(why.message()),
@@ -279,6 +334,7 @@ impl Drop for LinkHandle {
 /// Greets the task at the other end of a new connection; returns the connection and what carries it.
 pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     mut socket: S,
+    memory: Option<PeerMemory>,
     address: Arc<str>,
     intake: Arc<Intake>,
     deliver: impl Fn(i64, RendezvousKey, Parcel) + Send,
@@ -297,7 +353,7 @@ pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     let handle = Arc::new(LinkHandle(link.clone()));
     let carry = async move {
         let caller = Caller { link: link.clone(), deliver };
-        link.carry(socket, &intake, caller).await;
+        link.carry(socket, memory, &intake, caller).await;
     };
     Ok((handle, carry))
 }

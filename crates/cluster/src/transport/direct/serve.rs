@@ -3,6 +3,7 @@
 use super::frames::{GREETING, Kind, RunPart, WELCOME};
 use super::incoming::Deliver;
 use super::link::Link;
+use super::memory::PeerMemory;
 use crate::transport::reader::malformed;
 use crate::transport::server::Services;
 use crate::transport::worker_service::error_response;
@@ -24,6 +25,7 @@ pub(crate) fn is_direct(first: u8) -> bool {
 /// Answers the greeting and then whatever the caller wants, until the connection ends.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     mut socket: S,
+    memory: Option<PeerMemory>,
     peer: String,
     services: Arc<Services>,
 ) -> IoResult<()> {
@@ -35,7 +37,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     socket.write_all(WELCOME).await?;
     let link = Link::new(peer.into());
     let called = Called { link: link.clone(), services: services.clone(), runs: Runs::default() };
-    link.carry(socket, &services.intake, called).await;
+    link.carry(socket, memory, &services.intake, called).await;
     Ok(())
 }
 
