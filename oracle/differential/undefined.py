@@ -205,7 +205,7 @@ def _overflowing_beta(node, inputs, expected):
 
 def _cancelled_loss(node, inputs, expected):
     """Losses whose terms are larger than they are: labels below zero make terms of both signs, each of which is rounded."""
-    if expected.ndim != 1:
+    if expected.ndim != 1 or not all(array.size for array in inputs):
         return False
     logits, labels = (array.astype(np.float64) for array in inputs)
     with np.errstate(all="ignore"):
