@@ -3,11 +3,13 @@
 
 use crate::{binary, stock};
 use ferroflow::discovery::{Asked, Environment, PortChoice, ReservedPort, Role, TfConfig, Topology};
-use ferroflow::{ClusterSpec, Code, Graph, Server, ServerConfig, Session, SessionOptions, TaskName};
+use ferroflow::{
+    ClusterSpec, Code, DType, Graph, Server, ServerConfig, Session, SessionOptions, TaskName, ops,
+};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 #[test]
@@ -204,6 +206,19 @@ fn a_task_serves_what_tf_config_says_and_the_doctor_finds_what_is_wrong() {
     assert_eq!(verdict(&findings, "directory", "/no/such/directory"), "wrong");
 }
 
+/// A server of this process.
+fn start(listener: &TcpListener, job: &str, task: u32, cluster: &Value) -> Server {
+    let config = ServerConfig {
+        task: TaskName::new(job, task),
+        cluster: ClusterSpec::from_value(cluster).unwrap(),
+        compute_threads: 1,
+        io_threads: 1,
+        ..ServerConfig::default()
+    };
+    let listeners = vec![listener.try_clone().unwrap()];
+    Server::start(config, ferroflow::registry(), listeners, std::future::pending()).unwrap()
+}
+
 #[test]
 fn tasks_that_were_started_with_different_clusters_do_not_train() {
     let listeners: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
@@ -212,18 +227,6 @@ fn tasks_that_were_started_with_different_clusters_do_not_train() {
     let right = json!({"ps": [addresses[0]], "worker": [addresses[1], addresses[2]]});
     let wrong = json!({"ps": [addresses[0]], "worker": [addresses[1], "127.0.0.1:1"]});
     let less = json!({"ps": [addresses[0]]});
-    let start = |listener: &TcpListener, job: &str, task: u32, cluster: &Value| {
-        let cluster = ClusterSpec::from_value(cluster).unwrap();
-        let config = ServerConfig {
-            task: TaskName::new(job, task),
-            cluster,
-            compute_threads: 1,
-            io_threads: 1,
-            ..ServerConfig::default()
-        };
-        let listeners = vec![listener.try_clone().unwrap()];
-        Server::start(config, ferroflow::registry(), listeners, std::future::pending()).unwrap()
-    };
     let workers = [start(&listeners[1], "worker", 0, &right), start(&listeners[2], "worker", 1, &right)];
     let graph = Graph::new();
     let sum = (&graph.scope().constant([1.0f32, 2.0]).unwrap() + 1.0).unwrap();
@@ -248,31 +251,77 @@ fn tasks_that_were_started_with_different_clusters_do_not_train() {
 }
 
 #[test]
+fn lists_in_another_order_are_told() {
+    let listeners: Vec<TcpListener> = (0..2).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let addresses: Vec<String> =
+        listeners.iter().map(|listener| listener.local_addr().unwrap().to_string()).collect();
+    let [first, second] = [&listeners[0], &listeners[1]];
+    let master = start(first, "worker", 0, &json!({"worker": [addresses[0], addresses[1]]}));
+    let other = start(second, "worker", 0, &json!({"worker": [addresses[1], addresses[0]]}));
+    let refused = Session::connect(master.target(), &Graph::new()).map(drop).unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    for part in ["answers at", "/job:worker/task:0 is at", "the same one"] {
+        assert!(refused.message().contains(part), "{refused}");
+    }
+    drop((master, other));
+}
+
+/// `ferroflow serve` with these arguments, its target, and what it logs.
+fn serve_and_listen(arguments: &[String]) -> (Process, String, BufReader<ChildStderr>) {
+    let mut process = Command::new(binary::path())
+        .arg("serve")
+        .args(arguments)
+        .env_remove("TF_CONFIG")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let target = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+    let said = BufReader::new(process.stderr.take().unwrap());
+    (Process(process), target, said)
+}
+
+/// The first line about a wait.
+fn first_word(said: BufReader<ChildStderr>, about: &str) -> String {
+    let about = format!("Waiting for {about}");
+    let word = said.lines().map_while(Result::ok).find(|line| line.contains(&about));
+    word.expect("the server speaks before it ends")
+}
+
+#[test]
 fn a_server_says_whom_a_session_waits_for() {
     let ports: Vec<ReservedPort> = (0..2)
         .map(|_| ReservedPort::new(Some(Ipv4Addr::LOCALHOST.into()), PortChoice::Any).unwrap())
         .collect();
     let address = |index: usize| format!("127.0.0.1:{}", ports[index].port());
-    let mut process = Command::new(binary::path())
-        .args(["serve", "--log=info", "--job_name=worker"])
-        .arg(format!("--ps_hosts={}", address(0)))
-        .arg(format!("--worker_hosts={}", address(1)))
-        .env_remove("TF_CONFIG")
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let said = BufReader::new(process.stderr.take().unwrap());
-    let process = Process(process);
-    let target = format!("grpc://{}", address(1));
+    let hosts = [format!("--ps_hosts={}", address(0)), format!("--worker_hosts={}", address(1))];
+    let more = ["--job_name=worker", "--log=info"].map(str::to_owned);
+    let (process, target, said) = serve_and_listen(&[hosts, more].concat());
     let client = std::thread::spawn(move || {
         let options = SessionOptions::new().open_timeout(Duration::from_secs(120));
         Session::with_options(target.as_str(), &Graph::new(), options).map(drop)
     });
-    let word = said.lines().map_while(Result::ok).find(|line| line.contains("Waiting for"));
-    let word = word.expect("the server speaks before it ends");
+    let word = first_word(said, "/job:ps");
     assert!(word.contains("/job:ps/replica:0/task:0 since"), "{word}");
     assert!(word.contains(&address(0)), "{word}");
+    drop(process);
+    assert!(client.join().unwrap().is_err());
+}
+
+#[test]
+fn a_server_says_which_step_waits() {
+    let (process, target, said) = serve_and_listen(&["--port=0", "--log=debug"].map(str::to_owned));
+    let client = std::thread::spawn(move || {
+        let graph = Graph::new();
+        let s = graph.scope();
+        let queue = ops::fifo_queue_v2(&s, [DType::Float])?;
+        let element = ops::queue_dequeue_v2(&s, queue, [DType::Float])?.remove(0);
+        Session::connect(target.as_str(), &graph)?.eval(&element)
+    });
+    let word = first_word(said, "step");
+    assert!(word.contains("of session"), "{word}");
     drop(process);
     assert!(client.join().unwrap().is_err());
 }

@@ -10,13 +10,13 @@ use super::channel::{Answer, Channel};
 use super::method::{Method, methods};
 use super::peers::Naming;
 use super::when_ready::{ATTEMPT_WAIT, Attempts};
-use crate::spec::TaskName;
+use crate::spec::{ClusterSpec, TaskName};
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::{Code, Result, Status, status};
 use ferroflow_proto::tensorflow::{
-    CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse,
+    CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse, ClusterDef,
     CreateWorkerSessionRequest, DeleteWorkerSessionRequest, DeleteWorkerSessionResponse,
     DeregisterGraphRequest, DeregisterGraphResponse, DeviceAttributes, LoggingRequest, LoggingResponse,
     RegisterGraphRequest, RegisterGraphResponse, RunGraphRequest, RunGraphResponse,
@@ -113,7 +113,11 @@ impl RemoteWorker {
                     return Ok(answer);
                 }
                 Ok(answer) if self.owns(&answer.device_attributes) => return Ok(answer),
-                Ok(answer) => self.another_task(&answer.device_attributes),
+                Ok(answer) => {
+                    let another = self.another_task(&answer.device_attributes);
+                    self.check_agreement(question, &answer, &another)?;
+                    another
+                }
                 Err(failure) => failure,
             };
             attempts.failed(&failure).await?;
@@ -145,6 +149,22 @@ impl RemoteWorker {
             "{there} answers at {address} instead: it was started as another task, or {} has the wrong address here",
             self.task
         )
+    }
+
+    /// Another task in the right place may go and make room, but not if it has every reason to be there.
+    fn check_agreement(&self, question: &Question, answer: &Introduction, another: &Status) -> Result<()> {
+        let read = |def: &Option<ClusterDef>| def.as_ref().and_then(|def| ClusterSpec::from_def(def).ok());
+        let (Some(ours), Some(theirs)) = (read(&question.cluster), read(&answer.cluster)) else {
+            return Ok(());
+        };
+        match ours.differences(&theirs).first() {
+            None => Ok(()),
+            Some(difference) => Err(status!(
+                InvalidArgument,
+                "{}. The two were started with different clusters: {difference}. Start all tasks with the same one",
+                another.message()
+            )),
+        }
     }
 
     /// Opens a session.
