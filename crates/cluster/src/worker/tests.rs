@@ -83,8 +83,9 @@ impl Cluster {
             Naming::Own,
         );
         let remote = peers.unwrap().worker(&task).unwrap().clone();
-        let ready = remote.get_status_when_ready(&Question::default(), Some(Instant::now() + PATIENCE));
-        let devices = ready.await.unwrap().device_attributes;
+        let (question, soon) = (Question::default(), Instant::now() + PATIENCE);
+        let ready = remote.get_status_when_ready(&question, Some(soon)).await;
+        let devices = ready.unwrap().device_attributes;
         remote
             .create_session(&CreateWorkerSessionRequest {
                 session_handle: SESSION.to_owned(),
