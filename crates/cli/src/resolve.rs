@@ -52,7 +52,7 @@ fn text(role: &Role) -> String {
                 let here = if task == role.task { "  (this task)" } else { "" };
                 line("cluster", format!("{}:{} at {address}{here}", task.job, task.task));
             }
-            line("TF_CONFIG", role.tf_config());
+            line("TF_CONFIG", role.tf_config().to_string());
         }
     }
     for note in &role.notes {
@@ -81,12 +81,12 @@ fn value(role: &Role) -> Value {
         "chief": role.is_chief(),
         "address": role.address(),
         "source": role.source.to_string(),
-        "cluster": serde_json::from_str::<Value>(&role.cluster.to_json()).unwrap_or_default(),
+        "cluster": role.cluster.to_value(),
         "jobs": role.topology.as_ref().map(ToString::to_string),
         "rank": role.rank.map(|rank| json!({"rank": rank.rank, "size": rank.size})),
         "run": role.run_id,
         "unlocated": role.unlocated.as_ref().map(|why| why.message()),
-        "tf_config": role.tf_config(),
+        "tf_config": role.tf_config().to_string(),
         "notes": role.notes,
         "overridden": overridden.collect::<Vec<_>>(),
     })

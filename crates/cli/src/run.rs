@@ -2,7 +2,8 @@
 
 use crate::exit::{self, Failure};
 use crate::local::{Ending, Port, Supervisor, Task, leashed, short};
-use crate::tasks::{Jobs, hosts, serve_command, tf_config};
+use crate::tasks::{Jobs, hosts, serve_command};
+use ferroflow::discovery::tf_config;
 use ferroflow::{ClusterSpec, TaskName};
 use rustix::process::Signal;
 use std::process::Command;
@@ -143,7 +144,7 @@ fn fill(word: &str, name: &TaskName, cluster: &ClusterSpec) -> String {
         ("{ps_hosts}", hosts("ps", cluster)),
         ("{worker_hosts}", hosts("worker", cluster)),
         ("{chief_hosts}", hosts("chief", cluster)),
-        ("{cluster}", crate::tasks::lists(cluster).to_string()),
+        ("{cluster}", cluster.to_json()),
     ];
     values.iter().fold(word.to_owned(), |word, (placeholder, value)| word.replace(placeholder, value))
 }

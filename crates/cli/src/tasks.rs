@@ -1,8 +1,6 @@
 //! Tasks of clusters on this machine: which there are, how one is served, and what programs are told.
 
 use ferroflow::{ClusterSpec, TaskName};
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::process::Command;
 
 /// How long a served task may take to finish its steps once the programs are done.
@@ -50,26 +48,6 @@ pub(crate) fn serve_command(name: &TaskName, cluster: &ClusterSpec, log: &str) -
     // Who it is, it has been told.
     command.env_remove("TF_CONFIG");
     Ok(command)
-}
-
-/// What `TF_CONFIG` says to a task.
-pub(crate) fn tf_config(name: &TaskName, cluster: &ClusterSpec) -> Value {
-    json!({ "cluster": lists(cluster), "task": { "type": name.job, "index": name.task } })
-}
-
-/// The cluster in the form that people write: a list of addresses for each job, and a map where numbers are missing.
-pub(crate) fn lists(cluster: &ClusterSpec) -> Value {
-    let mut jobs: BTreeMap<String, Vec<(u32, &str)>> = BTreeMap::new();
-    for (task, address) in cluster.tasks() {
-        jobs.entry(task.job).or_default().push((task.task, address));
-    }
-    let job = |tasks: Vec<(u32, &str)>| -> Value {
-        match tasks.iter().zip(0..).all(|((number, _), place)| *number == place) {
-            true => tasks.into_iter().map(|(_, address)| address).collect(),
-            false => tasks.into_iter().map(|(number, address)| (number.to_string(), address)).collect(),
-        }
-    };
-    jobs.into_iter().map(|(name, tasks)| (name, job(tasks))).collect()
 }
 
 /// The addresses of a job, as classic programs take them in their flags.

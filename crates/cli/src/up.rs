@@ -3,8 +3,9 @@
 use crate::exit::Failure;
 use crate::local::{self, Ending, Port, Supervisor, Task, short};
 use crate::output::Output;
-use crate::tasks::{Jobs, serve_command, tf_config};
+use crate::tasks::{Jobs, serve_command};
 use ferroflow::TaskName;
+use ferroflow::discovery::tf_config;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -111,7 +112,7 @@ fn print(format: Output, names: &[TaskName], supervisor: &Supervisor) {
             })
         };
         let tasks: Vec<Value> = names.iter().map(task).collect();
-        println!("{}", json!({ "cluster": crate::tasks::lists(cluster), "tasks": tasks }));
+        println!("{}", json!({ "cluster": cluster.to_value(), "tasks": tasks }));
         return;
     }
     let width = names.iter().map(|name| short(name).len()).max().unwrap_or_default();

@@ -4,6 +4,7 @@ use crate::source::{Found, Says, Source};
 use crate::{Environment, Topology};
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_core::{Result, Status, status};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// What the user said on the command line.
@@ -145,14 +146,14 @@ impl Role {
     }
 
     /// The role as the value of `TF_CONFIG`, which stock's programs read.
-    pub fn tf_config(&self) -> String {
-        format!(
-            r#"{{"cluster":{},"task":{{"type":"{}","index":{}}}}}"#,
-            self.cluster.to_json(),
-            self.task.job,
-            self.task.task
-        )
+    pub fn tf_config(&self) -> Value {
+        tf_config(&self.task, &self.cluster)
     }
+}
+
+/// What `TF_CONFIG` says to a task.
+pub fn tf_config(task: &TaskName, cluster: &ClusterSpec) -> Value {
+    json!({ "cluster": cluster.to_value(), "task": { "type": task.job, "index": task.task } })
 }
 
 /// Whether a task initializes the model and writes checkpoints: the chief, or the first worker without one.

@@ -144,13 +144,20 @@ impl ClusterSpec {
         Ok(())
     }
 
-    /// The cluster as [`ClusterSpec::from_json`] reads it: every job as a map, so that gaps in numbers are kept.
-    pub fn to_json(&self) -> String {
+    /// The cluster as people write it: a list of addresses for each job, and a map where numbers are missing.
+    pub fn to_value(&self) -> Value {
         let job = |tasks: &BTreeMap<u32, String>| -> Value {
-            tasks.iter().map(|(task, address)| (task.to_string(), Value::from(address.as_str()))).collect()
+            match tasks.keys().copied().eq(0..tasks.len() as u32) {
+                true => tasks.values().map(String::as_str).collect(),
+                false => tasks.iter().map(|(task, address)| (task.to_string(), address.as_str())).collect(),
+            }
         };
-        let jobs: Value = self.jobs.iter().map(|(name, tasks)| (name.clone(), job(tasks))).collect();
-        jobs.to_string()
+        self.jobs.iter().map(|(name, tasks)| (name.clone(), job(tasks))).collect()
+    }
+
+    /// The text of [`ClusterSpec::to_value`], which [`ClusterSpec::from_json`] reads.
+    pub fn to_json(&self) -> String {
+        self.to_value().to_string()
     }
 
     /// Whether there are no tasks.

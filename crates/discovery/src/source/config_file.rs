@@ -66,7 +66,7 @@ mod tests {
         for form in forms {
             let found = read(form).unwrap();
             assert_eq!(found.task, Some(TaskName::new("ps", 0)), "{form}");
-            assert_eq!(found.cluster.to_json(), r#"{"ps":{"0":"a:1"},"worker":{"0":"b:1"}}"#, "{form}");
+            assert_eq!(found.cluster.to_json(), r#"{"ps":["a:1"],"worker":["b:1"]}"#, "{form}");
         }
         let bare = read(r#"{"ps": ["a:1"]}"#).unwrap();
         assert!(bare.task.is_none() && bare.cluster.address(&TaskName::new("ps", 0)).is_some());

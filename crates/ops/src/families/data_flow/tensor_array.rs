@@ -1,7 +1,7 @@
 //! Tensor arrays: slots that a step writes and reads, kept with the step. The `flow` tensors only order the ops.
 
-use crate::gradient::gradients_name;
 use crate::build as ops;
+use crate::gradient::gradients_name;
 use crate::rows;
 use crate::tensor_array::{ArraySpec, TensorArray};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Value};
