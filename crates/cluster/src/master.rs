@@ -126,7 +126,7 @@ impl MasterApi for Master {
         self.worker.admit()?;
         let handle = format!("{:016x}", random()?);
         let cluster = self.cluster(&config, target)?;
-        let members = Members::gather(&handle, &self.worker, &cluster, &config, &filters).await?;
+        let members = Members::gather(&handle, &self.worker, cluster, &config, filters).await?;
         let session = MasterSession::new(members, config);
         if let Err(error) = session.extend(graph, None).await {
             session.close().await;
@@ -173,7 +173,10 @@ impl MasterApi for Master {
             return Ok(Devices { local: self.worker.device_attributes(), remote: remote.collect() });
         }
         match self.session(handle) {
-            Ok(session) => Ok(Devices { local: session.devices().to_vec(), remote: Vec::new() }),
+            Ok(session) => {
+                session.context.members.look_for_absent().await;
+                Ok(Devices { local: session.devices(), remote: Vec::new() })
+            }
             Err(_) => Err(restarted(Code::InvalidArgument, handle)),
         }
     }

@@ -1,21 +1,33 @@
 //! The tasks of one session: the master's own, and those on which it has opened the session as well.
+//!
+//! A session waits for the tasks of other jobs, which have its variables, and not for the other tasks of the master's own
+//! job, which do the same work beside it: those join when they are there, at the latest when a graph names one of them.
 
 use crate::spec::{TaskName, device_passes, task_passes};
 use crate::transport::client::{Peers, RemoteWorker};
 use crate::transport::introduction::{Answer, Question};
 use crate::worker::{Worker, WorkerSession};
 use ferroflow_core::device::DeviceSpec;
-use ferroflow_core::{Result, status};
+use ferroflow_core::{Result, bail, status};
 use ferroflow_proto::tensorflow::{
-    ClusterDef, ConfigProto, CreateWorkerSessionRequest, DeviceAttributes, ServerDef,
+    ClusterDef, ConfigProto, CreateWorkerSessionRequest, DeviceAttributes, GraphDef, ServerDef,
 };
-use futures_util::future::{join_all, try_join_all};
-use std::sync::Arc;
+use futures_util::future::{join, join_all, try_join_all};
+use std::collections::BTreeSet;
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
+
+/// How long to look whether a task is there that a session can do without.
+const LOOK: Duration = Duration::from_secs(1);
+
+const UNPOISONED: &str = "no panic while the members are locked";
 
 /// Another task of a session.
 struct Member {
     worker: Arc<RemoteWorker>,
+    /// What it said about itself.
+    answer: Answer,
+    /// Those of its devices that pass the filters.
     devices: Vec<DeviceAttributes>,
 }
 
@@ -24,69 +36,177 @@ pub(super) struct Members {
     handle: String,
     worker: Arc<Worker>,
     own: Arc<WorkerSession>,
-    others: Vec<Member>,
-    /// The devices of all members, the master's own first.
-    devices: Vec<DeviceAttributes>,
+    own_devices: Vec<DeviceAttributes>,
+    cluster: SessionCluster,
+    filters: Vec<DeviceSpec>,
+    isolated: bool,
+    /// Those who have joined, by name, and those who have not.
+    roster: RwLock<Roster>,
+    /// Held while somebody joins.
+    joining: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Roster {
+    members: Vec<Member>,
+    absent: Vec<Arc<RemoteWorker>>,
+    /// Those who may have opened the session although they did not say so.
+    doubtful: Vec<Arc<RemoteWorker>>,
+    /// Whether the session has ended.
+    over: bool,
 }
 
 impl Members {
-    /// Opens session `handle` on every task that passes the filters. Waits for those that are not there yet, as long as
-    /// the caller does and its configuration allows, and says in the log for whom.
+    /// Opens session `handle` on the tasks that pass the filters. Waits for those of other jobs that are not there yet,
+    /// as long as the caller does and its configuration allows, and says in the log for whom.
     pub(super) async fn gather(
         handle: &str,
         worker: &Arc<Worker>,
-        cluster: &SessionCluster,
+        cluster: SessionCluster,
         config: &ConfigProto,
-        filters: &[DeviceSpec],
+        filters: Vec<DeviceSpec>,
     ) -> Result<Members> {
-        let limit = u64::try_from(config.operation_timeout_in_ms).ok().filter(|millis| *millis > 0);
-        let deadline = limit.map(|millis| Instant::now() + Duration::from_millis(millis));
-        let invited = cluster.peers.workers().filter(|peer| task_passes(filters, peer.task()));
+        let deadline = deadline(config);
+        let shares_devices = config.share_cluster_devices_in_session;
+        // Whoever names a cluster or hands everybody's devices to everybody means all of them.
+        let all_at_once = shares_devices || cluster.brought.is_some();
+        let invited = cluster.peers.workers().filter(|peer| task_passes(&filters, peer.task()));
+        let (needed, others): (Vec<_>, Vec<_>) =
+            invited.cloned().partition(|peer| all_at_once || peer.task().job != cluster.own.job);
         let question = if cluster.brought.is_none() { worker.question() } else { Question::default() };
-        let asked = invited.map(|peer| {
-            let question = &question;
-            async move { Ok((peer, peer.get_status_when_ready(question, deadline).await?)) }
-        });
-        let answers = try_join_all(asked).await?;
-        let is_member = |name: &str| answers.iter().any(|(peer, _)| peer.task().to_string() == name);
-        let agreed = answers.iter().map(|(peer, answer)| {
-            let is_member = &is_member;
-            async move { worker.agree(&peer.task().to_string(), answer, is_member).await }
-        });
+        let needed = needed.into_iter().map(|peer| Member::when_ready(peer, &question, &filters, deadline));
+        let others = others.into_iter().map(|peer| Member::if_there(peer, &question, &filters));
+        let (needed, others) = join(try_join_all(needed), join_all(others)).await;
+        let mut candidates = needed?;
+        let mut absent = Vec::new();
+        for other in others {
+            match other? {
+                Ok(member) => candidates.push(member),
+                Err(peer) => absent.push(peer),
+            }
+        }
+        let names: Vec<String> = candidates.iter().map(|member| member.worker.task().to_string()).collect();
+        let agreed = candidates.iter().map(|member| member.agree(worker, &names));
         try_join_all(agreed).await?;
-        let member = |(peer, answer): (&Arc<RemoteWorker>, Answer)| {
-            let mut devices = answer.device_attributes;
-            devices.retain(|device| device_passes(filters, &device.name));
-            Member { worker: peer.clone(), devices }
-        };
-        let others: Vec<Member> = answers.into_iter().map(member).collect();
-        let mut devices = worker.device_attributes();
-        if let (Some(_), Some(device)) = (&cluster.brought, devices.first_mut()) {
+        let mut own_devices = worker.device_attributes();
+        if let (Some(_), Some(device)) = (&cluster.brought, own_devices.first_mut()) {
             device.name = cluster.own.cpu(0);
         }
-        devices.extend(others.iter().flat_map(|member| member.devices.iter().cloned()));
-
-        let shares_devices = config.share_cluster_devices_in_session;
-        let request = |task: &TaskName| CreateWorkerSessionRequest {
-            session_handle: handle.to_owned(),
-            server_def: Some(cluster.server_def(task)),
-            // Tasks under names that a session brings along keep state for that session alone.
-            isolate_session_state: config.isolate_session_state || cluster.brought.is_some(),
-            cluster_device_attributes: if shares_devices { devices.clone() } else { Vec::new() },
-            master_task: cluster.own.to_string(),
-            master_incarnation: worker.device().incarnation() as i64,
+        let isolated = config.isolate_session_state || cluster.brought.is_some();
+        let mut own_request = cluster.request(handle, worker, isolated, &cluster.own);
+        if shares_devices {
+            let others = candidates.iter().flat_map(|member| &member.devices);
+            own_request.cluster_device_attributes = own_devices.iter().chain(others).cloned().collect();
+        }
+        let members = Members {
+            handle: handle.to_owned(),
+            worker: worker.clone(),
+            own: worker.create_session(&own_request)?,
+            own_devices,
+            cluster,
+            filters,
+            isolated,
+            roster: RwLock::new(Roster { absent, ..Roster::default() }),
+            joining: tokio::sync::Mutex::default(),
         };
-        let own = worker.create_session(&request(&cluster.own))?;
-        let opened = others
-            .iter()
-            .map(|member| async { member.worker.create_session(&request(member.worker.task())).await });
-        let opened = try_join_all(opened).await;
-        let members = Members { handle: handle.to_owned(), worker: worker.clone(), own, others, devices };
-        if let Err(error) = opened {
+        let devices = own_request.cluster_device_attributes;
+        let joined = join_all(candidates.into_iter().map(|member| members.admit(member, &devices))).await;
+        if let Err(error) = joined.into_iter().collect::<Result<()>>() {
             members.leave().await;
             return Err(error);
         }
+        members.tell_absent();
         Ok(members)
+    }
+
+    /// Opens the session on a task, which is a member from then on.
+    async fn admit(&self, member: Member, devices: &[DeviceAttributes]) -> Result<()> {
+        let mut request =
+            self.cluster.request(&self.handle, &self.worker, self.isolated, member.worker.task());
+        request.cluster_device_attributes = devices.to_vec();
+        let opened = member.worker.create_session(&request).await;
+        if self.roster.read().expect(UNPOISONED).over {
+            self.dismiss(&member.worker).await;
+            bail!(Aborted, "Session {} was closed while {} joined it.", self.handle, member.worker.task());
+        }
+        let mut roster = self.roster.write().expect(UNPOISONED);
+        if opened.is_err() {
+            roster.doubtful.push(member.worker);
+            return opened;
+        }
+        roster.absent.retain(|peer| peer.task() != member.worker.task());
+        roster.members.push(member);
+        roster.members.sort_by(|a, b| a.worker.task().cmp(b.worker.task()));
+        Ok(())
+    }
+
+    fn tell_absent(&self) {
+        let roster = self.roster.read().expect(UNPOISONED);
+        if !roster.absent.is_empty() {
+            let tasks: Vec<String> = roster.absent.iter().map(|peer| peer.task().to_string()).collect();
+            let session = &self.handle;
+            tracing::info!(session, ?tasks, "A session starts without tasks that are not there yet.");
+        }
+    }
+
+    /// Waits for the tasks that nodes of this graph name and that have not joined yet.
+    pub(super) async fn wait_for_named(&self, graph: &GraphDef, config: &ConfigProto) -> Result<()> {
+        if self.roster.read().expect(UNPOISONED).absent.is_empty() {
+            return Ok(());
+        }
+        let functions = graph.library.iter().flat_map(|library| &library.function);
+        let nodes = graph.node.iter().chain(functions.flat_map(|function| &function.node_def));
+        let names: BTreeSet<&str> = nodes.map(|node| node.device.as_str()).collect();
+        let named: Vec<DeviceSpec> =
+            names.into_iter().filter_map(|name| DeviceSpec::parse(name).ok()).collect();
+        let own = self.own.env().device.spec();
+        let means = |spec: &DeviceSpec, task: &TaskName| {
+            // What may be here will be here, as what names nobody will.
+            (spec.job.is_some() || spec.task.is_some())
+                && !spec.matches(own)
+                && spec.task_part().matches(&task.spec())
+        };
+        let _joining = self.joining.lock().await;
+        let absent = self.roster.read().expect(UNPOISONED).absent.clone();
+        let meant = absent.into_iter().filter(|peer| named.iter().any(|spec| means(spec, peer.task())));
+        let deadline = deadline(config);
+        let question = self.worker.question();
+        let joining = meant.map(|peer| {
+            let question = &question;
+            async move {
+                let member = Member::when_ready(peer, question, &self.filters, deadline).await?;
+                member.agree(&self.worker, &self.names()).await?;
+                self.admit(member, &[]).await
+            }
+        });
+        try_join_all(joining).await.map(drop)
+    }
+
+    /// Takes in whoever is there by now.
+    pub(super) async fn look_for_absent(&self) {
+        let _joining = self.joining.lock().await;
+        let absent = self.roster.read().expect(UNPOISONED).absent.clone();
+        let question = self.worker.question();
+        let looks = absent.into_iter().map(|peer| {
+            let question = &question;
+            async move {
+                let Ok(Ok(member)) = Member::if_there(peer, question, &self.filters).await else { return };
+                let joined = match member.agree(&self.worker, &self.names()).await {
+                    Ok(()) => self.admit(member, &[]).await,
+                    refused => refused,
+                };
+                if let Err(error) = joined {
+                    tracing::debug!(%error, "A task that came late did not open a session.");
+                }
+            }
+        });
+        join_all(looks).await;
+    }
+
+    /// The tasks that have joined.
+    fn names(&self) -> Vec<String> {
+        let roster = self.roster.read().expect(UNPOISONED);
+        roster.members.iter().map(|member| member.worker.task().to_string()).collect()
     }
 
     /// The session on the master's own task.
@@ -105,34 +225,95 @@ impl Members {
     }
 
     /// The devices of all members, the master's own first.
-    pub(super) fn devices(&self) -> &[DeviceAttributes] {
-        &self.devices
+    pub(super) fn devices(&self) -> Vec<DeviceAttributes> {
+        let roster = self.roster.read().expect(UNPOISONED);
+        let others = roster.members.iter().flat_map(|member| &member.devices);
+        self.own_devices.iter().chain(others).cloned().collect()
     }
 
     /// The incarnation of a device; 0 for one that is not of this session.
     pub(super) fn incarnation(&self, device: &str) -> u64 {
-        let found = self.devices.iter().find(|attributes| attributes.name == device);
-        found.map_or(0, |attributes| attributes.incarnation)
+        let roster = self.roster.read().expect(UNPOISONED);
+        let mut devices =
+            self.own_devices.iter().chain(roster.members.iter().flat_map(|member| &member.devices));
+        devices.find(|attributes| attributes.name == device).map_or(0, |attributes| attributes.incarnation)
     }
 
     /// The task that a device belongs to.
-    pub(super) fn owner(&self, device: &str) -> Result<&Arc<RemoteWorker>> {
+    pub(super) fn owner(&self, device: &str) -> Result<Arc<RemoteWorker>> {
+        let roster = self.roster.read().expect(UNPOISONED);
         let owns = |member: &&Member| member.devices.iter().any(|attributes| attributes.name == device);
-        let member = self.others.iter().find(owns);
+        let member = roster.members.iter().find(owns);
         let member = member.ok_or_else(|| status!(Internal, "{device} belongs to no task of the session"))?;
-        Ok(&member.worker)
+        Ok(member.worker.clone())
     }
 
     /// Ends the session on every member.
     pub(super) async fn leave(&self) {
+        self.roster.write().expect(UNPOISONED).over = true;
+        // Whoever is joining now has joined, or has seen that it is over.
+        let _joining = tokio::time::timeout(LOOK, self.joining.lock()).await;
         self.worker.delete_session(&self.handle);
-        let farewells = self.others.iter().map(|member| async {
-            if let Err(error) = member.worker.delete_session(&self.handle).await {
-                let task = member.worker.task();
-                tracing::debug!(%task, %error, "A task did not confirm the end of a session.");
-            }
-        });
+        let members = {
+            let mut roster = self.roster.write().expect(UNPOISONED);
+            let joined: Vec<_> = roster.members.iter().map(|member| member.worker.clone()).collect();
+            joined.into_iter().chain(std::mem::take(&mut roster.doubtful))
+        };
+        let farewells = members.map(|worker| async move { self.dismiss(&worker).await });
         join_all(farewells).await;
+    }
+
+    /// Ends the session on a task.
+    async fn dismiss(&self, worker: &RemoteWorker) {
+        if let Err(error) = worker.delete_session(&self.handle).await {
+            tracing::debug!(task = %worker.task(), %error, "A task did not confirm the end of a session.");
+        }
+    }
+}
+
+/// When a session that is configured so gives up waiting for tasks.
+fn deadline(config: &ConfigProto) -> Option<Instant> {
+    let limit = u64::try_from(config.operation_timeout_in_ms).ok().filter(|millis| *millis > 0);
+    limit.map(|millis| Instant::now() + Duration::from_millis(millis))
+}
+
+impl Member {
+    /// A task and its devices, once it is there.
+    async fn when_ready(
+        worker: Arc<RemoteWorker>,
+        question: &Question,
+        filters: &[DeviceSpec],
+        deadline: Option<Instant>,
+    ) -> Result<Member> {
+        let answer = worker.get_status_when_ready(question, deadline).await?;
+        Ok(Member::new(worker, answer, filters))
+    }
+
+    /// A task and its devices if it is there; else the task alone.
+    async fn if_there(
+        worker: Arc<RemoteWorker>,
+        question: &Question,
+        filters: &[DeviceSpec],
+    ) -> Result<std::result::Result<Member, Arc<RemoteWorker>>> {
+        Ok(match worker.ask(question, LOOK).await? {
+            Ok(answer) => Ok(Member::new(worker, answer, filters)),
+            Err(error) => {
+                tracing::debug!(task = %worker.task(), %error, "A task is not there yet.");
+                Err(worker)
+            }
+        })
+    }
+
+    fn new(worker: Arc<RemoteWorker>, answer: Answer, filters: &[DeviceSpec]) -> Member {
+        let mut devices = answer.device_attributes.clone();
+        devices.retain(|device| device_passes(filters, &device.name));
+        Member { worker, answer, devices }
+    }
+
+    /// Refuses a task that looks elsewhere for the other members than the master's does.
+    async fn agree(&self, master: &Worker, members: &[String]) -> Result<()> {
+        let is_member = |name: &str| members.iter().any(|member| member == name);
+        master.agree(&self.worker.task().to_string(), &self.answer, is_member).await
     }
 }
 
@@ -146,6 +327,25 @@ pub(super) struct SessionCluster {
 }
 
 impl SessionCluster {
+    /// What opens session `handle` of the task's master on a task.
+    fn request(
+        &self,
+        handle: &str,
+        master: &Worker,
+        isolated: bool,
+        task: &TaskName,
+    ) -> CreateWorkerSessionRequest {
+        CreateWorkerSessionRequest {
+            session_handle: handle.to_owned(),
+            server_def: Some(self.server_def(task)),
+            // Tasks under names that a session brings along keep state for that session alone.
+            isolate_session_state: isolated,
+            cluster_device_attributes: Vec::new(),
+            master_task: self.own.to_string(),
+            master_incarnation: master.device().incarnation() as i64,
+        }
+    }
+
     /// Who a task is to be in the session; without a cluster the task uses the one that it was started with.
     fn server_def(&self, task: &TaskName) -> ServerDef {
         ServerDef {

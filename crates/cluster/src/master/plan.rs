@@ -61,7 +61,7 @@ impl PlanContext {
         let registering = parts.iter().map(|part| async {
             let worker = self.members.owner(&part.device)?;
             let graph_handle = worker.register_graph(&self.request(&part.graph)).await?;
-            let (worker, task) = (worker.clone(), worker.task().to_string());
+            let task = worker.task().to_string();
             Ok(RemotePart { worker, task, graph_handle, alone: self.is_alone(&part.graph) })
         });
         let (mut remote, mut failure) = (Vec::with_capacity(parts.len()), None);

@@ -58,7 +58,7 @@ impl MasterSession {
     }
 
     /// The devices that the session's graph may use.
-    pub(super) fn devices(&self) -> &[DeviceAttributes] {
+    pub(super) fn devices(&self) -> Vec<DeviceAttributes> {
         self.context.members.devices()
     }
 
@@ -75,6 +75,7 @@ impl MasterSession {
     /// Adds nodes and functions. `version` is what the caller believes the graph's version to be, or `None` for the
     /// graph that the session starts with. Returns the new version.
     pub(super) async fn extend(self: &Arc<Self>, def: GraphDef, version: Option<i64>) -> Result<i64> {
+        self.context.members.wait_for_named(&def, &self.context.config).await?;
         let session = self.clone();
         // Checking a large graph takes a while, so not on a thread that answers calls.
         self.env().pool.complete(async move { session.extend_now(&def, version) }).await

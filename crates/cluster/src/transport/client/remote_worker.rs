@@ -107,20 +107,28 @@ impl RemoteWorker {
     ) -> Result<Introduction> {
         let mut attempts = Attempts::new(self.task.to_string(), &self.channel, deadline);
         loop {
-            let failure = match self.channel.within(attempts.limit(), self.get_status(question)).await {
-                Ok(mut answer) if self.naming == Naming::Given => {
-                    answer.device_attributes = self.renamed(answer.device_attributes);
-                    return Ok(answer);
-                }
-                Ok(answer) if self.owns(&answer.device_attributes) => return Ok(answer),
-                Ok(answer) => {
-                    let another = self.another_task(&answer.device_attributes);
-                    self.check_agreement(question, &answer, &another)?;
-                    another
-                }
-                Err(failure) => failure,
-            };
-            attempts.failed(&failure).await?;
+            match self.ask(question, attempts.limit()).await? {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => attempts.failed(&failure).await?,
+            }
+        }
+    }
+
+    /// What the task says about itself, or why it cannot be heard within `limit`. Fails if it never will be, because who
+    /// answers in its place was told of another cluster.
+    pub(crate) async fn ask(&self, question: &Question, limit: Duration) -> Result<Result<Introduction>> {
+        match self.channel.within(limit, self.get_status(question)).await {
+            Ok(mut answer) if self.naming == Naming::Given => {
+                answer.device_attributes = self.renamed(answer.device_attributes);
+                Ok(Ok(answer))
+            }
+            Ok(answer) if self.owns(&answer.device_attributes) => Ok(Ok(answer)),
+            Ok(answer) => {
+                let another = self.another_task(&answer.device_attributes);
+                self.check_agreement(question, &answer, &another)?;
+                Ok(Err(another))
+            }
+            Err(failure) => Ok(Err(failure)),
         }
     }
 
