@@ -241,11 +241,12 @@ pub fn betainc(a: f64, b: f64, x: f64) -> f64 {
     if x == 0.0 || x == 1.0 {
         return x;
     }
-    let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (-x).ln_1p()).exp();
+    // A tiny parameter is divided by where it is a logarithm: the quotient is a number of ordinary size.
+    let front = ln_gamma(a + b) + a * x.ln() + b * (-x).ln_1p();
     if x < (a + 1.0) / (a + b + 2.0) {
-        front * beta_fraction(a, b, x) / a
+        (front - ln_gamma(a + 1.0) - ln_gamma(b)).exp() * beta_fraction(a, b, x)
     } else {
-        1.0 - front * beta_fraction(b, a, 1.0 - x) / b
+        1.0 - (front - ln_gamma(a) - ln_gamma(b + 1.0)).exp() * beta_fraction(b, a, 1.0 - x)
     }
 }
 
