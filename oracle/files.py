@@ -119,11 +119,8 @@ def check(directory):
 
 def ask_tensorboard(directory, pixels):
     """TensorBoard's own reader sees the same in our events and in those that stock writes of the same things."""
-    try:
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-    except ImportError:
-        print("TensorBoard is not installed, so its reader was not asked")
-        return
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     with tf.Graph().as_default():
         summaries = [
             tf.compat.v1.summary.scalar("loss", tf.constant(0.25)),
