@@ -126,6 +126,12 @@ impl Server {
         &self.client
     }
 
+    /// Its worker.
+    #[cfg(test)]
+    pub(crate) fn worker(&self) -> &Arc<Worker> {
+        &self.services.worker
+    }
+
     /// Counts what the server keeps for masters and peers.
     pub fn census(&self) -> Census {
         self.services.worker.census()

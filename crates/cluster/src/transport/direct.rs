@@ -9,6 +9,8 @@ mod incoming;
 mod link;
 mod memory;
 mod serve;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use frames::RunPart;
 pub(crate) use link::{Link, LinkHandle, connect};

@@ -15,7 +15,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long a step that failed here is remembered for peers that ask late, should its master never say that it is over.
 const REMEMBERED: Duration = Duration::from_secs(600);

@@ -1,5 +1,7 @@
 //! Workers that call each other over loopback: what arrives, what fails, and that nothing stays behind.
 
+mod ages;
+
 use super::Census;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::client::{Channels, Naming, Peers, RemoteWorker};

@@ -164,6 +164,18 @@ impl Link {
         Ok(())
     }
 
+    /// Whether the peer can read this memory.
+    #[cfg(test)]
+    pub(super) fn is_readable(&self) -> bool {
+        self.is_readable.load(Ordering::Relaxed)
+    }
+
+    /// How many offered contents nobody has taken yet.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.lock().expect(UNPOISONED).offered.len()
+    }
+
     /// The peer can read this memory.
     pub(super) fn hear_readable(&self) {
         self.is_readable.store(true, Ordering::Relaxed);
