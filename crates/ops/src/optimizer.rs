@@ -100,7 +100,7 @@ impl<const N: usize> Layout<N> {
         let variables = variables.each_ref().map(Arc::as_ref);
         let gradient = cx.input(self.gradient)?;
         let indices = if self.sparse { Some(cx.input(self.gradient + 1)?) } else { None };
-        Variable::update_all(&variables, self.sparse, |values| {
+        Variable::update_all(&variables, |values| {
             let shape = values[0].shape().clone();
             for (value, role) in values.iter().zip(self.roles).skip(1) {
                 ensure!(

@@ -1,7 +1,7 @@
 //! Variables. Ref edges (`VariableV2`) and resource handles (`VarHandleOp`) are two ways to reach the same thing.
 //!
-//! A dense read shares the value and a writer copies only if a reader still holds it. The first sparse access switches
-//! the variable to copy-on-read, so that updating rows of a large table never copies the table.
+//! A read shares the value, and a writer copies only if a reader still holds it then. Stock copies at every read of a
+//! variable whose rows were once updated; a table that is saved while nobody updates it is not copied here.
 
 use super::Resource;
 use crate::{DType, Result, Shape, Status, Tensor, ensure, status};
@@ -14,20 +14,14 @@ pub struct Variable {
     name: String,
     /// The shape that the first value must have, if that was declared.
     declared: Option<Shape>,
-    /// Guards the value; held while an update runs.
-    state: RwLock<State>,
-}
-
-#[derive(Default)]
-struct State {
-    value: Option<Tensor>,
-    copy_on_read: bool,
+    /// Locked while an update runs.
+    value: RwLock<Option<Tensor>>,
 }
 
 impl Variable {
     /// An uninitialized variable.
     pub fn new(dtype: DType, name: &str) -> Variable {
-        Variable { dtype, name: name.to_owned(), declared: None, state: RwLock::default() }
+        Variable { dtype, name: name.to_owned(), declared: None, value: RwLock::default() }
     }
 
     /// An uninitialized variable that was declared with a shape.
@@ -52,14 +46,12 @@ impl Variable {
 
     /// Whether a value has been assigned.
     pub fn is_initialized(&self) -> bool {
-        self.reading().value.is_some()
+        self.reading().is_some()
     }
 
     /// The value; later updates do not change what is returned. `None` if uninitialized.
     pub fn snapshot(&self) -> Option<Tensor> {
-        let state = self.reading();
-        let value = state.value.as_ref()?;
-        Some(if state.copy_on_read { value.deep_copy() } else { value.clone() })
+        self.reading().clone()
     }
 
     /// The value, or the error that stock gives for an uninitialized variable.
@@ -76,42 +68,29 @@ impl Variable {
             self.dtype,
             value.dtype()
         );
-        self.writing().value = Some(value);
+        *self.writing() = Some(value);
         Ok(())
     }
 
     /// Looks at the value without taking a reference: for gathers from large tables.
     pub fn with<R>(&self, look: impl FnOnce(&Tensor) -> Result<R>) -> Result<R> {
-        look(self.reading().value.as_ref().ok_or_else(|| self.uninitialized())?)
+        look(self.reading().as_ref().ok_or_else(|| self.uninitialized())?)
     }
 
     /// Changes the value in place, under the variable's lock.
     pub fn update<R>(&self, change: impl FnOnce(&mut Tensor) -> Result<R>) -> Result<R> {
-        change(self.writing().value.as_mut().ok_or_else(|| self.uninitialized())?)
-    }
-
-    /// Changes a few rows in place; from now on dense readers copy instead of writers.
-    pub fn update_sparse<R>(&self, change: impl FnOnce(&mut Tensor) -> Result<R>) -> Result<R> {
-        let mut state = self.writing();
-        state.copy_on_read = true;
-        change(state.value.as_mut().ok_or_else(|| self.uninitialized())?)
+        change(self.writing().as_mut().ok_or_else(|| self.uninitialized())?)
     }
 
     /// Creates, replaces or clears the value under the lock.
     pub fn modify<R>(&self, change: impl FnOnce(&mut Option<Tensor>) -> Result<R>) -> Result<R> {
-        change(&mut self.writing().value)
-    }
-
-    /// Switches between copy-on-read and copy-on-write.
-    pub fn set_copy_on_read(&self, copy_on_read: bool) {
-        self.writing().copy_on_read = copy_on_read;
+        change(&mut self.writing())
     }
 
     /// Changes several variables together. Locks are taken in address order, so that no two updates can deadlock; the
     /// same variable may not appear twice.
     pub fn update_all<R>(
         variables: &[&Variable],
-        sparse: bool,
         change: impl FnOnce(&mut [&mut Tensor]) -> Result<R>,
     ) -> Result<R> {
         let mut order: SmallVec<[usize; 4]> = (0..variables.len()).collect();
@@ -121,13 +100,12 @@ impl Variable {
             InvalidArgument,
             "the same variable was given for two roles of one update"
         );
-        let mut guards: SmallVec<[(usize, RwLockWriteGuard<'_, State>); 4]> =
+        let mut guards: SmallVec<[(usize, RwLockWriteGuard<'_, Option<Tensor>>); 4]> =
             order.into_iter().map(|i| (i, variables[i].writing())).collect();
         guards.sort_by_key(|(i, _)| *i);
         let mut values: SmallVec<[&mut Tensor; 4]> = SmallVec::new();
         for (i, guard) in &mut guards {
-            guard.copy_on_read |= sparse;
-            values.push(guard.value.as_mut().ok_or_else(|| variables[*i].uninitialized())?);
+            values.push(guard.as_mut().ok_or_else(|| variables[*i].uninitialized())?);
         }
         change(&mut values)
     }
@@ -137,13 +115,13 @@ impl Variable {
         status!(FailedPrecondition, "Attempting to use uninitialized value {}", self.name)
     }
 
-    fn reading(&self) -> RwLockReadGuard<'_, State> {
+    fn reading(&self) -> RwLockReadGuard<'_, Option<Tensor>> {
         // A kernel that panics inside an update leaves a whole, if partly updated, value.
-        self.state.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.value.read().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn writing(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn writing(&self) -> RwLockWriteGuard<'_, Option<Tensor>> {
+        self.value.write().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -188,7 +166,7 @@ mod tests {
         let (a, b) = (Variable::new(DType::Float, "a"), Variable::new(DType::Float, "b"));
         a.assign(Tensor::scalar(1.0f32)).unwrap();
         b.assign(Tensor::scalar(2.0f32)).unwrap();
-        Variable::update_all(&[&b, &a], false, |values| {
+        Variable::update_all(&[&b, &a], |values| {
             let first = values[0].clone();
             *values[0] = values[1].clone();
             *values[1] = first;
@@ -196,6 +174,6 @@ mod tests {
         })
         .unwrap();
         assert_eq!(a.read().unwrap().to_scalar::<f32>().unwrap(), 2.0);
-        assert!(Variable::update_all(&[&a, &a], false, |_| Ok(())).is_err());
+        assert!(Variable::update_all(&[&a, &a], |_| Ok(())).is_err());
     }
 }

@@ -239,7 +239,7 @@ fn scatter(
 ) -> Result<()> {
     let (indices, updates) = (cx.input(1)?, cx.input(2)?);
     let is_resource = cx.handle(0).is_ok();
-    existing(cx, 0)?.update_sparse(|value| {
+    existing(cx, 0)?.update(|value| {
         let shape = value.shape().clone();
         ensure!(shape.rank() > 0, InvalidArgument, "params must be at least 1-D, got shape {shape}");
         check_updates(&shape, indices.shape(), updates.shape(), is_resource)?;

@@ -272,7 +272,7 @@ fn scatter(
     apply: impl FnOnce(&mut Tensor, &Places, &Tensor) -> Result<()>,
 ) -> Result<()> {
     let (indices, updates) = (cx.input(1)?, cx.input(2)?);
-    existing(cx, 0)?.update_sparse(|value| {
+    existing(cx, 0)?.update(|value| {
         let shape = value.shape().clone();
         ensure!(shape.rank() > 0, InvalidArgument, "Output must be at least 1-D, got shape: {shape}");
         check_emptiness(indices, updates.shape(), shape.elements(), "")?;
@@ -287,7 +287,7 @@ fn slice_kernel(init: &Init<'_>) -> Result<Kernel> {
     let returns_ref = !init.output_types.is_empty();
     Kernel::sync(move |cx| {
         let value = cx.input(4)?;
-        existing(cx, 0)?.update_sparse(|target| {
+        existing(cx, 0)?.update(|target| {
             ensure!(
                 target.dtype() == value.dtype(),
                 InvalidArgument,
