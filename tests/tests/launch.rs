@@ -284,6 +284,19 @@ fn kill_one(victim: &str, phase: &str) {
     assert!(errors.contains(&format!("{victim} is started again")), "{errors}");
 }
 
+#[test]
+fn a_server_alone_ends_well_with_a_session_open() {
+    let mut server = Running::start(&mut ferroflow(&["serve", "--port", "0", "--log", "warn"]));
+    let line = server.line();
+    let target = line.rsplit(' ').next().unwrap();
+    let graph = Graph::new();
+    let one = graph.scope().constant([1.0f32]).unwrap();
+    let session = Session::connect(target, &graph).unwrap();
+    session.eval(&one).unwrap();
+    server.signal("TERM");
+    assert_eq!(server.wait(), Some(0), "{}", server.errors());
+}
+
 /// A process under way, and what it writes.
 struct Running {
     process: Child,

@@ -54,11 +54,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         false => listen(&Place { entry: entry.as_deref(), bind: args.bind, port: args.port })
             .map_err(|status| status.message().to_owned())?,
     };
+    let is_alone = cluster.tasks().count() <= 1;
     let config = ServerConfig { task, cluster, ..ServerConfig::default() };
     let server = Server::start(config, ferroflow::registry(), listeners, std::future::pending())
         .map_err(|status| status.to_string())?;
     println!("Ferroflow {} serves {} at {}", env!("CARGO_PKG_VERSION"), server.task(), server.target());
-    args.lifetime.serve(server)
+    args.lifetime.serve(server, is_alone)
 }
 
 /// Says who told this task its role, unless its own flags did, and what was not listened to.

@@ -32,8 +32,9 @@ enum End {
 }
 
 impl Lifetime {
-    /// Serves until the end. SIGTERM while masters have sessions open is no clean end: the task is still needed.
-    pub(crate) fn serve(&self, server: Server) -> Result<(), Failure> {
+    /// Serves until the end. In a cluster, SIGTERM while masters have sessions open is no clean end: the others still need
+    /// the task, and whoever reads exit codes should start it again.
+    pub(crate) fn serve(&self, server: Server, is_alone: bool) -> Result<(), Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -42,7 +43,7 @@ impl Lifetime {
         server.stop();
         let needed = needed?;
         tracing::info!("The server has ended.");
-        match needed {
+        match needed && !is_alone {
             true => Err(Failure::told(exit::of_signal(Signal::TERM))),
             false => Ok(()),
         }
