@@ -107,9 +107,11 @@ fn mistakes_come_with_their_fix() {
     check(&["--ps_hosts=a:1", "--worker_hosts=a:1", "--job_name=ps"], "a port of its own");
     check(&["--cluster", r#"{"my-ps": ["a:1"]}"#], "write e.g. my_ps");
     check(&["--ps_host=a:1"], "'--ps_hosts'");
-    let config = r#"{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 1.5, "x": 0}}"#;
+    let config = r#"{"cluster": {"ps": ["a:1", "b:1"]}, "task": {"type": "ps", "index": 1.5, "x": 0}}"#;
     assert!(Role::resolve(&Asked::default(), &[("TF_CONFIG", config)].into_iter().collect()).is_ok());
     assert!(refused(&[], Some("{'cluster': {}}")).contains("double quotes"));
+    let config = r#"{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 3}}"#;
+    assert!(refused(&[], Some(config)).contains("job worker has task 0 alone"));
 }
 
 #[test]

@@ -55,11 +55,15 @@ impl TfConfig {
         // Old operators wrote the second name when workers may come and go.
         let jobs = fields.get("cluster").or_else(|| fields.get("sparseCluster"));
         let cluster = jobs.map(ClusterSpec::from_value).transpose()?.unwrap_or_default();
+        let jobs = jobs.and_then(Value::as_object);
+        // A job without tasks, whose tasks may come, is written only by such operators.
+        let is_open = |tasks: &Value| tasks.as_object().is_some_and(|tasks| tasks.is_empty());
+        let may_grow =
+            fields.contains_key("sparseCluster") || jobs.is_some_and(|jobs| jobs.values().any(is_open));
         let lone = |(job, tasks): (&String, &Value)| match tasks {
-            Value::Array(list) if list.len() == 1 => Some(job.clone()),
+            Value::Array(list) if may_grow && list.len() == 1 => Some(job.clone()),
             _ => None,
         };
-        let jobs = jobs.and_then(Value::as_object);
         let task = match fields.get("task") {
             None | Some(Value::Null) => None,
             Some(Value::Object(task)) => Some(task),
