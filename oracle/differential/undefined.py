@@ -207,7 +207,7 @@ def _cancelled_loss(node, inputs, expected):
     """Losses whose terms are larger than they are: labels below zero make terms of both signs, each of which is rounded."""
     if expected.ndim != 1 or not all(array.size for array in inputs):
         return False
-    logits, labels = (array.astype(np.float64) for array in inputs)
+    logits, labels = (np.atleast_1d(array.astype(np.float64)) for array in inputs)
     with np.errstate(all="ignore"):
         shifted = logits - logits.max(axis=-1, keepdims=True)
         terms = np.log(np.exp(shifted).sum(axis=-1, keepdims=True)) - shifted
