@@ -56,8 +56,8 @@ def main():
     start = time.monotonic()
     try:
         cluster, scenarios = SITES[options.manager](directory)
-    except Forbidden as error:
-        print(f"skipped: {error}")
+    except (Forbidden, OSError, RuntimeError) as error:
+        print(f"skipped: {options.manager} does not come up on this machine: {error}")
         shutil.rmtree(directory)
         sys.exit(1 if options.strict else 0)
     print(f"{options.manager} is up after {time.monotonic() - start:.1f} s", flush=True)
