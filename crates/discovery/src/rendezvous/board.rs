@@ -18,6 +18,11 @@ pub(super) trait Board: Send {
     /// Removes everything, and the place itself if it was made for this.
     fn remove_all(&self) -> Result<()>;
 
+    /// Whether what is published can only vanish because somebody removed it.
+    fn is_lasting(&self) -> bool {
+        true
+    }
+
     /// Whether other tasks lose the place when this process ends.
     fn is_host(&self) -> bool {
         false

@@ -300,6 +300,8 @@ impl Inner {
         if let Err(error) = published {
             tracing::warn!("The others may not learn how this task ended: {}", error.message());
         }
+        // What is missing from now on was cleaned up by the last to leave, and has to stay away.
+        state.table.leave();
         note
     }
 }

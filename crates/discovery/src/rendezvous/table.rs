@@ -71,6 +71,13 @@ impl Table {
         Ok(done)
     }
 
+    /// This task leaves: what somebody removes of what it published is not published again.
+    pub(super) fn leave(&mut self) {
+        if self.board.is_lasting() {
+            self.own.clear();
+        }
+    }
+
     pub(super) fn remove_all(&mut self) -> Result<()> {
         self.own.clear();
         self.board.remove_all()

@@ -124,6 +124,11 @@ impl Board for TcpBoard {
         self.ask(json!({"op": "remove"})).map(drop)
     }
 
+    /// Another task may have to host the place, which then begins empty.
+    fn is_lasting(&self) -> bool {
+        false
+    }
+
     fn is_host(&self) -> bool {
         self.hosted.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
