@@ -158,3 +158,11 @@ fn one_word(flag: &str, value: &str) -> Result<(), String> {
         false => Ok(()),
     }
 }
+
+/// Reads the flags of one manager, as the tests of each need them.
+#[cfg(test)]
+fn parsed<'a, A: clap::Args>(words: impl IntoIterator<Item = &'a str>) -> A {
+    let words = std::iter::once("submit").chain(words);
+    let matches = A::augment_args(clap::Command::new("submit")).try_get_matches_from(words);
+    A::from_arg_matches(&matches.expect("the flags are right")).expect("the flags are right")
+}

@@ -126,18 +126,12 @@ fn quoted(words: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::submit::parsed;
 
     fn written(words: &[&str]) -> Result<String, String> {
         let directory = std::env::temp_dir();
-        let first = ["submit", "--dir", directory.to_str().unwrap()];
-        let args = Line::try_parse_from(first.iter().chain(words)).unwrap().args;
+        let first = ["--dir", directory.to_str().unwrap()];
+        let args: Args = parsed(first.into_iter().chain(words.iter().copied()));
         submit_file(&args, &args.training.label()?)
     }
 

@@ -144,17 +144,10 @@ impl Cluster<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::submit::parsed;
 
     fn written(line: &str) -> Result<String, String> {
-        let words = ["submit", "--image", "r/i:1"].into_iter().chain(line.split_whitespace());
-        let args = Line::try_parse_from(words).unwrap().args;
+        let args: Args = parsed(["--image", "r/i:1"].into_iter().chain(line.split_whitespace()));
         manifests(&args, args.training.label()?)
     }
 

@@ -135,19 +135,12 @@ fn quote(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::submit::parsed;
 
     fn written(line: &str) -> Result<String, String> {
         let directory = std::env::temp_dir();
-        let words =
-            ["submit", "--dir", directory.to_str().unwrap()].into_iter().chain(line.split_whitespace());
-        let args = Line::try_parse_from(words).unwrap().args;
+        let first = ["--dir", directory.to_str().unwrap()];
+        let args: Args = parsed(first.into_iter().chain(line.split_whitespace()));
         script(&args, &args.training.label()?)
     }
 
@@ -187,8 +180,7 @@ mod tests {
         assert!(written("--jobs ps:1,worker:*").unwrap_err().contains("how many tasks does job worker have"));
         assert!(written("--jobs ps:1 --rendezvous tcp://a:1").unwrap_err().contains("names no directory"));
         assert!(written("--jobs worker:1 --serve ps").unwrap_err().contains("--serve: there is no job ps"));
-        let words = ["submit", "--jobs", "ps:1", "--time", "1 day"];
-        let args = Line::try_parse_from(words).unwrap().args;
+        let args: Args = parsed(["--jobs", "ps:1", "--time", "1 day"]);
         assert!(script(&args, "x").unwrap_err().contains("--time: '1 day' must be one word"));
     }
 }
