@@ -139,6 +139,8 @@ fn watch(mut cluster: LocalCluster, args: &Args, mut progress: Progress) -> Resu
                 None => {}
             },
             Some(Event::Ended { task, status }) if status.success() => {
+                // Workers that close their sessions later are told at once that this one is gone.
+                cluster.close(task);
                 working -= u32::from(cluster.name(task).job == "worker");
             }
             Some(Event::Ended { task, status }) => {
