@@ -14,6 +14,8 @@ use ferroflow_proto::tensorflow::{ConfigProto, DeviceAttributes, GraphDef};
 use ferroflow_runtime::plan::place::Placer;
 use ferroflow_runtime::{PlanOptions, RuntimeEnv, Signature};
 use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use std::pin::pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -144,8 +146,17 @@ impl MasterSession {
 
     /// Plans `graph`, which is the session's or a variation of it, and has other tasks register their parts.
     pub(super) async fn build(&self, graph: &Graph, signature: &Signature) -> Result<Arc<StepPlan>> {
+        // Closing ends this first: a task is not asked to register a part for a session that it was told to forget, which
+        // would look as if that task had restarted.
+        let mut under_way = self.steps.begin()?;
         let (local, parts) = self.context.cut(graph, signature)?;
-        Ok(Arc::new(self.context.register(local, parts).await?))
+        let registering = pin!(self.context.register(local, parts));
+        let plan = match select(registering, under_way.cancelled()).await {
+            Either::Left((plan, _)) => plan?,
+            Either::Right((reason, _)) => return Err(reason),
+        };
+        under_way.finished();
+        Ok(Arc::new(plan))
     }
 
     /// Cancels the steps under way, waits for them and ends the session on every task.

@@ -5,7 +5,7 @@ use super::plan::StepPlan;
 use super::session::MasterSession;
 use super::transfer_log::TransferLog;
 use crate::worker::WorkerStep;
-use ferroflow_core::cancel::Cancellation;
+use ferroflow_core::cancel::{Cancellation, Cancelled};
 use ferroflow_core::rendezvous::Rendezvous;
 use ferroflow_core::step::StepCx;
 use ferroflow_core::{Code, Result, Status, Tensor, status};
@@ -218,6 +218,11 @@ pub(super) struct StepGuard {
 }
 
 impl StepGuard {
+    /// Ends when the step is cancelled, with the reason.
+    pub(super) fn cancelled(&self) -> Cancelled {
+        self.cancellation.cancelled()
+    }
+
     /// Nothing is left to cancel.
     pub(super) fn finished(&mut self) {
         self.finished = true;
