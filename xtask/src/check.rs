@@ -1,8 +1,12 @@
 //! `cargo xtask test`: the whole check, which is also what CI runs.
 
-use crate::{codegen, compat, differential, format, goldens, managers, python, setup, tidy, workspace};
+mod excerpt;
+
+use crate::{python, workspace};
 use anyhow::{Context, Result, bail};
-use std::process::Command;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// Options of `cargo xtask test`.
@@ -13,58 +17,96 @@ pub(crate) struct Args {
     without_stock: bool,
 }
 
-type Step<'a> = (&'a str, Box<dyn Fn() -> Result<()>>);
+struct Step {
+    name: &'static str,
+    program: Program,
+    arguments: &'static [&'static str],
+    asks_stock: bool,
+}
 
-/// Runs every check in order of cost and stops at the first that fails.
+#[derive(Clone, Copy)]
+enum Program {
+    Cargo,
+    /// Another task of this program
+    Xtask,
+}
+
+const fn xtask(name: &'static str, arguments: &'static [&'static str]) -> Step {
+    Step { name, program: Program::Xtask, arguments, asks_stock: false }
+}
+
+const fn stock(name: &'static str, arguments: &'static [&'static str]) -> Step {
+    Step { name, program: Program::Xtask, arguments, asks_stock: true }
+}
+
+const fn cargo(name: &'static str, arguments: &'static [&'static str]) -> Step {
+    Step { name, program: Program::Cargo, arguments, asks_stock: false }
+}
+
+/// Every check, in order of cost.
+const STEPS: &[Step] = &[
+    xtask("tidy", &["tidy"]),
+    xtask("format", &["format", "--check"]),
+    xtask("generated code", &["codegen", "--check"]),
+    stock("stock TensorFlow", &["setup"]),
+    stock("goldens", &["goldens", "--check"]),
+    cargo("lints", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]),
+    cargo("server", &["build", "--release", "--quiet"]),
+    xtask("compatibility table", &["compat", "--check"]),
+    cargo("tests", &["test", "--workspace", "--all-targets", "--quiet", "--no-fail-fast"]),
+    cargo("doc tests", &["test", "--workspace", "--doc", "--quiet"]),
+    cargo("docs", &["doc", "--workspace", "--no-deps", "--quiet"]),
+    stock("pods", &["managers", "k8s"]),
+    // Of the scenarios, one training from start to end.
+    stock("Slurm", &["managers", "slurm", "--only", "process manager"]),
+    // Enough seeds to draw most ops, and the same graphs on a fast machine as on a slow one, so that a change fails for
+    // what it changes.
+    stock("differential", &["differential", "--seconds", "0", "--seed", "1", "--seeds", "500"]),
+];
+
+/// Runs every check, each with a log of its own, and shows of the logs what failed: one run tells all that is wrong.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut steps: Vec<Step<'_>> = vec![
-        ("tidy", Box::new(tidy::run)),
-        ("format", Box::new(|| format::run(&format::Args { check: true }))),
-        ("generated code", Box::new(|| codegen::run(&codegen::Args { check: true }))),
-    ];
-    if !args.without_stock {
-        steps.push(("stock TensorFlow", Box::new(setup::run)));
-        steps.push((
-            "goldens",
-            Box::new(|| goldens::run(&goldens::Args { check: true, ..Default::default() })),
-        ));
-    }
-    steps.extend([
-        ("lints", cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
-        ("server", cargo(&["build", "--release", "--quiet"])),
-        ("compatibility table", Box::new(|| compat::run(&compat::Args { check: true }))),
-        ("tests", cargo(&["test", "--workspace", "--all-targets", "--quiet", "--no-fail-fast"])),
-        ("doc tests", cargo(&["test", "--workspace", "--doc", "--quiet"])),
-        ("docs", cargo(&["doc", "--workspace", "--no-deps", "--quiet"])),
-    ]);
-    if !args.without_stock {
-        steps.push(("cluster managers", Box::new(managers::run_quick)));
-        steps.push(("differential", Box::new(|| differential::run(&differential::Args::bounded()))));
-    }
+    let logs = workspace::target().join("check");
+    fs::create_dir_all(&logs).with_context(|| logs.display().to_string())?;
+    let steps: Vec<&Step> = STEPS.iter().filter(|step| !(step.asks_stock && args.without_stock)).collect();
     let start = Instant::now();
-    for (name, step) in &steps {
+    let mut failed = Vec::new();
+    for step in &steps {
         let start = Instant::now();
-        println!("== {name}");
-        step().with_context(|| format!("check failed: {name}"))?;
-        println!("== {name}: ok, {:.1} s", start.elapsed().as_secs_f64());
+        let log = logs.join(step.name.replace(' ', "-")).with_extension("log");
+        println!("{}: {}", step.name, log.display());
+        let passed = step.run(&log)?;
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{}: {}, {seconds:.1} s", step.name, if passed { "ok" } else { "FAILED" });
+        if !passed {
+            println!("{}", excerpt::of(&String::from_utf8_lossy(&fs::read(&log)?)));
+            failed.push(step.name);
+        }
     }
-    println!("all {} checks passed in {:.0} s", steps.len(), start.elapsed().as_secs_f64());
+    let seconds = start.elapsed().as_secs_f64();
+    if !failed.is_empty() {
+        bail!("failed after {seconds:.0} s: {}", failed.join(", "));
+    }
+    println!("all {} checks passed in {seconds:.0} s", steps.len());
     Ok(())
 }
 
-fn cargo(arguments: &'static [&'static str]) -> Box<dyn Fn() -> Result<()>> {
-    Box::new(move || {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status = Command::new(cargo)
-            .args(arguments)
-            .current_dir(workspace::root())
-            .env("RUSTDOCFLAGS", "-D warnings")
+impl Step {
+    /// Whether it passed. What it prints is in the log.
+    fn run(&self, log: &Path) -> Result<bool> {
+        let program = match self.program {
+            Program::Cargo => std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from),
+            Program::Xtask => std::env::current_exe()?,
+        };
+        let output = File::create(log).with_context(|| log.display().to_string())?;
+        let mut command = Command::new(&program);
+        command.args(self.arguments).current_dir(workspace::root());
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        if let Program::Cargo = self.program {
             // Tests that speak with stock find it here.
-            .env(python::VARIABLE, python::venv())
-            .status()?;
-        if !status.success() {
-            bail!("cargo {} ended with {status}", arguments.join(" "));
+            command.env("RUSTDOCFLAGS", "-D warnings").env(python::VARIABLE, python::venv());
         }
-        Ok(())
-    })
+        let status = command.status().with_context(|| format!("cannot start {}", program.display()))?;
+        Ok(status.success())
+    }
 }

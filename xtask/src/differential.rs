@@ -25,14 +25,6 @@ pub(crate) struct Args {
     keep_going: bool,
 }
 
-impl Args {
-    /// What CI runs: enough to draw most ops, little enough to wait for, and the same graphs on a fast machine as on a
-    /// slow one, so that a change fails for what it changes.
-    pub(crate) fn bounded() -> Args {
-        Args { seconds: 0, seeds: Some(500), seed: Some(1), only: None, plain: false, keep_going: false }
-    }
-}
-
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut command = python::script("oracle/differential/run.py")?;
     command.arg("--server").arg(server::build()?);

@@ -27,15 +27,6 @@ enum Manager {
     K8s,
 }
 
-/// What the whole check runs: what is brought up within seconds, and of Slurm one training from start to end. A machine
-/// that forbids it says so.
-pub(crate) fn run_quick() -> Result<()> {
-    for (manager, only) in [(Manager::K8s, ""), (Manager::Slurm, "process manager")] {
-        run(&Args { manager, only: only.to_owned(), strict: false })?;
-    }
-    Ok(())
-}
-
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut command = python::script("oracle/managers/run.py")?;
     command.arg(match args.manager {

@@ -68,8 +68,7 @@ fn build() -> Result<PathBuf> {
         .current_dir(&root)
         .status();
     ensure!(built.context("cargo build")?.success(), "the binary does not build");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("debug/ferroflow"))
+    Ok(workspace::target().join("debug/ferroflow"))
 }
 
 /// Runs the scenarios in a kernel of their own and shows what they say.

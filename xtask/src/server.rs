@@ -32,16 +32,14 @@ fn named() -> Option<PathBuf> {
 
 /// Builds binaries of packages and says which directory has them.
 fn build_binaries(binaries: &[[&str; 2]]) -> Result<PathBuf> {
-    let root = workspace::root();
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--release"]).current_dir(&root);
+    command.args(["build", "--quiet", "--release"]).current_dir(workspace::root());
     for [package, binary] in binaries {
         command.args(["--package", package, "--bin", binary]);
     }
     if !command.status().context("cargo build")?.success() {
         bail!("the build failed");
     }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("release"))
+    Ok(workspace::target().join("release"))
 }
