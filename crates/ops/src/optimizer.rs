@@ -4,12 +4,33 @@
 use crate::numeric::{Float, Num};
 use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{Init, KernelCx, Outputs};
-use ferroflow_core::op::ShapeCx;
+use ferroflow_core::op::{Accuracy, Op, ShapeCx};
 use ferroflow_core::resource::Variable;
 use ferroflow_core::{C64, C128, Result, Shape, Tensor, bf16, ensure, f16, status};
 use num_traits::Float as _;
 use smallvec::SmallVec;
 use std::sync::Arc;
+
+/// What the declarations of updates share, dense ones of ref variables here: those name what is their own.
+pub(crate) const REF_UPDATE: Op = Op {
+    outputs: &["out: Ref(T)"],
+    attrs: &["T: numbertype", "use_locking: bool = false"],
+    shape: infer_update,
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+/// Of resource variables.
+pub(crate) const RESOURCE_UPDATE: Op =
+    Op { attrs: REF_UPDATE.attrs, shape: infer_update, accuracy: Accuracy::Rounding, ..Op::STATEFUL };
+
+const SPARSE_ATTRS: &[&str] = &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"];
+
+/// Of rows of ref variables.
+pub(crate) const SPARSE_REF_UPDATE: Op = Op { attrs: SPARSE_ATTRS, ..REF_UPDATE };
+
+/// Of rows of resource variables.
+pub(crate) const SPARSE_RESOURCE_UPDATE: Op = Op { attrs: SPARSE_ATTRS, ..RESOURCE_UPDATE };
 
 /// A number that optimizers take roots of.
 pub(crate) trait Trained: Num {
@@ -257,7 +278,7 @@ fn each<T: Num, const N: usize>(
 }
 
 /// The shape function of updates: the variables and a dense gradient have one shape, which the returned ref has too.
-pub(crate) fn infer_update(s: &mut ShapeCx<'_>) -> Result<()> {
+fn infer_update(s: &mut ShapeCx<'_>) -> Result<()> {
     if s.num_outputs() > 0 {
         s.set(0, s.input(0));
     }

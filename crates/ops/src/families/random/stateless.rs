@@ -26,8 +26,8 @@ pub(crate) const OPS: &[&Op] = &[
     &STATELESS_RANDOM_GET_ALG,
 ];
 
-static STATELESS_RANDOM_UNIFORM: Op = Op {
-    name: "StatelessRandomUniform",
+/// What the ops that take a seed share.
+const SEEDED: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["shape: T", "seed: Tseed"],
     outputs: &["output: dtype"],
@@ -37,41 +37,37 @@ static STATELESS_RANDOM_UNIFORM: Op = Op {
         "Tseed: {int32, int64} = DT_INT64",
     ],
     shape: seeded_shape,
-    kernels: kernels!["dtype" => uniform_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Rounding,
     ..Op::PURE
+};
+
+/// What the ops that take a key and a counter share.
+const KEYED: Op = Op {
+    gradient: Gradient::Stop,
+    inputs: &["shape: Tshape", "key: uint64", "counter: uint64", "alg: int32"],
+    outputs: &["output: dtype"],
+    attrs: &["dtype: {half, bfloat16, float, double} = DT_FLOAT", "Tshape: {int32, int64} = DT_INT32"],
+    shape: keyed_shape,
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+static STATELESS_RANDOM_UNIFORM: Op = Op {
+    name: "StatelessRandomUniform",
+    kernels: kernels!["dtype" => uniform_kernel: f16, bf16, f32, f64],
+    ..SEEDED
 };
 
 static STATELESS_RANDOM_NORMAL: Op = Op {
     name: "StatelessRandomNormal",
-    gradient: Gradient::Stop,
-    inputs: &["shape: T", "seed: Tseed"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "dtype: {half, bfloat16, float, double} = DT_FLOAT",
-        "T: {int32, int64} = DT_INT32",
-        "Tseed: {int32, int64} = DT_INT64",
-    ],
-    shape: seeded_shape,
     kernels: kernels!["dtype" => normal_kernel: f16, bf16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..SEEDED
 };
 
 static STATELESS_TRUNCATED_NORMAL: Op = Op {
     name: "StatelessTruncatedNormal",
-    gradient: Gradient::Stop,
-    inputs: &["shape: T", "seed: Tseed"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "dtype: {half, bfloat16, float, double} = DT_FLOAT",
-        "T: {int32, int64} = DT_INT32",
-        "Tseed: {int32, int64} = DT_INT64",
-    ],
-    shape: seeded_shape,
     kernels: kernels!["dtype" => truncated_kernel: f16, bf16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..SEEDED
 };
 
 static STATELESS_RANDOM_UNIFORM_INT: Op = Op {
@@ -102,38 +98,20 @@ static STATELESS_RANDOM_UNIFORM_FULL_INT: Op = Op {
 
 static STATELESS_RANDOM_UNIFORM_V2: Op = Op {
     name: "StatelessRandomUniformV2",
-    gradient: Gradient::Stop,
-    inputs: &["shape: Tshape", "key: uint64", "counter: uint64", "alg: int32"],
-    outputs: &["output: dtype"],
-    attrs: &["dtype: {half, bfloat16, float, double} = DT_FLOAT", "Tshape: {int32, int64} = DT_INT32"],
-    shape: keyed_shape,
     kernels: kernels!["dtype" => uniform_kernel: f16, bf16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..KEYED
 };
 
 static STATELESS_RANDOM_NORMAL_V2: Op = Op {
     name: "StatelessRandomNormalV2",
-    gradient: Gradient::Stop,
-    inputs: &["shape: Tshape", "key: uint64", "counter: uint64", "alg: int32"],
-    outputs: &["output: dtype"],
-    attrs: &["dtype: {half, bfloat16, float, double} = DT_FLOAT", "Tshape: {int32, int64} = DT_INT32"],
-    shape: keyed_shape,
     kernels: kernels!["dtype" => normal_kernel: f16, bf16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..KEYED
 };
 
 static STATELESS_TRUNCATED_NORMAL_V2: Op = Op {
     name: "StatelessTruncatedNormalV2",
-    gradient: Gradient::Stop,
-    inputs: &["shape: Tshape", "key: uint64", "counter: uint64", "alg: int32"],
-    outputs: &["output: dtype"],
-    attrs: &["dtype: {half, bfloat16, float, double} = DT_FLOAT", "Tshape: {int32, int64} = DT_INT32"],
-    shape: keyed_shape,
     kernels: kernels!["dtype" => truncated_kernel: f16, bf16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..KEYED
 };
 
 static STATELESS_RANDOM_UNIFORM_INT_V2: Op = Op {

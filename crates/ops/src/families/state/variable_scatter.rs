@@ -24,157 +24,129 @@ pub(crate) const OPS: &[&Op] = &[
     &RESOURCE_SCATTER_MAX,
 ];
 
-static SCATTER_UPDATE: Op = Op {
-    name: "ScatterUpdate",
+/// What the updates of ref variables share.
+const ON_REF: Op = Op {
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: type", "Tindices: {int32, int64}", "use_locking: bool = true"],
+    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
     shape: scatter_shape,
-    kernels: kernels![any update_kernel],
     ..Op::PURE
+};
+
+/// What the updates of resource variables share.
+const ON_RESOURCE: Op = Op {
+    inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
+    attrs: &["dtype: numbertype", "Tindices: {int32, int64}"],
+    shape: scatter_shape,
+    ..Op::STATEFUL
+};
+
+static SCATTER_UPDATE: Op = Op {
+    name: "ScatterUpdate",
+    attrs: &["T: type", "Tindices: {int32, int64}", "use_locking: bool = true"],
+    kernels: kernels![any update_kernel],
+    ..ON_REF
 };
 
 static SCATTER_ADD: Op = Op {
     name: "ScatterAdd",
     gradient: Gradient::Stop,
-    inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
-    outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: scatter_shape,
     kernels: kernels![add_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..ON_REF
 };
 
 static SCATTER_SUB: Op = Op {
     name: "ScatterSub",
     gradient: Gradient::Stop,
-    inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
-    outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: scatter_shape,
     kernels: kernels![sub_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..ON_REF
 };
 
 static SCATTER_MUL: Op = Op {
     name: "ScatterMul",
     gradient: Gradient::Stop,
-    inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
-    outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: scatter_shape,
     kernels: kernels![mul_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..ON_REF
 };
 
 static SCATTER_DIV: Op = Op {
     name: "ScatterDiv",
     gradient: Gradient::Stop,
-    inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
-    outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: scatter_shape,
     kernels: kernels![div_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..ON_REF
 };
 
 static SCATTER_MIN: Op = Op {
     name: "ScatterMin",
-    inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
-    outputs: &["output_ref: Ref(T)"],
     attrs: &[
         "T: {half, bfloat16, float, double, int32, int64}",
         "Tindices: {int32, int64}",
         "use_locking: bool = false",
     ],
-    shape: scatter_shape,
     kernels: kernels![min_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
-    ..Op::PURE
+    ..ON_REF
 };
 
 static SCATTER_MAX: Op = Op {
     name: "ScatterMax",
-    inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
-    outputs: &["output_ref: Ref(T)"],
     attrs: &[
         "T: {half, bfloat16, float, double, int32, int64}",
         "Tindices: {int32, int64}",
         "use_locking: bool = false",
     ],
-    shape: scatter_shape,
     kernels: kernels![max_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
-    ..Op::PURE
+    ..ON_REF
 };
 
 static RESOURCE_SCATTER_UPDATE: Op = Op {
     name: "ResourceScatterUpdate",
-    inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
     attrs: &["dtype: type", "Tindices: {int32, int64}"],
-    shape: scatter_shape,
     kernels: kernels![any update_kernel],
-    ..Op::STATEFUL
+    ..ON_RESOURCE
 };
 
 static RESOURCE_SCATTER_ADD: Op = Op {
     name: "ResourceScatterAdd",
-    inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
-    attrs: &["dtype: numbertype", "Tindices: {int32, int64}"],
-    shape: scatter_shape,
     kernels: kernels!["dtype" => add_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..ON_RESOURCE
 };
 
 static RESOURCE_SCATTER_SUB: Op = Op {
     name: "ResourceScatterSub",
-    inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
-    attrs: &["dtype: numbertype", "Tindices: {int32, int64}"],
-    shape: scatter_shape,
     kernels: kernels!["dtype" => sub_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..ON_RESOURCE
 };
 
 static RESOURCE_SCATTER_MUL: Op = Op {
     name: "ResourceScatterMul",
-    inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
-    attrs: &["dtype: numbertype", "Tindices: {int32, int64}"],
-    shape: scatter_shape,
     kernels: kernels!["dtype" => mul_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..ON_RESOURCE
 };
 
 static RESOURCE_SCATTER_DIV: Op = Op {
     name: "ResourceScatterDiv",
-    inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
-    attrs: &["dtype: numbertype", "Tindices: {int32, int64}"],
-    shape: scatter_shape,
     kernels: kernels!["dtype" => div_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128],
     accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..ON_RESOURCE
 };
 
 static RESOURCE_SCATTER_MIN: Op = Op {
     name: "ResourceScatterMin",
-    inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
-    attrs: &["dtype: numbertype", "Tindices: {int32, int64}"],
-    shape: scatter_shape,
     kernels: kernels!["dtype" => min_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
-    ..Op::STATEFUL
+    ..ON_RESOURCE
 };
 
 static RESOURCE_SCATTER_MAX: Op = Op {
     name: "ResourceScatterMax",
-    inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
-    attrs: &["dtype: numbertype", "Tindices: {int32, int64}"],
-    shape: scatter_shape,
     kernels: kernels!["dtype" => max_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
-    ..Op::STATEFUL
+    ..ON_RESOURCE
 };
 
 fn scatter_shape(s: &mut ShapeCx<'_>) -> Result<()> {

@@ -25,11 +25,23 @@ pub(crate) const OPS: &[&Op] = &[
     &RESOURCE_STRIDED_SLICE_ASSIGN,
 ];
 
-static SCATTER_ND_UPDATE: Op = Op {
-    name: "ScatterNdUpdate",
-    gradient: Gradient::Stop,
+/// What the updates of ref variables share.
+const ON_REF: Op = Op {
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
+    attrs: &[
+        "T: numbertype",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "bad_indices_policy: string = ''",
+    ],
+    shape: update_shape,
+    ..Op::PURE
+};
+
+/// What the updates of resource variables share.
+const ON_RESOURCE: Op = Op {
+    inputs: &["ref: resource", "indices: Tindices", "updates: T"],
     attrs: &[
         "T: type",
         "Tindices: {int32, int64}",
@@ -37,144 +49,77 @@ static SCATTER_ND_UPDATE: Op = Op {
         "bad_indices_policy: string = ''",
     ],
     shape: update_shape,
+    ..Op::STATEFUL
+};
+
+static SCATTER_ND_UPDATE: Op = Op {
+    name: "ScatterNdUpdate",
+    gradient: Gradient::Stop,
+    attrs: &[
+        "T: type",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = true",
+        "bad_indices_policy: string = ''",
+    ],
     kernels: kernels![any update_kernel],
-    ..Op::PURE
+    ..ON_REF
 };
 
 static SCATTER_ND_ADD: Op = Op {
     name: "ScatterNdAdd",
     gradient: Gradient::Stop,
-    inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
-    outputs: &["output_ref: Ref(T)"],
-    attrs: &[
-        "T: numbertype",
-        "Tindices: {int32, int64}",
-        "use_locking: bool = false",
-        "bad_indices_policy: string = ''",
-    ],
-    shape: update_shape,
     kernels: kernels![add_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128, bool],
     accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..ON_REF
 };
 
 static SCATTER_ND_SUB: Op = Op {
     name: "ScatterNdSub",
     gradient: Gradient::Stop,
-    inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
-    outputs: &["output_ref: Ref(T)"],
-    attrs: &[
-        "T: numbertype",
-        "Tindices: {int32, int64}",
-        "use_locking: bool = false",
-        "bad_indices_policy: string = ''",
-    ],
-    shape: update_shape,
     kernels: kernels![sub_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128; xor_kernel: bool],
     accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..ON_REF
 };
 
 static SCATTER_ND_MIN: Op = Op {
     name: "ScatterNdMin",
-    inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
-    outputs: &["output_ref: Ref(T)"],
-    attrs: &[
-        "T: numbertype",
-        "Tindices: {int32, int64}",
-        "use_locking: bool = false",
-        "bad_indices_policy: string = ''",
-    ],
-    shape: update_shape,
     kernels: kernels![min_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
-    ..Op::PURE
+    ..ON_REF
 };
 
 static SCATTER_ND_MAX: Op = Op {
     name: "ScatterNdMax",
-    inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
-    outputs: &["output_ref: Ref(T)"],
-    attrs: &[
-        "T: numbertype",
-        "Tindices: {int32, int64}",
-        "use_locking: bool = false",
-        "bad_indices_policy: string = ''",
-    ],
-    shape: update_shape,
     kernels: kernels![max_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
-    ..Op::PURE
+    ..ON_REF
 };
 
-static RESOURCE_SCATTER_ND_UPDATE: Op = Op {
-    name: "ResourceScatterNdUpdate",
-    inputs: &["ref: resource", "indices: Tindices", "updates: T"],
-    attrs: &[
-        "T: type",
-        "Tindices: {int32, int64}",
-        "use_locking: bool = true",
-        "bad_indices_policy: string = ''",
-    ],
-    shape: update_shape,
-    kernels: kernels![any update_kernel],
-    ..Op::STATEFUL
-};
+static RESOURCE_SCATTER_ND_UPDATE: Op =
+    Op { name: "ResourceScatterNdUpdate", kernels: kernels![any update_kernel], ..ON_RESOURCE };
 
 static RESOURCE_SCATTER_ND_ADD: Op = Op {
     name: "ResourceScatterNdAdd",
-    inputs: &["ref: resource", "indices: Tindices", "updates: T"],
-    attrs: &[
-        "T: type",
-        "Tindices: {int32, int64}",
-        "use_locking: bool = true",
-        "bad_indices_policy: string = ''",
-    ],
-    shape: update_shape,
     kernels: kernels![add_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128, bool],
     accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..ON_RESOURCE
 };
 
 static RESOURCE_SCATTER_ND_SUB: Op = Op {
     name: "ResourceScatterNdSub",
-    inputs: &["ref: resource", "indices: Tindices", "updates: T"],
-    attrs: &[
-        "T: type",
-        "Tindices: {int32, int64}",
-        "use_locking: bool = true",
-        "bad_indices_policy: string = ''",
-    ],
-    shape: update_shape,
     kernels: kernels![sub_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, C64, C128; xor_kernel: bool],
     accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..ON_RESOURCE
 };
 
 static RESOURCE_SCATTER_ND_MIN: Op = Op {
     name: "ResourceScatterNdMin",
-    inputs: &["ref: resource", "indices: Tindices", "updates: T"],
-    attrs: &[
-        "T: type",
-        "Tindices: {int32, int64}",
-        "use_locking: bool = true",
-        "bad_indices_policy: string = ''",
-    ],
-    shape: update_shape,
     kernels: kernels![min_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
-    ..Op::STATEFUL
+    ..ON_RESOURCE
 };
 
 static RESOURCE_SCATTER_ND_MAX: Op = Op {
     name: "ResourceScatterNdMax",
-    inputs: &["ref: resource", "indices: Tindices", "updates: T"],
-    attrs: &[
-        "T: type",
-        "Tindices: {int32, int64}",
-        "use_locking: bool = true",
-        "bad_indices_policy: string = ''",
-    ],
-    shape: update_shape,
     kernels: kernels![max_kernel: bf16, f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
-    ..Op::STATEFUL
+    ..ON_RESOURCE
 };
 
 static STRIDED_SLICE_ASSIGN: Op = Op {

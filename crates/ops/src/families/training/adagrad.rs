@@ -2,9 +2,11 @@
 
 use super::gradient_descent::proximal;
 use crate::numeric::Float;
-use crate::optimizer::{Layout, Trained, infer_update};
+use crate::optimizer::{
+    Layout, REF_UPDATE, RESOURCE_UPDATE, SPARSE_REF_UPDATE, SPARSE_RESOURCE_UPDATE, Trained,
+};
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op};
+use ferroflow_core::op::Op;
 use ferroflow_core::{C64, C128, Result, bf16, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -29,38 +31,30 @@ pub(crate) const OPS: &[&Op] = &[
 static APPLY_ADAGRAD: Op = Op {
     name: "ApplyAdagrad",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "grad: T"],
-    outputs: &["out: Ref(T)"],
     attrs: &["T: numbertype", "use_locking: bool = false", "update_slots: bool = true"],
-    shape: infer_update,
     kernels: kernels![adagrad_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_ADAGRAD: Op = Op {
     name: "ResourceApplyAdagrad",
     inputs: &["var: resource", "accum: resource", "lr: T", "grad: T"],
     attrs: &["T: numbertype", "use_locking: bool = false", "update_slots: bool = true"],
-    shape: infer_update,
     kernels: kernels![adagrad_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static SPARSE_APPLY_ADAGRAD: Op = Op {
     name: "SparseApplyAdagrad",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "grad: T", "indices: Tindices"],
-    outputs: &["out: Ref(T)"],
     attrs: &[
         "T: numbertype",
         "Tindices: {int32, int64}",
         "use_locking: bool = false",
         "update_slots: bool = true",
     ],
-    shape: infer_update,
     kernels: kernels![adagrad_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..SPARSE_REF_UPDATE
 };
 
 static RESOURCE_SPARSE_APPLY_ADAGRAD: Op = Op {
@@ -72,47 +66,37 @@ static RESOURCE_SPARSE_APPLY_ADAGRAD: Op = Op {
         "use_locking: bool = false",
         "update_slots: bool = true",
     ],
-    shape: infer_update,
     kernels: kernels![adagrad_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..SPARSE_RESOURCE_UPDATE
 };
 
 static APPLY_ADAGRAD_V2: Op = Op {
     name: "ApplyAdagradV2",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "epsilon: T", "grad: T"],
-    outputs: &["out: Ref(T)"],
     attrs: &["T: numbertype", "use_locking: bool = false", "update_slots: bool = true"],
-    shape: infer_update,
     kernels: kernels![adagrad_v2_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_ADAGRAD_V2: Op = Op {
     name: "ResourceApplyAdagradV2",
     inputs: &["var: resource", "accum: resource", "lr: T", "epsilon: T", "grad: T"],
     attrs: &["T: numbertype", "use_locking: bool = false", "update_slots: bool = true"],
-    shape: infer_update,
     kernels: kernels![adagrad_v2_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static SPARSE_APPLY_ADAGRAD_V2: Op = Op {
     name: "SparseApplyAdagradV2",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "epsilon: T", "grad: T", "indices: Tindices"],
-    outputs: &["out: Ref(T)"],
     attrs: &[
         "T: numbertype",
         "Tindices: {int32, int64}",
         "use_locking: bool = false",
         "update_slots: bool = true",
     ],
-    shape: infer_update,
     kernels: kernels![adagrad_v2_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..SPARSE_REF_UPDATE
 };
 
 static RESOURCE_SPARSE_APPLY_ADAGRAD_V2: Op = Op {
@@ -124,52 +108,36 @@ static RESOURCE_SPARSE_APPLY_ADAGRAD_V2: Op = Op {
         "use_locking: bool = false",
         "update_slots: bool = true",
     ],
-    shape: infer_update,
     kernels: kernels![adagrad_v2_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..SPARSE_RESOURCE_UPDATE
 };
 
 static APPLY_PROXIMAL_ADAGRAD: Op = Op {
     name: "ApplyProximalAdagrad",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "l1: T", "l2: T", "grad: T"],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_PROXIMAL_ADAGRAD: Op = Op {
     name: "ResourceApplyProximalAdagrad",
     inputs: &["var: resource", "accum: resource", "lr: T", "l1: T", "l2: T", "grad: T"],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static SPARSE_APPLY_PROXIMAL_ADAGRAD: Op = Op {
     name: "SparseApplyProximalAdagrad",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "l1: T", "l2: T", "grad: T", "indices: Tindices"],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..SPARSE_REF_UPDATE
 };
 
 static RESOURCE_SPARSE_APPLY_PROXIMAL_ADAGRAD: Op = Op {
     name: "ResourceSparseApplyProximalAdagrad",
     inputs: &["var: resource", "accum: resource", "lr: T", "l1: T", "l2: T", "grad: T", "indices: Tindices"],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..SPARSE_RESOURCE_UPDATE
 };
 
 static APPLY_ADAGRAD_DA: Op = Op {
@@ -184,12 +152,8 @@ static APPLY_ADAGRAD_DA: Op = Op {
         "l2: T",
         "global_step: int64",
     ],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![dual_averaging_kernel: f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_ADAGRAD_DA: Op = Op {
@@ -204,11 +168,8 @@ static RESOURCE_APPLY_ADAGRAD_DA: Op = Op {
         "l2: T",
         "global_step: int64",
     ],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![dual_averaging_kernel: f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static SPARSE_APPLY_ADAGRAD_DA: Op = Op {
@@ -224,12 +185,8 @@ static SPARSE_APPLY_ADAGRAD_DA: Op = Op {
         "l2: T",
         "global_step: int64",
     ],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![dual_averaging_kernel: f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..SPARSE_REF_UPDATE
 };
 
 static RESOURCE_SPARSE_APPLY_ADAGRAD_DA: Op = Op {
@@ -245,11 +202,8 @@ static RESOURCE_SPARSE_APPLY_ADAGRAD_DA: Op = Op {
         "l2: T",
         "global_step: int64",
     ],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![dual_averaging_kernel: f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..SPARSE_RESOURCE_UPDATE
 };
 
 fn adagrad_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {

@@ -1,9 +1,9 @@
 //! Adam and its relatives: AdaMax, and Adam with AMSGrad.
 
 use crate::numeric::Float;
-use crate::optimizer::{Layout, Trained, infer_update};
+use crate::optimizer::{Layout, REF_UPDATE, RESOURCE_UPDATE, Trained};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
-use ferroflow_core::op::{Accuracy, Op};
+use ferroflow_core::op::Op;
 use ferroflow_core::{C64, C128, Result, bf16, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -28,12 +28,9 @@ static APPLY_ADAM: Op = Op {
         "epsilon: T",
         "grad: T",
     ],
-    outputs: &["out: Ref(T)"],
     attrs: &["T: numbertype", "use_locking: bool = false", "use_nesterov: bool = false"],
-    shape: infer_update,
     kernels: kernels![adam_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_ADAM: Op = Op {
@@ -51,10 +48,8 @@ static RESOURCE_APPLY_ADAM: Op = Op {
         "grad: T",
     ],
     attrs: &["T: numbertype", "use_locking: bool = false", "use_nesterov: bool = false"],
-    shape: infer_update,
     kernels: kernels![adam_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static RESOURCE_APPLY_ADAM_WITH_AMSGRAD: Op = Op {
@@ -72,11 +67,8 @@ static RESOURCE_APPLY_ADAM_WITH_AMSGRAD: Op = Op {
         "epsilon: T",
         "grad: T",
     ],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![amsgrad_kernel: bf16, f16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static APPLY_ADA_MAX: Op = Op {
@@ -92,12 +84,8 @@ static APPLY_ADA_MAX: Op = Op {
         "epsilon: T",
         "grad: T",
     ],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![ada_max_kernel: f16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_ADA_MAX: Op = Op {
@@ -113,11 +101,8 @@ static RESOURCE_APPLY_ADA_MAX: Op = Op {
         "epsilon: T",
         "grad: T",
     ],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![ada_max_kernel: f16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 /// The scalars of Adam, the learning rate corrected for the averages' bias.

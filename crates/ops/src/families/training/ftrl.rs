@@ -1,9 +1,11 @@
 //! FTRL-proximal: "follow the regularized leader".
 
 use crate::numeric::Float;
-use crate::optimizer::{Layout, infer_update, power};
+use crate::optimizer::{
+    Layout, REF_UPDATE, RESOURCE_UPDATE, SPARSE_REF_UPDATE, SPARSE_RESOURCE_UPDATE, power,
+};
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op};
+use ferroflow_core::op::Op;
 use ferroflow_core::{Result, bf16, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -29,12 +31,9 @@ static APPLY_FTRL: Op = Op {
         "l2: T",
         "lr_power: T",
     ],
-    outputs: &["out: Ref(T)"],
     attrs: &["T: numbertype", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
-    shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_FTRL: Op = Op {
@@ -50,10 +49,8 @@ static RESOURCE_APPLY_FTRL: Op = Op {
         "lr_power: T",
     ],
     attrs: &["T: numbertype", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
-    shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static SPARSE_APPLY_FTRL: Op = Op {
@@ -69,17 +66,14 @@ static SPARSE_APPLY_FTRL: Op = Op {
         "l2: T",
         "lr_power: T",
     ],
-    outputs: &["out: Ref(T)"],
     attrs: &[
         "T: numbertype",
         "Tindices: {int32, int64}",
         "use_locking: bool = false",
         "multiply_linear_by_lr: bool = false",
     ],
-    shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..SPARSE_REF_UPDATE
 };
 
 static RESOURCE_SPARSE_APPLY_FTRL: Op = Op {
@@ -101,10 +95,8 @@ static RESOURCE_SPARSE_APPLY_FTRL: Op = Op {
         "use_locking: bool = false",
         "multiply_linear_by_lr: bool = false",
     ],
-    shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..SPARSE_RESOURCE_UPDATE
 };
 
 static APPLY_FTRL_V2: Op = Op {
@@ -120,12 +112,9 @@ static APPLY_FTRL_V2: Op = Op {
         "l2_shrinkage: T",
         "lr_power: T",
     ],
-    outputs: &["out: Ref(T)"],
     attrs: &["T: numbertype", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
-    shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_FTRL_V2: Op = Op {
@@ -142,10 +131,8 @@ static RESOURCE_APPLY_FTRL_V2: Op = Op {
         "lr_power: T",
     ],
     attrs: &["T: numbertype", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
-    shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static SPARSE_APPLY_FTRL_V2: Op = Op {
@@ -162,17 +149,14 @@ static SPARSE_APPLY_FTRL_V2: Op = Op {
         "l2_shrinkage: T",
         "lr_power: T",
     ],
-    outputs: &["out: Ref(T)"],
     attrs: &[
         "T: numbertype",
         "Tindices: {int32, int64}",
         "use_locking: bool = false",
         "multiply_linear_by_lr: bool = false",
     ],
-    shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..SPARSE_REF_UPDATE
 };
 
 static RESOURCE_SPARSE_APPLY_FTRL_V2: Op = Op {
@@ -195,10 +179,8 @@ static RESOURCE_SPARSE_APPLY_FTRL_V2: Op = Op {
         "use_locking: bool = false",
         "multiply_linear_by_lr: bool = false",
     ],
-    shape: infer_update,
     kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..SPARSE_RESOURCE_UPDATE
 };
 
 /// The second version adds an L2 penalty to the gradient ("shrinkage"); the first is the second without it.

@@ -1,9 +1,9 @@
 //! Plain and proximal gradient descent.
 
 use crate::numeric::{Float, Num};
-use crate::optimizer::{Layout, infer_update};
+use crate::optimizer::{Layout, REF_UPDATE, RESOURCE_UPDATE, SPARSE_REF_UPDATE, SPARSE_RESOURCE_UPDATE};
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op};
+use ferroflow_core::op::Op;
 use ferroflow_core::{C64, C128, Result, bf16, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -18,64 +18,43 @@ pub(crate) const OPS: &[&Op] = &[
 static APPLY_GRADIENT_DESCENT: Op = Op {
     name: "ApplyGradientDescent",
     inputs: &["var: Ref(T)", "alpha: T", "delta: T"],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![plain_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_GRADIENT_DESCENT: Op = Op {
     name: "ResourceApplyGradientDescent",
     inputs: &["var: resource", "alpha: T", "delta: T"],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![plain_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static APPLY_PROXIMAL_GRADIENT_DESCENT: Op = Op {
     name: "ApplyProximalGradientDescent",
     inputs: &["var: Ref(T)", "alpha: T", "l1: T", "l2: T", "delta: T"],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_PROXIMAL_GRADIENT_DESCENT: Op = Op {
     name: "ResourceApplyProximalGradientDescent",
     inputs: &["var: resource", "alpha: T", "l1: T", "l2: T", "delta: T"],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static SPARSE_APPLY_PROXIMAL_GRADIENT_DESCENT: Op = Op {
     name: "SparseApplyProximalGradientDescent",
     inputs: &["var: Ref(T)", "alpha: T", "l1: T", "l2: T", "grad: T", "indices: Tindices"],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..SPARSE_REF_UPDATE
 };
 
 static RESOURCE_SPARSE_APPLY_PROXIMAL_GRADIENT_DESCENT: Op = Op {
     name: "ResourceSparseApplyProximalGradientDescent",
     inputs: &["var: resource", "alpha: T", "l1: T", "l2: T", "grad: T", "indices: Tindices"],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![proximal_kernel: f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..SPARSE_RESOURCE_UPDATE
 };
 
 fn plain_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {

@@ -1,9 +1,9 @@
 //! Momentum, in TensorFlow's form and in Keras', which keeps the learning rate in the accumulator.
 
 use crate::numeric::Num;
-use crate::optimizer::{Layout, infer_update};
+use crate::optimizer::{Layout, REF_UPDATE, RESOURCE_UPDATE, SPARSE_REF_UPDATE, SPARSE_RESOURCE_UPDATE};
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op};
+use ferroflow_core::op::Op;
 use ferroflow_core::{C64, C128, Result, bf16, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -18,38 +18,30 @@ pub(crate) const OPS: &[&Op] = &[
 static APPLY_MOMENTUM: Op = Op {
     name: "ApplyMomentum",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "grad: T", "momentum: T"],
-    outputs: &["out: Ref(T)"],
     attrs: &["T: numbertype", "use_locking: bool = false", "use_nesterov: bool = false"],
-    shape: infer_update,
     kernels: kernels![momentum_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_MOMENTUM: Op = Op {
     name: "ResourceApplyMomentum",
     inputs: &["var: resource", "accum: resource", "lr: T", "grad: T", "momentum: T"],
     attrs: &["T: numbertype", "use_locking: bool = false", "use_nesterov: bool = false"],
-    shape: infer_update,
     kernels: kernels![momentum_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static SPARSE_APPLY_MOMENTUM: Op = Op {
     name: "SparseApplyMomentum",
     inputs: &["var: Ref(T)", "accum: Ref(T)", "lr: T", "grad: T", "indices: Tindices", "momentum: T"],
-    outputs: &["out: Ref(T)"],
     attrs: &[
         "T: numbertype",
         "Tindices: {int32, int64}",
         "use_locking: bool = false",
         "use_nesterov: bool = false",
     ],
-    shape: infer_update,
     kernels: kernels![momentum_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..SPARSE_REF_UPDATE
 };
 
 static RESOURCE_SPARSE_APPLY_MOMENTUM: Op = Op {
@@ -61,20 +53,16 @@ static RESOURCE_SPARSE_APPLY_MOMENTUM: Op = Op {
         "use_locking: bool = false",
         "use_nesterov: bool = false",
     ],
-    shape: infer_update,
     kernels: kernels![momentum_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..SPARSE_RESOURCE_UPDATE
 };
 
 static RESOURCE_APPLY_KERAS_MOMENTUM: Op = Op {
     name: "ResourceApplyKerasMomentum",
     inputs: &["var: resource", "accum: resource", "lr: T", "grad: T", "momentum: T"],
     attrs: &["T: numbertype", "use_locking: bool = false", "use_nesterov: bool = false"],
-    shape: infer_update,
     kernels: kernels![keras_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static RESOURCE_SPARSE_APPLY_KERAS_MOMENTUM: Op = Op {
@@ -86,10 +74,8 @@ static RESOURCE_SPARSE_APPLY_KERAS_MOMENTUM: Op = Op {
         "use_locking: bool = false",
         "use_nesterov: bool = false",
     ],
-    shape: infer_update,
     kernels: kernels![keras_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..SPARSE_RESOURCE_UPDATE
 };
 
 fn momentum_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {

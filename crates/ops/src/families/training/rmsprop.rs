@@ -1,8 +1,10 @@
 //! RMSProp, plain and centered, and Adadelta.
 
-use crate::optimizer::{Layout, Trained, infer_update};
+use crate::optimizer::{
+    Layout, REF_UPDATE, RESOURCE_UPDATE, SPARSE_REF_UPDATE, SPARSE_RESOURCE_UPDATE, Trained,
+};
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op};
+use ferroflow_core::op::Op;
 use ferroflow_core::{C64, C128, Result, bf16, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -32,12 +34,8 @@ static APPLY_RMS_PROP: Op = Op {
         "epsilon: T",
         "grad: T",
     ],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![rms_prop_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_RMS_PROP: Op = Op {
@@ -52,11 +50,8 @@ static RESOURCE_APPLY_RMS_PROP: Op = Op {
         "epsilon: T",
         "grad: T",
     ],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![rms_prop_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static SPARSE_APPLY_RMS_PROP: Op = Op {
@@ -72,12 +67,8 @@ static SPARSE_APPLY_RMS_PROP: Op = Op {
         "grad: T",
         "indices: Tindices",
     ],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![rms_prop_kernel: f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..SPARSE_REF_UPDATE
 };
 
 static RESOURCE_SPARSE_APPLY_RMS_PROP: Op = Op {
@@ -93,11 +84,8 @@ static RESOURCE_SPARSE_APPLY_RMS_PROP: Op = Op {
         "grad: T",
         "indices: Tindices",
     ],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![rms_prop_kernel: f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..SPARSE_RESOURCE_UPDATE
 };
 
 static APPLY_CENTERED_RMS_PROP: Op = Op {
@@ -113,12 +101,8 @@ static APPLY_CENTERED_RMS_PROP: Op = Op {
         "epsilon: T",
         "grad: T",
     ],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![centered_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_CENTERED_RMS_PROP: Op = Op {
@@ -134,11 +118,8 @@ static RESOURCE_APPLY_CENTERED_RMS_PROP: Op = Op {
         "epsilon: T",
         "grad: T",
     ],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![centered_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static SPARSE_APPLY_CENTERED_RMS_PROP: Op = Op {
@@ -155,12 +136,8 @@ static SPARSE_APPLY_CENTERED_RMS_PROP: Op = Op {
         "grad: T",
         "indices: Tindices",
     ],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![centered_kernel: f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..SPARSE_REF_UPDATE
 };
 
 static RESOURCE_SPARSE_APPLY_CENTERED_RMS_PROP: Op = Op {
@@ -177,11 +154,8 @@ static RESOURCE_SPARSE_APPLY_CENTERED_RMS_PROP: Op = Op {
         "grad: T",
         "indices: Tindices",
     ],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![centered_kernel: f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..SPARSE_RESOURCE_UPDATE
 };
 
 static APPLY_ADADELTA: Op = Op {
@@ -195,12 +169,8 @@ static APPLY_ADADELTA: Op = Op {
         "epsilon: T",
         "grad: T",
     ],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![adadelta_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_ADADELTA: Op = Op {
@@ -214,11 +184,8 @@ static RESOURCE_APPLY_ADADELTA: Op = Op {
         "epsilon: T",
         "grad: T",
     ],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![adadelta_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static SPARSE_APPLY_ADADELTA: Op = Op {
@@ -233,12 +200,8 @@ static SPARSE_APPLY_ADADELTA: Op = Op {
         "grad: T",
         "indices: Tindices",
     ],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![adadelta_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..SPARSE_REF_UPDATE
 };
 
 static RESOURCE_SPARSE_APPLY_ADADELTA: Op = Op {
@@ -253,11 +216,8 @@ static RESOURCE_SPARSE_APPLY_ADADELTA: Op = Op {
         "grad: T",
         "indices: Tindices",
     ],
-    attrs: &["T: numbertype", "Tindices: {int32, int64}", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![adadelta_kernel: bf16, f16, f32, f64, C64, C128],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..SPARSE_RESOURCE_UPDATE
 };
 
 fn rms_prop_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {

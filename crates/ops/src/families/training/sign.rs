@@ -1,9 +1,9 @@
 //! Updates whose size depends on whether the gradient and its average agree in sign.
 
 use crate::numeric::Float;
-use crate::optimizer::{Layout, exponential, infer_update};
+use crate::optimizer::{Layout, REF_UPDATE, RESOURCE_UPDATE, exponential};
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op};
+use ferroflow_core::op::Op;
 use ferroflow_core::{Result, bf16, f16, kernels};
 
 pub(crate) const OPS: &[&Op] =
@@ -12,43 +12,29 @@ pub(crate) const OPS: &[&Op] =
 static APPLY_ADD_SIGN: Op = Op {
     name: "ApplyAddSign",
     inputs: &["var: Ref(T)", "m: Ref(T)", "lr: T", "alpha: T", "sign_decay: T", "beta: T", "grad: T"],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![add_sign_kernel: bf16, f16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_ADD_SIGN: Op = Op {
     name: "ResourceApplyAddSign",
     inputs: &["var: resource", "m: resource", "lr: T", "alpha: T", "sign_decay: T", "beta: T", "grad: T"],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![add_sign_kernel: bf16, f16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 static APPLY_POWER_SIGN: Op = Op {
     name: "ApplyPowerSign",
     inputs: &["var: Ref(T)", "m: Ref(T)", "lr: T", "logbase: T", "sign_decay: T", "beta: T", "grad: T"],
-    outputs: &["out: Ref(T)"],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![power_sign_kernel: bf16, f16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::PURE
+    ..REF_UPDATE
 };
 
 static RESOURCE_APPLY_POWER_SIGN: Op = Op {
     name: "ResourceApplyPowerSign",
     inputs: &["var: resource", "m: resource", "lr: T", "logbase: T", "sign_decay: T", "beta: T", "grad: T"],
-    attrs: &["T: numbertype", "use_locking: bool = false"],
-    shape: infer_update,
     kernels: kernels![power_sign_kernel: bf16, f16, f32, f64],
-    accuracy: Accuracy::Rounding,
-    ..Op::STATEFUL
+    ..RESOURCE_UPDATE
 };
 
 fn add_sign_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel> {
