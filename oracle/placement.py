@@ -268,12 +268,12 @@ class Cluster:
     def __init__(self):
         import socket
 
-        sockets = [socket.socket() for _ in TASKS]
-        for s in sockets:
+        # They keep the ports for the servers, and do not listen.
+        self._sockets = [socket.socket() for _ in TASKS]
+        for s in self._sockets:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             s.bind(("localhost", 0))
-        addresses = {task: f"localhost:{s.getsockname()[1]}" for task, s in zip(TASKS, sockets)}
-        for s in sockets:
-            s.close()
+        addresses = {task: f"localhost:{s.getsockname()[1]}" for task, s in zip(TASKS, self._sockets)}
         spec = cluster_pb2.ClusterDef()
         for job in sorted({job for job, _ in TASKS}):
             entry = spec.job.add(name=job)

@@ -8,6 +8,7 @@ import pathlib
 import re
 import sys
 import tempfile
+import threading
 
 # Must come first: it says how TensorFlow is to be started.
 import tasks  # isort: skip
@@ -63,9 +64,38 @@ def status(cluster, key):
 
 def beyond(cluster, label, baseline, work):
     """Prints by how much the server's memory exceeds the baseline while work is done."""
-    pathlib.Path(f"/proc/{cluster.task('ps', 0).pid}/clear_refs").write_text("5")
-    work()
-    print(f"{label}: {max(status(cluster, 'VmHWM') - baseline, 0)}", flush=True)
+    with Peak(cluster) as peak:
+        work()
+    print(f"{label}: {max(peak.size() - baseline, 0)}", flush=True)
+
+
+class Peak:
+    """The most memory that the server has while this is entered."""
+
+    def __init__(self, cluster):
+        self._cluster, self._seen, self._over = cluster, 0, threading.Event()
+        self._thread = None
+
+    def __enter__(self):
+        try:
+            # Makes the kernel's own peak start anew, which not every kernel lets us do.
+            pathlib.Path(f"/proc/{self._cluster.task('ps', 0).pid}/clear_refs").write_text("5")
+        except OSError:
+            self._thread = threading.Thread(target=self._watch)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        if self._thread:
+            self._thread.join()
+
+    def _watch(self):
+        while not self._over.wait(0.01):
+            self._seen = max(self._seen, status(self._cluster, "VmRSS"))
+
+    def size(self):
+        return self._seen if self._thread else status(self._cluster, "VmHWM")
 
 
 def save(cluster, directory, size):

@@ -7,6 +7,7 @@ TensorFlow can no longer be forked.
 
 import contextlib
 import ctypes
+import json
 import os
 import pathlib
 import re
@@ -49,15 +50,27 @@ def enter_namespace(name):
             raise OSError(ctypes.get_errno(), f"cannot enter namespace {name}")
 
 
-def free_ports(count):
-    """Ports that nobody listens on; all are held at once, so that no two are equal."""
+def hold_ports(count):
+    """Sockets that are bound but do not listen: nobody else is given their ports, but a server can listen there.
+
+    A port that was only looked for could be taken by any connection before its server starts, or while it is away.
+    """
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         each.bind(("", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    return sockets
+
+
+# Those of `free_ports`, as long as this process lives.
+_HELD = []
+
+
+def free_ports(count):
+    """Ports that nobody listens on and that nobody else is given."""
+    sockets = hold_ports(count)
+    _HELD.extend(sockets)
+    return [each.getsockname()[1] for each in sockets]
 
 
 def _fork(body, errors, namespace=None):
@@ -108,6 +121,10 @@ class Task:
 
     def __init__(self, cluster, job, index, kind, namespace=None):
         self.cluster, self.job, self.index, self.kind, self.namespace = cluster, job, index, kind, namespace
+        # More of our server's command line.
+        self.arguments = []
+        # The cluster that the task is told of, if that is not the whole, and whether ours is told by a file.
+        self.knows, self.by_file = None, False
         self.pid = self._pipe = self._process = None
 
     @property
@@ -125,7 +142,7 @@ class Task:
                 self.pid, self._pipe = _fork(self._serve_stock, log.fileno(), self.namespace)
                 return
             self._process = subprocess.Popen(
-                [*self.cluster.binary, "serve", "--job_name", self.job, "--task_index", str(self.index), "--cluster", self.cluster.json()],
+                [*self.cluster.binary, "serve", "--job_name", self.job, "--task_index", str(self.index), "--cluster", self.cluster.told(self), *self.arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -141,7 +158,7 @@ class Task:
     def _serve_stock(self, write_end):
         import tensorflow as tf
 
-        server = tf.distribute.Server(self.cluster.spec, job_name=self.job, task_index=self.index, config=self.cluster.stock_config())
+        server = tf.distribute.Server(self.knows or self.cluster.spec, job_name=self.job, task_index=self.index, config=self.cluster.stock_config())
         os.write(write_end, server.target.encode() + b"\n")
         while True:
             signal.pause()
@@ -192,24 +209,41 @@ class Task:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
 
 
+def _numbered(kinds):
+    return kinds.items() if isinstance(kinds, dict) else enumerate(kinds)
+
+
 class Cluster:
-    """Tasks by job, from a layout such as `{"ps": ["ours", "stock"], "worker": ["stock"]}`."""
+    """Tasks by job, from a layout such as `{"ps": ["ours", "stock"], "worker": {4: "stock"}}`."""
 
     def __init__(self, layout, binary=None, hosts=None, namespaces=None):
-        assert binary or not any(OURS in kinds for kinds in layout.values()), "a layout with our tasks needs our binary"
+        members = [(job, index, kind) for job, kinds in layout.items() for index, kind in _numbered(kinds)]
+        assert binary or all(kind == STOCK for *_, kind in members), "a layout with our tasks needs our binary"
         self.binary = [str(binary)]
         self._temporary = tempfile.TemporaryDirectory(prefix="ferroflow-cluster-")
         self.directory = pathlib.Path(self._temporary.name)
-        ports = iter(free_ports(sum(len(kinds) for kinds in layout.values())))
+        self._held = hold_ports(len(members))
+        ports = iter([each.getsockname()[1] for each in self._held])
         host = lambda job, index: (hosts or {}).get((job, index), "localhost")  # noqa: E731
-        self.spec = {job: [f"{host(job, i)}:{next(ports)}" for i in range(len(kinds))] for job, kinds in layout.items()}
+        addresses = {(job, index): f"{host(job, index)}:{next(ports)}" for job, index, _ in members}
+        self.spec = {
+            job: {index: addresses[job, index] for index in kinds} if isinstance(kinds, dict) else [addresses[job, index] for index, _ in _numbered(kinds)]
+            for job, kinds in layout.items()
+        }
         space = lambda job, index: (namespaces or {}).get((job, index))  # noqa: E731
-        self.tasks = [Task(self, job, i, kind, space(job, i)) for job, kinds in layout.items() for i, kind in enumerate(kinds)]
+        self.tasks = [Task(self, job, index, kind, space(job, index)) for job, index, kind in members]
 
     def json(self):
-        import json
-
         return json.dumps(self.spec)
+
+    def told(self, task):
+        """The cluster as a server of ours is told of it."""
+        text = json.dumps(task.knows or self.spec)
+        if not task.by_file:
+            return text
+        file = self.directory / f"{task.job}-{task.index}.json"
+        file.write_text(text)
+        return str(file)
 
     def stock_config(self):
         """What stock's tasks are started with."""
@@ -232,6 +266,8 @@ class Cluster:
     def stop(self):
         for task in self.tasks:
             task.kill()
+        for each in self._held:
+            each.close()
         self._temporary.cleanup()
 
     def logs(self):

@@ -26,6 +26,21 @@ fn tasks_come_in_any_order() {
 }
 
 #[test]
+fn tasks_are_where_their_clusters_say() {
+    run(&["addresses"]);
+}
+
+#[test]
+fn masters_say_whom_they_wait_for_and_why() {
+    run(&["waits"]);
+}
+
+#[test]
+fn a_task_that_stands_still_does_not_stop_sessions() {
+    run(&["standstill"]);
+}
+
+#[test]
 fn a_session_is_told_that_its_server_restarted() {
     run(&["one_server"]);
 }
@@ -38,6 +53,11 @@ fn no_acknowledged_increment_is_lost() {
 #[test]
 fn checkpoints_take_bounded_memory() {
     run(&["large_checkpoints"]);
+}
+
+#[test]
+fn a_killed_server_leaves_a_whole_checkpoint() {
+    run(&["killed_saves"]);
 }
 
 #[test]

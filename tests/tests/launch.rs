@@ -360,7 +360,7 @@ fn signal(pid: u32, name: &str) {
     assert!(sent.success(), "process {pid} is gone");
 }
 
-fn wait_a_moment() {
+pub(crate) fn wait_a_moment() {
     let (_kept, never) = channel::<()>();
     let _ = never.recv_timeout(Duration::from_millis(20));
 }

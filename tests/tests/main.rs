@@ -67,5 +67,7 @@ mod binary;
 /// Initial values, losses, metrics and small models, step by step.
 mod training;
 
+/// Ports that nobody else is given while the tests run.
+mod ports;
 /// Where stock TensorFlow is.
 mod stock;

@@ -1,6 +1,7 @@
 //! Mistakes of Rust programs. Each is an error that names the thing and what to do about it; nothing panics.
 
 use crate::monitored::cluster;
+use crate::ports;
 use crate::savers::Directory;
 use ferroflow::data::{Dataset, csv, csv_rows, tf_record};
 use ferroflow::initializers as init;
@@ -308,7 +309,7 @@ fn targets_clusters_and_ports() -> Result<()> {
     {
         refused(Session::connect(target, &graph), Code::InvalidArgument, &[target, "grpc://host:port"]);
     }
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = ports::address();
     let options = SessionOptions::new().open_timeout(Duration::from_millis(200));
     let absent = Session::with_options(free.as_str(), &graph, options);
     refused(absent, Code::DeadlineExceeded, &[&free, "server"]);

@@ -1,7 +1,7 @@
 //! Training loops of Rust programs in clusters: chiefs and workers, hooks, recovery, on our parameter servers and stock's.
 
 use crate::savers::Directory;
-use crate::stock;
+use crate::{ports, stock};
 use ferroflow::optimizers::{GradientDescent, SyncReplicas};
 use ferroflow::train::{
     Every, FinalOps, LogTensors, MonitoredTrainingSession, NanGuard, Profiler, Scaffold, StopAtStep,
@@ -19,12 +19,7 @@ use std::time::Duration;
 
 /// A cluster of free ports.
 pub(crate) fn cluster(ps: usize, workers: usize) -> (String, ClusterSpec) {
-    let listeners: Vec<_> =
-        (0..ps + workers).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let addresses: Vec<String> = listeners
-        .iter()
-        .map(|listener| format!("{:?}", listener.local_addr().unwrap().to_string()))
-        .collect();
+    let addresses: Vec<String> = (0..ps + workers).map(|_| format!("{:?}", ports::address())).collect();
     let json =
         format!(r#"{{"ps": [{}], "worker": [{}]}}"#, addresses[..ps].join(","), addresses[ps..].join(","));
     let spec = ClusterSpec::from_json(&json).unwrap();

@@ -1,7 +1,7 @@
 //! `ferroflow join`: tasks that find each other, run stock's programs or serve them, and end by themselves.
 
 use crate::launch::processes_with;
-use crate::{binary, stock};
+use crate::{binary, ports, stock};
 use ferroflow::discovery::rendezvous::Rendezvous;
 use ferroflow::{Graph, Server, Session};
 use serde_json::Value;
@@ -107,8 +107,7 @@ fn tasks_meet_at_a_host_which_shows_who_is_there() {
 
 #[test]
 fn any_task_can_host_the_meeting_place() {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let url = format!("tcp://127.0.0.1:{port}/job");
+    let url = format!("tcp://{}/job", ports::address());
     let ps = join(&url, "ps:1,worker:2", "ps", &[], &[]);
     let workers = [(); 2].map(|()| join(&url, "ps:1,worker:2", "worker", &[], &SAY_CONFIG));
     let said = workers.map(|worker| worker.end(0)).concat() + &ps.end(0);

@@ -1,6 +1,6 @@
 //! Sessions of Rust programs: in this process, on our servers directly and over sockets, and on stock's servers.
 
-use crate::stock;
+use crate::{ports, stock};
 use ferroflow::device_setter::{GreedyLoadBalancing, ReplicaDeviceSetter};
 use ferroflow::{
     ClusterSpec, Code, DType, Graph, Output, Result, RunOptions, Server, Session, SessionOptions, Status,
@@ -205,7 +205,7 @@ fn servers_and_targets_that_cannot_be_are_refused() -> Result<()> {
     assert_eq!(code(Session::connect("grpc://nowhere", &graph)), Some(Code::InvalidArgument));
 
     // Whoever waits for a task says for which.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = ports::address();
     let alone = ClusterSpec::from_json(&format!(r#"{{"ps": ["127.0.0.1:1"], "worker": ["{free}"]}}"#))?;
     let worker = Server::new(&alone, "worker", 0)?;
     for target in [worker.target().clone(), Target::from(worker.target().to_string())] {
@@ -230,13 +230,7 @@ fn servers_and_targets_that_cannot_be_are_refused() -> Result<()> {
 
 #[test]
 fn a_graph_spans_our_task_and_stocks() {
-    let ports: Vec<u16> = (0..2)
-        .map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap())
-        .collect::<Vec<_>>()
-        .iter()
-        .map(|listener| listener.local_addr().unwrap().port())
-        .collect();
-    let json = format!(r#"{{"ps": ["127.0.0.1:{}"], "worker": ["127.0.0.1:{}"]}}"#, ports[0], ports[1]);
+    let json = format!(r#"{{"ps": ["{}"], "worker": ["{}"]}}"#, ports::address(), ports::address());
     let Some(_ps) = stock::Server::start(Some((&json, "ps", 0))) else { return };
     let worker = Server::new(&ClusterSpec::from_json(&json).unwrap(), "worker", 0).unwrap();
     let run = || -> Result<f32> {

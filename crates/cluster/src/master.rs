@@ -11,6 +11,9 @@ mod step;
 mod transfer_log;
 mod waits;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use waits::LongWaits;
 
 use crate::api::{CallableOutcome, Devices, MasterApi, RunCallable, RunStep, StepOutcome};

@@ -16,9 +16,14 @@ use futures_util::future::{join, join_all, try_join_all};
 use std::collections::BTreeSet;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 /// How long to look whether a task is there that a session can do without.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long to look for it on behalf of whoever asks which tasks are there.
+const LONG_LOOK: Duration = Duration::from_secs(5);
+/// How long the end of a session waits for its tasks to confirm it. They hear of it later than that, too.
+const CONFIRM_WAIT: Duration = Duration::from_millis(500);
 
 const UNPOISONED: &str = "no panic while the members are locked";
 
@@ -52,8 +57,10 @@ struct Roster {
     absent: Vec<Arc<RemoteWorker>>,
     /// Those who may have opened the session although they did not say so.
     doubtful: Vec<Arc<RemoteWorker>>,
-    /// Whether the session has ended.
+    /// Whether the session ends.
     over: bool,
+    /// Whether everybody has been told so.
+    dismissed: bool,
 }
 
 impl Members {
@@ -75,7 +82,7 @@ impl Members {
             invited.cloned().partition(|peer| all_at_once || peer.task().job != cluster.own.job);
         let question = if cluster.brought.is_none() { worker.question() } else { Question::default() };
         let needed = needed.into_iter().map(|peer| Member::when_ready(peer, &question, &filters, deadline));
-        let others = others.into_iter().map(|peer| Member::if_there(peer, &question, &filters));
+        let others = others.into_iter().map(|peer| Member::if_there(peer, &question, &filters, LOOK));
         let (needed, others) = join(try_join_all(needed), join_all(others)).await;
         let mut candidates = needed?;
         let mut absent = Vec::new();
@@ -124,16 +131,15 @@ impl Members {
         let mut request =
             self.cluster.request(&self.handle, &self.worker, self.isolated, member.worker.task());
         request.cluster_device_attributes = devices.to_vec();
-        let opened = member.worker.create_session(&request).await;
-        if self.roster.read().expect(UNPOISONED).over {
-            self.dismiss(&member.worker).await;
+        // If this is given up, it may have opened the session all the same.
+        self.roster.write().expect(UNPOISONED).doubtful.push(member.worker.clone());
+        member.worker.create_session(&request).await?;
+        let mut roster = self.roster.write().expect(UNPOISONED);
+        if roster.over {
+            drop(member.worker.forget_session(&self.handle));
             bail!(Aborted, "Session {} was closed while {} joined it.", self.handle, member.worker.task());
         }
-        let mut roster = self.roster.write().expect(UNPOISONED);
-        if opened.is_err() {
-            roster.doubtful.push(member.worker);
-            return opened;
-        }
+        roster.doubtful.retain(|peer| peer.task() != member.worker.task());
         roster.absent.retain(|peer| peer.task() != member.worker.task());
         roster.members.push(member);
         roster.members.sort_by(|a, b| a.worker.task().cmp(b.worker.task()));
@@ -190,7 +196,9 @@ impl Members {
         let looks = absent.into_iter().map(|peer| {
             let question = &question;
             async move {
-                let Ok(Ok(member)) = Member::if_there(peer, question, &self.filters).await else { return };
+                let Ok(Ok(member)) = Member::if_there(peer, question, &self.filters, LONG_LOOK).await else {
+                    return;
+                };
                 let joined = match member.agree(&self.worker, &self.names()).await {
                     Ok(()) => self.admit(member, &[]).await,
                     refused => refused,
@@ -248,25 +256,33 @@ impl Members {
         Ok(member.worker.clone())
     }
 
-    /// Ends the session on every member.
+    /// Ends the session on every member. Does not stand still for one that does not answer.
     pub(super) async fn leave(&self) {
         self.roster.write().expect(UNPOISONED).over = true;
         // Whoever is joining now has joined, or has seen that it is over.
         let _joining = tokio::time::timeout(LOOK, self.joining.lock()).await;
-        self.worker.delete_session(&self.handle);
-        let members = {
-            let mut roster = self.roster.write().expect(UNPOISONED);
-            let joined: Vec<_> = roster.members.iter().map(|member| member.worker.clone()).collect();
-            joined.into_iter().chain(std::mem::take(&mut roster.doubtful))
-        };
-        let farewells = members.map(|worker| async move { self.dismiss(&worker).await });
-        join_all(farewells).await;
+        let confirmed = join_all(self.dismiss());
+        if tokio::time::timeout(CONFIRM_WAIT, confirmed).await.is_err() {
+            tracing::debug!(session = self.handle, "Tasks have not confirmed the end of a session yet.");
+        }
     }
 
-    /// Ends the session on a task.
-    async fn dismiss(&self, worker: &RemoteWorker) {
-        if let Err(error) = worker.delete_session(&self.handle).await {
-            tracing::debug!(task = %worker.task(), %error, "A task did not confirm the end of a session.");
+    /// Ends the session here and tells every member to do the same; what is returned waits for them.
+    fn dismiss(&self) -> Vec<oneshot::Receiver<()>> {
+        self.worker.delete_session(&self.handle);
+        let mut roster = self.roster.write().expect(UNPOISONED);
+        (roster.over, roster.dismissed) = (true, true);
+        let joined: Vec<_> = roster.members.iter().map(|member| member.worker.clone()).collect();
+        let all = joined.into_iter().chain(std::mem::take(&mut roster.doubtful));
+        all.map(|worker| worker.forget_session(&self.handle)).collect()
+    }
+}
+
+impl Drop for Members {
+    /// A session that was given up while it was opened ends as others do.
+    fn drop(&mut self) {
+        if !self.roster.read().is_ok_and(|roster| roster.dismissed) {
+            drop(self.dismiss());
         }
     }
 }
@@ -294,8 +310,9 @@ impl Member {
         worker: Arc<RemoteWorker>,
         question: &Question,
         filters: &[DeviceSpec],
+        look: Duration,
     ) -> Result<std::result::Result<Member, Arc<RemoteWorker>>> {
-        Ok(match worker.ask(question, LOOK).await? {
+        Ok(match worker.ask(question, look).await? {
             Ok(answer) => Ok(Member::new(worker, answer, filters)),
             Err(error) => {
                 tracing::debug!(task = %worker.task(), %error, "A task is not there yet.");

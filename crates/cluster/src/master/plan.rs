@@ -72,18 +72,12 @@ impl PlanContext {
             }
         }
         let Some(error) = failure else { return Ok(StepPlan { local, remote }) };
-        let given_back = remote.iter().map(async |part| {
-            let request = DeregisterGraphRequest {
+        for part in remote {
+            part.worker.forget_graph(DeregisterGraphRequest {
                 session_handle: self.members.handle().to_owned(),
-                graph_handle: part.graph_handle.clone(),
+                graph_handle: part.graph_handle,
                 create_worker_session_called: true,
-            };
-            part.worker.deregister_graph(&request).await
-        });
-        for done in join_all(given_back).await {
-            if let Err(error) = done {
-                tracing::debug!(%error, "A registered graph stays until its session ends.");
-            }
+            });
         }
         Err(error)
     }

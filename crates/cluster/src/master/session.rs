@@ -77,7 +77,7 @@ impl MasterSession {
     /// Adds nodes and functions. `version` is what the caller believes the graph's version to be, or `None` for the
     /// graph that the session starts with. Returns the new version.
     pub(super) async fn extend(self: &Arc<Self>, def: GraphDef, version: Option<i64>) -> Result<i64> {
-        self.context.members.wait_for_named(&def, &self.context.config).await?;
+        self.while_open(self.context.members.wait_for_named(&def, &self.context.config)).await?;
         let session = self.clone();
         // Checking a large graph takes a while, so not on a thread that answers calls.
         self.env().pool.complete(async move { session.extend_now(&def, version) }).await
@@ -148,15 +148,23 @@ impl MasterSession {
     pub(super) async fn build(&self, graph: &Graph, signature: &Signature) -> Result<Arc<StepPlan>> {
         // Closing ends this first: a task is not asked to register a part for a session that it was told to forget, which
         // would look as if that task had restarted.
-        let mut under_way = self.steps.begin()?;
-        let (local, parts) = self.context.cut(graph, signature)?;
-        let registering = pin!(self.context.register(local, parts));
-        let plan = match select(registering, under_way.cancelled()).await {
-            Either::Left((plan, _)) => plan?,
-            Either::Right((reason, _)) => return Err(reason),
+        let registered = async {
+            let (local, parts) = self.context.cut(graph, signature)?;
+            self.context.register(local, parts).await
         };
-        under_way.finished();
-        Ok(Arc::new(plan))
+        self.while_open(registered).await.map(Arc::new)
+    }
+
+    /// Waits for other tasks until the session is closed.
+    async fn while_open<T>(&self, wait: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut under_way = self.steps.begin()?;
+        match select(pin!(wait), under_way.cancelled()).await {
+            Either::Left((done, _)) => {
+                under_way.finished();
+                done
+            }
+            Either::Right((reason, _)) => Err(reason),
+        }
     }
 
     /// Cancels the steps under way, waits for them and ends the session on every task.

@@ -19,6 +19,7 @@ use ferroflow_proto::tensorflow::{
     RegisterGraphRequest, RunGraphRequest, VersionDef,
 };
 use futures_util::future::{Either, join_all, select};
+use socket2::{Domain, Socket, Type};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,23 +46,33 @@ struct Cluster {
     channels: Arc<Channels>,
     /// Ends the caller's I/O thread.
     _stop: oneshot::Sender<()>,
+    /// Nobody else gets the tasks' ports.
+    _kept: Vec<Socket>,
+}
+
+/// A port that nobody is given, but a server may listen on.
+fn keep_port() -> (Socket, SocketAddr) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    (socket, address)
 }
 
 impl Cluster {
     async fn start(tasks: u32) -> Cluster {
-        let listeners: Vec<TcpListener> =
-            (0..tasks).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let (kept, addresses): (Vec<_>, Vec<_>) = (0..tasks).map(|_| keep_port()).unzip();
         let mut spec = ClusterSpec::new();
-        for (task, listener) in listeners.iter().enumerate() {
-            spec.add("t", task as u32, &listener.local_addr().unwrap().to_string()).unwrap();
+        for (task, address) in addresses.iter().enumerate() {
+            spec.add("t", task as u32, &address.to_string()).unwrap();
         }
         let (mut io_threads, io) = Io::prepare(1).unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         io_threads.remove(0).start(move || async { drop(stopped.await) }).unwrap();
         let channels = Channels::new(io, Arc::new(Intake::new(BufferPool::new(1 << 20), 1 << 30)));
-        let mut cluster = Cluster { spec, tasks: Vec::new(), channels, _stop: stop };
-        for (task, listener) in listeners.into_iter().enumerate() {
-            let task = cluster.start_task(task as u32, listener).await;
+        let mut cluster = Cluster { spec, tasks: Vec::new(), channels, _stop: stop, _kept: kept };
+        for (task, address) in addresses.into_iter().enumerate() {
+            let task = cluster.start_task(task as u32, TcpListener::bind(address).unwrap()).await;
             cluster.tasks.push(task);
         }
         cluster
@@ -479,9 +490,8 @@ fn a_task_that_does_not_come_is_waited_for_until_the_deadline() {
             let worker = peers.worker(&TaskName::new("ps", 3)).unwrap();
             worker.get_status_when_ready(&Question::default(), soon()).await.unwrap_err()
         };
-        // Bound but never accepted from: refused, once it is closed.
-        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let refused = wait(at(closed)).await;
+        let (_kept, closed) = keep_port();
+        let refused = wait(at(closed.to_string())).await;
         let another = wait(at(cluster.tasks[0].server.address().to_string())).await;
         let nameless = wait(at("no-such-host.invalid:1".to_owned())).await;
         for (status, why) in [

@@ -124,7 +124,7 @@ impl Channel {
         &self,
         mut waiting: Waiting,
         whom: &impl Display,
-        why: &str,
+        why: &impl Display,
         call: impl Future<Output = T>,
     ) -> T {
         let mut call = std::pin::pin!(call);
@@ -199,6 +199,13 @@ async fn open_socket(address: &str) -> Result<TcpStream> {
         Ok(stream) => stream,
         Err(error) => bail!(Unavailable, "failed to connect to {address}: {error}"),
     };
+    // A port of this machine that nobody listens on may be given to the very socket that connects to it.
+    let own = stream.local_addr().ok();
+    ensure!(
+        own.is_none() || own != stream.peer_addr().ok(),
+        Unavailable,
+        "failed to connect to {address}: nobody listens there"
+    );
     if let Err(error) = stream.set_nodelay(true).and_then(|()| watch_for_silence(&stream)) {
         tracing::debug!(%address, %error, "A connection keeps its default options.");
     }

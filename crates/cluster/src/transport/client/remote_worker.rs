@@ -23,12 +23,14 @@ use ferroflow_proto::tensorflow::{
 };
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
-/// How long a peer may take to forget a session before nobody waits for it any more, as in stock.
-const DELETE_WAIT: Duration = Duration::from_secs(10);
+/// How long a peer may take to hear of an end before it is left alone, as in stock.
+const FAREWELL_WAIT: Duration = Duration::from_secs(10);
 /// Answers of this many bytes are read by the thread that carries them: whoever waits for one may be busy with other
 /// things while it arrives.
 const LARGE_ANSWER: u64 = 64 << 10;
@@ -54,7 +56,7 @@ methods! {
     "/tensorflow.WorkerService/"
     get_status "GetStatus" Some(ATTEMPT_WAIT),
     create_session "CreateWorkerSession" None,
-    delete_session "DeleteWorkerSession" Some(DELETE_WAIT),
+    delete_session "DeleteWorkerSession" Some(FAREWELL_WAIT),
     register_graph "RegisterGraph" None,
     deregister_graph "DeregisterGraph" None,
     run_graph "RunGraph" None,
@@ -223,16 +225,32 @@ impl RemoteWorker {
         Ok(())
     }
 
+    /// Closes a session whether anybody waits for it or not; what this returns ends when the task has answered or is left
+    /// alone.
+    pub(crate) fn forget_session(self: &Arc<Self>, handle: &str) -> oneshot::Receiver<()> {
+        let handle = handle.to_owned();
+        let (confirm, confirmed) = oneshot::channel();
+        self.tell(0, move |worker| async move {
+            worker.delete_session(&handle).await?;
+            let _ = confirm.send(());
+            Ok(())
+        });
+        confirmed
+    }
+
     /// Hands over a graph; returns its handle.
     pub(crate) async fn register_graph(&self, request: &RegisterGraphRequest) -> Result<String> {
         let answer: RegisterGraphResponse = self.unary(&self.methods.register_graph, request, 0).await?;
         Ok(answer.graph_handle)
     }
 
-    /// Takes a graph back.
-    pub(crate) async fn deregister_graph(&self, request: &DeregisterGraphRequest) -> Result<()> {
-        let DeregisterGraphResponse {} = self.unary(&self.methods.deregister_graph, request, 0).await?;
-        Ok(())
+    /// Takes a graph back, without waiting for an answer.
+    pub(crate) fn forget_graph(self: &Arc<Self>, request: DeregisterGraphRequest) {
+        self.tell(0, move |worker| async move {
+            let DeregisterGraphResponse {} =
+                worker.unary(&worker.methods.deregister_graph, &request, 0).await?;
+            Ok(())
+        });
     }
 
     /// Runs a registered graph once. A failure of the graph is an error here, whichever way the peer reports it.
@@ -248,7 +266,7 @@ impl RemoteWorker {
         let received = async {
             let request = encode_recv_tensor(step_id, key);
             let called = self.channel.call(method.head(), [request], step_id as u64);
-            let answer = self.channel.aloud(method.waiting(), &self.task, key.edge(), called).await?;
+            let answer = self.channel.aloud(method.waiting(), &self.task, &key.edge(), called).await?;
             if answer.length() < LARGE_ANSWER {
                 return receive(answer, &self.intake).await;
             }
@@ -277,7 +295,7 @@ impl RemoteWorker {
         self.tell(0, move |worker| async move { worker.logging(&request).await.map(drop) });
     }
 
-    /// Makes a call on an I/O thread, where it goes on when nobody waits for it.
+    /// Makes a call on an I/O thread, where it goes on for a while although nobody waits for it.
     fn tell<F: Future<Output = Result<()>> + Send + 'static>(
         self: &Arc<Self>,
         hint: u64,
@@ -285,9 +303,8 @@ impl RemoteWorker {
     ) {
         let (worker, io) = (self.clone(), self.channel.io());
         io.spawn(io.choose(hint), async move {
-            let task = worker.task.clone();
-            if let Err(error) = call(worker).await {
-                tracing::debug!(%task, %error, "A task did not hear of an end.");
+            if let Err(error) = worker.channel.within(FAREWELL_WAIT, call(worker.clone())).await {
+                tracing::debug!(task = %worker.task, %error, "A task did not hear of an end.");
             }
         });
     }
@@ -311,7 +328,8 @@ impl RemoteWorker {
         hint: u64,
     ) -> Result<R> {
         let answered = method.unary(&self.channel, request, hint);
-        let answered = self.channel.aloud(method.waiting(), &self.task, method.path(), answered).await;
+        let why = NoAnswer { address: self.address(), path: method.path() };
+        let answered = self.channel.aloud(method.waiting(), &self.task, &why, answered).await;
         answered.map_err(|error| self.explain(method, error))
     }
 
@@ -323,6 +341,18 @@ impl RemoteWorker {
                 "{message}{CALL_FAILED}{task} while calling {path}:\n:{{grpc_status:{code}, peer:\"{address}\"}}"
             )
         })
+    }
+}
+
+/// Why a call is waited for.
+struct NoAnswer<'a> {
+    address: &'a str,
+    path: &'a str,
+}
+
+impl fmt::Display for NoAnswer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no answer from {} to {}", self.address, self.path)
     }
 }
 
