@@ -8,6 +8,7 @@ A case file `cases/<family>.py` defines `cases(c)`, where `c` is a `Family`:
 """
 
 import itertools
+import re
 
 import numpy as np
 import tensorflow as tf
@@ -101,6 +102,9 @@ def _status_lines(indent, code, message, contains):
     """The status, with stock's wording beside it for whoever writes our message."""
     if code == stock.OK:
         return []
+    if isinstance(contains, re.Pattern):
+        found = contains.search(message)
+        contains = found.group() if found else contains.pattern
     if contains and contains not in message:
         raise ValueError(f"stock does not say {contains!r} but {message!r}")
     said = [line.strip() for line in message.split("\n") if line.strip() and not line.startswith("From /job:")]
@@ -129,7 +133,8 @@ class Family:
         """One op fed with `inputs` (templates, literals, arrays, or lists of these for list inputs), once per dtype.
 
         Type attributes given in `attrs` are fixed, or expanded when given as a tuple. The first one left open is expanded
-        over every dtype with a CPU kernel (or `types`; or a handful with `few`), the others one at a time around it.
+        over every dtype with a CPU kernel (or `types`; or a handful with `few`), the others one at a time around it. If
+        stock refuses, our message must contain `message`, or what a compiled regular expression finds in stock's.
         """
         for chosen in self._expand(op, inputs, attrs, few, types):
             concrete = {key: value for key, value in attrs.items() if key not in chosen} | chosen

@@ -28,8 +28,17 @@ def cases(c):
         # Left of zero the terms of the series cancel, in single precision to noise.
         c.op(op, [lit(grid[0]), lit(grid[1])], "grid", types=("float", "double"))
     c.op("RandomGammaGrad", [lit([50.0, 90.0]), lit([1.0, 1.0])], "density_vanishes", types=("float", "double"))
+    # Near their shapes, the logarithms of these densities are small differences of large numbers.
+    shapes = [8.0, 9.5, 20.25, 35.0, 50.5, 60.0, 66.6, 71.9, 72.4, 74.0]
+    for op in ("Igamma", "Igammac", "IgammaGradA", "RandomGammaGrad"):
+        c.op(op, [lit(shapes), lit([shape * 0.9 for shape in shapes])], "below", types=("float", "double"))
+        c.op(op, [lit(shapes), lit([shape * 1.1 for shape in shapes])], "above", types=("float", "double"))
     c.op("Betainc", [pos(4), pos(4, seed=1), lit([0.0, 0.25, 0.5, 1.0])])
     c.op("Betainc", [lit(2.0), lit(3.0), lit([0.1, 0.9])], "scalars", few=True)
+    nan = float("nan")
+    parameters = lit([1.0, nan, 1.0, nan, 1.0, nan, 0.0, nan, nan])
+    others = lit([nan, 1.0, nan, nan, nan, 1.0, nan, 0.0, 1.0])
+    c.op("Betainc", [parameters, others, lit([0.0, 0.0, 1.0, 1.0, 0.5, 0.5, 1.0, 1.0, 2.0])], "nan", types=("float", "double"))
     c.op("Betainc", [pos(2), pos(3), lit(0.5)], "mismatch", few=True)
     c.op("RandomGammaGrad", [pos(3), pos(3, seed=1)])
     c.op("Cross", [arr(2, 3), arr(2, 3, seed=1)])

@@ -18,16 +18,6 @@ def cases(c):
     c.op("StringJoin", [[text("a")]], "one")
     c.op("StringJoin", [[text([]), text("a")]], "empty")
     c.op("StringJoin", [[text(["a", "b"]), text(["c"])]], "mismatch")
-    for pattern in ("a", ".*o W.*", "^$", "[0-9]+", "(?i)HELLO.*", "a|b", "\\s+padded\\s", "(unclosed"):
-        label = "".join(ch if ch.isalnum() else "_" for ch in pattern)
-        c.op("StaticRegexFullMatch", [text(WORDS)], label, pattern=pattern)
-        c.op("RegexFullMatch", [text(WORDS), pattern], label)
-    for pattern, rewrite in (("l+", "L"), ("(\\w)(\\w)", "\\2\\1"), ("^", "_"), ("", "-"), ("x", "\\1"), ("(unclosed", "")):
-        label = "".join(ch if ch.isalnum() else "_" for ch in pattern) or "empty"
-        for all_of in (True, False):
-            name = label if all_of else label + "_first"
-            c.op("StaticRegexReplace", [text(WORDS)], name, pattern=pattern, rewrite=rewrite, replace_global=all_of)
-            c.op("RegexReplace", [text(WORDS), pattern, rewrite], name, replace_global=all_of)
     c.op("AsString", [lit([[0, 1, -2.5], [100.125, 3, 7]])], types=[t for t in DTYPES if t not in ("string",)])
     c.op("AsString", [specials()], "specials", types=("float", "double", "int8", "int64", "uint64"))
     for name, attrs in (

@@ -64,6 +64,7 @@ def cases(c):
     choices(c)
     cumulative(c)
     products(c)
+    factors(c)
     segments(c)
     sparse_segments(c)
 
@@ -267,3 +268,20 @@ def sparse_segments(c):
                 data=x, num_segments=5, sparse_gradient=sparse, **rows
             )
             c.case(f"SparseSegment{name}WithNumSegments/{label}", counted, any_(4, 2))
+
+
+def factors(c):
+    for lower in (True, False):
+        for adjoint in (True, False):
+            label = ("lower" if lower else "upper") + ("_adjoint" if adjoint else "")
+            solve = lambda a, b, lower=lower, adjoint=adjoint: raw.MatrixTriangularSolve(matrix=a, rhs=b, lower=lower, adjoint=adjoint)  # noqa: E731
+            c.case(f"MatrixTriangularSolve/{label}", solve, positive(2, 3, 3), any_(2, 3, 2), dtypes=("float", "double"))
+            c.case(f"MatrixTriangularSolve/{label}/broadcast", solve, positive(2, 1, 2, 2), any_(3, 2, 2), dtypes=("double",))
+            c.case(f"MatrixTriangularSolve/{label}/complex", solve, positive(2, 2), any_(2, 2), dtypes=("complex64", "complex128"), unknown=False)
+    for shape in ((3, 3), (4, 2), (2, 4), (2, 3, 2), (2, 2, 3)):
+        label = "x".join(map(str, shape))
+        c.case(f"Qr/{label}", lambda x: list(raw.Qr(input=x)), any_(*shape), dtypes=("double",), unknown=False)
+        c.case(f"Qr/{label}/complex", lambda x: list(raw.Qr(input=x)), any_(*shape), dtypes=("complex128",), unknown=False)
+    for shape in ((3, 3), (2, 4)):
+        c.case(f"Qr/{'x'.join(map(str, shape))}/full", lambda x: list(raw.Qr(input=x, full_matrices=True)), any_(*shape), dtypes=("double",), unknown=False)
+    c.case("Qr/q_alone", lambda x: raw.Qr(input=x).q, any_(3, 2), dtypes=("double",), unknown=False)

@@ -4,6 +4,7 @@
 //! ops; the build script finds them, so that adding a family touches nothing but its own file.
 
 mod accumulator;
+mod batches;
 mod blocking;
 pub mod build;
 mod convolution;

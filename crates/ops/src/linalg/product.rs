@@ -250,6 +250,20 @@ pub struct Batch<'a> {
     pub right: &'a [usize],
 }
 
+impl Batch<'_> {
+    /// The numbers of the left and the right matrix of a position.
+    pub fn find(&self, mut position: usize) -> (usize, usize) {
+        let (mut at_left, mut at_right) = (0, 0);
+        for axis in (0..self.dims.len()).rev() {
+            let step = position % self.dims[axis];
+            position /= self.dims[axis];
+            at_left += step * self.left[axis];
+            at_right += step * self.right[axis];
+        }
+        (at_left, at_right)
+    }
+}
+
 /// Writes the product of each pair of matrices of a batch into `out`. `left` and `right` make a view of the matrix
 /// with a given number.
 pub fn multiply_batch<'a, T: Gemm>(
@@ -264,28 +278,18 @@ pub fn multiply_batch<'a, T: Gemm>(
         return;
     }
     let size = out.len() / count;
-    let find = |mut position: usize| {
-        let (mut at_left, mut at_right) = (0, 0);
-        for axis in (0..batch.dims.len()).rev() {
-            let step = position % batch.dims[axis];
-            position /= batch.dims[axis];
-            at_left += step * batch.left[axis];
-            at_right += step * batch.right[axis];
-        }
-        (at_left, at_right)
-    };
     let depth = left(0).columns();
     // Few large products are cut by rows inside each; many small ones are shared out.
     if count < 2 * device.thread_count() && size * depth >= PARALLEL_WORK {
         for (position, out) in out.chunks_mut(size).enumerate() {
-            let (a, b) = find(position);
+            let (a, b) = batch.find(position);
             T::multiply(device, left(a), right(b), out);
         }
         return;
     }
     device.parallel_rows(out, size, depth.max(1), |first, part| {
         for (position, out) in part.chunks_mut(size).enumerate() {
-            let (a, b) = find(first + position);
+            let (a, b) = batch.find(first + position);
             T::multiply(device, left(a), right(b), out);
         }
     });

@@ -840,6 +840,56 @@ pub fn batch_mat_mul_v3(
     BatchMatMulV3::new(tout).build(scope, x, y)
 }
 
+/// `BatchMatrixTriangularSolve(matrix: T, rhs: T) -> (output: T)`
+///
+/// Attributes:
+/// - `lower: bool = true`
+/// - `adjoint: bool = false`
+/// - `T: {double, float}`
+#[derive(Clone, Debug, Default)]
+pub struct BatchMatrixTriangularSolve(Settings);
+
+impl BatchMatrixTriangularSolve {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BatchMatrixTriangularSolve(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `lower: bool = true`.
+    #[must_use]
+    pub fn lower(mut self, value: bool) -> Self {
+        self.0.set("lower", value);
+        self
+    }
+    /// Sets `adjoint: bool = false`.
+    #[must_use]
+    pub fn adjoint(mut self, value: bool) -> Self {
+        self.0.set("adjoint", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, matrix: impl Into<Input>, rhs: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "BatchMatrixTriangularSolve").input(matrix).input(rhs).build()?.output_arg(0)
+    }
+}
+
+/// [`BatchMatrixTriangularSolve`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch_matrix_triangular_solve(
+    scope: &Scope,
+    matrix: impl Into<Input>,
+    rhs: impl Into<Input>,
+) -> Result<Output> {
+    BatchMatrixTriangularSolve::new().build(scope, matrix, rhs)
+}
+
 /// `BesselI0(x: T) -> (y: T)`
 ///
 /// Attributes:
@@ -3340,6 +3390,56 @@ impl MatMul {
 #[track_caller]
 pub fn mat_mul(scope: &Scope, a: impl Into<Input>, b: impl Into<Input>) -> Result<Output> {
     MatMul::new().build(scope, a, b)
+}
+
+/// `MatrixTriangularSolve(matrix: T, rhs: T) -> (output: T)`
+///
+/// Attributes:
+/// - `lower: bool = true`
+/// - `adjoint: bool = false`
+/// - `T: {bfloat16, double, float, half, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct MatrixTriangularSolve(Settings);
+
+impl MatrixTriangularSolve {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        MatrixTriangularSolve(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `lower: bool = true`.
+    #[must_use]
+    pub fn lower(mut self, value: bool) -> Self {
+        self.0.set("lower", value);
+        self
+    }
+    /// Sets `adjoint: bool = false`.
+    #[must_use]
+    pub fn adjoint(mut self, value: bool) -> Self {
+        self.0.set("adjoint", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, matrix: impl Into<Input>, rhs: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "MatrixTriangularSolve").input(matrix).input(rhs).build()?.output_arg(0)
+    }
+}
+
+/// [`MatrixTriangularSolve`] with every optional attribute at its default.
+#[track_caller]
+pub fn matrix_triangular_solve(
+    scope: &Scope,
+    matrix: impl Into<Input>,
+    rhs: impl Into<Input>,
+) -> Result<Output> {
+    MatrixTriangularSolve::new().build(scope, matrix, rhs)
 }
 
 /// `Max(input: T, reduction_indices: Tidx) -> (output: T)`

@@ -1,18 +1,15 @@
 //! Products of batches of matrices.
 
+use crate::batches::{Batches, leading, unbroadcast};
 use crate::build as ops;
-use crate::gradient::{part, product_factors};
-use crate::linalg::product::{Batch, Gemm, MatrixView, multiply_batch};
+use crate::gradient::product_factors;
+use crate::linalg::product::{Gemm, MatrixView, multiply_batch};
 use crate::numeric::{Int, Num};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{
     Accuracy, Dim, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, no_kernel, shapes,
 };
-use ferroflow_core::scope::Output;
-use ferroflow_core::{
-    C64, C128, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels,
-};
-use smallvec::SmallVec;
+use ferroflow_core::{C64, C128, DType, PartialShape, Result, Tensor, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&BATCH_MAT_MUL, &BATCH_MAT_MUL_V2, &BATCH_MAT_MUL_V3];
 
@@ -81,10 +78,6 @@ fn broadcast_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let (Some(x), Some(y)) = (x.dims(), y.dims()) else { return Ok(()) };
     let batch = shapes::broadcast(&leading(x)?, &leading(y)?)?;
     set_product(s, &batch, x, y)
-}
-
-fn leading(dims: &[Dim]) -> Result<PartialShape> {
-    PartialShape::new(dims[..dims.len() - 2].iter().copied())
 }
 
 fn set_product(s: &mut ShapeCx<'_>, batch: &PartialShape, x: &[Dim], y: &[Dim]) -> Result<()> {
@@ -176,18 +169,7 @@ fn multiply<T: Gemm + Num>(
     ensure!(y.rank() >= 2, InvalidArgument, "In[1] ndims must be >= 2: {}", y.rank());
     let (x_batch, x_matrix) = x.shape().dims().split_at(x.rank() - 2);
     let (y_batch, y_matrix) = y.shape().dims().split_at(y.rank() - 2);
-    let batch = shapes::broadcast(
-        &PartialShape::new(x_batch.iter().copied())?,
-        &PartialShape::new(y_batch.iter().copied())?,
-    );
-    let Some(batch) = batch.ok().and_then(|batch| batch.to_shape()) else {
-        bail!(
-            InvalidArgument,
-            "In[0] and In[1] must have compatible batch dimensions: {} vs. {}",
-            x.shape(),
-            y.shape()
-        );
-    };
+    let batches = Batches::new(x.shape(), y.shape())?;
     let oriented = |matrix: &[i64], adjoint: bool| {
         let (rows, columns) = (matrix[0], matrix[1]);
         if adjoint { (columns, rows) } else { (rows, columns) }
@@ -200,8 +182,7 @@ fn multiply<T: Gemm + Num>(
         x.shape(),
         y.shape()
     );
-    let shape = Shape::new(batch.dims().iter().copied().chain([rows, columns]))?;
-    let mut output = cx.alloc::<T>(shape)?;
+    let mut output = cx.alloc::<T>(batches.shape_of(rows, columns)?)?;
     let out = output.flat_mut::<T>()?;
     let (left, right) = (x.flat::<T>()?, y.flat::<T>()?);
     let (x_rows, x_columns) = (x_matrix[0] as usize, x_matrix[1] as usize);
@@ -213,31 +194,15 @@ fn multiply<T: Gemm + Num>(
         T::multiply(cx.device(), left, MatrixView::adjoint(right, y_rows, y_columns, adj_y), out);
         return Ok(output.into());
     }
-    let dims: SmallVec<[usize; 4]> = batch.dims().iter().map(|dim| *dim as usize).collect();
-    let (left_steps, right_steps) = (steps(&dims, x_batch), steps(&dims, y_batch));
-    let batch = Batch { dims: &dims, left: &left_steps, right: &right_steps };
     let (x_size, y_size) = (x_rows * x_columns, y_rows * y_columns);
     multiply_batch(
         cx.device(),
-        batch,
+        batches.layout(),
         |at| MatrixView::adjoint(&left[at * x_size..(at + 1) * x_size], x_rows, x_columns, adj_x),
         |at| MatrixView::adjoint(&right[at * y_size..(at + 1) * y_size], y_rows, y_columns, adj_y),
         out,
     );
     Ok(output.into())
-}
-
-/// Matrices to step over per batch dimension; none where the operand repeats.
-fn steps(dims: &[usize], own: &[i64]) -> SmallVec<[usize; 4]> {
-    let mut steps: SmallVec<[usize; 4]> = SmallVec::from_elem(0, dims.len());
-    let mut step = 1;
-    for (axis, dim) in own.iter().enumerate().rev() {
-        if *dim != 1 {
-            steps[dims.len() - own.len() + axis] = step;
-        }
-        step *= *dim as usize;
-    }
-    steps
 }
 
 fn batch_mat_mul_grad(g: &GradCx<'_>) -> Result<InputGrads> {
@@ -248,22 +213,7 @@ fn batch_mat_mul_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     };
     let [dx, dy] = product_factors(g.attr("adj_x")?, g.attr("adj_y")?);
     let (dx, dy) = (product(dx)?, product(dy)?);
-    if same_batches(&x.shape(), &y.shape()) {
-        return Ok([dx, dy].into());
-    }
-    let (x_shape, y_shape) = (ops::shape(s, x)?, ops::shape(s, y)?);
-    let batches = |shape: &Output| part(s, shape, 0, Some(-2));
-    let axes = ops::broadcast_gradient_args(s, batches(&x_shape)?, batches(&y_shape)?)?;
-    let dx = ops::reshape(s, ops::sum(s, dx, axes.r0), x_shape)?;
-    let dy = ops::reshape(s, ops::sum(s, dy, axes.r1), y_shape)?;
-    Ok([dx, dy].into())
-}
-
-/// Whether both sides are known to have the same batch dimensions, so that none was repeated.
-fn same_batches(x: &PartialShape, y: &PartialShape) -> bool {
-    let (Some(x), Some(y)) = (x.dims(), y.dims()) else { return false };
-    let (x, y) = (&x[..x.len().saturating_sub(2)], &y[..y.len().saturating_sub(2)]);
-    x == y && !x.contains(&UNKNOWN_DIM)
+    unbroadcast(g, dx, dy)
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Matrices as products of an orthogonal and a triangular one, by Householder's reflections with Eigen's signs.
 
+use crate::build as ops;
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, UNKNOWN_DIM};
-use ferroflow_core::{C64, C128, Element, Result, Shape, Tensor, bail, f16, kernels};
+use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::scope::{Output, Scope};
+use ferroflow_core::{C64, C128, DType, Element, Result, Shape, Tensor, bail, ensure, f16, kernels, status};
 use num_complex::Complex;
 use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
 
@@ -10,6 +12,7 @@ pub(crate) const OPS: &[&Op] = &[&QR];
 
 static QR: Op = Op {
     name: "Qr",
+    gradient: Gradient::Fn(qr_grad),
     inputs: &["input: T"],
     outputs: &["q: T", "r: T"],
     attrs: &["full_matrices: bool = false", "T: {double, float, half, complex64, complex128}"],
@@ -34,9 +37,10 @@ fn qr_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     s.output(1, outer.iter().copied().chain([inner, columns]))
 }
 
-/// A number that reflections are computed with.
+/// A number that reflections are computed with. Every operation rounds, as in stock: halves are computed in halves.
 trait Field:
-    Copy
+    Element
+    + Copy
     + Add<Output = Self>
     + Sub<Output = Self>
     + Mul<Output = Self>
@@ -51,72 +55,55 @@ trait Field:
     fn real(self) -> f64;
     /// The square of the imaginary part.
     fn imaginary_square(self) -> f64;
-    fn norm_square(self) -> f64;
+    fn norm_square(self) -> Self;
     fn from_real(value: f64) -> Self;
     /// Below this a square counts as zero.
     fn tiny() -> f64;
 }
 
-macro_rules! fields {
-    ($($real:ty),*) => {$(
+macro_rules! real_fields {
+    ($($real:ty: $zero:expr, $one:expr, $from:path;)*) => {$(
         impl Field for $real {
-            const ZERO: $real = 0.0;
-            const ONE: $real = 1.0;
+            const ZERO: $real = $zero;
+            const ONE: $real = $one;
             fn conj(self) -> $real { self }
-            fn real(self) -> f64 { self as f64 }
+            fn real(self) -> f64 { self.into() }
             fn imaginary_square(self) -> f64 { 0.0 }
-            fn norm_square(self) -> f64 { (self * self) as f64 }
-            fn from_real(value: f64) -> $real { value as $real }
-            fn tiny() -> f64 { <$real>::MIN_POSITIVE as f64 }
+            fn norm_square(self) -> $real { self * self }
+            fn from_real(value: f64) -> $real { $from(value) }
+            fn tiny() -> f64 { <$real>::MIN_POSITIVE.into() }
         }
+    )*};
+}
 
+real_fields! {
+    f16: f16::ZERO, f16::ONE, f16::from_f64;
+    f32: 0.0, 1.0, single;
+    f64: 0.0, 1.0, std::convert::identity;
+}
+
+fn single(value: f64) -> f32 {
+    value as f32
+}
+
+macro_rules! complex_fields {
+    ($($real:ty),*) => {$(
         impl Field for Complex<$real> {
             const ZERO: Complex<$real> = Complex::new(0.0, 0.0);
             const ONE: Complex<$real> = Complex::new(1.0, 0.0);
             fn conj(self) -> Complex<$real> { Complex::conj(&self) }
-            fn real(self) -> f64 { self.re as f64 }
-            fn imaginary_square(self) -> f64 { (self.im * self.im) as f64 }
-            fn norm_square(self) -> f64 { self.norm_sqr() as f64 }
+            fn real(self) -> f64 { self.re.into() }
+            fn imaginary_square(self) -> f64 { (self.im * self.im).into() }
+            fn norm_square(self) -> Complex<$real> { Complex::new(self.norm_sqr(), 0.0) }
             fn from_real(value: f64) -> Complex<$real> { Complex::new(value as $real, 0.0) }
-            fn tiny() -> f64 { <$real>::MIN_POSITIVE as f64 }
+            fn tiny() -> f64 { <$real>::MIN_POSITIVE.into() }
         }
     )*};
 }
 
-fields!(f32, f64);
+complex_fields!(f32, f64);
 
-/// An element and the numbers it is computed with.
-trait Entry: Element + Copy {
-    type Field: Field;
-    fn field(self) -> Self::Field;
-    fn entry(field: Self::Field) -> Self;
-}
-
-macro_rules! entries {
-    ($($type:ty),*) => {$(
-        impl Entry for $type {
-            type Field = $type;
-            fn field(self) -> $type { self }
-            fn entry(field: $type) -> $type { field }
-        }
-    )*};
-}
-
-entries!(f32, f64, C64, C128);
-
-impl Entry for f16 {
-    type Field = f32;
-
-    fn field(self) -> f32 {
-        self.to_f32()
-    }
-
-    fn entry(field: f32) -> f16 {
-        f16::from_f32(field)
-    }
-}
-
-fn qr_kernel<T: Entry>(init: &Init<'_>) -> Result<Kernel> {
+fn qr_kernel<T: Field>(init: &Init<'_>) -> Result<Kernel> {
     let full: bool = init.attr("full_matrices")?;
     Kernel::sync(move |cx| {
         let input = cx.input(0)?;
@@ -131,11 +118,9 @@ fn qr_kernel<T: Entry>(init: &Init<'_>) -> Result<Kernel> {
         let count: usize = outer.iter().product::<i64>() as usize;
         let values = input.flat::<T>()?;
         for number in 0..count {
-            let matrix = &values[number * rows * columns..(number + 1) * rows * columns];
-            let mut matrix: Vec<T::Field> = matrix.iter().map(|value| value.field()).collect();
-            let orthogonal = factor(&mut matrix, rows, columns, inner, full);
-            q.extend(orthogonal.into_iter().map(T::entry));
-            r.extend(matrix[..inner * columns].iter().map(|value| T::entry(*value)));
+            let mut matrix = values[number * rows * columns..(number + 1) * rows * columns].to_vec();
+            q.extend(factor(&mut matrix, rows, columns, inner, full));
+            r.extend_from_slice(&matrix[..inner * columns]);
         }
         Ok([Tensor::new(q_shape, q)?, Tensor::new(r_shape, r)?].into())
     })
@@ -152,15 +137,21 @@ impl<F: Field> Reflection<F> {
     /// Reflects the columns from `first` on.
     fn apply(&self, scale: F, matrix: &mut [F], columns: usize, first: usize) {
         let (top, below) = matrix[self.start * columns..].split_at_mut(columns);
-        let mut sums = top[first..].to_vec();
+        let top = &mut top[first..];
+        if self.rest.is_empty() {
+            top.iter_mut().for_each(|x| *x = *x * (F::ONE - scale));
+            return;
+        }
+        let mut sums = vec![F::ZERO; top.len()];
         for (v, row) in self.rest.iter().zip(below.chunks(columns)) {
             let v = v.conj();
             sums.iter_mut().zip(&row[first..]).for_each(|(sum, x)| *sum += v * *x);
         }
-        sums.iter_mut().for_each(|sum| *sum = scale * *sum);
-        top[first..].iter_mut().zip(&sums).for_each(|(x, sum)| *x -= *sum);
+        sums.iter_mut().zip(&*top).for_each(|(sum, x)| *sum += *x);
+        top.iter_mut().zip(&sums).for_each(|(x, sum)| *x -= scale * *sum);
         for (v, row) in self.rest.iter().zip(below.chunks_mut(columns)) {
-            row[first..].iter_mut().zip(&sums).for_each(|(x, sum)| *x -= *v * *sum);
+            let v = scale * *v;
+            row[first..].iter_mut().zip(&sums).for_each(|(x, sum)| *x -= v * *sum);
         }
     }
 }
@@ -171,14 +162,14 @@ fn factor<F: Field>(matrix: &mut [F], rows: usize, columns: usize, inner: usize,
     for k in 0..rows.min(columns) {
         let head = matrix[k * columns + k];
         let tail: Vec<F> = (k + 1..rows).map(|row| matrix[row * columns + k]).collect();
-        let length: f64 = tail.iter().map(|x| x.norm_square()).sum();
-        let (beta, reflection) = if length <= F::tiny() && head.imaginary_square() <= F::tiny() {
+        let length = tail.iter().fold(F::ZERO, |sum, x| sum + x.norm_square());
+        let (beta, reflection) = if length.real() <= F::tiny() && head.imaginary_square() <= F::tiny() {
             (
                 F::from_real(head.real()),
                 Reflection { start: k, rest: vec![F::ZERO; tail.len()], scale: F::ZERO },
             )
         } else {
-            let beta = (head.norm_square() + length).sqrt();
+            let beta = (head.norm_square() + length).real().sqrt();
             let beta = F::from_real(if head.real() >= 0.0 { -beta } else { beta });
             let rest = tail.iter().map(|x| *x / (head - beta)).collect();
             (beta, Reflection { start: k, rest, scale: ((beta - head) / beta).conj() })
@@ -199,4 +190,84 @@ fn factor<F: Field>(matrix: &mut [F], rows: usize, columns: usize, inner: usize,
         }
     }
     orthogonal
+}
+
+/// Roberts and Roberts, "QR and LQ Decomposition Matrix Backpropagation Algorithms for Square, Wide, and Deep Matrices".
+fn qr_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let s = g.scope();
+    let factors = Factors { q: g.output(0)?, r: g.output(1)?, dq: g.dy(0)?, dr: g.dy(1)? };
+    let (q_shape, r_shape) = (factors.q.shape(), factors.r.shape());
+    let (Some([.., rows, q_columns]), Some([.., r_rows, columns])) = (q_shape.dims(), r_shape.dims()) else {
+        bail!(Unimplemented, "the gradient of Qr needs matrices of known shape");
+    };
+    ensure!(
+        ![rows, r_rows, columns].contains(&&UNKNOWN_DIM),
+        Unimplemented,
+        "the gradient of Qr needs matrices of known shape, not {q_shape} and {r_shape}"
+    );
+    ensure!(
+        r_rows <= columns || rows != q_columns,
+        Unimplemented,
+        "the gradient of Qr with full_matrices needs as many columns as rows, not {columns} of {rows}"
+    );
+    if rows >= columns {
+        return Ok([factors.gradient(s)?].into());
+    }
+    // The columns that make the matrix square decide on q; the others are multiplied by it.
+    let split = |x: &Output| -> Result<[Output; 2]> {
+        let size = [*rows, columns - rows];
+        let parts = ops::split_v(s, x, size, -1, 2)?;
+        <[Output; 2]>::try_from(parts).map_err(|_| status!(Internal, "a split in two has two parts"))
+    };
+    let [_, right] = split(g.input(0))?;
+    let ([r, _], [dr, dr_right]) = (split(&factors.r)?, split(&factors.dr)?);
+    let dq = ops::add_v2(s, &factors.dq, product(s, &right, &dr_right, (false, true)))?;
+    let right_grad = product(s, &factors.q, &dr_right, (false, false))?;
+    let left_grad = Factors { q: factors.q, r, dq, dr }.gradient(s)?;
+    Ok([ops::concat_v2(s, [&left_grad, &right_grad], -1)?].into())
+}
+
+/// The factors of a matrix with at least as many rows as columns, and their gradients.
+struct Factors {
+    q: Output,
+    r: Output,
+    dq: Output,
+    dr: Output,
+}
+
+impl Factors {
+    fn gradient(&self, s: &Scope) -> Result<Output> {
+        let Factors { q, r, dq, dr } = self;
+        let (qdq, rdr) = (product(s, q, dq, (true, false))?, product(s, r, dr, (false, true))?);
+        let turning = |x: &Output| ops::sub(s, x, adjoint(s, x)?);
+        let below = ops::matrix_band_part(s, ops::add_v2(s, turning(&qdq), turning(&rdr)), -1, 0)?;
+        let within = product(s, q, &ops::add_v2(s, dr, over(s, &below, r)?)?, (false, false))?;
+        let without = over(s, &ops::sub(s, dq, product(s, q, &qdq, (false, false)))?, r)?;
+        let sum = ops::add_v2(s, within, without)?;
+        if !q.dtype().is_complex() {
+            return Ok(sum);
+        }
+        // The diagonal of r is real, so that the imaginary part of its gradient turns the columns of q.
+        let diagonal = ops::matrix_band_part(s, ops::sub(s, rdr, adjoint(s, &qdq)?), 0, 0)?;
+        let part = if q.dtype() == DType::Complex64 { DType::Float } else { DType::Double };
+        let real = ops::cast(s, ops::Real::new().tout(part).build(s, &diagonal), q.dtype());
+        let imaginary = ops::sub(s, &diagonal, real)?;
+        ops::add_v2(s, sum, over(s, &product(s, q, &adjoint(s, &imaginary)?, (false, false))?, r)?)
+    }
+}
+
+fn product(s: &Scope, x: &Output, y: &Output, (adj_x, adj_y): (bool, bool)) -> Result<Output> {
+    ops::BatchMatMulV2::new().adj_x(adj_x).adj_y(adj_y).build(s, x, y)
+}
+
+/// `x` times the adjoint of the inverse of an upper triangular `r`.
+fn over(s: &Scope, x: &Output, r: &Output) -> Result<Output> {
+    adjoint(s, &ops::MatrixTriangularSolve::new().lower(false).build(s, r, adjoint(s, x)?)?)
+}
+
+/// The conjugate transpose of matrices of known rank.
+fn adjoint(s: &Scope, x: &Output) -> Result<Output> {
+    let rank = x.shape().rank().unwrap_or(2) as i32;
+    let order: Vec<i32> = (0..rank - 2).chain([rank - 1, rank - 2]).collect();
+    if x.dtype().is_complex() { ops::conjugate_transpose(s, x, order) } else { ops::transpose(s, x, order) }
 }

@@ -319,10 +319,10 @@ binary_kernels! {
     random_gamma_grad: special::random_gamma_grad;
 }
 
-/// A kernel of a function of two numbers in double precision, which is told the least normal number of the type.
-fn binary(init: &Init<'_>, f: fn(f64, f64, f64) -> f64) -> Result<Kernel> {
+/// A kernel of a function of two numbers in double precision, which is told whether the result's is single.
+fn binary(init: &Init<'_>, f: fn(f64, f64, bool) -> f64) -> Result<Kernel> {
     let function = loops![init; wide; T => Loop::zip(move |x: T, y: T| {
-        T::from_f64(f(x.to_f64(), y.to_f64(), T::MIN_POSITIVE.to_f64()))
+        T::from_f64(f(x.to_f64(), y.to_f64(), T::DTYPE == DType::Float))
     })]?;
     cwise::kernel(init, FUNCTION, function)
 }

@@ -3,7 +3,7 @@
 use crate::re2::{Pattern, Rewrite};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Gradient, Op, ShapeCx, shapes};
-use ferroflow_core::{Result, Tensor, ensure, kernels, status};
+use ferroflow_core::{Result, Tensor, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] =
     &[&STATIC_REGEX_FULL_MATCH, &REGEX_FULL_MATCH, &REGEX_REPLACE, &STATIC_REGEX_REPLACE];
@@ -56,11 +56,6 @@ fn regex_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     Ok(())
 }
 
-fn utf8(bytes: &[u8]) -> Result<&str> {
-    std::str::from_utf8(bytes)
-        .map_err(|_| status!(InvalidArgument, "Invalid pattern: not UTF-8, error: invalid UTF-8"))
-}
-
 fn scalar(cx: &KernelCx<'_>, input: usize, name: &str) -> Result<Str> {
     let tensor = cx.input(input)?;
     ensure!(tensor.rank() == 0, InvalidArgument, "{name} must be scalar, but received {}", tensor.shape());
@@ -80,13 +75,13 @@ fn replace(cx: &mut KernelCx<'_>, pattern: &Pattern, rewrite: &Rewrite, all: boo
 }
 
 fn static_full_match_kernel(init: &Init<'_>) -> Result<Kernel> {
-    let pattern = Pattern::full(utf8(&init.attr::<Str>("pattern")?)?)?;
+    let pattern = Pattern::full(&init.attr::<Str>("pattern")?)?;
     Kernel::sync(move |cx| matches(cx, &pattern))
 }
 
 fn full_match_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
-        let pattern = Pattern::full(utf8(&scalar(cx, 1, "Pattern")?)?)?;
+        let pattern = Pattern::full(&scalar(cx, 1, "Pattern")?)?;
         matches(cx, &pattern)
     })
 }
@@ -94,14 +89,14 @@ fn full_match_kernel(_: &Init<'_>) -> Result<Kernel> {
 fn replace_kernel(init: &Init<'_>) -> Result<Kernel> {
     let all: bool = init.attr("replace_global")?;
     Kernel::sync(move |cx| {
-        let pattern = Pattern::new(utf8(&scalar(cx, 1, "Pattern")?)?)?;
+        let pattern = Pattern::new(&scalar(cx, 1, "Pattern")?)?;
         let rewrite = Rewrite::new(&scalar(cx, 2, "Rewrite")?);
         replace(cx, &pattern, &rewrite, all)
     })
 }
 
 fn static_replace_kernel(init: &Init<'_>) -> Result<Kernel> {
-    let pattern = Pattern::new(utf8(&init.attr::<Str>("pattern")?)?)?;
+    let pattern = Pattern::new(&init.attr::<Str>("pattern")?)?;
     let rewrite = Rewrite::new(&init.attr::<Str>("rewrite")?);
     let all: bool = init.attr("replace_global")?;
     Kernel::sync(move |cx| replace(cx, &pattern, &rewrite, all))
