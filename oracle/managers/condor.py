@@ -8,10 +8,10 @@ those of root.
 import os
 import shutil
 import signal
-import subprocess
 import sys
 
-from nodes import Forbidden, Nodes, call, until
+import manager
+from nodes import Forbidden, call, until
 
 ROOT = os.environ.get("FERROFLOW_CONDOR_ROOT", "/var/tmp/ferroflow-condor")
 
@@ -101,16 +101,14 @@ mount --bind "$1" "$root/etc/hosts"
 
 def install():
     """Makes the file system, once."""
+    manager.install(("ip", "nsenter", "unshare"), ("iproute2", "util-linux"))
     if os.path.exists(f"{ROOT}/usr/sbin/condor_master"):
         return
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         raise Forbidden("HTCondor's file system can only be made by root on a Debian")
+    manager.install(("mmdebstrap",), ("mmdebstrap",))
     print(f"making a file system with HTCondor in {ROOT}", flush=True)
     try:
-        if not shutil.which("mmdebstrap"):
-            environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
-            call("apt-get", "update", "-qq", env=environment)
-            call("apt-get", "install", "-y", "-qq", "--no-install-recommends", "mmdebstrap", env=environment)
         sources = call("apt-get", "indextargets", "--format", "$(REPO_URI)").split()
         mirror = min(source for source in sources if "security" not in source)
         packages = "condor,procps,iproute2,util-linux,python3"
@@ -120,14 +118,12 @@ def install():
         raise Forbidden(f"HTCondor's file system cannot be made: {error}") from error
 
 
-class Condor:
+class Condor(manager.Manager):
     """A pool with execute machines of these names."""
 
     def __init__(self, names, directory, slots=2):
-        self._directory = directory
-        self._daemons = []
+        super().__init__(["manager", *names], directory)
         self._shared = [directory]
-        self.nodes = Nodes(["manager", *names], directory)
         try:
             self._start(names, slots)
         except BaseException:
@@ -162,10 +158,7 @@ class Condor:
                     )
                 )
             call("chown", "-R", f"{USER}:{USER}", place)
-            with open(f"{self._directory}/{name}.out", "wb") as output:
-                command = self._on(name, "condor_master", "-f")
-                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-            self._daemons.append(process)
+            self._daemon(name, self._on(name, "condor_master", "-f"))
         until(lambda: "Total" in self.ask("condor_q", check=False), 60, "the scheduler does not answer")
         count = slots * len(names)
         listed = lambda: self.ask("condor_status", "-af", "Name", check=False).split()
@@ -185,16 +178,7 @@ class Condor:
 
     def ask(self, *command, check=True, directory="/tmp"):
         """What a tool prints on the central manager."""
-        done = subprocess.run(
-            self._on("manager", *command, directory=directory),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=60,
-        )
-        if check and done.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
-        return done.stdout
+        return self._ask(command, self._on("manager", *command, directory=directory), check, timeout=60)
 
     def left_over(self):
         """Processes on the nodes that are not HTCondor's own."""
@@ -205,12 +189,5 @@ class Condor:
 
     def close(self):
         """Ends all jobs and daemons."""
-        for process in self._daemons:
-            process.send_signal(signal.SIGQUIT)
-        for process in self._daemons:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        self._end(self._daemons, signal.SIGQUIT)
         self.nodes.close()

@@ -1,11 +1,11 @@
 """A real Slurm on one machine: munged, slurmctld and a slurmd per node, in a directory of their own."""
 
 import os
-import shutil
 import signal
 import subprocess
 
-from nodes import Forbidden, Nodes, call, until
+import manager
+from nodes import until
 
 # A task that does not end when it is asked to is killed after so many seconds.
 KILL_WAIT = 10
@@ -45,39 +45,15 @@ PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscrib
 
 def install():
     """Installs Debian's packages where they are missing."""
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
-    wanted = ("slurmctld", "slurmd", "srun", "sbatch", "munged", "ip")
-    if all(shutil.which(tool) for tool in wanted):
-        return
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise Forbidden(f"one of {', '.join(wanted)} is missing and cannot be installed")
-    print("installing Slurm", flush=True)
-    # The packages would start services of their own.
-    policy = "/usr/sbin/policy-rc.d"
-    guard = not os.path.exists(policy)
-    if guard:
-        with open(policy, "w") as file:
-            file.write("#!/bin/sh\nexit 101\n")
-        os.chmod(policy, 0o755)
-    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
-    try:
-        call("apt-get", "update", "-qq", env=environment)
-        packages = ("slurm-wlm", "munge", "iproute2", "util-linux")
-        call("apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages, env=environment)
-    except (OSError, RuntimeError) as error:
-        raise Forbidden(f"Slurm cannot be installed: {error}") from error
-    finally:
-        if guard:
-            os.remove(policy)
+    tools = ("slurmctld", "slurmd", "srun", "sbatch", "munged", "ip")
+    manager.install(tools, ("slurm-wlm", "munge", "iproute2", "util-linux"))
 
 
-class Slurm:
+class Slurm(manager.Manager):
     """A cluster with nodes of these names."""
 
     def __init__(self, names, directory, cpus=8):
-        self._directory = directory
-        self._daemons = []
-        self.nodes = Nodes(names, directory)
+        super().__init__(names, directory)
         try:
             self._start(names, cpus)
         except BaseException:
@@ -125,19 +101,9 @@ class Slurm:
 
         until(idle, 60, lambda: f"nodes are not idle: {self.ask('sinfo', '--Node', '--long', check=False)}")
 
-    def _daemon(self, name, command):
-        output = open(f"{self._directory}/{name}.out", "wb")
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        self._daemons.append(process)
-
     def ask(self, *command, check=True, **options):
         """What a tool of Slurm prints."""
-        done = subprocess.run(
-            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
-        )
-        if check and done.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
-        return done.stdout
+        return self._ask(command, command, check, env=self.environment, **options)
 
     def state(self, job):
         """The state of a job, e.g. RUNNING."""
@@ -154,10 +120,5 @@ class Slurm:
             subprocess.run(["scancel", "--full", "--user=root"], env=getattr(self, "environment", None), timeout=20)
         # The nodes' daemons first: what they started goes with their namespaces.
         for process in reversed(self._daemons):
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            self._end([process], signal.SIGTERM)
         self.nodes.close()
