@@ -25,3 +25,30 @@ fn build() -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");
     test.ancestors().nth(2).expect("tests lie below the profile's directory").join("ferroflow")
 }
+
+/// Variables by which launchers and managers tell tasks who they are, and users of ours what they want. Whoever runs these
+/// tests, in a pod or in an allocation, is not part of them.
+const TOLD: [&str; 10] = [
+    "TF_CONFIG",
+    "FERROFLOW_",
+    "SLURM",
+    "OMPI_",
+    "PMI",
+    "MPI_",
+    "HYDRA_",
+    "_CONDOR_",
+    "KUBERNETES_",
+    "NO_COLOR",
+];
+
+/// Our binary with these arguments, told nothing by whoever runs the tests.
+pub(crate) fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(path());
+    command.args(arguments);
+    for (name, _) in std::env::vars_os() {
+        if TOLD.iter().any(|told| name.to_string_lossy().starts_with(told)) {
+            command.env_remove(name);
+        }
+    }
+    command
+}

@@ -84,8 +84,8 @@ fn tasks(cluster: &ClusterSpec) -> Value {
 #[test]
 fn mistakes_come_with_their_fix() {
     let refused = |arguments: &[&str], tf_config: Option<&str>| {
-        let mut command = Command::new(binary::path());
-        command.arg("resolve").args(arguments).env_remove("TF_CONFIG");
+        let mut command = binary::command(&["resolve"]);
+        command.args(arguments);
         tf_config.map(|text| command.env("TF_CONFIG", text));
         let output = command.output().unwrap();
         assert!(!output.status.success(), "{arguments:?} {tf_config:?}");
@@ -117,19 +117,8 @@ fn mistakes_come_with_their_fix() {
 #[test]
 fn what_was_overridden_is_told() {
     let config = r#"{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}"#;
-    let output = Command::new(binary::path())
-        .args([
-            "resolve",
-            "-worker_hosts=b:1, c:1,",
-            "-job_name=worker",
-            "-task_index",
-            "1",
-            "--output",
-            "json",
-        ])
-        .env("TF_CONFIG", config)
-        .output()
-        .unwrap();
+    let flags = ["-worker_hosts=b:1, c:1,", "-job_name=worker", "-task_index", "1", "--output", "json"];
+    let output = binary::command(&["resolve"]).args(flags).env("TF_CONFIG", config).output().unwrap();
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(said["source"], "flags");
     assert_eq!((&said["address"], &said["name"]), (&json!("c:1"), &json!("/job:worker/replica:0/task:1")));
@@ -150,8 +139,7 @@ impl Drop for Process {
 
 /// `ferroflow serve` that knows its role from the environment alone, once it is ready.
 fn serve(tf_config: &str) -> Process {
-    let mut process = Command::new(binary::path())
-        .args(["serve", "--log=warn"])
+    let mut process = binary::command(&["serve", "--log=warn"])
         .env("TF_CONFIG", tf_config)
         .stdout(Stdio::piped())
         .spawn()
@@ -163,8 +151,7 @@ fn serve(tf_config: &str) -> Process {
 }
 
 fn doctor(tf_config: &str, arguments: &[&str]) -> (bool, Vec<Value>) {
-    let output = Command::new(binary::path())
-        .args(["doctor", "--output", "json"])
+    let output = binary::command(&["doctor", "--output", "json", "--timeout", "60"])
         .args(arguments)
         .env("TF_CONFIG", tf_config)
         .output()
@@ -275,10 +262,8 @@ fn lists_in_another_order_are_told() {
 
 /// `ferroflow serve` with these arguments, its target, and what it logs.
 fn serve_and_listen(arguments: &[String]) -> (Process, String, BufReader<ChildStderr>) {
-    let mut process = Command::new(binary::path())
-        .arg("serve")
+    let mut process = binary::command(&["serve"])
         .args(arguments)
-        .env_remove("TF_CONFIG")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

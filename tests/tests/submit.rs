@@ -49,8 +49,7 @@ fn nothing_is_submitted_where_the_tool_is_missing() {
         [("slurm", "trainer.sbatch", "sbatch"), ("condor", "trainer.sub", "condor_submit")]
     {
         let arguments = [&["submit", manager, "--dir", directory.path()][..], &TRAINING].concat();
-        let done =
-            Command::new(binary::path()).args(arguments).env("PATH", "").output().expect("the binary starts");
+        let done = binary::command(&arguments).env("PATH", "").output().expect("the binary starts");
         let said = text(&done);
         assert!(said.contains(&format!("{tool} is not on this machine's PATH")), "{said}");
         assert!(directory.0.join(file).exists(), "{said}");
@@ -64,8 +63,7 @@ fn a_failure_of_the_tool_is_passed_on() {
     let sbatch = directory.0.join("sbatch");
     std::fs::copy("/bin/false", &sbatch).unwrap();
     let arguments = [&["submit", "slurm", "--dir", directory.path()][..], &TRAINING].concat();
-    let mut command = Command::new(binary::path());
-    let done = command.args(arguments).env("PATH", &directory.0).output().expect("the binary starts");
+    let done = binary::command(&arguments).env("PATH", &directory.0).output().expect("the binary starts");
     let error = String::from_utf8_lossy(&done.stderr);
     assert!(!done.status.success() && error.contains("failed: exit status: 1"), "{error}");
 }
@@ -112,13 +110,13 @@ fn completions_and_the_manual_know_every_command() {
 #[test]
 fn the_nearest_flag_is_suggested() {
     let wrong = ["submit", "slurm", "--job", "ps:1"];
-    let output = Command::new(binary::path()).args(wrong).output().expect("the binary starts");
+    let output = binary::command(&wrong).output().expect("the binary starts");
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && error.contains("--jobs"), "{error}");
 }
 
 fn ferroflow(arguments: &[&str]) -> Output {
-    Command::new(binary::path()).args(arguments).output().expect("the binary starts")
+    binary::command(arguments).output().expect("the binary starts")
 }
 
 /// What a command printed, which must end well.

@@ -22,6 +22,11 @@ pub(super) fn ask(asked: &Asked, environment: &Environment) -> Result<Says> {
         }
         None => PORT,
     };
+    // Pods of other sets run tasks as well; who says which task this is need not be called like one.
+    let bare = host.split('.').next().unwrap_or(host);
+    if asked.job.is_some() && !jobs.jobs().any(|(job, _)| take_apart(bare, job).is_some()) {
+        return Ok(Says::Nothing);
+    }
     found(host, jobs, environment.get("FERROFLOW_SERVICE"), asked.port.unwrap_or(port)).map(Says::Role)
 }
 
