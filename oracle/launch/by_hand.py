@@ -25,7 +25,7 @@ import trainer  # noqa: E402
 from trainer import tf, v1  # noqa: E402
 
 # How long anything may take before it is taken to hang.
-SECONDS = 90
+SECONDS = 300
 STEPS = 50
 
 # What no task may say when everything goes well.
@@ -95,7 +95,7 @@ def any_order(binary):
             if job == "ps":
                 started = Started(order[turn], argv=[binary, "serve", *own, "--exit-with-chief=1", "--log", "warn"])
             else:
-                started = Started(order[turn], body=lambda own=own: trainer.main([*own, f"--steps={STEPS}"]))
+                started = Started(order[turn], body=lambda own=own: trainer.main([*own, f"--steps={STEPS}", "--together=2"]))
             runs[order][order[turn]] = started
         # Those that wait for others wait for a while.
         time.sleep(0.5)
@@ -107,7 +107,7 @@ def any_order(binary):
 
 
 def crash(binary):
-    """A chief that is killed is waited for; the one that ends its training ends the others, used or not."""
+    """A chief that is killed, before or after it trains, is waited for; the one that ends its training ends the others, used or not."""
     addresses = [f"127.0.0.1:{port}" for port in tasks.free_ports(3)]
     cluster = {job: [address] for job, address in zip(["chief", "ps", "worker"], addresses)}
 
@@ -120,6 +120,20 @@ def crash(binary):
 
     serve = [binary, "serve", "--exit-with-chief=1", "--log", "info"]
     ps, worker = (Started(job, argv=serve, env=as_task(job)) for job in ["ps", "worker"])
+
+    def hasty():
+        server = tf.distribute.Server(cluster, "chief", 0)  # noqa: F841
+        print("the chief listens", flush=True)
+        signal.pause()
+
+    early = Started("chief", body=hasty)
+    early.await_line("the chief listens")
+    # Both look at it several times a second.
+    time.sleep(2)
+    os.kill(early.pid, signal.SIGKILL)
+    early.wait()
+    for started in [ps, worker]:
+        started.await_line("it went before it used this task")
     first = Started("chief", body=lambda: chief(10**9))
     first.await_line("chief 0 trains")
     os.kill(first.pid, signal.SIGKILL)

@@ -8,6 +8,7 @@ Without the flags of a cluster it takes its place from TF_CONFIG.
 import argparse
 import os
 import sys
+import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
@@ -34,6 +35,22 @@ def look_often():
     manager.__init__ = lambda self, *args, **kwargs: stock(self, *args, **{"recovery_wait_secs": 0.1, **kwargs})
 
 
+class Together(v1.train.SessionRunHook):
+    """Does not end before so many workers have begun, so that none finds the cluster gone."""
+
+    def __init__(self, workers):
+        self.workers = workers
+        self.begun = v1.get_variable("begun", initializer=0, trainable=False)
+        self.begin_here = v1.assign_add(self.begun, 1)
+
+    def after_create_session(self, session, coord):
+        session.run(self.begin_here)
+
+    def end(self, session):
+        while session.run(self.begun) < self.workers:
+            time.sleep(0.05)
+
+
 def main(argv):
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=100)
@@ -41,6 +58,7 @@ def main(argv):
     parser.add_argument("--worker_hosts")
     parser.add_argument("--job_name")
     parser.add_argument("--task_index", type=int, default=0)
+    parser.add_argument("--together", type=int, default=0)
     args = parser.parse_args(argv)
     cluster, job, index = place(args)
     server = tf.distribute.Server(cluster, job_name=job, task_index=index)
@@ -55,8 +73,9 @@ def main(argv):
             weight = v1.get_variable("weight", initializer=0.0)
             loss = tf.square(weight - 3.0)
             train = v1.train.GradientDescentOptimizer(0.05).minimize(loss, global_step=step)
+            together = [Together(args.together)] if args.together else []
         config = v1.ConfigProto(device_filters=["/job:ps", own])
-        hooks = [v1.train.StopAtStepHook(last_step=args.steps)]
+        hooks = [v1.train.StopAtStepHook(last_step=args.steps), *together]
         reached = value = None
         with v1.train.MonitoredTrainingSession(server.target, is_chief=chief, hooks=hooks, config=config) as session:
             while not session.should_stop():

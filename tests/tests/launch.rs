@@ -19,8 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(180);
 const COMPLAINTS: [&str; 5] = ["Traceback", "Error", "UNAVAILABLE", "CANCELLED", "panicked"];
 
 fn ferroflow(arguments: &[&str]) -> Command {
-    let mut command = Command::new(binary::path());
-    command.args(arguments).stdin(Stdio::null()).env_remove("TF_CONFIG");
+    let mut command = binary::command(arguments);
+    command.stdin(Stdio::null());
     command
 }
 
@@ -135,14 +135,16 @@ fn nothing_survives() {
 
 #[test]
 fn programs_may_finish_after_the_first_interrupt_but_not_after_the_second() {
+    // Whoever runs these tests in the background may have them ignore interrupts, and a shell does not undo that.
+    let shell = ["env", "--default-signal=INT", "sh", "-c"];
     let saves = r#"trap 'echo saved; exit 0' INT; echo up; while :; do sleep 0.05; done"#;
-    let mut run = Running::start(&mut ferroflow(&["run", "--", "sh", "-c", saves]));
+    let mut run = Running::start(ferroflow(&["run", "--"]).args(shell).arg(saves));
     assert!(run.line().ends_with("up"));
     run.signal("INT");
     assert!(run.line().ends_with("saved"));
     assert_eq!(run.wait(), Some(130));
     let stubborn = r#"trap 'echo no' INT; trap '' TERM; echo up; while :; do sleep 0.05; done"#;
-    let mut run = Running::start(&mut ferroflow(&["run", "--grace", "600", "--", "sh", "-c", stubborn]));
+    let mut run = Running::start(ferroflow(&["run", "--grace", "600", "--"]).args(shell).arg(stubborn));
     assert!(run.line().ends_with("up"));
     run.signal("INT");
     assert!(run.line().ends_with("no"));
@@ -264,11 +266,10 @@ fn kill_one(victim: &str, phase: &str) {
     let mut command = ferroflow(&["run", "--ps", "1", "--workers", "2", "--restarts", "1", "--"]);
     // The second filter matches no test; it is there to be seen.
     let program = ["launch::trainer", "--exact", "--nocapture", "{job}/{task}"];
-    command.arg(std::env::current_exe().unwrap()).args(program).env(TRAINER, "400");
+    // Enough steps to be far from the end when the first of them is told.
+    let steps = if phase == "trains" { "2000" } else { "200" };
+    command.arg(std::env::current_exe().unwrap()).args(program).env(TRAINER, steps);
     let mut run = Running::start(&mut command);
-    if phase == "trains" {
-        while !run.line().contains("loss") {}
-    }
     let deadline = Instant::now() + PATIENCE;
     let pid = loop {
         assert!(Instant::now() < deadline, "{victim} does not start: {}", run.errors());
@@ -277,6 +278,9 @@ fn kill_one(victim: &str, phase: &str) {
             None => wait_a_moment(),
         }
     };
+    if phase == "trains" {
+        while !run.line().contains("loss") {}
+    }
     signal(pid, "KILL");
     let code = run.wait();
     let errors = run.errors();
@@ -355,7 +359,7 @@ impl Drop for Running {
     }
 }
 
-fn signal(pid: u32, name: &str) {
+pub(crate) fn signal(pid: u32, name: &str) {
     let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status().unwrap();
     assert!(sent.success(), "process {pid} is gone");
 }

@@ -6,9 +6,10 @@ use ferroflow::discovery::rendezvous::Rendezvous;
 use ferroflow::{Graph, Server, Session};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Nothing here takes that long; where it shows, the test fails.
@@ -22,8 +23,8 @@ fn stock_programs_behind_join_train_on_our_parameter_server_and_everything_ends(
     let program = [python.to_str().unwrap(), trainer.to_str().unwrap(), "--steps", "40"];
     let jobs = "ps:2,worker:2";
     // One parameter server is ours, one is stock's, which never ends by itself.
-    let ours = directory.join(jobs, "ps", &["--task", "0"], &[]);
-    let theirs = directory.join(jobs, "ps", &["--task", "1"], &program);
+    let ours = directory.serve(jobs, "ps", &["--task", "0", "--exit-with-chief=300"]);
+    let theirs = directory.join(jobs, "ps", &["--task", "1", "--grace", "300"], &program);
     let workers = [(); 2].map(|()| directory.join(jobs, "worker", &[], &program));
     for (task, worker) in workers.into_iter().enumerate() {
         let said = worker.end(0);
@@ -34,6 +35,107 @@ fn stock_programs_behind_join_train_on_our_parameter_server_and_everything_ends(
     assert!(said.contains("The work is done: worker:0 has ended"), "{said}");
     assert!(said.contains("is published at file://") && said.contains("generation 0"), "{said}");
     directory.is_left_clean();
+}
+
+#[test]
+fn a_server_that_met_others_serves_until_it_is_told_to_end() {
+    let directory = Directory::new("served");
+    let jobs = "ps:2,worker:1";
+    let [mut stays, goes] = [&[][..], &["--exit-with-chief=0"]].map(|more| directory.serve(jobs, "ps", more));
+    let worker = directory.join(jobs, "worker", &[], &SAY_CONFIG);
+    let told = config(&worker.end(0));
+    goes.end(0);
+    for address in told["cluster"]["ps"].as_array().unwrap() {
+        // Both were given ports that others can use; one of them is gone.
+        let port = address.as_str().unwrap().rsplit_once(':').unwrap().1.parse::<u16>();
+        assert!(port.is_ok_and(|port| port > 0), "{told}");
+    }
+    assert!(stays.said().contains(" serves /job:ps/replica:0/task:"), "{}", stays.said());
+    stays.terminate();
+    stays.end(0);
+    directory.is_left_clean();
+    let lonely = binary::command(&["serve", "--min-workers", "1"]).output().unwrap();
+    let said = String::from_utf8_lossy(&lonely.stderr).into_owned();
+    assert!(lonely.status.code() == Some(1) && said.contains("add --rendezvous"), "{said}");
+}
+
+#[test]
+fn a_task_that_comes_back_elsewhere_is_followed() {
+    let Some(python) = stock::python() else { return };
+    let directory = Directory::new("moves");
+    let jobs = "ps:1,worker:2";
+    let options = ["--fail-fast=false"];
+    let mut ps = directory.serve(jobs, "ps", &options);
+    let serving = directory.join(jobs, "worker", &["--task", "0", "--fail-fast=false"], &[]);
+    let gate = Gate::new(&directory);
+    // It says what it was told whenever it is started, and waits.
+    let program = ["sh", "-c", SAY_AND_WAIT, gate.path()];
+    let working = directory.join(jobs, "worker", &["--task", "1", "--fail-fast=false"], &program);
+    let mut client = Client::start(&python, &serving.target());
+    assert_eq!(client.ask(), "1");
+    assert_eq!(client.ask(), "2");
+    ps.kill();
+    let elsewhere = ports::address();
+    let port = elsewhere.rsplit_once(':').unwrap().1;
+    let ps = directory.serve(jobs, "ps", &["--fail-fast=false", "--port", port]);
+    until("the worker hears where the parameter server is", || serving.said().contains("moved from"));
+    // What the session had there is lost; the next one finds the new place.
+    let refused = client.ask();
+    assert!(["AbortedError", "UnavailableError"].contains(&refused.as_str()), "{refused}");
+    assert_eq!(client.ask(), "1");
+    assert_eq!(client.ask(), "2");
+    drop(client);
+    // The program is started again to be told.
+    let told = || working.said().lines().filter(|line| line.starts_with('{')).count();
+    until("the program is told the new address", || told() == 2);
+    let said = working.said();
+    let last = said.lines().rfind(|line| line.starts_with('{')).unwrap();
+    let last: Value = serde_json::from_str(last).unwrap();
+    assert_eq!(last["cluster"]["ps"][0], elsewhere, "{said}");
+    gate.open();
+    working.end(0);
+    for mut server in [serving, ps] {
+        server.terminate();
+        server.end(0);
+    }
+    drop(gate);
+    directory.is_left_clean();
+}
+
+#[test]
+fn nothing_survives_a_task_that_is_killed() {
+    let directory = Directory::new("survives");
+    // A child, a grandchild and a daemon; all have the directory's name among their arguments.
+    let script = "setsid sh -c 'sleep 1000; :' $0 >/dev/null 2>&1 & (sleep 1000; : $0) & echo up; sh -c 'sleep 1000; :' $0; :";
+    let mark = directory.0.to_str().unwrap();
+    for end in [Joined::kill, Joined::terminate] {
+        let mut task = directory.join("worker:1", "worker", &[], &["sh", "-c", script, mark]);
+        until("the program runs", || task.said().contains("up\n"));
+        // Its own arguments name the directory as well.
+        assert!(processes_with(mark).len() >= 4, "{:?}", processes_with(mark));
+        end(&mut task);
+        until("nothing is left", || processes_with(mark).is_empty());
+    }
+}
+
+#[test]
+fn who_waits_says_for_whom() {
+    let directory = Directory::new("speaks");
+    let jobs = "ps:1,worker:1,evaluator:1";
+    let first = directory.join(jobs, "ps", &[], &[]);
+    until("the first is published", || directory.has("m.ps.0.0"));
+    let missing = directory.join(jobs, "evaluator", &[], &SAY_CONFIG);
+    // Nobody makes room.
+    let second = directory.join(jobs, "ps", &[], &[]);
+    let said = |task: &Joined, whom: &str, why: &str| {
+        let said = task.said();
+        said.lines().any(|line| line.contains(&format!("Waiting for {whom} since")) && line.contains(why))
+    };
+    until("a task names the missing", || said(&missing, "the other tasks", "1 missing: worker:0 (absent)"));
+    until("a task names those in its place", || {
+        said(&second, "a place at the rendezvous", "all tasks of job ps are taken")
+    });
+    drop([first, missing, second]);
 }
 
 #[test]
@@ -85,8 +187,7 @@ fn five_clusters_form_at_once_in_one_directory() {
 
 #[test]
 fn tasks_meet_at_a_host_which_shows_who_is_there() {
-    let mut host = Command::new(binary::path())
-        .args(["rendezvous", "--listen", "127.0.0.1:0"])
+    let mut host = binary::command(&["rendezvous", "--listen", "127.0.0.1:0"])
         .stdout(Stdio::piped())
         .spawn()
         .expect("the binary starts");
@@ -119,9 +220,8 @@ fn any_task_can_host_the_meeting_place() {
 fn a_task_that_is_killed_and_started_again_takes_its_old_place() {
     let directory = Directory::new("killed");
     let jobs = "ps:1,worker:2";
-    let wait = ["sh", "-c", "echo $TF_CONFIG; read line < \"$1\"", "sh"];
     let gate = Gate::new(&directory);
-    let program: Vec<&str> = wait.iter().copied().chain([gate.path()]).collect();
+    let program = ["sh", "-c", SAY_AND_WAIT, gate.path()];
     // Killed while it waits for the others: the leader, which is the worker with number 0.
     let mut early = directory.join(jobs, "worker", &["--task", "0"], &program);
     until("the worker is published", || directory.has("m.worker.0.0"));
@@ -138,7 +238,7 @@ fn a_task_that_is_killed_and_started_again_takes_its_old_place() {
     until("the restarted task is in the cluster", || again.said().contains("cluster\":"));
     assert!(again.said().contains("generation 1"), "{}", again.said());
     assert_eq!(config(&again.said()), config(&second.said()), "the address of the task has changed");
-    gate.open(2);
+    gate.open();
     first.end(0);
     again.end(0);
     ps.end(0);
@@ -173,8 +273,7 @@ fn a_program_that_fails_ends_all_with_its_code() {
     let jobs = "ps:1,worker:2";
     let ps = directory.join(jobs, "ps", &[], &[]);
     let gate = Gate::new(&directory);
-    let waiting =
-        directory.join(jobs, "worker", &["--task", "0"], &["sh", "-c", "read line < \"$0\"", gate.path()]);
+    let waiting = directory.join(jobs, "worker", &["--task", "0"], &["sh", "-c", SAY_AND_WAIT, gate.path()]);
     let failing = directory.join(jobs, "worker", &["--task", "1"], &["sh", "-c", "exit 9"]);
     failing.end(9);
     for other in [waiting, ps] {
@@ -233,6 +332,9 @@ fn directories_of_others_are_refused() {
     assert!(said.contains("/proc/ferroflow/job"), "{said}");
 }
 
+/// A script that says what it was told and waits for a file.
+const SAY_AND_WAIT: &str = r#"echo $TF_CONFIG; until test -e "$0"; do sleep 0.05; done"#;
+
 /// A program that says what it was told.
 const SAY_CONFIG: [&str; 3] = ["sh", "-c", "echo $TF_CONFIG"];
 
@@ -248,21 +350,25 @@ fn status(url: &str) -> Value {
 }
 
 fn ferroflow(arguments: &[&str]) -> String {
-    let output = Command::new(binary::path()).args(arguments).output().expect("the binary starts");
+    let output = binary::command(arguments).output().expect("the binary starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 fn join(url: &str, jobs: &str, job: &str, options: &[&str], program: &[&str]) -> Joined {
+    let program = if program.is_empty() { Vec::new() } else { [&["--"], program].concat() };
+    start("join", url, jobs, job, &[options, &program].concat())
+}
+
+/// A command of ours that meets others.
+fn start(command: &str, url: &str, jobs: &str, job: &str, options: &[&str]) -> Joined {
     let log = std::env::temp_dir().join(format!("ferroflow-join-{}-{}", std::process::id(), unique()));
     let file = || std::fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
-    let mut command = Command::new(binary::path());
-    command.args(["join", "--rendezvous", url, "--jobs", jobs, "--job", job]);
+    let name = command;
+    let mut command = binary::command(&[name]);
+    command.args(["--rendezvous", url, "--jobs", jobs, "--job", job]);
     command.args(["--advertise", "127.0.0.1"]).args(options);
-    if !program.is_empty() {
-        command.arg("--").args(program);
-    }
-    command.env_remove("TF_CONFIG").stdin(Stdio::null()).stdout(file()).stderr(file());
+    command.stdin(Stdio::null()).stdout(file()).stderr(file());
     Joined { process: command.spawn().expect("the binary starts"), log }
 }
 
@@ -301,6 +407,14 @@ impl Joined {
         said
     }
 
+    /// Where it serves, once it does.
+    fn target(&self) -> String {
+        until("the task serves", || self.said().contains(" at grpc://"));
+        let said = self.said();
+        let line = said.lines().find(|line| line.contains(" at grpc://")).unwrap();
+        line.rsplit(' ').next().unwrap().to_owned()
+    }
+
     fn said(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
@@ -311,8 +425,7 @@ impl Joined {
     }
 
     fn terminate(&mut self) {
-        let done = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status().unwrap();
-        assert!(done.success());
+        crate::launch::signal(self.process.id(), "TERM");
     }
 }
 
@@ -327,25 +440,56 @@ impl Drop for Joined {
     }
 }
 
-/// A pipe at which programs wait.
+/// A client of stock's that asks a parameter server whenever it is told to.
+struct Client {
+    process: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Client {
+    fn start(python: &Path, target: &str) -> Client {
+        let mut process = Command::new(python)
+            .arg(stock::root().join("oracle/launch/ask.py"))
+            .arg(target)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the interpreter starts");
+        let answers = BufReader::new(process.stdout.take().unwrap());
+        Client { process, answers }
+    }
+
+    fn ask(&mut self) -> String {
+        let mut answer = String::new();
+        writeln!(self.process.stdin.as_mut().unwrap()).unwrap();
+        self.answers.read_line(&mut answer).unwrap();
+        answer.trim().to_owned()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // It ends when its input does, after closing its session.
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
+    }
+}
+
+/// A file for which programs wait.
 struct Gate(PathBuf);
 
 impl Gate {
     fn new(directory: &Directory) -> Gate {
-        let path = directory.0.join("gate");
-        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-        Gate(path)
+        Gate(directory.0.join("gate"))
     }
 
     fn path(&self) -> &str {
         self.0.to_str().unwrap()
     }
 
-    /// Lets so many programs through, and waits until they are.
-    fn open(&self, programs: usize) {
-        for _ in 0..programs {
-            std::fs::write(&self.0, "go\n").unwrap();
-        }
+    /// Lets all programs through.
+    fn open(&self) {
+        std::fs::write(&self.0, "").unwrap();
     }
 }
 
@@ -361,7 +505,8 @@ struct Directory(PathBuf);
 impl Directory {
     fn new(name: &str) -> Directory {
         let path = std::env::temp_dir().join(format!("ferroflow-join-{name}-{}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
+        // Whatever the user's own mask is, nobody else may write there.
+        std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
         Directory(path)
     }
 
@@ -375,6 +520,10 @@ impl Directory {
 
     fn has(&self, name: &str) -> bool {
         self.run("job").join(name).exists()
+    }
+
+    fn serve(&self, jobs: &str, job: &str, options: &[&str]) -> Joined {
+        start("serve", &self.url(), jobs, job, options)
     }
 
     fn join(&self, jobs: &str, job: &str, options: &[&str], program: &[&str]) -> Joined {

@@ -4,11 +4,11 @@
 
 use crate::exit::{Failure, PERMANENT};
 use crate::output::Output;
-use crate::role_args::RoleArgs;
+use crate::role_args::LocatedRoleArgs;
 use ferroflow::discovery::Role;
 use ferroflow::discovery::doctor::{Examination, Finding, Verdict, who_answers};
 use ferroflow::server::{Place, listen};
-use ferroflow::{Server, ServerConfig, TaskName};
+use ferroflow::{Server, ServerConfig, TaskName, Waiting};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,11 +17,7 @@ use std::time::Duration;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    role: RoleArgs,
-
-    /// The first port of addresses that are computed from host names
-    #[arg(long)]
-    port: Option<u16>,
+    role: LocatedRoleArgs,
 
     /// A directory that all tasks share; may be given several times
     #[arg(long = "dir", value_name = "DIR")]
@@ -41,7 +37,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let findings = match args.role.role(args.port) {
+    let findings = match args.role.role() {
         Ok(role) => examine(args, &role),
         Err(message) => {
             vec![Finding::faulty(Verdict::Wrong, "role", "this task", message, "see `ferroflow resolve`")]
@@ -67,13 +63,11 @@ fn examine(args: &Args, role: &Role) -> Vec<Finding> {
         limit: Duration::from_secs(args.timeout.max(1)),
         wait: args.wait.map(Duration::from_secs),
     };
-    let mut told = 0;
+    let mut waiting = Waiting::new();
     findings.extend(examination.run(|absent: &[TaskName]| {
-        if told != absent.len() && args.output == Output::Text {
-            told = absent.len();
-            let names: Vec<String> =
-                absent.iter().map(|task| format!("{}:{}", task.job, task.task)).collect();
-            eprintln!("Waiting for {}.", names.join(", "));
+        let names: Vec<String> = absent.iter().map(|task| format!("{}:{}", task.job, task.task)).collect();
+        if let Some(word) = waiting.word(names.join(", "), "nobody answers at their addresses") {
+            eprintln!("ferroflow: {word}");
         }
     }));
     if let Some(server) = in_place {

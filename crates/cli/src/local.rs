@@ -5,6 +5,7 @@
 //! listen by themselves this process keeps the port. Every task is a process group of its own, which ends with the
 //! process that started it, however that ends; what leaves the group is found by a mark in its environment.
 
+mod custody;
 mod guard;
 mod leash;
 mod output;
@@ -12,13 +13,13 @@ mod process;
 mod strays;
 mod supervisor;
 
+pub(crate) use custody::Custody;
 pub(crate) use guard::{Watch, stand_guard};
 pub(crate) use leash::{Leashed, exec_leashed, inherit_socket, leashed};
-pub(crate) use supervisor::{Ending, Supervisor, Task};
+pub(crate) use supervisor::{Ending, Supervisor, Task, Wait};
 
 use ferroflow::discovery::{PortChoice, ReservedPort, listen_on};
 use ferroflow::{ClusterSpec, TaskName};
-use guard::Guard;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
@@ -26,7 +27,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How many of a task's last lines are kept for whoever looks into a failure.
 const KEPT_LINES: usize = 20;
@@ -75,9 +76,7 @@ pub(crate) struct LocalCluster {
     places: Vec<Place>,
     sender: Sender<Heard>,
     heard: Receiver<Heard>,
-    /// What the environments of the tasks have, and of whatever they start.
-    mark: String,
-    guard: Guard,
+    custody: Custody,
 }
 
 struct Place {
@@ -122,10 +121,7 @@ impl LocalCluster {
             places.push(Place { name: name.clone(), socket, running: None, log: VecDeque::new() });
         }
         let (sender, heard) = channel();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mark = format!("{}.{}", std::process::id(), now.as_nanos());
-        let guard = Guard::post(&mark)?;
-        Ok(LocalCluster { spec, places, sender, heard, mark, guard })
+        Ok(LocalCluster { spec, places, sender, heard, custody: Custody::new()? })
     }
 
     /// The tasks and their addresses.
@@ -143,10 +139,10 @@ impl LocalCluster {
             Socket::Kept { .. } | Socket::None => command.stdin(Stdio::null()),
         };
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        command.env(strays::VARIABLE, &self.mark);
+        self.custody.mark(&mut command);
         let process = command.spawn().map_err(failed)?;
         let group = Pid::from_child(&process);
-        self.guard.watch(group);
+        self.custody.watch(group);
         place.running = Some(group);
         process::follow(process, task, &self.sender);
         Ok(())
@@ -201,7 +197,7 @@ impl LocalCluster {
             }
             Heard::Ended { task, mut process } => {
                 if let Some(group) = self.places[task].running.take() {
-                    self.guard.forget(group);
+                    self.custody.forget(group);
                 }
                 let status = process.wait().unwrap_or_default();
                 Some(Event::Ended { task, status })
@@ -234,7 +230,6 @@ impl Drop for LocalCluster {
         while self.places.iter().any(|place| place.running.is_some())
             && self.next_event(Some(deadline)).is_some()
         {}
-        strays::kill_all(&self.mark);
     }
 }
 

@@ -8,6 +8,7 @@ mod join;
 mod local;
 mod logging;
 mod manual;
+mod member;
 mod ops;
 mod output;
 mod rendezvous;

@@ -1,7 +1,7 @@
 //! `ferroflow resolve`: who this task is, who said so, and what was not listened to.
 
 use crate::output::Output;
-use crate::role_args::RoleArgs;
+use crate::role_args::LocatedRoleArgs;
 use ferroflow::discovery::{Role, Source};
 use serde_json::{Value, json};
 
@@ -9,11 +9,7 @@ use serde_json::{Value, json};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    role: RoleArgs,
-
-    /// The first port of addresses that are computed from host names
-    #[arg(long)]
-    port: Option<u16>,
+    role: LocatedRoleArgs,
 
     /// What to print
     #[arg(long, value_enum, default_value_t)]
@@ -21,7 +17,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), String> {
-    let role = args.role.role(args.port)?;
+    let role = args.role.role()?;
     match args.output {
         Output::Text => print!("{}", text(&role)),
         Output::Json => println!("{:#}", value(&role)),

@@ -49,6 +49,24 @@ pub(crate) struct RoleArgs {
     pub(crate) jobs: Option<Topology>,
 }
 
+/// The same for commands that compute addresses from the names of hosts.
+#[derive(clap::Args)]
+pub(crate) struct LocatedRoleArgs {
+    #[command(flatten)]
+    role: RoleArgs,
+
+    /// The first port of addresses that are computed from host names
+    #[arg(long)]
+    port: Option<u16>,
+}
+
+impl LocatedRoleArgs {
+    /// The role of this process.
+    pub(crate) fn role(&self) -> Result<Role, String> {
+        self.role.role(self.port)
+    }
+}
+
 impl RoleArgs {
     /// The role of this process. `port` is the first one of addresses that are computed.
     pub(crate) fn role(&self, port: Option<u16>) -> Result<Role, String> {

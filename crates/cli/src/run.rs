@@ -1,7 +1,7 @@
 //! `ferroflow run`: a program of the user on a cluster of this machine, from its start to its end.
 
 use crate::exit::{self, Failure};
-use crate::local::{Ending, Port, Supervisor, Task, leashed, short};
+use crate::local::{Ending, Port, Supervisor, Task, Wait, leashed};
 use crate::tasks::{Jobs, hosts, serve_command};
 use ferroflow::discovery::tf_config;
 use ferroflow::{ClusterSpec, TaskName};
@@ -11,9 +11,6 @@ use std::time::{Duration, Instant};
 
 /// How long programs may take to end after another one has failed, and tasks of ours after the programs.
 const END_WITHIN: Duration = Duration::from_secs(5);
-
-/// After how long a wait is told.
-const FIRST_WORD: Duration = Duration::from_secs(5);
 
 /// Arguments of `ferroflow run`.
 #[derive(clap::Args)]
@@ -84,19 +81,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let decided = |this: &Supervisor| !running(this, &|name| name.job == deciding);
     let all_ended = |this: &Supervisor| !running(this, &is_program);
     let grace = Duration::from_secs(args.grace);
-    let mut ending = supervisor.run(None, shown, decided)?;
+    let mut ending = supervisor.run(Wait::Ever, shown, decided)?;
     if ending == Ending::Reached {
         supervisor.no_more_restarts();
-        let over = Instant::now() + grace;
-        ending = supervisor.run(Some(over.min(Instant::now() + FIRST_WORD)), shown, all_ended)?;
-        if ending == Ending::TimeOver && Instant::now() < over {
-            let left = names.iter().enumerate();
-            let left = left.filter(|(task, name)| is_program(name) && supervisor.is_running(*task));
-            let left: Vec<String> = left.map(|(_, name)| short(name)).collect();
-            let (seconds, left) = (FIRST_WORD.as_secs(), left.join(", "));
-            eprintln!("ferroflow: {deciding} is done since {seconds} s; {left} still at work");
-            ending = supervisor.run(Some(over), shown, all_ended)?;
-        }
+        let words = |this: &Supervisor| {
+            let left = this.running(|task| is_program(&names[task]));
+            (left, format!("still at work, and {deciding} is done"))
+        };
+        ending = supervisor.run(Wait::Until(Instant::now() + grace, &words), shown, all_ended)?;
     }
     let programs = |_: &TaskName, port| port != Port::HandedOver;
     let code = match ending {

@@ -3,8 +3,10 @@
 mod lifetime;
 
 use crate::exit::Failure;
+use crate::member::{MeetingArgs, Member};
 use crate::role_args::RoleArgs;
-use ferroflow::discovery::{Role, Source};
+use ferroflow::discovery::rendezvous::EndWith;
+use ferroflow::discovery::{PortChoice, Role, Source};
 use ferroflow::server::{Place, listen};
 use ferroflow::{Server, ServerConfig};
 use lifetime::Lifetime;
@@ -17,12 +19,16 @@ pub(crate) struct Args {
     #[command(flatten)]
     role: RoleArgs,
 
-    /// Port to listen on, 0 for any free one; by default the one in this task's entry of the cluster, or 2222
-    #[arg(long)]
-    port: Option<u16>,
+    #[command(flatten)]
+    meeting: MeetingArgs,
+
+    /// Port to listen on, 0 for any free one; by default the one in this task's entry of the cluster, or 2222. With a
+    /// rendezvous any free one, or one of a range, as 20000-20099
+    #[arg(long, visible_alias = "port_range")]
+    port: Option<PortChoice>,
 
     /// Address to listen on; by default the one in this task's entry of the cluster, or 127.0.0.1
-    #[arg(long)]
+    #[arg(long, conflicts_with = "rendezvous")]
     bind: Option<IpAddr>,
 
     /// Listen on the socket that is standard input, as `ferroflow demo` starts its tasks, and end with the parent
@@ -39,7 +45,22 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     crate::logging::start(args.log);
-    let role = args.role.role(args.port)?;
+    // A socket was handed over because the addresses are known.
+    if args.meeting.rendezvous.is_some() && !args.inherit {
+        return meet(args);
+    }
+    args.meeting.refuse()?;
+    let port = match args.port {
+        None => None,
+        Some(PortChoice::Any) => Some(0),
+        Some(PortChoice::Fixed(port)) => Some(port),
+        Some(PortChoice::Range(..)) => {
+            return Err(
+                "--port: others know one port; a range is for tasks that meet at a --rendezvous".into()
+            );
+        }
+    };
+    let role = args.role.role(port)?;
     role.located().map_err(|error| error.message().to_owned())?;
     if !role.cluster.is_empty() && role.address().is_none() {
         let (task, source) = (&role.task, role.source);
@@ -51,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let entry = cluster.address(&task).map(str::to_owned);
     let listeners = match args.inherit {
         true => vec![crate::local::inherit_socket()?],
-        false => listen(&Place { entry: entry.as_deref(), bind: args.bind, port: args.port })
+        false => listen(&Place { entry: entry.as_deref(), bind: args.bind, port })
             .map_err(|status| status.message().to_owned())?,
     };
     let is_alone = cluster.tasks().count() <= 1;
@@ -60,6 +81,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         .map_err(|status| status.to_string())?;
     println!("Ferroflow {} serves {} at {}", env!("CARGO_PKG_VERSION"), server.task(), server.target());
     args.lifetime.serve(server, is_alone)
+}
+
+/// Serves with others that are found first.
+fn meet(args: &Args) -> Result<(), Failure> {
+    let grace = args.lifetime.exit_with_chief();
+    let member = Member {
+        meeting: &args.meeting,
+        role: &args.role,
+        port: args.port.unwrap_or_default(),
+        end_with: if grace.is_some() { EndWith::Chief } else { EndWith::Nobody },
+        grace: grace.unwrap_or_default(),
+        drain: args.lifetime.drain(),
+        on_move: None,
+        serve: &[],
+        program: &[],
+    };
+    member.run()
 }
 
 /// Says who told this task its role, unless its own flags did, and what was not listened to.

@@ -1,7 +1,7 @@
 //! `ferroflow up`: a cluster of servers on this machine, until it is told to end.
 
 use crate::exit::Failure;
-use crate::local::{self, Ending, Port, Supervisor, Task, short};
+use crate::local::{self, Ending, Port, Supervisor, Task, Wait, short};
 use crate::output::Output;
 use crate::tasks::{Jobs, serve_command};
 use ferroflow::TaskName;
@@ -60,7 +60,7 @@ fn supervise(args: &Args, names: &[TaskName], supervisor: &mut Supervisor) -> Re
         // The lines that say where tasks listen have been told.
         let ready = |_, stream, _: &[u8]| stream == local::Stream::Error;
         let all_gone = |this: &Supervisor| !(0..names.len()).any(|task| this.is_running(task));
-        match supervisor.run(None, ready, all_gone)? {
+        match supervisor.run(Wait::Ever, ready, all_gone)? {
             Ending::Signal(_) => return Ok(()),
             Ending::Failed { task, .. } => {
                 let name = short(&names[task]);
@@ -84,19 +84,23 @@ fn until_ready(
         stream == local::Stream::Error
     };
     let all_ready = |_: &Supervisor| ready.borrow().iter().all(|ready| *ready);
-    match supervisor.run(Some(Instant::now() + READY_WITHIN), heard, all_ready)? {
+    let words = |_: &Supervisor| (slow(names, &ready.borrow()), "they have yet to listen".to_owned());
+    match supervisor.run(Wait::Until(Instant::now() + READY_WITHIN, &words), heard, all_ready)? {
         Ending::Reached => Ok(None),
         Ending::Signal(_) => Ok(Some(Ok(()))),
         // It has been reported.
         Ending::Failed { code, .. } => Ok(Some(Err(Failure::told(code)))),
         Ending::TimeOver => {
-            let ready = ready.borrow();
-            let slow = names.iter().zip(ready.iter()).filter(|(_, ready)| !**ready);
-            let slow: Vec<String> = slow.map(|(name, _)| short(name)).collect();
-            let seconds = READY_WITHIN.as_secs();
-            Err(format!("{} did not start within {seconds} s", slow.join(", ")).into())
+            let (slow, seconds) = (slow(names, &ready.borrow()), READY_WITHIN.as_secs());
+            Err(format!("{slow} did not start within {seconds} s").into())
         }
     }
+}
+
+/// The tasks that are not ready.
+fn slow(names: &[TaskName], ready: &[bool]) -> String {
+    let slow = names.iter().zip(ready).filter(|(_, ready)| !**ready);
+    slow.map(|(name, _)| short(name)).collect::<Vec<_>>().join(", ")
 }
 
 fn print(format: Output, names: &[TaskName], supervisor: &Supervisor) {

@@ -79,6 +79,19 @@ impl Master {
         steps.collect()
     }
 
+    /// Takes the addresses of a newer cluster. Sessions with a task that has moved cannot go on; whoever opens another one
+    /// finds that task where it is now.
+    pub(crate) fn learn(&self, cluster: &ClusterSpec, epoch: u64) -> Result<()> {
+        let moved = self.worker.learn(cluster, epoch)?;
+        let sessions: Vec<_> = self.sessions.read().expect(UNPOISONED).values().cloned().collect();
+        for session in sessions {
+            if let Some((task, address)) = moved.iter().find(|(task, _)| session.context.members.has(task)) {
+                session.steps.close(status!(Aborted, "{task} was started again, at {address}."));
+            }
+        }
+        Ok(())
+    }
+
     /// Closes every session.
     pub async fn close_all(&self) {
         let sessions = std::mem::take(&mut *self.sessions.write().expect(UNPOISONED));
@@ -99,7 +112,7 @@ impl Master {
     fn cluster(&self, config: &ConfigProto, target: &str) -> Result<SessionCluster> {
         let brought = config.cluster_def.as_ref().filter(|cluster| !cluster.job.is_empty());
         let Some(def) = brought else {
-            let (own, peers) = (self.worker.task().clone(), self.worker.peers().clone());
+            let (own, peers) = (self.worker.task().clone(), self.worker.peers());
             return Ok(SessionCluster { own, peers, brought: None });
         };
         let spec = ClusterSpec::from_def(def)?;
@@ -169,9 +182,8 @@ impl MasterApi for Master {
 
     async fn list_devices(&self, handle: &str) -> Result<Devices> {
         if handle.is_empty() {
-            let question = self.worker.question();
-            let asked =
-                self.worker.peers().workers().map(|worker| worker.get_status_when_ready(&question, None));
+            let (question, peers) = (self.worker.question(), self.worker.peers());
+            let asked = peers.workers().map(|worker| worker.get_status_when_ready(&question, None));
             let remote = try_join_all(asked).await?.into_iter().flat_map(|answer| answer.device_attributes);
             return Ok(Devices { local: self.worker.device_attributes(), remote: remote.collect() });
         }
@@ -188,7 +200,8 @@ impl MasterApi for Master {
         let filters = parse_filters(&device_filters)?;
         // Filters choose among other tasks; the master's own is always included.
         self.worker.cleanup_all(&containers);
-        let chosen = self.worker.peers().workers().filter(|worker| task_passes(&filters, worker.task()));
+        let peers = self.worker.peers();
+        let chosen = peers.workers().filter(|worker| task_passes(&filters, worker.task()));
         let emptied = join_all(chosen.map(|worker| worker.cleanup_all(&containers))).await;
         self.close_all().await;
         emptied.into_iter().collect::<Result<()>>()?;

@@ -36,23 +36,31 @@ pub struct Identity {
     pub round_trip: Duration,
     /// Which other tasks it reaches: their names and addresses, and why not.
     pub reached: Vec<(String, String, Option<String>)>,
+    /// The tasks whose masters had sessions open there, and have closed them.
+    pub done_with: Vec<String>,
 }
 
 impl Probe<'_> {
     /// Asks the servers at these addresses, all at once.
     pub fn ask(&self, addresses: &[String]) -> Result<Vec<Result<Identity>>> {
+        // Every answer has its own limit; this one only bounds the sum.
+        let bound = self.limit.saturating_mul(4) + Duration::from_secs(5);
+        block_on(Some(bound), None, self.answers(addresses))
+            .unwrap_or_else(|| Err(status!(DeadlineExceeded, "no answers in time")))
+    }
+
+    /// The same for callers that do not wait here.
+    pub async fn answers(&self, addresses: &[String]) -> Result<Vec<Result<Identity>>> {
         let cluster = (!self.cluster.is_empty()).then(|| self.cluster.to_def());
-        let question = Question { task: self.task.to_string(), cluster, try_others: self.try_others };
+        let question =
+            Question { task: self.task.to_string(), cluster, try_others: self.try_others, epoch: 0 };
         let inquiry = Inquiry::new()?;
         let asked = addresses.iter().map(|address| async {
             let (asked, clock) = (Instant::now(), now());
             let answer = inquiry.ask(address, &question, self.limit).await?;
             Ok(identity(answer, clock, asked.elapsed()))
         });
-        // Every answer has its own limit; this one only bounds the sum.
-        let bound = self.limit.saturating_mul(4) + Duration::from_secs(5);
-        block_on(Some(bound), None, join_all(asked))
-            .ok_or_else(|| status!(DeadlineExceeded, "no answers in time"))
+        Ok(join_all(asked).await)
     }
 }
 
@@ -70,6 +78,7 @@ fn identity(answer: Answer, asked: f64, round_trip: Duration) -> Identity {
         clock_ahead: answer.clock as f64 / 1e6 - (asked + round_trip.as_secs_f64() / 2.0),
         round_trip,
         reached: reached.collect(),
+        done_with: answer.done_with,
     }
 }
 

@@ -9,6 +9,7 @@ use crate::transport::io::{Carrier, Io, IoThread};
 use crate::transport::local;
 use crate::transport::server::{Services, spawn};
 use crate::transport::tensor_codec::Intake;
+use crate::waiting::Waiting;
 use crate::worker::{Census, Worker};
 use ferroflow_core::device::Device;
 use ferroflow_core::op::Registry;
@@ -30,6 +31,8 @@ pub struct ServerConfig {
     pub task: TaskName,
     /// The cluster as this task knows it; empty for a cluster of one.
     pub cluster: ClusterSpec,
+    /// Which of the clusters that a rendezvous formed it is; 0 for one that stays as it is.
+    pub epoch: u64,
     /// Threads that accept connections and answer calls.
     pub io_threads: usize,
     /// Threads that run steps.
@@ -46,6 +49,7 @@ impl Default for ServerConfig {
         ServerConfig {
             task: TaskName::new("localhost", 0),
             cluster: ClusterSpec::new(),
+            epoch: 0,
             io_threads: cores.clamp(1, 4),
             compute_threads: cores,
             tensor_limit: 64 << 30,
@@ -147,6 +151,11 @@ impl Server {
         self.services.worker.has_seen(&master.to_string())
     }
 
+    /// By which the server hears of newer clusters.
+    pub fn whereabouts(&self) -> Whereabouts {
+        Whereabouts(self.services.clone())
+    }
+
     /// Lets nothing new begin and waits for the steps under way, at most so long; says how many are left. Whoever wants
     /// to begin something hears `Unavailable`.
     pub async fn drain(&self, limit: Duration) -> usize {
@@ -154,9 +163,10 @@ impl Server {
         worker.refuse_work();
         let deadline = Instant::now() + limit;
         // A step that was let in just before shows up a moment later.
-        let mut calm = 0;
+        let (mut calm, mut waiting) = (0, Waiting::new());
         loop {
             let running = master.running_steps() + worker.running_calls();
+            waiting.speak(format_args!("{running} steps under way"), "this task was asked to end");
             calm = if running == 0 { calm + 1 } else { 0 };
             if calm == 2 || Instant::now() >= deadline {
                 return running;
@@ -172,6 +182,18 @@ impl Server {
                 tracing::error!("A thread of the server ended with a panic.");
             }
         }
+    }
+}
+
+/// Tells a server where the other tasks are by now.
+#[derive(Clone)]
+pub struct Whereabouts(Arc<Services>);
+
+impl Whereabouts {
+    /// Sessions that are opened from now on use the addresses of this cluster, if its epoch is a newer one. Those in which
+    /// a task takes part that has moved end with `Aborted`.
+    pub fn learn(&self, cluster: &ClusterSpec, epoch: u64) -> Result<()> {
+        self.0.master.learn(cluster, epoch)
     }
 }
 
@@ -198,7 +220,15 @@ fn assemble(config: &ServerConfig, registry: Registry, port: u16) -> Result<Asse
     let intake = Arc::new(Intake::new(device.memory().clone(), MAX_PROMISED.min(config.tensor_limit)));
     let (io_threads, io) = Io::prepare(config.io_threads)?;
     let channels = Channels::new(io.clone(), intake.clone());
-    let worker = Worker::new(config.task.clone(), registry, vec![device], pool, channels, &config.cluster)?;
+    let worker = Worker::new(
+        config.task.clone(),
+        registry,
+        vec![device],
+        pool,
+        channels,
+        &config.cluster,
+        config.epoch,
+    )?;
     let master = Master::new(worker.clone(), port);
     Ok(Assembled { services: Arc::new(Services { master, worker, intake }), io, io_threads })
 }

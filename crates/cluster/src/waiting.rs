@@ -2,6 +2,7 @@
 //! why.
 
 use std::fmt::Display;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// After what time a wait is first spoken of.
@@ -37,6 +38,11 @@ impl Waiting {
         Waiting { quiet: UNUSUAL, ..Waiting::new() }
     }
 
+    /// A wait that should be short and has begun already.
+    pub fn since(since: Instant) -> Waiting {
+        Waiting { since, ..Waiting::new() }
+    }
+
     /// How long it has taken so far.
     pub fn so_far(&self) -> Duration {
         self.since.elapsed()
@@ -47,20 +53,67 @@ impl Waiting {
         self.next.saturating_sub(self.so_far())
     }
 
+    /// Whether it is time to say something.
+    pub fn is_due(&self) -> bool {
+        self.next_word().is_zero()
+    }
+
     /// Says whom the wait is for, since when and why, if it is time.
     pub fn speak(&mut self, whom: impl Display, why: impl Display) {
-        let waited = self.so_far();
-        if waited < self.next {
-            return;
-        }
-        self.next = waited + self.next.min(RAREST_WORD);
-        let seconds = waited.as_secs();
-        if waited < self.quiet {
-            tracing::debug!("Waiting for {whom} since {seconds} s: {why}");
-        } else {
-            tracing::info!("Waiting for {whom} since {seconds} s: {why}");
+        let quiet = self.so_far() < self.quiet;
+        match self.word(whom, why) {
+            Some(word) if quiet => tracing::debug!("{word}"),
+            Some(word) => tracing::info!("{word}"),
+            None => {}
         }
     }
+
+    /// What [`Waiting::speak`] says, for programs that write no log; `None` if it is not time.
+    pub fn word(&mut self, whom: impl Display, why: impl Display) -> Option<String> {
+        if !self.is_due() {
+            return None;
+        }
+        let waited = self.so_far();
+        self.next = waited + self.next.min(RAREST_WORD);
+        Some(format!("Waiting for {whom} since {} s: {why}", waited.as_secs()))
+    }
+
+    /// Says it while something takes long. To be polled in a runtime of tokio.
+    pub(crate) async fn during<T>(
+        mut self,
+        whom: impl Display,
+        why: impl Display,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            match tokio::time::timeout(self.next_word(), work.as_mut()).await {
+                Ok(done) => return done,
+                Err(_) => self.speak(&whom, &why),
+            }
+        }
+    }
+}
+
+/// Does what may take long where the system gives no way to stop waiting, such as looking up a name or reading a file of
+/// another machine, and says whom it waits for meanwhile.
+pub fn aloud<T>(whom: impl Display, why: impl Display, work: impl FnOnce() -> T) -> T {
+    let (whom, why) = (whom.to_string(), why.to_string());
+    let (done, is_done) = channel::<()>();
+    let speak = move || {
+        let mut waiting = Waiting::new();
+        while is_done.recv_timeout(waiting.next_word()) == Err(RecvTimeoutError::Timeout) {
+            waiting.speak(&whom, &why);
+        }
+    };
+    // Without the thread nobody speaks, which is no reason not to work.
+    let speaker = std::thread::Builder::new().name("waiting".to_owned()).spawn(speak);
+    let made = work();
+    drop(done);
+    if let Ok(speaker) = speaker {
+        let _ = speaker.join();
+    }
+    made
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use steps::Steps;
+use tokio::sync::watch;
 use transfers::Transfers;
 
 /// What every CPU device of stock claims to have.
@@ -59,6 +60,17 @@ pub struct Census {
     pub receivers: usize,
 }
 
+/// What a task knows of its cluster.
+#[derive(Clone)]
+pub(crate) struct Known {
+    /// All tasks and their addresses.
+    pub(crate) cluster: ClusterSpec,
+    /// Counts the clusters of a rendezvous, where tasks may move; 0 for one that stays as it is.
+    pub(crate) epoch: u64,
+    /// The other tasks.
+    pub(crate) peers: Arc<Peers>,
+}
+
 /// The worker of one task.
 pub struct Worker {
     task: TaskName,
@@ -68,12 +80,10 @@ pub struct Worker {
     resources: Arc<ResourceManager>,
     pool: Arc<ComputePool>,
     channels: Arc<Channels>,
-    /// The cluster as this task knows it.
-    cluster: ClusterSpec,
+    /// The cluster as this task knows it, for sessions that do not bring one of their own.
+    known: watch::Sender<Known>,
     /// What has been said about tasks that know another one.
     told: Told,
-    /// The other tasks, for sessions that do not bring a cluster of their own.
-    peers: Arc<Peers>,
     sessions: WorkerSessions,
     /// Takes the graphs of masters that open no session, as long ago was usual.
     legacy_session: Arc<WorkerSession>,
@@ -99,6 +109,7 @@ impl Worker {
         pool: Arc<ComputePool>,
         channels: Arc<Channels>,
         cluster: &ClusterSpec,
+        epoch: u64,
     ) -> Result<Arc<Worker>> {
         let resources = ResourceManager::new(&task.job);
         let peers = peers(&channels, &task, cluster, Naming::Own)?;
@@ -114,9 +125,8 @@ impl Worker {
             resources,
             pool,
             channels,
-            cluster: cluster.clone(),
+            known: watch::Sender::new(Known { cluster: cluster.clone(), epoch, peers }),
             told: Told::default(),
-            peers,
             sessions: WorkerSessions::default(),
             steps,
             requests: RecentRequests::new(REMEMBERED_REQUESTS),
@@ -125,9 +135,31 @@ impl Worker {
         }))
     }
 
-    /// The other tasks, as the server's configuration has them.
-    pub(crate) fn peers(&self) -> &Arc<Peers> {
-        &self.peers
+    /// The other tasks, as the server's configuration has them, or the rendezvous by now.
+    pub(crate) fn peers(&self) -> Arc<Peers> {
+        self.known.borrow().peers.clone()
+    }
+
+    /// Hears of changes from now on.
+    pub(crate) fn news(&self) -> watch::Receiver<Known> {
+        self.known.subscribe()
+    }
+
+    /// Takes the addresses of a newer cluster, for sessions that are opened from now on. Returns the tasks that are
+    /// elsewhere now, with their addresses.
+    pub(crate) fn learn(&self, cluster: &ClusterSpec, epoch: u64) -> Result<Vec<(TaskName, String)>> {
+        let peers = peers(&self.channels, &self.task, cluster, Naming::Own)?;
+        let mut moved = Vec::new();
+        self.known.send_if_modified(|known| {
+            if known.epoch >= epoch {
+                return false;
+            }
+            let differences = known.cluster.differences(cluster).into_iter();
+            moved = differences.map(|difference| (difference.task, difference.there)).collect();
+            *known = Known { cluster: cluster.clone(), epoch, peers };
+            true
+        });
+        Ok(moved)
     }
 
     /// The tasks other than `own` of a cluster that a session brings along. They go by the names that they have there.
@@ -227,7 +259,7 @@ impl Worker {
                 let peers = self.peers_in(&ClusterSpec::from_def(cluster)?, &own)?;
                 (own, peers)
             }
-            _ => (self.task.clone(), self.peers.clone()),
+            _ => (self.task.clone(), self.peers()),
         };
         let device = self.device();
         let device = if own == self.task { device.clone() } else { Arc::new(device.renamed(&own.cpu(0))?) };

@@ -4,8 +4,9 @@
 //! whoever forms the cluster tries them in that order. The loopback address comes last and counts only among tasks of one
 //! machine.
 
+use crate::lookup::look_up;
 use ferroflow_core::{Result, ensure, status};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 /// Interfaces of containers, virtual machines and fabrics without ordinary traffic.
 const INNER: [&str; 5] = ["docker", "virbr", "cni", "veth", "ib"];
@@ -161,8 +162,7 @@ impl Found {
 }
 
 fn resolve(host: &str) -> Vec<IpAddr> {
-    let addresses = (host, 0).to_socket_addrs();
-    addresses.map(|addresses| addresses.map(|address| address.ip()).collect()).unwrap_or_default()
+    look_up(host, 0).unwrap_or_default().iter().map(SocketAddr::ip).collect()
 }
 
 /// Only an address of this machine can be bound.

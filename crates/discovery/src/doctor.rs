@@ -11,6 +11,7 @@ pub use peers::who_answers;
 
 use crate::Role;
 use ferroflow_cluster::spec::TaskName;
+use ferroflow_cluster::waiting::aloud;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -77,7 +78,9 @@ pub struct Examination<'a> {
 impl Examination<'_> {
     /// Looks at everything; `waiting` hears for whom it waits.
     pub fn run(&self, waiting: impl FnMut(&[TaskName])) -> Vec<Finding> {
-        let markers: Vec<_> = self.directories.iter().map(|path| Marker::leave(path)).collect();
+        let leave =
+            |path: &PathBuf| aloud(path.display(), "its file system does not answer", || Marker::leave(path));
+        let markers: Vec<_> = self.directories.iter().map(leave).collect();
         let mut findings = names::check(self.role);
         findings.extend(peers::check(self, waiting));
         for marker in markers {

@@ -3,6 +3,7 @@
 mod advertise;
 pub mod doctor;
 mod environment;
+mod lookup;
 pub mod pmi;
 mod port;
 mod port_owner;

@@ -29,7 +29,7 @@ pub use launch::meet_through_launcher;
 pub use survey::{Survey, SurveyedTask, collect_garbage, survey};
 pub use tcp::Host;
 pub use url::Url;
-pub use watch::Event;
+pub use watch::{Change, Event};
 
 use crate::{Count, PortChoice, Topology};
 use ferroflow_core::{Code, Result, Status, ensure, status};
@@ -86,6 +86,8 @@ pub enum EndWith {
     Chief,
     /// The last program's.
     Programs,
+    /// Nobody's: they stay until they are told to end.
+    Nobody,
 }
 
 impl Rendezvous {

@@ -9,6 +9,7 @@ pub use listen::{Place, listen};
 pub use tf_config::TfConfig;
 
 use crate::target::Target;
+pub use ferroflow_cluster::server::Whereabouts;
 use ferroflow_cluster::server::{Server as Task, ServerConfig};
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_core::op::Registry;
@@ -107,9 +108,14 @@ impl Server {
         self.task.task()
     }
 
-    /// The cluster that it is part of.
+    /// The cluster that it is part of, as it was when the server started.
     pub fn cluster(&self) -> &ClusterSpec {
         &self.cluster
+    }
+
+    /// By which the server hears where other tasks are that were started again elsewhere.
+    pub fn whereabouts(&self) -> Whereabouts {
+        self.task.whereabouts()
     }
 
     /// Whether any master, this task's own or another's, has a session open here.

@@ -3,7 +3,7 @@
 use super::output::Output;
 use super::{Event, LocalCluster, Port, Stream, short};
 use crate::exit;
-use ferroflow::{ClusterSpec, TaskName};
+use ferroflow::{ClusterSpec, TaskName, Waiting};
 use rustix::process::Signal;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -20,6 +20,24 @@ pub(crate) struct Task {
     pub(crate) port: Port,
     /// Called again when the task is restarted.
     pub(crate) command: Box<MakeCommand>,
+}
+
+/// How long the supervisor waits for something.
+#[derive(Clone, Copy)]
+pub(crate) enum Wait<'a> {
+    /// As long as it takes, which is the purpose of it.
+    Ever,
+    /// Until then; meanwhile it says for whom and why.
+    Until(Instant, &'a dyn Fn(&Supervisor) -> (String, String)),
+}
+
+impl Wait<'_> {
+    fn deadline(&self) -> Option<Instant> {
+        match self {
+            Wait::Ever => None,
+            Wait::Until(deadline, _) => Some(*deadline),
+        }
+    }
 }
 
 /// Why the supervisor came back.
@@ -81,20 +99,36 @@ impl Supervisor {
         self.restarts.fill(0);
     }
 
+    /// Those of these tasks whose processes run, as people are told.
+    pub(crate) fn running(&self, chosen: impl Fn(usize) -> bool) -> String {
+        let tasks = (0..self.tasks.len()).filter(|task| chosen(*task) && self.is_running(*task));
+        tasks.map(|task| short(&self.tasks[task].name)).collect::<Vec<_>>().join(", ")
+    }
+
     /// Runs the tasks until what is waited for has come. `heard` sees every line of a task of ours before it is shown,
     /// and says whether it is for people.
     pub(crate) fn run(
         &mut self,
-        deadline: Option<Instant>,
+        wait: Wait<'_>,
         mut heard: impl FnMut(usize, Stream, &[u8]) -> bool,
         reached: impl Fn(&Supervisor) -> bool,
     ) -> Result<Ending, String> {
+        let mut waiting = Waiting::new();
         loop {
             if reached(self) {
                 return Ok(Ending::Reached);
             }
-            match self.cluster.next_event(deadline) {
-                None => return Ok(Ending::TimeOver),
+            let next_word = Instant::now() + waiting.next_word();
+            match self.cluster.next_event(wait.deadline().map(|deadline| deadline.min(next_word))) {
+                None => match wait {
+                    Wait::Until(deadline, words) if Instant::now() < deadline => {
+                        let (whom, why) = words(self);
+                        if let Some(word) = waiting.word(whom, why) {
+                            eprintln!("ferroflow: {word}");
+                        }
+                    }
+                    _ => return Ok(Ending::TimeOver),
+                },
                 Some(Event::Signal(signal)) => return Ok(Ending::Signal(signal)),
                 Some(Event::Line { task, stream, text }) => {
                     let Task { name, port, .. } = &self.tasks[task];
@@ -164,9 +198,11 @@ impl Supervisor {
                 self.asked[*task] = true;
                 self.cluster.signal(*task, signal);
             }
-            let deadline = Instant::now() + patience;
+            let words =
+                |this: &Supervisor| (this.running(|task| tasks.contains(&task)), "asked to end".to_owned());
+            let wait = Wait::Until(Instant::now() + patience, &words);
             // Other tasks that fail meanwhile change nothing.
-            while let Ending::Failed { .. } = self.run(Some(deadline), |_, _, _| true, all_ended)? {}
+            while let Ending::Failed { .. } = self.run(wait, |_, _, _| true, all_ended)? {}
             if all_ended(self) {
                 return Ok(());
             }

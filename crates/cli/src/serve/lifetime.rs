@@ -32,6 +32,16 @@ enum End {
 }
 
 impl Lifetime {
+    /// How long the task stays after the chief's end; none if that does not matter.
+    pub(super) fn exit_with_chief(&self) -> Option<Duration> {
+        self.exit_with_chief.map(Duration::from_secs)
+    }
+
+    /// How long steps under way may take to finish.
+    pub(super) fn drain(&self) -> Duration {
+        Duration::from_secs(self.drain)
+    }
+
     /// Serves until the end. In a cluster, SIGTERM while masters have sessions open is no clean end: the others still need
     /// the task, and whoever reads exit codes should start it again.
     pub(crate) fn serve(&self, server: Server, is_alone: bool) -> Result<(), Failure> {
@@ -55,8 +65,8 @@ impl Lifetime {
         let mut interrupt = listen(SignalKind::interrupt())?;
         let mut terminate = listen(SignalKind::terminate())?;
         let training = async {
-            match self.exit_with_chief {
-                Some(grace) => server.until_chief_is_done(Duration::from_secs(grace)).await,
+            match self.exit_with_chief() {
+                Some(grace) => server.until_chief_is_done(grace).await,
                 None => std::future::pending().await,
             }
         };
@@ -78,7 +88,7 @@ impl Lifetime {
         }
         tracing::info!(seconds = self.drain, "Asked to terminate; steps under way may finish.");
         let left = tokio::select! {
-            left = server.drain(Duration::from_secs(self.drain)) => left,
+            left = server.drain(self.drain()) => left,
             _ = interrupt.recv() => 0,
             _ = terminate.recv() => 0,
         };

@@ -6,17 +6,22 @@
 use crate::spec::{TaskName, device_passes, task_passes};
 use crate::transport::client::{Peers, RemoteWorker};
 use crate::transport::introduction::{Answer, Question};
+use crate::waiting::Waiting;
 use crate::worker::{Worker, WorkerSession};
 use ferroflow_core::device::DeviceSpec;
-use ferroflow_core::{Result, bail, status};
+use ferroflow_core::{Code, Result, Status, bail, ensure, status};
 use ferroflow_proto::tensorflow::{
     ClusterDef, ConfigProto, CreateWorkerSessionRequest, DeviceAttributes, GraphDef, ServerDef,
 };
-use futures_util::future::{join, join_all, try_join_all};
+use futures_util::future::{Either, join, join_all, select, try_join_all};
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+
+/// How long to wait before tasks that did not agree are asked again.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long to look whether a task is there that a session can do without.
 const LOOK: Duration = Duration::from_secs(1);
@@ -69,7 +74,7 @@ impl Members {
     pub(super) async fn gather(
         handle: &str,
         worker: &Arc<Worker>,
-        cluster: SessionCluster,
+        mut cluster: SessionCluster,
         config: &ConfigProto,
         filters: Vec<DeviceSpec>,
     ) -> Result<Members> {
@@ -77,24 +82,28 @@ impl Members {
         let shares_devices = config.share_cluster_devices_in_session;
         // Whoever names a cluster or hands everybody's devices to everybody means all of them.
         let all_at_once = shares_devices || cluster.brought.is_some();
-        let invited = cluster.peers.workers().filter(|peer| task_passes(&filters, peer.task()));
-        let (needed, others): (Vec<_>, Vec<_>) =
-            invited.cloned().partition(|peer| all_at_once || peer.task().job != cluster.own.job);
-        let question = if cluster.brought.is_none() { worker.question() } else { Question::default() };
-        let needed = needed.into_iter().map(|peer| Member::when_ready(peer, &question, &filters, deadline));
-        let others = others.into_iter().map(|peer| Member::if_there(peer, &question, &filters, LOOK));
-        let (needed, others) = join(try_join_all(needed), join_all(others)).await;
-        let mut candidates = needed?;
-        let mut absent = Vec::new();
-        for other in others {
-            match other? {
-                Ok(member) => candidates.push(member),
-                Err(peer) => absent.push(peer),
+        let mut waiting = Waiting::new();
+        let (candidates, absent) = loop {
+            let mut news = worker.news();
+            if cluster.brought.is_none() {
+                cluster.peers = worker.peers();
             }
-        }
-        let names: Vec<String> = candidates.iter().map(|member| member.worker.task().to_string()).collect();
-        let agreed = candidates.iter().map(|member| member.agree(worker, &names));
-        try_join_all(agreed).await?;
+            let invited = cluster.invite(worker, &filters, all_at_once, deadline);
+            let unsettled = match select(pin!(invited), pin!(news.changed())).await {
+                Either::Left((Ok(invited), _)) => break invited,
+                Either::Left((Err(error), _)) if !is_unsettled(&error) => return Err(error),
+                Either::Left((Err(error), _)) => error,
+                Either::Right(_) => continue,
+            };
+            ensure!(
+                deadline.is_none_or(|deadline| Instant::now() < deadline),
+                DeadlineExceeded,
+                "the tasks did not agree about the cluster in time: {}",
+                unsettled.message()
+            );
+            waiting.speak("tasks that have yet to hear of one that moved", unsettled.message());
+            worker.sleep(PAUSE).await;
+        };
         let mut own_devices = worker.device_attributes();
         if let (Some(_), Some(device)) = (&cluster.brought, own_devices.first_mut()) {
             device.name = cluster.own.cpu(0);
@@ -173,14 +182,14 @@ impl Members {
                 && spec.task_part().matches(&task.spec())
         };
         let _joining = self.joining.lock().await;
-        let absent = self.roster.read().expect(UNPOISONED).absent.clone();
-        let meant = absent.into_iter().filter(|peer| named.iter().any(|spec| means(spec, peer.task())));
+        let meant =
+            self.absent().into_iter().filter(|peer| named.iter().any(|spec| means(spec, peer.task())));
         let deadline = deadline(config);
         let question = self.worker.question();
         let joining = meant.map(|peer| {
             let question = &question;
             async move {
-                let member = Member::when_ready(peer, question, &self.filters, deadline).await?;
+                let member = self.when_ready(peer, question, deadline).await?;
                 member.agree(&self.worker, &self.names()).await?;
                 self.admit(member, &[]).await
             }
@@ -191,9 +200,8 @@ impl Members {
     /// Takes in whoever is there by now.
     pub(super) async fn look_for_absent(&self) {
         let _joining = self.joining.lock().await;
-        let absent = self.roster.read().expect(UNPOISONED).absent.clone();
         let question = self.worker.question();
-        let looks = absent.into_iter().map(|peer| {
+        let looks = self.absent().into_iter().map(|peer| {
             let question = &question;
             async move {
                 let Ok(Ok(member)) = Member::if_there(peer, question, &self.filters, LONG_LOOK).await else {
@@ -209,6 +217,36 @@ impl Members {
             }
         });
         join_all(looks).await;
+    }
+
+    /// The tasks that have not joined, where they are by now.
+    fn absent(&self) -> Vec<Arc<RemoteWorker>> {
+        let absent = self.roster.read().expect(UNPOISONED).absent.clone();
+        absent.into_iter().map(|peer| self.cluster.current(&self.worker, peer)).collect()
+    }
+
+    /// A task and its devices, once it is there, wherever it moves meanwhile.
+    async fn when_ready(
+        &self,
+        mut peer: Arc<RemoteWorker>,
+        question: &Question,
+        deadline: Option<Instant>,
+    ) -> Result<Member> {
+        loop {
+            let mut news = self.worker.news();
+            peer = self.cluster.current(&self.worker, peer);
+            let ready = Member::when_ready(peer.clone(), question, &self.filters, deadline);
+            match select(pin!(ready), pin!(news.changed())).await {
+                Either::Left((ready, _)) => return ready,
+                Either::Right(_) => {}
+            }
+        }
+    }
+
+    /// Whether another task has joined.
+    pub(super) fn has(&self, task: &TaskName) -> bool {
+        let roster = self.roster.read().expect(UNPOISONED);
+        self.cluster.brought.is_none() && roster.members.iter().any(|member| member.worker.task() == task)
     }
 
     /// The tasks that have joined.
@@ -287,6 +325,11 @@ impl Drop for Members {
     }
 }
 
+/// Whether tasks disagree because some have yet to hear of one that moved.
+fn is_unsettled(error: &Status) -> bool {
+    error.code() == Code::Unavailable
+}
+
 /// When a session that is configured so gives up waiting for tasks.
 fn deadline(config: &ConfigProto) -> Option<Instant> {
     let limit = u64::try_from(config.operation_timeout_in_ms).ok().filter(|millis| *millis > 0);
@@ -344,6 +387,44 @@ pub(super) struct SessionCluster {
 }
 
 impl SessionCluster {
+    /// The tasks that pass the filters, once those that are needed are there, and those of the master's own job that are
+    /// not. All that are there agree about the cluster.
+    async fn invite(
+        &self,
+        worker: &Arc<Worker>,
+        filters: &[DeviceSpec],
+        all_at_once: bool,
+        deadline: Option<Instant>,
+    ) -> Result<(Vec<Member>, Vec<Arc<RemoteWorker>>)> {
+        let invited = self.peers.workers().filter(|peer| task_passes(filters, peer.task()));
+        let (needed, others): (Vec<_>, Vec<_>) =
+            invited.cloned().partition(|peer| all_at_once || peer.task().job != self.own.job);
+        let question = if self.brought.is_none() { worker.question() } else { Question::default() };
+        let needed = needed.into_iter().map(|peer| Member::when_ready(peer, &question, filters, deadline));
+        let others = others.into_iter().map(|peer| Member::if_there(peer, &question, filters, LOOK));
+        let (needed, others) = join(try_join_all(needed), join_all(others)).await;
+        let mut candidates = needed?;
+        let mut absent = Vec::new();
+        for other in others {
+            match other? {
+                Ok(member) => candidates.push(member),
+                Err(peer) => absent.push(peer),
+            }
+        }
+        let names: Vec<String> = candidates.iter().map(|member| member.worker.task().to_string()).collect();
+        let agreed = candidates.iter().map(|member| member.agree(worker, &names));
+        try_join_all(agreed).await?;
+        Ok((candidates, absent))
+    }
+
+    /// A task where it is by now.
+    fn current(&self, worker: &Worker, peer: Arc<RemoteWorker>) -> Arc<RemoteWorker> {
+        match &self.brought {
+            Some(_) => peer,
+            None => worker.peers().worker(peer.task()).cloned().unwrap_or(peer),
+        }
+    }
+
     /// What opens session `handle` of the task's master on a task.
     fn request(
         &self,

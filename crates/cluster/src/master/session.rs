@@ -7,6 +7,7 @@ use super::plan::{PlanContext, StepPlan};
 use super::plan_cache::{PlanCache, Prepared};
 use super::step::{RunningSteps, run_plan};
 use crate::api::{RunStep, StepOutcome};
+use crate::waiting::Waiting;
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::graph::Graph;
 use ferroflow_core::{Result, ensure, status};
@@ -171,7 +172,8 @@ impl MasterSession {
     pub(super) async fn close(&self) {
         self.steps.close(status!(Cancelled, "Step was cancelled by an explicit call to `Session::Close()`."));
         self.partial_runs.clear();
-        if tokio::time::timeout(CLOSE_WAIT, self.steps.idle()).await.is_err() {
+        let idle = Waiting::new().during("cancelled steps", "their session closes", self.steps.idle());
+        if tokio::time::timeout(CLOSE_WAIT, idle).await.is_err() {
             tracing::warn!("Steps of a closed session are still running.");
         }
         self.context.members.leave().await;

@@ -15,6 +15,9 @@ pub(crate) struct Question {
     /// Whether to find out which other tasks can be reached.
     #[prost(bool, tag = "61003")]
     pub(crate) try_others: bool,
+    /// Which of the clusters that a rendezvous formed it is; 0 for one that stays as it is.
+    #[prost(uint64, tag = "61004")]
+    pub(crate) epoch: u64,
 }
 
 /// A `GetStatusResponse`.
@@ -34,6 +37,17 @@ pub(crate) struct Answer {
     /// Which other tasks can be reached from there.
     #[prost(message, repeated, tag = "61004")]
     pub(crate) reached: Vec<Reach>,
+    /// Which of the clusters that a rendezvous formed it is; 0 for one that stays as it is.
+    #[prost(uint64, tag = "61005")]
+    pub(crate) epoch: u64,
+    /// Masters that had sessions open here, and have closed them.
+    #[prost(string, repeated, tag = "61006")]
+    pub(crate) done_with: Vec<String>,
+}
+
+/// Whether clusters of these epochs may differ because one task has yet to hear of another that moved.
+pub(crate) fn is_settling(here: u64, there: u64) -> bool {
+    here != there && here > 0 && there > 0
 }
 
 /// Whether a task is reached from another one.

@@ -2,8 +2,8 @@
 
 use super::{Worker, since_epoch};
 use crate::spec::{ClusterSpec, Difference};
-use crate::transport::introduction::{Answer, Question, Reach};
-use ferroflow_core::{Result, bail};
+use crate::transport::introduction::{Answer, Question, Reach, is_settling};
+use ferroflow_core::{Result, bail, ensure};
 use futures_util::future::join_all;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -28,8 +28,9 @@ impl Told {
 impl Worker {
     /// What to say to another task at first.
     pub(crate) fn question(&self) -> Question {
-        let cluster = (!self.cluster.is_empty()).then(|| self.cluster.to_def());
-        Question { task: self.task.to_string(), cluster, try_others: false }
+        let known = self.known.borrow();
+        let cluster = (!known.cluster.is_empty()).then(|| known.cluster.to_def());
+        Question { task: self.task.to_string(), cluster, try_others: false, epoch: known.epoch }
     }
 
     /// Answers whoever asks who this is. Stock's tasks hear what stock's tasks say.
@@ -39,22 +40,27 @@ impl Worker {
             return Answer { device_attributes, ..Answer::default() };
         }
         if let Some(theirs) = question.cluster.as_ref().and_then(|def| ClusterSpec::from_def(def).ok()) {
-            self.compare(&question.task, &theirs);
+            self.compare(&question.task, &theirs, question.epoch);
         }
         let reached = if question.try_others { self.try_others().await } else { Vec::new() };
+        let known = self.known.borrow();
         Answer {
             device_attributes,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            cluster: (!self.cluster.is_empty()).then(|| self.cluster.to_def()),
+            cluster: (!known.cluster.is_empty()).then(|| known.cluster.to_def()),
             clock: since_epoch(),
             reached,
+            epoch: known.epoch,
+            done_with: self.sessions.done_with(),
         }
     }
 
     /// Compares what two tasks know, and says what differs if that has not been said yet.
-    fn compare(&self, task: &str, theirs: &ClusterSpec) -> Vec<Difference> {
-        let differences = self.cluster.differences(theirs);
-        if self.told.is_new(task, &differences) {
+    fn compare(&self, task: &str, theirs: &ClusterSpec, epoch: u64) -> Vec<Difference> {
+        let known = self.known.borrow();
+        let differences = known.cluster.differences(theirs);
+        // Tasks that meet at a rendezvous hear of changes one after the other.
+        if !is_settling(known.epoch, epoch) && self.told.is_new(task, &differences) {
             for difference in &differences {
                 tracing::warn!(
                     task,
@@ -76,7 +82,7 @@ impl Worker {
         let Some(theirs) = answer.cluster.as_ref().and_then(|def| ClusterSpec::from_def(def).ok()) else {
             return Ok(());
         };
-        let mut doubtful = self.compare(with, &theirs);
+        let mut doubtful = self.compare(with, &theirs, answer.epoch);
         doubtful.retain(|difference| {
             let name = difference.task.to_string();
             name != with && difference.task != self.task && is_member(&name)
@@ -87,7 +93,15 @@ impl Worker {
         // Names are looked up, which does not belong on a thread that carries calls.
         let real =
             self.pool.complete(async move { Ok(doubtful.into_iter().find(Difference::matters)) }).await?;
+        let epoch = self.known.borrow().epoch;
         if let Some(difference) = real {
+            ensure!(
+                !is_settling(epoch, answer.epoch),
+                Unavailable,
+                "{difference}; {with} is at epoch {} of the cluster, {} at {epoch}",
+                answer.epoch,
+                self.task
+            );
             bail!(
                 InvalidArgument,
                 "{} and {with} were started with different clusters: {difference}. Start all tasks with the same one",
@@ -98,7 +112,8 @@ impl Worker {
     }
 
     async fn try_others(&self) -> Vec<Reach> {
-        let others = self.cluster.tasks().filter(|(task, _)| *task != self.task);
+        let cluster = self.known.borrow().cluster.clone();
+        let others = cluster.tasks().filter(|(task, _)| *task != self.task);
         let tried = others.map(|(task, address)| async move {
             let failure = match tokio::time::timeout(CONNECT_WAIT, TcpStream::connect(address)).await {
                 Ok(Ok(_)) => String::new(),

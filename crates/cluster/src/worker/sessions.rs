@@ -144,6 +144,13 @@ impl WorkerSessions {
         sessions.values().map(|entry| entry.master_task.clone()).collect()
     }
 
+    /// The tasks whose masters have closed what they opened here.
+    pub(super) fn done_with(&self) -> Vec<String> {
+        let open = self.masters();
+        let seen = self.seen.lock().expect(UNPOISONED);
+        seen.iter().filter(|master| !master.is_empty() && !open.contains(*master)).cloned().collect()
+    }
+
     /// Whether the master of this task has ever opened a session here.
     pub(super) fn has_seen(&self, master_task: &str) -> bool {
         self.seen.lock().expect(UNPOISONED).contains(master_task)

@@ -113,3 +113,50 @@ impl Drop for Marker {
         let _ = fs::remove_file(&self.file);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn directory(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("ferroflow-doctor-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn the_clock_of_a_file_server_is_compared() {
+        let shared = directory("clock");
+        let marker = Marker::leave(&shared).unwrap();
+        let checks = |marker: &Marker| -> Vec<(&'static str, Verdict)> {
+            marker.check().iter().map(|finding| (finding.check, finding.verdict)).collect()
+        };
+        assert_eq!(checks(&marker), [("directory", Verdict::Fine)]);
+        // As if a server whose clock is an hour behind had dated it.
+        let file = File::options().write(true).open(&marker.file).unwrap();
+        file.set_modified(marker.written - Duration::from_secs(3600)).unwrap();
+        assert_eq!(checks(&marker), [("directory", Verdict::Fine), ("clock", Verdict::Doubtful)]);
+        let told = marker.check().remove(1).text;
+        assert!(told.contains("-3600"), "{told}");
+        fs::remove_dir_all(shared).unwrap();
+    }
+
+    #[test]
+    fn examinations_on_other_machines_are_seen_and_changed_files_found() {
+        let shared = directory("others");
+        fs::write(shared.join(format!("{PREFIX}elsewhere.7")), "").unwrap();
+        let marker = Marker::leave(&shared).unwrap();
+        let found = marker.check().remove(0);
+        assert!(found.text.contains("also seen there: elsewhere"), "{}", found.text);
+        fs::write(&marker.file, "something else").unwrap();
+        assert_eq!(marker.check()[0].verdict, Verdict::Wrong);
+        fs::remove_file(&marker.file).unwrap();
+        assert_eq!(marker.check()[0].verdict, Verdict::Wrong);
+        let file = shared.join("file");
+        fs::write(&file, "").unwrap();
+        assert!(Marker::leave(&file).is_err_and(|finding| finding.text.contains("is a file")));
+        assert!(Marker::leave(&shared.join("none")).is_err());
+        fs::remove_dir_all(shared).unwrap();
+    }
+}

@@ -2,9 +2,10 @@
 
 use super::{Finding, Verdict};
 use crate::Role;
+use crate::lookup::look_up;
 use crate::role::short;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 /// Where ports of outgoing connections begin and end where the system does not say.
 const EPHEMERAL: (u16, u16) = (32768, 60999);
@@ -82,8 +83,8 @@ fn own_entry(role: &Role, found: &BTreeMap<&str, Vec<IpAddr>>) -> Vec<Finding> {
 
 fn addresses(host: &str) -> Result<Vec<IpAddr>, String> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let found = (bare, 0).to_socket_addrs().map_err(|error| error.to_string())?;
-    let mut addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+    let found = look_up(bare, 0).map_err(|error| error.to_string())?;
+    let mut addresses: Vec<IpAddr> = found.iter().map(SocketAddr::ip).collect();
     addresses.sort();
     addresses.dedup();
     Ok(addresses)

@@ -197,3 +197,32 @@ fn ways(examination: &Examination<'_>, about: &str, identity: &Identity, all: &[
     }
     findings
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_that_differ_are_told_by_how_much() {
+        let judged = |ahead: f64, round_trip: f64| {
+            let identity = Identity {
+                task: None,
+                version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+                cluster: ClusterSpec::new(),
+                clock_ahead: ahead,
+                round_trip: Duration::from_secs_f64(round_trip),
+                reached: Vec::new(),
+                done_with: Vec::new(),
+            };
+            let finding = clock("ps:0", &identity);
+            (finding.verdict, finding.text)
+        };
+        assert_eq!(judged(0.2, 0.0).0, Verdict::Fine);
+        let (verdict, text) = judged(2.5, 0.0);
+        assert_eq!((verdict, text.as_str()), (Verdict::Doubtful, "its clock is 2.500 s ahead of this one"));
+        let (verdict, text) = judged(-40.0, 0.0);
+        assert_eq!((verdict, text.as_str()), (Verdict::Wrong, "its clock is 40.000 s behind this one"));
+        // An answer that took long says little about the moment at which it was given.
+        assert_eq!(judged(2.5, 4.0).0, Verdict::Fine);
+    }
+}

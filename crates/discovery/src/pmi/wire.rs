@@ -1,28 +1,24 @@
 //! The socket to the process manager, with a deadline for everything that is asked over it.
 
+use ferroflow_cluster::waiting::Waiting;
 use ferroflow_core::{Result, Status, bail, ensure, status};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
-
-/// A wait that lasts this long is spoken of; later ones less often.
-const SILENCE: Duration = Duration::from_secs(5);
+use std::time::Duration;
 
 /// Answers of a process manager are shorter than this.
 const LONGEST_ANSWER: usize = 1 << 16;
 
 pub(super) struct Wire {
     stream: UnixStream,
-    start: Instant,
+    waiting: Waiting,
     patience: Duration,
-    /// When a wait is spoken of next.
-    speak: Duration,
 }
 
 impl Wire {
     /// Everything over this socket is done within `patience` from now.
     pub(super) fn new(stream: UnixStream, patience: Duration) -> Wire {
-        Wire { stream, start: Instant::now(), patience, speak: SILENCE }
+        Wire { stream, waiting: Waiting::new(), patience }
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<()> {
@@ -57,23 +53,19 @@ impl Wire {
 
     fn fill(&mut self, mut buffer: &mut [u8]) -> Result<()> {
         while !buffer.is_empty() {
-            let waited = self.start.elapsed();
-            let left = self.patience.saturating_sub(waited);
+            let left = self.patience.saturating_sub(self.waiting.so_far());
             ensure!(
                 !left.is_zero(),
                 DeadlineExceeded,
                 "the process manager did not answer within {:?}",
                 self.patience
             );
-            if waited >= self.speak {
-                let seconds = waited.as_secs();
-                tracing::warn!(
-                    "Waiting for {seconds} s for the other processes of this launch to tell their addresses (PMI)."
-                );
-                self.speak = waited * 2;
-            }
+            self.waiting.speak(
+                "the other processes of this launch",
+                "they have yet to tell their addresses to the process manager (PMI)",
+            );
             // A timeout of zero would mean none.
-            let pause = left.min(self.speak.saturating_sub(waited)).max(Duration::from_millis(1));
+            let pause = left.min(self.waiting.next_word()).max(Duration::from_millis(1));
             self.stream.set_read_timeout(Some(pause)).map_err(|error| gone(&error))?;
             match self.stream.read(buffer) {
                 Ok(0) => bail!(Unavailable, "the process manager closed its connection"),

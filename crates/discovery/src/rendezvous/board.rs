@@ -6,6 +6,9 @@ use ferroflow_core::Result;
 ///
 /// An error with the code `Unavailable` may pass; any other means that the place cannot be used.
 pub(super) trait Board: Send {
+    /// What it is, for people.
+    fn place(&self) -> String;
+
     /// Publishes a text, unless the name is taken; whether this call did it.
     fn publish(&self, name: &str, text: &str) -> Result<bool>;
 

@@ -16,7 +16,7 @@ use ferroflow_cluster::spec::TaskName;
 use ferroflow_core::{Code, Result, status};
 use std::collections::{HashMap, HashSet};
 use std::net::TcpListener;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A member that does not answer at all, neither yes nor no, is given up after so long.
@@ -73,6 +73,12 @@ impl Seat {
     /// How often this task was started before in this run.
     pub fn generation(&self) -> u64 {
         self.inner.me.generation
+    }
+
+    /// Counts the clusters of this run; 0 before there is one.
+    pub fn epoch(&self) -> u64 {
+        let state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.cluster.as_ref().map_or(0, |cluster| cluster.epoch)
     }
 
     /// The socket to serve on; it can be taken once.
@@ -195,14 +201,12 @@ impl Claim {
             }
             if self.patience.is_over() {
                 return Err(Failure::TimedOut(format!(
-                    "no place at {} {}: {problem}",
+                    "no place at {} after {} s: {problem}",
                     self.options.url,
-                    self.patience.so_far()
+                    self.patience.seconds()
                 )));
             }
-            if self.patience.report_is_due() {
-                tracing::info!("Waiting to be published {}: {problem}", self.patience.so_far());
-            }
+            self.patience.speak("a place at the rendezvous", &problem);
             self.patience.pause(&self.wake);
         }
     }

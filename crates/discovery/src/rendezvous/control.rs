@@ -5,10 +5,11 @@
 use super::lines::{LineServer, ask};
 use super::record::{Member, Note, Place, address};
 use super::wake::Wake;
+use crate::lookup::look_up;
 use ferroflow_core::{Result, status};
 use serde_json::{Value, json};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,11 +128,34 @@ pub(super) fn tell_note<'a>(places: impl Iterator<Item = &'a Place>, run: &str, 
 
 fn ask_host(host: &str, port: u16, question: &Value) -> io::Result<Value> {
     let mut last = io::Error::new(ErrorKind::AddrNotAvailable, "its name leads nowhere");
-    for address in (host, port).to_socket_addrs()? {
+    for address in look_up(host, port)? {
         match ask(address, question, PATIENCE) {
             Ok(answer) => return Ok(answer),
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn only_who_has_read_the_board_is_answered() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let wake = Arc::new(Wake::default());
+        let control =
+            Control::start(listener, "job-42".to_owned(), "secret".to_owned(), wake.clone()).unwrap();
+        let said = |question: Value| ask_host("127.0.0.1", control.port(), &question).unwrap()["ok"] == true;
+        assert!(said(json!({"op": "hello", "run": "job-42", "incarnation": "secret"})));
+        assert!(!said(json!({"op": "hello", "run": "job-42", "incarnation": "guessed"})));
+        assert!(!said(json!({"op": "hello", "run": "job-42"})));
+        assert!(!said(json!({"op": "hello", "run": "job-43", "incarnation": "secret"})));
+        assert!(!said(json!({"op": "note", "run": "job-42", "note": {"code": 1}})));
+        assert!(!said(json!({"op": "end", "run": "job-42"})));
+        assert!(wake.notes().is_empty());
+        assert!(said(json!({"op": "look", "run": "job-42"})));
+    }
 }

@@ -108,6 +108,10 @@ impl FileBoard {
 }
 
 impl Board for FileBoard {
+    fn place(&self) -> String {
+        format!("the rendezvous directory {}", self.directory.display())
+    }
+
     fn publish(&self, name: &str, text: &str) -> Result<bool> {
         let random = getrandom::u64().map_err(|error| status!(Internal, "no random numbers: {error}"))?;
         let temporary = self.directory.join(format!("{TEMPORARY}{}.{random:016x}", std::process::id()));

@@ -89,16 +89,16 @@ impl Inner {
                 }
                 Err(status) => return Err(status.into()),
             }
-            if over || patience.report_is_due() {
+            if over || patience.is_due() {
                 let missing = missing.unwrap_or_else(|| self.missing(&mut state, &last));
-                let so_far = patience.so_far();
                 if over {
                     return Err(Failure::TimedOut(format!(
-                        "the cluster at {} is not complete {so_far}: {missing}",
-                        self.options.url
+                        "the cluster at {} is not complete after {} s: {missing}",
+                        self.options.url,
+                        patience.seconds()
                     )));
                 }
-                tracing::info!("Waiting for the cluster {so_far}: {missing}.");
+                patience.speak("the other tasks", &missing);
             }
             patience.pause(&self.wake);
         }
@@ -264,7 +264,7 @@ impl Inner {
         (places, missing)
     }
 
-    fn reach_all(&self, members: &[&Member]) -> Vec<Result<String, Unreached>> {
+    pub(super) fn reach_all(&self, members: &[&Member]) -> Vec<Result<String, Unreached>> {
         std::thread::scope(|scope| {
             let asked: Vec<_> = members
                 .iter()

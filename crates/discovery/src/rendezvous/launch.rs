@@ -4,10 +4,11 @@
 use super::claim::machine;
 use super::{Host, Url};
 use crate::advertise::{Wishes, advertise};
+use crate::lookup::look_up;
 use crate::{PortChoice, pmi};
 use ferroflow_core::{Result, ensure, status};
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, TcpStream};
 use std::time::Duration;
 
 /// How long the network may take to let a task through to the host.
@@ -50,8 +51,7 @@ fn reachable(told: &Told) -> Result<String> {
     let own = told.machine == machine();
     let outside = |host: &&String| own || !host.parse::<IpAddr>().is_ok_and(|host| host.is_loopback());
     let answers = |host: &&String| {
-        let addresses = (host.as_str(), told.port).to_socket_addrs();
-        let mut addresses = addresses.into_iter().flatten();
+        let mut addresses = look_up(host, told.port).into_iter().flatten();
         addresses.any(|address| TcpStream::connect_timeout(&address, PATIENCE).is_ok())
     };
     let found = told.hosts.iter().filter(outside).find(answers);

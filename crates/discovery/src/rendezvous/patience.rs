@@ -1,62 +1,60 @@
 //! How long a task waits for the others, how often it looks, and when it says whom it waits for.
 
 use super::wake::Wake;
+use ferroflow_cluster::waiting::Waiting;
 use std::time::{Duration, Instant};
 
 /// Looks come quickly at first, since tasks mostly start together.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// When a wait is first spoken of, and at which distance later.
-const FIRST_REPORT: Duration = Duration::from_secs(5);
-const RAREST_REPORT: Duration = Duration::from_secs(30);
-
 /// A wait with an end.
 pub(super) struct Patience {
-    started: Instant,
+    waiting: Waiting,
     timeout: Option<Duration>,
     pause: Duration,
-    next_report: Duration,
 }
 
 impl Patience {
     pub(super) fn new(started: Instant, timeout: Option<Duration>) -> Patience {
-        Patience { started, timeout, pause: FIRST_PAUSE, next_report: FIRST_REPORT }
+        Patience { waiting: Waiting::since(started), timeout, pause: FIRST_PAUSE }
     }
 
     /// Whether it is time to give up.
     pub(super) fn is_over(&self) -> bool {
-        self.timeout.is_some_and(|timeout| self.started.elapsed() >= timeout)
+        self.left().is_some_and(|left| left.is_zero())
     }
 
-    /// Whether it is time to say whom the wait is for; true once per report.
-    pub(super) fn report_is_due(&mut self) -> bool {
-        let waited = self.started.elapsed();
-        let due = waited >= self.next_report;
-        if due {
-            self.next_report = waited + self.next_report.min(RAREST_REPORT);
-        }
-        due
+    /// Whether it is time to say whom the wait is for.
+    pub(super) fn is_due(&self) -> bool {
+        self.waiting.is_due()
     }
 
-    /// Since when, and for how long still.
-    pub(super) fn so_far(&self) -> String {
-        let waited = self.started.elapsed();
-        match self.timeout {
-            Some(timeout) => format!(
-                "since {} s, for {} s more",
-                waited.as_secs(),
-                timeout.saturating_sub(waited).as_secs_f64().ceil()
-            ),
-            None => format!("since {} s", waited.as_secs()),
+    /// Says whom the wait is for, why, and how long it may still take, if it is time.
+    pub(super) fn speak(&mut self, whom: &str, why: &str) {
+        match self.left() {
+            Some(left) => {
+                let seconds = left.as_secs_f64().ceil();
+                self.waiting.speak(whom, format_args!("{why}; given up in {seconds} s"));
+            }
+            None => self.waiting.speak(whom, why),
         }
+    }
+
+    /// How long it has taken.
+    pub(super) fn seconds(&self) -> u64 {
+        self.waiting.so_far().as_secs()
+    }
+
+    fn left(&self) -> Option<Duration> {
+        self.timeout.map(|timeout| timeout.saturating_sub(self.waiting.so_far()))
     }
 
     /// Waits a little, less if there is news.
     pub(super) fn pause(&mut self, wake: &Wake) {
-        let left =
-            self.timeout.map_or(LONGEST_PAUSE, |timeout| timeout.saturating_sub(self.started.elapsed()));
-        wake.wait(jittered(self.pause).min(left));
+        let left = self.left().unwrap_or(LONGEST_PAUSE);
+        let word = self.waiting.next_word().max(FIRST_PAUSE);
+        wake.wait(jittered(self.pause).min(left).min(word));
         self.pause = (self.pause * 3 / 2).min(LONGEST_PAUSE);
     }
 

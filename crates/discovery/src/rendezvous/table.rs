@@ -3,6 +3,7 @@
 use super::board::{Board, Listing};
 use super::record::{self, Cluster, Member, Note, Record};
 use ferroflow_cluster::spec::TaskName;
+use ferroflow_cluster::waiting::aloud;
 use ferroflow_core::Result;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,6 +14,10 @@ pub(super) struct Table {
     known: HashMap<String, Record>,
     /// What this task published, which it puts back if it got lost.
     own: Vec<(String, String)>,
+    /// This task leaves: what somebody removes of what it published stays away.
+    leaving: bool,
+    /// Somebody did.
+    cleaned_up: bool,
 }
 
 /// What the board says at one moment.
@@ -34,19 +39,37 @@ impl View {
 
 impl Table {
     pub(super) fn new(board: Box<dyn Board>) -> Table {
-        Table { board, era: String::new(), known: HashMap::new(), own: Vec::new() }
+        Table {
+            board,
+            era: String::new(),
+            known: HashMap::new(),
+            own: Vec::new(),
+            leaving: false,
+            cleaned_up: false,
+        }
     }
 
     /// Lists the board and reads what is new.
     pub(super) fn look(&mut self) -> Result<View> {
+        aloud(self.board.place(), "it does not answer", || self.look_now())
+    }
+
+    fn look_now(&mut self) -> Result<View> {
         let Listing { names, era } = self.board.list()?;
         let mut names: HashSet<String> = names.into_iter().collect();
-        if era != self.era {
+        let anew = era != self.era;
+        if anew {
             self.era = era;
             self.known.clear();
         }
+        let put_back = !self.leaving || (anew && !self.board.is_lasting());
         for (name, text) in &self.own {
-            if !names.contains(name) && self.board.publish(name, text)? {
+            if names.contains(name) {
+                continue;
+            }
+            if !put_back {
+                self.cleaned_up = true;
+            } else if self.board.publish(name, text)? {
                 names.insert(name.clone());
             }
         }
@@ -64,7 +87,8 @@ impl Table {
 
     /// Publishes what others may not change; whether the name was free.
     pub(super) fn publish(&mut self, name: String, text: String) -> Result<bool> {
-        let done = self.board.publish(&name, &text)?;
+        let publish = || self.board.publish(&name, &text);
+        let done = aloud(self.board.place(), "it does not answer", publish)?;
         if done {
             self.own.push((name, text));
         }
@@ -73,9 +97,12 @@ impl Table {
 
     /// This task leaves: what somebody removes of what it published is not published again.
     pub(super) fn leave(&mut self) {
-        if self.board.is_lasting() {
-            self.own.clear();
-        }
+        self.leaving = true;
+    }
+
+    /// Whether somebody who saw that all have left removed what was published.
+    pub(super) fn is_cleaned_up(&self) -> bool {
+        self.cleaned_up
     }
 
     pub(super) fn remove_all(&mut self) -> Result<()> {

@@ -5,12 +5,13 @@
 
 use super::board::{Board, Listing};
 use super::lines::{LineServer, ask};
+use crate::lookup::look_up;
 use crate::port::{PortChoice, listen_on};
 use ferroflow_core::{Code, Result, bail, status};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ impl TcpBoard {
             }
             answer => answer,
         };
-        let place = format!("the rendezvous at {}:{}", self.host, self.port);
+        let place = self.place();
         let answer = answer.map_err(|error| match error.kind() {
             ErrorKind::InvalidData => {
                 status!(FailedPrecondition, "{place} is none of Ferroflow: {error}; is the port right?")
@@ -72,7 +73,7 @@ impl TcpBoard {
 
     fn ask_anywhere(&self, question: &Value) -> io::Result<Value> {
         let mut last = io::Error::new(ErrorKind::AddrNotAvailable, "its name leads nowhere");
-        for address in (self.host.as_str(), self.port).to_socket_addrs()? {
+        for address in look_up(&self.host, self.port)? {
             match ask(address, question, PATIENCE) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => last = error,
@@ -101,6 +102,10 @@ impl TcpBoard {
 }
 
 impl Board for TcpBoard {
+    fn place(&self) -> String {
+        format!("the rendezvous at {}:{}", self.host, self.port)
+    }
+
     fn publish(&self, name: &str, text: &str) -> Result<bool> {
         let answer = self.ask(json!({"op": "publish", "name": name, "text": text}))?;
         Ok(answer["published"] == true)
@@ -140,9 +145,9 @@ fn listen_at(host: &str, port: u16) -> Result<TcpListener> {
         Ok(address) => Some(address),
         Err(_) if host == "localhost" => Some(IpAddr::from([127, 0, 0, 1])),
         Err(_) => {
-            let addresses = (host, port).to_socket_addrs();
-            let mut addresses = addresses.map_err(|error| status!(Unavailable, "{host}: {error}"))?;
-            let own = addresses.any(|address| listen_on(Some(address.ip()), PortChoice::Any).is_ok());
+            let addresses = look_up(host, port);
+            let addresses = addresses.map_err(|error| status!(Unavailable, "{host}: {error}"))?;
+            let own = addresses.iter().any(|address| listen_on(Some(address.ip()), PortChoice::Any).is_ok());
             if !own {
                 bail!(Unavailable, "{host} is another machine");
             }
@@ -263,8 +268,8 @@ mod tests {
 
     #[test]
     fn the_first_to_find_nobody_becomes_the_host() {
-        let port = listen_on(None, PortChoice::Any).unwrap().local_addr().unwrap().port();
-        let boards = [(); 3].map(|()| TcpBoard::new("localhost", port, "", true));
+        let port = crate::ReservedPort::new(None, PortChoice::Any).unwrap();
+        let boards = [(); 3].map(|()| TcpBoard::new("localhost", port.port(), "", true));
         let won: Vec<bool> = boards.iter().map(|board| board.publish("c.1", "").unwrap()).collect();
         assert_eq!(won, [true, false, false]);
         assert_eq!(boards.iter().filter(|board| board.is_host()).count(), 1);

@@ -2,6 +2,7 @@
 
 use super::record::{Member, Note, VERSION, seal};
 use super::*;
+use crate::ReservedPort;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -21,8 +22,8 @@ fn tasks_meet_in_a_directory_and_the_last_one_cleans_up() {
 
 #[test]
 fn tasks_meet_at_one_of_them() {
-    let port = crate::listen_on(None, PortChoice::Any).unwrap().local_addr().unwrap().port();
-    meet(&format!("tcp://127.0.0.1:{port}/meet"));
+    let port = ReservedPort::new(None, PortChoice::Any).unwrap();
+    meet(&format!("tcp://127.0.0.1:{}/meet", port.port()));
 }
 
 /// Three tasks, two of which are told no number, become one cluster, work, and end well.
@@ -50,11 +51,64 @@ fn meet(url: &str) {
     }
     let ps = seats.remove(0).0;
     let ended = events(&ps);
-    for (worker, _) in seats {
-        worker.leave(0, "");
-    }
+    // The one that hosts the board stays until the others have left.
+    let leaving: Vec<_> =
+        seats.into_iter().map(|(worker, _)| std::thread::spawn(|| worker.leave(0, ""))).collect();
     assert!(matches!(ended.recv_timeout(LONG), Ok(Event::Ended(_))));
     ps.leave(0, "");
+    leaving.into_iter().for_each(|worker| worker.join().unwrap());
+}
+
+#[test]
+fn the_host_of_a_board_goes_with_the_last_of_the_others() {
+    let port = ReservedPort::new(None, PortChoice::Any).unwrap();
+    for round in 0..10 {
+        let url = format!("tcp://127.0.0.1:{}/{round}", port.port());
+        let joining = ["ps", "worker"].map(|job| {
+            let mut rendezvous = at(&url, job, Some(0));
+            rendezvous.jobs = "ps:1,worker:1".parse().unwrap();
+            rendezvous.grace = 10 * LONG;
+            std::thread::spawn(move || {
+                let seat = rendezvous.enter(&Stop::default()).unwrap();
+                seat.wait().unwrap();
+                seat
+            })
+        });
+        let (sender, left) = channel();
+        for seat in joining {
+            let (seat, sender) = (seat.join().unwrap(), sender.clone());
+            std::thread::spawn(move || {
+                seat.leave(0, "");
+                let _ = sender.send(());
+            });
+        }
+        for _ in 0..2 {
+            assert!(left.recv_timeout(LONG).is_ok(), "a host stays although all have left");
+        }
+    }
+}
+
+#[test]
+fn a_host_does_not_stay_for_the_dead() {
+    let port = ReservedPort::new(None, PortChoice::Any).unwrap();
+    let host = Host::at(&format!("127.0.0.1:{}", port.port())).unwrap();
+    let url = format!("tcp://127.0.0.1:{}", port.port());
+    let mut ps = at(&url, "ps", Some(0));
+    (ps.jobs, ps.grace) = ("ps:1,worker:1".parse().unwrap(), 10 * LONG);
+    let ps = std::thread::spawn(move || {
+        let seat = ps.enter_hosting(&Stop::default(), Some(host)).unwrap();
+        seat.wait().unwrap();
+        seat
+    });
+    let worker = one(&url, "worker").join().unwrap();
+    let ps = ps.join().unwrap();
+    drop(worker);
+    let (sender, left) = channel();
+    std::thread::spawn(move || {
+        ps.leave(0, "");
+        let _ = sender.send(());
+    });
+    assert!(left.recv_timeout(LONG).is_ok(), "the host waits for a task that was killed");
 }
 
 #[test]
@@ -183,6 +237,26 @@ fn a_leader_that_runs_already_takes_in_a_restarted_task() {
 }
 
 #[test]
+fn a_task_that_moved_is_told_to_those_who_run() {
+    let directory = Directory::new("moved");
+    let [ps, worker] = pair(&directory.url());
+    let (sender, changes) = channel();
+    worker.watch(move |change| drop(sender.send(change)), drop).unwrap();
+    let before = ps.inner.me.port;
+    drop(ps);
+    let port = ReservedPort::new(None, PortChoice::Any).unwrap();
+    let mut ps = at(&directory.url(), "ps", Some(0));
+    (ps.jobs, ps.port) = ("ps:1,worker:1".parse().unwrap(), PortChoice::Fixed(port.port()));
+    let ps = ps.enter(&Stop::default()).unwrap();
+    let there = ps.wait().unwrap();
+    let change = changes.recv_timeout(LONG).unwrap();
+    assert_eq!((change.cluster, change.epoch), (there.clone(), 2));
+    assert_eq!(change.moved, [TaskName::new("ps", 0)]);
+    assert_ne!(port.port(), before);
+    assert_eq!(there.address(&change.moved[0]), Some(format!("127.0.0.1:{}", port.port()).as_str()));
+}
+
+#[test]
 fn fewer_workers_are_enough_where_the_user_says_so() {
     let directory = Directory::new("fewer");
     let join = |task| {
@@ -200,9 +274,9 @@ fn fewer_workers_are_enough_where_the_user_says_so() {
 
 #[test]
 fn a_host_that_dies_is_replaced_by_another_task_of_its_machine() {
-    let port = crate::listen_on(None, PortChoice::Any).unwrap().local_addr().unwrap().port();
-    let url = format!("tcp://127.0.0.1:{port}");
-    let host = Host::at(&format!("127.0.0.1:{port}")).unwrap();
+    let port = ReservedPort::new(None, PortChoice::Any).unwrap();
+    let url = format!("tcp://127.0.0.1:{}", port.port());
+    let host = Host::at(&format!("127.0.0.1:{}", port.port())).unwrap();
     let [ps, worker] = pair(&url);
     drop(host);
     let told = events(&ps);
@@ -333,7 +407,7 @@ fn one(url: &str, job: &str) -> std::thread::JoinHandle<Seat> {
 
 fn events(seat: &Seat) -> Receiver<Event> {
     let (sender, receiver) = channel();
-    seat.watch(move |event| drop(sender.send(event))).unwrap();
+    seat.watch(drop, move |event| drop(sender.send(event))).unwrap();
     receiver
 }
 

@@ -3,10 +3,11 @@
 use super::claim::{Inner, Seat, State};
 use super::control::tell_note;
 use super::form::{Formed, leader, peer_failed};
-use super::patience::jittered;
-use super::record::{Cluster, Place, short};
+use super::patience::{Patience, jittered};
+use super::record::{Cluster, Member, Place, short};
 use super::table::View;
 use super::{EndWith, Failure};
+use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_core::Result;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,7 +18,18 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// How often it is asked whether the programs are still there.
 const ROUNDS: Duration = Duration::from_secs(15);
 
-/// What a member learns while it works.
+/// Tasks have joined, or were started again, some at other addresses.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Where all tasks are by now.
+    pub cluster: ClusterSpec,
+    /// Counts the clusters of this run.
+    pub epoch: u64,
+    /// Those whose addresses are others than before.
+    pub moved: Vec<TaskName>,
+}
+
+/// What ends a member's work.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The work is done: whoever serves others can go.
@@ -29,12 +41,16 @@ pub enum Event {
 }
 
 impl Seat {
-    /// Watches on a thread of its own until the seat is left, and tells of the event that ends the work.
-    pub fn watch(&self, tell: impl FnOnce(Event) + Send + 'static) -> Result<()> {
+    /// Watches on a thread of its own until the seat is left, and tells of changes and of the event that ends the work.
+    pub fn watch(
+        &self,
+        changed: impl FnMut(Change) + Send + 'static,
+        ended: impl FnOnce(Event) + Send + 'static,
+    ) -> Result<()> {
         let inner = self.inner.clone();
         let watch = move || {
-            if let Some(event) = Watch::new(&inner).run() {
-                tell(event);
+            if let Some(event) = Watch::new(&inner).run(changed) {
+                ended(event);
             }
         };
         std::thread::Builder::new()
@@ -53,29 +69,55 @@ impl Seat {
         let Some(cluster) = state.cluster.clone() else { return };
         let others = || cluster.members.iter().filter(|place| place.incarnation != inner.me.incarnation);
         tell_note(others(), &inner.run, &note);
-        let patience =
-            Instant::now() + if state.table.is_host() { inner.options.grace } else { Duration::ZERO };
+        let patience = if state.table.is_host() { inner.options.grace } else { Duration::ZERO };
+        let mut patience = Patience::new(Instant::now(), Some(patience));
         loop {
             let Ok(view) = inner.look(&mut state) else { return };
-            let notes: Vec<_> =
-                cluster.members.iter().map(|place| view.note_of(&place.incarnation)).collect();
-            if notes.iter().all(|note| note.is_some_and(|note| note.code == 0)) {
+            // Whoever was the last to leave has cleaned up, and with that what was to be read here.
+            if state.table.is_cleaned_up() {
+                return;
+            }
+            // Notes that were told directly count even if the board has nothing else of their tasks any more.
+            let told = inner.wake.notes();
+            let note_of = |place: &Place| {
+                let told = told.iter().find(|note| note.incarnation == place.incarnation);
+                view.note_of(&place.incarnation).or(told)
+            };
+            if cluster.members.iter().all(|place| note_of(place).is_some_and(|note| note.code == 0)) {
                 if let Err(error) = state.table.remove_all() {
                     tracing::debug!("The rendezvous is not cleaned up: {}", error.message());
                 }
                 return;
             }
-            let over = Instant::now() >= patience || inner.wake.stopped();
-            if over || notes.iter().all(Option::is_some) {
+            if patience.is_over() || inner.wake.stopped() {
                 return;
             }
-            inner.wake.wait(Duration::from_millis(200));
+            let absent = |place: &&Place| note_of(place).is_none();
+            let left = inner.still_there(&view, cluster.members.iter().filter(absent));
+            if left.is_empty() {
+                return;
+            }
+            patience.speak(&left.join(", "), "this task hosts the rendezvous, which they have yet to leave");
+            patience.pause(&inner.wake);
         }
+    }
+}
+
+impl Inner {
+    /// Those of these members that answer.
+    fn still_there<'a>(&self, view: &View, places: impl Iterator<Item = &'a Place>) -> Vec<String> {
+        let names = places.map(Place::task_name);
+        let members: Vec<&Member> = names.filter_map(|name| view.members.get(&name)).collect();
+        let answers = self.reach_all(&members);
+        let there = members.iter().zip(answers).filter(|(_, answer)| answer.is_ok());
+        there.map(|(member, _)| short(&member.task_name())).collect()
     }
 }
 
 struct Watch {
     inner: Arc<Inner>,
+    /// What is to be told.
+    change: Option<Change>,
     view: View,
     /// What is wrong with the board, so that it is said once.
     trouble: String,
@@ -90,6 +132,7 @@ impl Watch {
         let now = Instant::now();
         Watch {
             inner: inner.clone(),
+            change: None,
             view: View::default(),
             trouble: String::new(),
             chief_done: None,
@@ -99,13 +142,15 @@ impl Watch {
     }
 
     /// Until something ends the work; `None` if the task was told to stop or has left.
-    fn run(&mut self) -> Option<Event> {
+    fn run(&mut self, mut changed: impl FnMut(Change)) -> Option<Event> {
         loop {
             if self.inner.wake.stopped() {
                 return None;
             }
-            if let Some(event) = self.look() {
-                return Some(event);
+            let event = self.look();
+            self.change.take().into_iter().for_each(&mut changed);
+            if event.is_some() {
+                return event;
             }
             let left = self
                 .chief_done
@@ -144,7 +189,7 @@ impl Watch {
     }
 
     /// Forms the next epoch if this task is the leader, and takes notice of one that somebody else formed.
-    fn follow(&self, state: &mut State) {
+    fn follow(&mut self, state: &mut State) {
         let (inner, view) = (&self.inner, &self.view);
         let Some(own) = state.cluster.clone() else { return };
         let news = view.members.values().filter(|member| !own.has(&member.incarnation));
@@ -159,6 +204,7 @@ impl Watch {
         if newest.epoch <= own.epoch || !newest.has(&inner.me.incarnation) {
             return;
         }
+        let mut moved = Vec::new();
         for place in newest.members.iter().filter(|place| !own.has(&place.incarnation)) {
             let task = short(&place.task_name());
             match own.place(&place.task_name()) {
@@ -170,13 +216,16 @@ impl Watch {
                         newest.epoch
                     );
                 }
-                Some(before) => tracing::warn!(
-                    "{task} moved from {} to {} (epoch {}); tasks that run already keep to the old address.",
-                    before.address(),
-                    place.address(),
-                    newest.epoch
-                ),
+                Some(before) => {
+                    let (here, there) = (before.address(), place.address());
+                    tracing::warn!("{task} moved from {here} to {there} (epoch {}).", newest.epoch);
+                    moved.push(place.task_name());
+                }
             }
+        }
+        match newest.spec() {
+            Ok(cluster) => self.change = Some(Change { cluster, epoch: newest.epoch, moved }),
+            Err(error) => tracing::warn!("The new cluster cannot be used: {}", error.message()),
         }
         state.cluster = Some(newest.clone());
     }
@@ -193,6 +242,7 @@ impl Watch {
         let mut programs = programs(cluster).peekable();
         let chief = chief(cluster);
         match self.inner.options.end_with {
+            EndWith::Nobody => None,
             EndWith::Programs => {
                 programs.peek()?;
                 programs.all(done).then(|| Event::Ended("all programs have ended".to_owned()))
@@ -208,7 +258,8 @@ impl Watch {
 
     /// Programs whose machines died say nothing; whoever serves them does not wait for ever.
     fn orphaned(&mut self, state: &State, cluster: &Cluster) -> Option<Event> {
-        let timeout = self.inner.options.timeout?;
+        let timeout =
+            self.inner.options.timeout.filter(|_| self.inner.options.end_with != EndWith::Nobody)?;
         programs(cluster).next()?;
         if self.asked.elapsed() < ROUNDS.min(timeout) {
             return None;

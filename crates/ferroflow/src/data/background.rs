@@ -4,13 +4,18 @@
 //! panic on such a thread arrives at the consumer as an error, in the place of the element.
 
 use super::dataset::{Dataset, Elements};
+use ferroflow_cluster::waiting::Waiting;
 use ferroflow_core::{Code, Result, Status};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// Whom consumers wait for.
+const SOURCE: &str = "a dataset";
 
 impl<T: Send + 'static> Dataset<T> {
     /// Makes elements on a background thread, up to `count` ahead of the consumer.
@@ -64,6 +69,17 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     })
 }
 
+/// Waits for a thread that has been told to end.
+fn join(thread: JoinHandle<()>) {
+    let (mut waiting, mut pause) = (Waiting::new(), Duration::from_micros(100));
+    while !thread.is_finished() {
+        waiting.speak(SOURCE, "its function has yet to finish the element at hand");
+        std::thread::park_timeout(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+    let _ = thread.join();
+}
+
 struct Prefetch<T> {
     /// Gone before the thread is waited for, which makes its next send fail.
     elements: Option<Receiver<Result<T>>>,
@@ -102,17 +118,26 @@ impl<T> Iterator for Prefetch<T> {
     type Item = Result<T>;
 
     fn next(&mut self) -> Option<Result<T>> {
-        // Ends when the thread does: it holds the only sender.
-        self.elements.as_ref()?.recv().ok()
+        let elements = self.elements.as_ref()?;
+        if let Ok(element) = elements.try_recv() {
+            return Some(element);
+        }
+        let mut waiting = Waiting::for_work();
+        loop {
+            match elements.recv_timeout(waiting.next_word()) {
+                Ok(element) => return Some(element),
+                Err(RecvTimeoutError::Timeout) => waiting.speak(SOURCE, "the next element is not there yet"),
+                // Ends when the thread does: it holds the only sender.
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
     }
 }
 
 impl<T> Drop for Prefetch<T> {
     fn drop(&mut self) {
         self.elements = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.thread.take().into_iter().for_each(join);
     }
 }
 
@@ -217,7 +242,7 @@ impl<T, U> Iterator for ParallelMap<T, U> {
     type Item = Result<U>;
 
     fn next(&mut self) -> Option<Result<U>> {
-        let mut progress = self.shared.progress();
+        let (mut progress, mut waiting) = (self.shared.progress(), Waiting::for_work());
         loop {
             let number = progress.given;
             if let Some(result) = progress.ready.remove(&number) {
@@ -228,7 +253,9 @@ impl<T, U> Iterator for ParallelMap<T, U> {
             if progress.running == 0 {
                 return None;
             }
-            progress = self.shared.changed.wait(progress).expect("nothing panics under this lock");
+            waiting.speak(SOURCE, format_args!("element {number} is not there yet"));
+            let changed = self.shared.changed.wait_timeout(progress, waiting.next_word());
+            progress = changed.expect("nothing panics under this lock").0;
         }
     }
 }
@@ -237,9 +264,7 @@ impl<T, U> Drop for ParallelMap<T, U> {
     fn drop(&mut self) {
         self.shared.progress().closed = true;
         self.shared.changed.notify_all();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        self.threads.drain(..).for_each(join);
     }
 }
 

@@ -2,11 +2,13 @@
 //!
 //! Chiefs of stock know nothing of an end that others could follow. But their masters open a session on the tasks that
 //! they use and delete it when the program closes its own, and then their process ends, so that nobody listens at their
-//! address any more. A chief that goes without deleting its sessions has crashed and is waited for; a task that it never
-//! used cannot tell the two, and need not.
+//! address any more. A chief that goes without deleting its sessions has crashed and is waited for. A task that it never
+//! used cannot tell the two by itself: it asks the others, and without any that the chief has used it waits.
 
+use ferroflow_cluster::probe::Probe;
 use ferroflow_cluster::server::Server as Task;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
+use ferroflow_cluster::waiting::Waiting;
 use ferroflow_core::{Result, status};
 use ferroflow_discovery::is_chief;
 use std::collections::BTreeSet;
@@ -15,11 +17,8 @@ use tokio::net::TcpStream;
 
 /// How often a task looks at the chief.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long the chief may take to accept a connection.
+/// How long a task may take to accept a connection or to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// A wait is told after the first of these, and again whenever the second has passed.
-const FIRST_WORD: Duration = Duration::from_secs(5);
-const NEXT_WORD: Duration = Duration::from_secs(60);
 
 /// Ends when training is over.
 pub(super) async fn until_done(task: &Task, cluster: &ClusterSpec, grace: Duration) -> Result<()> {
@@ -27,74 +26,90 @@ pub(super) async fn until_done(task: &Task, cluster: &ClusterSpec, grace: Durati
     let chief = chief.ok_or_else(|| {
         status!(InvalidArgument, "no task ends the training: the cluster has neither a chief nor a worker 0")
     })?;
-    let (mut state, began) = (Watch::default(), Instant::now());
+    let mut watch = Watch::new(chief.clone());
     loop {
         let masters = task.masters();
         let here = is_there(task, cluster, &chief).await;
-        state.seen |= task.has_seen(&chief) || (here && chief != *task.task());
-        if !state.seen && began.elapsed() >= FIRST_WORD && state.is_time() {
-            let seconds = began.elapsed().as_secs();
-            tracing::info!(%chief, "The chief has not come in {seconds} s; waiting for its end.");
-        }
+        let used = task.has_seen(&chief);
+        watch.seen |= used || (here && chief != *task.task());
         let closed = !masters.contains(&chief.to_string());
         // The own task is there until it ends here, so that only its sessions can tell.
-        let gone = state.seen && closed && (!here || chief == *task.task());
-        if !gone {
-            state.gone = None;
-            if state.seen {
-                state.crashed(!closed && !here, &chief);
+        let gone = closed && (!here || chief == *task.task());
+        if !watch.seen {
+            watch.speak(Wait::Start, "it has not come yet");
+        } else if !gone {
+            (watch.gone, watch.met, watch.trained) = (None, false, false);
+            match closed || here {
+                true => watch.wait = None,
+                false => watch.speak(Wait::Return, "it went without closing its session"),
             }
-        } else if state.gone.get_or_insert_with(Instant::now).elapsed() >= grace {
-            let busy = still_there(task, cluster, &masters).await;
-            if busy.is_empty() {
-                tracing::info!(%chief, "The chief is done; ending.");
-                return Ok(());
+        } else {
+            let since = *watch.gone.get_or_insert_with(Instant::now);
+            let trained = used || watch.ask_others(task, cluster).await?;
+            if since.elapsed() >= grace && !trained {
+                let others = "it went before it used this task, and no other task tells that it trained";
+                watch.speak(Wait::Return, others);
+            } else if since.elapsed() >= grace {
+                let busy = still_there(task, cluster, &masters).await;
+                if busy.is_empty() {
+                    tracing::info!(%chief, "The chief is done; ending.");
+                    return Ok(());
+                }
+                watch
+                    .speak(Wait::Others, &format!("the chief is done, but {busy:?} have sessions open here"));
             }
-            state.wait_for(&chief, &busy);
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 
+/// What is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Start,
+    Return,
+    Others,
+}
+
 /// What has been seen so far.
-#[derive(Default)]
 struct Watch {
+    chief: TaskName,
     /// The chief was there.
     seen: bool,
     /// Since when it is done.
     gone: Option<Instant>,
-    /// Since when it is waited for after a crash.
-    lost: Option<Instant>,
-    told: Option<Instant>,
+    /// Tasks beside the chief that were there when it had gone.
+    met: bool,
+    /// One of them says that the chief has used it, and has closed its sessions.
+    trained: bool,
+    wait: Option<(Wait, Waiting)>,
 }
 
 impl Watch {
-    fn crashed(&mut self, crashed: bool, chief: &TaskName) {
-        if !crashed {
-            (self.lost, self.told) = (None, None);
-            return;
-        }
-        let since = self.lost.get_or_insert_with(Instant::now).elapsed();
-        if since >= FIRST_WORD && self.is_time() {
-            let seconds = since.as_secs();
-            tracing::warn!(%chief, "The chief went {seconds} s ago without closing its session; waiting for it.");
+    fn new(chief: TaskName) -> Watch {
+        Watch { chief, seen: false, gone: None, met: false, trained: false, wait: None }
+    }
+
+    fn speak(&mut self, wait: Wait, why: &str) {
+        let whom = if wait == Wait::Others { "other tasks".to_owned() } else { self.chief.to_string() };
+        match &mut self.wait {
+            Some((before, waiting)) if *before == wait => waiting.speak(whom, why),
+            _ => self.wait = Some((wait, Waiting::new())),
         }
     }
 
-    fn wait_for(&mut self, chief: &TaskName, busy: &[&String]) {
-        let since = self.gone.map_or(Duration::ZERO, |gone| gone.elapsed());
-        if since >= FIRST_WORD && self.is_time() {
-            let seconds = since.as_secs();
-            tracing::info!(%chief, ?busy, "The chief is done since {seconds} s; others still have sessions open here.");
-        }
-    }
-
-    fn is_time(&mut self) -> bool {
-        let due = self.told.is_none_or(|told| told.elapsed() >= NEXT_WORD);
-        if due {
-            self.told = Some(Instant::now());
-        }
-        due
+    /// Whether the chief has trained, as the others tell: one says so, or all of them have ended since.
+    async fn ask_others(&mut self, task: &Task, cluster: &ClusterSpec) -> Result<bool> {
+        let others = cluster.tasks().filter(|(name, _)| name != task.task() && *name != self.chief);
+        let others: Vec<String> = others.map(|(_, address)| address.to_owned()).collect();
+        let probe = Probe { task: task.task(), cluster, try_others: false, limit: ANSWER_WITHIN };
+        let answers = if self.trained { Vec::new() } else { probe.answers(&others).await? };
+        let there: Vec<_> = answers.into_iter().flatten().collect();
+        let chief = self.chief.to_string();
+        self.trained |= there.iter().any(|identity| identity.done_with.contains(&chief));
+        self.trained |= self.met && there.is_empty();
+        self.met |= !there.is_empty();
+        Ok(self.trained)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Server;
 use ferroflow_cluster::server::ServerConfig;
 use ferroflow_core::{Result, bail};
-use ferroflow_discovery::rendezvous::{Event, Failure, Rendezvous, Seat, Socket, Stop};
+use ferroflow_discovery::rendezvous::{Change, Event, Failure, Rendezvous, Seat, Socket, Stop};
 use tokio::sync::oneshot;
 
 /// A place in a run that is left, with everybody told, when the server ends.
@@ -22,7 +22,7 @@ impl Server {
     /// Finds the other tasks at a rendezvous, waits until the cluster is complete, and serves as one of them.
     ///
     /// The server of a task that trains tells the others when it ends. One that is joined ends by itself when the chief has,
-    /// or when another task fails.
+    /// or when another task fails. Tasks that are started again are followed to where they are then.
     ///
     /// ```no_run
     /// use ferroflow::Server;
@@ -47,7 +47,22 @@ impl Server {
             bail!(InvalidArgument, "a server listens by itself, so no port is to be reserved for it");
         };
         let (ended, end) = oneshot::channel();
-        seat.watch(move |event| {
+        let shutdown = async {
+            // Nobody watches any more, so nobody will tell of an end.
+            if end.await.is_err() {
+                std::future::pending().await
+            }
+        };
+        let (task, epoch) = (seat.task(), seat.epoch());
+        let config = ServerConfig { task, cluster, epoch, ..ServerConfig::default() };
+        let mut server = Server::start(config, crate::registry(), vec![listener], shutdown)?;
+        let whereabouts = server.whereabouts();
+        let follow = move |change: Change| {
+            if let Err(error) = whereabouts.learn(&change.cluster, change.epoch) {
+                tracing::error!("The other tasks cannot be followed: {}", error.message());
+            }
+        };
+        seat.watch(follow, move |event| {
             match event {
                 Event::Ended(reason) => tracing::info!("The work is done: {reason}."),
                 Event::Failed(failure) => tracing::error!("{failure}"),
@@ -55,14 +70,6 @@ impl Server {
             }
             let _ = ended.send(());
         })?;
-        let shutdown = async {
-            // Nobody watches any more, so nobody will tell of an end.
-            if end.await.is_err() {
-                std::future::pending().await
-            }
-        };
-        let config = ServerConfig { task: seat.task(), cluster, ..ServerConfig::default() };
-        let mut server = Server::start(config, crate::registry(), vec![listener], shutdown)?;
         server.membership = Some(Membership(Some(seat)));
         Ok(server)
     }

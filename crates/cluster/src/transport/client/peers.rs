@@ -76,7 +76,6 @@ impl Peers {
     }
 
     /// The worker of a task.
-    #[cfg(test)]
     pub(crate) fn worker(&self, task: &TaskName) -> Option<&Arc<RemoteWorker>> {
         self.by_task.get(task)
     }

@@ -3,9 +3,10 @@
 use super::super::session_manager::rest;
 use super::{RunArgs, RunContext, RunValues, SessionHook, needed_global_step, read_step, step_number};
 use crate::session::Session;
+use ferroflow_cluster::waiting::Waiting;
 use ferroflow_core::scope::{Graph, Output};
 use ferroflow_core::{Result, status};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Ends training at a global step.
 #[derive(Debug)]
@@ -90,20 +91,17 @@ impl SessionHook for WaitForStep {
     fn before_run(&mut self, cx: &RunContext<'_>) -> Result<RunArgs> {
         let (Some(step), false) = (&self.step, self.waited) else { return Ok(RunArgs::default()) };
         self.waited = true;
-        let (since, mut reported) = (Instant::now(), Instant::now());
+        let mut waiting = Waiting::new();
         loop {
             let now = read_step(cx.session(), step)?;
-            if now >= self.wait_until || since.elapsed() >= self.limit {
+            if now >= self.wait_until || waiting.so_far() >= self.limit {
                 return Ok(RunArgs::default());
             }
-            if reported.elapsed() >= Duration::from_secs(5) {
-                tracing::info!(
-                    step = now,
-                    until = self.wait_until,
-                    "Waiting for the global step of other workers."
-                );
-                reported = Instant::now();
-            }
+            let until = self.wait_until;
+            waiting.speak(
+                "the other workers",
+                format_args!("the global step is {now}, and this one begins at {until}"),
+            );
             rest(Duration::from_millis(100));
         }
     }

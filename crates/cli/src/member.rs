@@ -1,0 +1,431 @@
+//! A task that finds the others at a rendezvous, then runs a program or serves: `ferroflow join`, and
+//! `ferroflow serve --rendezvous`.
+
+mod program;
+
+use crate::exit::{self, Failure};
+use crate::role_args::RoleArgs;
+use crate::signals;
+use ferroflow::discovery::rendezvous::{
+    self, Change, EndWith, Event, Host, Rendezvous, Seat, Socket, Stop, Url, meet_through_launcher,
+};
+use ferroflow::discovery::{Environment, PortChoice, Source, Topology, Wishes, pmi};
+use ferroflow::{ClusterSpec, Server, ServerConfig, Waiting};
+use program::Program;
+use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// How long a program that is told to end may take, where nothing else says so.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long to wait for others whose start depends on a queue.
+const QUEUED_TIMEOUT: u64 = 3600;
+const TIMEOUT: u64 = 300;
+
+/// Where and how tasks meet.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Meeting the other tasks")]
+pub(crate) struct MeetingArgs {
+    /// Where the tasks meet: file:///shared/dir/job-42 or tcp://host:port; {run} stands for the name that a launcher gave to
+    /// this launch
+    #[arg(long, env = "FERROFLOW_RENDEZVOUS", value_name = "URL")]
+    pub(crate) rendezvous: Option<String>,
+
+    /// So many workers are enough, once all other tasks are there and no more workers come
+    #[arg(long, visible_alias = "min_workers", value_name = "N")]
+    min_workers: Option<u32>,
+
+    /// Seconds to wait for the others, 0 for no limit; 300 by default, 3600 under HTCondor, whose jobs start one by one
+    #[arg(long, visible_aliases = ["rendezvous_timeout", "deadline"], value_name = "SECONDS")]
+    timeout: Option<u64>,
+
+    /// Host, or host:port, by which others reach this task; by default it is found out
+    #[arg(long, visible_alias = "advertise_host", value_name = "HOST")]
+    advertise: Option<String>,
+
+    /// Interface whose addresses to publish
+    #[arg(long, value_name = "NAME", conflicts_with = "advertise")]
+    interface: Option<String>,
+
+    /// Whether the failure of one task ends all; by default, unless a manager starts single tasks again (HTCondor,
+    /// Kubernetes)
+    #[arg(long, visible_alias = "fail_fast", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    fail_fast: Option<bool>,
+}
+
+impl MeetingArgs {
+    /// Refuses what means nothing to a task that meets nobody.
+    pub(crate) fn refuse(&self) -> Result<(), String> {
+        let given = [
+            (self.min_workers.is_some(), "--min-workers"),
+            (self.timeout.is_some(), "--timeout"),
+            (self.advertise.is_some(), "--advertise"),
+            (self.interface.is_some(), "--interface"),
+            (self.fail_fast.is_some(), "--fail-fast"),
+        ];
+        match given.iter().find(|(given, _)| *given) {
+            Some((_, flag)) => Err(format!("{flag} is for tasks that meet; add --rendezvous")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a program does when a task that it was told of is started again elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum OnMove {
+    /// It goes on, with the old address
+    Keep,
+    /// It is ended and started again, with the new one
+    Restart,
+}
+
+/// A task that is to take part.
+pub(crate) struct Member<'a> {
+    pub(crate) meeting: &'a MeetingArgs,
+    pub(crate) role: &'a RoleArgs,
+    pub(crate) port: PortChoice,
+    /// Whose good end ends the tasks that serve others.
+    pub(crate) end_with: EndWith,
+    /// How long those stay for programs that still run.
+    pub(crate) grace: Duration,
+    /// How long steps under way may take to finish after SIGTERM.
+    pub(crate) drain: Duration,
+    pub(crate) on_move: Option<OnMove>,
+    /// Jobs whose tasks serve others instead of running the program.
+    pub(crate) serve: &'a [String],
+    /// Without one, the task serves others.
+    pub(crate) program: &'a [String],
+}
+
+/// What can happen to a task that works.
+enum Happened {
+    Signal(Signal),
+    Changed(Change),
+    Heard(Event),
+    /// The program has ended.
+    Exited,
+}
+
+/// How a task ends: its code, and what the others are told.
+struct End {
+    code: u8,
+    reason: String,
+    /// This process should say it, too.
+    news: bool,
+}
+
+/// What became of a program.
+enum Outcome {
+    Ended(End),
+    /// It was ended, to be started again with this cluster.
+    Again(ClusterSpec),
+}
+
+impl Member<'_> {
+    /// Takes part until the end.
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let (rendezvous, host) = self.rendezvous()?;
+        let on_move = self.on_move.unwrap_or(match rendezvous.fail_fast {
+            true => OnMove::Keep,
+            // Where single tasks are started again, they are so elsewhere.
+            false => OnMove::Restart,
+        });
+        let (sender, happened) = channel();
+        let stop = Stop::default();
+        let (told, stopping) = (sender.clone(), stop.clone());
+        signals::hear(move |signal| {
+            let heard = told.send(Happened::Signal(signal)).is_ok();
+            stopping.stop();
+            heard
+        })?;
+        let mut seat =
+            rendezvous.enter_hosting(&stop, host).map_err(|failure| before(&failure, &happened))?;
+        let cluster = match seat.wait() {
+            Ok(cluster) => cluster,
+            Err(failure) => {
+                let failed = before(&failure, &happened);
+                // The others have been told of the other failures, or know them themselves.
+                use rendezvous::Failure::{Peer, Stopped, Unusable};
+                if matches!(failure, Stopped | Unusable(_) | Peer(..)) {
+                    seat.leave(failed.code(), &failure.to_string());
+                }
+                return Err(failed);
+            }
+        };
+        let socket = seat.take_socket();
+        let (changes, events) = (sender.clone(), sender.clone());
+        let changed = move |change| drop(changes.send(Happened::Changed(change)));
+        seat.watch(changed, move |event| drop(events.send(Happened::Heard(event)))).map_err(said)?;
+        let end = match socket {
+            Some(Socket::Listening(listener)) => self.serve(&seat, cluster, listener, &happened),
+            // The port is kept while the program runs.
+            kept => {
+                let ended = self.run_programs(&seat, cluster, on_move, &sender, &happened);
+                drop(kept);
+                ended
+            }
+        };
+        let end = end.unwrap_or_else(|message| End { code: exit::PERMANENT, reason: message, news: true });
+        if end.code != exit::SUPERSEDED {
+            seat.leave(end.code, &end.reason);
+        }
+        match end {
+            End { code: 0, .. } => Ok(()),
+            End { code, reason, news: true } => Err(Failure::new(code, reason)),
+            End { code, .. } => Err(Failure::told(code)),
+        }
+    }
+
+    /// Where to join, as whom, under which conditions.
+    fn rendezvous(&self) -> Result<(Rendezvous, Option<Host>), String> {
+        let role = self.role.role(None)?;
+        crate::serve::tell(&role);
+        let environment = Environment::of_process();
+        let condor = environment.get("_CONDOR_JOB_AD").is_some();
+        let jobs = role.topology.clone().or(self.role.jobs.clone()).or_else(|| jobs_of(&role.cluster));
+        let jobs = jobs.ok_or("which jobs does the cluster have? Add e.g. --jobs ps:1,worker:2")?;
+        let (job, task) = match &self.role.job_name {
+            Some(job) => (job.clone(), self.role.task_index),
+            None if role.source == Source::Local => {
+                return Err(format!("which job is this task of? Add --job and one of {jobs}"));
+            }
+            None => (role.task.job.clone(), Some(role.task.task)),
+        };
+        let (url, host) = match &self.meeting.rendezvous {
+            Some(text) => (named(text, role.run_id.as_deref())?, None),
+            None if pmi::is_offered() => {
+                let (advertise, interface) =
+                    (self.meeting.advertise.as_deref(), self.meeting.interface.as_deref());
+                let wishes = Wishes { advertise, interface, peer: None };
+                meet_through_launcher(&wishes, self.port).map_err(said)?
+            }
+            None => {
+                return Err("where do the tasks meet? Add --rendezvous file:///shared/dir/job-42 with a directory that all \
+                            machines share, or --rendezvous tcp://host:port with one of the machines"
+                    .to_owned());
+            }
+        };
+        if let Some(stranger) = self.serve.iter().find(|serving| jobs.jobs().all(|(job, _)| job != *serving))
+        {
+            return Err(format!("--serve: there is no job {stranger}, the jobs are {jobs}"));
+        }
+        let program = !self.program.is_empty() && !self.serve.contains(&job);
+        let timeout = self.meeting.timeout.unwrap_or(if condor { QUEUED_TIMEOUT } else { TIMEOUT });
+        let rendezvous = Rendezvous {
+            url,
+            jobs,
+            job,
+            task,
+            min_workers: self.meeting.min_workers,
+            timeout: (timeout > 0).then(|| Duration::from_secs(timeout)),
+            grace: self.grace,
+            end_with: self.end_with,
+            fail_fast: self.meeting.fail_fast.unwrap_or(!condor && role.source != Source::Kubernetes),
+            advertise: self.meeting.advertise.clone(),
+            interface: self.meeting.interface.clone(),
+            port: self.port,
+            program,
+            reserve: program,
+        };
+        Ok((rendezvous, host))
+    }
+
+    /// Serves until the work is done, somebody asks for an end, or another task fails.
+    fn serve(
+        &self,
+        seat: &Seat,
+        cluster: ClusterSpec,
+        listener: std::net::TcpListener,
+        happened: &Receiver<Happened>,
+    ) -> Result<End, String> {
+        let (task, epoch) = (seat.task(), seat.epoch());
+        let config = ServerConfig { task, cluster, epoch, ..ServerConfig::default() };
+        let server = Server::start(config, ferroflow::registry(), vec![listener], std::future::pending())
+            .map_err(|status| status.to_string())?;
+        println!("Ferroflow {} serves {} at {}", env!("CARGO_PKG_VERSION"), server.task(), server.target());
+        let end = loop {
+            match happened.recv() {
+                Ok(Happened::Changed(change)) => {
+                    server.whereabouts().learn(&change.cluster, change.epoch).map_err(said)?;
+                }
+                Ok(Happened::Heard(event)) => break of_event(event),
+                Ok(Happened::Signal(signal)) => break drained(&server, signal, self.drain)?,
+                Ok(Happened::Exited) => {}
+                Err(_) => return Err("nobody is left to tell of the end".to_owned()),
+            }
+        };
+        server.stop();
+        tracing::info!("The server has ended.");
+        Ok(end)
+    }
+
+    /// Runs the program until it ends by itself, or for good.
+    fn run_programs(
+        &self,
+        seat: &Seat,
+        mut cluster: ClusterSpec,
+        on_move: OnMove,
+        sender: &Sender<Happened>,
+        happened: &Receiver<Happened>,
+    ) -> Result<End, String> {
+        loop {
+            match self.run_program(seat, &cluster, on_move, sender.clone(), happened)? {
+                Outcome::Ended(end) => return Ok(end),
+                Outcome::Again(newer) => cluster = newer,
+            }
+        }
+    }
+
+    /// Runs the program until it ends, or until it has to.
+    fn run_program(
+        &self,
+        seat: &Seat,
+        cluster: &ClusterSpec,
+        on_move: OnMove,
+        sender: Sender<Happened>,
+        happened: &Receiver<Happened>,
+    ) -> Result<Outcome, String> {
+        let task = seat.task();
+        let exchanged = self.meeting.rendezvous.is_none();
+        let program = Program::start(self.program, &task, cluster, exchanged, sender)?;
+        let mut decided: Option<Outcome> = None;
+        let mut deadline: Option<Instant> = None;
+        let mut waiting = Waiting::new();
+        loop {
+            let next = match deadline {
+                None => happened.recv().map_err(|_| "nobody is left to tell of the end".to_owned())?,
+                Some(deadline) => {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    match happened.recv_timeout(left.min(waiting.next_word())) {
+                        Ok(next) => next,
+                        Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {
+                            waiting.speak("the program", "it was asked to end");
+                            continue;
+                        }
+                        Err(_) => {
+                            tracing::warn!("The program does not end and is killed.");
+                            program.signal(Signal::KILL);
+                            happened.recv().map_err(|error| error.to_string())?
+                        }
+                    }
+                }
+            };
+            let asked = deadline.is_some();
+            let mut end_within = |limit: Duration| {
+                deadline.get_or_insert_with(|| {
+                    waiting = Waiting::new();
+                    Instant::now() + limit
+                });
+            };
+            match next {
+                Happened::Exited => {
+                    let status = program.reap()?;
+                    let code = exit::of_status(status);
+                    let reason =
+                        if code == 0 { String::new() } else { format!("the program ended with {status}") };
+                    return Ok(decided.unwrap_or(Outcome::Ended(End { code, reason, news: false })));
+                }
+                Happened::Signal(signal) => {
+                    program.signal(if asked { Signal::KILL } else { signal });
+                    // Whoever asks for an end wants no other start.
+                    decided = decided.filter(|decided| matches!(decided, Outcome::Ended(_)));
+                    end_within(self.grace.max(END_WITHIN));
+                }
+                // Programs of workers end by themselves; parameter servers wait for ever.
+                Happened::Heard(Event::Ended(_)) if task.job != "ps" => {}
+                Happened::Changed(change) => match &mut decided {
+                    Some(Outcome::Again(cluster)) => *cluster = change.cluster,
+                    None if !asked && !change.moved.is_empty() && on_move == OnMove::Restart => {
+                        tracing::info!("The program is started again, to be told of the new addresses.");
+                        decided = Some(Outcome::Again(change.cluster));
+                        program.signal(Signal::TERM);
+                        end_within(END_WITHIN);
+                    }
+                    None if !change.moved.is_empty() => {
+                        tracing::warn!(
+                            "The program keeps to the old addresses; --on-move restart starts it again."
+                        );
+                    }
+                    _ => {}
+                },
+                Happened::Heard(event) => {
+                    decided = Some(Outcome::Ended(of_event(event)));
+                    program.signal(Signal::TERM);
+                    end_within(END_WITHIN);
+                }
+            }
+        }
+    }
+}
+
+fn named(text: &str, run: Option<&str>) -> Result<Url, String> {
+    let text = match (text.contains("{run}"), run) {
+        (true, Some(run)) => text.replace("{run}", run),
+        (true, None) => return Err(format!("nobody tells what {{run}} in {text} stands for; write a name")),
+        (false, _) => text.to_owned(),
+    };
+    text.parse().map_err(|error| format!("--rendezvous: {}", said(error)))
+}
+
+/// The jobs of a cluster whose addresses somebody wrote down, although they are found out here.
+fn jobs_of(cluster: &ClusterSpec) -> Option<Topology> {
+    let mut jobs: BTreeMap<String, u32> = BTreeMap::new();
+    for (task, _) in cluster.tasks() {
+        let count = jobs.entry(task.job).or_default();
+        *count = (*count).max(task.task + 1);
+    }
+    Topology::new(jobs.iter().map(|(job, count)| (job.as_str(), *count))).ok()
+}
+
+/// Lets steps under way finish. A task that is still needed then does not end well, but can be started again.
+fn drained(server: &Server, signal: Signal, limit: Duration) -> Result<End, String> {
+    let seconds = limit.as_secs();
+    tracing::info!(seconds, "Asked to end by signal {}; steps under way may finish.", signal.as_raw());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot wait for the steps under way: {error}"))?;
+    let left = runtime.block_on(server.drain(limit));
+    if left > 0 {
+        tracing::warn!(steps = left, "Steps that did not finish in time are cancelled.");
+    }
+    let needed = signal == Signal::TERM && server.has_sessions();
+    let code = if needed { exit::of_signal(signal) } else { 0 };
+    Ok(End { code, reason: "it was asked to end".to_owned(), news: false })
+}
+
+fn of_event(event: Event) -> End {
+    match event {
+        Event::Ended(reason) => {
+            tracing::info!("The work is done: {reason}.");
+            End { code: 0, reason: String::new(), news: false }
+        }
+        Event::Failed(failure) => End { code: code_of(&failure), reason: failure.to_string(), news: true },
+        Event::Orphaned(reason) => End { code: exit::TIMED_OUT, reason, news: true },
+    }
+}
+
+/// The failure of a task that is not part of a cluster yet.
+fn before(failure: &rendezvous::Failure, happened: &Receiver<Happened>) -> Failure {
+    match (failure, happened.try_recv()) {
+        (rendezvous::Failure::Stopped, Ok(Happened::Signal(signal))) => {
+            Failure::told(exit::of_signal(signal))
+        }
+        _ => Failure::new(code_of(failure), failure.to_string()),
+    }
+}
+
+fn code_of(failure: &rendezvous::Failure) -> u8 {
+    match failure {
+        rendezvous::Failure::TimedOut(_) => exit::TIMED_OUT,
+        rendezvous::Failure::Superseded(_) => exit::SUPERSEDED,
+        rendezvous::Failure::Mismatch(_) => exit::MISMATCH,
+        rendezvous::Failure::Peer(_, code) => *code,
+        rendezvous::Failure::Stopped => exit::of_signal(Signal::TERM),
+        rendezvous::Failure::Unusable(_) => exit::PERMANENT,
+    }
+}
+
+fn said(status: ferroflow::Status) -> String {
+    status.message().to_owned()
+}
