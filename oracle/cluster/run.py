@@ -49,6 +49,7 @@ SCENARIOS = [
     "addresses",
     "waits",
     "standstill",
+    "resets",
     "one_server",
     "counter",
     "restarts",

@@ -41,6 +41,11 @@ fn a_task_that_stands_still_does_not_stop_sessions() {
 }
 
 #[test]
+fn containers_are_emptied_under_waiting_steps() {
+    run(&["resets"]);
+}
+
+#[test]
 fn a_session_is_told_that_its_server_restarted() {
     run(&["one_server"]);
 }
