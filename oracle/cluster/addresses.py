@@ -25,7 +25,7 @@ def half_by_file(cluster):
 
 
 def report(*arguments):
-    print(*(f"  {line}" for line in tasks.Client(*arguments).finish(60)), sep="\n", flush=True)
+    print(*(f"  {line}" for line in tasks.Client(*arguments).finish(90)), sep="\n", flush=True)
 
 
 def use(target, places, writes=True):
@@ -37,7 +37,7 @@ def use(target, places, writes=True):
         for place in places[1:]:
             with tf.device(place):
                 total = total * 2.0
-        with v1.Session(target, graph=graph, config=v1.ConfigProto(operation_timeout_in_ms=30_000)) as sess:
+        with v1.Session(target, graph=graph, config=v1.ConfigProto(operation_timeout_in_ms=60_000)) as sess:
             sess.run(v.initializer)
             show("read", sess.run(total))
             if writes:

@@ -19,7 +19,7 @@ from link import Link
 VERDICTS = True
 LAYOUTS = ("ours", "our-ps")
 
-SECONDS = 200
+SECONDS = 600
 
 
 def orchestrate(layout, binary):
@@ -69,7 +69,7 @@ def counting_graph():
 def bad_weather(cluster, network):
     network.weather(delay=0.01, loss=0.01)
     run = client(network, steps, cluster)
-    verdict("steps over a slow and lossy link", run.finish(90), run.errors())
+    verdict("steps over a slow and lossy link", run.finish(180), run.errors())
     network.weather()
 
 
@@ -95,7 +95,7 @@ def short_cut(cluster, network):
     network.cut()
     time.sleep(3)
     network.weather()
-    verdict("counting over a link that was cut for seconds", run.finish(90)[1:], run.errors())
+    verdict("counting over a link that was cut for seconds", run.finish(180)[1:], run.errors())
 
 
 def count_for(cluster, seconds):
@@ -127,10 +127,10 @@ def long_cut(cluster, network):
     run.wait_for("waiting", 60)
     time.sleep(1)
     network.cut()
-    verdict("a step ends when its server is out of reach", run.finish(60)[1:], run.errors())
+    verdict("a step ends when its server is out of reach", run.finish(120)[1:], run.errors())
     network.weather()
     run = client(network, steps, cluster)
-    verdict("and sessions work when it is back", run.finish(60), run.errors())
+    verdict("and sessions work when it is back", run.finish(120), run.errors())
 
 
 def wait_for_nothing(cluster):

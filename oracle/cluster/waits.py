@@ -12,7 +12,7 @@ VERDICTS = True
 LAYOUTS = ("ours",)
 
 # Longer than a wait may be silent.
-MILLISECONDS = 8_000
+MILLISECONDS = 15_000
 
 
 def orchestrate(_, binary):
