@@ -1,5 +1,7 @@
 """Local response normalization and its gradient."""
 
+import numpy as np
+
 from values import *
 
 
@@ -15,6 +17,10 @@ def cases(c):
     c.op("LRN", [arr(2, 3, 2, 7)], "whole_depth", depth_radius=20, **few)
     c.op("LRN", [arr(2, 3, 2, 7)], "radius_zero", depth_radius=0, **few)
     c.op("LRN", [arr(2, 3, 2, 7)], "beta_one", beta=1.0, **few)
+    for beta in (0.0, 0.5, 1.0, 2.0, -1.0):
+        c.op("LRN", [lit(np.full((1, 1, 1, 3), 2.0))], f"negative_{beta}", bias=0.5, alpha=-1.0, beta=beta, **few)
+        c.op("LRNGrad", [lit(np.full((1, 1, 1, 3), 2.0))] * 3, f"negative_{beta}", bias=0.5, alpha=-1.0, beta=beta, **few)
+    c.op("LRN", [lit(np.full((1, 1, 1, 2), 1.0))], "zero", bias=1.0, alpha=-0.5, beta=2.0, **few)
     c.op("LRN", [arr(2, 3, 2, 7)], "negative_radius", depth_radius=-1, **few)
     c.op("LRN", [arr(3, 2, 7)], "rank", **few)
     c.op("LRN", [empty(0, 3, 2, 7)], "empty", **few)

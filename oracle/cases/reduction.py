@@ -1,5 +1,6 @@
 """Reductions over axes, arg-reductions and cumulative ops."""
 
+import ml_dtypes
 import numpy as np
 
 from values import *
@@ -34,6 +35,13 @@ def axes(c, op, template, **kwargs):
     c.op(op, [template(2, 3), [[0]]], "axis_matrix", **every)
 
 
+def ends_of(dtype):
+    """Pairs of the ends of a type's range, infinities and NaN."""
+    most = float(ml_dtypes.finfo(NUMPY[dtype]).max)
+    ends = [np.nan, -np.inf, -most, most, np.inf]
+    return [[first, second] for first in ends for second in ends]
+
+
 def cases(c):
     for op in REDUCTIONS:
         accuracy = "exact" if op in EXACT else "rounding"
@@ -61,6 +69,10 @@ def cases(c):
         c.op(op, [lit([float("nan"), 1.0, 2.0]), 0], "nan_first", types=FLOATS, Tidx="int32")
         c.op(op, [lit([1.0, float("nan"), 2.0]), 0], "nan", types=FLOATS, Tidx="int32")
         c.op(op, [lit([-float("inf"), -float("inf")]), 0], "minus_inf", types=FLOATS, Tidx="int32")
+        # The search begins with the ends of the finite range.
+        ends = Template(lambda dtype: np.array(ends_of(dtype), NUMPY[dtype]))
+        for axis in (0, 1):
+            c.op(op, [ends, axis], f"ends_{axis}", types=FLOATS, Tidx="int32")
         c.op(op, [empty(2, 0), 0], "empty_result", few=True, Tidx="int32")
         c.op(op, [empty(2, 0), 1], "empty_axis", few=True, Tidx="int32")
         c.op(op, [arr(2), 1], "out_of_range", few=True, Tidx="int32")

@@ -33,6 +33,10 @@ def cases(c):
     for op in ("Igamma", "Igammac", "IgammaGradA", "RandomGammaGrad"):
         c.op(op, [lit(shapes), lit([shape * 0.9 for shape in shapes])], "below", types=("float", "double"))
         c.op(op, [lit(shapes), lit([shape * 1.1 for shape in shapes])], "above", types=("float", "double"))
+    large = [1e3, 7400.0, 2e4, 1e5]
+    for op in ("IgammaGradA", "RandomGammaGrad"):
+        c.op(op, [lit(large), lit(large)], "large", types=("double",))
+        c.op(op, [lit(large), lit([shape * 1.01 for shape in large])], "large_above", types=("double",))
     c.op("Betainc", [pos(4), pos(4, seed=1), lit([0.0, 0.25, 0.5, 1.0])])
     c.op("Betainc", [lit(2.0), lit(3.0), lit([0.1, 0.9])], "scalars", few=True)
     nan = float("nan")

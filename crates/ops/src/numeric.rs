@@ -50,6 +50,8 @@ pub trait Real: Num + PartialOrd {
     const LOWEST: Self;
     /// The least finite value.
     const LEAST: Self;
+    /// The greatest finite value.
+    const GREATEST: Self;
     /// The greatest value (+∞ for floats): what a minimum starts from.
     const HIGHEST: Self;
 
@@ -151,6 +153,7 @@ macro_rules! integers {
         impl Real for $type {
             const LOWEST: $type = <$type>::MIN;
             const LEAST: $type = <$type>::MIN;
+            const GREATEST: $type = <$type>::MAX;
             const HIGHEST: $type = <$type>::MAX;
             #[inline(always)]
             fn to_f64(self) -> f64 { self as f64 }
@@ -225,6 +228,7 @@ macro_rules! floats {
         impl Real for $type {
             const LOWEST: $type = $lowest;
             const LEAST: $type = <$type>::MIN;
+            const GREATEST: $type = <$type>::MAX;
             const HIGHEST: $type = $highest;
             #[inline(always)]
             fn to_f64(self) -> f64 { $to(self) as f64 }

@@ -120,9 +120,9 @@ struct Incomplete {
 }
 
 /// Σ xⁿ / ((a + 1) … (a + n)), the lower function over xᵃ e⁻ˣ / Γ(a + 1).
-fn lower_series(a: f64, x: f64) -> Incomplete {
+fn lower_series(a: f64, x: f64, terms: usize) -> Incomplete {
     let (mut term, mut harmonic, mut sum, mut slope) = (1.0, 0.0, 1.0, 0.0);
-    for n in 1..MAX_TERMS {
+    for n in 1..=terms {
         let k = a + n as f64;
         term *= x / k;
         harmonic += 1.0 / k;
@@ -191,7 +191,7 @@ fn density_factor(a: f64, x: f64, short: bool) -> f64 {
 pub fn igamma(a: f64, x: f64, short: bool) -> f64 {
     match gamma_domain(a, x) {
         Some(answer) => answer,
-        None if x <= 1.0 || x <= a => density_factor(a, x, short) / a * lower_series(a, x).sum,
+        None if x <= 1.0 || x <= a => density_factor(a, x, short) / a * lower_series(a, x, MAX_TERMS).sum,
         None => 1.0 - density_factor(a, x, short) * upper_fraction(a, x).sum,
     }
 }
@@ -202,7 +202,7 @@ pub fn igammac(a: f64, x: f64, short: bool) -> f64 {
         _ if x == f64::INFINITY && a > 0.0 => 0.0,
         Some(answer) if x > 0.0 || a > 0.0 => 1.0 - answer,
         Some(_) => f64::NAN,
-        None if x < 1.0 || x < a => 1.0 - density_factor(a, x, short) / a * lower_series(a, x).sum,
+        None if x < 1.0 || x < a => 1.0 - density_factor(a, x, short) / a * lower_series(a, x, MAX_TERMS).sum,
         None => density_factor(a, x, short) * upper_fraction(a, x).sum,
     }
 }
@@ -229,7 +229,7 @@ pub fn igamma_grad_a(a: f64, x: f64, short: bool) -> f64 {
     match (gamma_domain(a, x), density_factor(a, x, short)) {
         (Some(answer), _) => answer * 0.0,
         (None, 0.0) => 0.0,
-        (None, factor) => -sample_grad_over_x(a, x) * factor,
+        (None, factor) => -sample_grad_over_x(a, x, short) * factor,
     }
 }
 
@@ -238,14 +238,15 @@ pub fn random_gamma_grad(a: f64, x: f64, short: bool) -> f64 {
     match gamma_domain(a, x) {
         Some(answer) => answer * 0.0,
         None if density_factor(a, x, short) == 0.0 => 0.0,
-        None => sample_grad_over_x(a, x) * x,
+        None => sample_grad_over_x(a, x, short) * x,
     }
 }
 
 /// −∂P(a, x)/∂a over xᵃ e⁻ˣ / Γ(a).
-fn sample_grad_over_x(a: f64, x: f64) -> f64 {
+fn sample_grad_over_x(a: f64, x: f64, short: bool) -> f64 {
     if x <= 1.0 || x <= a {
-        let series = lower_series(a, x);
+        // Stock stops here, though the series of large shapes has not ended.
+        let series = lower_series(a, x, if short { 200 } else { 500 });
         return -((x.ln() - digamma(a + 1.0)) * series.sum + series.slope) / a;
     }
     let fraction = upper_fraction(a, x);

@@ -109,9 +109,10 @@ macro_rules! best {
         }
     )+};
 }
+// Stock's search begins at the first place with the worst finite value, so that nothing worse is ever found.
 best! {
-    Peak, LOWEST, >;
-    Pit, HIGHEST, <;
+    Peak, LEAST, >;
+    Pit, GREATEST, <;
 }
 
 fn arg_max_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
@@ -182,7 +183,9 @@ fn positions<B: Best>(device: &Device, input: &[B::Element], axis: Axis, out: &m
             let block = &input[from..from + n * inner];
             if inner == 1 {
                 let best = fold_row::<B>(block);
-                out[0] = block.iter().position(|x| *x == best).unwrap_or(0) as i64;
+                let is_found = B::is_better(best, B::identity());
+                let at = if is_found { block.iter().position(|x| *x == best) } else { None };
+                out[0] = at.unwrap_or(0) as i64;
                 continue;
             }
             best.fill(B::identity());

@@ -74,6 +74,16 @@ impl Settings {
         channel.saturating_sub(self.radius)..(channel + self.radius + 1).min(channels)
     }
 
+    /// What an element is multiplied by. Stock takes other powers than these two by logarithms, which sums below zero
+    /// do not have; its gradient does not.
+    fn power(&self, norm: f32) -> f32 {
+        match self.beta {
+            1.0 => 1.0 / norm,
+            0.5 => 1.0 / norm.sqrt(),
+            beta => (norm.ln() * -beta).exp(),
+        }
+    }
+
     /// What the elements of a pixel are divided by, before the power.
     fn norms<T: Num<Wide = f32>>(&self, pixel: &[T], norms: &mut [f32]) {
         let square = |x: &T| x.widen() * x.widen();
@@ -99,7 +109,7 @@ fn lrn_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
                 let pixel = &elements[(first + number) * channels..][..channels];
                 settings.norms(pixel, &mut norms);
                 for ((out, x), norm) in out.iter_mut().zip(pixel).zip(&norms) {
-                    *out = T::narrow(x.widen() * norm.powf(-settings.beta));
+                    *out = T::narrow(x.widen() * settings.power(*norm));
                 }
             }
         });
