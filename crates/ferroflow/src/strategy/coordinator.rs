@@ -3,9 +3,10 @@
 use super::ParameterServerStrategy;
 use super::function::{PerWorkerDataset, Traced, WorkerFunction};
 use super::queue::{Arguments, Call, Queue, RemoteValue};
-use super::worker::Worker;
+use super::worker::{ParameterServer, Worker, incarnation};
 use crate::data::Dataset;
 use crate::session::{Session, SessionOptions};
+use ferroflow_cluster::spec::TaskName;
 use ferroflow_core::scope::{Graph, Operation, Output, Scope};
 use ferroflow_core::{DType, Result, Tensor, ensure, status};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,11 +26,14 @@ pub struct ClusterCoordinator {
 impl ClusterCoordinator {
     /// Connects to the cluster. Waits for the parameter servers; workers may come later.
     pub fn new(strategy: &ParameterServerStrategy, graph: &Graph) -> Result<ClusterCoordinator> {
-        let parameter_servers = Arc::new(strategy.tasks("ps"));
-        let (_, first) =
-            parameter_servers.first().ok_or_else(|| status!(InvalidArgument, "no parameter servers"))?;
+        let tasks = strategy.tasks("ps");
+        let (_, first) = tasks.first().ok_or_else(|| status!(InvalidArgument, "no parameter servers"))?;
         let own = SessionOptions::new().device_filters(["/job:ps"]);
         let own = Session::with_options(first.as_str(), graph, own)?;
+        let server = |(task, address): (TaskName, String)| {
+            Ok(ParameterServer { incarnation: incarnation(&own, &task)?, task, address })
+        };
+        let parameter_servers = Arc::new(tasks.into_iter().map(server).collect::<Result<Vec<_>>>()?);
         let queue = Arc::new(Queue::default());
         let (mut workers, mut threads) = (Vec::new(), Vec::new());
         for (number, (task, address)) in strategy.tasks("worker").into_iter().enumerate() {

@@ -23,6 +23,34 @@ const MAX_CANCELLED: u32 = 4;
 /// How long a parameter server may take to accept a connection.
 const PS_WAIT: Duration = Duration::from_secs(2);
 
+/// A task that holds variables.
+pub(super) struct ParameterServer {
+    pub(super) task: TaskName,
+    pub(super) address: String,
+    /// Which of its lives it is in.
+    pub(super) incarnation: u64,
+}
+
+impl ParameterServer {
+    /// Whether it is not the one that had the variables. A failed call that names it is no proof: a worker that ends
+    /// closes its sessions there, and calls under way miss them.
+    fn has_restarted(&self) -> bool {
+        let filters = [format!("/job:{}/task:{}", self.task.job, self.task.task)];
+        let options = SessionOptions::new().device_filters(filters).open_timeout(OPEN_WAIT);
+        let session = Session::with_options(self.address.as_str(), &Graph::over(crate::registry()), options);
+        let now = session.and_then(|session| incarnation(&session, &self.task));
+        !now.is_ok_and(|now| now == self.incarnation)
+    }
+}
+
+/// Which of its lives a task is in, as the devices of a session tell it.
+pub(super) fn incarnation(session: &Session, task: &TaskName) -> Result<u64> {
+    let device = task.cpu(0);
+    let found = session.devices()?.into_iter().find(|known| known.name == device);
+    let found = found.ok_or_else(|| status!(NotFound, "the session has no device '{device}'"))?;
+    Ok(found.incarnation)
+}
+
 /// A worker as its thread knows it.
 pub(super) struct Worker {
     pub(super) number: usize,
@@ -30,7 +58,7 @@ pub(super) struct Worker {
     pub(super) address: String,
     pub(super) graph: Graph,
     pub(super) queue: Arc<Queue>,
-    pub(super) parameter_servers: Arc<Vec<(TaskName, String)>>,
+    pub(super) parameter_servers: Arc<Vec<ParameterServer>>,
     /// The session, for whoever wants to end it.
     pub(super) session: Arc<Mutex<Option<Session>>>,
 }
@@ -118,12 +146,12 @@ impl Worker {
         if let Arguments::NextOf(dataset) = &call.arguments {
             dataset.restart(self.number);
         }
-        let gone = self.parameter_servers.iter().find(|(task, address)| {
-            let named = error.code() != Code::Cancelled && error.message().contains(&task.to_string());
-            named || !accepts_connections(address)
+        let gone = self.parameter_servers.iter().find(|server| {
+            let named = error.code() != Code::Cancelled && error.message().contains(&server.task.to_string());
+            !accepts_connections(&server.address) || named && server.has_restarted()
         });
         match gone {
-            Some((task, address)) => {
+            Some(ParameterServer { task, address, .. }) => {
                 self.queue.fail(status!(
                     Unavailable,
                     "{task} at {address} was lost, and with it its variables; restart it, restore them from a \
