@@ -18,6 +18,7 @@ mod names;
 mod operators;
 mod output;
 mod placement;
+mod rewrite;
 
 pub use builder::{OpBuilder, Settings};
 pub use collection::CollectionItem;

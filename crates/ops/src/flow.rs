@@ -5,8 +5,10 @@
 
 mod branches;
 mod calls;
+mod conditionals;
 mod frames;
 mod loops;
+mod region;
 mod while_gradient;
 
 pub use branches::{Cond, cond};
@@ -14,7 +16,8 @@ pub use loops::{WhileLoop, while_loop};
 
 pub(crate) use branches::{case_grad, if_grad};
 pub(crate) use calls::call_grad;
-pub(crate) use frames::{in_frame_grad, merge_grad, replace_loop, switch_grad};
+pub(crate) use conditionals::{merge_grad, replace_conditional, switch_grad};
+pub(crate) use frames::{in_frame_grad, replace_loop};
 pub(crate) use while_gradient::while_grad;
 
 use ferroflow_core::scope::{FunctionGraph, Output};

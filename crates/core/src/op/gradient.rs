@@ -15,6 +15,10 @@ pub enum Gradient {
     Fn(GradientFn),
     /// Gradients go through other nodes, which take the operation's place before anything is differentiated.
     Replace(fn(&Operation) -> Result<()>),
+    /// Builds the gradients like `Fn` where the operation is. Gradients that are built elsewhere, as those of a function's
+    /// body are, need values that are there in every step: other nodes take the operation's place first, unless the
+    /// function says that it is to stay.
+    Conditional(GradientFn, fn(&Operation) -> Result<bool>),
 }
 
 /// Builds the gradients of an operation's inputs, one per input, from those of its outputs.

@@ -4,7 +4,7 @@
 //! outputs as it captures any other value.
 
 use super::graph::{Capture, Outer};
-use super::{Graph, Input, Operation, Output, Scope};
+use super::{Graph, Input, Output, Scope};
 use crate::attr::Attrs;
 use crate::graph::{self, FunctionBody, Inference, NodeData, NodeKind};
 use crate::op::OpClass;
@@ -12,9 +12,7 @@ use crate::resource::HandleShape;
 use crate::{DType, PartialShape, Result, ToPartialShape, bail, ensure, status};
 use ferroflow_proto::tensorflow::attr_value::{ListValue, Value};
 use ferroflow_proto::tensorflow::function_def::ArgAttrs;
-use ferroflow_proto::tensorflow::{
-    AttrValue, FunctionDef, FunctionDefLibrary, NameAttrList, NodeDef, OpDef, op_def,
-};
+use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, FunctionDefLibrary, NameAttrList, OpDef, op_def};
 use std::sync::Arc;
 
 /// Constants up to this many elements are copied into a body rather than passed in.
@@ -267,8 +265,7 @@ impl FunctionGraph {
     pub fn bind(&mut self, arg: &Output, value: &Output) -> Result<()> {
         ensure!(value.graph().is_same(&self.graph), Internal, "a body is bound to its own outputs");
         let mut state = self.graph.lock();
-        let name = state.graph.node(arg.edge().node).data.name.clone();
-        state.become_identity(arg.edge(), value.edge(), &name)?;
+        state.become_identity(arg.edge().node, &[value.edge()])?;
         state.captures.retain(|capture| capture.inner != arg.edge());
         drop(state);
         self.args.retain(|known| known != arg);
@@ -504,38 +501,5 @@ impl Output {
         if state.known.handles(self.edge()).is_empty() {
             state.known.set_handles(self.edge(), spec.handles.clone());
         }
-    }
-}
-
-impl Operation {
-    /// Changes attributes of an operation and appends inputs, for gradients that need more results of a call. Outputs
-    /// keep their numbers; new ones come after them.
-    pub fn rewrite<'a>(
-        &self,
-        attrs: impl IntoIterator<Item = (&'a str, Value)>,
-        more_inputs: &[Output],
-    ) -> Result<()> {
-        let scope = self.graph().scope();
-        let more =
-            more_inputs.iter().map(|input| Ok(scope.own(input)?.edge())).collect::<Result<Vec<_>>>()?;
-        let mut changed = self.data().attrs.clone();
-        for (name, value) in attrs {
-            changed.set(name, value);
-        }
-        self.graph().lock().rewrite(self.id(), changed, &more)
-    }
-
-    /// Makes the operation one that passes on another output, under the name that it has.
-    pub fn become_identity(&self, value: &Output) -> Result<()> {
-        let value = self.graph().scope().own(value)?;
-        let arg = graph::Output { node: self.id(), index: 0 };
-        let name = self.name();
-        self.graph().lock().become_identity(arg, value.edge(), &name)
-    }
-
-    /// The operation as a message, with the names of its inputs.
-    pub fn to_node_def(&self) -> NodeDef {
-        let state = self.graph().lock();
-        state.graph.node_defs(self.position()).next().expect("the graph has the operation")
     }
 }

@@ -3,7 +3,7 @@
 use super::{Graph, Operation, Output, Scope};
 use crate::graph::{self, NodeId};
 use crate::op::{Grad, GradCx, Gradient, IndexedSlices, InputGrads};
-use crate::{DType, Result, bail, ensure, status};
+use crate::{DType, Result, Status, bail, ensure, status};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The gradients of the sum of `ys` with respect to each of `xs`: `None` where no `y` depends on the `x`. A variable is
@@ -93,7 +93,7 @@ impl Gradients {
             self.grad_ys.len(),
             ys.len()
         );
-        replace(graph, &ys)?;
+        replace(graph, &ys, !scope.graph().is_same(graph))?;
         let scope = scope.scope(self.name.as_deref().unwrap_or("gradients"));
         Walk::new(&scope, graph, &ys, &xs, &self.stops)?.run(&self, &ys, &xs)
     }
@@ -111,22 +111,36 @@ fn reached(graph: &graph::Graph, ys: &[Output]) -> HashSet<NodeId> {
     reached
 }
 
-/// Lets operations that gradients cannot go through be replaced by others, until there is none.
-fn replace(graph: &Graph, ys: &[Output]) -> Result<()> {
+/// Lets operations that gradients cannot go through be replaced by others, until there is none. `elsewhere` says that the
+/// gradients are added to another graph.
+fn replace(graph: &Graph, ys: &[Output], elsewhere: bool) -> Result<()> {
     let root = graph.scope();
     loop {
         let mut ids: Vec<NodeId> = reached(&graph.lock().graph, ys).into_iter().collect();
         ids.sort_unstable();
-        let replaceable = ids.into_iter().map(|id| Operation::new(&root, id)).find_map(|operation| {
-            match operation.entry().map(|entry| entry.op.gradient) {
-                Some(Gradient::Replace(replace)) => Some((operation, replace)),
-                _ => None,
+        let mut replaced = false;
+        for operation in ids.into_iter().map(|id| Operation::new(&root, id)) {
+            let done = match operation.entry().map(|entry| entry.op.gradient) {
+                Some(Gradient::Replace(replace)) => replace(&operation).map(|()| true),
+                Some(Gradient::Conditional(_, replace)) if elsewhere => replace(&operation),
+                _ => continue,
+            };
+            replaced = done.map_err(|error| in_gradient_of(&operation, error))?;
+            // What is reached is another set of operations now.
+            if replaced {
+                break;
             }
-        });
-        let Some((operation, replace)) = replaceable else { return Ok(()) };
-        let what = || format!("gradient of operation '{}' ({})", operation.name(), operation.op_type());
-        replace(&operation).map_err(|error| error.map_message(|text| format!("{}: {text}", what())))?;
+        }
+        if !replaced {
+            return Ok(());
+        }
     }
+}
+
+fn in_gradient_of(operation: &Operation, error: Status) -> Status {
+    error.map_message(|text| {
+        format!("gradient of operation '{}' ({}): {text}", operation.name(), operation.op_type())
+    })
 }
 
 struct Walk {
@@ -239,7 +253,7 @@ impl Walk {
                 operation.name(),
                 operation.op_type()
             ),
-            Gradient::Fn(gradient) => {
+            Gradient::Fn(gradient) | Gradient::Conditional(gradient, _) => {
                 let base = operation.name();
                 let base = base.rsplit_once('/').map_or(base.as_str(), |(_, last)| last);
                 let mut scope = self.scope.scope(&format!("{base}_grad"));
@@ -249,11 +263,7 @@ impl Walk {
                 gradient(&GradCx::new(&scope, operation, &dys, &needed))
             }
         };
-        let InputGrads(grads) = grads.map_err(|error| {
-            error.map_message(|text| {
-                format!("gradient of operation '{}' ({}): {text}", operation.name(), operation.op_type())
-            })
-        })?;
+        let InputGrads(grads) = grads.map_err(|error| in_gradient_of(operation, error))?;
         ensure!(
             grads.len() == inputs.len(),
             Internal,

@@ -2,12 +2,10 @@
 
 use super::names::Names;
 use super::{CollectionItem, Operation, Output, Scope};
-use crate::attr::Attrs;
 use crate::graph::{self, Inference, NodeId};
 use crate::op::Registry;
 use crate::{Result, bail, status};
-use ferroflow_proto::tensorflow::attr_value::Value;
-use ferroflow_proto::tensorflow::{AttrValue, GraphDef, NodeDef};
+use ferroflow_proto::tensorflow::GraphDef;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -238,54 +236,6 @@ impl State {
             return Err(error);
         }
         Ok(id)
-    }
-
-    /// Gives a node other attributes and more inputs.
-    pub(super) fn rewrite(&mut self, id: NodeId, attrs: Attrs, more_inputs: &[graph::Output]) -> Result<()> {
-        let old = self.graph.node(id).clone();
-        let def = NodeDef {
-            name: old.data.name.clone(),
-            op: old.data.op_name().to_owned(),
-            device: old.data.device.clone(),
-            attr: attrs.0,
-            ..Default::default()
-        };
-        let data = Arc::new(self.graph.check_user_node(&def)?);
-        let mut inputs = old.inputs.clone();
-        inputs.extend(more_inputs);
-        self.replace(id, graph::Node { data, inputs, controls: old.controls.clone() }, old)
-    }
-
-    /// Makes an argument of a body a node that passes on another output.
-    pub(super) fn become_identity(
-        &mut self,
-        arg: graph::Output,
-        value: graph::Output,
-        name: &str,
-    ) -> Result<()> {
-        let old = self.graph.node(arg.node).clone();
-        let dtype = Value::Type(old.data.output_types[0].0.to_wire());
-        let attr = [("T".to_owned(), AttrValue { value: Some(dtype) })].into_iter().collect();
-        let def = NodeDef { name: name.to_owned(), op: "Identity".to_owned(), attr, ..Default::default() };
-        let data = Arc::new(self.graph.check_user_node(&def)?);
-        let (shape, handles) = (self.known.shape(arg), self.known.handles(arg).to_vec());
-        self.replace(arg.node, graph::Node { data, inputs: vec![value], controls: Vec::new() }, old)?;
-        self.known.set_shape(arg, shape);
-        self.known.set_handles(arg, handles);
-        Ok(())
-    }
-
-    fn replace(&mut self, id: NodeId, node: graph::Node, old: graph::Node) -> Result<()> {
-        *self.graph.node_mut(id) = node;
-        let fits = self
-            .graph
-            .check_input_types(id, &self.graph.node(id).inputs)
-            .and_then(|()| self.known.infer(&self.graph, id));
-        if fits.is_err() {
-            *self.graph.node_mut(id) = old;
-        }
-        self.rewritten.push(id);
-        fits
     }
 }
 

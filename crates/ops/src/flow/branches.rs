@@ -107,7 +107,7 @@ impl Cond {
 }
 
 /// Adds a conditional whose branches take `args` and what they capture.
-fn add_if(
+pub(super) fn add_if(
     scope: &Scope,
     name: &str,
     predicate: Input,

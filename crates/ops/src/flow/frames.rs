@@ -1,66 +1,14 @@
-//! Gradients of the first generation of control flow, which imported graphs have: switches and merges, and loops in frames.
+//! Gradients of loops of the first generation of control flow, which imported graphs have: frames.
 //!
 //! A loop in a frame has no gradient of its own: it becomes a loop of the second generation, whose functions are made of
-//! the frame's nodes, and what left the frame passes that loop's results on. Conditionals stay as they are; their
-//! gradient is made of switches and merges that are dead where they are.
+//! the frame's nodes, and what left the frame passes that loop's results on.
 
 use super::loops::add_while;
-use crate::build as ops;
+use super::region::{Borders, Region, is};
 use ferroflow_core::op::{GradCx, InputGrads};
-use ferroflow_core::scope::{Import, Operation, Output, Scope};
-use ferroflow_core::{DType, Result, Tensor, bail, ensure, status};
-use ferroflow_proto::tensorflow::attr_value::Value;
-use ferroflow_proto::tensorflow::{AttrValue, GraphDef, NodeDef};
-use std::collections::{BTreeMap, HashMap, HashSet};
-
-/// The data arrives from whichever side ran: its gradient, or zeros that are dead where the side is.
-pub(crate) fn switch_grad(g: &GradCx<'_>) -> Result<InputGrads> {
-    check_place(g)?;
-    let s = g.scope();
-    let side = |index: usize| match g.grad(index) {
-        Some(grad) => grad.to_dense(s),
-        None => dead_zeros(s, &g.output(index)?),
-    };
-    let merged = ops::merge(s, [side(0)?, side(1)?])?.output;
-    merged.set_shape(g.input(0).shape()).or_else(|error| match g.input(0).dtype() {
-        DType::Resource => Ok(()),
-        _ => Err(error),
-    })?;
-    Ok([Some(merged), None].into())
-}
-
-/// Only the input that arrived gets the gradient.
-pub(crate) fn merge_grad(g: &GradCx<'_>) -> Result<InputGrads> {
-    check_place(g)?;
-    let (s, dy, arrived) = (g.scope(), g.dy(0)?, g.output(1)?);
-    let input = |index: usize| {
-        let it_was = ops::equal(s, &arrived, Tensor::scalar(index as i32))?;
-        Ok(ops::switch(s, &dy, &it_was)?.output_true)
-    };
-    Ok((0..g.num_inputs()).map(input).collect::<Result<Vec<Output>>>()?.into())
-}
-
-/// A value that is dead cannot be kept for later, as the gradient of a function's body would have to.
-fn check_place(g: &GradCx<'_>) -> Result<()> {
-    ensure!(
-        g.scope().graph().is_same(g.op().graph()),
-        Unimplemented,
-        "'{}' belongs to a conditional of switches and merges within a loop or a function, through which there is no \
-         gradient; build it with ferroflow::cond, or export the graph with the second generation of control flow \
-         (tf.compat.v1.enable_control_flow_v2)",
-        g.op().name()
-    );
-    Ok(())
-}
-
-/// Zeros like a value, or like the variable behind a handle, that are dead if it is.
-fn dead_zeros(s: &Scope, output: &Output) -> Result<Output> {
-    let (DType::Resource, Some(handle)) = (output.dtype(), output.handle_shape()) else {
-        return ops::zeros_like(s, output);
-    };
-    let shape = ops::variable_shape(s, output)?;
-    ops::fill(s, &shape, Tensor::zeros(handle.dtype, ferroflow_core::Shape::scalar()))
-}
+use ferroflow_core::scope::{Operation, Output, Scope};
+use ferroflow_core::{Result, bail, ensure, status};
+use std::collections::HashMap;
 
 /// Nodes within a frame have no gradient: what leaves the frame has.
 pub(crate) fn in_frame_grad(g: &GradCx<'_>) -> Result<InputGrads> {
@@ -84,17 +32,14 @@ pub(crate) fn replace_loop(exit: &Operation) -> Result<()> {
         &starts,
         Some(frame.parallel_iterations),
         |s, args| frame.copy(s, args, std::slice::from_ref(&frame.goes_on)),
-        |s, args| {
-            let next: Vec<Output> = frame.variables.iter().map(|variable| variable.next.clone()).collect();
-            frame.copy(s, args, &next)
-        },
+        |s, args| frame.copy(s, args, &frame.next()),
     )?;
     for (variable, last) in frame.variables.iter().zip(&last) {
         for exit in &variable.exits {
-            exit.become_identity(last)?;
+            exit.become_identity(std::slice::from_ref(last))?;
         }
     }
-    Ok(())
+    graph.discard(frame.into_nodes()?)
 }
 
 /// A loop as a frame of nodes.
@@ -104,6 +49,8 @@ struct Frame {
     /// The input of `LoopCond`.
     goes_on: Output,
     variables: Vec<LoopVariable>,
+    /// The nodes that make it a loop.
+    structure: Vec<Operation>,
 }
 
 struct LoopVariable {
@@ -128,8 +75,13 @@ impl Frame {
                 exits.entry(switch.name()).or_default().push(operation.clone());
             }
         }
-        let mut frame =
-            Frame { name: String::new(), parallel_iterations: 10, goes_on, variables: Vec::new() };
+        let mut frame = Frame {
+            name: String::new(),
+            parallel_iterations: 10,
+            goes_on,
+            variables: Vec::new(),
+            structure: vec![condition.op().clone()],
+        };
         for switch in operations.iter().filter(|operation| is(operation, "Switch")) {
             if switch.inputs().get(1) != Some(&condition) {
                 continue;
@@ -141,6 +93,7 @@ impl Frame {
             frame.name = enter.attr("frame_name")?;
             frame.parallel_iterations = enter.attr("parallel_iterations")?;
             let first = |operation: &Operation| operation.inputs().first().cloned().ok_or_else(odd);
+            frame.structure.extend([switch, &merge, enter, next].into_iter().cloned());
             frame.variables.push(LoopVariable {
                 start: first(enter)?,
                 next: first(next)?,
@@ -151,89 +104,62 @@ impl Frame {
         Ok(frame)
     }
 
+    fn is_enter(&self, operation: &Operation) -> Result<bool> {
+        Ok(is(operation, "Enter") && operation.attr::<String>("frame_name")? == self.name)
+    }
+
+    /// The nodes that results depend on, with arguments of a function in the place of the variables.
+    fn region(&self, args: &[Output], results: &[Output]) -> Result<Region> {
+        Region::new(results, &FrameBorders { frame: self, args })
+    }
+
     /// Copies the nodes that results depend on into a function, whose arguments stand for the variables.
     fn copy(&self, scope: &Scope, args: &[Output], results: &[Output]) -> Result<Vec<Output>> {
-        let mut borders: HashMap<String, Output> = HashMap::new();
-        for (variable, arg) in self.variables.iter().zip(args) {
-            borders.extend(variable.inside.iter().map(|inside| (inside.name(), arg.clone())));
-        }
-        let mut nodes: BTreeMap<usize, Operation> = BTreeMap::new();
-        let mut ahead: Vec<Output> = results.to_vec();
-        let mut waits: Vec<Operation> = Vec::new();
-        loop {
-            let operation = if let Some(output) = ahead.pop() {
-                if borders.contains_key(&output.name()) {
-                    continue;
-                }
-                // What is the same in every iteration comes from around the frame.
-                if is(output.op(), "Enter") && output.op().attr::<String>("frame_name")? == self.name {
-                    let outside = output.op().inputs().first().cloned();
-                    let outside = outside.ok_or_else(|| status!(Internal, "an Enter has an input"))?;
-                    borders.insert(output.name(), outside);
-                    continue;
-                }
-                output.op().clone()
-            } else if let Some(operation) = waits.pop() {
-                if self.is_border(&operation)? {
-                    continue;
-                }
-                operation
-            } else {
-                break;
-            };
-            if nodes.insert(operation.position(), operation.clone()).is_none() {
-                ahead.extend(operation.inputs());
-                waits.extend(operation.control_inputs());
-            }
-        }
-        let names: HashSet<String> = nodes.values().map(Operation::name).collect();
-        let node: Vec<NodeDef> = nodes.values().map(|operation| detached(operation, &names)).collect();
-        let copied = results.iter().filter(|result| !borders.contains_key(&result.name()));
-        let mut import = Import::new().outputs(copied.map(Output::name));
-        let taken: HashSet<String> =
-            node.iter().flat_map(|node| &node.input).map(|input| full_name(input)).collect();
-        for (name, output) in borders.iter().filter(|(name, _)| taken.contains(*name)) {
-            import = import.map(name, scope.own(output)?);
-        }
-        let mut copied = import.build(scope, &GraphDef { node, ..Default::default() })?.into_iter();
-        let missing = || status!(Internal, "a result of the loop was not copied");
-        let result = |result: &Output| match borders.get(&result.name()) {
-            Some(border) => scope.own(border),
-            None => copied.next().ok_or_else(missing),
-        };
-        results.iter().map(result).collect()
+        self.region(args, results)?.copy(scope, results)
     }
 
-    /// Whether waiting for an operation means waiting for the iteration to begin.
-    fn is_border(&self, operation: &Operation) -> Result<bool> {
+    fn next(&self) -> Vec<Output> {
+        self.variables.iter().map(|variable| variable.next.clone()).collect()
+    }
+
+    /// Every node that the loop was made of.
+    fn into_nodes(self) -> Result<Vec<Operation>> {
+        let starts: Vec<Output> = self.variables.iter().map(|variable| variable.start.clone()).collect();
+        let mut results = self.next();
+        results.push(self.goes_on.clone());
+        let mut nodes: Vec<Operation> = self.region(&starts, &results)?.into_nodes().collect();
+        nodes.extend(self.structure);
+        Ok(nodes)
+    }
+}
+
+struct FrameBorders<'a> {
+    frame: &'a Frame,
+    /// What stands for the variables.
+    args: &'a [Output],
+}
+
+impl Borders for FrameBorders<'_> {
+    fn at(&self, output: &Output) -> Result<Option<Output>> {
+        let variables = self.frame.variables.iter().zip(self.args);
+        if let Some((_, arg)) = variables.into_iter().find(|(variable, _)| variable.inside.contains(output)) {
+            return Ok(Some(arg.clone()));
+        }
+        if !self.frame.is_enter(output.op())? {
+            return Ok(None);
+        }
+        // What is the same in every iteration comes from around the frame.
+        let outside = output.op().inputs().first().cloned();
+        Ok(Some(outside.ok_or_else(|| status!(Internal, "an Enter has an input"))?))
+    }
+
+    fn begins_with(&self, operation: &Operation) -> Result<bool> {
         let is_inside =
             |variable: &LoopVariable| variable.inside.iter().any(|inside| inside.op() == operation);
-        let is_enter = is(operation, "Enter") && operation.attr::<String>("frame_name")? == self.name;
-        Ok(is_enter || is(operation, "LoopCond") || self.variables.iter().any(is_inside))
+        Ok(self.frame.is_enter(operation)?
+            || is(operation, "LoopCond")
+            || self.frame.variables.iter().any(is_inside))
     }
-}
-
-/// A node without what it refers to outside of a set of nodes, its inputs apart.
-fn detached(operation: &Operation, names: &HashSet<String>) -> NodeDef {
-    let mut def = operation.to_node_def();
-    def.input.retain(|input| input.strip_prefix('^').is_none_or(|name| names.contains(name)));
-    if let Some(AttrValue { value: Some(Value::List(list)) }) = def.attr.get_mut("_class") {
-        list.s.retain(|class| {
-            let name = class.strip_prefix(b"loc:@").and_then(|name| std::str::from_utf8(name).ok());
-            name.is_none_or(|name| names.contains(name))
-        });
-    }
-    def
-}
-
-fn full_name(input: &str) -> String {
-    if input.contains(':') || input.starts_with('^') { input.to_owned() } else { format!("{input}:0") }
-}
-
-/// Whether an operation is of this op, or of its form for references.
-fn is(operation: &Operation, op: &str) -> bool {
-    let found = operation.op_type();
-    found == op || found.strip_prefix("Ref") == Some(op)
 }
 
 /// The operation that an operation's first input comes from, if it is of this op.

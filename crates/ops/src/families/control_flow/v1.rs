@@ -3,7 +3,7 @@
 //! The executor runs most of these itself, by class; a kernel stands here only where the op runs like any other.
 
 use crate::array::identity::identity_grad;
-use crate::flow::{in_frame_grad, merge_grad, replace_loop, switch_grad};
+use crate::flow::{in_frame_grad, merge_grad, replace_conditional, replace_loop, switch_grad};
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Value};
 use ferroflow_core::op::{Gradient, Op, OpClass, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::{PartialShape, Result, bail, ensure, kernels};
@@ -66,7 +66,7 @@ static SWITCH_N: Op = Op {
 
 static MERGE: Op = Op {
     name: "Merge",
-    gradient: Gradient::Fn(merge_grad),
+    gradient: Gradient::Conditional(merge_grad, replace_conditional),
     inputs: &["inputs: N * T"],
     outputs: &["output: T", "value_index: int32"],
     attrs: &["T: type", "N: int >= 1"],
@@ -78,7 +78,7 @@ static MERGE: Op = Op {
 
 static REF_MERGE: Op = Op {
     name: "RefMerge",
-    gradient: Gradient::Fn(merge_grad),
+    gradient: Gradient::Conditional(merge_grad, replace_conditional),
     inputs: &["inputs: Ref(N * T)"],
     outputs: &["output: Ref(T)", "value_index: int32"],
     attrs: &["T: type", "N: int >= 1"],
