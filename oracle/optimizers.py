@@ -275,6 +275,28 @@ def ada_max():
     return by_op("AdaMax", ["m", "v"], dense, [("beta1_power", 0.9), ("beta2_power", 0.999)], sparse)
 
 
+def keras(nesterov):
+    def dense(o, var, slots, grad):
+        return tf.raw_ops.ResourceApplyKerasMomentum(
+            var=var.handle, accum=slots[0].handle, lr=0.02, grad=grad, momentum=0.9, use_nesterov=nesterov)
+
+    def sparse(o, var, slots, grad, indices):
+        return tf.raw_ops.ResourceSparseApplyKerasMomentum(
+            var=var.handle, accum=slots[0].handle, lr=0.02, grad=grad, indices=indices, momentum=0.9, use_nesterov=nesterov)
+
+    return by_op("KerasMomentum", ["momentum"], dense, sparse=sparse)
+
+
+@case
+def keras_momentum():
+    return keras(False)
+
+
+@case
+def keras_nesterov():
+    return keras(True)
+
+
 @case
 def add_sign():
     def dense(o, var, slots, grad):

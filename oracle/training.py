@@ -88,6 +88,11 @@ def losses():
         "sigmoid": v1.losses.sigmoid_cross_entropy(labels, predictions),
         "softmax": v1.losses.softmax_cross_entropy(onehot, predictions),
         "sparse": v1.losses.sparse_softmax_cross_entropy(classes, predictions),
+        "sigmoid_smooth": v1.losses.sigmoid_cross_entropy(labels, predictions, label_smoothing=0.2),
+        "softmax_smooth": v1.losses.softmax_cross_entropy(onehot, predictions, weights[:, 0], label_smoothing=0.1),
+        "cosine_distance": v1.losses.cosine_distance(labels, predictions, axis=1),
+        "pairwise": v1.losses.mean_pairwise_squared_error(labels, predictions),
+        "pairwise_weighted": v1.losses.mean_pairwise_squared_error(labels, predictions, weights),
         "weighted": v1.losses.mean_squared_error(labels, predictions, weights),
         "weighted_sum": v1.losses.mean_squared_error(labels, predictions, weights, reduction=r.SUM),
         "weighted_mean": v1.losses.mean_squared_error(labels, predictions, weights, reduction=r.MEAN),
@@ -103,8 +108,23 @@ def losses():
 def metrics():
     x = v1.placeholder(tf.float32, [None], name="x")
     y = v1.placeholder(tf.bool, [None], name="y")
+    w = x * 2.0
     made = {
         "mean": v1.metrics.mean(x),
+        "mean_squared_error": v1.metrics.mean_squared_error(tf.cast(y, tf.float32), x),
+        "mean_absolute_error": v1.metrics.mean_absolute_error(tf.cast(y, tf.float32), x),
+        "root_mean_squared_error": v1.metrics.root_mean_squared_error(tf.cast(y, tf.float32), x),
+        "true_positives": v1.metrics.true_positives(y, x > 0.5),
+        "false_positives": v1.metrics.false_positives(y, x > 0.5),
+        "true_negatives": v1.metrics.true_negatives(y, x > 0.5),
+        "false_negatives": v1.metrics.false_negatives(y, x > 0.5),
+        "weighted_mean": v1.metrics.mean(x, w),
+        "weighted_accuracy": v1.metrics.accuracy(y, x > 0.5, w),
+        "weighted_error": v1.metrics.root_mean_squared_error(tf.cast(y, tf.float32), x, w),
+        "weighted_precision": v1.metrics.precision(y, x > 0.5, w),
+        "weighted_recall": v1.metrics.recall(y, x > 0.5, w),
+        "weighted_false_positives": v1.metrics.false_positives(y, x > 0.5, w),
+        "weighted_auc": v1.metrics.auc(y, x, w, num_thresholds=20),
         "accuracy": v1.metrics.accuracy(y, x > 0.5),
         "precision": v1.metrics.precision(y, x > 0.5),
         "recall": v1.metrics.recall(y, x > 0.5),

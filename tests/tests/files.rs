@@ -4,8 +4,8 @@ use crate::stock;
 use ferroflow::data::{
     Compression, Dataset, ExampleSpec, Feature, Features, RecordWriter, encode_example, tf_record_compressed,
 };
-use ferroflow::summary::{SessionEvent, SummaryWriter};
-use ferroflow::{DType, Graph, Session, Shape, Tensor, ops};
+use ferroflow::summary::{self, SessionEvent, SummaryWriter};
+use ferroflow::{DType, Graph, Session, Shape, Tensor};
 use ferroflow_proto::tensorflow::{GraphDef, NodeDef, event};
 use std::path::Path;
 use std::process::Command;
@@ -111,7 +111,8 @@ fn write_events(directory: &Path) {
     writer.session(SessionEvent::Start, 0).unwrap();
     writer.scalar("loss", 0.25, 5).unwrap();
     let values: Vec<f64> = (0..100).map(|i| -3.0 + i as f64 * (8.0 / 99.0)).collect();
-    writer.histogram("weights", &Tensor::vector(values), 5).unwrap();
+    let values = Tensor::vector(values);
+    writer.histogram("weights", &values, 5).unwrap();
     writer.text("note", "some *text*", 5).unwrap();
     let count = 2 * 3 * 5 * 3;
     // The steps that numpy takes.
@@ -120,15 +121,21 @@ fn write_events(directory: &Path) {
         (0..count).map(|i| if i == count - 1 { 1.0 } else { (i as f64 * step - 1.0) as f32 }).collect();
     let images = Tensor::new(Shape::new([2, 3, 5, 3]).unwrap(), pixels).unwrap();
     writer.image("picture", &images, 5).unwrap();
-    std::fs::write(directory.join("images.pb"), image_summary(images)).unwrap();
+    std::fs::write(directory.join("summaries.pb"), summaries(values, images)).unwrap();
     let node = NodeDef { name: "one".to_owned(), op: "NoOp".to_owned(), ..Default::default() };
     writer.graph(&GraphDef { node: vec![node], ..Default::default() }, 0).unwrap();
     writer.session(SessionEvent::Checkpoint("model-5".to_owned()), 5).unwrap();
 }
 
-/// What the op makes of images.
-fn image_summary(images: Tensor) -> bytes::Bytes {
+/// What the nodes of a graph make of the same things.
+fn summaries(values: Tensor, images: Tensor) -> bytes::Bytes {
     let graph = Graph::new();
-    let summary = ops::image_summary(&graph.scope(), "picture", images).unwrap();
-    Session::new(&graph).unwrap().eval(&summary).unwrap().to_scalar().unwrap()
+    let s = graph.scope();
+    summary::scalar(&s, "loss", 0.25f32).unwrap();
+    summary::histogram(&s, "weights", values).unwrap();
+    summary::image(&s, "picture", images).unwrap();
+    let note = Tensor::vector(vec![bytes::Bytes::from_static(b"some *text*")]);
+    summary::text(&s.scope("inner"), "note", note).unwrap();
+    let all = summary::merge_all(&s).unwrap().unwrap();
+    Session::new(&graph).unwrap().eval(&all).unwrap().to_scalar().unwrap()
 }

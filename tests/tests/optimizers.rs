@@ -257,6 +257,8 @@ fn rms_prop_and_ftrl_are_stocks() -> Result<()> {
 fn optimizers_that_stock_has_as_ops_only_do_what_the_ops_do() -> Result<()> {
     check("adam_amsgrad", |_, _| Ok(Adam::new(0.01).amsgrad(true)))?;
     check("ada_max", |_, _| Ok(AdaMax::new(0.01)))?;
+    check("keras_momentum", |_, _| Ok(KerasMomentum::new(0.02, 0.9)))?;
+    check("keras_nesterov", |_, _| Ok(KerasMomentum::new(0.02, 0.9).nesterov(true)))?;
     check("add_sign", |_, _| Ok(AddSign::new(0.02).sign_decay(0.5)))?;
     check("power_sign", |_, _| Ok(PowerSign::new(0.02).base(2.0).sign_decay(0.5)))
 }

@@ -147,8 +147,24 @@ fn metrics_are_stocks() {
     let x = ops::Placeholder::new(DType::Float).shape([-1]).build(&s).unwrap();
     let y = ops::Placeholder::new(DType::Bool).shape([-1]).build(&s).unwrap();
     let high = ops::greater(&s, &x, 0.5).unwrap();
+    let numbers_of_y = &ops::cast(&s, &y, DType::Float).unwrap();
+    let weighted = metrics::weighted((&x * 2.0).unwrap());
     let made = [
         ("mean", metrics::mean(&s, &x)),
+        ("mean_squared_error", metrics::mean_squared_error(&s, numbers_of_y, &x)),
+        ("mean_absolute_error", metrics::mean_absolute_error(&s, numbers_of_y, &x)),
+        ("root_mean_squared_error", metrics::root_mean_squared_error(&s, numbers_of_y, &x)),
+        ("true_positives", metrics::true_positives(&s, &y, &high)),
+        ("false_positives", metrics::false_positives(&s, &y, &high)),
+        ("true_negatives", metrics::true_negatives(&s, &y, &high)),
+        ("false_negatives", metrics::false_negatives(&s, &y, &high)),
+        ("weighted_mean", weighted.mean(&s, &x)),
+        ("weighted_accuracy", weighted.accuracy(&s, &y, &high)),
+        ("weighted_error", weighted.root_mean_squared_error(&s, numbers_of_y, &x)),
+        ("weighted_precision", weighted.precision(&s, &y, &high)),
+        ("weighted_recall", weighted.recall(&s, &y, &high)),
+        ("weighted_false_positives", weighted.false_positives(&s, &y, &high)),
+        ("weighted_auc", weighted.auc(&s, &y, &x, 20, Curve::Roc)),
         ("accuracy", metrics::accuracy(&s, &y, &high)),
         ("precision", metrics::precision(&s, &y, &high)),
         ("recall", metrics::recall(&s, &y, &high)),

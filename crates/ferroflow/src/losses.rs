@@ -20,7 +20,7 @@
 use crate::reduce;
 use crate::variables::collections;
 use ferroflow_core::scope::{CollectionItem, Input, Output, Scope};
-use ferroflow_core::{PartialShape, Result, bail, ensure};
+use ferroflow_core::{PartialShape, Result, bail, ensure, status};
 use ferroflow_ops::build as ops;
 
 /// How the losses of elements become one.
@@ -44,6 +44,7 @@ pub enum Reduction {
 pub struct Weighting {
     weights: Option<Input>,
     reduction: Reduction,
+    label_smoothing: f64,
     uncollected: bool,
 }
 
@@ -89,6 +90,11 @@ shortcuts! {
     softmax_cross_entropy(onehot_labels, logits);
     /// The cross entropy of class numbers and logits.
     sparse_softmax_cross_entropy(labels, logits);
+    /// One minus the cosine of the angle between vectors of length one along an axis.
+    cosine_distance(labels, predictions, axis: i32);
+    /// How much differences of two predictions of an example differ from those of their labels: the mean of the squares
+    /// over all pairs, added up over examples.
+    mean_pairwise_squared_error(labels, predictions);
 }
 
 /// An input as an output of the graph.
@@ -101,6 +107,13 @@ impl Weighting {
     #[must_use]
     pub fn reduction(mut self, reduction: Reduction) -> Weighting {
         self.reduction = reduction;
+        self
+    }
+
+    /// Moves the labels of cross entropies so far towards equal probabilities, from 0 to 1.
+    #[must_use]
+    pub fn label_smoothing(mut self, amount: f64) -> Weighting {
+        self.label_smoothing = amount;
         self
     }
 
@@ -200,6 +213,7 @@ impl Weighting {
     ) -> Result<Output> {
         let inner = scope.scope("sigmoid_cross_entropy_loss");
         let (labels, logits) = (output(&inner, labels)?, output(&inner, logits)?);
+        let labels = self.smooth(&inner, labels, 0.5)?;
         // Written so that no exponential overflows.
         let zeros = ops::zeros_like(&inner, &logits)?;
         let positive = ops::greater_equal(&inner, &logits, &zeros)?;
@@ -219,7 +233,20 @@ impl Weighting {
         logits: impl Into<Input>,
     ) -> Result<Output> {
         let inner = scope.scope("softmax_cross_entropy_loss");
-        let labels = ops::stop_gradient(&inner, output(&inner, onehot_labels)?)?;
+        let mut labels = output(&inner, onehot_labels)?;
+        if self.label_smoothing > 0.0 {
+            let classes =
+                labels.shape().dims().and_then(|dims| dims.get(1).copied()).filter(|size| *size > 0);
+            let classes = classes.ok_or_else(|| {
+                status!(
+                    InvalidArgument,
+                    "smoothing needs to know the number of classes, but labels are of shape {}",
+                    labels.shape()
+                )
+            })?;
+            labels = self.smooth(&inner, labels, 1.0 / classes as f64)?;
+        }
+        let labels = ops::stop_gradient(&inner, &labels)?;
         let losses =
             inner.op("SoftmaxCrossEntropyWithLogits").input(logits).input(&labels).build()?.output(0)?;
         self.reduce(&inner, &losses)
@@ -238,6 +265,59 @@ impl Weighting {
             inner.op("SparseSoftmaxCrossEntropyWithLogits").name("xentropy").input(logits).input(labels);
         let losses = node.build()?.output(0)?;
         self.reduce(&inner, &losses)
+    }
+
+    /// Labels moved towards a probability.
+    fn smooth(&self, scope: &Scope, labels: Output, towards: f64) -> Result<Output> {
+        if self.label_smoothing <= 0.0 {
+            return Ok(labels);
+        }
+        let kept = ops::mul(scope, &labels, 1.0 - self.label_smoothing)?;
+        ops::add_v2(scope, &kept, self.label_smoothing * towards)
+    }
+
+    /// See [`cosine_distance`].
+    #[track_caller]
+    pub fn cosine_distance(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        predictions: impl Into<Input>,
+        axis: i32,
+    ) -> Result<Output> {
+        let inner = scope.scope("cosine_distance_loss");
+        let products = ops::mul(&inner, predictions, labels)?;
+        let cosines = ops::Sum::new().keep_dims(true).build(&inner, &products, [axis])?;
+        let losses = ops::sub(&inner, 1.0, &cosines)?;
+        self.reduce(&inner, &losses)
+    }
+
+    /// See [`mean_pairwise_squared_error`]. Weights are one per example; the losses of examples always add up.
+    #[track_caller]
+    pub fn mean_pairwise_squared_error(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        predictions: impl Into<Input>,
+    ) -> Result<Output> {
+        let inner = scope.scope("mean_pairwise_squared_error");
+        let differences = ops::sub(&inner, predictions, labels)?;
+        let weights = match self.weights.clone() {
+            Some(weights) => output(&inner, weights)?,
+            None => inner.constant(1.0f32)?,
+        };
+        check_broadcast(&weights.shape(), &differences.shape())?;
+        let axes = ops::range(&inner, 1, ops::rank(&inner, &differences), 1)?;
+        let per_example = |x: &Output| ops::Sum::new().keep_dims(true).build(&inner, x, &axes);
+        let there = ops::cast(&inner, ops::not_equal(&inner, &weights, 0.0), differences.dtype())?;
+        let number = per_example(&ops::mul(&inner, ops::ones_like(&inner, &differences), &there)?)?;
+        let others = ops::maximum(&inner, ops::sub(&inner, &number, 1.0), 0.0)?;
+        let squares = per_example(&ops::square(&inner, &differences)?)?;
+        let squares = ops::mul(&inner, 2.0, ops::div_no_nan(&inner, &squares, &others))?;
+        let sums = ops::square(&inner, per_example(&differences)?)?;
+        let sums = ops::mul(&inner, 2.0, ops::div_no_nan(&inner, &sums, ops::mul(&inner, &number, &others)))?;
+        let losses = ops::mul(&inner, ops::sub(&inner, &squares, &sums), &weights)?;
+        self.collect(ops::Identity::new().name("value").build(&inner, reduce::sum_all(&inner, &losses)?)?)
     }
 
     /// Weights and reduces losses of elements.

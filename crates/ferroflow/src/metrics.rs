@@ -55,93 +55,298 @@ fn to_bool(scope: &Scope, x: impl Into<Input>) -> Result<Output> {
     if x.dtype() == DType::Bool { Ok(x) } else { ops::cast(scope, &x, DType::Bool) }
 }
 
-/// The mean of all values so far.
-#[track_caller]
-pub fn mean(scope: &Scope, values: impl Into<Input>) -> Result<Metric> {
-    mean_named(scope, "mean", values)
+/// Weighs the elements of a batch: the weights' shape broadcasts to that of the values, labels or predictions.
+///
+/// ```
+/// use ferroflow::{Graph, Session, metrics, variables};
+/// # fn main() -> ferroflow::Result<()> {
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// // The second element is only there to fill the batch.
+/// let error = metrics::weighted([1.0f32, 0.0]).mean_absolute_error(&s, [1.0f32, 2.0], [1.5f32, 9.0])?;
+/// let init = variables::local_variables_initializer(&s)?;
+/// let session = Session::new(&graph)?;
+/// session.execute(&init)?;
+/// assert_eq!(session.eval(&error.update)?.to_scalar::<f32>()?, 0.5);
+/// # Ok(())
+/// # }
+/// ```
+pub fn weighted(weights: impl Into<Input>) -> Weighting {
+    Weighting { weights: Some(weights.into()) }
 }
 
-#[track_caller]
-fn mean_named(scope: &Scope, name: &str, values: impl Into<Input>) -> Result<Metric> {
-    let inner = scope.scope(name);
-    let values = to_float(&inner, values)?;
-    let (total, number) = (counter(&inner, "total", &[])?, counter(&inner, "count", &[])?);
-    let seen = reduce::count(&inner, &values, DType::Float)?;
-    let total_after = count(&inner, &total, &reduce::sum_all(&inner, &values)?)?;
-    // Values that cannot be computed must not be counted.
-    let number_after = count(&inner.control([&values]), &number, &seen)?;
-    let quotient = |name: &str, total: &Output, number: &Output| {
-        let number = ops::maximum(&inner, number, 0.0)?;
-        ops::DivNoNan::new().name(name).build(&inner, total, &number)
-    };
-    let value = quotient("value", &total.read(&inner)?, &number.read(&inner)?)?;
-    Ok(Metric { value, update: quotient("update_op", &total_after, &number_after)? })
+/// How elements count in a metric; see [`weighted`].
+#[derive(Clone, Debug, Default)]
+pub struct Weighting {
+    weights: Option<Input>,
 }
 
-/// How many predictions equal their labels.
-#[track_caller]
-pub fn accuracy(scope: &Scope, labels: impl Into<Input>, predictions: impl Into<Input>) -> Result<Metric> {
-    let labels = ops::identity(scope, labels)?;
-    let predictions = ops::identity(scope, predictions)?;
-    let predictions = match predictions.dtype() == labels.dtype() {
-        true => predictions,
-        false => ops::cast(scope, &predictions, labels.dtype())?,
-    };
-    let right = ops::cast(scope, ops::equal(scope, &predictions, &labels), DType::Float)?;
-    mean_named(scope, "accuracy", &right)
+macro_rules! shortcuts {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident),+ $(; $($more:ident: $type:ty),+)?);)*) => {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(scope: &Scope, $($arg: impl Into<Input>),+ $($(, $more: $type)+)?) -> Result<Metric> {
+            Weighting::default().$name(scope, $($arg),+ $($(, $more)+)?)
+        }
+    )*};
 }
 
-/// The mean of squared differences.
-#[track_caller]
-pub fn mean_squared_error(
-    scope: &Scope,
-    labels: impl Into<Input>,
-    predictions: impl Into<Input>,
-) -> Result<Metric> {
-    mean_named(scope, "mean_squared_error", ops::squared_difference(scope, predictions, labels)?)
+shortcuts! {
+    /// The mean of all values so far.
+    mean(values);
+    /// How many predictions equal their labels.
+    accuracy(labels, predictions);
+    /// The mean of squared differences.
+    mean_squared_error(labels, predictions);
+    /// The root of the mean of squared differences.
+    root_mean_squared_error(labels, predictions);
+    /// The mean of differences without their signs.
+    mean_absolute_error(labels, predictions);
+    /// How many true elements were predicted to be true.
+    true_positives(labels, predictions);
+    /// How many false elements were predicted to be true.
+    false_positives(labels, predictions);
+    /// How many false elements were predicted to be false.
+    true_negatives(labels, predictions);
+    /// How many true elements were predicted to be false.
+    false_negatives(labels, predictions);
+    /// The share of true ones among the elements that were predicted to be true.
+    precision(labels, predictions);
+    /// The share of elements that were predicted to be true among the true ones.
+    recall(labels, predictions);
+    /// The area under a curve, by trapezoids between `thresholds` predictions from 0 to 1; 200 is usual.
+    auc(labels, predictions; thresholds: usize, curve: Curve);
 }
 
-/// Counts where both conditions hold.
-fn count_both(scope: &Scope, name: &str, a: &Output, b: &Output) -> Result<(Variable, Output)> {
-    let inner = scope.scope(name);
-    let both = ops::cast(&inner, ops::logical_and(&inner, a, b), DType::Float)?;
-    let number = counter(&inner, "count", &[])?;
-    let after = count(&inner, &number, &reduce::sum_all(&inner, &both)?)?;
-    Ok((number, after))
+/// A method that counts where labels and predictions are as given.
+macro_rules! counts {
+    ($($name:ident = ($label:literal, $prediction:literal);)*) => {$(
+        #[doc = concat!("See [`", stringify!($name), "`].")]
+        #[track_caller]
+        pub fn $name(
+            &self,
+            scope: &Scope,
+            labels: impl Into<Input>,
+            predictions: impl Into<Input>,
+        ) -> Result<Metric> {
+            let labels = as_given(scope, &to_bool(scope, labels)?, $label)?;
+            let predictions = as_given(scope, &to_bool(scope, predictions)?, $prediction)?;
+            self.count_both(scope, stringify!($name), &labels, &predictions)
+        }
+    )*};
+}
+
+/// Where a condition holds, or where it does not.
+fn as_given(scope: &Scope, condition: &Output, wanted: bool) -> Result<Output> {
+    if wanted { Ok(condition.clone()) } else { ops::logical_not(scope, condition) }
+}
+
+impl Weighting {
+    /// See [`mean`].
+    #[track_caller]
+    pub fn mean(&self, scope: &Scope, values: impl Into<Input>) -> Result<Metric> {
+        self.mean_named(scope, "mean", values)
+    }
+
+    #[track_caller]
+    fn mean_named(&self, scope: &Scope, name: &str, values: impl Into<Input>) -> Result<Metric> {
+        let inner = scope.scope(name);
+        let mut values = to_float(&inner, values)?;
+        let (total, number) = (counter(&inner, "total", &[])?, counter(&inner, "count", &[])?);
+        let seen = match &self.weights {
+            Some(weights) => {
+                let weights = ops::mul(&inner, to_float(&inner, weights), ops::ones_like(&inner, &values))?;
+                values = ops::mul(&inner, &values, &weights)?;
+                reduce::sum_all(&inner, &weights)?
+            }
+            None => reduce::count(&inner, &values, DType::Float)?,
+        };
+        let total_after = count(&inner, &total, &reduce::sum_all(&inner, &values)?)?;
+        // Values that cannot be computed must not be counted.
+        let number_after = count(&inner.control([&values]), &number, &seen)?;
+        let quotient = |name: &str, total: &Output, number: &Output| {
+            let number = ops::maximum(&inner, number, 0.0)?;
+            ops::DivNoNan::new().name(name).build(&inner, total, &number)
+        };
+        let value = quotient("value", &total.read(&inner)?, &number.read(&inner)?)?;
+        Ok(Metric { value, update: quotient("update_op", &total_after, &number_after)? })
+    }
+
+    /// See [`accuracy`].
+    #[track_caller]
+    pub fn accuracy(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        predictions: impl Into<Input>,
+    ) -> Result<Metric> {
+        let labels = ops::identity(scope, labels)?;
+        let predictions = ops::identity(scope, predictions)?;
+        let predictions = match predictions.dtype() == labels.dtype() {
+            true => predictions,
+            false => ops::cast(scope, &predictions, labels.dtype())?,
+        };
+        let right = ops::cast(scope, ops::equal(scope, &predictions, &labels), DType::Float)?;
+        self.mean_named(scope, "accuracy", &right)
+    }
+
+    /// See [`mean_squared_error`].
+    #[track_caller]
+    pub fn mean_squared_error(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        predictions: impl Into<Input>,
+    ) -> Result<Metric> {
+        let squares = ops::squared_difference(scope, predictions, labels)?;
+        self.mean_named(scope, "mean_squared_error", squares)
+    }
+
+    /// See [`root_mean_squared_error`].
+    #[track_caller]
+    pub fn root_mean_squared_error(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        predictions: impl Into<Input>,
+    ) -> Result<Metric> {
+        let inner = scope.scope("root_mean_squared_error");
+        let squared = self.mean_squared_error(&inner, labels, predictions)?;
+        let root = |name: &str, x: &Output| ops::Sqrt::new().name(name).build(&inner, x);
+        Ok(Metric { value: root("value", &squared.value)?, update: root("update_op", &squared.update)? })
+    }
+
+    /// See [`mean_absolute_error`].
+    #[track_caller]
+    pub fn mean_absolute_error(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        predictions: impl Into<Input>,
+    ) -> Result<Metric> {
+        let distances = ops::abs(scope, ops::sub(scope, predictions, labels))?;
+        self.mean_named(scope, "mean_absolute_error", distances)
+    }
+
+    counts! {
+        true_positives = (true, true);
+        false_positives = (false, true);
+        true_negatives = (false, false);
+        false_negatives = (true, false);
+    }
+
+    /// Conditions as weights of elements where they hold.
+    fn weigh(&self, scope: &Scope, holds: &Output) -> Result<Output> {
+        let holds = ops::cast(scope, holds, DType::Float)?;
+        match &self.weights {
+            Some(weights) => ops::mul(scope, &holds, to_float(scope, weights)),
+            None => Ok(holds),
+        }
+    }
+
+    /// Counts where both conditions hold.
+    fn count_both(&self, scope: &Scope, name: &str, a: &Output, b: &Output) -> Result<Metric> {
+        let inner = scope.scope(name);
+        let both = self.weigh(&inner, &ops::logical_and(&inner, a, b)?)?;
+        let number = counter(&inner, "count", &[])?;
+        let update = count(&inner, &number, &reduce::sum_all(&inner, &both)?)?;
+        Ok(Metric { value: number.read(&inner)?, update })
+    }
+
+    /// See [`precision`].
+    #[track_caller]
+    pub fn precision(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        predictions: impl Into<Input>,
+    ) -> Result<Metric> {
+        let inner = scope.scope("precision");
+        let (labels, predictions) = (to_bool(&inner, labels)?, to_bool(&inner, predictions)?);
+        let hits = self.true_positives(&inner, &labels, &predictions)?;
+        let misses = self.false_positives(&inner, &labels, &predictions)?;
+        share(&inner, &hits, &misses)
+    }
+
+    /// See [`recall`].
+    #[track_caller]
+    pub fn recall(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        predictions: impl Into<Input>,
+    ) -> Result<Metric> {
+        let inner = scope.scope("recall");
+        let (labels, predictions) = (to_bool(&inner, labels)?, to_bool(&inner, predictions)?);
+        let hits = self.true_positives(&inner, &labels, &predictions)?;
+        let misses = self.false_negatives(&inner, &labels, &predictions)?;
+        share(&inner, &hits, &misses)
+    }
+
+    /// See [`auc`].
+    #[track_caller]
+    pub fn auc(
+        &self,
+        scope: &Scope,
+        labels: impl Into<Input>,
+        predictions: impl Into<Input>,
+        thresholds: usize,
+        curve: Curve,
+    ) -> Result<Metric> {
+        ensure!(thresholds >= 2, InvalidArgument, "a curve needs at least two thresholds, not {thresholds}");
+        let inner = scope.scope("auc");
+        let row = |x: Result<Output>| ops::reshape(&inner, x, [1, -1]);
+        let (labels, predictions) = (to_bool(&inner, labels)?, to_float(&inner, predictions)?);
+        let weights = match &self.weights {
+            Some(weights) => {
+                // As many as there are predictions.
+                let ones = ops::ones_like(&inner, &predictions);
+                Some(row(ops::mul(&inner, to_float(&inner, weights), ones))?.into())
+            }
+            None => None,
+        };
+        let (labels, predictions, weighting) =
+            (row(Ok(labels))?, row(Ok(predictions))?, Weighting { weights });
+        // The ends lie a little outside, so that every prediction is between them.
+        let mut limits = vec![-1e-7f32];
+        limits.extend((1..thresholds - 1).map(|i| (i as f64 / (thresholds - 1) as f64) as f32));
+        limits.push(1.0 + 1e-7);
+        let limits = Tensor::new(ferroflow_core::Shape::matrix(thresholds, 1), limits)?;
+        let above = ops::greater(&inner, &predictions, limits)?;
+        let below = ops::logical_not(&inner, &above)?;
+        let wrong = ops::logical_not(&inner, &labels)?;
+        let tally = |name: &str, a: &Output, b: &Output| {
+            let number = counter(&inner, name, &[thresholds as i64])?;
+            let both = weighting.weigh(&inner, &ops::logical_and(&inner, a, b)?)?;
+            let after = count(&inner, &number, &ops::sum(&inner, &both, [1])?)?;
+            Ok((number.read(&inner)?, after))
+        };
+        let tallies = [
+            tally("true_positives", &labels, &above)?,
+            tally("false_negatives", &labels, &below)?,
+            tally("true_negatives", &wrong, &below)?,
+            tally("false_positives", &wrong, &above)?,
+        ];
+        let [tp, fn_, tn, fp] = &tallies;
+        let now = area(&inner, [&tp.0, &fn_.0, &tn.0, &fp.0], thresholds, curve)?;
+        let after = area(&inner, [&tp.1, &fn_.1, &tn.1, &fp.1], thresholds, curve)?;
+        Ok(Metric {
+            value: ops::Identity::new().name("value").build(&inner, &now)?,
+            update: ops::Identity::new().name("update_op").build(&inner, &after)?,
+        })
+    }
 }
 
 /// `hits / (hits + misses)`, zero without either.
-fn share(scope: &Scope, name: &str, hits: &Output, misses: &Output) -> Result<Output> {
-    let all = ops::add_v2(scope, hits, misses)?;
-    let share = ops::div_no_nan(scope, hits, &all)?;
-    ops::Identity::new().name(name).build(scope, &share)
-}
-
-/// The share of true ones among the elements that were predicted to be true.
-#[track_caller]
-pub fn precision(scope: &Scope, labels: impl Into<Input>, predictions: impl Into<Input>) -> Result<Metric> {
-    let inner = scope.scope("precision");
-    let (labels, predictions) = (to_bool(&inner, labels)?, to_bool(&inner, predictions)?);
-    let (hits, hits_after) = count_both(&inner, "true_positives", &labels, &predictions)?;
-    let wrong = ops::logical_not(&inner, &labels)?;
-    let (misses, misses_after) = count_both(&inner, "false_positives", &wrong, &predictions)?;
+fn share(scope: &Scope, hits: &Metric, misses: &Metric) -> Result<Metric> {
+    let share = |name: &str, hits: &Output, misses: &Output| {
+        let all = ops::add_v2(scope, hits, misses)?;
+        let share = ops::div_no_nan(scope, hits, &all)?;
+        ops::Identity::new().name(name).build(scope, &share)
+    };
     Ok(Metric {
-        value: share(&inner, "value", &hits.read(&inner)?, &misses.read(&inner)?)?,
-        update: share(&inner, "update_op", &hits_after, &misses_after)?,
-    })
-}
-
-/// The share of elements that were predicted to be true among the true ones.
-#[track_caller]
-pub fn recall(scope: &Scope, labels: impl Into<Input>, predictions: impl Into<Input>) -> Result<Metric> {
-    let inner = scope.scope("recall");
-    let (labels, predictions) = (to_bool(&inner, labels)?, to_bool(&inner, predictions)?);
-    let (hits, hits_after) = count_both(&inner, "true_positives", &labels, &predictions)?;
-    let missed = ops::logical_not(&inner, &predictions)?;
-    let (misses, misses_after) = count_both(&inner, "false_negatives", &labels, &missed)?;
-    Ok(Metric {
-        value: share(&inner, "value", &hits.read(&inner)?, &misses.read(&inner)?)?,
-        update: share(&inner, "update_op", &hits_after, &misses_after)?,
+        value: share("value", &hits.value, &misses.value)?,
+        update: share("update_op", &hits.update, &misses.update)?,
     })
 }
 
@@ -153,48 +358,6 @@ pub enum Curve {
     Roc,
     /// Precision over recall.
     PrecisionRecall,
-}
-
-/// The area under a curve, by trapezoids between `thresholds` predictions from 0 to 1; 200 is usual.
-#[track_caller]
-pub fn auc(
-    scope: &Scope,
-    labels: impl Into<Input>,
-    predictions: impl Into<Input>,
-    thresholds: usize,
-    curve: Curve,
-) -> Result<Metric> {
-    ensure!(thresholds >= 2, InvalidArgument, "a curve needs at least two thresholds, not {thresholds}");
-    let inner = scope.scope("auc");
-    let labels = ops::reshape(&inner, to_bool(&inner, labels), [1, -1])?;
-    let predictions = ops::reshape(&inner, to_float(&inner, predictions), [1, -1])?;
-    // The ends lie a little outside, so that every prediction is between them.
-    let mut limits = vec![-1e-7f32];
-    limits.extend((1..thresholds - 1).map(|i| (i as f64 / (thresholds - 1) as f64) as f32));
-    limits.push(1.0 + 1e-7);
-    let limits = Tensor::new(ferroflow_core::Shape::matrix(thresholds, 1), limits)?;
-    let above = ops::greater(&inner, &predictions, limits)?;
-    let below = ops::logical_not(&inner, &above)?;
-    let wrong = ops::logical_not(&inner, &labels)?;
-    let tally = |name: &str, a: &Output, b: &Output| {
-        let number = counter(&inner, name, &[thresholds as i64])?;
-        let both = ops::cast(&inner, ops::logical_and(&inner, a, b), DType::Float)?;
-        let after = count(&inner, &number, &ops::sum(&inner, &both, [1])?)?;
-        Ok((number.read(&inner)?, after))
-    };
-    let tallies = [
-        tally("true_positives", &labels, &above)?,
-        tally("false_negatives", &labels, &below)?,
-        tally("true_negatives", &wrong, &below)?,
-        tally("false_positives", &wrong, &above)?,
-    ];
-    let [tp, fn_, tn, fp] = &tallies;
-    let now = area(&inner, [&tp.0, &fn_.0, &tn.0, &fp.0], thresholds, curve)?;
-    let after = area(&inner, [&tp.1, &fn_.1, &tn.1, &fp.1], thresholds, curve)?;
-    Ok(Metric {
-        value: ops::Identity::new().name("value").build(&inner, &now)?,
-        update: ops::Identity::new().name("update_op").build(&inner, &after)?,
-    })
 }
 
 fn area(scope: &Scope, [tp, fn_, tn, fp]: [&Output; 4], thresholds: usize, curve: Curve) -> Result<Output> {

@@ -26,8 +26,8 @@ mod sync_replicas;
 
 pub use apply::Rule;
 pub use kinds::{
-    AdaMax, Adadelta, Adagrad, AdagradDa, AdagradV2, Adam, AddSign, Ftrl, GradientDescent, Momentum,
-    PowerSign, ProximalAdagrad, ProximalGradientDescent, RmsProp,
+    AdaMax, Adadelta, Adagrad, AdagradDa, AdagradV2, Adam, AddSign, Ftrl, GradientDescent, KerasMomentum,
+    Momentum, PowerSign, ProximalAdagrad, ProximalGradientDescent, RmsProp,
 };
 pub use moving_average::ExponentialMovingAverage;
 pub use sync_replicas::{SyncReplicas, SyncTrainOp};

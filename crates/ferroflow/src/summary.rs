@@ -1,9 +1,10 @@
 //! Event files that TensorBoard reads: scalars, histograms, images, text and graphs.
 
-use ferroflow_core::scope::{CollectionItem, Input, Output, Scope};
+use ferroflow_core::scope::{CollectionItem, Input, OpBuilder, Output, Scope};
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, bf16, ensure, f16, status};
 use ferroflow_io::events::{EventWriter, wall_time};
 use ferroflow_io::image::{encode_png, scale_to_bytes};
+use ferroflow_ops::build as ops;
 use ferroflow_ops::histogram::Histogram;
 use ferroflow_proto::tensorflow::event::What;
 use ferroflow_proto::tensorflow::summary::{Image, Value, value};
@@ -20,7 +21,7 @@ pub use ferroflow_io::events::FlushPolicy;
 /// The most images that one call writes.
 const MAX_IMAGES: usize = 3;
 
-/// The collection that [`scalar`] and [`histogram`] add to, and that training loops write from.
+/// The collection that [`scalar`], [`histogram`], [`image`] and [`text`] add to, and that training loops write from.
 pub const SUMMARIES: &str = "summaries";
 
 /// Adds a node that summarizes a scalar. Training loops with a directory write it now and then.
@@ -37,24 +38,97 @@ pub const SUMMARIES: &str = "summaries";
 /// ```
 #[track_caller]
 pub fn scalar(scope: &Scope, tag: &str, value: impl Into<Input>) -> Result<Output> {
-    add(scope, "ScalarSummary", tag, value.into())
+    let tag_node = tag_node(scope, tag, "tags")?;
+    collect(scope.op("ScalarSummary").name(tag).input(&tag_node).input(value))
 }
 
 /// Adds a node that summarizes the distribution of a tensor's elements.
 #[track_caller]
 pub fn histogram(scope: &Scope, tag: &str, values: impl Into<Input>) -> Result<Output> {
-    add(scope, "HistogramSummary", tag, values.into())
+    let tag_node = tag_node(scope, tag, "tag")?;
+    collect(scope.op("HistogramSummary").name(tag).input(&tag_node).input(values))
 }
 
-/// As stock names them: the node by its tag, and the tag by the scope.
+/// Adds a node that summarizes the first three of a batch of images, in the order (batch, height, width, channels): bytes,
+/// or floats that are scaled to bytes.
+///
+/// ```
+/// use ferroflow::{DType, Graph, ops, summary};
+/// # fn main() -> ferroflow::Result<()> {
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// let digits = ops::Placeholder::new(DType::Float).shape([-1, 8, 8, 1]).build(&s)?;
+/// summary::image(&s, "digits", &digits)?;
+/// summary::text(&s, "note", "eight by eight")?;
+/// let all = summary::merge_all(&s)?.expect("there are two");
+/// assert_eq!(all.name(), "Merge/MergeSummary:0");
+/// # Ok(())
+/// # }
+/// ```
 #[track_caller]
-fn add(scope: &Scope, op: &str, tag: &str, value: Input) -> Result<Output> {
+pub fn image(scope: &Scope, tag: &str, images: impl Into<Input>) -> Result<Output> {
+    let tag_node = tag_node(scope, tag, "tag")?;
+    let node = scope.op("ImageSummary").name(tag).input(&tag_node).input(images);
+    collect(node.attr("max_images", MAX_IMAGES as i64))
+}
+
+/// Adds a node that summarizes texts, which TensorBoard shows as Markdown.
+#[track_caller]
+pub fn text(scope: &Scope, tag: &str, texts: impl Into<Input>) -> Result<Output> {
+    let texts = ops::identity(scope, texts)?;
+    ensure!(
+        texts.dtype() == DType::String,
+        InvalidArgument,
+        "Expected tensor {} to have dtype string, got {}",
+        texts.name(),
+        texts.dtype()
+    );
+    let tag_node = tag_node(scope, tag, "tag")?;
+    let metadata = text_metadata().encode_to_vec();
+    let metadata = scope.named_constant(
+        &format!("{tag}/serialized_summary_metadata"),
+        Tensor::scalar(bytes::Bytes::from(metadata)),
+    )?;
+    collect(scope.op("TensorSummaryV2").name(tag).input(&tag_node).input(&texts).input(&metadata))
+}
+
+fn text_metadata() -> SummaryMetadata {
+    let plugin = summary_metadata::PluginData { plugin_name: "text".to_owned(), ..Default::default() };
+    SummaryMetadata { plugin_data: Some(plugin), ..Default::default() }
+}
+
+/// The tag as stock makes it: named after the node, and with the scope in front.
+fn tag_node(scope: &Scope, tag: &str, input: &str) -> Result<Output> {
     let full = format!("{}{tag}", scope.prefix());
-    let input = if op == "ScalarSummary" { "tags" } else { "tag" };
-    let text = scope.named_constant(&format!("{tag}/{input}"), full.as_str())?;
-    let output = scope.op(op).name(tag).input(&text).input(value).build()?.output(0)?;
-    scope.graph().add_to_collection(SUMMARIES, CollectionItem::Node(output.name()));
+    scope.named_constant(&format!("{tag}/{input}"), full.as_str())
+}
+
+#[track_caller]
+fn collect(node: OpBuilder) -> Result<Output> {
+    let output = node.build()?.output(0)?;
+    output.graph().add_to_collection(SUMMARIES, CollectionItem::Node(output.name()));
     Ok(output)
+}
+
+/// Adds a node that gives all summaries of the graph as one; `None` if there are none.
+#[track_caller]
+pub fn merge_all(scope: &Scope) -> Result<Option<Output>> {
+    let graph = scope.graph();
+    let nodes = graph.collection(SUMMARIES).into_iter().filter_map(|item| match item {
+        CollectionItem::Node(name) => Some(graph.output(&name)),
+        _ => None,
+    });
+    let summaries = nodes.collect::<Result<Vec<Output>>>()?;
+    if summaries.is_empty() {
+        return Ok(None);
+    }
+    merge(scope, &summaries).map(Some)
+}
+
+/// Adds a node that gives several summaries as one.
+#[track_caller]
+pub fn merge(scope: &Scope, summaries: &[Output]) -> Result<Output> {
+    scope.scope("Merge").op("MergeSummary").inputs(summaries).build()?.output(0)
 }
 
 /// What happened to a session, as event files tell it.
@@ -180,9 +254,7 @@ impl SummaryWriter {
             string_val: vec![bytes::Bytes::copy_from_slice(text.as_bytes())],
             ..Default::default()
         };
-        let plugin = summary_metadata::PluginData { plugin_name: "text".to_owned(), ..Default::default() };
-        let metadata = SummaryMetadata { plugin_data: Some(plugin), ..Default::default() };
-        self.value(tag, value::Value::Tensor(tensor), Some(metadata), step)
+        self.value(tag, value::Value::Tensor(tensor), Some(text_metadata()), step)
     }
 
     /// Writes what a summary op returned, e.g. `MergeSummary`.

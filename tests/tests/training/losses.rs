@@ -1,7 +1,7 @@
 //! Losses and their gradients.
 
 use super::{Running, compare, expected, iota, numbers, reversed};
-use ferroflow::losses::{self, Reduction};
+use ferroflow::losses::{self, Reduction, Weighting};
 use ferroflow::{Graph, Output, Shape, Tensor, gradients, ops};
 
 #[test]
@@ -15,6 +15,7 @@ fn losses_and_their_gradients_are_stocks() {
     let classes = s.constant([0i64, 2, 1, 2]).unwrap();
     let onehot = vec![1.0f32, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
     let onehot = Tensor::new(Shape::matrix(4, 3), onehot).unwrap();
+    let smooth = losses::weighted([1.0f32, 0.0, 2.0, 0.5]).label_smoothing(0.1);
     let weighted =
         |reduction| losses::weighted(&weights).reduction(reduction).mean_squared_error(&s, labels, x);
     let made = [
@@ -24,8 +25,13 @@ fn losses_and_their_gradients_are_stocks() {
         ("log_loss", losses::log_loss(&s, labels, ops::sigmoid(&s, x))),
         ("hinge_loss", losses::hinge_loss(&s, labels, x)),
         ("sigmoid", losses::sigmoid_cross_entropy(&s, labels, x)),
-        ("softmax", losses::softmax_cross_entropy(&s, onehot, x)),
+        ("softmax", losses::softmax_cross_entropy(&s, &onehot, x)),
         ("sparse", losses::sparse_softmax_cross_entropy(&s, &classes, x)),
+        ("sigmoid_smooth", Weighting::default().label_smoothing(0.2).sigmoid_cross_entropy(&s, labels, x)),
+        ("softmax_smooth", smooth.softmax_cross_entropy(&s, &onehot, x)),
+        ("cosine_distance", losses::cosine_distance(&s, labels, x, 1)),
+        ("pairwise", losses::mean_pairwise_squared_error(&s, labels, x)),
+        ("pairwise_weighted", losses::weighted(&weights).mean_pairwise_squared_error(&s, labels, x)),
         ("weighted", weighted(Reduction::default())),
         ("weighted_sum", weighted(Reduction::Sum)),
         ("weighted_mean", weighted(Reduction::Mean)),

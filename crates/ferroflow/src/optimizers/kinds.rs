@@ -98,6 +98,13 @@ impl Rule {
         self
     }
 
+    fn with_momentum(self, learning_rate: &Rate, momentum: &Rate, nesterov: bool) -> Rule {
+        let hyper = [("learning_rate", learning_rate), ("momentum", momentum)];
+        let mut rule = self.hyper(hyper).slots([("momentum", from_zero())]);
+        rule.attrs.push(("use_nesterov", nesterov));
+        rule
+    }
+
     fn powers<const N: usize>(mut self, powers: [(&'static str, usize); N]) -> Rule {
         self.powers = powers.into();
         self
@@ -138,11 +145,22 @@ optimizer! {
     }
     |o, rule| {
         let sparse = Sparse::Op(&[Var, Slot(0), N(0), Grad, Indices, N(1)]);
-        let mut rule = rule("Momentum", &[Var, Slot(0), N(0), Grad, N(1)], sparse)
-            .hyper([("learning_rate", &o.learning_rate), ("momentum", &o.momentum)])
-            .slots([("momentum", from_zero())]);
-        rule.attrs.push(("use_nesterov", o.nesterov));
-        Ok(rule)
+        let rule = rule("Momentum", &[Var, Slot(0), N(0), Grad, N(1)], sparse);
+        Ok(rule.with_momentum(&o.learning_rate, &o.momentum, o.nesterov))
+    }
+}
+
+optimizer! {
+    /// Momentum as Keras has it: the learning rate is part of what is kept of past steps, so that a change of the rate
+    /// counts for new gradients only.
+    KerasMomentum, "KerasMomentum", new(learning_rate: Rate, momentum: Rate), {
+        /// Looks ahead, as Nesterov's method does.
+        nesterov: bool = false,
+    }
+    |o, rule| {
+        let sparse = Sparse::Op(&[Var, Slot(0), N(0), Grad, Indices, N(1)]);
+        let rule = rule("KerasMomentum", &[Var, Slot(0), N(0), Grad, N(1)], sparse);
+        Ok(rule.with_momentum(&o.learning_rate, &o.momentum, o.nesterov))
     }
 }
 

@@ -15,6 +15,27 @@ const TABLE_INITIALIZERS: &str = "table_initializer";
 pub type InitFn = dyn Fn(&Session) -> Result<()> + Send + Sync;
 
 /// The pieces by which a program starts. What is not given is made from the graph's collections when training begins.
+///
+/// ```
+/// use ferroflow::train::{MonitoredTrainingSession, Saver, Scaffold};
+/// use ferroflow::{DType, Graph, Tensor, Variable, initializers, ops};
+///
+/// // The initial value is fed, so that it is no part of the graph.
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// let w = Variable::spec("w", [2]).build(&s)?;
+/// let start = ops::Placeholder::new(DType::Float).shape([2]).build(&s)?;
+/// let init = w.assign(&s, &start)?;
+/// let scaffold = Scaffold::new()
+///     .init_op(init)
+///     .init_feed(&start, Tensor::vector(vec![1.0f32, 2.0]))
+///     .init_fn(|session| { println!("initialized on {:?}", session.target()); Ok(()) })
+///     .saver(Saver::builder().sharded(true).max_to_keep(10).build(&graph)?);
+/// let mut session = MonitoredTrainingSession::new(&graph).scaffold(scaffold).build()?;
+/// assert_eq!(session.run(&[], &[w.value()])?[0].flat::<f32>()?, [1.0, 2.0]);
+/// # let _ = initializers::zeros();
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 #[derive(Clone, Default)]
 pub struct Scaffold {
     init_op: Option<Operation>,
@@ -106,7 +127,7 @@ impl Scaffold {
         };
         let summary_op = match self.summary_op {
             Some(output) => Some(output),
-            None => merge_summaries(&s)?,
+            None => crate::summary::merge_all(&s)?,
         };
         let saver = match self.saver {
             Some(saver) => saver,
@@ -155,19 +176,6 @@ fn operations_in(graph: &Graph, collection: &str) -> Result<Vec<Operation>> {
         _ => None,
     });
     nodes.map(|name| graph.operation(name.split(':').next().unwrap_or(&name))).collect()
-}
-
-fn merge_summaries(scope: &Scope) -> Result<Option<Output>> {
-    let graph = scope.graph();
-    let nodes = graph.collection(crate::summary::SUMMARIES).into_iter().filter_map(|item| match item {
-        CollectionItem::Node(name) => Some(graph.output(&name)),
-        _ => None,
-    });
-    let summaries = nodes.collect::<Result<Vec<Output>>>()?;
-    if summaries.is_empty() {
-        return Ok(None);
-    }
-    Ok(Some(scope.scope("Merge").op("MergeSummary").inputs(&summaries).build()?.output(0)?))
 }
 
 /// Adds a node that names the variables without a value.
