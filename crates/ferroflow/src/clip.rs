@@ -17,6 +17,17 @@ fn with_values(grad: &Grad, values: Output) -> Grad {
 }
 
 /// Each element between `low` and `high`.
+///
+/// ```
+/// use ferroflow::{Grad, Graph, Session, clip};
+///
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// let grad = Grad::Dense(s.constant([-3.0f32, 0.5, 4.0])?);
+/// let clipped = clip::clip_by_value(&s, &grad, -1.0, 1.0)?;
+/// assert_eq!(Session::new(&graph)?.eval(clipped.values())?.flat::<f32>()?, [-1.0, 0.5, 1.0]);
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 #[track_caller]
 pub fn clip_by_value(
     scope: &Scope,
@@ -93,6 +104,17 @@ pub fn clip_by_average_norm(scope: &Scope, grad: &Grad, norm: f64) -> Result<Gra
 }
 
 /// The length of all gradients together.
+///
+/// ```
+/// use ferroflow::{Grad, Graph, Session, clip};
+///
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// let grads = [Some(Grad::Dense(s.constant([3.0f32])?)), None, Some(Grad::Dense(s.constant([4.0f32])?))];
+/// let norm = clip::global_norm(&s, &grads)?;
+/// assert_eq!(Session::new(&graph)?.eval(&norm)?.to_scalar::<f32>()?, 5.0);
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 #[track_caller]
 pub fn global_norm(scope: &Scope, grads: &[Option<Grad>]) -> Result<Output> {
     let inner = scope.scope("global_norm");

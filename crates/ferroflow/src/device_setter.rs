@@ -2,7 +2,7 @@
 
 use ferroflow_cluster::spec::ClusterSpec;
 use ferroflow_core::device::DeviceSpec;
-use ferroflow_core::graph::NodeData;
+pub use ferroflow_core::graph::NodeData;
 use ferroflow_core::scope::Scope;
 use ferroflow_core::{DType, PartialShape, Result, ensure, status};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,6 +23,26 @@ const STATE: [&str; 10] = [
 ];
 
 /// Chooses the parameter server of a node that holds state.
+///
+/// ```
+/// use ferroflow::device_setter::PsStrategy;
+/// use ferroflow::{Graph, ReplicaDeviceSetter, Variable, initializers};
+///
+/// /// Everything whose name begins with `wide` on the first parameter server, the rest on the second.
+/// struct ByName;
+///
+/// impl PsStrategy for ByName {
+///     fn task(&self, node: &ferroflow::device_setter::NodeData) -> ferroflow::Result<u32> {
+///         Ok(u32::from(!node.name.starts_with("wide")))
+///     }
+/// }
+///
+/// let graph = Graph::new();
+/// let s = ReplicaDeviceSetter::with_ps_tasks(2).strategy(ByName).apply(&graph.scope());
+/// let deep = Variable::new(&s, "deep", [1], initializers::zeros())?;
+/// assert_eq!(deep.op().device(), "/job:ps/task:1");
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 pub trait PsStrategy: Send + Sync {
     /// The number of the task.
     fn task(&self, node: &NodeData) -> Result<u32>;
@@ -49,6 +69,20 @@ impl PsStrategy for RoundRobin {
 }
 
 /// The parameter server that has the least so far, e.g. in bytes.
+///
+/// ```
+/// use ferroflow::device_setter::GreedyLoadBalancing;
+/// use ferroflow::{Graph, ReplicaDeviceSetter, Variable, initializers};
+///
+/// let graph = Graph::new();
+/// let setter = ReplicaDeviceSetter::with_ps_tasks(2).strategy(GreedyLoadBalancing::by_bytes(2));
+/// let s = setter.apply(&graph.scope());
+/// let sizes = [("large", 1000), ("small", 10), ("another", 10)];
+/// let tasks = sizes.map(|(name, size)| Variable::new(&s, name, [size], initializers::zeros()).map(|v| v.op().device()));
+/// let tasks = tasks.into_iter().collect::<ferroflow::Result<Vec<String>>>()?;
+/// assert_eq!(tasks, ["/job:ps/task:0", "/job:ps/task:1", "/job:ps/task:1"]);
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 pub struct GreedyLoadBalancing {
     loads: Mutex<Vec<f64>>,
     load: LoadFn,
@@ -194,7 +228,7 @@ impl ReplicaDeviceSetter {
                 "the device of parameter servers, '{}', names no job of the cluster",
                 self.ps_device
             );
-            tasks = cluster.tasks().filter(|(task, _)| Some(&task.job) == ps.job.as_ref()).count();
+            tasks = ps.job.as_ref().map_or(0, |job| cluster.num_tasks(job));
         }
         if tasks == 0 {
             return Ok(None);

@@ -276,6 +276,23 @@ impl std::fmt::Debug for Session {
 }
 
 /// What one step feeds, fetches and runs.
+///
+/// ```
+/// use ferroflow::{DType, Graph, Session, Tensor, Variable, ops};
+///
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// let x = ops::placeholder(&s, DType::Float)?;
+/// let total = Variable::with_value(&s, "total", 0.0f32)?;
+/// let add = total.assign_add(&s, &x)?;
+/// let session = Session::new(&graph)?;
+/// session.execute(total.initializer())?;
+/// let doubled = (&x * 2.0)?;
+/// let outcome = session.step().feed(&x, Tensor::scalar(2.0f32)).fetch(&doubled).target(&add).run()?;
+/// assert_eq!(outcome.values[0].to_scalar::<f32>()?, 4.0);
+/// assert_eq!(session.eval(total.value())?.to_scalar::<f32>()?, 2.0);
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 #[must_use = "a step runs when `run` is called"]
 pub struct Step<'a> {
     session: &'a Session,

@@ -59,7 +59,7 @@ impl ParameterServerStrategy {
     pub fn new(cluster: &ClusterSpec) -> Result<ParameterServerStrategy> {
         for job in ["ps", "worker"] {
             ensure!(
-                cluster.tasks().any(|(task, _)| task.job == job),
+                cluster.num_tasks(job) > 0,
                 InvalidArgument,
                 "a strategy with parameter servers needs tasks of jobs 'ps' and 'worker', and the cluster has {cluster}"
             );

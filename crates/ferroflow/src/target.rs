@@ -8,6 +8,18 @@ use std::ops::Deref;
 
 /// The server that a session is opened on. Text such as `grpc://host:2222` names one; [`crate::Server::target`] is one
 /// that is called directly, without a socket.
+///
+/// ```
+/// use ferroflow::{Graph, Session, Target};
+///
+/// // Two sessions on one cluster share its variables.
+/// let target = Target::local()?;
+/// let graph = Graph::new();
+/// let one = graph.scope().constant(1.0f32)?;
+/// let (a, b) = (Session::connect(&target, &graph)?, Session::connect(&target, &graph)?);
+/// assert_eq!(a.eval(&one)?.to_scalar::<f32>()?, b.eval(&one)?.to_scalar::<f32>()?);
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 #[derive(Clone)]
 pub struct Target {
     address: String,

@@ -25,6 +25,33 @@ impl ClusterSpec {
         ClusterSpec { jobs: BTreeMap::from([(task.job.clone(), tasks)]) }
     }
 
+    /// Jobs with their addresses, numbered in order.
+    ///
+    /// ```
+    /// use ferroflow_cluster::spec::ClusterSpec;
+    ///
+    /// let cluster = ClusterSpec::from_jobs([
+    ///     ("worker", vec!["worker0.example.com:2222", "worker1.example.com:2222"]),
+    ///     ("ps", vec!["ps0.example.com:2222"]),
+    /// ])?;
+    /// assert_eq!(cluster.num_tasks("worker"), 2);
+    /// # Ok::<(), ferroflow_core::Status>(())
+    /// ```
+    pub fn from_jobs<J, H>(jobs: impl IntoIterator<Item = (J, H)>) -> Result<ClusterSpec>
+    where
+        J: AsRef<str>,
+        H: IntoIterator,
+        H::Item: AsRef<str>,
+    {
+        let mut cluster = ClusterSpec::new();
+        for (job, hosts) in jobs {
+            for (task, host) in hosts.into_iter().enumerate() {
+                cluster.add(job.as_ref(), task as u32, host.as_ref())?;
+            }
+        }
+        Ok(cluster)
+    }
+
     /// Adds a task. An address serves one task, and a task has one address.
     pub fn add(&mut self, job: &str, task: u32, address: &str) -> Result<()> {
         let address = address.trim();
@@ -170,6 +197,16 @@ impl ClusterSpec {
         self.jobs.iter().flat_map(|(job, tasks)| {
             tasks.iter().map(|(task, address)| (TaskName::new(job, *task), address.as_str()))
         })
+    }
+
+    /// The names of the jobs.
+    pub fn jobs(&self) -> impl Iterator<Item = &str> {
+        self.jobs.keys().map(String::as_str)
+    }
+
+    /// How many tasks a job has.
+    pub fn num_tasks(&self, job: &str) -> usize {
+        self.jobs.get(job).map_or(0, BTreeMap::len)
     }
 
     /// Where a task is reached.

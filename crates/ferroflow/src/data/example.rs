@@ -229,6 +229,22 @@ impl Dataset<Bytes> {
 }
 
 /// A serialized `tf.Example` with these tensors as features; float, int64 and string values are kept flat.
+///
+/// ```
+/// use ferroflow::data::{ExampleSpec, Feature, Features, encode_example};
+/// use ferroflow::{DType, Tensor};
+///
+/// let features = Features::from([
+///     ("x".to_owned(), Tensor::vector(vec![0.5f32, 1.5])),
+///     ("label".to_owned(), Tensor::scalar(3i64)),
+/// ]);
+/// let serialized = encode_example(&features)?;
+/// let spec = ExampleSpec::new()
+///     .feature("x", Feature::fixed(DType::Float, [2]))
+///     .feature("label", Feature::fixed(DType::Int64, []));
+/// assert_eq!(spec.parse(&serialized)?["label"].to_scalar::<i64>()?, 3);
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 pub fn encode_example(features: &Features) -> Result<Bytes> {
     let encode = |(name, tensor): (&String, &Tensor)| {
         let kind = match tensor.dtype() {
@@ -258,6 +274,16 @@ pub struct SparseRows {
 }
 
 /// Joins vectors, as variable features are, into one sparse matrix.
+///
+/// ```
+/// use ferroflow::{Tensor, data::sparse_rows};
+///
+/// let rows = sparse_rows(&[Tensor::vector(vec![7i64, 8]), Tensor::vector(vec![9i64])])?;
+/// assert_eq!(rows.indices.flat::<i64>()?, [0, 0, 0, 1, 1, 0]);
+/// assert_eq!(rows.values.flat::<i64>()?, [7, 8, 9]);
+/// assert_eq!(rows.dense_shape.flat::<i64>()?, [2, 2]);
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 pub fn sparse_rows(rows: &[Tensor]) -> Result<SparseRows> {
     let (mut indices, mut longest) = (Vec::new(), 0);
     for (number, row) in rows.iter().enumerate() {

@@ -25,6 +25,19 @@ impl Padding {
 }
 
 /// A convolution over images: batch, height, width, channels.
+///
+/// ```
+/// use ferroflow::layers::{Activation, Conv2d, Padding, max_pool2d};
+/// use ferroflow::{DType, Graph, ops};
+///
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// let images = ops::Placeholder::new(DType::Float).shape([-1, 8, 8, 1]).build(&s)?;
+/// let features = Conv2d::new(16, [3, 3]).padding(Padding::Same).activation(Activation::Relu).build(&s, &images)?;
+/// let pooled = max_pool2d(&s, &features, [2, 2], [2, 2], Padding::Valid)?;
+/// assert_eq!(pooled.shape().to_string(), "[?,4,4,16]");
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Conv2d {
     filters: i64,

@@ -53,6 +53,18 @@ pub struct Lstm {
 }
 
 /// Gated recurrent units.
+///
+/// ```
+/// use ferroflow::layers::Gru;
+/// use ferroflow::{DType, Graph, ops};
+///
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// let x = ops::Placeholder::new(DType::Float).shape([-1, 5, 3]).build(&s)?;
+/// let sequence = Gru::new(8).build(&s, &x)?;
+/// assert_eq!(sequence.outputs.shape().to_string(), "[?,5,8]");
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Gru {
     steps: Steps,

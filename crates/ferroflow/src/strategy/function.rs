@@ -84,6 +84,25 @@ impl WorkerFunction {
 }
 
 /// A dataset of which every worker has its own. Cloning shares.
+///
+/// ```no_run
+/// use ferroflow::data::Dataset;
+/// use ferroflow::strategy::ClusterCoordinator;
+/// use ferroflow::{Result, Tensor};
+///
+/// /// A hundred numbers, shared among the workers.
+/// fn schedule_all(coordinator: &ClusterCoordinator, workers: usize) -> Result<()> {
+///     let sum = coordinator.function([(ferroflow::DType::Float, vec![-1])], |s, x| ferroflow::ops::sum(s, &x[0], [0]))?;
+///     let numbers = coordinator.per_worker_dataset(move |worker| {
+///         let own = Dataset::from_fn(|| (0..100).map(|n| n as f32)).shard(workers, worker)?;
+///         Ok(own.batch(10).map(|batch: Tensor| vec![batch]))
+///     });
+///     for _ in 0..10 {
+///         coordinator.schedule_next(&sum, &numbers)?;
+///     }
+///     coordinator.join()
+/// }
+/// ```
 #[derive(Clone)]
 pub struct PerWorkerDataset(Arc<PerWorker>);
 

@@ -28,6 +28,20 @@ pub(super) struct Call {
 }
 
 /// What a scheduled call will give. Cloning shares.
+///
+/// ```no_run
+/// use ferroflow::Result;
+/// use ferroflow::strategy::{ClusterCoordinator, WorkerFunction};
+///
+/// fn largest(coordinator: &ClusterCoordinator, loss: &WorkerFunction) -> Result<f32> {
+///     let values = [0.1f32, 0.2].map(|rate| coordinator.schedule(loss, [rate]));
+///     let mut largest = f32::MIN;
+///     for value in values {
+///         largest = largest.max(coordinator.fetch(&value?)?[0].to_scalar()?);
+///     }
+///     Ok(largest)
+/// }
+/// ```
 #[derive(Clone, Default)]
 pub struct RemoteValue(Arc<Slot>);
 

@@ -56,6 +56,15 @@ pub fn write_checkpoint_state(directory: impl AsRef<Path>, state: &CheckpointSta
 }
 
 /// The state of a directory, paths made whole; `None` if there is no file.
+///
+/// ```no_run
+/// use ferroflow::train::read_checkpoint_state;
+///
+/// if let Some(state) = read_checkpoint_state("/tmp/train_logs")? {
+///     println!("the latest of {}: {}", state.all.len(), state.latest);
+/// }
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 pub fn read_checkpoint_state(directory: impl AsRef<Path>) -> Result<Option<CheckpointState>> {
     let directory = directory.as_ref();
     let path = directory.join(FILE);

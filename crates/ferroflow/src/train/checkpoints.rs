@@ -12,6 +12,22 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Waits for checkpoints, e.g. to evaluate each beside training. Checkpoints that come while one is used are skipped but
 /// for the latest. Ends when no new one has come for a while.
+///
+/// ```no_run
+/// use ferroflow::train::{Checkpoints, Saver};
+/// use ferroflow::{Output, Result, Session};
+/// use std::time::Duration;
+///
+/// /// Evaluates every checkpoint until none has come for ten minutes.
+/// fn follow(directory: &str, saver: &Saver, session: &Session, accuracy: &Output) -> Result<()> {
+///     for checkpoint in Checkpoints::new(directory, Duration::from_secs(600)) {
+///         let checkpoint = checkpoint?;
+///         saver.restore(session, &checkpoint)?;
+///         println!("{checkpoint}: {}", session.eval(accuracy)?.to_scalar::<f32>()?);
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Checkpoints {
     directory: PathBuf,

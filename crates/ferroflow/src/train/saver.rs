@@ -19,6 +19,28 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub(super) const SAVERS: &str = "savers";
 
 /// How a saver is made; see [`Saver::builder`].
+///
+/// ```
+/// use ferroflow::train::Saver;
+/// use ferroflow::{Graph, Session, Variable, variables};
+/// # let directory = std::env::temp_dir().join(format!("saver-builder-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory).unwrap();
+///
+/// let graph = Graph::new();
+/// let w = Variable::with_value(&graph.scope(), "w", [1.0f32, 2.0])?;
+/// let init = variables::global_variables_initializer(&graph.scope())?;
+/// // A file per task that holds variables, and the three latest checkpoints.
+/// let saver = Saver::builder().variables([w]).sharded(true).max_to_keep(3).build(&graph)?;
+/// let session = Session::new(&graph)?;
+/// session.execute(&init)?;
+/// for step in 0..5 {
+///     saver.save(&session, directory.join("model.ckpt"), Some(step))?;
+/// }
+/// let kept: Vec<String> = saver.last_checkpoints();
+/// assert!(kept.len() == 3 && kept[0].ends_with("model.ckpt-2"));
+/// # std::fs::remove_dir_all(directory).unwrap();
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SaverBuilder {
     variables: Option<Vec<Variable>>,

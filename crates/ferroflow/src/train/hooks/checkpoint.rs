@@ -12,6 +12,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Writes a checkpoint when training starts, every so often, and at the end.
+///
+/// ```
+/// use ferroflow::train::{CheckpointSaver, Every, MonitoredTrainingSession, Saver, StopAtStep, latest_checkpoint};
+/// use std::sync::Arc;
+/// # use ferroflow::{Graph, global_step};
+/// # let directory = std::env::temp_dir().join(format!("checkpoint-saver-{}", std::process::id()));
+/// # let graph = Graph::new();
+/// # let s = graph.scope();
+/// # let step = global_step(&s)?;
+/// # let train = step.assign_add(&s, 1)?;
+///
+/// // Every fifth step, and only the two latest.
+/// let saver = Arc::new(Saver::builder().max_to_keep(2).build(&graph)?);
+/// let session = MonitoredTrainingSession::new(&graph)
+///     .chief_only_hook(CheckpointSaver::new(&directory, Every::Steps(5), saver.clone()))
+///     .hook(StopAtStep::last(12))
+///     .build()?;
+/// session.run_loop(|session| session.execute(&train))?;
+/// assert!(latest_checkpoint(&directory)?.unwrap().ends_with("model.ckpt-12"));
+/// assert_eq!(saver.last_checkpoints().len(), 2);
+/// # std::fs::remove_dir_all(directory).unwrap();
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 pub struct CheckpointSaver {
     directory: PathBuf,
     name: String,

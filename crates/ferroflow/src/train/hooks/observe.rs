@@ -8,6 +8,20 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Logs values every so often.
+///
+/// ```
+/// use ferroflow::train::{Every, LogTensors, MonitoredTrainingSession, StopAtStep};
+/// # use ferroflow::{Graph, global_step};
+/// # let graph = Graph::new();
+/// # let s = graph.scope();
+/// # let step = global_step(&s)?;
+/// # let train = step.assign_add(&s, 1)?;
+///
+/// let progress = LogTensors::new([("step", step.value())], Every::Steps(10)).sink(|line| println!("{line}"));
+/// let session = MonitoredTrainingSession::new(&graph).hook(progress).hook(StopAtStep::last(30)).build()?;
+/// session.run_loop(|session| session.execute(&train))?;
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 pub struct LogTensors {
     tensors: Vec<(String, Output)>,
     every: Option<Timer>,
@@ -117,6 +131,19 @@ fn brief(value: &Tensor) -> String {
 }
 
 /// Ends training when the loss is no number.
+///
+/// ```
+/// use ferroflow::train::{MonitoredTrainingSession, NanGuard};
+/// use ferroflow::{Graph, ops};
+///
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// let loss = ops::log(&s, s.constant(-1.0f32))?;
+/// let mut session = MonitoredTrainingSession::new(&graph).hook(NanGuard::new(&loss)).build()?;
+/// let error = session.run(&[], &[&loss]).unwrap_err();
+/// assert!(error.message().contains("NaN loss during training"));
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 #[derive(Debug)]
 pub struct NanGuard {
     loss: Output,
@@ -174,6 +201,22 @@ impl Values {
 }
 
 /// Computes something at the end.
+///
+/// ```
+/// use ferroflow::train::{FinalOps, MonitoredTrainingSession, StopAtStep};
+/// # use ferroflow::{Graph, global_step};
+/// # let graph = Graph::new();
+/// # let s = graph.scope();
+/// # let step = global_step(&s)?;
+/// # let train = step.assign_add(&s, 1)?;
+///
+/// let last = FinalOps::new([step.value()]);
+/// let values = last.values();
+/// let session = MonitoredTrainingSession::new(&graph).hook(last).hook(StopAtStep::last(3)).build()?;
+/// session.run_loop(|session| session.execute(&train))?;
+/// assert_eq!(values.get()[0].to_scalar::<i64>()?, 3);
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 #[derive(Debug)]
 pub struct FinalOps {
     fetches: Vec<Output>,
@@ -214,6 +257,21 @@ impl SessionHook for FinalOps {
 }
 
 /// Feeds every step from a function.
+///
+/// ```
+/// use ferroflow::train::{FeedHook, MonitoredTrainingSession};
+/// use ferroflow::{DType, Graph, Tensor, ops};
+///
+/// let graph = Graph::new();
+/// let x = ops::placeholder(&graph.scope(), DType::Float)?;
+/// let doubled = (&x * 2.0)?;
+/// let mut numbers = (1..).map(|n| n as f32);
+/// let feed = FeedHook::new(move || Ok(vec![(x.clone(), Tensor::scalar(numbers.next().unwrap_or(0.0)))]));
+/// let mut session = MonitoredTrainingSession::new(&graph).hook(feed).build()?;
+/// assert_eq!(session.run(&[], &[&doubled])?[0].to_scalar::<f32>()?, 2.0);
+/// assert_eq!(session.run(&[], &[&doubled])?[0].to_scalar::<f32>()?, 4.0);
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 pub struct FeedHook(Box<FeedFn>);
 
 type FeedFn = dyn FnMut() -> Result<Vec<(Output, Tensor)>> + Send;

@@ -8,6 +8,26 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// Writes `timeline-<step>.json` every so often: when each node ran, on each device.
+///
+/// ```
+/// use ferroflow::train::{Every, MonitoredTrainingSession, Profiler, StopAtStep};
+/// # use ferroflow::{Graph, global_step};
+/// # let directory = std::env::temp_dir().join(format!("profiler-{}", std::process::id()));
+/// # let graph = Graph::new();
+/// # let s = graph.scope();
+/// # let step = global_step(&s)?;
+/// # let train = step.assign_add(&s, 1)?;
+///
+/// let session = MonitoredTrainingSession::new(&graph)
+///     .hook(Profiler::new(&directory, Every::Steps(3)))
+///     .hook(StopAtStep::last(8))
+///     .build()?;
+/// session.run_loop(|session| session.execute(&train))?;
+/// // Open `timeline-4.json` in chrome://tracing or ui.perfetto.dev.
+/// assert!(directory.join("timeline-4.json").exists());
+/// # std::fs::remove_dir_all(directory).unwrap();
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 pub struct Profiler {
     directory: PathBuf,
     every: Timer,

@@ -9,6 +9,25 @@ use ferroflow_core::{Result, status};
 use std::time::Duration;
 
 /// Ends training at a global step.
+///
+/// ```
+/// use ferroflow::train::{MonitoredTrainingSession, StopAtStep};
+/// # use ferroflow::{Graph, global_step};
+/// # let graph = Graph::new();
+/// # let s = graph.scope();
+/// # let step = global_step(&s)?;
+/// # let train = step.assign_add(&s, 1)?;
+///
+/// let mut session = MonitoredTrainingSession::new(&graph).hook(StopAtStep::last(5)).build()?;
+/// let mut steps = 0;
+/// while !session.should_stop() {
+///     session.execute(&train)?;
+///     steps += 1;
+/// }
+/// assert_eq!(steps, 5);
+/// session.close()?;
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 #[derive(Debug)]
 pub struct StopAtStep {
     last: Option<i64>,
@@ -61,6 +80,16 @@ impl SessionHook for StopAtStep {
 }
 
 /// Delays a worker until the others have made some steps, so that workers do not all start from the same values.
+///
+/// ```
+/// use ferroflow::train::WaitForStep;
+/// use std::time::Duration;
+///
+/// // The worker with number 3 starts when the others have made so many steps that they differ.
+/// let index = 3.0f64;
+/// let hook = WaitForStep::new((100.0 * (index + 1.0).ln()) as i64).at_most(Duration::from_secs(60));
+/// # let _ = hook;
+/// ```
 #[derive(Debug)]
 pub struct WaitForStep {
     wait_until: i64,

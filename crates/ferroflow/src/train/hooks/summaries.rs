@@ -10,6 +10,20 @@ use ferroflow_core::{Result, status};
 use std::sync::Arc;
 
 /// Writes how many global steps are made per second.
+///
+/// ```
+/// use ferroflow::train::{Every, MonitoredTrainingSession, StepCounter, StopAtStep};
+/// # use ferroflow::{Graph, global_step};
+/// # let graph = Graph::new();
+/// # let s = graph.scope();
+/// # let step = global_step(&s)?;
+/// # let train = step.assign_add(&s, 1)?;
+///
+/// let rate = StepCounter::new(Every::Steps(10), None).sink(|step, rate| println!("{step}: {rate:.1} steps/s"));
+/// let session = MonitoredTrainingSession::new(&graph).hook(rate).hook(StopAtStep::last(30)).build()?;
+/// session.run_loop(|session| session.execute(&train))?;
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 pub struct StepCounter {
     every: Timer,
     writer: Option<Arc<SummaryWriter>>,
@@ -62,6 +76,29 @@ impl SessionHook for StepCounter {
 }
 
 /// Writes summaries every so often.
+///
+/// ```
+/// use ferroflow::summary::{self, SummaryWriter};
+/// use ferroflow::train::{Every, MonitoredTrainingSession, StopAtStep, SummarySaver};
+/// use std::sync::Arc;
+/// # use ferroflow::{DType, Graph, global_step, ops};
+/// # let directory = std::env::temp_dir().join(format!("summary-saver-{}", std::process::id()));
+/// # let graph = Graph::new();
+/// # let s = graph.scope();
+/// # let step = global_step(&s)?;
+/// # let train = step.assign_add(&s, 1)?;
+///
+/// let progress = ops::cast(&s, step.value(), DType::Float)?;
+/// let progress = summary::scalar(&s, "progress", &progress)?;
+/// let writer = Arc::new(SummaryWriter::create(&directory)?);
+/// let session = MonitoredTrainingSession::new(&graph)
+///     .hook(SummarySaver::new(&progress, Every::Steps(10), writer))
+///     .hook(StopAtStep::last(30))
+///     .build()?;
+/// session.run_loop(|session| session.execute(&train))?;
+/// # std::fs::remove_dir_all(directory).unwrap();
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 pub struct SummarySaver {
     summary: Output,
     every: Timer,

@@ -10,6 +10,25 @@ use std::thread::JoinHandle;
 
 /// Starts synchronous training on a task. The chief's also applies the gradients that workers have gathered, on a thread
 /// of its own.
+///
+/// ```
+/// use ferroflow::optimizers::{GradientDescent, SyncReplicas};
+/// use ferroflow::train::{MonitoredTrainingSession, StopAtStep, SyncReplicasHook};
+/// use ferroflow::{Graph, Variable, global_step, initializers, ops};
+///
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// let w = Variable::new(&s, "w", [2], initializers::ones())?;
+/// let loss = ops::sum(&s, ops::square(&s, &w), [0])?;
+/// // Of one replica only, so that this program is the whole cluster.
+/// let sync = SyncReplicas::new(GradientDescent::new(0.1), 1).minimize(&s, &loss, &global_step(&s)?)?;
+/// let session = MonitoredTrainingSession::new(&graph)
+///     .hook(SyncReplicasHook::new(&sync, true))
+///     .hook(StopAtStep::last(3))
+///     .build()?;
+/// session.run_loop(|session| session.execute(&sync.train))?;
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 pub struct SyncReplicasHook {
     train: SyncTrainOp,
     chief: bool,
