@@ -27,8 +27,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_secs(1);
 /// How long to look for it on behalf of whoever asks which tasks are there.
 const LONG_LOOK: Duration = Duration::from_secs(5);
-/// How long the end of a session waits for its tasks to confirm it. They hear of it later than that, too.
-const CONFIRM_WAIT: Duration = Duration::from_millis(500);
+/// How long the end of a session waits for its tasks to confirm it: one that is busy has time to hear of it before this
+/// process goes. They hear of it later than that, too.
+const CONFIRM_WAIT: Duration = Duration::from_secs(2);
 
 const UNPOISONED: &str = "no panic while the members are locked";
 
