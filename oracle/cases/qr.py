@@ -19,6 +19,8 @@ def cases(c):
     partly = lit([[1.0, 2.0, float("nan"), 1.0], [0.5, -1.0, 2.0, 3.0], [2.0, 0.0, 1.0, 1.0], [1.0, 1.5, -3.0, 2.0]])
     for full in (False, True):
         c.op("Qr", [partly], f"nan_{full}", T="float", accuracy="rounding", full_matrices=full)
+    still = lit([[-5.0, float("nan")], [0.0, float("nan")]])
+    c.op("Qr", [still], "nan_behind_zeros", types=TYPES, accuracy="rounding")
     c.op("Qr", [empty(2, 0, 3)], "no_rows", T="float")
     c.op("Qr", [empty(0, 3, 2)], "no_matrices", T="float")
     c.op("Qr", [empty(3, 0)], "no_columns_full", T="float", full_matrices=True)

@@ -142,6 +142,10 @@ impl<F: Field> Reflection<F> {
             top.iter_mut().for_each(|x| *x = *x * (F::ONE - scale));
             return;
         }
+        // Zero times what is no number would be none.
+        if scale == F::ZERO {
+            return;
+        }
         let mut sums = vec![F::ZERO; top.len()];
         for (v, row) in self.rest.iter().zip(below.chunks(columns)) {
             let v = v.conj();
