@@ -16,9 +16,6 @@ use std::time::Duration;
 /// Arguments of `ferroflow doctor`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    role: LocatedRoleArgs,
-
     /// A directory that all tasks share; may be given several times
     #[arg(long = "dir", value_name = "DIR")]
     directories: Vec<PathBuf>,
@@ -34,6 +31,9 @@ pub(crate) struct Args {
     /// What to print
     #[arg(long, value_enum, default_value_t)]
     output: Output,
+
+    #[command(flatten)]
+    role: LocatedRoleArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {

@@ -18,9 +18,6 @@ Exit codes: that of the program; 3 if tasks were told of different clusters, 4 i
 75 if the others did not come in time; the code of another task that failed, where one failure ends all."
 )]
 pub(crate) struct Args {
-    #[command(flatten)]
-    meeting: MeetingArgs,
-
     /// Port to serve on, or a range to choose from, as 20000-20099; any free one by default
     #[arg(long, visible_alias = "port_range", default_value = "0", hide_default_value = true)]
     port: PortChoice,
@@ -33,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     grace: u64,
 
-    /// What the program does when another task is started again at another address; started again by default where single
+    /// What the program does when a parameter server comes back at another address; started again by default where single
     /// tasks are (HTCondor, Kubernetes, --fail-fast=false), so that it is told the new one
     #[arg(long, value_enum)]
     on_move: Option<OnMove>,
@@ -46,9 +43,6 @@ pub(crate) struct Args {
     #[arg(long, default_value = "info", env = "FERROFLOW_LOG")]
     log: LevelFilter,
 
-    #[command(flatten)]
-    role: RoleArgs,
-
     /// Jobs whose tasks serve others instead of running the program, e.g. ps
     #[arg(long, value_name = "JOBS", value_delimiter = ',')]
     serve: Vec<String>,
@@ -56,6 +50,12 @@ pub(crate) struct Args {
     /// The program to run, with its arguments; without one the task serves others
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
+
+    #[command(flatten)]
+    meeting: MeetingArgs,
+
+    #[command(flatten)]
+    role: RoleArgs,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]

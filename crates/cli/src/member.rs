@@ -10,7 +10,7 @@ use ferroflow::discovery::rendezvous::{
     self, Change, EndWith, Event, Host, Rendezvous, Seat, Socket, Stop, Url, meet_through_launcher,
 };
 use ferroflow::discovery::{Environment, PortChoice, Source, Topology, Wishes, pmi};
-use ferroflow::{ClusterSpec, Server, ServerConfig, Waiting};
+use ferroflow::{ClusterSpec, Server, ServerConfig, TaskName, Waiting};
 use program::Program;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ impl MeetingArgs {
     }
 }
 
-/// What a program does when a task that it was told of is started again elsewhere.
+/// What a program does when a parameter server comes back elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OnMove {
     /// It goes on, with the old address
@@ -337,17 +337,18 @@ impl Member<'_> {
                 Happened::Heard(Event::Ended(_)) if task.job != "ps" => {}
                 Happened::Changed(change) => match &mut decided {
                     Some(Outcome::Again(cluster)) => *cluster = change.cluster,
-                    None if !asked && !change.moved.is_empty() && on_move == OnMove::Restart => {
+                    None if !asked && loses_variables(&task, &change) && on_move == OnMove::Restart => {
                         tracing::info!("The program is started again, to be told of the new addresses.");
                         decided = Some(Outcome::Again(change.cluster));
                         program.signal(Signal::TERM);
                         end_within(END_WITHIN);
                     }
-                    None if !change.moved.is_empty() => {
-                        tracing::warn!(
-                            "The program keeps to the old addresses; --on-move restart starts it again."
-                        );
-                    }
+                    None if loses_variables(&task, &change) => tracing::warn!(
+                        "The program keeps to the old addresses; --on-move restart starts it again."
+                    ),
+                    None if task.job == "ps" && !change.moved.is_empty() => tracing::warn!(
+                        "The program keeps to the old addresses; with --serve ps Ferroflow serves the task, and follows."
+                    ),
                     _ => {}
                 },
                 Happened::Heard(event) => {
@@ -377,6 +378,12 @@ fn jobs_of(cluster: &ClusterSpec) -> Option<Topology> {
         *count = (*count).max(task.task + 1);
     }
     Topology::new(jobs.iter().map(|(job, count)| (job.as_str(), *count))).ok()
+}
+
+/// Whether a parameter server comes back elsewhere, without its variables, that a program of this task uses. Programs use
+/// no workers but their own; what such a move means to parameter servers, a restart would not cure.
+fn loses_variables(task: &TaskName, change: &Change) -> bool {
+    task.job != "ps" && change.moved.iter().any(|moved| moved.job == "ps")
 }
 
 /// Lets steps under way finish. A task that is still needed then does not end well, but can be started again.

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 /// Arguments of `ferroflow resolve`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    role: LocatedRoleArgs,
-
     /// What to print
     #[arg(long, value_enum, default_value_t)]
     output: Output,
+
+    #[command(flatten)]
+    role: LocatedRoleArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), String> {

@@ -16,12 +16,6 @@ use tracing::level_filters::LevelFilter;
 /// Arguments of `ferroflow serve`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    role: RoleArgs,
-
-    #[command(flatten)]
-    meeting: MeetingArgs,
-
     /// Port to listen on, 0 for any free one; by default the one in this task's entry of the cluster, or 2222. With a
     /// rendezvous any free one, or one of a range, as 20000-20099
     #[arg(long, visible_alias = "port_range")]
@@ -41,6 +35,12 @@ pub(crate) struct Args {
     /// What to log: error, warn, info, debug, trace or off
     #[arg(long, default_value = "info", env = "FERROFLOW_LOG")]
     log: LevelFilter,
+
+    #[command(flatten)]
+    role: RoleArgs,
+
+    #[command(flatten)]
+    meeting: MeetingArgs,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {

@@ -150,4 +150,17 @@ mod tests {
         assert!(message("train-worker-3").contains("as many tasks as the set has"));
         assert!(message("web-7f9c").contains("has none of the jobs"));
     }
+
+    #[test]
+    fn flags_that_name_the_job_are_enough_in_any_pod() {
+        let pod = |host: &str| -> Environment {
+            [("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("HOSTNAME", host)].into_iter().collect()
+        };
+        let jobs: Topology = "ps:1,worker:2".parse().unwrap();
+        let mut asked = Asked { jobs: Some(jobs), ..Asked::default() };
+        assert!(ask(&asked, &pod("runner-x7f9c")).is_err());
+        asked.job = Some("ps".to_owned());
+        assert!(matches!(ask(&asked, &pod("runner-x7f9c")), Ok(Says::Nothing)));
+        assert!(matches!(ask(&asked, &pod("train-worker-1")), Ok(Says::Role(_))));
+    }
 }
