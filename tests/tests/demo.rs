@@ -2,8 +2,11 @@
 
 use crate::launch::{processes_with, wait_a_moment};
 use crate::{binary, stock};
+use ferroflow::train::Saver;
+use ferroflow::{Graph, Session, Variable};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The accuracy that the demonstration promises, in percent.
@@ -46,24 +49,82 @@ fn a_convolutional_network_is_trained() {
     assert!(accuracy(&said) > 0.0, "{said}");
 }
 
-/// What a run printed; it must end well, and its tasks with it.
-fn demo(directory: &Path, arguments: &[&str]) -> String {
-    let output = Command::new(binary::path())
-        .arg("demo")
-        .arg("--dir")
-        .arg(directory)
-        .args(arguments)
-        .output()
-        .expect("the binary starts");
-    let said = String::from_utf8(output.stdout).expect("the output is text");
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+#[test]
+fn an_interrupted_demonstration_ends_its_tasks_and_goes_on_later() {
+    let directory = Directory::new("interrupted");
+    let mut running = start(&directory.0, &["--steps", "1000000"]);
+    let mut lines =
+        BufReader::new(running.stdout.take().expect("it is piped")).lines().map_while(|line| line.ok());
+    assert!(lines.any(|line| line.starts_with("step ")), "it trains");
+    let asked = Command::new("kill").args(["-INT", &running.id().to_string()]).status();
+    assert!(asked.expect("the command starts").success());
+    let rest: Vec<String> = lines.collect();
+    assert!(rest.iter().any(|line| line.starts_with("Interrupted at step ")), "{rest:?}");
+    assert_eq!(running.wait().expect("it ends").code(), Some(130));
+    nothing_is_left(&directory.0);
+    let said = demo(&directory.0, &["--steps", "5"]);
+    assert!(said.contains("Resuming from step "), "{said}");
+}
+
+#[test]
+fn a_demonstration_whose_reader_has_gone_ends_quietly() {
+    let directory = Directory::new("unread");
+    let mut running = start(&directory.0, &["--steps", "1000000"]);
+    let mut line = String::new();
+    let mut output = BufReader::new(running.stdout.take().expect("it is piped"));
+    output.read_line(&mut line).expect("it is text");
+    drop(output);
+    let mut complaints = String::new();
+    let mut errors = running.stderr.take().expect("it is piped");
+    errors.read_to_string(&mut complaints).expect("it is text");
+    assert_eq!((running.wait().expect("it ends").code(), complaints.as_str()), (Some(141), ""), "{line}");
+    nothing_is_left(&directory.0);
+}
+
+#[test]
+fn a_checkpoint_that_does_not_fit_is_named() {
+    let directory = Directory::new("foreign");
+    let place = directory.0.join("mlp");
+    std::fs::create_dir_all(&place).expect("it can be made");
+    let graph = Graph::new();
+    let other = Variable::with_value(&graph.scope(), "other", 1.0f32).unwrap();
+    let session = Session::new(&graph).unwrap();
+    session.execute(other.initializer()).unwrap();
+    Saver::new(&graph).unwrap().save(&session, place.join("model.ckpt"), Some(7)).unwrap();
+    let output = command(&directory.0, &["--steps", "5"]).output().expect("the binary starts");
+    let complaints = String::from_utf8(output.stderr).expect("it is text");
+    assert_eq!(output.status.code(), Some(1), "{complaints}");
+    assert!(complaints.contains("not found in checkpoint"), "{complaints}");
+    nothing_is_left(&directory.0);
+}
+
+fn command(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary::path());
+    command.arg("demo").arg("--dir").arg(directory).args(arguments);
+    command
+}
+
+fn start(directory: &Path, arguments: &[&str]) -> Child {
+    let mut command = command(directory, arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts")
+}
+
+/// The tasks are gone a moment after the process that started them.
+fn nothing_is_left(directory: &Path) {
     let place = directory.to_str().expect("the path is text");
-    // Whoever ends the others ends a moment later.
     let deadline = Instant::now() + Duration::from_secs(60);
     while !processes_with(place).is_empty() {
         assert!(Instant::now() < deadline, "{:?} are left over", processes_with(place));
         wait_a_moment();
     }
+}
+
+/// What a run printed; it must end well, and its tasks with it.
+fn demo(directory: &Path, arguments: &[&str]) -> String {
+    let output = command(directory, arguments).output().expect("the binary starts");
+    let said = String::from_utf8(output.stdout).expect("the output is text");
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    nothing_is_left(directory);
     said
 }
 

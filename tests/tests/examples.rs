@@ -1,7 +1,11 @@
 //! The examples, run as their readers run them but in threads: what they compute is what stock computes, and stock goes
 //! on with what they saved.
 
-#![allow(clippy::duplicate_mod, reason = "the examples share modules, and each is a program of its own")]
+#![allow(
+    clippy::duplicate_mod,
+    dead_code,
+    reason = "the examples share modules, and each is a program of its own"
+)]
 
 #[path = "../../crates/ferroflow/examples/between_graph.rs"]
 pub(crate) mod between_graph;

@@ -5,6 +5,7 @@ mod progress;
 mod report;
 mod worker;
 
+use crate::exit::{self, Failure};
 use crate::local::{Event, LocalCluster, Port, Stream, short};
 use crate::tasks::serve_command;
 use ferroflow::TaskName;
@@ -72,7 +73,7 @@ pub(crate) fn run_task(task: &Task) -> Result<(), String> {
     worker::run(task).map_err(|status| status.to_string())
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), String> {
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let began = Instant::now();
     // Each classifier resumes from checkpoints of its own.
     let dir = args.dir.join(args.model.name());
@@ -84,6 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
         counted(args.ps, "parameter server"),
         counted(args.workers, "worker")
     );
+    cluster.hear_signals()?;
     watch(cluster, args, Progress::new(first, last))?;
     println!("Checkpoints and events are in {}; look at them with: tensorboard --logdir {0}", dir.display());
     println!("Everything has ended after {:.1} s.", began.elapsed().as_secs_f64());
@@ -125,13 +127,14 @@ fn start(args: &Args, dir: &Path, last: i64) -> Result<LocalCluster, String> {
 }
 
 /// Follows the workers until all are done, then ends the parameter servers.
-fn watch(mut cluster: LocalCluster, args: &Args, mut progress: Progress) -> Result<(), String> {
+fn watch(mut cluster: LocalCluster, args: &Args, mut progress: Progress) -> Result<(), Failure> {
     let mut working = args.workers;
-    let mut failed = None;
-    while working > 0 && failed.is_none() {
+    let (mut failed, mut interrupted) = (None, None);
+    while working > 0 && failed.is_none() && interrupted.is_none() {
         match cluster.next_event(Some(Instant::now() + PATIENCE)) {
             None => failed = Some(format!("nothing has happened for {} s", PATIENCE.as_secs())),
-            Some(Event::Line { stream: Stream::Error, .. } | Event::Signal(_)) => {}
+            Some(Event::Line { stream: Stream::Error, .. }) => {}
+            Some(Event::Signal(signal)) => interrupted = Some(signal),
             Some(Event::Line { text, .. }) => match Report::read(&String::from_utf8_lossy(&text)) {
                 Some(Report::Started) => progress.begin(),
                 Some(Report::Trained { step, loss }) => progress.trained(step, loss),
@@ -149,13 +152,17 @@ fn watch(mut cluster: LocalCluster, args: &Args, mut progress: Progress) -> Resu
             }
         }
     }
-    let (rate, accuracy) = (progress.rate(), progress.accuracy());
+    let (rate, accuracy, step) = (progress.rate(), progress.accuracy(), progress.step());
     progress.finish();
     for name in cluster.stop() {
         println!("{name} did not end when it was asked to and was killed.");
     }
+    if let Some(signal) = interrupted {
+        println!("Interrupted at step {step}; the same command goes on from the last checkpoint.");
+        return Err(Failure::told(exit::of_signal(signal)));
+    }
     if let Some(failure) = failed {
-        return Err(failure);
+        return Err(failure.into());
     }
     let accuracy = accuracy.ok_or("no worker has judged the model")?;
     println!("Held-out accuracy {:.1} % at {rate:.0} steps per second.", accuracy * 100.0);

@@ -18,6 +18,23 @@ pub(crate) const SUPERSEDED: u8 = 4;
 /// The others did not come in time; they may come next time.
 pub(crate) const TIMED_OUT: u8 = 75;
 
+/// What shells say of a process that wrote to a pipe which nobody reads.
+const NO_READER: i32 = 141;
+
+/// Whoever reads what is printed may have seen enough (`ferroflow demo | head -1`): the process ends then, and with it
+/// its tasks, without a word about it.
+pub(crate) fn end_with_reader() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload().downcast_ref::<String>();
+        if text.is_some_and(|text| text.starts_with("failed printing to std") && text.contains("Broken pipe"))
+        {
+            std::process::exit(NO_READER);
+        }
+        report(panic);
+    }));
+}
+
 /// Why the process does not end well.
 #[derive(Debug)]
 pub(crate) struct Failure {

@@ -72,9 +72,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    exit::end_with_reader();
     let arguments = spelling::with_two_dashes::<Cli>(std::env::args_os());
     let done = match Cli::parse_from(arguments).command {
-        Command::Demo(args) => demo::run(&args).map_err(Failure::from),
+        Command::Demo(args) => demo::run(&args),
         Command::DemoWorker(task) => demo::run_task(&task).map_err(Failure::from),
         Command::Up(args) => up::run(&args),
         Command::Run(args) => run::run(&args),

@@ -11,11 +11,11 @@
 
 pub(crate) mod common;
 
-use common::{Flags, Worker, progress};
+use common::{Flags, Worker, progress, training};
 use ferroflow::data::digits::Digits;
 use ferroflow::layers::{Activation, Dense};
 use ferroflow::optimizers::{Adagrad, Optimizer};
-use ferroflow::train::{Every, MonitoredTrainingSession, StopAtStep};
+use ferroflow::train::{Every, StopAtStep};
 use ferroflow::{DType, Graph, Output, Result, Scope, global_step, initializers, losses, ops};
 
 /// Runs one task. A worker returns the losses of its steps; a parameter server serves for ever.
@@ -63,16 +63,13 @@ pub(crate) fn train(worker: &Worker, flags: &Flags) -> Result<Vec<f32>> {
     let train = [Adagrad::new(0.1).minimize(&s, &model.loss, Some(&step))?];
 
     // The first worker initializes the model or restores its last checkpoint, and writes checkpoints.
-    let mut session = MonitoredTrainingSession::new(&graph)
+    let mut session = training(&graph, flags)
         .target(worker.server())
         .chief(worker.is_chief())
+        .save_checkpoint(Every::Steps(flags.number("save_steps", 100)? as i64))
         .hook(StopAtStep::last(flags.number("steps", 200)? as i64))
-        .hook(progress(&step, &model.loss));
-    if let Some(directory) = flags.get("dir") {
-        let every = flags.number("save_steps", 100)? as i64;
-        session = session.checkpoint_dir(directory).save_checkpoint(Every::Steps(every));
-    }
-    let mut session = session.build()?;
+        .hook(progress(&step, &model.loss))
+        .build()?;
 
     let (replica, replicas) = worker.replica();
     let own = digits(flags)?.0.examples()?.shard(replicas, replica)?;
@@ -90,7 +87,6 @@ pub(crate) fn train(worker: &Worker, flags: &Flags) -> Result<Vec<f32>> {
     Ok(seen)
 }
 
-#[allow(dead_code, reason = "tests call `run`")]
 fn main() -> Result<()> {
     run(std::env::args().skip(1)).map(drop)
 }

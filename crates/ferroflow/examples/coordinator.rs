@@ -77,7 +77,6 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     Ok(seen)
 }
 
-#[allow(dead_code, reason = "tests call `run`")]
 fn main() -> Result<()> {
     run(std::env::args().skip(1)).map(drop)
 }

@@ -7,6 +7,7 @@
 //! ```
 
 #[path = "between_graph.rs"]
+#[allow(dead_code, reason = "it is a program of its own")]
 mod between_graph;
 
 use between_graph::common::Flags;
@@ -73,7 +74,6 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<Jud
     Ok(judged)
 }
 
-#[allow(dead_code, reason = "tests call `run`")]
 fn main() -> Result<()> {
     run(std::env::args().skip(1)).map(drop)
 }

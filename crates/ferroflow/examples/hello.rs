@@ -18,7 +18,6 @@ pub(crate) fn run() -> Result<String> {
     Ok(String::from_utf8_lossy(&text.to_scalar::<bytes::Bytes>()?).into_owned())
 }
 
-#[allow(dead_code, reason = "tests call `run`")]
 fn main() -> Result<()> {
     println!("{}", run()?);
     Ok(())

@@ -6,11 +6,11 @@
 
 mod common;
 
-use common::{Flags, digits, progress};
+use common::{Flags, digits, progress, training};
 use ferroflow::clip::clip_by_global_norm;
 use ferroflow::layers::{Dense, Lstm};
 use ferroflow::optimizers::{Adam, Optimizer};
-use ferroflow::train::{MonitoredTrainingSession, StopAtStep};
+use ferroflow::train::StopAtStep;
 use ferroflow::variables::trainable_variables;
 use ferroflow::{DType, Graph, Result, global_step, initializers, losses, ops};
 
@@ -40,12 +40,9 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     let clipped: Vec<_> = clipped.into_iter().zip(variables).collect();
     let train = [adam.apply_gradients(&s, &clipped, Some(&step))?];
 
-    let mut session = MonitoredTrainingSession::new(&graph)
+    let session = training(&graph, &flags)
         .hook(StopAtStep::last(flags.number("steps", 200)? as i64))
         .hook(progress(&step, &loss));
-    if let Some(directory) = flags.get("dir") {
-        session = session.checkpoint_dir(directory);
-    }
     let batches = digits(&flags)?.examples()?.shuffle(1000, 42).repeat().batch(64).prefetch(2);
     let (mut batches, mut seen) = (batches.iter(), Vec::new());
     session.build()?.run_loop(|session| {
@@ -61,7 +58,6 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     Ok(seen)
 }
 
-#[allow(dead_code, reason = "tests call `run`")]
 fn main() -> Result<()> {
     run(std::env::args().skip(1)).map(drop)
 }

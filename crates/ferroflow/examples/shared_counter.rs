@@ -41,7 +41,6 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<i64> {
     Ok(total)
 }
 
-#[allow(dead_code, reason = "tests call `run`")]
 fn main() -> Result<()> {
     run(std::env::args().skip(1)).map(drop)
 }

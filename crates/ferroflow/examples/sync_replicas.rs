@@ -12,9 +12,9 @@
 
 mod common;
 
-use common::{Flags, Worker, progress};
+use common::{Flags, Worker, progress, training};
 use ferroflow::optimizers::{GradientDescent, SyncReplicas};
-use ferroflow::train::{MonitoredTrainingSession, StopAtStep, SyncReplicasHook};
+use ferroflow::train::{StopAtStep, SyncReplicasHook};
 use ferroflow::{Graph, Result, Tensor, Variable, global_step, initializers, ops};
 
 /// Runs one task. A worker returns the losses of its steps; a parameter server serves for ever.
@@ -40,15 +40,12 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     let sync = SyncReplicas::new(GradientDescent::new(0.5), replicas).total_replicas(workers);
     // Nobody gets ahead: a worker's second step waits for the first average.
     let sync = sync.init_tokens(0).minimize(&s, &loss, &step)?;
-    let mut session = MonitoredTrainingSession::new(&graph)
+    let session = training(&graph, &flags)
         .target(worker.server())
         .chief(chief)
         .hook(SyncReplicasHook::new(&sync, chief))
         .hook(StopAtStep::last(flags.number("steps", 300)? as i64))
         .hook(progress(&step, &loss));
-    if let Some(directory) = flags.get("dir") {
-        session = session.checkpoint_dir(directory);
-    }
     let mut seen = Vec::new();
     session.build()?.run_loop(|session| {
         let values = session.run_step(&[], &[&loss], std::slice::from_ref(&sync.train))?;
@@ -58,7 +55,6 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     Ok(seen)
 }
 
-#[allow(dead_code, reason = "tests call `run`")]
 fn main() -> Result<()> {
     run(std::env::args().skip(1)).map(drop)
 }

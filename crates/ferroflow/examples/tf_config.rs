@@ -12,6 +12,7 @@
 //! Without the variable it trains alone.
 
 #[path = "between_graph.rs"]
+#[allow(dead_code, reason = "it is a program of its own")]
 mod between_graph;
 
 use between_graph::common::{Flags, Worker};
@@ -27,7 +28,6 @@ pub(crate) fn run(task: TfConfig, arguments: impl IntoIterator<Item = String>) -
     }
 }
 
-#[allow(dead_code, reason = "tests call `run`")]
 fn main() -> Result<()> {
     let task = match TfConfig::from_env()? {
         Some(task) => task,

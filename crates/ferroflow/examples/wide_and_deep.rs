@@ -11,12 +11,12 @@
 
 mod common;
 
-use common::{Flags, Worker, progress};
+use common::{Flags, Worker, progress, training};
 use ferroflow::data::Dataset;
 use ferroflow::initializers::Initializer;
 use ferroflow::layers::{Activation, Assignment, Dense, embedding_lookup};
 use ferroflow::optimizers::{Adagrad, Ftrl, GradAndVar, Optimizer};
-use ferroflow::train::{MonitoredTrainingSession, StopAtStep};
+use ferroflow::train::StopAtStep;
 use ferroflow::variables::{Partitioner, trainable_variables};
 use ferroflow::{DType, Graph, Output, Result, Scope, Variable, global_step, initializers, losses, ops};
 
@@ -69,15 +69,12 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     let wide = follow.apply_gradients(&s, &wide, None)?;
     let train = [wide, adagrad.apply_gradients(&s, &deep, Some(&step))?];
 
-    let mut session = MonitoredTrainingSession::new(&graph)
+    let mut session = training(&graph, &flags)
         .target(worker.server())
         .chief(worker.is_chief())
         .hook(StopAtStep::last(flags.number("steps", 500)? as i64))
-        .hook(progress(&step, &loss));
-    if let Some(directory) = flags.get("dir") {
-        session = session.checkpoint_dir(directory);
-    }
-    let mut session = session.build()?;
+        .hook(progress(&step, &loss))
+        .build()?;
     let (replica, replicas) = worker.replica();
     let batches = Dataset::from_fn(|| (0..).map(visit)).shard(replicas, replica)?.batch(BATCH).prefetch(2);
     let mut seen = Vec::new();
@@ -126,7 +123,6 @@ fn random(n: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-#[allow(dead_code, reason = "tests call `run`")]
 fn main() -> Result<()> {
     run(std::env::args().skip(1)).map(drop)
 }

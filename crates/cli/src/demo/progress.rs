@@ -59,6 +59,11 @@ impl Progress {
         }
     }
 
+    /// The last step that was told of.
+    pub(crate) fn step(&self) -> i64 {
+        self.step
+    }
+
     /// Steps per second since training began.
     pub(crate) fn rate(&self) -> f64 {
         (self.step - self.first) as f64 / self.began.elapsed().as_secs_f64().max(1e-9)

@@ -29,7 +29,7 @@ pub(crate) fn run(task: &Task) -> Result<()> {
     let listener = local::inherit_socket().map_err(|error| Status::new(Code::FailedPrecondition, error))?;
     let cluster = ClusterSpec::from_json(&task.cluster)?;
     let name = TaskName::new("worker", task.task_index);
-    let workers = cluster.tasks().filter(|(task, _)| task.job == "worker").count();
+    let workers = cluster.num_tasks("worker");
     let config = ServerConfig { task: name.clone(), cluster: cluster.clone(), ..ServerConfig::default() };
     let server = Server::start(config, ferroflow::registry(), vec![listener], std::future::pending())?;
 

@@ -9,13 +9,22 @@ pub(crate) use flags::Flags;
 pub(crate) use worker::Worker;
 
 use ferroflow::data::digits::Digits;
-use ferroflow::train::{Every, LogTensors};
-use ferroflow::{Output, Result, Variable};
+use ferroflow::train::{Every, LogTensors, MonitoredTrainingSession};
+use ferroflow::{Graph, Output, Result, Variable};
 
 /// The handwritten digits that come with this repository, or those of `--data`.
 pub(crate) fn digits(flags: &Flags) -> Result<Digits> {
     let own = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/data/digits.csv.gz");
     Digits::load(flags.get("data").unwrap_or(own))
+}
+
+/// A training session whose checkpoints are in the directory of `--dir`, if there is one.
+pub(crate) fn training(graph: &Graph, flags: &Flags) -> MonitoredTrainingSession {
+    let session = MonitoredTrainingSession::new(graph);
+    match flags.get("dir") {
+        Some(directory) => session.checkpoint_dir(directory),
+        None => session,
+    }
 }
 
 /// A hook that prints the loss now and then.
