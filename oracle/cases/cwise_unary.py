@@ -33,6 +33,11 @@ def cases(c):
     cuts = lit([complex(x, y) for x in (-2.0, -0.5, -0.0, 0.0, 0.5, 2.0, 70.0) for y in (-60.0, -1.5, -0.0, 0.0, 1.5, 60.0)])
     for op in ("Asin", "Acos", "Asinh", "Acosh", "Atan", "Atanh", "Tan", "Tanh", "Sigmoid"):
         c.op(op, [cuts], "cuts", types=COMPLEX, accuracy="rounding")
+    for number, edge in (("complex64", 89.5), ("complex128", 710.5)):
+        angles = (0.0, -1e-3, 1.5707, 3.0)
+        beyond = [z for far in (edge, -edge, 1.9 * edge, 3 * edge) for angle in angles for z in (complex(far, angle), complex(angle, far))]
+        for op in ("Sin", "Cos", "Sinh", "Cosh"):
+            c.op(op, [lit(beyond)], "beyond", T=number, accuracy="rounding")
     far = lit([complex(x, y) for x in (-np.inf, -1.7e308, -0.5, 0.0, 1e200, np.inf, np.nan) for y in (-np.inf, -1.7e308, 0.0, 1.5, 1e200, np.nan)])
     for op in ("Asin", "Acos", "Asinh", "Acosh"):
         c.op(op, [far], "far", T="complex128", accuracy="rounding")

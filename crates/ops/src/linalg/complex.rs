@@ -1,13 +1,28 @@
-//! Inverse functions of complex numbers, in double precision, with the cuts of C's library.
+//! Functions of complex numbers: the inverse ones in double precision, with the cuts of C's library, and large ones.
 //!
 //! After W. Kahan, "Branch cuts for complex elementary functions": products of square roots do not lose digits where
 //! the square of the argument would.
 
 use ferroflow_core::C128;
+use num_traits::Float;
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, LN_2, PI};
 
 /// Beyond this size squares are not taken.
 const LARGE: f64 = 1e150;
+
+/// The cosine and the sine of an angle times `cosh(far)`, where that alone overflows although the products need not;
+/// `None` elsewhere.
+pub fn far_along<T: Float>(far: T, angle: T) -> Option<(T, T)> {
+    let largest = T::max_value().ln();
+    if far.abs() <= largest || !far.is_finite() {
+        return None;
+    }
+    let two = T::one() + T::one();
+    // In two factors, each of which is finite: nothing is left of larger ones but infinity.
+    let root = (far.abs().min(largest + largest - two) / two).exp();
+    let (sin, cos) = angle.sin_cos();
+    Some((cos / two * root * root, sin / two * root * root))
+}
 
 /// The inverse sine.
 pub fn asin(z: C128) -> C128 {

@@ -124,9 +124,32 @@ macro_rules! complex_functions {
     ($($type:ty, $part:ty);+) => {$(
         impl Functions for $type {
             complex_functions!(@methods $type:
-                sqrt => sqrt, exp => exp, sin => sin, cos => cos, sinh => sinh, cosh => cosh, small_sin => sin,
-                small_cos => cos,
+                sqrt => sqrt, exp => exp, small_sin => sin, small_cos => cos,
             );
+            fn sin(self) -> $type {
+                match complex::far_along(self.im, self.re) {
+                    Some((cos, sin)) => <$type>::new(sin, cos * self.im.signum()),
+                    None => <$type>::sin(self),
+                }
+            }
+            fn cos(self) -> $type {
+                match complex::far_along(self.im, self.re) {
+                    Some((cos, sin)) => <$type>::new(cos, -sin * self.im.signum()),
+                    None => <$type>::cos(self),
+                }
+            }
+            fn sinh(self) -> $type {
+                match complex::far_along(self.re, self.im) {
+                    Some((cos, sin)) => <$type>::new(cos * self.re.signum(), sin),
+                    None => <$type>::sinh(self),
+                }
+            }
+            fn cosh(self) -> $type {
+                match complex::far_along(self.re, self.im) {
+                    Some((cos, sin)) => <$type>::new(cos, sin * self.re.signum()),
+                    None => <$type>::cosh(self),
+                }
+            }
             complex_functions!(@inverse $type, $part: asin, acos, atan, asinh, acosh, atanh);
             fn tan(self) -> $type {
                 let turned = Functions::tanh(<$type>::new(-self.im, self.re));
