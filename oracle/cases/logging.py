@@ -57,3 +57,5 @@ def cases(c):
     c.op("StringFormat", [[np.float32([[1, 2], [3, 4]])]], "matrix", template="a % b", placeholder="%", summarize=3)
     c.op("StringFormat", [[np.float32([1, 2])]], "empty_placeholder", template="ab", placeholder="", summarize=3)
     c.op("StringFormat", [[np.float32([1, 2])]], "empty_template", template="", placeholder="", summarize=3)
+    nothing = [np.float32([[1, 2]]), np.float32([]), np.bool_([[True, False]]), np.bool_([]), np.bool_(True), np.int32(1)]
+    c.op("StringFormat", [nothing], "nothing_shown", template="%|" * len(nothing), placeholder="%", summarize=0)

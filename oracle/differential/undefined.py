@@ -138,10 +138,14 @@ def _overflow_on_the_way(node, inputs, expected):
 
 
 def _phase(node, inputs, expected):
-    """Where rounding turns the argument of a sine, and so the result: as far from zero as precision goes."""
+    """Where rounding turns the argument of a sine, and so the result: as far from zero, or as near to a root of a Bessel
+    function, as precision goes."""
     size = np.abs(inputs[0].astype(np.float64))
     if node.op.startswith("Fresnel"):
         size = np.minimum(size, 1e100) ** 2 * 0.02
+    else:
+        with np.errstate(divide="ignore"):
+            size = size / np.minimum(np.abs(expected.astype(np.float64)), 1)
     return ~(size * float(ml_dtypes.finfo(expected.dtype).eps) < _PHASE[protos.dtype_of(expected)])
 
 
@@ -289,5 +293,6 @@ _RULES = {
     "SparseSegmentSumGrad": _no_indices,
     "SparseSegmentMeanGrad": _no_indices,
     "SparseSegmentSqrtNGrad": _no_indices,
+    "StatelessRandomGammaV3": _counter,
     **{f"Stateless{op}V2": _counter for op in ("RandomUniform", "RandomNormal", "TruncatedNormal", "RandomUniformInt", "RandomUniformFullInt")},
 }

@@ -122,6 +122,8 @@ pub(crate) fn summarize(tensor: &Tensor, limit: i64, form: Form) -> Result<Strin
         DType::Double => each::<f64>(tensor, limit, form, |value| double(*value)),
         DType::Half => each::<f16>(tensor, limit, form, |value| float(value.to_f32())),
         DType::Bfloat16 => each::<bf16>(tensor, limit, form, |value| float(value.to_f32())),
+        // Stock prints nothing at all where it shows none of them.
+        DType::Bool if shown(tensor, limit) == 0 => Ok(String::new()),
         DType::Bool => each::<bool>(tensor, limit, form, |value| (*value as u8).to_string()),
         DType::String => each::<Str>(tensor, limit, form, |value| match form {
             Form::Flat => escape(value),
