@@ -144,7 +144,7 @@ def _phase(node, inputs, expected):
     if node.op.startswith("Fresnel"):
         size = np.minimum(size, 1e100) ** 2 * 0.02
     else:
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             size = size / np.minimum(np.abs(expected.astype(np.float64)), 1)
     return ~(size * float(ml_dtypes.finfo(expected.dtype).eps) < _PHASE[protos.dtype_of(expected)])
 

@@ -37,6 +37,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    // Names that are looked up and directories that do not answer say so.
+    crate::logging::start_for_waits();
     let findings = match args.role.role() {
         Ok(role) => examine(args, &role),
         Err(message) => {

@@ -9,10 +9,19 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 /// Logs from now on what is at least as severe as `level`; of the libraries below, only what goes wrong.
 pub(crate) fn start(level: LevelFilter) {
+    log(Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("ferroflow", level));
+}
+
+/// Logs from now on what goes wrong, and what is waited for.
+pub(crate) fn start_for_waits() {
+    let waits = Targets::new().with_target("ferroflow_cluster::waiting", LevelFilter::INFO);
+    log(waits.with_default(LevelFilter::WARN));
+}
+
+fn log(chosen: Targets) {
     let lines = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
-    let chosen = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("ferroflow", level);
     tracing_subscriber::registry().with(chosen).with(lines).init();
 }
