@@ -72,6 +72,12 @@ def cases(c):
     for ta, tb in (("float", "float"), ("bfloat16", "float"), ("float", "bfloat16"), ("bfloat16", "bfloat16")):
         c.op("SparseMatMul", [arr(2, 3), arr(3, 2, seed=1)], Ta=ta, Tb=tb)
     c.op("SparseMatMul", [arr(3, 2), arr(2, 3, seed=1)], "tt", Ta="float", Tb="float", transpose_a=True, transpose_b=True)
+    a, b = np.float32([[1, 0, -2], [np.inf, np.nan, 0], [0, 3, np.inf]]), np.float32([[0, 2, np.nan], [3, 0, -np.inf], [0, 0, 4]])
+    for hints in ({}, {"a_is_sparse": True}, {"b_is_sparse": True}, {"a_is_sparse": True, "b_is_sparse": True}):
+        name = "zeros_" + "_".join(hints)
+        c.op("SparseMatMul", [a, b], name, Ta="float", Tb="float", **hints)
+        c.op("SparseMatMul", [a, b], name + "_turned", Ta="float", Tb="float", transpose_a=True, transpose_b=True, **hints)
+        c.op("SparseMatMul", [a, b], name + "_short", Ta="bfloat16", Tb="float", **hints)
     c.op("SparseMatMul", [arr(2, 3), arr(2, 3)], "mismatch", Ta="float", Tb="float")
     for fused in (["BiasAdd"], ["BiasAdd", "Relu"], ["BiasAdd", "Tanh"], ["BiasAdd", "Sigmoid"]):
         c.op("_FusedMatMul", [arr(2, 3), arr(3, 4), [arr(4)]], "_".join(fused).lower(), T="float", fused_ops=fused)

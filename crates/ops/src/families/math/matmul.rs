@@ -85,9 +85,11 @@ pub(super) fn product<T: Gemm>(cx: &KernelCx<'_>, ta: bool, tb: bool) -> Result<
     Ok(product)
 }
 
-/// The hints about zeros are not used: a dense product is faster unless nearly all elements are zero.
+/// The hints about zeros are not used for speed: a dense product is faster unless nearly all elements are zero. But what
+/// is no finite number meets no zeros of the sparse side, which stock leaves out.
 fn sparse_mat_mul_kernel(init: &Init<'_>) -> Result<Kernel> {
     let (ta, tb): (bool, bool) = (init.attr("transpose_a")?, init.attr("transpose_b")?);
+    let (a_is_sparse, b_is_sparse): (bool, bool) = (init.attr("a_is_sparse")?, init.attr("b_is_sparse")?);
     Kernel::sync(move |cx| {
         let (a, b) = (cx.input(0)?, cx.input(1)?);
         ensure!(a.rank() == 2, InvalidArgument, "a is not a matrix");
@@ -103,7 +105,26 @@ fn sparse_mat_mul_kernel(init: &Init<'_>) -> Result<Kernel> {
             b.shape()
         );
         let mut product = cx.alloc::<f32>(Shape::matrix(left.rows(), right.columns()))?;
-        f32::multiply(cx.device(), left, right, product.flat_mut()?);
+        let others = if a_is_sparse { &b_data } else { &a_data };
+        if !(a_is_sparse || b_is_sparse) || others.iter().all(|value| value.is_finite()) {
+            f32::multiply(cx.device(), left, right, product.flat_mut()?);
+            return Ok(product.into());
+        }
+        let (inner, columns) = (left.columns(), right.columns());
+        let at = |data: &[f32], (row, column): (usize, usize), width: usize, is_transposed: bool| {
+            match is_transposed {
+                true => data[column * width + row],
+                false => data[row * width + column],
+            }
+        };
+        for (place, sum) in product.flat_mut::<f32>()?.iter_mut().enumerate() {
+            let (row, column) = (place / columns, place % columns);
+            let terms = (0..inner).map(|k| {
+                (at(&a_data, (row, k), a.shape().dim(1), ta), at(&b_data, (k, column), b.shape().dim(1), tb))
+            });
+            let kept = terms.filter(|(a, b)| if a_is_sparse { *a != 0.0 } else { *b != 0.0 });
+            *sum = kept.fold(0.0, |sum, (a, b)| sum + a * b);
+        }
         Ok(product.into())
     })
 }
