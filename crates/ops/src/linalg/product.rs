@@ -65,7 +65,8 @@ impl<'a, T> MatrixView<'a, T> {
         self.columns
     }
 
-    fn at(&self, row: usize, column: usize) -> &T {
+    /// The element there, after transposition, as it is stored.
+    pub fn at(&self, row: usize, column: usize) -> &T {
         &self.data[row * self.row_stride + column * self.column_stride]
     }
 }

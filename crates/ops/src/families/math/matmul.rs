@@ -108,25 +108,26 @@ fn sparse_mat_mul_kernel(init: &Init<'_>) -> Result<Kernel> {
         let others = if a_is_sparse { &b_data } else { &a_data };
         if !(a_is_sparse || b_is_sparse) || others.iter().all(|value| value.is_finite()) {
             f32::multiply(cx.device(), left, right, product.flat_mut()?);
-            return Ok(product.into());
-        }
-        let (inner, columns) = (left.columns(), right.columns());
-        let at = |data: &[f32], (row, column): (usize, usize), width: usize, is_transposed: bool| {
-            match is_transposed {
-                true => data[column * width + row],
-                false => data[row * width + column],
-            }
-        };
-        for (place, sum) in product.flat_mut::<f32>()?.iter_mut().enumerate() {
-            let (row, column) = (place / columns, place % columns);
-            let terms = (0..inner).map(|k| {
-                (at(&a_data, (row, k), a.shape().dim(1), ta), at(&b_data, (k, column), b.shape().dim(1), tb))
-            });
-            let kept = terms.filter(|(a, b)| if a_is_sparse { *a != 0.0 } else { *b != 0.0 });
-            *sum = kept.fold(0.0, |sum, (a, b)| sum + a * b);
+        } else {
+            multiply_without_zeros(left, right, a_is_sparse, product.flat_mut()?);
         }
         Ok(product.into())
     })
+}
+
+/// A product without the terms in which the factor of the sparse side, left or right, is zero.
+fn multiply_without_zeros(
+    left: MatrixView<'_, f32>,
+    right: MatrixView<'_, f32>,
+    left_is_sparse: bool,
+    out: &mut [f32],
+) {
+    for (place, sum) in out.iter_mut().enumerate() {
+        let (row, column) = (place / right.columns(), place % right.columns());
+        let factors = (0..right.rows()).map(|k| (*left.at(row, k), *right.at(k, column)));
+        let kept = factors.filter(|(a, b)| if left_is_sparse { *a != 0.0 } else { *b != 0.0 });
+        *sum = kept.fold(0.0, |sum, (a, b)| sum + a * b);
+    }
 }
 
 fn widened(tensor: &Tensor) -> Result<Cow<'_, [f32]>> {
