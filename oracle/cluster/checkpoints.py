@@ -171,6 +171,44 @@ def wrong(cluster, directory):
     data.write_bytes(bytes_there[:10])
     show_failure("values cut off", lambda: restore(good, "w"))
     index = directory / "single-5.index"
-    index.write_bytes(index.read_bytes()[:-20])
+    index_bytes = index.read_bytes()
+    index.write_bytes(index_bytes[:20] + bytes([255 - index_bytes[20]]) + index_bytes[21:])
+    show_failure("a damaged index", lambda: restore(good, "w"))
+    index.write_bytes(index_bytes[:-20])
     show_failure("an index cut off", lambda: restore(good, "w"))
+    index.write_bytes(index_bytes)
+    data.unlink()
+    data.mkdir()
+    show_failure("a directory instead of values", lambda: restore(good, "w"))
+    data.rmdir()
+    index.unlink()
+    index.mkdir()
+    show_failure("a directory instead of an index", lambda: restore(good, "w"))
+    index.rmdir()
+    refused(cluster, directory)
     show("nothing temporary left", [path.name for path in directory.iterdir() if re.search("temp", path.name)])
+
+
+def refused(cluster, directory):
+    """Places where nothing can be written, and parts that are not there."""
+
+    def run(make):
+        with tf.Graph().as_default() as graph, tf.device("/job:ps/task:1"):
+            op = make()
+            with session(cluster.target(), graph) as sess:
+                return sess.run(op)
+
+    def save(prefix):
+        return tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["w"], shape_and_slices=[""], tensors=[tf.constant([1.0])])
+
+    def merge(*prefixes):
+        return tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=tf.constant(prefixes, tf.string), destination_prefix=str(directory / "merged"))
+
+    file = directory / "a_file"
+    file.touch()
+    show_failure("below a file", lambda: run(lambda: save(f"{file}/w")))
+    show_failure("below nothing", lambda: run(lambda: save(f"{directory}/a/b/c")))
+    show_failure("too long a name", lambda: run(lambda: save(str(directory / ("n" * 300)))))
+    show_failure("no parts to join", lambda: run(merge))
+    show_failure("parts that are not there", lambda: run(lambda: merge(str(directory / "absent"))))
+    show("nothing joined", [path.name for path in directory.glob("merged*")])

@@ -1,5 +1,6 @@
 """A task that a session waits for in vain: the master says for whom, since when and why, and keeps to the session's deadline."""
 
+import http.server
 import re
 import socket
 
@@ -20,6 +21,8 @@ def orchestrate(_, binary):
     silent = socket.socket()
     silent.bind(("127.0.0.1", 0))
     silent.listen()
+    talker = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+    tasks.Client(talker.serve_forever)
     with tasks.Cluster({"stranger": [tasks.STOCK, tasks.OURS]}, binary) as strangers:
         refused = tasks.free_ports(1)[0]
         another = strangers.spec["stranger"]
@@ -27,6 +30,7 @@ def orchestrate(_, binary):
             "name not found": ("no-such-host.invalid:2222", "cannot be resolved"),
             "refused": (f"127.0.0.1:{refused}", "refused"),
             "no answer": (f"127.0.0.1:{silent.getsockname()[1]}", "no answer from"),
+            "another protocol": (f"127.0.0.1:{talker.server_port}", "does not speak gRPC"),
             "another role, a task of stock's": (another[0], "/job:stranger/replica:0/task:0 answers at"),
             "another role, a task of ours": (another[1], "/job:stranger/replica:0/task:1 answers at"),
         }
@@ -42,7 +46,7 @@ def orchestrate(_, binary):
             said = re.sub(r"\x1b\[[0-9;]*m", "", master.tasks[0].log.read_text(errors="replace"))
             word = re.search(r"Waiting for /job:ps/replica:0/task:2 since \d+ s: (.*)", said)
             told = word is not None and re.search(why, word[1]) is not None
-            print(f"{label}, {lines}, {word and word[0]}: {lines == ['DeadlineExceededError'] and told}", flush=True)
+            print(f"{label}, {lines}, {word and word[0]}: {lines == ['DeadlineExceededError, which names the task'] and told}", flush=True)
             master.stop()
     silent.close()
 
@@ -55,4 +59,5 @@ def ask(target):
                 sess.run("nothing")
             print("no failure", flush=True)
         except tf.errors.OpError as error:
-            print(type(error).__name__, flush=True)
+            named = "which names the task" if "/job:ps/replica:0/task:2" in error.message else error.message
+            print(f"{type(error).__name__}, {named}", flush=True)

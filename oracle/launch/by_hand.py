@@ -39,7 +39,9 @@ class Started:
         self.name = name
         self.log = tempfile.TemporaryFile("w+")
         if argv is not None:
-            self.pid = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log).pid
+            # Whatever fails here, no server stays behind.
+            quiet = {"stdin": subprocess.DEVNULL, "stdout": self.log, "stderr": self.log}
+            self.pid = subprocess.Popen(argv, env=env, preexec_fn=tasks.die_with_parent, **quiet).pid
             return
         self.pid = os.fork()
         if self.pid == 0:

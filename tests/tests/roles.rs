@@ -104,6 +104,8 @@ fn mistakes_come_with_their_fix() {
     check(&["--ps_hosts=a", "--job_name=ps"], "write e.g. a:2222");
     check(&["--ps_hosts=a:70000", "--job_name=ps"], "ports end at 65535");
     check(&["--ps_hosts=a:1,,b:1", "--job_name=ps"], "remove the comma");
+    check(&["--ps_hosts=", "--worker_hosts=", "--job_name=ps"], "--ps_hosts: it names no task");
+    check(&["--cluster", r#"{"ps": []}"#, "--job_name=ps"], "--cluster: it names no task");
     check(&["--ps_hosts=a:1", "--worker_hosts=a:1", "--job_name=ps"], "a port of its own");
     check(&["--cluster", r#"{"my-ps": ["a:1"]}"#], "write e.g. my_ps");
     check(&["--ps_host=a:1"], "'--ps_hosts'");

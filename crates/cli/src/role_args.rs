@@ -107,6 +107,13 @@ impl RoleArgs {
                 spec.add_hosts(job, list).map_err(|error| format!("{flag}: {}", error.message()))?;
             }
         }
-        Ok(spec)
+        let given = hosts.iter().find(|(.., list)| list.is_some()).map(|(_, flag, _)| *flag);
+        match given.or(self.cluster.as_ref().map(|_| "--cluster")) {
+            // A variable of a script that is not set must not make this a cluster of its own.
+            Some(flag) if spec.is_empty() => {
+                Err(format!("{flag}: it names no task; write addresses, or leave the flag out"))
+            }
+            _ => Ok(spec),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Local files: errors as statuses in stock's words, reads at a position, and writes that appear whole or not at all.
 
-use ferroflow_core::{Code, Result, Status};
+use ferroflow_core::{Code, Result, Status, status};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
@@ -9,18 +9,52 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The status for a failed file operation.
 pub fn status(path: impl AsRef<Path>, error: &io::Error) -> Status {
-    let (code, text) = match error.kind() {
-        ErrorKind::NotFound => (Code::NotFound, "No such file or directory"),
-        ErrorKind::PermissionDenied => (Code::PermissionDenied, "Permission denied"),
-        ErrorKind::AlreadyExists => (Code::AlreadyExists, "File exists"),
-        ErrorKind::StorageFull => (Code::ResourceExhausted, "No space left on device"),
-        ErrorKind::UnexpectedEof => return Status::new(Code::OutOfRange, "Read less bytes than requested"),
-        _ => {
-            return Status::new(Code::Unknown, format!("{}; {error}", path.as_ref().display()));
-        }
-    };
-    Status::new(code, format!("{}; {text}", path.as_ref().display()))
+    if error.kind() == ErrorKind::UnexpectedEof {
+        return too_short(path);
+    }
+    // The system's own words, without the number that the standard library adds.
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    Status::new(code(error), format!("{}; {text}", path.as_ref().display()))
 }
+
+/// The status for a file that ends before what was to be read.
+pub(crate) fn too_short(path: impl AsRef<Path>) -> Status {
+    status!(OutOfRange, "Read less bytes than requested: {}", path.as_ref().display())
+}
+
+/// The code that stock gives an error of the system.
+fn code(error: &io::Error) -> Code {
+    match error.kind() {
+        ErrorKind::NotFound => Code::NotFound,
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Code::PermissionDenied,
+        ErrorKind::AlreadyExists => Code::AlreadyExists,
+        ErrorKind::IsADirectory
+        | ErrorKind::NotADirectory
+        | ErrorKind::DirectoryNotEmpty
+        | ErrorKind::ResourceBusy
+        | ErrorKind::ExecutableFileBusy
+        | ErrorKind::BrokenPipe => Code::FailedPrecondition,
+        ErrorKind::StorageFull
+        | ErrorKind::QuotaExceeded
+        | ErrorKind::OutOfMemory
+        | ErrorKind::TooManyLinks => Code::ResourceExhausted,
+        ErrorKind::InvalidInput | ErrorKind::InvalidFilename | ErrorKind::NotSeekable => {
+            Code::InvalidArgument
+        }
+        ErrorKind::FileTooLarge => Code::OutOfRange,
+        ErrorKind::CrossesDevices | ErrorKind::Unsupported => Code::Unimplemented,
+        ErrorKind::Interrupted | ErrorKind::WouldBlock => Code::Unavailable,
+        ErrorKind::StaleNetworkFileHandle | ErrorKind::Deadlock => Code::Aborted,
+        ErrorKind::TimedOut => Code::DeadlineExceeded,
+        // The standard library has no kind for too many open files.
+        _ if matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) => Code::ResourceExhausted,
+        _ => Code::Unknown,
+    }
+}
+
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
 
 /// A file opened for reading at any position, by any number of threads.
 pub struct Source {
@@ -38,6 +72,11 @@ impl Source {
         Ok(Source { path, file, length })
     }
 
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The file's length when it was opened.
     pub fn length(&self) -> u64 {
         self.length
@@ -52,7 +91,7 @@ impl Source {
     pub fn read_vec(&self, offset: u64, length: u64) -> Result<Vec<u8>> {
         let fits = offset.checked_add(length).is_some_and(|end| end <= self.length);
         if !fits {
-            return Err(Status::new(Code::OutOfRange, "Read less bytes than requested"));
+            return Err(too_short(&self.path));
         }
         let mut bytes = vec![0; length as usize];
         self.read(offset, &mut bytes)?;

@@ -41,6 +41,11 @@ pub fn merge(prefixes: &[String], destination: &str, allow_missing: bool) -> Res
         })?;
         present.push(prefix);
     }
+    ensure!(
+        !present.is_empty(),
+        InvalidArgument,
+        "At least one prefix checkpoint file must exist, but none existed."
+    );
     if let Some(directory) = PathBuf::from(destination).parent() {
         // A directory that cannot be made shows in the renames below.
         let _ = fs::create_dir_all(directory);

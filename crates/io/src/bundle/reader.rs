@@ -5,7 +5,7 @@ use super::runs::{Bounds, Runs, intersection};
 use super::slice::TensorSlice;
 use super::{CHUNK, check_cancelled, data_path, index_path, strings};
 use crate::crc;
-use crate::file::Source;
+use crate::file::{self, Source};
 use crate::table::TableReader;
 use bytes::Bytes;
 use ferroflow_core::cancel::Cancellation;
@@ -179,8 +179,9 @@ impl BundleReader {
     /// Refuses an entry whose data file is too short for it, before anything is allocated.
     fn check_extent(&self, entry: &Entry) -> Result<Arc<Source>> {
         let source = self.source(entry.shard)?;
-        let end = entry.offset.checked_add(entry.size);
-        ensure!(end.is_some_and(|end| end <= source.length()), OutOfRange, "Read less bytes than requested");
+        if !entry.offset.checked_add(entry.size).is_some_and(|end| end <= source.length()) {
+            return Err(file::too_short(source.path()));
+        }
         if entry.dtype.is_plain() {
             let want = entry.shape.elements().checked_mul(entry.dtype.size());
             ensure!(

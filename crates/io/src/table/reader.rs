@@ -28,10 +28,16 @@ impl TableReader {
     pub fn open(path: &Path) -> Result<TableReader> {
         let source = Source::open(path)?;
         let footer_length = FOOTER_LENGTH as u64;
-        ensure!(source.length() >= footer_length, DataLoss, "file is too short to be an sstable");
+        let long_enough = source.length() >= footer_length;
+        ensure!(long_enough, DataLoss, "file is too short to be an sstable: {}", path.display());
         let footer = source.read_vec(source.length() - footer_length, footer_length)?;
         let (handles, magic) = footer.split_at(FOOTER_LENGTH - 8);
-        ensure!(magic == MAGIC.to_le_bytes(), DataLoss, "not an sstable (bad magic number)");
+        ensure!(
+            magic == MAGIC.to_le_bytes(),
+            DataLoss,
+            "not an sstable (bad magic number): {}",
+            path.display()
+        );
         let mut handles = handles;
         let _meta = Handle::parse(&mut handles)?;
         let index = Block::new(read_block(&source, Handle::parse(&mut handles)?)?)?;
@@ -92,17 +98,18 @@ fn read_block(source: &Source, handle: Handle) -> Result<Vec<u8>> {
     let whole = handle.size.checked_add(TRAILER_LENGTH as u64);
     let end = whole.and_then(|length| length.checked_add(handle.offset));
     let (Some(whole), Some(end)) = (whole, end) else { bail!(DataLoss, "bad block handle") };
-    ensure!(end <= source.length(), DataLoss, "truncated block read");
+    let path = source.path().display();
+    ensure!(end <= source.length(), DataLoss, "truncated block read: {path}");
     let mut bytes = source.read_vec(handle.offset, whole)?;
     let trailer = bytes.split_off(handle.size as usize);
     let stored = u32::from_le_bytes(trailer[1..].try_into().expect("a trailer has five bytes"));
     let computed = crc::mask(crc::extend(crc::extend(0, &bytes), &trailer[..1]));
-    ensure!(stored == computed, DataLoss, "block checksum mismatch");
+    ensure!(stored == computed, DataLoss, "block checksum mismatch: {path}");
     match trailer[0] {
         0 => Ok(bytes),
         1 => snap::raw::Decoder::new()
             .decompress_vec(&bytes)
-            .or_else(|_| bail!(DataLoss, "corrupted compressed block contents")),
-        other => bail!(DataLoss, "bad block type {other}"),
+            .or_else(|_| bail!(DataLoss, "corrupted compressed block contents: {path}")),
+        other => bail!(DataLoss, "bad block type {other}: {path}"),
     }
 }

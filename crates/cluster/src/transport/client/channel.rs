@@ -234,6 +234,10 @@ async fn handshake(address: &str) -> Result<(Link, Connection)> {
 fn broken(address: &str, error: &h2::Error) -> Status {
     match error.reason() {
         Some(Reason::CANCEL) => status!(Cancelled, "{address} cancelled the call"),
+        // The length of a frame that is the text of another protocol is larger than any that we allow.
+        Some(Reason::FRAME_SIZE_ERROR) if error.is_library() => {
+            status!(Unavailable, "whatever listens at {address} does not speak gRPC: {error}")
+        }
         _ => status!(Unavailable, "the connection to {address} broke: {error}"),
     }
 }

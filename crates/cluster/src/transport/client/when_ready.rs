@@ -2,13 +2,15 @@
 
 use super::channel::Channel;
 use crate::waiting::Waiting;
-use ferroflow_core::{Result, Status, status};
+use ferroflow_core::{Code, Result, Status, status};
 use std::time::{Duration, Instant};
 
 /// How long one attempt may take.
 pub(super) const ATTEMPT_WAIT: Duration = Duration::from_secs(10);
 /// Pauses between attempts grow from the first to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// The last part of the time, in which nothing is attempted, is at most this long.
+const MOST_MARGIN: Duration = Duration::from_millis(500);
 
 /// Attempts to reach one task, with growing pauses and a word in the log about whom we wait for.
 pub(super) struct Attempts<'a> {
@@ -22,6 +24,12 @@ pub(super) struct Attempts<'a> {
 impl<'a> Attempts<'a> {
     /// Attempts to reach `whom` through `channel` until `deadline`.
     pub(super) fn new(whom: String, channel: &'a Channel, deadline: Option<Instant>) -> Attempts<'a> {
+        // The client's own clock runs as well: what is learned here should reach it before that ends.
+        let now = Instant::now();
+        let deadline = deadline.map(|deadline| {
+            let margin = (deadline.saturating_duration_since(now) / 20).min(MOST_MARGIN);
+            deadline.checked_sub(margin).unwrap_or(deadline)
+        });
         Attempts { whom, channel, deadline, waiting: Waiting::new(), pause: PAUSES.0 }
     }
 
@@ -36,7 +44,10 @@ impl<'a> Attempts<'a> {
 
     /// Pauses after an attempt that failed; an error if the time is over.
     pub(super) async fn failed(&mut self, failure: &Status) -> Result<()> {
-        let why = failure.message().split("\nAdditional GRPC error").next().unwrap_or_default();
+        let why = match failure.code() {
+            Code::DeadlineExceeded => &format!("no answer from {}", self.channel.address()),
+            _ => failure.message().split("\nAdditional GRPC error").next().unwrap_or_default(),
+        };
         if self.left().is_some_and(|left| left <= self.pause) {
             let (whom, waited) = (&self.whom, self.waiting.so_far().as_secs_f64());
             return Err(status!(DeadlineExceeded, "{whom} did not come within {waited:.1} s: {why}"));

@@ -207,7 +207,8 @@ fn placeholder_kernel(init: &Init<'_>) -> Result<Kernel> {
     let (dtype, shape): (DType, PartialShape) = (init.attr("dtype")?, init.attr("shape")?);
     let mut message =
         format!("You must feed a value for placeholder tensor '{}' with dtype {dtype}", init.node);
-    if shape.dims().is_some() {
+    // Stock takes the shape of a scalar for none.
+    if shape.dims().is_some_and(|dims| !dims.is_empty()) {
         message.push_str(&format!(" and shape {shape}"));
     }
     Kernel::sync(move |_| bail!(InvalidArgument, "{message}"))
