@@ -18,6 +18,8 @@ const HEADER_BYTES: usize = 64;
 const SMALL_HEADER_BYTES: usize = 32;
 const SMALL_ALIGN: usize = 16;
 const LARGE_ALIGN: usize = 64;
+/// Blocks at least this large ask for huge pages, of which each then holds at least one.
+const HUGE_PAGES_BYTES: usize = 4 << 20;
 
 #[repr(C)]
 struct Header {
@@ -193,6 +195,9 @@ impl Heap {
             }
         };
         let Some(header) = NonNull::new(block.cast::<Header>()) else { handle_alloc_error(layout) };
+        if layout.size() >= HUGE_PAGES_BYTES {
+            ask_for_huge_pages(block, layout.size());
+        }
         // SAFETY: the block is large enough and aligned for a header.
         unsafe { header.write(Header { references: AtomicUsize::new(1), length, capacity, pool }) };
         Heap(header)
@@ -237,6 +242,24 @@ impl Drop for Heap {
             None => drop(Block(self.0)),
         }
     }
+}
+
+/// Asks the kernel to back a new block with huge pages: first touching a large tensor then costs one page fault where it
+/// would cost 512. Everything else the process allocates stays on small pages, of which an idle server needs few.
+fn ask_for_huge_pages(block: *mut u8, size: usize) {
+    #[cfg(target_os = "linux")]
+    {
+        let page = rustix::param::page_size();
+        let start = block.align_offset(page);
+        let length = (size - start) / page * page;
+        // SAFETY: the pages lie within the block, and the advice changes no contents. Where the kernel has no huge pages
+        // it answers with an error that changes nothing either.
+        let _ = unsafe {
+            rustix::mm::madvise(block.add(start).cast(), length, rustix::mm::Advice::LinuxHugepage)
+        };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = (block, size);
 }
 
 /// Gives up one reference; returns whether it was the last. The holder of the only reference need not count it down:
