@@ -40,6 +40,10 @@ def run(target):
         v.assign_add(amount)
         return v.read_value()
 
+    @tf.function
+    def no_number(x):
+        return tf.where(x > 0.0, x, float("nan"))
+
     stateful = tf.raw_ops.StatefulPartitionedCall(args=[x], Tout=[tf.float32], f=double.get_concrete_function(x))
     plain = tf.raw_ops.PartitionedCall(args=[x], Tout=[tf.float32], f=double.get_concrete_function(x))
     bumped = bump(x)
@@ -50,4 +54,6 @@ def run(target):
         show("both kinds", sess.run([stateful, plain], {x: 1.5}))
         show("state", [sess.run(bumped, {x: 2.0}) for _ in range(3)])
         show_failure("failing inside", lambda: sess.run(fails(x), {x: float("nan")}))
+        # The client sends all functions again with every addition; a constant that is no number equals itself.
+        show("no number", sess.run(no_number(x), {x: -1.0}))
         show("added later", sess.run(tf.function(lambda a: a - 1.0)(x), {x: 1.0}))

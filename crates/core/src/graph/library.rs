@@ -1,8 +1,9 @@
 //! The functions that a graph carries.
 
 use crate::{Result, bail};
-use ferroflow_proto::tensorflow::{FunctionDef, FunctionDefLibrary};
-use std::collections::HashMap;
+use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, FunctionDefLibrary, NodeDef};
+use prost::Message;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Functions by name.
@@ -33,7 +34,7 @@ impl Library {
         self.functions.is_empty()
     }
 
-    /// This library with more functions; a function that exists must be identical.
+    /// This library with more functions; a function that exists must be the same one again, see [`is_same`].
     pub fn with(&self, more: &FunctionDefLibrary) -> Result<Library> {
         let mut library = self.clone();
         for function in &more.function {
@@ -41,7 +42,7 @@ impl Library {
                 bail!(InvalidArgument, "a function in the library has no signature")
             };
             match library.functions.get(&signature.name) {
-                Some(known) if **known == *function => {}
+                Some(known) if is_same(known, function) => {}
                 Some(_) => bail!(
                     InvalidArgument,
                     "Cannot add function '{}' because a different function with the same name already exists.",
@@ -65,6 +66,88 @@ impl Library {
         FunctionDefLibrary {
             function: functions.into_iter().map(|(_, function)| (**function).clone()).collect(),
             ..Default::default()
+        }
+    }
+}
+
+/// Whether two definitions are one function, as stock sees it: the order of nodes and of control inputs, internal
+/// attributes of nodes and notes for debugging do not count, and a constant that is no number equals itself.
+fn is_same(a: &FunctionDef, b: &FunctionDef) -> bool {
+    // Nearly always clients repeat what they sent before.
+    a == b
+        || (a.signature == b.signature
+            && a.ret == b.ret
+            && a.control_ret == b.control_ret
+            && same_attrs(&a.attr, &b.attr, |_, value| value.value.is_some())
+            && same_nodes(&a.node_def, &b.node_def))
+}
+
+fn same_nodes(a: &[NodeDef], b: &[NodeDef]) -> bool {
+    let by_name: HashMap<&str, &NodeDef> = b.iter().map(|node| (node.name.as_str(), node)).collect();
+    a.len() == b.len()
+        && a.iter().all(|node| by_name.get(node.name.as_str()).is_some_and(|other| same_node(node, other)))
+}
+
+fn same_node(a: &NodeDef, b: &NodeDef) -> bool {
+    let sorted = |node: &NodeDef| {
+        let mut inputs = node.input.clone();
+        let control = inputs.iter().position(|input| input.starts_with('^')).unwrap_or(inputs.len());
+        inputs[control..].sort_unstable();
+        inputs
+    };
+    a.op == b.op
+        && a.device == b.device
+        && sorted(a) == sorted(b)
+        && same_attrs(&a.attr, &b.attr, |name, _| !name.starts_with('_'))
+}
+
+/// Compares the attributes that count by their encoding, where NaN equals NaN.
+fn same_attrs(
+    a: &BTreeMap<String, AttrValue>,
+    b: &BTreeMap<String, AttrValue>,
+    counts: impl Fn(&str, &AttrValue) -> bool,
+) -> bool {
+    let counted = |attrs: &BTreeMap<String, AttrValue>| -> Vec<(String, Vec<u8>)> {
+        let counted = attrs.iter().filter(|(name, value)| counts(name, value));
+        counted.map(|(name, value)| (name.clone(), value.encode_to_vec())).collect()
+    };
+    counted(a) == counted(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferroflow_proto::tensorflow::OpDef;
+    use ferroflow_proto::tensorflow::attr_value::Value;
+
+    fn function(inputs: &[&str], attrs: &[(&str, f32)]) -> FunctionDefLibrary {
+        let attr =
+            |(name, value): &(&str, f32)| (name.to_string(), AttrValue { value: Some(Value::F(*value)) });
+        let node = |name: &str| NodeDef {
+            name: name.to_owned(),
+            input: inputs.iter().map(|input| input.to_string()).collect(),
+            attr: attrs.iter().map(attr).collect(),
+            ..Default::default()
+        };
+        let signature = OpDef { name: "f".to_owned(), ..Default::default() };
+        let function = FunctionDef {
+            signature: Some(signature),
+            node_def: vec![node("a"), node("b")],
+            ..Default::default()
+        };
+        FunctionDefLibrary { function: vec![function], ..Default::default() }
+    }
+
+    #[test]
+    fn a_function_that_comes_again_may_be_written_in_another_way() {
+        let known = Library::default().with(&function(&["x", "^c", "^d"], &[("value", f32::NAN)])).unwrap();
+        let mut again = function(&["x", "^d", "^c"], &[("value", f32::NAN), ("_internal", 1.0)]);
+        again.function[0].node_def.reverse();
+        assert_eq!(known.with(&again).unwrap().len(), 1);
+        for other in
+            [function(&["x", "^d"], &[("value", f32::NAN)]), function(&["x", "^c", "^d"], &[("value", 1.0)])]
+        {
+            assert!(known.with(&other).is_err());
         }
     }
 }

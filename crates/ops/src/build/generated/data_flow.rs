@@ -384,6 +384,139 @@ pub fn fifo_queue_v2(scope: &Scope, component_types: impl ToAttr) -> Result<Outp
     FIFOQueueV2::new(component_types).build(scope)
 }
 
+/// `OptionalFromValue(components: Toutput_types) -> (optional: variant)`
+///
+/// Attributes:
+/// - `Toutput_types: list(type) >= 1`
+#[derive(Clone, Debug, Default)]
+pub struct OptionalFromValue(Settings);
+
+impl OptionalFromValue {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        OptionalFromValue(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, components: impl IntoIterator<Item: Into<Input>>) -> Result<Output> {
+        self.0.node(scope, "OptionalFromValue").inputs(components).build()?.output_arg(0)
+    }
+}
+
+/// [`OptionalFromValue`] with every optional attribute at its default.
+#[track_caller]
+pub fn optional_from_value(
+    scope: &Scope,
+    components: impl IntoIterator<Item: Into<Input>>,
+) -> Result<Output> {
+    OptionalFromValue::new().build(scope, components)
+}
+
+/// `OptionalGetValue(optional: variant) -> (components: output_types)`
+///
+/// Attributes:
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+#[derive(Clone, Debug)]
+pub struct OptionalGetValue(Settings);
+
+impl OptionalGetValue {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        OptionalGetValue(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, optional: impl Into<Input>) -> Result<Vec<Output>> {
+        self.0.node(scope, "OptionalGetValue").input(optional).build()?.output_list(0)
+    }
+}
+
+/// [`OptionalGetValue`] with every optional attribute at its default.
+#[track_caller]
+pub fn optional_get_value(
+    scope: &Scope,
+    optional: impl Into<Input>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+) -> Result<Vec<Output>> {
+    OptionalGetValue::new(output_types, output_shapes).build(scope, optional)
+}
+
+/// `OptionalHasValue(optional: variant) -> (has_value: bool)`
+#[derive(Clone, Debug, Default)]
+pub struct OptionalHasValue(Settings);
+
+impl OptionalHasValue {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        OptionalHasValue(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, optional: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "OptionalHasValue").input(optional).build()?.output_arg(0)
+    }
+}
+
+/// [`OptionalHasValue`] with every optional attribute at its default.
+#[track_caller]
+pub fn optional_has_value(scope: &Scope, optional: impl Into<Input>) -> Result<Output> {
+    OptionalHasValue::new().build(scope, optional)
+}
+
+/// `OptionalNone() -> (optional: variant)`
+#[derive(Clone, Debug, Default)]
+pub struct OptionalNone(Settings);
+
+impl OptionalNone {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        OptionalNone(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "OptionalNone").build()?.output_arg(0)
+    }
+}
+
+/// [`OptionalNone`] with every optional attribute at its default.
+#[track_caller]
+pub fn optional_none(scope: &Scope) -> Result<Output> {
+    OptionalNone::new().build(scope)
+}
+
 /// `PaddingFIFOQueue() -> (handle: Ref(string))`
 ///
 /// Attributes:
