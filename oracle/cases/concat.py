@@ -59,6 +59,8 @@ def cases(c):
     c.op("SplitV", [arr(2, 5), [1, -1, 1], 1], "infer", few=True, num_split=3)
     c.op("SplitV", [arr(5), [0, 5], 0], "empty_part", few=True, num_split=2)
     c.op("SplitV", [arr(5), [5], -1], "one", few=True, num_split=1)
+    c.op("SplitV", [arr(5), [-1], 0], "one_rest", few=True, num_split=1)
+    c.op("SplitV", [arr(5), [4], 0], "one_less", few=True, num_split=1)
     c.op("SplitV", [arr(5), [2, 2], 0], "too_small", few=True, num_split=2)
     c.op("SplitV", [arr(5), [2, 4], 0], "too_large", few=True, num_split=2)
     c.op("SplitV", [arr(5), [-1, -1], 0], "two_unknown", few=True, num_split=2)

@@ -17,6 +17,10 @@ def cases(c):
     c.op("LRN", [arr(2, 3, 2, 7)], "whole_depth", depth_radius=20, **few)
     c.op("LRN", [arr(2, 3, 2, 7)], "radius_zero", depth_radius=0, **few)
     c.op("LRN", [arr(2, 3, 2, 7)], "beta_one", beta=1.0, **few)
+    spoiled = np.full((2, 1, 2, 7), 0.5)
+    spoiled[0, 0, 0, 1], spoiled[0, 0, 1, 6], spoiled[1, 0, 0, 3] = np.nan, np.inf, 3e38
+    for beta in (0.5, 0.75, 1.0):
+        c.op("LRN", [lit(spoiled)], f"infinite_{beta}", depth_radius=1, beta=beta, **few)
     for beta in (0.0, 0.5, 1.0, 2.0, -1.0):
         c.op("LRN", [lit(np.full((1, 1, 1, 3), 2.0))], f"negative_{beta}", bias=0.5, alpha=-1.0, beta=beta, **few)
         c.op("LRNGrad", [lit(np.full((1, 1, 1, 3), 2.0))] * 3, f"negative_{beta}", bias=0.5, alpha=-1.0, beta=beta, **few)

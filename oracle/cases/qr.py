@@ -9,10 +9,12 @@ TYPES = ["float", "double", "complex64", "complex128"]
 def cases(c):
     for shape in [(3, 2), (2, 3), (4, 4), (2, 3, 2), (1, 1)]:
         name = "x".join(map(str, shape))
-        # Halves of other shapes differ in their last bits.
-        types = TYPES + ["half"] if shape[-1] == shape[-2] else TYPES
+        # Beyond the square, halves differ in their last bits.
+        types = TYPES + ["half"] if shape[-1] <= shape[-2] else TYPES
         c.op("Qr", [arr(*shape)], name, types=types, accuracy="rounding")
         c.op("Qr", [arr(*shape)], name + "_full", types=types, accuracy="rounding", full_matrices=True)
+    for shape in [(7, 3), (9, 2), (12, 10), (17, 17)]:
+        c.op("Qr", [arr(*shape)], "x".join(map(str, shape)), T="half")
     c.op("Qr", [lit([[300.0, 1.0], [200.0, 3.0], [-100.0, 2.0]])], "overflow", T="half")
     c.op("Qr", [lit([[0.0, 0.0], [0.0, 0.0]])], "zeros", T="float")
     c.op("Qr", [lit([[-2.0]])], "negative", T="float")

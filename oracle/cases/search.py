@@ -17,6 +17,9 @@ def cases(c):
     c.op("HistogramFixedWidth", [lit([-1.0, 0.0, 1.5, 2.0, 5.0, 15.0]), lit([0.0, 5.0]), 5], "doc", T="float")
     c.op("HistogramFixedWidth", [empty(0), lit([0.0, 5.0]), 2], "empty", T="float")
     c.op("HistogramFixedWidth", [lit([1.0]), lit([0.0]), 2], "range_of_one", T="float")
+    for bins in (1, 2):
+        c.op("HistogramFixedWidth", [lit([1.0, float("nan"), float("inf")]), lit([0.0, 5.0]), bins], f"nan_{bins}", T="float")
+    c.op("HistogramFixedWidth", [lit([np.iinfo(np.int64).max, np.iinfo(np.int64).min, 0, 5]), lit([-1, 3]), 4], "far", T="int64")
     c.op("HistogramFixedWidth", [lit([1.0]), lit([1.0, 0.0]), 2], "range_reversed", T="float")
     c.op("HistogramFixedWidth", [lit([1.0]), lit([0.0, 1.0]), 0], "no_bins", T="float")
     c.op("HistogramFixedWidth", [lit([1.0]), lit([0.0, 1.0]), [2]], "bins_not_scalar", T="float")

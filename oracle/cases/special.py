@@ -18,6 +18,7 @@ def cases(c):
         if op[-2:] not in ("J0", "J1", "Y0", "Y1"):
             ends = Template(lambda dtype: np.array([np.finfo(NUMPY[dtype]).tiny, np.finfo(NUMPY[dtype]).max], NUMPY[dtype]))
             c.op(op, [ends], "ends", types=("float", "double"))
+    c.op("Zeta", [lit([1.12, 2.0, 1.12]), lit([3.4028235e38, 1e30, 1e30])], "far", types=["float", "double"])
     for op in ("Igamma", "Igammac", "IgammaGradA", "Zeta", "Polygamma"):
         c.op(op, [pos(2, 3), pos(2, 3, seed=1)])
         c.op(op, [pos(2, 1), pos(3, seed=1)], "broadcast", few=True)

@@ -35,6 +35,9 @@ def cases(c):
         c.op("AsString", [lit([1.5, -2.25, 1e10, 1 / 3])], name, T="float", **attrs)
         c.op("AsString", [lit([1, -2])], name, T="int32", **attrs)
     c.op("AsString", [lit([True, False])], "width", T="bool", width=7)
+    for fill in " +-0":
+        c.op("AsString", [lit([0, 7])], f"unsigned_{ord(fill)}", types=UNSIGNED, fill=fill)
+        c.op("AsString", [lit([0, 7])], f"unsigned_wide_{ord(fill)}", T="uint8", fill=fill, width=4)
     c.op("AsString", [lit([1 + 2j])], "complex", T="complex64", precision=2)
     c.op("AsString", [lit(["a"])], "string", T="string")
     c.op("AsString", [empty(0)], "empty", T="float")
@@ -44,10 +47,16 @@ def cases(c):
             c.op("StringToNumber", [text([bad])], f"bad_{bad[:3]}", out_type=dtype)
     c.op("StringToNumber", [text(["1.5", "-2e3", "inf", "nan", "1e400", ".5"])], "floats", out_type="float")
     c.op("StringToNumber", [text(["1.5", "-2e3", "inf", "nan", "1e400", "0x10"])], "floats", out_type="double")
+    hexadecimal = ["0x1p3", "0x1.8P+3", "-0x.8p1", "+0x1.8", "0X1.p-2", "0x10000000000000001p0", "0x1.00000100000000001p0", "0x1p-150", "0x1p1024", "0x1p-99999", "0x1FFFFFFFFFFFFFFFFF", "nan(1)"]
+    for dtype in ("float", "double"):
+        c.op("StringToNumber", [text(hexadecimal)], "hexadecimal", out_type=dtype)
+        for bad in ("0x", "0x.", "0xp3", "0x1p", "0x1p+", "0x1p3x", "nan(.)"):
+            c.op("StringToNumber", [text([bad])], f"bad_{bad}", out_type=dtype)
     for op in ("StringLower", "StringUpper"):
         c.op(op, [text(WORDS)])
         c.op(op, [text(WORDS)], "utf8", encoding="utf-8")
     c.op("StringStrip", [text(WORDS)])
+    c.op("StringStrip", [text(["\v a\t\v", "\f\r\n", "a\vb"])], "white_space")
     c.op("StringLength", [text(WORDS)])
     c.op("StringLength", [text(WORDS)], "characters", unit="UTF8_CHAR")
     c.op("StringToHashBucketFast", [text(["a", "b", "hello world", ""])], num_buckets=1000)
@@ -66,6 +75,8 @@ def cases(c):
     c.op("StringSplit", [text(["abc"]), text("")], "bytes")
     c.op("StringSplitV2", [text(["a b  c", "", " d "]), text("")], "whitespace")
     c.op("StringSplitV2", [text(["a,b,,c", ""]), text(",")], "comma", maxsplit=2)
+    for most in (0, 1, 2, 3):
+        c.op("StringSplitV2", [text(["", "a", " a b ", "a  b c", "\va\vb"]), text("")], f"whitespace_{most}", maxsplit=most)
     c.op("ReduceJoin", [text([["a", "b"], ["c", "d"]]), 0], "axis_0")
     c.op("ReduceJoin", [text([["a", "b"], ["c", "d"]]), [0, 1]], "all", separator="-")
     c.op("ReduceJoin", [text([["a", "b"], ["c", "d"]]), [1, 0]], "reversed", keep_dims=True)

@@ -60,3 +60,5 @@ def cases(c):
     c.op("ReverseV2", [arr(), 0], "scalar_axis_of_scalar", T="float", Tidx="int32")
     c.op("ReverseV2", [empty(0, 2), [[7]]], "axes_of_nothing", T="float", Tidx="int32")
     c.op("Reverse", [arr(), [True, False]], "dims_of_scalar", T="float")
+    for shape in ((0,), (0, 2), (2, 0)):
+        c.op("Reverse", [empty(*shape), [True] * len(shape)], "empty_" + "x".join(map(str, shape)), T="float")

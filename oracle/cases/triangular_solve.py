@@ -21,6 +21,9 @@ def cases(c):
                 c.op("MatrixTriangularSolve", [singular, rhs], f"{name}_singular_{columns}", types=("float", "double"), **attrs)
     zeros = lit([[0.0, 0.0], [0.0, 0.0]])
     c.op("MatrixTriangularSolve", [zeros, zeros], "zeros", types=("float", "double", "complex64"))
+    for adjoint in (True, False):
+        infinite = lit([[3 - 4j, 0, 0], [1000, complex(float("inf"), 0), 0], [1j, 2, complex(0, float("-inf"))]])
+        c.op("MatrixTriangularSolve", [infinite, arr(3, 2)], f"infinite_{adjoint}", types=("complex64", "complex128"), adjoint=adjoint)
     c.op("MatrixTriangularSolve", [empty(0, 0), empty(0, 2)], "order_0", few=True)
     c.op("MatrixTriangularSolve", [pos(2, 2), empty(2, 0)], "no_columns", few=True)
     c.op("MatrixTriangularSolve", [empty(0, 2, 2), empty(0, 2, 1)], "no_matrices", few=True)

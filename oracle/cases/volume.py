@@ -75,6 +75,17 @@ def cases(c):
     convolutions(c, "strides_of_batch", strides=(1, 1, 1), **{"dilations": [2, 1, 1, 1, 1]})
     c.op("Conv3DBackpropInputV2", [[2, 4, 5, 3, 3], pos(2, 3, 2, 3, 4), pos(2, 4, 5, 3, 4)], "wide_sizes", T="float", Tshape="int64", strides=[1] * 5, padding="SAME")
     c.op("Conv3D", [empty(0, 4, 5, 3, 3), pos(2, 3, 2, 3, 4)], "no_volumes", T="float", strides=[1] * 5, padding="SAME")
+    c.op("Conv3D", [pos(2, 4, 2, 3, 4), pos(2, 3, 3, 4, 2)], "dilated_nothing", T="float", strides=[1, 3, 3, 3, 1], padding="VALID", dilations=[1, 2, 1, 1, 1])
+    c.op("Conv3D", [pos(2, 3, 1, 3, 2), pos(4, 1, 1, 1, 6)], "other_depth_of_nothing", T="float", strides=[1] * 5, padding="VALID")
+    # Where windows do not reach all of an image, stock takes its middle, in volumes alone and not in their gradients.
+    for size, window, step in [(3, 1, 3), (7, 1, 4), (7, 2, 5), (8, 1, 4)]:
+        c.op("Conv3D", [arr(1, size, 3, size, 2), arr(window, 1, window, 2, 3)], f"middle_{size}_{window}_{step}", types=("float", "double"), strides=[1, step, 3, step, 1], padding="SAME")
+        pool = {"ksize": [1, window, 1, window, 1], "strides": [1, step, 3, step, 1], "padding": "SAME"}
+        for op in ("MaxPool3D", "AvgPool3D"):
+            c.op(op, [arr(1, size, 3, size, 2)], f"middle_{size}_{window}_{step}", types=("float", "bfloat16"), **pool)
+    least = np.full((1, 3, 3, 1, 2), 1.0)
+    least[0, 0, 0, 0, 0] = least[0, 2, :, 0, 1] = -np.finfo(np.float32).max
+    c.op("AvgPool3D", [lit(least)], "least", T="float", ksize=[1, 2, 2, 1, 1], strides=[1] * 5, padding="SAME")
     c.op("Conv3D", [pos(4, 5, 3, 3), pos(2, 3, 2, 3, 4)], "rank", T="float", strides=[1] * 5, padding="SAME")
     for padding in ("SAME", "VALID"):
         pools(c, f"{padding.lower()}/plain", padding, (2, 2, 2), (2, 2, 2), types=("bfloat16", "float"))

@@ -32,14 +32,6 @@ pub(crate) fn kernel_windows(init: &Init<'_>, format: Format) -> Result<Windows>
         );
         return Err(Status::new(code, message));
     }
-    if format.rank == 5 {
-        let dilations: Vec<i64> = init.attr("dilations")?;
-        ensure!(
-            dilations.iter().all(|dilation| *dilation == 1),
-            InvalidArgument,
-            "CPU implementation of Conv3D currently only supports dilated rates of 1."
-        );
-    }
     windows(init, format)
 }
 
@@ -83,11 +75,6 @@ pub(crate) fn convolve<T: Tile + Num>(
     );
     let groups = depth / filter_depth;
     ensure!(
-        groups == 1 || rank == 4,
-        InvalidArgument,
-        "Number of channels in filter ({filter_depth}) must match last dimension of input ({depth})"
-    );
-    ensure!(
         outputs % groups == 0,
         InvalidArgument,
         "output depth must be evenly divisible by number of groups: {outputs} vs {groups}"
@@ -98,12 +85,25 @@ pub(crate) fn convolve<T: Tile + Num>(
     let dtype = input.dtype();
     if out.elements() > 0 {
         ensure!(
+            groups == 1 || rank == 4,
+            InvalidArgument,
+            "Number of channels in filter ({filter_depth}) must match last dimension of input ({depth})"
+        );
+        ensure!(
+            rank == 4 || windows.dilations.iter().all(|dilation| *dilation == 1),
+            InvalidArgument,
+            "CPU implementation of Conv3D currently only supports dilated rates of 1."
+        );
+        ensure!(
             filter.elements() > 0,
             InvalidArgument,
             "filter must not have zero elements (i.e. all dimensions must be non-zero)"
         );
+        let grid = Grid { batch: shape.dim(0), extents };
+        // In volumes, stock's padding may be less than none.
+        let is_centered = rank == 5 && matches!(windows.padding, Padding::Same);
         let conv = Conv {
-            grid: Grid { batch: shape.dim(0), extents },
+            grid: if is_centered { grid.centered() } else { grid },
             channels: depth,
             filter_channels: filter_depth,
             outputs,

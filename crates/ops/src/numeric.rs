@@ -38,6 +38,11 @@ pub trait Num: Element + Copy {
         self == Self::ZERO
     }
 
+    /// One divided by this; zero for infinities, complex ones included.
+    fn reciprocal(self) -> Self {
+        Self::ONE.div(self)
+    }
+
     /// The complex conjugate; the value itself for real numbers.
     fn conj(self) -> Self {
         self
@@ -287,6 +292,10 @@ macro_rules! complexes {
             fn widen(self) -> $type { self }
             #[inline(always)]
             fn narrow(wide: $type) -> $type { wide }
+            #[inline(always)]
+            fn reciprocal(self) -> $type {
+                if self.re.is_infinite() || self.im.is_infinite() { Self::ZERO } else { Self::ONE.div(self) }
+            }
             #[inline(always)]
             fn conj(self) -> $type { <$type>::conj(&self) }
         }

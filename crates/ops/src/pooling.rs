@@ -22,6 +22,7 @@ pub(crate) struct Pooling {
     format: Format,
     sizes: Sizes,
     padding: Padding,
+    centered: bool,
 }
 
 /// A pool over tensors of a known shape.
@@ -57,11 +58,16 @@ impl Pooling {
             "VALID" => Padding::Valid,
             _ => Padding::read(init, format)?,
         };
-        let pooling = Pooling { format, sizes, padding };
+        let pooling = Pooling { format, sizes, padding, centered: false };
         if let Sizes::Fixed(window, strides) = &pooling.sizes {
             pooling.check(window, strides)?;
         }
         Ok(pooling)
+    }
+
+    /// A pool whose padding may be less than none, as stock's in volumes; its gradients know nothing of it.
+    pub(crate) fn centered(self) -> Pooling {
+        Pooling { centered: true, ..self }
     }
 
     fn check(&self, window: &[i64], strides: &[i64]) -> Result<()> {
@@ -139,7 +145,10 @@ impl Pooling {
             padding: self.padding.clone(),
         };
         let extents = windows.extents(&image[space], spatial)?;
-        let grid = Grid { batch: image.dim(0), extents };
+        let mut grid = Grid { batch: image.dim(0), extents };
+        if self.centered && matches!(self.padding, Padding::Same) {
+            grid = grid.centered();
+        }
         ensure!(
             grid.pixels() < u32::MAX as usize,
             InvalidArgument,

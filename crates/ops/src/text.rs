@@ -3,6 +3,22 @@
 use ferroflow_core::kernel::Str;
 use ferroflow_core::{DType, Element, Result, Tensor, bf16, f16};
 
+/// Whether a byte is white space in C; Rust has no vertical tabulator among them.
+pub(crate) fn is_space(byte: &u8) -> bool {
+    byte.is_ascii_whitespace() || *byte == b'\x0b'
+}
+
+/// A text without the white space before it.
+pub(crate) fn trim_start(text: &[u8]) -> &[u8] {
+    &text[text.iter().position(|byte| !is_space(byte)).unwrap_or(text.len())..]
+}
+
+/// A text without the white space around it.
+pub(crate) fn trim(text: &[u8]) -> &[u8] {
+    let end = text.iter().rposition(|byte| !is_space(byte)).map_or(0, |last| last + 1);
+    trim_start(&text[..end])
+}
+
 /// C's `%.{precision}g`.
 pub(crate) fn format_g(value: f64, precision: usize) -> String {
     if let Some(text) = non_finite(value) {

@@ -175,6 +175,7 @@ impl Windows {
                 stride: self.strides[direction] as usize,
                 dilation: self.dilations[direction] as usize,
                 before: before as usize,
+                skipped: 0,
             };
         }
         Ok(extents)

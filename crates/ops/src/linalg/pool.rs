@@ -158,6 +158,24 @@ impl Pool {
         });
     }
 
+    /// Like [`Pool::mean`], but the least finite value is padding, too.
+    pub fn mean_above_least<T: Float>(&self, device: &Device, input: &[T], out: &mut [T]) {
+        if !input.contains(&T::LEAST) {
+            return self.mean(device, input, out);
+        }
+        let add = |(sum, count): (T::Math, usize), value: T| match value == T::LEAST {
+            true => (sum, count),
+            false => (sum + value.to_math(), count + 1),
+        };
+        let mean = |(sum, count): (T::Math, usize), _: usize| {
+            T::from_math(sum / <T::Math as Num>::from_f64(count as f64))
+        };
+        let fold = Fold { start: (T::Math::ZERO, 0), add, finish: mean };
+        device.parallel_rows(out, self.channels, self.grid.window(), |first, rows| {
+            fold.rows(self, first, rows, input);
+        });
+    }
+
     /// Shares each element of `gradient` out among the pixels of its window.
     pub fn mean_gradient<T: Float>(&self, device: &Device, gradient: &[T], out: &mut [T]) {
         let (channels, image, result) = (self.channels, self.image(), self.result());

@@ -67,15 +67,20 @@ pub fn zeta(x: f64, q: f64, short: bool) -> f64 {
         }
     }
     // Below the poles on the left the single-precision form stops short of the positive numbers, as in stock.
+    let power = |base: f64| {
+        let power = base.powf(-x);
+        // Single precision has no smaller numbers.
+        if short && power.abs() < f64::from(f32::MIN_POSITIVE) { 0.0 } else { power }
+    };
     let mut base = q;
-    let mut last = base.powf(-x);
+    let mut last = power(base);
     let mut sum = last;
     for term in 0..MAX_TERMS {
         if term >= 9 && (short || base > 9.0) {
             break;
         }
         base += 1.0;
-        last = base.powf(-x);
+        last = power(base);
         sum += last;
         if (last / sum).abs() < if short { EPSILON_SINGLE } else { EPSILON } {
             return sum;

@@ -17,16 +17,19 @@ pub struct Extent {
     pub dilation: usize,
     /// Elements of padding before the image's first element.
     pub before: usize,
+    /// Elements of the image before the first window; there is no padding then.
+    pub skipped: usize,
 }
 
 impl Extent {
     /// A direction that the image does not have.
-    pub const NONE: Extent = Extent { input: 1, filter: 1, output: 1, stride: 1, dilation: 1, before: 0 };
+    pub const NONE: Extent =
+        Extent { input: 1, filter: 1, output: 1, stride: 1, dilation: 1, before: 0, skipped: 0 };
 
     /// The elements of the filter that lie in the image, not in the padding, in window `window`.
     #[inline(always)]
     pub fn inside(&self, window: usize) -> Range<usize> {
-        let start = window.saturating_mul(self.stride);
+        let start = window.saturating_mul(self.stride).saturating_add(self.skipped);
         let low = self.before.saturating_sub(start);
         let high = (self.input + self.before).saturating_sub(start);
         if self.dilation == 1 {
@@ -39,12 +42,13 @@ impl Extent {
     /// Where in the image element `k` of the filter lies in window `window`; only for elements inside.
     #[inline(always)]
     pub fn at(&self, window: usize, k: usize) -> usize {
-        window * self.stride + k * self.dilation - self.before
+        window * self.stride + k * self.dilation + self.skipped - self.before
     }
 
     /// Whether every window is one element of the image, in order.
     pub fn is_plain(&self) -> bool {
-        self.filter == 1 && self.stride == 1 && self.before == 0 && self.output == self.input
+        let is_whole = self.before == 0 && self.skipped == 0 && self.output == self.input;
+        self.filter == 1 && self.stride == 1 && is_whole
     }
 }
 
@@ -126,11 +130,25 @@ impl Grid {
         }
     }
 
+    /// These windows in the middle of images that have more pixels than they reach.
+    pub fn centered(mut self) -> Grid {
+        for extent in &mut self.extents {
+            let windows = extent.output.saturating_sub(1).saturating_mul(extent.stride);
+            let window = extent.filter.saturating_sub(1).saturating_mul(extent.dilation).saturating_add(1);
+            extent.skipped = extent.input.saturating_sub(windows.saturating_add(window)) / 2;
+        }
+        self
+    }
+
     /// Whether every pixel lies in exactly one window.
     pub fn is_tiled(&self) -> bool {
         let tiles = |extent: &Extent| {
             let covered = extent.output.saturating_mul(extent.stride) >= extent.input;
-            extent.before == 0 && extent.dilation == 1 && extent.stride == extent.filter && covered
+            extent.before == 0
+                && extent.skipped == 0
+                && extent.dilation == 1
+                && extent.stride == extent.filter
+                && covered
         };
         self.extents.iter().all(tiles)
     }
@@ -166,7 +184,7 @@ mod tests {
 
     #[test]
     fn padding_is_outside() {
-        let extent = Extent { input: 4, filter: 3, output: 4, stride: 1, dilation: 1, before: 1 };
+        let extent = Extent { input: 4, filter: 3, output: 4, stride: 1, dilation: 1, before: 1, skipped: 0 };
         assert_eq!([0, 1, 3].map(|window| extent.inside(window)), [1..3, 0..3, 0..2]);
         let dilated = Extent { dilation: 2, before: 2, ..extent };
         assert_eq!([0, 1, 2, 3].map(|window| dilated.inside(window)), [1..3, 1..3, 0..2, 0..2]);
@@ -175,7 +193,7 @@ mod tests {
 
     #[test]
     fn windows_beyond_the_image_are_empty() {
-        let extent = Extent { input: 4, filter: 2, output: 9, stride: 2, dilation: 1, before: 0 };
+        let extent = Extent { input: 4, filter: 2, output: 9, stride: 2, dilation: 1, before: 0, skipped: 0 };
         assert!(extent.inside(2).is_empty());
         assert!(extent.inside(8).is_empty());
     }

@@ -544,6 +544,13 @@ fn complete(sizes: &[i64], count: usize, whole: i64) -> Result<Ints> {
         "size of the split_tensor must be 1-D and have the same elements as outputs got 1 -D and {} elements",
         sizes.len()
     );
+    // The rest of nothing is not worked out by stock, either.
+    ensure!(
+        count > 1 || whole == UNKNOWN_DIM || sizes[0] == whole,
+        InvalidArgument,
+        "If there is only one output, it must have the same size as the input. Input size: {whole} output size: {}",
+        sizes[0]
+    );
     let mut out = Ints::from_slice(sizes);
     let mut rest = None;
     let mut sum: i64 = 0;

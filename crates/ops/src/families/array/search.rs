@@ -137,8 +137,11 @@ fn histogram_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
         let step = high.sub(low).to_f64() / bins as f64;
         let mut counts = vec![0i64; bins as usize];
         for value in cx.flat::<T>(0)? {
-            ensure!(!value.is_nan(), InvalidArgument, "Histogram values must not contain NaN");
-            let place = value.maximum(low).sub(low).to_f64() / step;
+            ensure!(bins == 1 || !value.is_nan(), InvalidArgument, "Histogram values must not contain NaN");
+            let (value, distance) = (value.maximum(low), value.maximum(low).sub(low).to_f64());
+            // The distance of integers may wrap.
+            let distance = if distance < 0.0 { value.to_f64() - low.to_f64() } else { distance };
+            let place = distance / step;
             counts[place.min(bins as f64 - 1.0) as usize] += 1;
         }
         Ok(int_tensor(dtype, Shape::vector(counts.len()), counts.into_iter())?.into())

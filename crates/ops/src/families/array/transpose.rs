@@ -234,6 +234,8 @@ fn reverse_kernel(_: &Init<'_>) -> Result<Kernel> {
             "'dims' must have the same number of values as 'input' has dimensions. 'input' has {rank}'dims' has {} values",
             dims.elements()
         );
+        // The second version of the op takes these.
+        ensure!(cx.input(0)?.shape()[0] != 0, InvalidArgument, "Invalid input first dimension. Found 0.");
         let backwards = cx.flat::<bool>(1)?.to_vec();
         reversed(cx, &backwards)
     })

@@ -6,7 +6,7 @@ use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UN
 use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{C64, C128, DType, Element, Result, Shape, Tensor, bail, ensure, f16, kernels, status};
 use num_complex::Complex;
-use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+use std::ops::{Add, AddAssign, Div, Mul, Range, Sub, SubAssign};
 
 pub(crate) const OPS: &[&Op] = &[&QR];
 
@@ -37,6 +37,9 @@ fn qr_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     s.output(1, outer.iter().copied().chain([inner, columns]))
 }
 
+/// How many products of halves Eigen makes at once.
+const VECTOR: usize = 8;
+
 /// A number that reflections are computed with. Every operation rounds, as in stock: halves are computed in halves.
 trait Field:
     Element
@@ -56,13 +59,21 @@ trait Field:
     /// The square of the imaginary part.
     fn imaginary_square(self) -> f64;
     fn norm_square(self) -> Self;
+    /// This plus a product that is not rounded by itself, if the type is one that stock computes in wider registers.
+    fn add_product(self, x: Self, y: Self) -> Self {
+        self + x * y
+    }
+    /// The sum of a vector's elements.
+    fn sum(vector: [Self; VECTOR]) -> Self {
+        vector.into_iter().fold(Self::ZERO, |sum, x| sum + x)
+    }
     fn from_real(value: f64) -> Self;
     /// Below this a square counts as zero.
     fn tiny() -> f64;
 }
 
 macro_rules! real_fields {
-    ($($real:ty: $zero:expr, $one:expr, $from:path;)*) => {$(
+    ($($real:ty: $zero:expr, $one:expr, $from:path $(, $add_product:path, $sum:path)?;)*) => {$(
         impl Field for $real {
             const ZERO: $real = $zero;
             const ONE: $real = $one;
@@ -70,6 +81,10 @@ macro_rules! real_fields {
             fn real(self) -> f64 { self.into() }
             fn imaginary_square(self) -> f64 { 0.0 }
             fn norm_square(self) -> $real { self * self }
+            $(
+                fn add_product(self, x: $real, y: $real) -> $real { $add_product(self, x, y) }
+                fn sum(vector: [$real; VECTOR]) -> $real { $sum(vector) }
+            )?
             fn from_real(value: f64) -> $real { $from(value) }
             fn tiny() -> f64 { <$real>::MIN_POSITIVE.into() }
         }
@@ -77,13 +92,22 @@ macro_rules! real_fields {
 }
 
 real_fields! {
-    f16: f16::ZERO, f16::ONE, f16::from_f64;
+    f16: f16::ZERO, f16::ONE, f16::from_f64, half_add_product, half_sum;
     f32: 0.0, 1.0, single;
     f64: 0.0, 1.0, std::convert::identity;
 }
 
 fn single(value: f64) -> f32 {
     value as f32
+}
+
+fn half_add_product(sum: f16, x: f16, y: f16) -> f16 {
+    f16::from_f32(sum.to_f32() + x.to_f32() * y.to_f32())
+}
+
+fn half_sum(vector: [f16; VECTOR]) -> f16 {
+    let x = vector.map(f16::to_f32);
+    f16::from_f32(((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7])))
 }
 
 macro_rules! complex_fields {
@@ -134,10 +158,10 @@ struct Reflection<F> {
 }
 
 impl<F: Field> Reflection<F> {
-    /// Reflects the columns from `first` on.
-    fn apply(&self, scale: F, matrix: &mut [F], columns: usize, first: usize) {
+    /// Reflects some of the `columns` of a matrix, which Eigen stores row by row or column by column.
+    fn apply(&self, scale: F, matrix: &mut [F], columns: usize, which: Range<usize>, along_columns: bool) {
         let (top, below) = matrix[self.start * columns..].split_at_mut(columns);
-        let top = &mut top[first..];
+        let top = &mut top[which.clone()];
         if self.rest.is_empty() {
             top.iter_mut().for_each(|x| *x = *x * (F::ONE - scale));
             return;
@@ -146,24 +170,53 @@ impl<F: Field> Reflection<F> {
         if scale == F::ZERO {
             return;
         }
-        let mut sums = vec![F::ZERO; top.len()];
-        for (v, row) in self.rest.iter().zip(below.chunks(columns)) {
-            let v = v.conj();
-            sums.iter_mut().zip(&row[first..]).for_each(|(sum, x)| *sum += v * *x);
-        }
+        let mut sums = if along_columns && top.len() > 1 {
+            which.clone().map(|column| self.product_along(below, columns, column)).collect()
+        } else {
+            self.products(below, columns, which.clone())
+        };
         sums.iter_mut().zip(&*top).for_each(|(sum, x)| *sum += *x);
         top.iter_mut().zip(&sums).for_each(|(x, sum)| *x -= scale * *sum);
         for (v, row) in self.rest.iter().zip(below.chunks_mut(columns)) {
             let v = scale * *v;
-            row[first..].iter_mut().zip(&sums).for_each(|(x, sum)| *x -= v * *sum);
+            row[which.clone()].iter_mut().zip(&sums).for_each(|(x, sum)| *x -= v * *sum);
         }
+    }
+
+    /// The products of the reflection with columns, row by row.
+    fn products(&self, below: &[F], columns: usize, which: Range<usize>) -> Vec<F> {
+        let mut sums = vec![F::ZERO; which.len()];
+        // In Eigen a single column is an inner product, and many are multiplied in vectors with a rest of single ones,
+        // of which only the last round their products.
+        let at_once = if sums.len() == 1 { 1 } else { sums.len() / VECTOR * VECTOR };
+        for (v, row) in self.rest.iter().zip(below.chunks(columns)) {
+            let v = v.conj();
+            let (vectors, rest) = sums.split_at_mut(at_once);
+            let (row, row_rest) = row[which.clone()].split_at(at_once);
+            vectors.iter_mut().zip(row).for_each(|(sum, x)| *sum = sum.add_product(v, *x));
+            rest.iter_mut().zip(row_rest).for_each(|(sum, x)| *sum += v * *x);
+        }
+        sums
+    }
+
+    /// The product with one of several columns, in vectors along it.
+    fn product_along(&self, below: &[F], columns: usize, column: usize) -> F {
+        let at_once = self.rest.len() / VECTOR * VECTOR;
+        let mut sums = [F::ZERO; VECTOR];
+        for (at, v) in self.rest[..at_once].iter().enumerate() {
+            sums[at % VECTOR] = sums[at % VECTOR].add_product(v.conj(), below[at * columns + column]);
+        }
+        let sum = F::sum(sums);
+        let rest = self.rest[at_once..].iter().zip(at_once..);
+        rest.fold(sum, |sum, (v, at)| sum + v.conj() * below[at * columns + column])
     }
 }
 
 /// Leaves the triangular factor in `matrix`, and returns the first `inner` columns of the orthogonal one.
 fn factor<F: Field>(matrix: &mut [F], rows: usize, columns: usize, inner: usize, full: bool) -> Vec<F> {
     let mut reflections = Vec::new();
-    for k in 0..rows.min(columns) {
+    let square = rows.min(columns);
+    for k in 0..square {
         let head = matrix[k * columns + k];
         let tail: Vec<F> = (k + 1..rows).map(|row| matrix[row * columns + k]).collect();
         let length = tail.iter().fold(F::ZERO, |sum, x| sum + x.norm_square());
@@ -178,7 +231,8 @@ fn factor<F: Field>(matrix: &mut [F], rows: usize, columns: usize, inner: usize,
             let rest = tail.iter().map(|x| *x / (head - beta)).collect();
             (beta, Reflection { start: k, rest, scale: ((beta - head) / beta).conj() })
         };
-        reflection.apply(reflection.scale, matrix, columns, k + 1);
+        reflection.apply(reflection.scale, matrix, columns, k + 1..square, false);
+        reflection.apply(reflection.scale, matrix, columns, square..columns, false);
         matrix[k * columns + k] = beta;
         (k + 1..rows).for_each(|row| matrix[row * columns + k] = F::ZERO);
         reflections.push(reflection);
@@ -190,7 +244,8 @@ fn factor<F: Field>(matrix: &mut [F], rows: usize, columns: usize, inner: usize,
             // Columns before its own are those of the unit matrix, which a reflection leaves alone unless it holds no
             // numbers; stock leaves them out of the full factor only.
             let first = if full { reflection.start } else { 0 };
-            reflection.apply(reflection.scale.conj(), &mut orthogonal, inner, first);
+            // Only the full factor is stored row by row.
+            reflection.apply(reflection.scale.conj(), &mut orthogonal, inner, first..inner, !full);
         }
     }
     orthogonal

@@ -104,7 +104,7 @@ fn solve<T: Num>(matrix: &[T], order: usize, lower: bool, adjoint: bool, x: &mut
             own.iter_mut().zip(known).for_each(|(x, known)| *x = x.sub(factor.mul(*known)));
         }
         // Stock multiplies, too.
-        let factor = T::ONE.div(entry(row, row));
+        let factor = entry(row, row).reciprocal();
         own.iter_mut().for_each(|x| *x = x.mul(factor));
     }
 }

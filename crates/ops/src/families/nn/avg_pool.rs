@@ -1,9 +1,11 @@
 //! The means of elements under a window, and the gradients.
 
 use crate::gradient::{shape_of, sibling};
+use crate::linalg::pool::Pool;
 use crate::numeric::Float;
 use crate::pooling::{Pooling, pool_shape};
 use crate::windows::{Format, described};
+use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op};
 use ferroflow_core::{Result, Shape, bail, bf16, ensure, f16, kernels};
@@ -78,19 +80,20 @@ static AVG_POOL_3D_GRAD: Op = Op {
 };
 
 fn avg_pool<T: Float>(init: &Init<'_>) -> Result<Kernel> {
-    pool_kernel::<T>(Pooling::new(init, IMAGES, None)?)
+    pool_kernel::<T>(Pooling::new(init, IMAGES, None)?, Pool::mean)
 }
 
 fn avg_pool_3d<T: Float>(init: &Init<'_>) -> Result<Kernel> {
-    pool_kernel::<T>(Pooling::new(init, VOLUMES, None)?)
+    // In stock's volumes, the least number stands for padding.
+    pool_kernel::<T>(Pooling::new(init, VOLUMES, None)?.centered(), Pool::mean_above_least)
 }
 
-fn pool_kernel<T: Float>(pooling: Pooling) -> Result<Kernel> {
+fn pool_kernel<T: Float>(pooling: Pooling, mean: fn(&Pool, &Device, &[T], &mut [T])) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let input = cx.input(0)?;
         let placed = pooling.place_spatial(cx, input.shape(), "AvgPooling")?;
         let mut out = cx.alloc::<T>(placed.output)?;
-        placed.pool.mean::<T>(cx.device(), input.flat()?, out.flat_mut()?);
+        mean(&placed.pool, cx.device(), input.flat()?, out.flat_mut()?);
         Ok(out.into())
     })
 }

@@ -214,7 +214,7 @@ fn max_pool_v2<T: Real>(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn max_pool_3d<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    pool_kernel::<T>(Pooling::new(init, VOLUMES, None)?)
+    pool_kernel::<T>(Pooling::new(init, VOLUMES, None)?.centered())
 }
 
 /// Pools start from the least finite value, as in stock: elements that are NaN or −∞ never win.

@@ -1,5 +1,6 @@
 //! Strings as sequences of characters: case, length, spaces, parts.
 
+use crate::text::trim;
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Str};
 use ferroflow_core::op::{Op, ShapeCx, shapes};
 use ferroflow_core::{PartialShape, Result, Shape, Tensor, bail, ensure, kernels};
@@ -111,7 +112,7 @@ fn upper_kernel(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn strip_kernel(_: &Init<'_>) -> Result<Kernel> {
-    each(|text| text.slice_ref(text.trim_ascii()))
+    each(|text| text.slice_ref(trim(text)))
 }
 
 /// The part of a text from `position` on; `None` if there is no such position.

@@ -1,9 +1,10 @@
 //! Numbers as strings and back.
 
-use crate::text::{format_e, format_f, format_g};
+use crate::text::{format_e, format_f, format_g, trim};
 use ferroflow_core::kernel::{Init, Kernel, Str};
 use ferroflow_core::op::{Gradient, Op, shapes};
 use ferroflow_core::{C64, C128, DType, Element, Result, Tensor, bail, bf16, ensure, f16, kernels, status};
+use std::num::IntErrorKind;
 
 pub(crate) const OPS: &[&Op] = &[&AS_STRING, &STRING_TO_NUMBER];
 
@@ -103,7 +104,7 @@ impl Format {
         self.pad(text, value.is_finite())
     }
 
-    /// Signs and pads a number; zeros stand between the sign and the digits.
+    /// Signs and pads a number.
     fn pad(&self, mut text: String, digits: bool) -> String {
         if !text.starts_with('-') {
             match self.fill {
@@ -112,6 +113,11 @@ impl Format {
                 _ => {}
             }
         }
+        self.widen(text, digits)
+    }
+
+    /// Pads a number; zeros stand between the sign and the digits.
+    fn widen(&self, mut text: String, digits: bool) -> String {
         let missing = self.width.saturating_sub(text.len());
         match self.fill {
             Some(b'-') => text.push_str(&" ".repeat(missing)),
@@ -153,6 +159,12 @@ fn as_string_kernel(init: &Init<'_>) -> Result<Kernel> {
                 each::<$type>(input, |value| format.pad(value.to_string(), true))
             };
         }
+        // What has no sign gets no place for one.
+        macro_rules! unsigned {
+            ($type:ty) => {
+                each::<$type>(input, |value| format.widen(value.to_string(), true))
+            };
+        }
         let texts = match dtype {
             DType::Float => each::<f32>(input, |value| format.float(*value as f64)),
             DType::Double => each::<f64>(input, |value| format.float(*value)),
@@ -162,10 +174,10 @@ fn as_string_kernel(init: &Init<'_>) -> Result<Kernel> {
             DType::Int16 => integer!(i16),
             DType::Int32 => integer!(i32),
             DType::Int64 => integer!(i64),
-            DType::Uint8 => integer!(u8),
-            DType::Uint16 => integer!(u16),
-            DType::Uint32 => integer!(u32),
-            DType::Uint64 => integer!(u64),
+            DType::Uint8 => unsigned!(u8),
+            DType::Uint16 => unsigned!(u16),
+            DType::Uint32 => unsigned!(u32),
+            DType::Uint64 => unsigned!(u64),
             DType::Bool => each::<bool>(input, |value| value.to_string()),
             DType::Complex64 => each::<C64>(input, |value| {
                 format!("({},{})", format.float(value.re as f64), format.float(value.im as f64))
@@ -197,15 +209,61 @@ macro_rules! parse_float {
                     Some(digits) => (true, digits),
                     None => (false, text.strip_prefix('+').unwrap_or(text)),
                 };
-                let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
-                if let Some(hex) = hex.filter(|hex| hex.starts_with(|c: char| c.is_ascii_hexdigit())) {
-                    let value = u64::from_str_radix(hex, 16).ok()? as $type;
-                    return Some(if negative { -value } else { value });
+                if let Some(hex) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
+                    let (mantissa, exponent) = parse_hex(hex)?;
+                    // Rounded once, to the digits of this type; half the power at a time stays in the range.
+                    let (half, rest) = (exponent / 2, exponent - exponent / 2);
+                    let value = (mantissa as $type) as f64 * 2f64.powi(half) * 2f64.powi(rest);
+                    return Some(if negative { -value as $type } else { value as $type });
+                }
+                if is_marked_nan(digits) {
+                    return Some(<$type>::NAN);
                 }
                 text.parse().ok()
             }
         }
     )+};
+}
+
+/// The number after `0x`, as C's library reads it: its first digits, of which the last one says if any follow, and the
+/// power of two that they are multiplied by.
+fn parse_hex(text: &str) -> Option<(u64, i32)> {
+    let (digits, power) = match text.split_once(['p', 'P']) {
+        Some((digits, power)) => (digits, power),
+        None => (text, "0"),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    // What does not fit leaves the range in the same direction.
+    let far = 1 << 20;
+    let mut exponent = match power.parse::<i32>() {
+        Ok(power) => power.clamp(-far, far),
+        Err(error) if *error.kind() == IntErrorKind::PosOverflow => far,
+        Err(error) if *error.kind() == IntErrorKind::NegOverflow => -far,
+        Err(_) => return None,
+    };
+    let mut mantissa = 0u64;
+    for (at, digit) in whole.chars().chain(fraction.chars()).enumerate() {
+        let digit = u64::from(digit.to_digit(16)?);
+        let is_whole = at < whole.len();
+        if mantissa >> 58 == 0 {
+            mantissa = mantissa << 4 | digit;
+            exponent -= if is_whole { 0 } else { 4 };
+        } else {
+            mantissa |= u64::from(digit != 0);
+            exponent = exponent.saturating_add(if is_whole { 4 } else { 0 });
+        }
+    }
+    Some((mantissa, if mantissa == 0 { 0 } else { exponent.clamp(-4000, 4000) }))
+}
+
+/// Whether this is C's name of a NaN with a mark in parentheses.
+fn is_marked_nan(text: &str) -> bool {
+    let Some((name, mark)) = text.split_once('(') else { return false };
+    let is_mark = |mark: &str| mark.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    name.eq_ignore_ascii_case("nan") && mark.strip_suffix(')').is_some_and(is_mark)
 }
 parse_float!(f32, f64);
 
@@ -225,7 +283,7 @@ fn string_to_number_kernel<T: Parse>(_: &Init<'_>) -> Result<Kernel> {
         let input = cx.input(0)?;
         let mut numbers = Vec::with_capacity(input.elements());
         for text in input.flat::<Str>()? {
-            let parsed = std::str::from_utf8(text).ok().and_then(|text| T::parse(text.trim_ascii()));
+            let parsed = std::str::from_utf8(trim(text)).ok().and_then(T::parse);
             numbers.push(parsed.ok_or_else(|| {
                 status!(
                     InvalidArgument,

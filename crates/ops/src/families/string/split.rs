@@ -1,5 +1,6 @@
 //! Strings cut apart; the pieces form a sparse matrix with a row per string.
 
+use crate::text::{is_space, trim_start};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{Result, Shape, Tensor, ensure, kernels};
@@ -110,17 +111,21 @@ fn at_separator(text: &Str, separator: &[u8], limit: usize) -> Vec<Str> {
     pieces
 }
 
+/// Cuts at runs of spaces. Once all cuts are made the rest is a piece, even if nothing is left.
 fn at_spaces(text: &Str, limit: usize) -> Vec<Str> {
+    if limit == 0 {
+        return vec![text.clone()];
+    }
     let mut pieces = Vec::new();
-    let mut rest = text.trim_ascii_start();
+    let mut rest = trim_start(text);
     while !rest.is_empty() {
+        let end = rest.iter().position(is_space).unwrap_or(rest.len());
+        pieces.push(text.slice_ref(&rest[..end]));
+        rest = trim_start(&rest[end..]);
         if pieces.len() == limit {
             pieces.push(text.slice_ref(rest));
             break;
         }
-        let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
-        pieces.push(text.slice_ref(&rest[..end]));
-        rest = rest[end..].trim_ascii_start();
     }
     pieces
 }
@@ -133,6 +138,7 @@ mod tests {
     fn the_rest_stays_whole_after_the_last_cut() {
         let text = Str::from_static(b" a b  c ");
         assert_eq!(at_spaces(&text, 1), ["a", "b  c "]);
+        assert_eq!(at_spaces(&text, 3), ["a", "b", "c", ""]);
         assert_eq!(at_spaces(&text, usize::MAX), ["a", "b", "c"]);
         assert_eq!(at_separator(&Str::from_static(b"a,b,,c"), b",", 2), ["a", "b", ",c"]);
         assert_eq!(at_separator(&Str::new(), b",", 2), [""]);
