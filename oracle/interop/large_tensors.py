@@ -1,4 +1,4 @@
-"""A large tensor in a feed and in a fetch; FERROFLOW_LARGE_BYTES says how large (1 GB by hand, less in a quick test)."""
+"""A large tensor in a feed, in a fetch and in the graph; FERROFLOW_LARGE_BYTES says how large (1 GB by hand, less in a quick test)."""
 
 import os
 
@@ -20,3 +20,6 @@ def run(target):
         del value
         fetched = sess.run(tf.fill([n], 7.0), {n: count})
         show("fetched", [len(fetched) - count, float(fetched[0]), float(fetched[-1]), bool((fetched == 7).all())])
+        # A few bytes on the wire whatever its size: slots of optimizers start so.
+        repeated = tf.constant(7, tf.int8, [9 * count])
+        show("repeated", sess.run([tf.size(repeated) - 9 * count, repeated[0], repeated[-1]]))

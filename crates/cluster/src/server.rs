@@ -52,7 +52,7 @@ impl Default for ServerConfig {
             epoch: 0,
             io_threads: cores.clamp(1, 4),
             compute_threads: cores,
-            tensor_limit: 64 << 30,
+            tensor_limit: 1 << 42,
             kept_memory: 1 << 30,
         }
     }

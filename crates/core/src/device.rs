@@ -1,5 +1,6 @@
 //! Device names, whole and partial, and what a device offers to kernels.
 
+use crate::memory;
 use crate::tensor::BufferPool;
 use crate::{DType, Result, Shape, bail, status};
 use std::fmt;
@@ -198,12 +199,16 @@ impl Device {
         &self.memory
     }
 
-    /// Refuses an allocation that could never succeed, in stock's words.
+    /// Refuses an allocation that cannot succeed, in stock's words.
     #[inline]
     pub fn check_allocation(&self, dtype: DType, shape: &Shape) -> Result<()> {
         let unit = if dtype.is_plain() { dtype.size() } else { 32 };
         match shape.elements().checked_mul(unit) {
-            Some(bytes) if bytes <= self.memory_limit => Ok(()),
+            Some(bytes)
+                if bytes <= self.memory_limit && memory::is_available(bytes, self.memory.kept_bytes()) =>
+            {
+                Ok(())
+            }
             _ => bail!(
                 ResourceExhausted,
                 "OOM when allocating tensor with shape{shape} and type {dtype} on {} by allocator cpu",

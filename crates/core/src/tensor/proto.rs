@@ -1,6 +1,7 @@
 //! Tensors on the wire: every `TensorProto` encoding is read, the raw one is written.
 
 use super::{Buffer, Element, Storage, Tensor};
+use crate::memory;
 use crate::resource::ResourceHandle;
 use crate::variant::Variant;
 use crate::{DType, Result, Shape, bail, ensure};
@@ -8,10 +9,6 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use ferroflow_proto::tensorflow::{ResourceHandleProto, TensorProto, VariantTensorDataProto};
 use half::{bf16, f16};
 use prost::Message;
-
-/// The most bytes that a message may ask for beyond those it carries: a shape and one repeated value are a few bytes
-/// on the wire whatever the tensor's size.
-const MAX_EXPANSION: usize = 4 << 30;
 
 impl Tensor {
     /// Reads a tensor in any encoding: raw content, typed values, fewer values than elements (the last repeats), none.
@@ -22,11 +19,13 @@ impl Tensor {
         if !proto.tensor_content.is_empty() {
             return from_content(dtype, shape, &proto.tensor_content);
         }
-        let bytes = elements.checked_mul(dtype.size().max(size_of::<Bytes>()));
+        // A shape and one repeated value are a few bytes on the wire whatever the tensor's size.
+        let unit = if dtype.is_plain() { dtype.size() } else { size_of::<Bytes>() };
+        let bytes = elements.checked_mul(unit);
         ensure!(
-            bytes.is_some_and(|bytes| bytes <= MAX_EXPANSION),
+            bytes.is_some_and(|bytes| memory::is_available(bytes, 0)),
             InvalidArgument,
-            "a {dtype} tensor of shape {shape} is larger than a message may ask for without carrying its content"
+            "a {dtype} tensor of shape {shape} needs more memory than there is"
         );
         use DType::*;
         match dtype {
@@ -144,12 +143,15 @@ fn decode<M: Message + Default>(bytes: Bytes) -> Result<M> {
 }
 
 fn expand<P, T: Element>(shape: Shape, given: &[P], convert: impl Fn(&P) -> T) -> Result<Tensor> {
+    let mut tensor = Tensor::zeros(T::DTYPE, shape);
+    let elements = tensor.flat_mut::<T>()?;
     // Values beyond the last element are left out, as in stock.
-    let elements = shape.elements();
-    let mut values: Vec<T> = given.iter().take(elements).map(convert).collect();
-    let last = values.last().cloned().unwrap_or_default();
-    values.resize(elements, last);
-    Tensor::new(shape, values)
+    let (first, rest) = elements.split_at_mut(given.len().min(elements.len()));
+    first.iter_mut().zip(given).for_each(|(element, value)| *element = convert(value));
+    if let Some(last) = first.last() {
+        rest.fill(last.clone());
+    }
+    Ok(tensor)
 }
 
 fn exactly<U: super::Unit>(dtype: DType, shape: Shape, values: Vec<U>) -> Result<Tensor> {

@@ -33,6 +33,14 @@ impl Pool {
         self.grid.windows().saturating_mul(self.grid.window()).div_ceil(self.grid.pixels().max(1))
     }
 
+    /// Replaces `pixels` by where the pixels of a window that lie in the image begin. Written down once, because every
+    /// block of channels goes through them.
+    #[inline(always)]
+    fn pixels_into(&self, place: [usize; 3], pixels: &mut Vec<usize>) {
+        pixels.clear();
+        self.grid.rows(place, |row| pixels.extend(row.map(|pixel| pixel * self.channels)));
+    }
+
     /// Writes the largest elements, at least the least finite value. NaN is never larger.
     pub fn largest<T: Real>(&self, device: &Device, input: &[T], out: &mut [T]) {
         let channels = self.channels;
@@ -182,11 +190,11 @@ impl Pool {
         let tiled = self.grid.is_tiled();
         device.parallel_rows(out, image, self.image_cost(), |first, images| {
             let mut sums = vec![T::Math::ZERO; if tiled { 0 } else { image }];
-            let mut share = vec![T::ZERO; channels];
+            let mut share = vec![T::ZERO; if tiled { 0 } else { channels }];
             for (number, out) in images.chunks_mut(image).enumerate() {
                 let gradient = &gradient[(first + number) * result..][..result];
                 if tiled {
-                    mean_gradient_tiles(self, gradient, out, &mut share);
+                    mean_gradient_tiles(self, gradient, out);
                 } else {
                     mean_gradient_image(self, gradient, out, &mut sums, &mut share);
                 }
@@ -214,41 +222,40 @@ impl<A: Copy, F, G> Fold<A, F, G> {
         G: Fn(A, usize) -> T,
     {
         let (channels, image) = (pool.channels, pool.image());
+        let mut pixels = Vec::new();
         pool.grid.places(first, rows.len() / channels, |number, at, place| {
             let row = &mut rows[number * channels..][..channels];
             let image = &input[at * image..][..image];
+            pool.pixels_into(place, &mut pixels);
             let (blocks, rest) = row.as_chunks_mut::<BLOCK>();
             let done = blocks.len() * BLOCK;
             for (number, block) in blocks.iter_mut().enumerate() {
-                self.block(pool, place, image, number * BLOCK, block);
+                self.block(&pixels, &image[number * BLOCK..], block);
             }
             if !rest.is_empty() {
-                self.block(pool, place, image, done, rest);
+                self.block(&pixels, &image[done..], rest);
             }
         });
     }
 
-    /// Folds a block of channels from `channel` on. Their number is known where it is that of a whole block, and the
-    /// block then stays in registers.
+    /// Folds a block of channels; `image` begins with the block's first one. Their number is known where it is that of a
+    /// whole block, and the block then stays in registers.
     #[inline(always)]
-    fn block<T: Copy>(&self, pool: &Pool, place: [usize; 3], image: &[T], channel: usize, out: &mut [T])
+    fn block<T: Copy>(&self, pixels: &[usize], image: &[T], out: &mut [T])
     where
         F: Fn(A, T) -> A,
         G: Fn(A, usize) -> T,
     {
         let mut block = [self.start; BLOCK];
         let block = &mut block[..out.len()];
-        pool.grid.rows(place, |pixels| {
-            for pixel in pixels {
-                let values = &image[pixel * pool.channels + channel..][..block.len()];
-                for (folded, value) in block.iter_mut().zip(values) {
-                    *folded = (self.add)(*folded, *value);
-                }
+        for pixel in pixels {
+            let values = &image[*pixel..][..block.len()];
+            for (folded, value) in block.iter_mut().zip(values) {
+                *folded = (self.add)(*folded, *value);
             }
-        });
-        let count = pool.grid.count(place);
+        }
         for (out, folded) in out.iter_mut().zip(block.iter()) {
-            *out = (self.finish)(*folded, count);
+            *out = (self.finish)(*folded, pixels.len());
         }
     }
 }
@@ -288,20 +295,27 @@ fn mean_rows<T: Float>(pool: &Pool, first: usize, rows: &mut [T], input: &[T]) {
 
 /// Each pixel gets the share of its only window.
 #[multiversion(targets("x86_64+avx2+fma+f16c"))]
-fn mean_gradient_tiles<T: Float>(pool: &Pool, gradient: &[T], out: &mut [T], share: &mut [T]) {
+fn mean_gradient_tiles<T: Float>(pool: &Pool, gradient: &[T], out: &mut [T]) {
     let channels = pool.channels;
+    let mut pixels = Vec::new();
     pool.grid.places(0, pool.grid.windows(), |number, _, place| {
-        let row = &gradient[number * channels..][..channels];
-        let count = <T::Math as Num>::from_f64(pool.grid.count(place) as f64);
-        for (share, value) in share.iter_mut().zip(row) {
-            // The sum of one share: zero has no sign.
-            *share = T::from_math(T::from_math(value.to_math() / count).to_math() + T::Math::ZERO);
-        }
-        pool.grid.rows(place, |pixels| {
-            for pixel in pixels {
-                out[pixel * channels..][..channels].copy_from_slice(share);
+        pool.pixels_into(place, &mut pixels);
+        let count = <T::Math as Num>::from_f64(pixels.len() as f64);
+        // The sum of one share: zero has no sign.
+        let share = |value: T| T::from_math(T::from_math(value.to_math() / count).to_math() + T::Math::ZERO);
+        let (blocks, rest) = gradient[number * channels..][..channels].as_chunks::<BLOCK>();
+        for (number, block) in blocks.iter().enumerate() {
+            let shares = block.map(share);
+            for pixel in &pixels {
+                out[number * BLOCK + pixel..][..BLOCK].copy_from_slice(&shares);
             }
-        });
+        }
+        for (channel, value) in rest.iter().enumerate() {
+            let share = share(*value);
+            for pixel in &pixels {
+                out[blocks.len() * BLOCK + channel + pixel] = share;
+            }
+        }
     });
 }
 
