@@ -49,6 +49,7 @@ SCENARIOS = [
     "addresses",
     "waits",
     "standstill",
+    "endings",
     "resets",
     "one_server",
     "counter",

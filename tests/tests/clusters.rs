@@ -41,6 +41,11 @@ fn a_task_that_stands_still_does_not_stop_sessions() {
 }
 
 #[test]
+fn a_task_that_is_asked_to_end_is_gone_for_those_who_wait() {
+    run(&["endings"]);
+}
+
+#[test]
 fn containers_are_emptied_under_waiting_steps() {
     run(&["resets"]);
 }

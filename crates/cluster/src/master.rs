@@ -92,10 +92,15 @@ impl Master {
         Ok(())
     }
 
-    /// Closes every session.
-    pub async fn close_all(&self) {
+    /// Closes every session because this task ends. Steps under way are not cancelled by their programs, which should look
+    /// for the task that comes after this one.
+    pub(crate) async fn end(&self) {
+        self.close_all(status!(Unavailable, "{} is ending", self.worker.task())).await;
+    }
+
+    async fn close_all(&self, reason: Status) {
         let sessions = std::mem::take(&mut *self.sessions.write().expect(UNPOISONED));
-        join_all(sessions.values().map(|session| session.close())).await;
+        join_all(sessions.values().map(|session| session.close(reason.clone()))).await;
     }
 
     fn check_config(&self, config: &ConfigProto) -> Result<Vec<DeviceSpec>> {
@@ -145,7 +150,7 @@ impl MasterApi for Master {
         let members = Members::gather(&handle, &self.worker, cluster, &config, filters).await?;
         let session = MasterSession::new(members, config);
         if let Err(error) = session.extend(graph, None).await {
-            session.close().await;
+            session.close(MasterSession::closed()).await;
             return Err(error);
         }
         self.sessions.write().expect(UNPOISONED).insert(handle.clone(), session);
@@ -175,7 +180,7 @@ impl MasterApi for Master {
 
     async fn close_session(&self, handle: &str) -> Result<()> {
         let session = self.remove(handle)?;
-        session.close().await;
+        session.close(MasterSession::closed()).await;
         tracing::info!(session = handle, "A session was closed.");
         Ok(())
     }
@@ -203,7 +208,7 @@ impl MasterApi for Master {
         let peers = self.worker.peers();
         let chosen = peers.workers().filter(|worker| task_passes(&filters, worker.task()));
         let emptied = join_all(chosen.map(|worker| worker.cleanup_all(&containers))).await;
-        self.close_all().await;
+        self.close_all(MasterSession::closed()).await;
         emptied.into_iter().collect::<Result<()>>()?;
         tracing::info!(?containers, "Containers were reset and all sessions closed.");
         Ok(())

@@ -264,7 +264,7 @@ fn watch_for_shutdown(
                     () = shutdown => {}
                     () = LongWaits::watch(&services.master) => {}
                 }
-                services.master.close_all().await;
+                services.master.end().await;
                 stop.send_replace(());
             })
         })

@@ -191,8 +191,8 @@ impl Worker {
         self.steps.cleanup(id);
     }
 
-    /// Waits; works on any thread.
-    pub(crate) fn sleep(&self, length: Duration) -> tokio::time::Sleep {
+    /// Waits; works on any thread. An error if the server ends before.
+    pub(crate) fn sleep(&self, length: Duration) -> impl Future<Output = Result<()>> + Send + use<> {
         self.channels.sleep(length)
     }
 

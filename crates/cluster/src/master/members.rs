@@ -103,7 +103,7 @@ impl Members {
                 unsettled.message()
             );
             waiting.speak("tasks that have yet to hear of one that moved", unsettled.message());
-            worker.sleep(PAUSE).await;
+            worker.sleep(PAUSE).await?;
         };
         let mut own_devices = worker.device_attributes();
         if let (Some(_), Some(device)) = (&cluster.brought, own_devices.first_mut()) {

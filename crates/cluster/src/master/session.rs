@@ -10,7 +10,7 @@ use crate::api::{RunStep, StepOutcome};
 use crate::waiting::Waiting;
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::graph::Graph;
-use ferroflow_core::{Result, ensure, status};
+use ferroflow_core::{Result, Status, ensure, status};
 use ferroflow_proto::tensorflow::{ConfigProto, DeviceAttributes, GraphDef};
 use ferroflow_runtime::plan::place::Placer;
 use ferroflow_runtime::{PlanOptions, RuntimeEnv, Signature};
@@ -168,9 +168,14 @@ impl MasterSession {
         }
     }
 
-    /// Cancels the steps under way, waits for them and ends the session on every task.
-    pub(super) async fn close(&self) {
-        self.steps.close(status!(Cancelled, "Step was cancelled by an explicit call to `Session::Close()`."));
+    /// What steps hear whose program closes their session.
+    pub(super) fn closed() -> Status {
+        status!(Cancelled, "Step was cancelled by an explicit call to `Session::Close()`.")
+    }
+
+    /// Ends the steps under way for this reason, waits for them and ends the session on every task.
+    pub(super) async fn close(&self, reason: Status) {
+        self.steps.close(reason);
         self.partial_runs.clear();
         let idle = Waiting::new().during("cancelled steps", "their session closes", self.steps.idle());
         if tokio::time::timeout(CLOSE_WAIT, idle).await.is_err() {

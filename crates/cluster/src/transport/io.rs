@@ -1,9 +1,12 @@
 //! The threads that carry bytes. Each has a single-threaded runtime of its own, so that a connection and the calls on it
 //! stay on one thread.
 
-use ferroflow_core::{Result, status};
+use ferroflow_core::{Result, Status, status};
 use std::cell::Cell;
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::{EnterGuard, Handle, Runtime};
@@ -18,12 +21,24 @@ thread_local! {
 pub(crate) struct IoThread {
     index: usize,
     runtime: Runtime,
+    ended: Ended,
+}
+
+/// Whether a thread's runtime has ended or is about to. Its timers may be looked at only while this is read and false:
+/// they panic otherwise.
+type Ended = Arc<RwLock<bool>>;
+
+impl Drop for IoThread {
+    fn drop(&mut self) {
+        *self.ended.write().unwrap_or_else(PoisonError::into_inner) = true;
+    }
 }
 
 /// The I/O threads of a server, as whoever wants something done on them sees them. Work for a thread that has not started
 /// waits for it; work for one that has ended is dropped.
 pub(crate) struct Io {
     handles: Vec<Handle>,
+    ended: Vec<Ended>,
 }
 
 impl Io {
@@ -34,11 +49,12 @@ impl Io {
                 .enable_all()
                 .build()
                 .map_err(|error| status!(Internal, "cannot start an I/O thread: {error}"))?;
-            Ok(IoThread { index, runtime })
+            Ok(IoThread { index, runtime, ended: Ended::default() })
         };
         let threads: Vec<IoThread> = (0..threads.max(1)).map(make).collect::<Result<_>>()?;
         let handles = threads.iter().map(|thread| thread.runtime.handle().clone()).collect();
-        Ok((threads, Arc::new(Io { handles })))
+        let ended = threads.iter().map(|thread| thread.ended.clone()).collect();
+        Ok((threads, Arc::new(Io { handles, ended })))
     }
 
     /// The number of threads.
@@ -71,10 +87,7 @@ impl Io {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         let mut task = AbortOnDrop(self.handles[index].spawn(future));
-        async move {
-            let stopped = |_| Err(status!(Unavailable, "this server stops"));
-            (&mut task.0).await.unwrap_or_else(stopped)
-        }
+        async move { (&mut task.0).await.unwrap_or_else(|_| Err(stops())) }
     }
 
     /// Lets the calling thread use the timers of the first thread.
@@ -82,11 +95,31 @@ impl Io {
         self.handles.first().map(Handle::enter)
     }
 
-    /// Waits; works on any thread.
-    pub(crate) fn sleep(&self, index: usize, length: Duration) -> tokio::time::Sleep {
-        let _entered = self.handles[index].enter();
-        tokio::time::sleep(length)
+    /// Waits; works on any thread. An error if the thread that times it ends before.
+    pub(crate) fn sleep(
+        &self,
+        index: usize,
+        length: Duration,
+    ) -> impl Future<Output = Result<()>> + Send + use<> {
+        let timer = {
+            let _entered = self.handles[index].enter();
+            tokio::time::sleep(length)
+        };
+        let ended = self.ended[index].clone();
+        async move {
+            let mut timer = pin!(timer);
+            poll_fn(|cx| match *ended.read().unwrap_or_else(PoisonError::into_inner) {
+                true => Poll::Ready(Err(stops())),
+                false => timer.as_mut().poll(cx).map(Ok),
+            })
+            .await
+        }
     }
+}
+
+/// What becomes of work when the threads that carry it have ended.
+pub(crate) fn stops() -> Status {
+    status!(Unavailable, "this server stops")
 }
 
 /// I/O threads that serve nobody: they carry what others put on them, until this is dropped.
@@ -132,13 +165,32 @@ impl IoThread {
         self,
         serve: impl FnOnce() -> F + Send + 'static,
     ) -> Result<JoinHandle<()>> {
-        let IoThread { index, runtime } = self;
         std::thread::Builder::new()
-            .name(format!("io-{index}"))
+            .name(format!("io-{}", self.index))
             .spawn(move || {
-                INDEX.set(Some(index));
-                runtime.block_on(async { serve().await });
+                INDEX.set(Some(self.index));
+                self.runtime.block_on(async { serve().await });
             })
             .map_err(|error| status!(Internal, "cannot start an I/O thread: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferroflow_core::Code;
+    use futures_util::FutureExt;
+
+    #[test]
+    fn a_wait_ends_with_the_thread_that_times_it() {
+        let (threads, io) = Io::prepare(1).unwrap();
+        let carrier = Carrier::start(threads).unwrap();
+        let week = Duration::from_secs(7 * 24 * 3600);
+        let mut begun = pin!(io.sleep(0, week));
+        assert!(begun.as_mut().now_or_never().is_none());
+        drop(carrier);
+        let waiting = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        assert_eq!(waiting.block_on(begun).unwrap_err().code(), Code::Unavailable);
+        assert_eq!(waiting.block_on(io.sleep(0, week)).unwrap_err().code(), Code::Unavailable);
     }
 }

@@ -171,7 +171,7 @@ impl Worker {
 /// Whether a failure is of a task, not of the function that ran.
 fn is_gone(error: &Status, call: &mut Call) -> bool {
     if error.code() == Code::Cancelled {
-        // A worker that stops cancels its steps before it goes. A function that is cancelled again and again fails.
+        // A worker whose sessions others close cancels its steps. A function that is cancelled again and again fails.
         call.cancelled += 1;
         return call.cancelled < MAX_CANCELLED;
     }

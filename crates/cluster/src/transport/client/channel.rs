@@ -115,7 +115,7 @@ impl Channel {
         let expired = std::pin::pin!(self.io.sleep(self.io.choose(0), limit));
         match select(std::pin::pin!(work), expired).await {
             Either::Left((done, _)) => done,
-            Either::Right(_) => Err(deadline_exceeded()),
+            Either::Right((slept, _)) => slept.and(Err(deadline_exceeded())),
         }
     }
 
@@ -132,7 +132,9 @@ impl Channel {
             let word = std::pin::pin!(self.io.sleep(self.io.choose(0), waiting.next_word()));
             match select(call.as_mut(), word).await {
                 Either::Left((done, _)) => return done,
-                Either::Right(_) => waiting.speak(whom, why),
+                Either::Right((Ok(()), _)) => waiting.speak(whom, why),
+                // Nobody is left to tell; the call ends with the connection that its thread carried.
+                Either::Right((Err(_), _)) => return call.await,
             }
         }
     }

@@ -23,8 +23,8 @@ impl Channels {
         Arc::new(Channels { io, intake, by_address: Mutex::default() })
     }
 
-    /// Waits; works on any thread.
-    pub(crate) fn sleep(&self, length: Duration) -> tokio::time::Sleep {
+    /// Waits, as [`Io::sleep`] does.
+    pub(crate) fn sleep(&self, length: Duration) -> impl Future<Output = Result<()>> + Send + use<> {
         self.io.sleep(self.io.choose(0), length)
     }
 

@@ -54,7 +54,7 @@ impl<'a> Attempts<'a> {
         }
         self.waiting.speak(&self.whom, why);
         let io = self.channel.io();
-        io.sleep(io.choose(0), self.pause).await;
+        io.sleep(io.choose(0), self.pause).await?;
         self.pause = (self.pause * 2).min(PAUSES.1);
         Ok(())
     }
