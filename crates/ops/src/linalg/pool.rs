@@ -230,18 +230,18 @@ impl<A: Copy, F, G> Fold<A, F, G> {
             let (blocks, rest) = row.as_chunks_mut::<BLOCK>();
             let done = blocks.len() * BLOCK;
             for (number, block) in blocks.iter_mut().enumerate() {
-                self.block(&pixels, &image[number * BLOCK..], block);
+                self.block(&pixels, image, number * BLOCK, block);
             }
             if !rest.is_empty() {
-                self.block(&pixels, &image[done..], rest);
+                self.block(&pixels, image, done, rest);
             }
         });
     }
 
-    /// Folds a block of channels; `image` begins with the block's first one. Their number is known where it is that of a
-    /// whole block, and the block then stays in registers.
+    /// Folds a block of channels from `channel` on. Their number is known where it is that of a whole block, and the
+    /// block then stays in registers.
     #[inline(always)]
-    fn block<T: Copy>(&self, pixels: &[usize], image: &[T], out: &mut [T])
+    fn block<T: Copy>(&self, pixels: &[usize], image: &[T], channel: usize, out: &mut [T])
     where
         F: Fn(A, T) -> A,
         G: Fn(A, usize) -> T,
@@ -249,7 +249,7 @@ impl<A: Copy, F, G> Fold<A, F, G> {
         let mut block = [self.start; BLOCK];
         let block = &mut block[..out.len()];
         for pixel in pixels {
-            let values = &image[*pixel..][..block.len()];
+            let values = &image[pixel + channel..][..block.len()];
             for (folded, value) in block.iter_mut().zip(values) {
                 *folded = (self.add)(*folded, *value);
             }
