@@ -179,7 +179,7 @@ impl BundleReader {
     /// Refuses an entry whose data file is too short for it, before anything is allocated.
     fn check_extent(&self, entry: &Entry) -> Result<Arc<Source>> {
         let source = self.source(entry.shard)?;
-        if !entry.offset.checked_add(entry.size).is_some_and(|end| end <= source.length()) {
+        if entry.offset.checked_add(entry.size).is_none_or(|end| end > source.length()) {
             return Err(file::too_short(source.path()));
         }
         if entry.dtype.is_plain() {
