@@ -57,3 +57,13 @@ def run(target):
         # The client sends all functions again with every addition; a constant that is no number equals itself.
         show("no number", sess.run(no_number(x), {x: -1.0}))
         show("added later", sess.run(tf.function(lambda a: a - 1.0)(x), {x: 1.0}))
+        many_at_once(sess)
+
+
+def many_at_once(sess):
+    """Calls of one function that all wait are no recursion."""
+    queue = tf.queue.FIFOQueue(300, tf.float32, shapes=[[]])
+    waiting = tf.function(lambda: queue.dequeue() + 1.0)
+    total = tf.add_n([waiting() for _ in range(300)])
+    fill = queue.enqueue_many(tf.range(300.0))
+    show("many at once", sess.run([total, fill]))

@@ -20,4 +20,21 @@ pub struct StepCx {
     pub rendezvous: Arc<dyn Rendezvous>,
     /// Ends the step early.
     pub cancellation: Cancellation,
+    /// How many calls of functions these nodes are within.
+    pub depth: usize,
+}
+
+impl StepCx {
+    /// The same step as a function that is called in it sees it.
+    pub fn nested(&self) -> Arc<StepCx> {
+        Arc::new(StepCx {
+            step_id: self.step_id,
+            device: self.device.clone(),
+            resources: self.resources.clone(),
+            step_resources: self.step_resources.clone(),
+            rendezvous: self.rendezvous.clone(),
+            cancellation: self.cancellation.clone(),
+            depth: self.depth + 1,
+        })
+    }
 }

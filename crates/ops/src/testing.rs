@@ -231,6 +231,7 @@ pub(crate) fn step(resources: &Arc<ResourceManager>) -> Arc<StepCx> {
         step_resources: ResourceManager::new("step"),
         rendezvous: Arc::new(Nowhere),
         cancellation: Cancellation::new(),
+        depth: 0,
     })
 }
 

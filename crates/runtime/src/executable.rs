@@ -184,5 +184,6 @@ pub(crate) fn planning_step(env: &RuntimeEnv) -> Arc<StepCx> {
         step_resources: ResourceManager::new("planning"),
         rendezvous: Arc::new(LocalRendezvous::default()),
         cancellation: Cancellation::new(),
+        depth: 0,
     })
 }

@@ -11,7 +11,7 @@ use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, NameAttrList};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Deeper calls than this are taken for a recursion without end.
+/// Deeper calls than this are taken for a recursion without end. Each takes a part of the thread's stack.
 const MAX_CALL_DEPTH: usize = 200;
 
 /// A function with its attributes bound.
@@ -22,8 +22,6 @@ pub(crate) struct FunctionInstance {
     /// Weak, because the session's kernels hold instances and the session holds its kernels.
     env: Weak<RuntimeEnv>,
     executable: OnceLock<Result<Arc<Executable>>>,
-    /// Calls under way, to end a recursion that would never end.
-    depth: Arc<std::sync::atomic::AtomicUsize>,
 }
 
 impl FunctionInstance {
@@ -42,22 +40,14 @@ impl FunctionInstance {
 impl Callable for FunctionInstance {
     fn call(self: Arc<Self>, arguments: Vec<Tensor>, step: Arc<StepCx>) -> BoxFuture<Result<Vec<Tensor>>> {
         Box::pin(async move {
-            use std::sync::atomic::Ordering;
-            struct Depth(Arc<std::sync::atomic::AtomicUsize>);
-            impl Drop for Depth {
-                fn drop(&mut self) {
-                    self.0.fetch_sub(1, Ordering::Relaxed);
-                }
-            }
-            let depth = self.depth.fetch_add(1, Ordering::Relaxed);
-            let _leaving = Depth(self.depth.clone());
+            let depth = step.depth;
             ensure!(
                 depth < MAX_CALL_DEPTH,
                 ResourceExhausted,
                 "function {} is called {depth} levels deep, which looks like a recursion without end",
                 self.name
             );
-            self.executable()?.call(arguments, step)?.await
+            self.executable()?.call(arguments, step.nested())?.await
         })
     }
 
@@ -90,7 +80,6 @@ impl FunctionLibrary for EnvLibrary {
                 attrs: function.attr.clone(),
                 env: self.0.clone(),
                 executable: OnceLock::new(),
-                depth: Arc::default(),
             })
         });
         Ok(instance.clone())

@@ -305,6 +305,7 @@ pub(crate) fn step(env: &RuntimeEnv) -> Arc<StepCx> {
         step_resources: ResourceManager::new("step"),
         rendezvous: Arc::new(LocalRendezvous::default()),
         cancellation: Cancellation::new(),
+        depth: 0,
     })
 }
 

@@ -196,6 +196,7 @@ impl Session for LocalSession {
                 step_resources: ResourceManager::new("step"),
                 rendezvous: rendezvous.clone(),
                 cancellation: Cancellation::new(),
+                depth: 0,
             });
             runs.push(executable.start(feeds.take().unwrap_or_default(), step, None)?);
         }

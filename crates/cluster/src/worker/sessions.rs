@@ -59,6 +59,7 @@ impl WorkerSession {
             step_resources: ResourceManager::new("step"),
             rendezvous,
             cancellation,
+            depth: 0,
         })
     }
 

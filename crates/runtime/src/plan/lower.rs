@@ -12,7 +12,7 @@ use ferroflow_core::attr::Attrs;
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::graph::{FunctionBody, Graph, Node, NodeData, NodeId, NodeKind, Output};
 use ferroflow_core::op::OpClass;
-use ferroflow_core::{DType, Result};
+use ferroflow_core::{DType, Result, ensure};
 use ferroflow_proto::tensorflow::attr_value::{ListValue, Value};
 use ferroflow_proto::tensorflow::{AttrValue, NameAttrList, NodeDef};
 use std::collections::HashMap;
@@ -30,6 +30,9 @@ pub enum Lowered {
 /// The attribute with which clients mark conditionals and loops.
 const MARK: &str = "_lower_using_switch_merge";
 
+/// Graphs that grow beyond this come from functions that call each other ever more often.
+const MAX_NODES: usize = 1 << 22;
+
 /// Lowers the nodes from `first` on. What cannot be lowered (a recursion, a condition that is not a bool) stays a call.
 pub fn lower(graph: &mut Graph, first: usize, which: Lowered) -> Result<()> {
     let calls = |node: &Node| node.data.class() == OpClass::Call;
@@ -43,6 +46,12 @@ pub fn lower(graph: &mut Graph, first: usize, which: Lowered) -> Result<()> {
     let mut next = first;
     // Nodes that come from a function are looked at in turn.
     while next < lowering.graph.node_count() {
+        ensure!(
+            next < MAX_NODES,
+            ResourceExhausted,
+            "functions that call functions make a graph of more than {MAX_NODES} nodes, {} the last of them",
+            lowering.graph.node(NodeId(next as u32)).data.name
+        );
         lowering.lower_node(NodeId(next as u32))?;
         next += 1;
     }
