@@ -2,7 +2,7 @@
 
 use crate::memory;
 use crate::tensor::BufferPool;
-use crate::{DType, Result, Shape, bail, status};
+use crate::{DType, Result, Shape, bail, ensure, status};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -204,17 +204,29 @@ impl Device {
     pub fn check_allocation(&self, dtype: DType, shape: &Shape) -> Result<()> {
         let unit = if dtype.is_plain() { dtype.size() } else { 32 };
         match shape.elements().checked_mul(unit) {
-            Some(bytes)
-                if bytes <= self.memory_limit && memory::is_available(bytes, self.memory.kept_bytes()) =>
-            {
-                Ok(())
-            }
+            Some(bytes) if self.admits(bytes) => Ok(()),
             _ => bail!(
                 ResourceExhausted,
                 "OOM when allocating tensor with shape{shape} and type {dtype} on {} by allocator cpu",
                 self.name
             ),
         }
+    }
+
+    /// Refuses a string that memory could not hold.
+    pub fn check_text(&self, bytes: usize) -> Result<()> {
+        ensure!(
+            self.admits(bytes),
+            ResourceExhausted,
+            "OOM when allocating a string of {bytes} bytes on {} by allocator cpu",
+            self.name
+        );
+        Ok(())
+    }
+
+    #[inline]
+    fn admits(&self, bytes: usize) -> bool {
+        bytes <= self.memory_limit && memory::is_available(bytes, self.memory.kept_bytes())
     }
 
     /// The number of threads for loops inside one kernel.

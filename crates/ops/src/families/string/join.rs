@@ -1,5 +1,6 @@
 //! Strings put together: element by element, along dimensions, and by segment.
 
+use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{Init, Kernel, Str};
 use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, ensure, kernels};
@@ -93,11 +94,18 @@ fn string_join_kernel(init: &Init<'_>) -> Result<Kernel> {
         let joined = (0..shape.elements()).map(|at| {
             let parts: Vec<&[u8]> =
                 inputs.iter().map(|texts| &texts[if texts.len() == 1 { 0 } else { at }][..]).collect();
-            Str::from(parts.join(&separator[..]))
+            join(cx.device(), &parts, &separator)
         });
-        let joined = joined.collect::<Vec<Str>>();
+        let joined = joined.collect::<Result<Vec<Str>>>()?;
         Ok(Tensor::new(shape, joined)?.into())
     })
+}
+
+/// One string of the parts, if memory can hold it.
+fn join(device: &Device, parts: &[&[u8]], separator: &[u8]) -> Result<Str> {
+    let separators = separator.len() * parts.len().saturating_sub(1);
+    device.check_text(parts.iter().map(|part| part.len()).sum::<usize>() + separators)?;
+    Ok(Str::from(parts.join(separator)))
 }
 
 /// Joins along the given dimensions; the first one given varies fastest.
@@ -145,9 +153,9 @@ fn reduce_join_kernel(init: &Init<'_>) -> Result<Kernel> {
                 }
                 &texts[at][..]
             };
-            Str::from((0..inner).map(part).collect::<Vec<&[u8]>>().join(&separator[..]))
+            join(cx.device(), &(0..inner).map(part).collect::<Vec<&[u8]>>(), &separator)
         });
-        let joined = joined.collect::<Vec<Str>>();
+        let joined = joined.collect::<Result<Vec<Str>>>()?;
         let shape =
             Shape::new(dims.iter().enumerate().filter_map(|(dim, size)| {
                 if reduced.contains(&dim) { keep.then_some(1) } else { Some(*size) }
