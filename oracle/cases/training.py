@@ -98,6 +98,7 @@ def cases(c):
             update(c, op, "mixed_duplicates", "float", slots, before, after, {"use_locking": True}, shape=(3, 2), grad_shape=(4, 2), indices=np.int64([2, 0, 2, 2]))
             update(c, op, "mixed_duplicates", "double", slots, before, after, {}, shape=(3, 2), grad_shape=(4, 2), indices=np.int32([2, 0, 2, 2]))
             update(c, op, "vector", "float", slots, before, after, {}, shape=(3,), grad_shape=(2,), indices=np.int32([2, 0]))
+            update(c, op, "rows_of_nothing", "float", slots, before, after, {}, shape=(3, 0), grad_shape=(2, 0), indices=np.int32([2, 0]))
             update(c, op, "nothing", "float", slots, before, after, {}, shape=(3, 2), grad_shape=(0, 2), indices=np.zeros(0, np.int32))
             update(c, op, "out_of_range", "float", slots, before, after, {}, shape=(3, 2), grad_shape=(1, 2), indices=np.int32([3]))
             update(c, op, "mismatch", "float", slots, before, after, {}, shape=(3, 2), grad_shape=(1, 2), indices=np.int32([0, 1]))

@@ -152,6 +152,7 @@ def scattering(c):
             ("scalar_update", np.int32([0, 1]), pos()),
             ("nothing", np.zeros(0, np.int32), empty(0, 2)),
             ("out_of_range", np.int32([0, 3]), pos(2, 2)),
+            ("zero", np.int32([1]), lit([[0.0, 2.0]])),
             ("negative", np.int32([-1]), pos(1, 2)),
             ("mismatch", np.int32([0, 1]), pos(1, 2)),
         ):

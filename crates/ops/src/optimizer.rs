@@ -79,6 +79,8 @@ pub(crate) struct Layout<const N: usize> {
     gradient: usize,
     gradient_name: &'static str,
     sparse: bool,
+    /// Whether rows without elements are refused, as some of stock's sparse updates do.
+    refuses_empty_rows: bool,
     returns_ref: bool,
 }
 
@@ -92,6 +94,8 @@ impl<const N: usize> Layout<N> {
             gradient: N + scalars_before,
             gradient_name: if named_delta { "delta" } else { "grad" },
             sparse,
+            refuses_empty_rows: sparse
+                && ["Adagrad", "Ftrl", "Proximal"].iter().any(|name| init.op.contains(name)),
             returns_ref: !init.output_types.is_empty(),
         }
     }
@@ -145,6 +149,11 @@ impl<const N: usize> Layout<N> {
                 Some(indices) => {
                     let rows = check_rows(&shape, gradient, indices)?;
                     let width = shape.elements() / shape.dim(0).max(1);
+                    ensure!(
+                        !self.refuses_empty_rows || shape[1..].iter().all(|dim| *dim > 0),
+                        InvalidArgument,
+                        "Inner dimension should be greater than zero."
+                    );
                     let mut slices = elements::<T, N>(values)?;
                     let gradient = gradient.flat::<T>()?;
                     for (group, gradient) in

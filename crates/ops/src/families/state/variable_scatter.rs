@@ -169,7 +169,19 @@ fn mul_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn div_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
-    combined::<T>(init, |row, update| row.iter_mut().zip(update).for_each(|(r, u)| *r = r.div(*u)))
+    let returns_ref = !init.output_types.is_empty();
+    Kernel::sync(move |cx| {
+        scatter(cx, |value, places, updates| {
+            let (rows, updates) = (value.flat_mut::<T>()?, updates.flat::<T>()?);
+            // Stock divides what a reference reaches by zero, floats included, but not what a handle does.
+            let divides = returns_ref || !updates.iter().any(|update| update.is_zero());
+            ensure!(divides, InvalidArgument, "updates must not contain 0");
+            places.each(rows, updates, |row, update| {
+                row.iter_mut().zip(update).for_each(|(r, u)| *r = r.div(*u));
+            })
+        })?;
+        returned(cx, returns_ref)
+    })
 }
 
 fn min_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
