@@ -5,7 +5,7 @@ import json
 import tensorflow as tf
 from tensorflow.python.client import timeline
 
-from report import session, show, v1
+from report import session, show, show_failure, v1
 
 
 def run(target):
@@ -32,3 +32,9 @@ def run(target):
         metadata = v1.RunMetadata()
         sess.run(product, feed, None, metadata)
         show("nothing unless asked", [len(metadata.step_stats.dev_stats), len(metadata.partition_graphs)])
+
+    config = v1.ConfigProto()
+    config.experimental.disable_output_partition_graphs = True
+    with v1.Session(target, config=config) as sess:
+        ask = v1.RunOptions(output_partition_graphs=True)
+        show_failure("partitions that were ruled out", lambda: sess.run(product, feed, ask, v1.RunMetadata()))

@@ -8,7 +8,7 @@ use crate::worker::WorkerStep;
 use ferroflow_core::cancel::{Cancellation, Cancelled};
 use ferroflow_core::rendezvous::Rendezvous;
 use ferroflow_core::step::StepCx;
-use ferroflow_core::{Code, Result, Status, Tensor, status};
+use ferroflow_core::{Code, Result, Status, Tensor, ensure, status};
 use ferroflow_proto::tensorflow::{
     ExecutorOpts, RunGraphResponse, RunMetadata, RunOptions, StepStats, run_options::TraceLevel,
 };
@@ -29,6 +29,13 @@ pub(super) async fn run_plan(
     feeds: Vec<Tensor>,
     options: &RunOptions,
 ) -> Result<(Vec<Tensor>, RunMetadata)> {
+    let experimental = session.context.config.experimental.as_ref();
+    ensure!(
+        !(options.output_partition_graphs
+            && experimental.is_some_and(|set| set.disable_output_partition_graphs)),
+        InvalidArgument,
+        "RunOptions.output_partition_graphs() is not supported when disable_output_partition_graphs is true."
+    );
     let mut guard = session.steps.begin()?;
     let full_trace = options.trace_level == TraceLevel::FullTrace as i32;
     let trace = full_trace.then(|| StepTrace::new(session.env().device.name()));
