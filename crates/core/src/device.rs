@@ -1,6 +1,6 @@
 //! Device names, whole and partial, and what a device offers to kernels.
 
-use crate::memory;
+use crate::memory::Watch;
 use crate::tensor::BufferPool;
 use crate::{DType, Result, Shape, bail, ensure, status};
 use std::fmt;
@@ -152,6 +152,7 @@ pub struct Device {
     incarnation: u64,
     memory: Arc<BufferPool>,
     memory_limit: usize,
+    watch: Watch,
     /// Threads for loops inside one kernel. They run leaf work only and never take a lock, so a kernel may wait for
     /// them while it holds one.
     threads: Arc<rayon::ThreadPool>,
@@ -170,7 +171,8 @@ impl Device {
         threads: Arc<rayon::ThreadPool>,
     ) -> Result<Device> {
         let spec = DeviceSpec::parse(name)?;
-        Ok(Device { name: name.to_owned(), spec, incarnation, memory, memory_limit, threads })
+        let watch = Watch::default();
+        Ok(Device { name: name.to_owned(), spec, incarnation, memory, memory_limit, watch, threads })
     }
 
     /// The same device under another name, e.g. in a session that brings a cluster of its own.
@@ -226,7 +228,7 @@ impl Device {
 
     #[inline]
     fn admits(&self, bytes: usize) -> bool {
-        bytes <= self.memory_limit && memory::is_available(bytes, self.memory.kept_bytes())
+        bytes <= self.memory_limit && self.watch.admits(bytes, || self.memory.kept_bytes())
     }
 
     /// The number of threads for loops inside one kernel.

@@ -1,14 +1,51 @@
 //! How much memory there is to be had: a request for more is refused with a word, where the kernel would end the process.
 
 use std::fs::read_to_string;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Smaller requests are not worth the question, which takes some ten microseconds.
-const WORTH_ASKING: usize = 1 << 30;
+/// After how many bytes it is worth asking the system, which takes some ten microseconds.
+const WORTH_ASKING: usize = 64 << 20;
 
-/// Whether the machine can give this many bytes now, `kept` of which the process holds for such requests already.
-#[inline]
-pub(crate) fn is_available(bytes: usize, kept: usize) -> bool {
-    bytes < WORTH_ASKING || available().is_none_or(|available| bytes <= available.saturating_add(kept))
+/// Requests of fewer bytes are not even counted.
+const COUNTED: usize = 16 << 10;
+
+/// What is left to everybody else: as much as may be handed out before the system is asked again.
+const LEFT: usize = WORTH_ASKING;
+
+/// Whether the machine can give this many bytes now.
+pub(crate) fn is_available(bytes: usize) -> bool {
+    bytes < WORTH_ASKING || has_room(bytes, 0)
+}
+
+/// Asks the system now and then on behalf of somebody who makes many requests, so that neither a large one nor many
+/// others together take more than there is.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// Bytes that were handed out since the system was asked.
+    unasked: AtomicUsize,
+}
+
+impl Watch {
+    /// Whether a request can be met; `kept` tells how many bytes the process already holds for such requests.
+    #[inline]
+    pub(crate) fn admits(&self, bytes: usize, kept: impl FnOnce() -> usize) -> bool {
+        if bytes < COUNTED {
+            return true;
+        }
+        let unasked = self.unasked.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        unasked < WORTH_ASKING || self.asks(bytes, kept())
+    }
+
+    #[cold]
+    fn asks(&self, bytes: usize, kept: usize) -> bool {
+        self.unasked.store(0, Ordering::Relaxed);
+        has_room(bytes, kept)
+    }
+}
+
+fn has_room(bytes: usize, kept: usize) -> bool {
+    let wanted = bytes.saturating_add(LEFT);
+    available().is_none_or(|available| wanted <= available.saturating_add(kept))
 }
 
 /// The bytes that can be had without taking anybody else's; none where the system does not tell.
@@ -40,9 +77,25 @@ mod tests {
 
     #[test]
     fn no_machine_has_everything() {
-        assert!(is_available(WORTH_ASKING - 1, 0));
-        assert!(!is_available(usize::MAX / 2, 0));
-        assert!(is_available(usize::MAX / 2, usize::MAX));
+        assert!(is_available(WORTH_ASKING - 1));
+        assert!(!is_available(usize::MAX / 2));
+        let watch = Watch::default();
+        assert!(!watch.admits(usize::MAX / 2, || 0));
+        assert!(watch.admits(usize::MAX / 2, || usize::MAX));
+    }
+
+    #[test]
+    fn the_system_is_asked_after_many_requests() {
+        let watch = Watch::default();
+        let asked = (0..1024).filter(|_| {
+            let mut asked = false;
+            watch.admits(WORTH_ASKING / 128, || {
+                asked = true;
+                0
+            });
+            asked
+        });
+        assert_eq!(asked.count(), 8);
     }
 
     #[test]

@@ -23,7 +23,7 @@ impl Tensor {
         let unit = if dtype.is_plain() { dtype.size() } else { size_of::<Bytes>() };
         let bytes = elements.checked_mul(unit);
         ensure!(
-            bytes.is_some_and(|bytes| memory::is_available(bytes, 0)),
+            bytes.is_some_and(memory::is_available),
             InvalidArgument,
             "a {dtype} tensor of shape {shape} needs more memory than there is"
         );
