@@ -23,7 +23,8 @@ pub(crate) fn run() -> Result<()> {
         return Ok(());
     }
     println!("installing {REQUIREMENTS} into {}", venv.display());
-    call(Command::new("python3").args(["-m", "venv"]).arg(&venv))?;
+    // From nothing: what an interrupted installation left may look complete to pip.
+    call(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
     call(Command::new(venv.join("bin/python")).args(pip).arg(root.join(REQUIREMENTS)))?;
     fs::write(stamp, wanted).context("cannot note what is installed")
