@@ -20,6 +20,9 @@ pub(crate) struct Args {
     /// Draw no special values and no types without a kernel
     #[arg(long)]
     plain: bool,
+    /// Draw updates of variables, too, and inputs by recipes for ops that refuse nearly all others
+    #[arg(long)]
+    wide: bool,
     /// Go on after a difference
     #[arg(long)]
     keep_going: bool,
@@ -38,11 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(only) = &args.only {
         command.args(["--only", only]);
     }
-    if args.plain {
-        command.arg("--plain");
-    }
-    if args.keep_going {
-        command.arg("--keep-going");
-    }
+    let flags = [(args.plain, "--plain"), (args.wide, "--wide"), (args.keep_going, "--keep-going")];
+    command.args(flags.into_iter().filter_map(|(is_set, flag)| is_set.then_some(flag)));
     python::run(command)
 }
