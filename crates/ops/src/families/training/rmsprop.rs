@@ -220,6 +220,33 @@ static RESOURCE_SPARSE_APPLY_ADADELTA: Op = Op {
     ..SPARSE_RESOURCE_UPDATE
 };
 
+/// In which order the parts of an update are computed, which matters where differences are small: stock's dense and sparse
+/// versions differ in it.
+struct Form<T> {
+    is_sparse: bool,
+    rho: T,
+    lr: T,
+}
+
+impl<T: Trained> Form<T> {
+    #[inline(always)]
+    fn average(&self, old: T, new: T) -> T {
+        let rest = T::ONE.sub(self.rho);
+        match self.is_sparse {
+            true => old.mul(self.rho).add(new.mul(rest)),
+            false => old.add(new.sub(old).mul(rest)),
+        }
+    }
+
+    #[inline(always)]
+    fn step(&self, g: T, variance: T) -> T {
+        match self.is_sparse {
+            true => T::ONE.div(variance.sqrt()).mul(self.lr).mul(g),
+            false => g.mul(self.lr).div(variance.sqrt()),
+        }
+    }
+}
+
 fn rms_prop_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {
     let layout = Layout::new(init, ["var", "ms", "mom"], 4);
     Kernel::sync(move |cx| {
@@ -227,9 +254,10 @@ fn rms_prop_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {
         let rho: T = layout.before(cx, 1, "rho")?;
         let momentum: T = layout.before(cx, 2, "momentum")?;
         let epsilon: T = layout.before(cx, 3, "epsilon")?;
+        let form = Form { is_sparse: layout.is_sparse(), rho, lr };
         layout.apply::<T>(cx, |[var, ms, mom], g| {
-            let ms = ms.add(g.mul(g).sub(ms).mul(T::ONE.sub(rho)));
-            let mom = mom.mul(momentum).add(g.mul(lr).div(ms.add(epsilon).sqrt()));
+            let ms = form.average(ms, g.mul(g));
+            let mom = mom.mul(momentum).add(form.step(g, ms.add(epsilon)));
             [var.sub(mom), ms, mom]
         })
     })
@@ -242,16 +270,15 @@ fn centered_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {
         let rho: T = layout.before(cx, 1, "rho")?;
         let momentum: T = layout.before(cx, 2, "momentum")?;
         let epsilon: T = layout.before(cx, 3, "epsilon")?;
+        let form = Form { is_sparse: layout.is_sparse(), rho, lr };
         layout.apply::<T>(cx, |[var, mg, ms, mom], g| {
-            let ms = ms.add(g.mul(g).sub(ms).mul(T::ONE.sub(rho)));
-            let mg = mg.add(g.sub(mg).mul(T::ONE.sub(rho)));
-            // The order matters where the difference is small; stock's two versions differ in it.
-            let variance = if layout.is_sparse() {
-                ms.add(epsilon).sub(mg.mul(mg))
-            } else {
-                ms.sub(mg.mul(mg)).add(epsilon)
+            let ms = form.average(ms, g.mul(g));
+            let mg = form.average(mg, g);
+            let variance = match form.is_sparse {
+                true => ms.add(epsilon).sub(mg.mul(mg)),
+                false => ms.sub(mg.mul(mg)).add(epsilon),
             };
-            let mom = mom.mul(momentum).add(g.mul(lr).div(variance.sqrt()));
+            let mom = mom.mul(momentum).add(form.step(g, variance));
             [var.sub(mom), mg, ms, mom]
         })
     })
