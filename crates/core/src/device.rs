@@ -228,7 +228,7 @@ impl Device {
 
     #[inline]
     fn admits(&self, bytes: usize) -> bool {
-        bytes <= self.memory_limit && self.watch.admits(bytes, || self.memory.kept_bytes())
+        bytes <= self.memory_limit && self.watch.admits(bytes, || self.memory.trim())
     }
 
     /// The number of threads for loops inside one kernel.

@@ -443,14 +443,16 @@ impl BufferPool {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// Gives every free block back to the allocator.
-    pub fn trim(&self) {
+    /// Gives every free block back to the allocator; returns how many bytes that were.
+    pub fn trim(&self) -> usize {
+        let mut bytes = 0;
         for class in &self.classes {
             for block in class.lock().expect("no panic while a list is locked").drain(..) {
                 self.kept.fetch_sub(block.capacity(), Ordering::Relaxed);
-                drop(block);
+                bytes += block.capacity();
             }
         }
+        bytes
     }
 }
 
