@@ -34,7 +34,7 @@ impl Library {
         self.functions.is_empty()
     }
 
-    /// This library with more functions; a function that exists must be the same one again, see [`is_same`].
+    /// This library with more functions; a function that exists must be the same one again.
     pub fn with(&self, more: &FunctionDefLibrary) -> Result<Library> {
         let mut library = self.clone();
         for function in &more.function {
