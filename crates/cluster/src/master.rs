@@ -150,7 +150,7 @@ impl MasterApi for Master {
         let members = Members::gather(&handle, &self.worker, cluster, &config, filters).await?;
         let session = MasterSession::new(members, config);
         if let Err(error) = session.extend(graph, None).await {
-            session.close(MasterSession::closed()).await;
+            session.close(MasterSession::closed_by_program()).await;
             return Err(error);
         }
         self.sessions.write().expect(UNPOISONED).insert(handle.clone(), session);
@@ -180,7 +180,7 @@ impl MasterApi for Master {
 
     async fn close_session(&self, handle: &str) -> Result<()> {
         let session = self.remove(handle)?;
-        session.close(MasterSession::closed()).await;
+        session.close(MasterSession::closed_by_program()).await;
         tracing::info!(session = handle, "A session was closed.");
         Ok(())
     }
@@ -208,7 +208,7 @@ impl MasterApi for Master {
         let peers = self.worker.peers();
         let chosen = peers.workers().filter(|worker| task_passes(&filters, worker.task()));
         let emptied = join_all(chosen.map(|worker| worker.cleanup_all(&containers))).await;
-        self.close_all(MasterSession::closed()).await;
+        self.close_all(MasterSession::closed_by_program()).await;
         emptied.into_iter().collect::<Result<()>>()?;
         tracing::info!(?containers, "Containers were reset and all sessions closed.");
         Ok(())

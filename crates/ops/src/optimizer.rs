@@ -79,7 +79,7 @@ pub(crate) struct Layout<const N: usize> {
     gradient: usize,
     gradient_name: &'static str,
     sparse: bool,
-    /// Whether rows without elements are refused, as some of stock's sparse updates do.
+    /// Whether rows without elements are refused.
     refuses_empty_rows: bool,
     returns_ref: bool,
 }
@@ -94,10 +94,14 @@ impl<const N: usize> Layout<N> {
             gradient: N + scalars_before,
             gradient_name: if named_delta { "delta" } else { "grad" },
             sparse,
-            refuses_empty_rows: sparse
-                && ["Adagrad", "Ftrl", "Proximal"].iter().any(|name| init.op.contains(name)),
+            refuses_empty_rows: false,
             returns_ref: !init.output_types.is_empty(),
         }
+    }
+
+    /// The same for an op whose sparse form refuses rows without elements, as some of stock's do.
+    pub(crate) fn refusing_empty_rows(self) -> Layout<N> {
+        Layout { refuses_empty_rows: self.sparse, ..self }
     }
 
     /// Whether only rows that indices name are updated.

@@ -64,7 +64,7 @@ def _sized(s):
     return (*s.shape()[:2], *parameters), parameters
 
 
-@recipe("StatelessRandomGammaV2")
+@recipe("StatelessRandomGammaV2", "StatelessRandomPoisson")
 def _gamma(s, a):
     shape, parameters = _sized(s)
     return [shape, _seed(s), Like(parameters, values.pos)]
@@ -74,12 +74,6 @@ def _gamma(s, a):
 def _generated_gamma(s, a):
     shape, parameters = _sized(s)
     return [shape, *_generator(s), Like(parameters, values.pos)]
-
-
-@recipe("StatelessRandomPoisson")
-def _poisson(s, a):
-    shape, parameters = _sized(s)
-    return [shape, _seed(s), Like(parameters, values.pos)]
 
 
 @recipe("StatelessRandomBinomial")

@@ -169,7 +169,7 @@ impl MasterSession {
     }
 
     /// What steps hear whose program closes their session.
-    pub(super) fn closed() -> Status {
+    pub(super) fn closed_by_program() -> Status {
         status!(Cancelled, "Step was cancelled by an explicit call to `Session::Close()`.")
     }
 

@@ -207,7 +207,7 @@ static RESOURCE_SPARSE_APPLY_ADAGRAD_DA: Op = Op {
 };
 
 fn adagrad_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {
-    let layout = Layout::new(init, ["var", "accum"], 1);
+    let layout = Layout::new(init, ["var", "accum"], 1).refusing_empty_rows();
     let update_slots: bool = init.attr("update_slots")?;
     Kernel::sync(move |cx| {
         let lr: T = layout.before(cx, 0, "lr")?;
@@ -219,7 +219,7 @@ fn adagrad_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn adagrad_v2_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {
-    let layout = Layout::new(init, ["var", "accum"], 2);
+    let layout = Layout::new(init, ["var", "accum"], 2).refusing_empty_rows();
     let update_slots: bool = init.attr("update_slots")?;
     Kernel::sync(move |cx| {
         let lr: T = layout.before(cx, 0, "lr")?;
@@ -232,7 +232,7 @@ fn adagrad_v2_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn proximal_kernel<T: Float + Trained>(init: &Init<'_>) -> Result<Kernel> {
-    let layout = Layout::new(init, ["var", "accum"], 3);
+    let layout = Layout::new(init, ["var", "accum"], 3).refusing_empty_rows();
     Kernel::sync(move |cx| {
         let lr: T = layout.before(cx, 0, "lr")?;
         let l1: T = layout.before(cx, 1, "l1")?;
@@ -247,7 +247,7 @@ fn proximal_kernel<T: Float + Trained>(init: &Init<'_>) -> Result<Kernel> {
 
 fn dual_averaging_kernel<T: Float + Trained>(init: &Init<'_>) -> Result<Kernel> {
     let roles = ["var", "gradient_accumulator", "gradient_squared_accumulator"];
-    let layout = Layout::new(init, roles, 0);
+    let layout = Layout::new(init, roles, 0).refusing_empty_rows();
     Kernel::sync(move |cx| {
         let lr: T = layout.after(cx, 0, "lr")?;
         let l1: T = layout.after(cx, 1, "l1")?;

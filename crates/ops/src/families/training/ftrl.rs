@@ -185,7 +185,7 @@ static RESOURCE_SPARSE_APPLY_FTRL_V2: Op = Op {
 
 /// The second version adds an L2 penalty to the gradient ("shrinkage"); the first is the second without it.
 fn ftrl_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel> {
-    let layout = Layout::new(init, ["var", "accum", "linear"], 0);
+    let layout = Layout::new(init, ["var", "accum", "linear"], 0).refusing_empty_rows();
     let has_shrinkage = init.op.ends_with("V2");
     let linear_times_lr: bool = init.attr("multiply_linear_by_lr")?;
     Kernel::sync(move |cx| {

@@ -66,7 +66,7 @@ fn plain_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn proximal_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel> {
-    let layout = Layout::new(init, ["var"], 3);
+    let layout = Layout::new(init, ["var"], 3).refusing_empty_rows();
     Kernel::sync(move |cx| {
         let alpha: T = layout.before(cx, 0, "alpha")?;
         let l1: T = layout.before(cx, 1, "l1")?;
