@@ -3,15 +3,17 @@
 /// The rest is in the log.
 const MOST_LINES: usize = 60;
 
-/// The lines that say what failed: the reports of tests, after a list of their names, or the end of the log.
+/// The lines that say what failed: the reports of tests, after a list of their names and of the programs that were
+/// killed before they could report, or the end of the log.
 pub(super) fn of(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let reports = failed_tests(&lines);
     let heads = reports.iter().filter(|line| line.starts_with("---- ")).copied();
+    let killed = lines.iter().filter(|line| line.contains("process didn't exit successfully")).copied();
     let shown: Vec<&str> = if reports.is_empty() {
-        lines[lines.len().saturating_sub(MOST_LINES)..].to_vec()
+        killed.chain(lines[lines.len().saturating_sub(MOST_LINES)..].iter().copied()).collect()
     } else {
-        heads.chain(reports.iter().take(MOST_LINES).copied()).collect()
+        killed.chain(heads).chain(reports.iter().take(MOST_LINES).copied()).collect()
     };
     shown.iter().map(|line| format!("    {line}\n")).collect()
 }
@@ -43,6 +45,14 @@ mod tests {
         assert!(shown.contains("both sides differ"), "{shown}");
         assert!(!shown.contains("running"), "{shown}");
         assert!(!shown.contains("ok. 1 passed"), "{shown}");
+    }
+
+    #[test]
+    fn programs_that_were_killed_are_named() {
+        let kill = "  process didn't exit successfully: `fuzz` (signal: 9, SIGKILL: kill)";
+        let rest: String = (0..100).map(|line| format!("line {line}\n")).collect();
+        let shown = of(&format!("error: test failed\n\nCaused by:\n{kill}\n{rest}"));
+        assert!(shown.contains("signal: 9") && shown.contains("line 99"), "{shown}");
     }
 
     #[test]
