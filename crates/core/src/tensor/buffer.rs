@@ -6,6 +6,7 @@
 //! places with `unsafe` code.
 #![allow(unsafe_code)]
 
+use crate::memory;
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
@@ -195,6 +196,7 @@ impl Heap {
             }
         };
         let Some(header) = NonNull::new(block.cast::<Header>()) else { handle_alloc_error(layout) };
+        memory::promise(layout.size());
         if layout.size() >= HUGE_PAGES_BYTES {
             ask_for_huge_pages(block, layout.size());
         }
@@ -366,6 +368,7 @@ impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
         let layout = layout(self.capacity());
+        memory::give_back(layout.size());
         // SAFETY: the block was allocated with this layout and has no owners left.
         unsafe { dealloc(self.0.as_ptr().cast::<u8>(), layout) }
     }
