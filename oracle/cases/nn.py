@@ -59,6 +59,7 @@ def losses(c):
     c.op(xent, [arr(2, 3), lit([[0.2, 0.3, 0.5]])], "broadcast_labels", few=True, accuracy="rounding")
     c.op(xent, [arr(1, 3), lit([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]])], "broadcast_logits", few=True, accuracy="rounding")
     c.op(xent, [lit([[1000.0, 0.0]]), lit([[0.0, 1.0]])], "large", few=True, accuracy="rounding")
+    c.op(xent, [arr(3, 3), lit([[60000.0, 0.0, 0.0], [0.0, -60000.0, 1.0], [60000.0, -60000.0, 0.0]])], "large_labels", few=True, accuracy="rounding")
     c.op(xent, [empty(0, 3), empty(0, 3)], "empty", few=True)
     c.op(xent, [arr(2, 3), arr(2, 2)], "mismatch", few=True)
     c.op(xent, [arr(3), arr(3)], "vectors", few=True)

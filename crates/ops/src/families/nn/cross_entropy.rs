@@ -98,7 +98,8 @@ where
             let mut loss = T::Math::ZERO;
             for ((out, term), power) in backprop.iter_mut().zip(wide.iter()).zip(powers.iter()) {
                 let label = out.to_math();
-                loss = loss + label * *term;
+                // Products are rounded before they are summed: labels of many thousands exceed a half there, as in stock.
+                loss = loss + T::from_math(label * *term).to_math();
                 *out = T::from_math(*power * factor - label);
             }
             T::from_math(loss)
