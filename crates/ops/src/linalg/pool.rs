@@ -4,6 +4,7 @@ use super::window::Grid;
 use crate::numeric::{Float, Num, Real};
 use ferroflow_core::device::Device;
 use multiversion::multiversion;
+use std::ops::Range;
 
 /// The pixel of an element that is not in the image; images have fewer pixels.
 const NOWHERE: u32 = u32::MAX;
@@ -31,14 +32,6 @@ impl Pool {
     /// The work per element of the image, for loops that are shared out by image.
     fn image_cost(&self) -> usize {
         self.grid.windows().saturating_mul(self.grid.window()).div_ceil(self.grid.pixels().max(1))
-    }
-
-    /// Replaces `pixels` by where the pixels of a window that lie in the image begin. Written down once, because every
-    /// block of channels goes through them.
-    #[inline(always)]
-    fn pixels_into(&self, place: [usize; 3], pixels: &mut Vec<usize>) {
-        pixels.clear();
-        self.grid.rows(place, |row| pixels.extend(row.map(|pixel| pixel * self.channels)));
     }
 
     /// Writes the largest elements, at least the least finite value. NaN is never larger.
@@ -186,25 +179,47 @@ impl Pool {
 
     /// Shares each element of `gradient` out among the pixels of its window.
     pub fn mean_gradient<T: Float>(&self, device: &Device, gradient: &[T], out: &mut [T]) {
-        let (channels, image, result) = (self.channels, self.image(), self.result());
+        let (image, result) = (self.image(), self.result());
         let tiled = self.grid.is_tiled();
         device.parallel_rows(out, image, self.image_cost(), |first, images| {
             let mut sums = vec![T::Math::ZERO; if tiled { 0 } else { image }];
-            let mut share = vec![T::ZERO; if tiled { 0 } else { channels }];
             for (number, out) in images.chunks_mut(image).enumerate() {
                 let gradient = &gradient[(first + number) * result..][..result];
                 if tiled {
                     mean_gradient_tiles(self, gradient, out);
                 } else {
-                    mean_gradient_image(self, gradient, out, &mut sums, &mut share);
+                    mean_gradient_image(self, gradient, out, &mut sums);
                 }
             }
         });
     }
-}
 
-/// Channels that are folded at a time: few enough to stay in registers.
-const BLOCK: usize = 16;
+    /// Calls `body` with the share of a window's gradient that each of its pixels gets, and with where a row of these
+    /// pixels lies in the image, in the order of the image as far as windows do not overlap. Always inlined, so that it
+    /// uses the instructions that the caller may.
+    #[inline(always)]
+    fn share_out<T: Float>(&self, gradient: &[T], mut body: impl FnMut(&[T], Range<usize>)) {
+        let (channels, [depth, height, width]) = (self.channels, &self.grid.extents);
+        let mut shares = Vec::new();
+        self.grid.lines(0, self.grid.windows(), |number, _, place, windows| {
+            let rows = depth.inside(place[0]).len() * height.inside(place[1]).len();
+            shares.clear();
+            for window in 0..windows {
+                let count = <T::Math as Num>::from_f64((rows * width.inside(window).len()) as f64);
+                // The sum of one share: zero has no sign.
+                let share =
+                    |value: &T| T::from_math(T::from_math(value.to_math() / count).to_math() + T::Math::ZERO);
+                shares.extend(gradient[(number + window) * channels..][..channels].iter().map(share));
+            }
+            self.grid.rows(place, |row| {
+                for (window, share) in shares.chunks_exact(channels).enumerate() {
+                    let pixels = width.seen(window);
+                    body(share, (row + pixels.start) * channels..(row + pixels.end) * channels);
+                }
+            });
+        });
+    }
+}
 
 /// How a window's elements become one: a start, what adds an element, and what makes the result, given their number.
 struct Fold<A, F, G> {
@@ -214,49 +229,42 @@ struct Fold<A, F, G> {
 }
 
 impl<A: Copy, F, G> Fold<A, F, G> {
-    /// Folds each window, channel by channel. Always inlined, so that it uses the instructions that the caller may.
+    /// Folds each window, channel by channel. The image is read in the order of its memory, row by row, into as many
+    /// partial results as a line of windows has: half the time of going from window to window. Always inlined, so that it
+    /// uses the instructions that the caller may.
     #[inline(always)]
     fn rows<T: Copy>(&self, pool: &Pool, first: usize, rows: &mut [T], input: &[T])
     where
         F: Fn(A, T) -> A,
         G: Fn(A, usize) -> T,
     {
-        let (channels, image) = (pool.channels, pool.image());
-        let mut pixels = Vec::new();
-        pool.grid.places(first, rows.len() / channels, |number, at, place| {
-            let row = &mut rows[number * channels..][..channels];
+        let (channels, image, width) = (pool.channels, pool.image(), &pool.grid.extents[2]);
+        let mut folded = Vec::new();
+        pool.grid.lines(first, rows.len() / channels, |number, at, place, windows| {
             let image = &input[at * image..][..image];
-            pool.pixels_into(place, &mut pixels);
-            let (blocks, rest) = row.as_chunks_mut::<BLOCK>();
-            let done = blocks.len() * BLOCK;
-            for (number, block) in blocks.iter_mut().enumerate() {
-                self.block(&pixels, image, number * BLOCK, block);
-            }
-            if !rest.is_empty() {
-                self.block(&pixels, image, done, rest);
+            let mut seen = 0;
+            folded.clear();
+            folded.resize(windows * channels, self.start);
+            pool.grid.rows(place, |row| {
+                seen += 1;
+                for (window, folded) in folded.chunks_exact_mut(channels).enumerate() {
+                    let pixels = width.seen(place[2] + window);
+                    let pixels = &image[(row + pixels.start) * channels..(row + pixels.end) * channels];
+                    for pixel in pixels.chunks_exact(channels) {
+                        for (folded, value) in folded.iter_mut().zip(pixel) {
+                            *folded = (self.add)(*folded, *value);
+                        }
+                    }
+                }
+            });
+            let line = rows[number * channels..][..windows * channels].chunks_exact_mut(channels);
+            for (window, (out, folded)) in line.zip(folded.chunks_exact(channels)).enumerate() {
+                let count = seen * width.inside(place[2] + window).len();
+                for (out, folded) in out.iter_mut().zip(folded) {
+                    *out = (self.finish)(*folded, count);
+                }
             }
         });
-    }
-
-    /// Folds a block of channels from `channel` on. Their number is known where it is that of a whole block, and the
-    /// block then stays in registers.
-    #[inline(always)]
-    fn block<T: Copy>(&self, pixels: &[usize], image: &[T], channel: usize, out: &mut [T])
-    where
-        F: Fn(A, T) -> A,
-        G: Fn(A, usize) -> T,
-    {
-        let mut block = [self.start; BLOCK];
-        let block = &mut block[..out.len()];
-        for pixel in pixels {
-            let values = &image[pixel + channel..][..block.len()];
-            for (folded, value) in block.iter_mut().zip(values) {
-                *folded = (self.add)(*folded, *value);
-            }
-        }
-        for (out, folded) in out.iter_mut().zip(block.iter()) {
-            *out = (self.finish)(*folded, pixels.len());
-        }
     }
 }
 
@@ -296,51 +304,22 @@ fn mean_rows<T: Float>(pool: &Pool, first: usize, rows: &mut [T], input: &[T]) {
 /// Each pixel gets the share of its only window.
 #[multiversion(targets("x86_64+avx2+fma+f16c"))]
 fn mean_gradient_tiles<T: Float>(pool: &Pool, gradient: &[T], out: &mut [T]) {
-    let channels = pool.channels;
-    let mut pixels = Vec::new();
-    pool.grid.places(0, pool.grid.windows(), |number, _, place| {
-        pool.pixels_into(place, &mut pixels);
-        let count = <T::Math as Num>::from_f64(pixels.len() as f64);
-        // The sum of one share: zero has no sign.
-        let share = |value: T| T::from_math(T::from_math(value.to_math() / count).to_math() + T::Math::ZERO);
-        let (blocks, rest) = gradient[number * channels..][..channels].as_chunks::<BLOCK>();
-        for (number, block) in blocks.iter().enumerate() {
-            let shares = block.map(share);
-            for pixel in &pixels {
-                out[number * BLOCK + pixel..][..BLOCK].copy_from_slice(&shares);
-            }
-        }
-        for (channel, value) in rest.iter().enumerate() {
-            let share = share(*value);
-            for pixel in &pixels {
-                out[blocks.len() * BLOCK + channel + pixel] = share;
-            }
+    pool.share_out(gradient, |share, pixels| {
+        for pixel in out[pixels].chunks_exact_mut(share.len()) {
+            pixel.copy_from_slice(share);
         }
     });
 }
 
 #[multiversion(targets("x86_64+avx2+fma+f16c"))]
-fn mean_gradient_image<T: Float>(
-    pool: &Pool,
-    gradient: &[T],
-    out: &mut [T],
-    sums: &mut [T::Math],
-    share: &mut [T],
-) {
-    let channels = pool.channels;
+fn mean_gradient_image<T: Float>(pool: &Pool, gradient: &[T], out: &mut [T], sums: &mut [T::Math]) {
     sums.fill(T::Math::ZERO);
-    pool.grid.places(0, pool.grid.windows(), |number, _, place| {
-        let row = &gradient[number * channels..][..channels];
-        let count = <T::Math as Num>::from_f64(pool.grid.count(place) as f64);
-        let shares = share.iter_mut().zip(row);
-        shares.for_each(|(share, value)| *share = T::from_math(value.to_math() / count));
-        pool.grid.rows(place, |pixels| {
-            for pixel in pixels {
-                for (sum, value) in sums[pixel * channels..][..channels].iter_mut().zip(share.iter()) {
-                    *sum = *sum + value.to_math();
-                }
+    pool.share_out(gradient, |share, pixels| {
+        for sums in sums[pixels].chunks_exact_mut(share.len()) {
+            for (sum, value) in sums.iter_mut().zip(share) {
+                *sum = *sum + value.to_math();
             }
-        });
+        }
     });
     out.iter_mut().zip(sums.iter()).for_each(|(out, sum)| *out = T::from_math(*sum));
 }

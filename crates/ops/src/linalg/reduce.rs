@@ -105,6 +105,10 @@ pub fn fold<F: Fold>(device: &Device, input: &[F::In], axis: Axis, out: &mut [F:
         });
         return fold_one::<F::Again>(&gathered, inner, out);
     }
+    if inner == 1 && (LANES..=LEAF).contains(&n) {
+        let rows = |first: usize, out: &mut [F::Acc]| fold_rows::<F>(&input[first * n..], n, out);
+        return device.parallel_rows(out, 1, n, rows);
+    }
     device.parallel_rows(out, inner, n, |first, rows| {
         for (row, out) in rows.chunks_mut(inner).enumerate() {
             let from = (first + row) * n * inner;
@@ -152,6 +156,20 @@ pub fn fold_row<F: Fold>(input: &[F::In]) -> F::Acc {
 
 #[multiversion(targets("x86_64+avx2+fma"))]
 fn fold_leaf<F: Fold>(input: &[F::In]) -> F::Acc {
+    leaf::<F>(input)
+}
+
+/// Folds as many rows of `n` elements, no longer than a leaf, as there are results.
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn fold_rows<F: Fold>(input: &[F::In], n: usize, out: &mut [F::Acc]) {
+    for (out, row) in out.iter_mut().zip(input.chunks_exact(n)) {
+        *out = leaf::<F>(row);
+    }
+}
+
+/// Always inlined, so that it uses the instructions that the caller may.
+#[inline(always)]
+fn leaf<F: Fold>(input: &[F::In]) -> F::Acc {
     let mut lanes = [F::identity(); LANES];
     let mut chunks = input.chunks_exact(LANES);
     for chunk in &mut chunks {

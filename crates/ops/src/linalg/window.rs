@@ -45,6 +45,17 @@ impl Extent {
         window * self.stride + k * self.dilation + self.skipped - self.before
     }
 
+    /// What window `window` sees of the image; only without dilation, where that has no gaps.
+    #[inline(always)]
+    pub fn seen(&self, window: usize) -> Range<usize> {
+        let inside = self.inside(window);
+        if inside.is_empty() {
+            return 0..0;
+        }
+        let first = self.at(window, inside.start);
+        first..first + inside.len()
+    }
+
     /// Whether every window is one element of the image, in order.
     pub fn is_plain(&self) -> bool {
         let is_whole = self.before == 0 && self.skipped == 0 && self.output == self.input;
@@ -86,46 +97,29 @@ impl Grid {
         (rest / depth.output, [rest % depth.output, y, x])
     }
 
-    /// Calls `body` with the number, from zero on, the image and the place of `count` windows that follow each other, of
-    /// which the first is window `first`. Always inlined, so that `body` uses the instructions that the caller may.
+    /// Calls `body` for `count` windows that follow each other, of which the first is window `first`, line by line of the
+    /// result: with the number from zero on, the image and the place of a line's first window, and how many are in it.
+    /// Always inlined, so that `body` uses the instructions that the caller may.
     #[inline(always)]
-    pub fn places(&self, first: usize, count: usize, mut body: impl FnMut(usize, usize, [usize; 3])) {
-        if count == 0 {
-            return;
-        }
-        let sizes = self.extents.map(|extent| extent.output);
-        let (mut image, mut place) = self.place(first);
-        for number in 0..count {
-            body(number, image, place);
-            place[2] += 1;
-            if place[2] < sizes[2] {
-                continue;
-            }
-            place = [place[0], place[1] + 1, 0];
-            if place[1] == sizes[1] {
-                place = [place[0] + 1, 0, 0];
-            }
-            if place[0] == sizes[0] {
-                (image, place) = (image + 1, [0; 3]);
-            }
+    pub fn lines(&self, first: usize, count: usize, mut body: impl FnMut(usize, usize, [usize; 3], usize)) {
+        let mut number = 0;
+        while number < count {
+            let (image, place) = self.place(first + number);
+            let windows = (self.extents[2].output - place[2]).min(count - number);
+            body(number, image, place, windows);
+            number += windows;
         }
     }
 
-    /// Calls `body` for every row of a window that lies in the image, with the numbers of its pixels. Only for windows
-    /// without dilation, whose rows have no gaps. Always inlined.
+    /// Calls `body` for every row of the image that the windows at `place` see, with the number of its first pixel. Always
+    /// inlined.
     #[inline(always)]
-    pub fn rows(&self, place: [usize; 3], mut body: impl FnMut(Range<usize>)) {
+    pub fn rows(&self, place: [usize; 3], mut body: impl FnMut(usize)) {
         let [depth, height, width] = &self.extents;
-        let [z, y, x] = place;
-        let columns = width.inside(x);
-        if columns.is_empty() {
-            return;
-        }
-        let first = width.at(x, columns.start);
+        let [z, y, _] = place;
         for kz in depth.inside(z) {
             for ky in height.inside(y) {
-                let line = (depth.at(z, kz) * height.input + height.at(y, ky)) * width.input;
-                body(line + first..line + first + columns.len());
+                body((depth.at(z, kz) * height.input + height.at(y, ky)) * width.input);
             }
         }
     }
