@@ -155,14 +155,19 @@ fn lrn_grad_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
                     (&gradient[pixel.clone()], &input[pixel.clone()], &output[pixel]);
                 out.fill(T::ZERO);
                 for channel in 0..channels {
+                    // Stock leaves these out, even where zero times a term would be no number.
+                    if gradient[channel].is_zero() {
+                        continue;
+                    }
                     let around = settings.around(channel, channels);
                     let squares = input[around.clone()].iter().fold(T::ZERO, |sum, x| sum.add(x.mul(*x)));
                     let norm = alpha.mul(squares).add(bias);
-                    let power = T::narrow(norm.widen().powf(-settings.beta));
+                    let power = T::narrow(norm.widen().powf(-beta.widen()));
+                    let scaled = factor.mul(output[channel]);
                     for (at, (sum, x)) in
                         around.clone().zip(out[around.clone()].iter_mut().zip(&input[around]))
                     {
-                        let slope = factor.mul(*x).mul(output[channel]).div(norm);
+                        let slope = x.mul(scaled).div(norm);
                         let slope = if at == channel { slope.add(power) } else { slope };
                         *sum = sum.add(slope.mul(gradient[channel]));
                     }
