@@ -175,6 +175,10 @@ def cases(c):
     each(c, "explicit", (2, 3), (1, 2), "EXPLICIT", types=FLOATS, explicit_paddings=[0, 0, 1, 0, 1, 2, 0, 0])
     each(c, "explicit_plain", (2, 2), (2, 2), "EXPLICIT", types=["float"], explicit_paddings=[0, 0, 1, 1, 0, 0, 0, 0])
     each(c, "many_channels", (3, 3), (2, 2), "SAME", (2, 5, 4, 37), types=["float"])
+    # In stock's gradients, windows that are larger than the image reach its end, wherever they begin.
+    for window, step in ((6, 1), (7, 2), (9, 1), (5, 1)):
+        attrs = {"ksize": [1, window, window, 1], "strides": [1, step, step, 1], "padding": "SAME", "T": "float"}
+        c.op("AvgPoolGrad", [[1, 5, 4, 2], pos(1, -(-5 // step), -(-4 // step), 2)], f"large_{window}_{step}", **attrs)
     argmax_gradient(c)
     refusals(c)
     special(c)

@@ -99,3 +99,17 @@ def cases(c):
     c.op("AvgPool3DGrad", [[2, 3, 4, 4, 4], pos(2, 3, 2, 2, 2)], "channels_first", **first)
     c.op("MaxPool3DGradGrad", [pos(2, 3, 4, 4, 4), pos(2, 3, 2, 2, 2), pos(2, 3, 4, 4, 4)], "channels_first", **first)
     c.op("MaxPool3D", [pos(4, 5, 3, 3)], "rank", T="float", ksize=[1, 2, 2, 2, 1], strides=[1] * 5, padding="SAME")
+    # The gradient goes to what is near the largest element, and infinities are not near themselves.
+    near = np.array([1.0, 1.000001, 1.00002, np.inf, 1.0, 1e-6, 0.0, -2e-5, -np.inf, np.nan, 3e38, 1.0]).reshape(1, 3, 2, 2, 1)
+    largest = np.array([1.0, np.inf, 1.0, np.inf, np.inf, 1.0, 0.0, 0.0, 0.0, 3e38, 3e38, 1.0]).reshape(1, 3, 2, 2, 1)
+    for dtype in ("float", "bfloat16"):
+        attrs = {"ksize": [1, 2, 2, 2, 1], "strides": [1] * 5, "padding": "SAME", "T": dtype}
+        c.op("MaxPool3DGrad", [lit(near), lit(largest), pos(1, 3, 2, 2, 1)], "near", TInput=dtype, **attrs)
+        c.op("MaxPool3DGradGrad", [lit(near), lit(largest), pos(1, 3, 2, 2, 1)], "near", **attrs)
+    # Windows that are larger than the image reach its end, wherever they begin.
+    for window, step in ((6, 1), (7, 2), (9, 1), (5, 1)):
+        attrs = {"ksize": [1, window, window, 2, 1], "strides": [1, step, step, 1, 1], "padding": "SAME", "T": "float"}
+        result = pos(1, -(-5 // step), -(-4 // step), 3, 2)
+        c.op("AvgPool3DGrad", [[1, 5, 4, 3, 2], result], f"large_{window}_{step}", **attrs)
+        ones = lit(np.ones((1, 5, 4, 3, 2)))
+        c.op("MaxPool3DGrad", [ones, lit(np.ones(result("float").shape)), result], f"large_{window}_{step}", TInput="float", **attrs)

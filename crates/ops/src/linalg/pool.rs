@@ -69,8 +69,9 @@ impl Pool {
         });
     }
 
-    /// Adds each element of `gradient` to every place of its window whose element equals the window's in `largest`.
-    pub fn equal_gradient<T: Real>(
+    /// Adds each element of `gradient` to every place of its window whose element is as near to the window's in `largest`
+    /// as stock asks for, which infinities never are.
+    pub fn near_gradient<T: Real>(
         &self,
         device: &Device,
         input: &[T],
@@ -79,6 +80,7 @@ impl Pool {
         out: &mut [T],
     ) {
         let (channels, image, result) = (self.channels, self.image(), self.result());
+        let near = T::from_f64(1e-5);
         device.parallel_rows(out, image, self.image_cost(), |first, images| {
             for (number, out) in images.chunks_mut(image).enumerate() {
                 out.fill(T::ZERO);
@@ -90,7 +92,7 @@ impl Pool {
                         let pixel = pixel * channels..(pixel + 1) * channels;
                         let places = out[pixel.clone()].iter_mut().zip(&input[pixel]);
                         for ((out, value), (largest, gradient)) in places.zip(largest.iter().zip(row)) {
-                            *out = if value == largest { out.add(*gradient) } else { *out };
+                            *out = if value.sub(*largest).abs() < near { out.add(*gradient) } else { *out };
                         }
                     });
                 }

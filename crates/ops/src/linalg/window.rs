@@ -134,6 +134,15 @@ impl Grid {
         self
     }
 
+    /// These windows as stock's gradients of pools take them: those larger than the image reach its end wherever they
+    /// begin.
+    pub fn stretched(mut self) -> Grid {
+        for extent in self.extents.iter_mut().filter(|extent| extent.filter > extent.input) {
+            extent.filter = extent.filter.max(extent.input.saturating_add(extent.before));
+        }
+        self
+    }
+
     /// Whether every pixel lies in exactly one window.
     pub fn is_tiled(&self) -> bool {
         let tiles = |extent: &Extent| {
@@ -164,6 +173,13 @@ impl Grid {
                 }
             }
         }
+    }
+
+    /// Calls `body` with the number of every element of a window that lies in the padding.
+    pub fn outside(&self, place: [usize; 3], body: impl FnMut(usize)) {
+        let mut is_inside = vec![false; self.window()];
+        self.each(place, |tap, _| is_inside[tap] = true);
+        (0..is_inside.len()).filter(|tap| !is_inside[*tap]).for_each(body);
     }
 
     /// The elements of a window that lie in the image.

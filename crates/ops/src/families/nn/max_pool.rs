@@ -2,6 +2,7 @@
 
 use crate::build as ops;
 use crate::gradient::sibling;
+use crate::linalg::pool::Pool;
 use crate::numeric::Real;
 use crate::pooling::{Pooling, expect, pool_shape, pool_shape_by_inputs};
 use crate::windows::Format;
@@ -247,7 +248,7 @@ fn max_pool_3d_grad<T: Real>(init: &Init<'_>) -> Result<Kernel> {
     gradient_kernel::<T>(Pooling::new(init, VOLUMES, None)?)
 }
 
-/// In images, the first of the largest elements gets the gradient; in volumes, every one that equals the pool's result.
+/// In images, the first of the largest elements gets the gradient; in volumes, every one that is near the pool's result.
 /// Stock does the same.
 fn gradient_kernel<T: Real>(pooling: Pooling) -> Result<Kernel> {
     Kernel::sync(move |cx| {
@@ -264,7 +265,8 @@ fn gradient_kernel<T: Real>(pooling: Pooling) -> Result<Kernel> {
         if pooling.rank() == 4 {
             placed.pool.largest_gradient::<T>(cx.device(), image, gradient, out.flat_mut()?);
         } else {
-            placed.pool.equal_gradient::<T>(cx.device(), image, largest, gradient, out.flat_mut()?);
+            let pool = Pool { grid: placed.pool.grid.stretched(), ..placed.pool };
+            pool.near_gradient::<T>(cx.device(), image, largest, gradient, out.flat_mut()?);
         }
         Ok(out.into())
     })
