@@ -1,5 +1,7 @@
 """Batch normalization, for training and inference, and its gradients."""
 
+import numpy as np
+
 from values import *
 
 VERSIONS = ("", "V2", "V3")
@@ -45,6 +47,11 @@ def cases(c):
     normalize(c, "training/average_types", (4, 3, 2, 5), exponential_avg_factor=0.3, **every)
     normalize(c, "training/average_without", (4, 3, 2, 5), running=False, exponential_avg_factor=0.3)
     normalize(c, "training/no_average", (4, 3, 2, 5), running=True, exponential_avg_factor=0.0)
+    # In another order, a step leaves the range of numbers.
+    large = [arr(2, 2, 2, 6), lit(np.multiply.outer(arr(2, 2, 2)("float"), [1e20, 1e25, 1.0, 1e-20, np.inf, 3e38]))]
+    for training in (True, False):
+        rest = [lit([1.0, 2.0, 1e20, 0.5, 1.0, 1e-10]), lit([1e20, 1.0, 0.5, 1.0, 3.0, 1e38]), lit([3e38, 1e38, 3e38, 1e-20, np.inf, 1e38])]
+        c.op("FusedBatchNormGradV3", [*large, *rest, empty(0)], f"large_{str(training).lower()}", fetch=3, T="float", is_training=training)
     few = {"T": "float"}
     c.op("FusedBatchNormV3", [arr(2, 3, 3, 2), pos(2), arr(2), empty(0), empty(0)], "third_output", fetch=6, **few)
     c.op("FusedBatchNormGradV3", [arr(2, 3, 3, 2), arr(2, 3, 3, 2), pos(2), arr(2), pos(2), empty(0)], "unused_outputs", fetch=5, **few)

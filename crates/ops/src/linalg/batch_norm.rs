@@ -28,14 +28,14 @@ impl Channels {
         self.outer * self.inner
     }
 
-    /// Per channel, `K` sums of `term(a, b, constant)` over all elements of `a` and `b`.
-    pub fn sums<T: Num<Wide = f32>, const K: usize>(
+    /// Per channel, `K` sums of `term(a, b, constants)` over all elements of `a` and `b`, with the constants of the channel.
+    pub fn sums<T: Num<Wide = f32>, const K: usize, const C: usize>(
         &self,
         device: &Device,
         a: &[T],
         b: &[T],
-        constants: &[f32],
-        term: impl Fn(f32, f32, f32) -> [f32; K] + Sync,
+        constants: [&[f32]; C],
+        term: impl Fn(f32, f32, [f32; C]) -> [f32; K] + Sync,
     ) -> [Vec<f32>; K] {
         let width = K * self.channels;
         let mut totals = [const { Vec::new() }; K];
@@ -53,7 +53,7 @@ impl Channels {
                 for start in mine.clone().step_by(BLOCK) {
                     let rows = start..(start + BLOCK).min(mine.end);
                     block.fill(0.0);
-                    self.sum_rows::<T, K>(rows, a, b, constants, &mut block, &term);
+                    self.sum_rows(rows, a, b, constants, &mut block, &term);
                     sum.iter_mut().zip(&block).for_each(|(sum, block)| *sum += block);
                 }
             }
@@ -68,25 +68,26 @@ impl Channels {
         totals
     }
 
-    fn sum_rows<T: Num<Wide = f32>, const K: usize>(
+    fn sum_rows<T: Num<Wide = f32>, const K: usize, const C: usize>(
         &self,
         rows: Range<usize>,
         a: &[T],
         b: &[T],
-        constants: &[f32],
+        constants: [&[f32]; C],
         sums: &mut [f32],
-        term: &impl Fn(f32, f32, f32) -> [f32; K],
+        term: &impl Fn(f32, f32, [f32; C]) -> [f32; K],
     ) {
         let width = self.channels * self.inner;
         if self.inner == 1 {
             let all = rows.start * width..rows.end * width;
-            return add_rows::<T, K, _>(&a[all.clone()], &b[all], constants, sums, term);
+            return add_rows(&a[all.clone()], &b[all], self.channels, constants, sums, term);
         }
         for row in rows {
             let (a, b) = (&a[row * width..][..width], &b[row * width..][..width]);
             for channel in 0..self.channels {
                 let plane = channel * self.inner..(channel + 1) * self.inner;
-                let part = sum_plane::<T, K, _>(&a[plane.clone()], &b[plane], constants[channel], term);
+                let constants = constants.map(|constants| constants[channel]);
+                let part = sum_plane(&a[plane.clone()], &b[plane], constants, term);
                 for (k, part) in part.into_iter().enumerate() {
                     sums[k * self.channels + channel] += part;
                 }
@@ -123,21 +124,23 @@ impl Channels {
     }
 }
 
-/// Adds the terms of rows to the sums of channels; the constants are one per channel.
+/// Adds the terms of rows to the sums of channels.
 #[multiversion(targets("x86_64+avx2+fma+f16c"))]
-fn add_rows<T: Num<Wide = f32>, const K: usize, F: Fn(f32, f32, f32) -> [f32; K]>(
+fn add_rows<T: Num<Wide = f32>, const K: usize, const C: usize, F: Fn(f32, f32, [f32; C]) -> [f32; K]>(
     a: &[T],
     b: &[T],
-    constants: &[f32],
+    channels: usize,
+    constants: [&[f32]; C],
     sums: &mut [f32],
     term: &F,
 ) {
-    let channels = constants.len();
+    let constants = constants.map(|constants| &constants[..channels]);
     let mut sums = sums.chunks_exact_mut(channels);
     let mut sums: [&mut [f32]; K] = std::array::from_fn(|_| sums.next().unwrap_or_default());
     for (a, b) in a.chunks_exact(channels).zip(b.chunks_exact(channels)) {
         for channel in 0..channels {
-            let terms = term(a[channel].widen(), b[channel].widen(), constants[channel]);
+            let constants = constants.map(|constants| constants[channel]);
+            let terms = term(a[channel].widen(), b[channel].widen(), constants);
             for (sums, term) in sums.iter_mut().zip(terms) {
                 sums[channel] += term;
             }
@@ -146,16 +149,16 @@ fn add_rows<T: Num<Wide = f32>, const K: usize, F: Fn(f32, f32, f32) -> [f32; K]
 }
 
 #[multiversion(targets("x86_64+avx2+fma+f16c"))]
-fn sum_plane<T: Num<Wide = f32>, const K: usize, F: Fn(f32, f32, f32) -> [f32; K]>(
+fn sum_plane<T: Num<Wide = f32>, const K: usize, const C: usize, F: Fn(f32, f32, [f32; C]) -> [f32; K]>(
     a: &[T],
     b: &[T],
-    constant: f32,
+    constants: [f32; C],
     term: &F,
 ) -> [f32; K] {
     let mut lanes = [[0.0f32; LANES]; K];
     for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
         for (lane, (a, b)) in a.iter().zip(b).enumerate() {
-            let terms = term(a.widen(), b.widen(), constant);
+            let terms = term(a.widen(), b.widen(), constants);
             for (lanes, term) in lanes.iter_mut().zip(terms) {
                 lanes[lane] += term;
             }

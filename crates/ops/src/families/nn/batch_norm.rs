@@ -269,19 +269,20 @@ fn normalize_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
             results.extend(statistics(vec![0.0; channels], vec![0.0; channels]));
         } else if settings.training {
             let rest = layout.rest() as f32;
-            let [mut mean] = layout.sums(device, x, x, &vec![0.0; channels], |x, _, _| [x]);
+            let [mut mean] = layout.sums(device, x, x, [], |x, _, []| [x]);
             mean.iter_mut().for_each(|mean| *mean /= rest);
-            let [mut variance] = layout.sums(device, x, x, &mean, |x, _, mean| [(x - mean) * (x - mean)]);
+            let [mut variance] = layout.sums(device, x, x, [&mean], |x, _, [mean]| [(x - mean) * (x - mean)]);
             variance.iter_mut().for_each(|variance| *variance /= rest);
             let factors = factors(scale, &variance, settings.epsilon);
             layout.map(device, x, x, [&mean, &factors, offset], out.flat_mut()?, normalized);
             // What leaves for the running statistics is the estimate without bias.
             let unbiased = rest / (rest - 1.0).max(1.0);
-            let sample = variance.iter().map(|variance| variance * unbiased).collect();
-            let [mut batch_mean, mut batch_variance] = [mean.clone(), sample];
-            if factor != 1.0 {
-                blend(&mut batch_mean, running[0].1.flat()?, factor);
-                blend(&mut batch_variance, running[1].1.flat()?, factor);
+            let (mut batch_mean, mut batch_variance) = (mean.clone(), variance.clone());
+            if factor == 1.0 {
+                batch_variance.iter_mut().for_each(|variance| *variance *= unbiased);
+            } else {
+                blend(&mut batch_mean, factor, running[0].1.flat()?, 1.0 - factor);
+                blend(&mut batch_variance, factor * unbiased, running[1].1.flat()?, 1.0 - factor);
             }
             results.push(out);
             results.extend(statistics(batch_mean, batch_variance));
@@ -303,9 +304,9 @@ fn normalize_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-/// Moves a new value towards the old one.
-fn blend(new: &mut [f32], old: &[f32], factor: f32) {
-    new.iter_mut().zip(old).for_each(|(new, old)| *new = (1.0 - factor) * old + factor * *new);
+/// Moves new values towards the old ones, by the weights of both.
+fn blend(new: &mut [f32], of_new: f32, old: &[f32], of_old: f32) {
+    new.iter_mut().zip(old).for_each(|(new, old)| *new = of_old * old + of_new * *new);
 }
 
 fn gradient_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
@@ -332,27 +333,33 @@ fn gradient_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
         let mut out = cx.alloc::<T>(input.shape().clone())?;
         let (dy, x) = (gradient.flat::<T>()?, input.flat::<T>()?);
         let device = cx.device();
-        let [offset_gradient, products] =
-            layout.sums(device, dy, x, mean, |dy, x, mean| [dy, dy * (x - mean)]);
         let deviations = variance.iter().map(|variance| 1.0 / (variance + settings.epsilon).sqrt());
         let deviations: Vec<f32> = deviations.collect();
-        let scale_gradient = products.iter().zip(&deviations).map(|(product, inverse)| product * inverse);
-        let scale_gradient: Vec<f32> = scale_gradient.collect();
         let factors: Vec<f32> =
             scale.iter().zip(&deviations).map(|(scale, inverse)| scale * inverse).collect();
-        if settings.training {
+        // In stock's order, which matters where a step leaves the range of numbers.
+        let (scale_gradient, offset_gradient) = if settings.training {
+            let terms = |dy: f32, x: f32, [mean, inverse]: [f32; 2]| {
+                [dy, dy * (x - mean), dy * ((x - mean) * inverse)]
+            };
+            let [sums, products, scaled] = layout.sums(device, dy, x, [mean, &deviations], terms);
             let rest = layout.rest().max(1) as f32;
-            let means: Vec<f32> = offset_gradient.iter().map(|sum| sum / rest).collect();
-            let slopes = scale_gradient.iter().zip(&deviations).map(|(sum, inverse)| sum * inverse / rest);
-            let slopes: Vec<f32> = slopes.collect();
+            let means: Vec<f32> = sums.iter().map(|sum| sum / rest).collect();
+            let slopes = products.iter().zip(&deviations);
+            let slopes: Vec<f32> = slopes.map(|(sum, inverse)| inverse * inverse * (sum / rest)).collect();
             let constants = [&factors, &means, mean, &slopes];
             let slope = |dy: f32, x: f32, [factor, mean_dy, mean, slope]: [f32; 4]| {
                 factor * (dy - mean_dy - (x - mean) * slope)
             };
             layout.map(device, dy, x, constants, out.flat_mut()?, slope);
+            (scaled, sums)
         } else {
+            let terms = |dy: f32, x: f32, [mean]: [f32; 1]| [dy, dy * (x - mean)];
+            let [sums, mut products] = layout.sums(device, dy, x, [mean], terms);
+            products.iter_mut().zip(&deviations).for_each(|(product, inverse)| *product *= inverse);
             layout.map(device, dy, x, [&factors], out.flat_mut()?, |dy, _, [factor]| dy * factor);
-        }
+            (products, sums)
+        };
         let nothing = Tensor::vector(Vec::<f32>::new());
         Ok(Outputs::from(vec![
             out,
