@@ -1,5 +1,7 @@
 """Convolutions of each channel by itself, and their gradients."""
 
+import numpy as np
+
 from values import *
 
 OPS = ("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter")
@@ -39,6 +41,20 @@ def cases(c):
     depthwise(c, "explicit", (2, 5, 4, 3), (3, 2, 3, 2), "EXPLICIT", explicit_paddings=[0, 0, 1, 2, 0, 3, 0, 0])
     depthwise(c, "explicit_strided", (2, 5, 4, 3), (3, 2, 3, 2), "EXPLICIT", (2, 2), explicit_paddings=[0, 0, 2, 0, 1, 1, 0, 0])
     depthwise(c, "explicit_missing", (2, 5, 4, 3), (3, 2, 3, 2), "EXPLICIT")
+    # Padding times what is no finite number is no number.
+    for dtype in ("half", "float", "double"):
+        for padding in ("SAME", "VALID"):
+            for stride, multiplier in ((1, 1), (1, 2), (2, 1), (3, 2)):
+                kernel = pos(3, 2, 3, multiplier, seed=3)("float")
+                kernel[0, 0, 0, 0], kernel[2, 1, 2, 0], kernel[1, 0, 1, -1] = np.inf, np.nan, -np.inf
+                size = [-(-size // stride) if padding == "SAME" else (size - reach) // stride + 1 for size, reach in zip((5, 4), (3, 2))]
+                gradient = pos(2, *size, 3 * multiplier, seed=4)("float")
+                gradient[0, 0, 0, 0], gradient[1, -1, -1, -1], gradient[1, 0, -1, 1] = np.inf, np.nan, -np.inf
+                attrs = {"T": dtype, "strides": [1, stride, stride, 1], "padding": padding}
+                name = f"no_numbers/{padding.lower()}/{stride}/{multiplier}/{dtype}"
+                c.op(OPS[0], [pos(2, 5, 4, 3), lit(kernel)], name, **attrs)
+                c.op(OPS[1], [[2, 5, 4, 3], lit(kernel), pos(*gradient.shape, seed=4)], name, **attrs)
+                c.op(OPS[2], [pos(2, 5, 4, 3), [3, 2, 3, multiplier], lit(gradient)], name, **attrs)
     # Of no images, stock leaves the filter's gradient as it finds it.
     depthwise(c, "no_images", (0, 5, 4, 3), (3, 2, 3, 2), ops=OPS[:2])
     depthwise(c, "unequal_strides", (2, 7, 8, 3), (3, 2, 3, 2), strides=(1, 2))

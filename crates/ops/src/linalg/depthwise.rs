@@ -1,5 +1,8 @@
 //! Convolutions of each channel by itself, and their gradients. A channel of the image gives `multiplier` neighboring
 //! channels of the result; the filter is height × width × channels × multiplier.
+//!
+//! Padding is skipped. Stock multiplies it, and zero times what is no finite number is none: where there are such numbers,
+//! these products are added afterwards.
 
 use super::window::Grid;
 use crate::numeric::Num;
@@ -28,6 +31,12 @@ impl Depthwise {
         device.parallel_rows(out, outputs, self.grid.window(), |first, rows| {
             run_rows(self, first, rows, input, filter);
         });
+        if outputs == 0 || is_finite(filter) {
+            return;
+        }
+        for (window, row) in out.chunks_mut(outputs).enumerate() {
+            self.grid.outside(self.grid.place(window).1, |tap| add_zeros(row, &filter[tap * outputs..]));
+        }
     }
 
     /// Writes the gradient of the image.
@@ -41,6 +50,22 @@ impl Depthwise {
                 input_gradient_image(self, filter, gradient, image);
             }
         });
+        if image == 0 || is_finite(filter) {
+            return;
+        }
+        // Pixels that an element of the filter never takes a value from.
+        let taps = self.grid.window();
+        let mut is_taken = vec![false; self.grid.pixels() * taps];
+        for window in 0..windows {
+            self.grid.each(self.grid.place(window).1, |tap, pixel| is_taken[pixel * taps + tap] = true);
+        }
+        let zeros = vec![T::ZERO; outputs];
+        for (number, pixel) in out.chunks_mut(self.channels).enumerate() {
+            let is_taken = &is_taken[number % self.grid.pixels() * taps..][..taps];
+            for (filter, _) in filter.chunks(outputs).zip(is_taken).filter(|(_, is_taken)| !**is_taken) {
+                gather(pixel, &zeros, filter);
+            }
+        }
     }
 
     /// Writes the gradient of the filter.
@@ -68,7 +93,23 @@ impl Depthwise {
         for part in sums.chunks(out.len()) {
             out.iter_mut().zip(part).for_each(|(sum, part)| *sum = sum.add(*part));
         }
+        if is_finite(gradient) {
+            return;
+        }
+        for (window, row) in gradient.chunks(outputs).enumerate() {
+            self.grid.outside(self.grid.place(window).1, |tap| add_zeros(&mut out[tap * outputs..], row));
+        }
     }
+}
+
+fn is_finite<T: Num>(values: &[T]) -> bool {
+    // To the end in any case: such a loop takes several at a time.
+    values.iter().fold(true, |is_finite, value| is_finite & value.sub(*value).is_zero())
+}
+
+/// Adds to each of `sums` zero times its factor.
+fn add_zeros<T: Num>(sums: &mut [T], factors: &[T]) {
+    sums.iter_mut().zip(factors).for_each(|(sum, factor)| *sum = sum.add(T::ZERO.mul(*factor)));
 }
 
 #[multiversion(targets("x86_64+avx2+fma"))]
