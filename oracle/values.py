@@ -154,6 +154,16 @@ def special_values(dtype):
     return np.array(values, NUMPY[dtype])
 
 
+def special(*shape, seed=0):
+    """Any of the special values."""
+
+    def draw(dtype):
+        values = special_values(dtype)
+        return values[np.random.RandomState(seed).randint(0, len(values), int(np.prod(shape)))].reshape(shape)
+
+    return Template(draw)
+
+
 def specials(*, only_finite=False):
     """All special values as one vector."""
 

@@ -43,6 +43,11 @@ def cases(c):
         c.op(op, [arr(3, 2), [0], arr(2)], "vector_of_indices", T="float", Tindices="int32")
         c.op(op, [arr(2, 1, 1, 2), [0, 0], arr(1, 2)], "tuple_in_a_vector", T="float", Tindices="int32")
         c.op(op, [arr(2, 2), np.zeros((2, 0)), arr(2, 2, 2)], "empty_tuples", T="float", Tindices="int32")
+    # What has no order leaves what is there.
+    for op in ("TensorScatterMin", "TensorScatterMax"):
+        for dtype in FLOATS:
+            there, coming = (half(dtype) for half in special_pairs())
+            c.op(op, [lit(there.reshape(9, 9)), np.arange(9)[:, None], lit(coming.reshape(9, 9))], "special", T=dtype, Tindices="int32")
     c.op("ScatterNd", [[0, 1], arr(2), [3]], "vector_of_indices", T="float", Tindices="int32")
     c.op("ScatterNd", [[1], arr(1, 2), [3, 2]], "vector_of_one_index", T="float", Tindices="int32")
     c.op("ScatterNd", [np.zeros((2, 0)), arr(2, 3), [3]], "empty_tuples", T="float", Tindices="int32")

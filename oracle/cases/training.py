@@ -29,11 +29,13 @@ SCALARS = {"lr": 0.1, "alpha": 0.1, "momentum": 0.9, "epsilon": 1e-3, "beta1_pow
 SCALARS |= {"rho": 0.8, "l1": 0.05, "l2": 0.1, "l2_shrinkage": 0.02, "lr_power": -0.5, "logbase": 1.0, "sign_decay": 0.9, "beta": 0.9}
 
 
-def update(c, op, name, dtype, slots, before, after, attrs, shape=(2, 2), grad_shape=None, indices=None, initialize=True, scalars=None):
-    """A program that runs `op` several times and then reads every variable."""
+def update(c, op, name, dtype, slots, before, after, attrs, shape=(2, 2), grad_shape=None, indices=None, initialize=True, scalars=None, is_special=False):
+    """A program that runs `op` several times and then reads every variable. With special values, once."""
     resource = op.startswith("Resource")
     p = c.program("/".join(filter(None, [op, name, dtype])), accuracy="rounding")
     values = {"var": arr(*shape)} | {slot: pos(*shape, seed=3 + i) for i, slot in enumerate(slots)}
+    if is_special:
+        values = {variable: special(*shape, seed=20 + i) for i, variable in enumerate(values)}
     assigns, reads = [], []
     for variable, value in values.items():
         p.const(value(dtype), name=f"{variable}/init")
@@ -46,7 +48,7 @@ def update(c, op, name, dtype, slots, before, after, attrs, shape=(2, 2), grad_s
             assigns.append(p.node("Assign", [variable, f"{variable}/init"], name=f"{variable}/assign", T=dtype))
             reads.append(p.node("Identity", [variable], name=f"{variable}/read", T=dtype))
     inputs = list(values)
-    gradient = p.const(arr(*(grad_shape or shape), seed=9)(dtype), name="grad")
+    gradient = p.const((special if is_special else arr)(*(grad_shape or shape), seed=9)(dtype), name="grad")
     tail = [gradient]
     if indices is not None:
         tail.append(p.const(indices, name="indices"))
@@ -61,7 +63,7 @@ def update(c, op, name, dtype, slots, before, after, attrs, shape=(2, 2), grad_s
     p.node(op, inputs, name="update", T=dtype, **attrs)
     if initialize:
         p.step(target=assigns)
-    for _ in range(4):
+    for _ in range(1 if is_special else 4):
         p.step(target=["update"])
     if initialize:
         p.step(fetch=reads)
@@ -85,6 +87,15 @@ def cases(c):
             update(c, op, "uninitialized", "float", slots, before, after, {}, initialize=False)
             update(c, op, "vector", "float", slots, before, after, {}, shape=(19,))
             update(c, op, "empty", "float", slots, before, after, {}, shape=(0, 2))
+            # References and handles lead to the same formulas.
+            if prefix == "Apply" and "ResourceApply" + optimizer in harness.OPS:
+                continue
+            for dtype in ("float", "double"):
+                update(c, op, "special", dtype, slots, before, after, {}, shape=(9, 13), is_special=True)
+            for flag, choices in flags.items():
+                update(c, op, f"special_{flag}", "float", slots, before, after, {flag: choices[1]}, shape=(9, 13), is_special=True)
+            if "lr_power" in after:
+                update(c, op, "special_power", "float", slots, before, after, {}, shape=(9, 13), is_special=True, scalars={"lr_power": -0.7})
         for prefix in ("SparseApply", "ResourceSparseApply"):
             op = prefix + optimizer
             if op not in harness.OPS:
@@ -103,3 +114,12 @@ def cases(c):
             update(c, op, "out_of_range", "float", slots, before, after, {}, shape=(3, 2), grad_shape=(1, 2), indices=np.int32([3]))
             update(c, op, "mismatch", "float", slots, before, after, {}, shape=(3, 2), grad_shape=(1, 2), indices=np.int32([0, 1]))
             update(c, op, "uninitialized", "float", slots, before, after, {}, shape=(3, 2), grad_shape=(1, 2), indices=np.int32([0]), initialize=False)
+            if prefix == "SparseApply":
+                continue
+            rows = {"indices": np.int32(range(9)), "is_special": True}
+            update(c, op, "special", "float", slots, before, after, {}, shape=(9, 13), **rows)
+            update(c, op, "special_vector", "float", slots, before, after, {}, shape=(117,), **rows | {"indices": np.int32(range(117))})
+            for flag, choices in flags.items():
+                update(c, op, f"special_{flag}", "float", slots, before, after, {flag: choices[1]}, shape=(9, 13), **rows)
+            if "lr_power" in after:
+                update(c, op, "special_power", "float", slots, before, after, {}, shape=(9, 13), **rows, scalars={"lr_power": -0.7})

@@ -159,6 +159,15 @@ def scatter(c):
             p.node(op, ["v", "i", "u"], name="update", T="float", Tindices="int64" if index.dtype == np.int64 else "int32")
             p.step(fetch=["update"])
             p.step(fetch=["v"])
+    for op in ("ScatterMin", "ScatterMax"):
+        for dtype in FLOATS:
+            there, coming = (half(dtype) for half in special_pairs())
+            for shape in ((81,), (9, 9)):
+                p = variable(c, f"{op}/special/{len(shape)}/{dtype}", dtype, lit(there.reshape(shape)))
+                p.const(np.arange(shape[0], dtype=np.int32), name="i")
+                p.const(coming.reshape(shape), name="u")
+                p.node(op, ["v", "i", "u"], name="update", T=dtype, Tindices="int32")
+                p.step(fetch=["update"])
     for op in ("ScatterNdUpdate", "ScatterNdAdd", "ScatterNdSub", "ScatterNdMin", "ScatterNdMax"):
         for dtype in c.dtypes(op, "T"):
             p = variable(c, f"{op}/{dtype}", dtype, pos(3, 2))

@@ -162,6 +162,17 @@ def scattering(c):
             p.node(op, ["v", "i", "u"], name="update", dtype="float", Tindices="int64" if index.dtype == np.int64 else "int32")
             p.step(target=["update"])
             p.step(fetch=["read"])
+    for kind in ("Min", "Max"):
+        for dtype in FLOATS:
+            there, coming = (half(dtype) for half in special_pairs())
+            for op, indices in (("ResourceScatter", np.arange(9)), ("ResourceScatterNd", np.arange(9)[:, None])):
+                p = variable(c, f"{op}{kind}/special/{dtype}", dtype, lit(there.reshape(9, 9)))
+                p.const(indices.astype(np.int32), name="i")
+                p.const(coming.reshape(9, 9), name="u")
+                typed = {"T": dtype} if op.endswith("Nd") else {"dtype": dtype}
+                p.node(op + kind, ["v", "i", "u"], name="update", Tindices="int32", **typed)
+                p.step(target=["update"])
+                p.step(fetch=["read"])
     for kind in ("Update", "Add", "Sub", "Min", "Max"):
         op = "ResourceScatterNd" + kind
         for dtype in c.dtypes(op, "T"):

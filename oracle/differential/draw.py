@@ -246,11 +246,8 @@ class Source:
 
     def array(self, dtype, shape):
         kinds = [values.arr, values.arr, values.pos, values.unit, values.big]
-        if self.chance(0.1) and not self.plain:
-            special = values.special_values(dtype)
-            count = int(np.prod(shape))
-            return special[self.random.randint(0, len(special), count)].reshape(shape)
-        return self.pick(kinds)(*shape, seed=self.small(0, 1 << 20))(dtype)
+        kind = values.special if self.chance(0.1) and not self.plain else self.pick(kinds)
+        return kind(*shape, seed=self.small(0, 1 << 20))(dtype)
 
     def _integers(self, role, first, dtype):
         """Small integers for an input that steers: `role` is the argument's name, `first` the op's first input."""

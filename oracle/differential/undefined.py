@@ -109,14 +109,6 @@ def _rows_with_nan(node, inputs, expected):
     return np.broadcast_to(columns, expected.shape)
 
 
-def _scattered_nan(node, inputs, expected):
-    """Where a NaN meets a number, which of them is less depends on where they lie in a vector register."""
-    if expected.dtype.kind not in "fV":
-        return False
-    there, coming = (np.isnan(array.astype(np.float64)) for array in (inputs[0], inputs[2]))
-    return there | coming.any()
-
-
 def _overflow(node, inputs, expected):
     """Sums of products beyond the largest float: where they become infinite depends on order and processor."""
     if expected.dtype.kind not in "fcV" or not expected.size:
@@ -274,15 +266,13 @@ def _leaves_range(node, inputs, expected):
 
 
 def _sum_of_products(node, inputs, expected):
-    """Beside that, what is no number because padding, which is zero, meets an infinity; and in 16 bits, in which stock
-    rounds each step, results that are small beside others, because terms cancel."""
-    if expected.dtype.kind not in "fV" or not expected.size:
-        return False
+    """Beside that, in 16 bits, in which stock rounds each step, results that are small beside others, because terms
+    cancel."""
+    open_ones = _leaves_range(node, inputs, expected)
+    if expected.dtype.kind not in "fV" or expected.dtype.itemsize != 2 or not expected.size:
+        return open_ones
     size = np.abs(expected.astype(np.float64))
-    open_ones = np.isnan(size) & any(not np.isfinite(array.astype(np.float64)).all() for array in inputs)
-    if expected.dtype.itemsize == 2:
-        open_ones = open_ones | (size < 0.1 * size[np.isfinite(size)].max(initial=0))
-    return open_ones | _leaves_range(node, inputs, expected)
+    return open_ones | (size < 0.1 * size[np.isfinite(size)].max(initial=0))
 
 
 def _narrow_difference(node, inputs, expected):
@@ -308,14 +298,17 @@ def _convolution_gradient(node, inputs, expected):
     return _no_gradient(node, inputs, expected) or _sum_of_products(node, inputs, expected)
 
 
+def _volume_gradient(node, inputs, expected):
+    """Beside that, gradients of volumes where something is no finite number: what else becomes none depends on which
+    zeros stock multiplies, those of padded images or those between gradients, and this on the size of the cache."""
+    if not all(np.isfinite(array.astype(np.float64)).all() for array in inputs):
+        return True
+    return _convolution_gradient(node, inputs, expected)
+
+
 def _squares(node, inputs, expected):
     """Squares that overflow in 16 bits reach other pixels by stock's running sums."""
-    image = inputs[-2] if len(inputs) == 3 else inputs[0]
-    return expected.dtype == np.float16 and not np.all(np.abs(image) < 200)
-
-
-def _squares_and_products(node, inputs, expected):
-    return _squares(node, inputs, expected) or _leaves_range(node, inputs, expected)
+    return expected.dtype == np.float16 and not np.all(np.abs(inputs[0]) < 200)
 
 
 def _beyond_the_square(node, inputs, expected):
@@ -337,12 +330,11 @@ _RULES = {
     "MaxPool3D": _pooled_nan,
     "AvgPool3D": _pooled_nan,
     "Einsum": _leaves_range,
-    "LRNGrad": _squares_and_products,
     **{f"FusedBatchNorm{name}": _small_mean for name in ("", "V2", "V3", "Grad", "GradV2", "GradV3")},
     **{name: _shared_out for name in ("ParameterizedTruncatedNormal", "StatelessParameterizedTruncatedNormal")},
     **{name: _sum_of_products for name in ("Conv2D", "Conv3D", "DepthwiseConv2dNative")},
     **{f"{op}Backprop{to}": _convolution_gradient for op in ("Conv2D", "DepthwiseConv2dNative") for to in ("Input", "Filter")},
-    **{f"Conv3DBackprop{to}V2": _convolution_gradient for to in ("Input", "Filter")},
+    **{f"Conv3DBackprop{to}V2": _volume_gradient for to in ("Input", "Filter")},
     "Qr": _beyond_the_square,
     "TensorSummaryV2": _unfinished,
     "Sqrt": _overflowing_root,
@@ -365,12 +357,11 @@ _RULES = {
     "NthElement": _not_a_number,
     "TopK": _row_not_a_number,
     "TopKV2": _row_not_a_number,
-    "TensorScatterMin": _scattered_nan,
-    "TensorScatterMax": _scattered_nan,
     "Div": _infinite_complex,
     "RealDiv": _infinite_complex,
     "Xdivy": _infinite_complex,
-    **{f"{kind}{which}": _rows_with_nan for kind in ("Segment", "UnsortedSegment") for which in ("Min", "Max")},
+    "SegmentMin": _rows_with_nan,
+    "SegmentMax": _rows_with_nan,
     "Sum": _overflow_on_the_way,
     "Mean": _overflow_on_the_way,
     "MatMul": _overflow,

@@ -83,6 +83,18 @@ pub trait Real: Num + PartialOrd {
         let smaller = if self < other { self } else { other };
         if self.is_nan() { self } else { smaller }
     }
+
+    /// The larger of two; the first if it is not less, or if they have no order.
+    #[inline(always)]
+    fn raised(self, other: Self) -> Self {
+        if self < other { other } else { self }
+    }
+
+    /// The smaller of two; the first if it is not greater, or if they have no order.
+    #[inline(always)]
+    fn lowered(self, other: Self) -> Self {
+        if other < self { other } else { self }
+    }
 }
 
 /// An integer.

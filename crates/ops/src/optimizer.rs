@@ -109,6 +109,12 @@ impl<const N: usize> Layout<N> {
         self.sparse
     }
 
+    /// The elements of a row of a sparse update's gradient.
+    pub(crate) fn row_width(&self, cx: &KernelCx<'_>) -> Result<usize> {
+        let gradient = cx.input(self.gradient)?.shape();
+        Ok((1..gradient.rank()).map(|axis| gradient.dim(axis)).product())
+    }
+
     /// The `index`th scalar before the gradient.
     pub(crate) fn before<T: Num>(&self, cx: &KernelCx<'_>, index: usize, name: &str) -> Result<T> {
         scalar(cx, N + index, name)

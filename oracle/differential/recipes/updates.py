@@ -1,4 +1,4 @@
-"""Recipes for updates of variables: optimizers, scatters, assignments, all with plain numbers."""
+"""Recipes for updates of variables: optimizers, scatters, assignments."""
 
 import values
 from recipes import Like, recipe
@@ -24,19 +24,27 @@ _CHOICES = {
 }  # fmt: skip
 
 
+def _numbers(s, shape, plain=values.arr):
+    """A tensor of plain numbers, or now and then of special ones."""
+    is_special = s.chance(0.1) and not s.plain
+    return Like(shape, values.special if is_special else plain)
+
+
 def _optimizer(s, a):
     name = s.op.removeprefix("Resource").removeprefix("Sparse").removeprefix("Apply")
     is_sparse = "SparseApply" in s.op
     shape = s.shape(1 if is_sparse else 0)
-    inputs = [Like(shape, values.arr)] + [Like(shape, values.pos if kind == "p" or name.startswith(("Adagrad", "ProximalAdagrad")) else values.arr) for kind in _OPTIMIZERS[name]]
+    inputs = [_numbers(s, shape)]
+    for kind in _OPTIMIZERS[name]:
+        inputs.append(_numbers(s, shape, values.pos if kind == "p" or name.startswith(("Adagrad", "ProximalAdagrad")) else values.arr))
     count = s.small(0, 5)
     for role in _SCALARS[name]:
         if role != "grad":
             inputs.append(s.pick(_CHOICES[role]))
         elif is_sparse:
-            inputs += [Like((count, *shape[1:]), values.arr), found(s, shape, 1, (count,))[..., 0]]
+            inputs += [_numbers(s, (count, *shape[1:])), found(s, shape, 1, (count,))[..., 0]]
         else:
-            inputs.append(Like(shape, values.arr))
+            inputs.append(_numbers(s, shape))
     return inputs
 
 
@@ -48,39 +56,39 @@ for _name in _OPTIMIZERS:
 def _scatter(s, a):
     shape, count = s.shape(1), s.pick([(), (1,), (3,), (2, 2), (0,)])
     updates = (*count, *shape[1:]) if s.chance(0.8) else ()
-    return [Like(shape, values.arr), found(s, shape, 1, count)[..., 0], Like(updates, values.arr)]
+    return [_numbers(s, shape), found(s, shape, 1, count)[..., 0], _numbers(s, updates)]
 
 
 @recipe(*(f"{kind}ScatterNd{what}" for kind in ("", "Resource") for what in ("Add", "Sub", "Min", "Max", "Update")))
 def _scatter_nd(s, a):
     shape, depth, count = spot(s)
     a.pop("bad_indices_policy", None)
-    return [Like(shape, values.arr), found(s, shape, depth, count), Like((*count, *shape[depth:]), values.arr)]
+    return [_numbers(s, shape), found(s, shape, depth, count), _numbers(s, (*count, *shape[depth:]))]
 
 
 @recipe("Assign", "AssignAdd", "AssignSub", "AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
 def _assign(s, a):
     shape = s.shape()
-    return [Like(shape, values.arr), Like(shape, values.arr)]
+    return [_numbers(s, shape), _numbers(s, shape)]
 
 
 @recipe("StridedSliceAssign", "ResourceStridedSliceAssign")
 def _assign_slice(s, a):
     shape, vectors, result = strides(s, a)
-    return [Like(shape, values.arr), *vectors, Like(result, values.arr)]
+    return [_numbers(s, shape), *vectors, _numbers(s, result)]
 
 
 @recipe("ResourceGather")
 def _gather(s, a):
     shape = s.shape(1)
     a["batch_dims"] = 0
-    return [Like(shape, values.arr), found(s, shape, 1, s.pick([(), (1,), (3,), (2, 2)]))[..., 0]]
+    return [_numbers(s, shape), found(s, shape, 1, s.pick([(), (1,), (3,), (2, 2)]))[..., 0]]
 
 
 @recipe("ResourceGatherNd")
 def _gather_nd(s, a):
     shape, depth, count = spot(s)
-    return [Like(shape, values.arr), found(s, shape, depth, count)]
+    return [_numbers(s, shape), found(s, shape, depth, count)]
 
 
 @recipe("CountUpTo", "ResourceCountUpTo")

@@ -312,11 +312,11 @@ fn tensor_scatter_sub_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn tensor_scatter_max_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    tensor_scatter(init, |target: &mut T, update| *target = target.maximum(*update))
+    tensor_scatter(init, |target: &mut T, update| *target = target.raised(*update))
 }
 
 fn tensor_scatter_min_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    tensor_scatter(init, |target: &mut T, update| *target = target.minimum(*update))
+    tensor_scatter(init, |target: &mut T, update| *target = target.lowered(*update))
 }
 
 fn non_aliasing_add_kernel<T: Accumulate>(init: &Init<'_>) -> Result<Kernel> {

@@ -185,11 +185,11 @@ fn div_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn min_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    combined::<T>(init, |row, update| row.iter_mut().zip(update).for_each(|(r, u)| *r = r.minimum(*u)))
+    combined::<T>(init, |row, update| row.iter_mut().zip(update).for_each(|(r, u)| *r = r.lowered(*u)))
 }
 
 fn max_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    combined::<T>(init, |row, update| row.iter_mut().zip(update).for_each(|(r, u)| *r = r.maximum(*u)))
+    combined::<T>(init, |row, update| row.iter_mut().zip(update).for_each(|(r, u)| *r = r.raised(*u)))
 }
 
 fn combined<T: Num>(init: &Init<'_>, combine: fn(&mut [T], &[T])) -> Result<Kernel> {

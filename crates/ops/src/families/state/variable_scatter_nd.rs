@@ -178,11 +178,11 @@ fn xor_kernel<T: Element + Copy + std::ops::BitXor<Output = T>>(init: &Init<'_>)
 }
 
 fn min_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    combined::<T>(init, |slice, update| slice.iter_mut().zip(update).for_each(|(s, u)| *s = s.minimum(*u)))
+    combined::<T>(init, |slice, update| slice.iter_mut().zip(update).for_each(|(s, u)| *s = s.lowered(*u)))
 }
 
 fn max_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    combined::<T>(init, |slice, update| slice.iter_mut().zip(update).for_each(|(s, u)| *s = s.maximum(*u)))
+    combined::<T>(init, |slice, update| slice.iter_mut().zip(update).for_each(|(s, u)| *s = s.raised(*u)))
 }
 
 fn combined<T: Element>(init: &Init<'_>, combine: fn(&mut [T], &[T])) -> Result<Kernel> {

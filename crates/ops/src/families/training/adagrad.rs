@@ -253,8 +253,14 @@ fn dual_averaging_kernel<T: Float + Trained>(init: &Init<'_>) -> Result<Kernel> 
         let l1: T = layout.after(cx, 1, "l1")?;
         let l2: T = layout.after(cx, 2, "l2")?;
         let step = T::from_f64(layout.after::<i64>(cx, 3, "global_step")? as f64);
+        // Stock squares in double precision where rows have one element.
+        let is_wide = layout.is_sparse() && layout.row_width(cx)? == 1;
+        let square = |squares: T, g: T| match is_wide {
+            true => T::from_f64(squares.to_f64() + g.to_f64() * g.to_f64()),
+            false => squares.add(g.mul(g)),
+        };
         layout.apply::<T>(cx, |[_, sum, squares], g| {
-            let (sum, squares) = (sum.add(g), squares.add(g.mul(g)));
+            let (sum, squares) = (sum.add(g), square(squares, g));
             let shrunk =
                 if l1 > T::ZERO { sum.sign().mul(sum.abs().sub(step.mul(l1)).maximum(T::ZERO)) } else { sum };
             let scale = l2.mul(step).mul(lr).add(squares.sqrt());

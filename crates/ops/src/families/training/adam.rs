@@ -163,7 +163,7 @@ fn amsgrad_kernel<T: Float + Trained>(init: &Init<'_>) -> Result<Kernel> {
         let rates = Rates::<T>::read(&layout, cx)?;
         layout.apply::<T>(cx, |[var, m, v, vhat], g| {
             let (m, v) = rates.averages(m, v, g);
-            let vhat = vhat.maximum(v);
+            let vhat = vhat.raised(v);
             [var.sub(m.mul(rates.alpha).div(vhat.sqrt().add(rates.epsilon))), m, v, vhat]
         })
     })
@@ -180,7 +180,7 @@ fn ada_max_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel> {
         let rate = lr.div(T::ONE.sub(beta1_power));
         layout.apply::<T>(cx, |[var, m, v], g| {
             let m = m.add(g.sub(m).mul(T::ONE.sub(beta1)));
-            let v = beta2.mul(v).maximum(g.abs());
+            let v = beta2.mul(v).raised(g.abs());
             [var.sub(rate.mul(m.div(v.add(epsilon)))), m, v]
         })
     })

@@ -2,7 +2,7 @@
 
 use crate::numeric::Float;
 use crate::optimizer::{
-    Layout, REF_UPDATE, RESOURCE_UPDATE, SPARSE_REF_UPDATE, SPARSE_RESOURCE_UPDATE, power,
+    Layout, REF_UPDATE, RESOURCE_UPDATE, SPARSE_REF_UPDATE, SPARSE_RESOURCE_UPDATE, Trained, power,
 };
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::Op;
@@ -183,8 +183,85 @@ static RESOURCE_SPARSE_APPLY_FTRL_V2: Op = Op {
     ..SPARSE_RESOURCE_UPDATE
 };
 
-/// The second version adds an L2 penalty to the gradient ("shrinkage"); the first is the second without it.
-fn ftrl_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel> {
+/// The scalars of an update.
+struct Ftrl<T> {
+    /// What the linear term's changes are multiplied by, and what the quadratic term is divided by: with
+    /// `multiply_linear_by_lr` everything that is divided by the rate otherwise stays as it is, and the rest is
+    /// multiplied by it.
+    scale: T,
+    rate: T,
+    /// Half the quadratic penalty on the gradient, which only the second version has.
+    shrinkage: Option<T>,
+    exponent: T,
+    /// The linear term's size up to which a variable is zero.
+    bound: T,
+    /// The quadratic penalty.
+    penalty: T,
+}
+
+impl<T: Float + Trained> Ftrl<T> {
+    /// Stock takes roots as such.
+    #[inline(always)]
+    fn power(&self, base: T) -> T {
+        if self.exponent == T::from_f64(0.5) { base.sqrt() } else { power(base, self.exponent) }
+    }
+
+    #[inline(always)]
+    fn scaled(&self, var: T, g: T) -> T {
+        let shrunk = self.shrinkage.map_or(g, |shrinkage| g.add(shrinkage.mul(var)));
+        shrunk.mul(self.scale)
+    }
+
+    #[inline(always)]
+    fn quadratic(&self, power: T) -> T {
+        power.div(self.rate).add(self.penalty)
+    }
+
+    /// The new sum of squares, its quadratic term and the new linear term.
+    #[inline(always)]
+    fn terms(&self, [var, accum, linear]: [T; 3], g: T) -> (T, T, T) {
+        let sum = accum.add(g.mul(g));
+        let (before, after) = (self.power(accum), self.power(sum));
+        let change = self.scaled(var, g).sub(after.sub(before).div(self.rate).mul(var));
+        (sum, self.quadratic(after), linear.add(change))
+    }
+
+    #[inline(always)]
+    fn dense(&self, old: [T; 3], g: T) -> [T; 3] {
+        let (sum, quadratic, linear) = self.terms(old, g);
+        // What has no order is not beyond the bound.
+        let var = if linear.abs() > self.bound {
+            linear.sign().mul(self.bound).sub(linear).div(quadratic)
+        } else {
+            T::ZERO
+        };
+        [var, sum, linear]
+    }
+
+    /// An element of a row.
+    #[inline(always)]
+    fn row(&self, old: [T; 3], g: T) -> [T; 3] {
+        let (sum, quadratic, linear) = self.terms(old, g);
+        [self.beyond(linear).div(quadratic), sum, linear]
+    }
+
+    /// A row of one element, for which stock has a formula of its own: it adds in another order and takes powers alone.
+    #[inline(always)]
+    fn element(&self, [var, accum, linear]: [T; 3], g: T) -> [T; 3] {
+        let sum = accum.add(g.mul(g));
+        let sigma = power(sum, self.exponent).sub(power(accum, self.exponent)).div(self.rate);
+        let linear = linear.add(self.scaled(var, g)).sub(sigma.mul(var));
+        [self.beyond(linear).div(self.quadratic(self.power(sum))), sum, linear]
+    }
+
+    /// From the linear term to the nearest number within the bound.
+    #[inline(always)]
+    fn beyond(&self, linear: T) -> T {
+        linear.lowered(self.bound).raised(self.bound.neg()).sub(linear)
+    }
+}
+
+fn ftrl_kernel<T: Float + Trained>(init: &Init<'_>) -> Result<Kernel> {
     let layout = Layout::new(init, ["var", "accum", "linear"], 0).refusing_empty_rows();
     let has_shrinkage = init.op.ends_with("V2");
     let linear_times_lr: bool = init.attr("multiply_linear_by_lr")?;
@@ -192,26 +269,24 @@ fn ftrl_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel> {
         let lr: T = layout.after(cx, 0, "lr")?;
         let l1: T = layout.after(cx, 1, "l1")?;
         let l2: T = layout.after(cx, 2, "l2")?;
-        let shrinkage = if has_shrinkage { layout.after(cx, 3, "l2_shrinkage")? } else { T::ZERO };
+        let shrinkage = if has_shrinkage { Some(layout.after::<T>(cx, 3, "l2_shrinkage")?) } else { None };
         let lr_power: T = layout.after(cx, 3 + has_shrinkage as usize, "lr_power")?;
         let two = T::from_f64(2.0);
-        let exponent = lr_power.neg();
-        // With `multiply_linear_by_lr` everything that is divided by the rate otherwise stays as it is, and the rest
-        // is multiplied by it.
         let (scale, rate) = if linear_times_lr { (lr, T::ONE) } else { (T::ONE, lr) };
-        let bound = l1.mul(scale);
-        layout.apply::<T>(cx, |[var, accum, linear], g| {
-            let shrunk = g.add(two.mul(shrinkage).mul(var));
-            let sum = accum.add(g.mul(g));
-            let (before, after) = (power(accum, exponent), power(sum, exponent));
-            let linear = linear.add(shrunk.mul(scale)).sub(after.sub(before).div(rate).mul(var));
-            let quadratic = after.div(rate).add(two.mul(l2).mul(scale));
-            let var = if linear.abs() > bound {
-                linear.sign().mul(bound).sub(linear).div(quadratic)
-            } else {
-                T::ZERO
-            };
-            [var, sum, linear]
-        })
+        let ftrl = Ftrl {
+            scale,
+            rate,
+            shrinkage: shrinkage.map(|shrinkage| two.mul(shrinkage)),
+            exponent: lr_power.neg(),
+            bound: l1.mul(scale),
+            penalty: two.mul(l2).mul(scale),
+        };
+        if !layout.is_sparse() {
+            return layout.apply::<T>(cx, |old, g| ftrl.dense(old, g));
+        }
+        match layout.row_width(cx)? {
+            1 => layout.apply::<T>(cx, |old, g| ftrl.element(old, g)),
+            _ => layout.apply::<T>(cx, |old, g| ftrl.row(old, g)),
+        }
     })
 }
