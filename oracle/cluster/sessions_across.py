@@ -13,6 +13,7 @@ def run(cluster):
     resets(cluster)
     recovery(cluster)
     extending(cluster)
+    unused(cluster)
 
 
 def filters(cluster):
@@ -156,3 +157,19 @@ def extending(cluster):
             with tf.device("/job:ps/task:7"):
                 bad = a + 1.0
             show_failure("badly grown", lambda: sess.run(bad))
+
+
+def unused(cluster):
+    """Nodes of ops that a task may lack, here and there and in functions, and steps that do not need them."""
+    with tf.Graph().as_default() as graph:
+        with tf.device("/job:ps/task:0"):
+            barrier = tf.raw_ops.Barrier(component_types=[tf.float32])
+        size = tf.raw_ops.BarrierReadySize(handle=barrier)
+        with tf.device("/job:ps/task:1"):
+            x = v1.placeholder_with_default(3.0, [])
+            tf.function(lambda value: tf.image.adjust_hue(value, 0.1))(tf.ones([1, 1, 3]) * x)
+        doubled = x * 2.0
+        behind = doubled + tf.cast(size, tf.float32)
+        with session(cluster.target(), graph) as sess:
+            show("beside ops that a task may lack", sess.run(doubled))
+            show("fed in place of them", sess.run(behind, {size: 2}))

@@ -12,6 +12,16 @@ def node(graph, name, op, inputs=(), **types):
     return added
 
 
+def function(graph, name):
+    """Adds a function of a number."""
+    added = graph.library.function.add()
+    added.signature.name = name
+    added.signature.input_arg.add(name="x", type=1)
+    added.signature.output_arg.add(name="y", type=1)
+    added.node_def.add(name="negative", op="Neg", input=["x"]).attr["T"].type = 1
+    added.ret["y"] = "negative:y:0"
+
+
 def graphs():
     graph = message("GraphDef")
     g = graph()
@@ -62,6 +72,12 @@ def graphs():
     for _ in range(3):
         bomb.attr["value"].tensor.tensor_shape.dim.add(size=1 << 40)
     yield "shape beyond counting", g
+    # The second is an op that a server may lack.
+    for name in ["Square", "Barrier", "NoSuchOp"]:
+        g = graph()
+        function(g, name)
+        node(g, "a", "NoOp")
+        yield f"function named {name}", g
     g = graph()
     node(g, "a", "NoOp").device = "/job:nowhere/task:9"
     yield "unknown device", g
@@ -80,4 +96,21 @@ def run(target):
             answer = caller("RunStep", session_handle=handle, target=[graph.node[-1].name])
             caller("CloseSession", session_handle=handle)
         show(label, answer[0] if isinstance(answer, tuple) else "OK")
+    named_later(caller)
     show("still up", len(caller("GetStatus", service="Worker").device_attributes))
+
+
+def named_later(caller):
+    """Functions named like ops that come when a session exists, or with a part of a graph."""
+    graph = message("GraphDef")
+    for name in ["Square", "Barrier", "NoSuchOp"]:
+        extension = graph()
+        extension.versions.producer = 2474
+        function(extension, name)
+        node(extension, "a", "NoOp").device = "/job:localhost/replica:0/task:0/device:CPU:0"
+        session = caller("CreateSession")
+        grown = caller("ExtendSession", session_handle=session.session_handle, graph_def=extension)
+        caller("CloseSession", session_handle=session.session_handle)
+        registered = caller("RegisterGraph", service="Worker", graph_def=extension)
+        answers = [answer[:2] if isinstance(answer, tuple) else "OK" for answer in (grown, registered)]
+        show(f"function named {name} later", answers)

@@ -35,6 +35,7 @@ SCENARIOS = [
     "random_numbers",
     "protocol",
     "worker_service",
+    "unused_nodes",
     "hostile_graphs",
 ]
 

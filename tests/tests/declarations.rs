@@ -1,6 +1,7 @@
 //! Our declarations are stock's: names, arguments, attributes, defaults and flags.
 
-use ferroflow_proto::tensorflow::op_def::ArgDef;
+use ferroflow_core::op::{Op, OpSpec};
+use ferroflow_proto::tensorflow::op_def::{ArgDef, AttrDef};
 use ferroflow_proto::tensorflow::{OpDef, OpList};
 use ferroflow_testing::{golden, text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +54,37 @@ fn parts(op: &OpDef) -> Vec<String> {
 }
 
 #[test]
+fn the_list_of_stock_ops_is_current() {
+    let current: String = stock_ops().values().map(|op| OpSpec::to_line(op) + "\n").collect();
+    let path = golden::testdata().join("../crates/ops/src/stock_ops.txt");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &current).expect("the list can be written");
+    }
+    let list = std::fs::read_to_string(path).expect("the list is part of the repository");
+    assert!(current == list, "crates/ops/src/stock_ops.txt is not current: UPDATE=1 writes it anew");
+}
+
+#[test]
+fn ops_that_we_lack_have_the_arguments_of_stock() {
+    let registry = ferroflow_ops::registry();
+    for (name, op) in stock_ops() {
+        assert!(registry.declares(&name), "{name}");
+        let spec = registry.unsupported(&name).expect("stock's ops are known by name");
+        let ours = spec.to_proto(&Op::PURE);
+        let args = |args: &[ArgDef]| -> Vec<ArgDef> {
+            args.iter().map(|arg| ArgDef { experimental_full_type: None, ..arg.clone() }).collect()
+        };
+        assert_eq!(ours.input_arg, args(&op.input_arg), "{name}");
+        assert_eq!(ours.output_arg, args(&op.output_arg), "{name}");
+        for attr in &ours.attr {
+            let theirs = op.attr.iter().find(|theirs| theirs.name == attr.name).expect("it comes from there");
+            assert_eq!(*attr, AttrDef { allowed_values: None, ..theirs.clone() }, "{name}");
+        }
+    }
+    assert!(registry.unsupported("NoSuchOp").is_none() && !registry.declares("NoSuchOp"));
+}
+
+#[test]
 fn every_op_has_goldens() {
     let mut tested = BTreeSet::new();
     for family in golden::families().expect("testdata is part of the repository") {
@@ -70,8 +102,8 @@ fn every_op_has_goldens() {
     assert!(untested.is_empty(), "{} ops have no goldens: {}", untested.len(), untested.join(" "));
 }
 
-/// Ops that no golden can hold: a planner alone puts them into graphs, stock has no CPU kernel for them, they end the
-/// process, or they are tested with the files they write.
+/// Ops that no golden can hold: a planner alone puts them into graphs, stock has no CPU kernel for them, its servers
+/// refuse what other sessions run, they end the process, or they are tested with the files they write.
 const ELSEWHERE: &[&str] = &[
     "_Arg",
     "_DeviceArg",
@@ -82,7 +114,11 @@ const ELSEWHERE: &[&str] = &[
     "_Retval",
     "_Send",
     "Abort",
+    "DeleteSessionTensor",
     "FakeParam",
+    "GetSessionHandle",
+    "GetSessionHandleV2",
+    "GetSessionTensor",
     "MergeV2Checkpoints",
     "Restore",
     "RestoreSlice",

@@ -163,7 +163,7 @@ fn page(
         "# Ops\n\n\
          Written by `cargo xtask compat` from the op list of stock TensorFlow, its CPU kernels and the ops of this build.\n\n\
          Of {} ops in stock, {complete} run with every element type that stock's CPU kernels take, {partial} run in part \
-         and {absent} are not there yet.\n\n\
+         and {absent} are not there yet. A graph may have nodes of those; a step that needs one is refused.\n\n\
          | op | runs |\n|---|---|\n{rows}",
         declared.len()
     )

@@ -16,7 +16,7 @@ pub use infer::Inference;
 pub use library::Library;
 
 use crate::attr::Attrs;
-use crate::op::{OpClass, OpEntry, Registry};
+use crate::op::{OpClass, OpEntry, OpSpec, Registry};
 use crate::{DType, Result, Tensor};
 use ferroflow_proto::tensorflow::{FunctionDefLibrary, VersionDef};
 use std::collections::HashMap;
@@ -56,6 +56,8 @@ pub enum NodeKind {
     Constant(Tensor),
     /// Calls the function of this name.
     Function(String),
+    /// Would run an op that stock has and the registry lacks: graphs may hold it, but no step here may need it.
+    Unsupported(Arc<OpSpec>),
 }
 
 /// What a node is, apart from its edges. Shared by all graphs that hold the node.
@@ -82,6 +84,16 @@ impl NodeData {
             NodeKind::Arg(_) => OpClass::Arg,
             NodeKind::Constant(_) => OpClass::Constant,
             NodeKind::Function(_) => OpClass::Call,
+            NodeKind::Unsupported(_) => OpClass::Plain,
+        }
+    }
+
+    /// The declaration of the op; `None` if the node is not one that runs an op.
+    pub fn spec(&self) -> Option<&OpSpec> {
+        match &self.kind {
+            NodeKind::Op(entry) => Some(entry.spec()),
+            NodeKind::Unsupported(spec) => Some(spec),
+            NodeKind::Arg(_) | NodeKind::Constant(_) | NodeKind::Function(_) => None,
         }
     }
 
@@ -90,7 +102,7 @@ impl NodeData {
         match &self.kind {
             NodeKind::Op(entry) => entry.op.stateful,
             NodeKind::Arg(_) | NodeKind::Constant(_) => false,
-            NodeKind::Function(_) => true,
+            NodeKind::Function(_) | NodeKind::Unsupported(_) => true,
         }
     }
 
@@ -101,6 +113,7 @@ impl NodeData {
             NodeKind::Arg(_) => "_Arg",
             NodeKind::Constant(_) => "Const",
             NodeKind::Function(name) => name,
+            NodeKind::Unsupported(spec) => &spec.name,
         }
     }
 }
@@ -198,7 +211,7 @@ impl Graph {
 
     /// Adds functions; one that exists must be identical.
     pub fn add_functions(&mut self, more: &FunctionDefLibrary) -> Result<()> {
-        self.library = Arc::new(self.library.with(more)?);
+        self.library = Arc::new(self.library.with(more, &self.registry)?);
         Ok(())
     }
 

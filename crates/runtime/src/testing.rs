@@ -176,6 +176,11 @@ static OPS: &[&Op] = &[
     },
 ];
 
+/// Ops that exist elsewhere, the second without a kernel.
+const STOCK_OPS: &str =
+    "Elsewhere\tvalues: N * int32\tout: int32; more: N * int32\tN: int >= 1\nNowhere\t\tout: int32";
+const STOCK_KERNELS: &str = "Elsewhere";
+
 static EDGE_ATTRS: &[&str] = &["T: type = DT_INT32", "tensor_type: type = DT_INT32", "tensor_name: string"];
 
 fn value(init: &Init<'_>) -> Result<Kernel> {
@@ -253,7 +258,8 @@ fn never(_: &Init<'_>) -> Result<Kernel> {
 
 /// A graph from its text.
 pub(crate) fn graph(text: &str) -> Graph {
-    let mut graph = Graph::new(Registry::new(OPS.iter().copied()).expect("toy names are unique"));
+    let registry = Registry::new(OPS.iter().copied()).expect("toy names are unique");
+    let mut graph = Graph::new(registry.with_stock_ops(STOCK_OPS).with_stock_kernels(STOCK_KERNELS));
     graph.extend(&graph_def(text)).unwrap_or_else(|error| panic!("{error}"));
     graph
 }

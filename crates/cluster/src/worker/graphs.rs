@@ -74,7 +74,7 @@ impl WorkerSession {
         let Some(functions) = &def.library else { return Ok(self.env().clone()) };
         let _extending = self.extending_library.lock().expect(UNPOISONED);
         let env = self.env();
-        match env.library().with(functions) {
+        match env.library().with(functions, &env.registry) {
             Ok(library) => {
                 env.set_library(Arc::new(library));
                 Ok(env.clone())
@@ -86,7 +86,7 @@ impl WorkerSession {
                     env.resources.clone(),
                     env.pool.clone(),
                 );
-                own.set_library(Arc::new(Library::default().with(functions)?));
+                own.set_library(Arc::new(Library::default().with(functions, &env.registry)?));
                 Ok(own)
             }
         }

@@ -2,7 +2,7 @@
 
 use super::{Library, NodeData, NodeKind};
 use crate::attr::Attrs;
-use crate::op::{AttrKind, OpEntry, OpSpec, Registry};
+use crate::op::{AttrKind, OpSpec, Registry};
 use crate::{DType, Result, Status, bail, ensure, status};
 use ferroflow_proto::tensorflow::attr_value::Value;
 use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, NodeDef, op_def};
@@ -27,47 +27,53 @@ impl Checker<'_> {
             def.name
         );
         if let Some(entry) = self.registry.get(&def.op) {
-            return self.check_op(def, entry, attrs).map_err(|error| at(def, error));
+            let kind = NodeKind::Op(entry.clone());
+            return check_op(def, kind, entry.spec(), attrs).map_err(|error| at(def, error));
         }
         if let Some(function) = self.library.get(&def.op) {
             return check_function_call(def, function, attrs).map_err(|error| at(def, error));
         }
-        Err(self.registry.missing(&def.op, &def.name))
+        if let Some(spec) = self.registry.unsupported(&def.op) {
+            let spec = Arc::new(spec);
+            let kind = NodeKind::Unsupported(spec.clone());
+            return check_op(def, kind, &spec, attrs).map_err(|error| at(def, error));
+        }
+        Err(self.registry.unknown(&def.op, &def.name))
     }
+}
 
-    fn check_op(
-        &self,
-        def: &NodeDef,
-        entry: &Arc<OpEntry>,
-        given: &BTreeMap<String, AttrValue>,
-    ) -> Result<NodeData> {
-        let (op, spec) = (entry.op, entry.spec());
-        let mut attrs = Attrs::default();
-        for attr in &spec.attrs {
-            let value = match given.get(&attr.name).and_then(|value| value.value.clone()) {
-                Some(value) => value,
-                None => attr.default.clone().ok_or_else(|| missing_attr(spec, &attr.name, op.name, given))?,
-            };
-            attr.check(&value).map_err(|error| {
-                error.map_message(|text| format!("{text}; for attr '{}' of Op<name={}>", attr.name, op.name))
-            })?;
-            attrs.set(&attr.name, value);
-        }
-        for (name, value) in given {
-            // Attributes that the op does not know come from newer clients or are hints; stock lets them pass too.
-            if spec.attr(name).is_none() {
-                attrs.0.insert(name.clone(), value.clone());
-            }
-        }
-        Ok(NodeData {
-            name: def.name.clone(),
-            kind: NodeKind::Op(entry.clone()),
-            input_types: OpSpec::arg_types(&spec.inputs, &attrs)?,
-            output_types: OpSpec::arg_types(&spec.outputs, &attrs)?,
-            attrs,
-            device: def.device.clone(),
-        })
+fn check_op(
+    def: &NodeDef,
+    kind: NodeKind,
+    spec: &OpSpec,
+    given: &BTreeMap<String, AttrValue>,
+) -> Result<NodeData> {
+    let op = &spec.name;
+    let mut attrs = Attrs::default();
+    for attr in &spec.attrs {
+        let value = match given.get(&attr.name).and_then(|value| value.value.clone()) {
+            Some(value) => value,
+            None => attr.default.clone().ok_or_else(|| missing_attr(spec, &attr.name, op, given))?,
+        };
+        attr.check(&value).map_err(|error| {
+            error.map_message(|text| format!("{text}; for attr '{}' of Op<name={op}>", attr.name))
+        })?;
+        attrs.set(&attr.name, value);
     }
+    for (name, value) in given {
+        // Attributes that the op does not know come from newer clients or are hints; stock lets them pass too.
+        if spec.attr(name).is_none() {
+            attrs.0.insert(name.clone(), value.clone());
+        }
+    }
+    Ok(NodeData {
+        name: def.name.clone(),
+        kind,
+        input_types: OpSpec::arg_types(&spec.inputs, &attrs)?,
+        output_types: OpSpec::arg_types(&spec.outputs, &attrs)?,
+        attrs,
+        device: def.device.clone(),
+    })
 }
 
 fn check_function_call(

@@ -26,7 +26,7 @@ impl Graph {
             next.versions = versions.clone();
         }
         if let Some(library) = &def.library {
-            next.library = Arc::new(next.library.with(library)?);
+            next.library = Arc::new(next.library.with(library, &next.registry)?);
         }
         next.add_nodes(def, self.node_count() > 0, planned)?;
         next.topological_order()?;
@@ -163,7 +163,7 @@ impl Graph {
                     set("value", Value::Tensor(proto));
                 }
             }
-            NodeKind::Op(_) | NodeKind::Function(_) => {}
+            NodeKind::Op(_) | NodeKind::Function(_) | NodeKind::Unsupported(_) => {}
         }
         NodeDef {
             name: node.data.name.clone(),

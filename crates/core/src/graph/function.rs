@@ -131,8 +131,8 @@ impl Names {
             self.outputs.insert((name.to_owned(), arg.to_owned()), (id, range));
         };
         match &data.kind {
-            NodeKind::Op(entry) => {
-                for arg in &entry.spec().outputs {
+            NodeKind::Op(_) | NodeKind::Unsupported(_) => {
+                for arg in data.spec().map_or(&[][..], |spec| &spec.outputs) {
                     add(&arg.name, OpSpec::arg_types(std::slice::from_ref(arg), &data.attrs)?.len());
                 }
             }

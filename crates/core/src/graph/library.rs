@@ -1,6 +1,7 @@
 //! The functions that a graph carries.
 
-use crate::{Result, bail};
+use crate::op::Registry;
+use crate::{Result, bail, ensure};
 use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, FunctionDefLibrary, NodeDef};
 use prost::Message;
 use std::collections::{BTreeMap, HashMap};
@@ -34,8 +35,9 @@ impl Library {
         self.functions.is_empty()
     }
 
-    /// This library with more functions; a function that exists must be the same one again.
-    pub fn with(&self, more: &FunctionDefLibrary) -> Result<Library> {
+    /// This library with more functions; a function that exists must be the same one again, and none may be called like
+    /// an op.
+    pub fn with(&self, more: &FunctionDefLibrary, ops: &Registry) -> Result<Library> {
         let mut library = self.clone();
         for function in &more.function {
             let Some(signature) = &function.signature else {
@@ -49,6 +51,12 @@ impl Library {
                     signature.name
                 ),
                 None => {
+                    ensure!(
+                        !ops.declares(&signature.name),
+                        InvalidArgument,
+                        "Cannot add function '{}' because an op with the same name already exists.",
+                        signature.name
+                    );
                     library.functions.insert(signature.name.clone(), Arc::new(function.clone()));
                 }
             }
@@ -140,14 +148,16 @@ mod tests {
 
     #[test]
     fn a_function_that_comes_again_may_be_written_in_another_way() {
-        let known = Library::default().with(&function(&["x", "^c", "^d"], &[("value", f32::NAN)])).unwrap();
+        let ops = Registry::default();
+        let known =
+            Library::default().with(&function(&["x", "^c", "^d"], &[("value", f32::NAN)]), &ops).unwrap();
         let mut again = function(&["x", "^d", "^c"], &[("value", f32::NAN), ("_internal", 1.0)]);
         again.function[0].node_def.reverse();
-        assert_eq!(known.with(&again).unwrap().len(), 1);
+        assert_eq!(known.with(&again, &ops).unwrap().len(), 1);
         for other in
             [function(&["x", "^d"], &[("value", f32::NAN)]), function(&["x", "^c", "^d"], &[("value", 1.0)])]
         {
-            assert!(known.with(&other).is_err());
+            assert!(known.with(&other, &ops).is_err());
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::{KernelRow, Only, Op, OpSpec};
 use crate::attr::Attrs;
 use crate::{DType, Result, Status, bail, status};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
@@ -37,43 +38,21 @@ impl OpEntry {
                 refused = true;
             }
         }
-        let types = self.spec().attrs.iter().filter_map(|attr| {
-            let dtype = attrs.get::<DType>(&attr.name).ok()?;
-            Some(format!("{}=DT_{}", attr.name, dtype.name().to_uppercase()))
-        });
-        let types = types.collect::<Vec<_>>().join(", ");
+        let types = type_attrs(self.spec(), attrs);
         // A row that asks for more than the type asks for what stock's kernel asks for.
-        if !refused && self.is_in_stock(attrs) {
+        if !refused && has_kernel(self.stock_kernels, self.op.name, attrs) {
             bail!(
                 Unimplemented,
                 "Op '{}' of {{{{node {node}}}}} has a kernel for [{types}] in TensorFlow, but not in this server yet",
                 self.op.name
             );
         }
-        let kernels = self.registered_kernels();
-        Err(no_kernel(self.op.name, node, &types).map_message(|text| {
-            format!("{text}\nRegistered devices: [CPU]\nRegistered kernels:\n{kernels}\t [[{node}]]")
-        }))
-    }
-
-    /// Whether stock has a kernel for these attributes, as far as each one by itself can tell.
-    fn is_in_stock(&self, attrs: &Attrs) -> bool {
-        let mut ops = self.stock_kernels.lines().map(|line| line.split('\t'));
-        let Some(mut constraints) =
-            ops.find_map(|mut line| (line.next() == Some(self.op.name)).then_some(line))
-        else {
-            return false;
-        };
-        let allows = |constraint: &str| {
-            let Some((attr, types)) = constraint.split_once('=') else { return true };
-            attrs.get::<DType>(attr).is_ok_and(|dtype| types.split(',').any(|name| name == dtype.name()))
-        };
-        constraints.all(allows)
+        Err(no_kernel_among(&self.registered_kernels(), self.op.name, node, &types))
     }
 
     fn registered_kernels(&self) -> String {
         if self.op.kernels.is_empty() {
-            return "  <no registered kernels>\n".to_owned();
+            return NO_KERNELS.to_owned();
         }
         let types = |attr: &str, dtype: DType| format!("; {attr} in [DT_{}]", dtype.name().to_uppercase());
         let line = |row: &KernelRow| {
@@ -89,6 +68,50 @@ impl OpEntry {
     }
 }
 
+const NO_KERNELS: &str = "  <no registered kernels>\n";
+
+/// Whether stock has a kernel for these attributes, as far as each one by itself can tell.
+fn has_kernel(stock_kernels: &'static str, op: &str, attrs: &Attrs) -> bool {
+    let Some(constraints) = line_about(stock_kernels, op) else { return false };
+    let allows = |constraint: &str| {
+        let Some((attr, types)) = constraint.split_once('=') else { return true };
+        attrs.get::<DType>(attr).is_ok_and(|dtype| types.split(',').any(|name| name == dtype.name()))
+    };
+    constraints.split('\t').all(allows)
+}
+
+/// What follows a name and its tab in a text whose lines are ordered by name. Such texts are long and nearly always
+/// asked about nothing, so they are searched in place.
+fn line_about(text: &'static str, name: &str) -> Option<&'static str> {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let middle = rest.as_bytes()[..rest.len() / 2].iter().rposition(|byte| *byte == b'\n');
+        let start = middle.map_or(0, |newline| newline + 1);
+        let line = rest[start..].lines().next().unwrap_or_default();
+        let (found, about) = line.split_once('\t').unwrap_or((line, ""));
+        match name.cmp(found) {
+            Ordering::Equal => return Some(about),
+            Ordering::Less => rest = &rest[..start],
+            Ordering::Greater => rest = rest.get(start + line.len() + 1..).unwrap_or_default(),
+        }
+    }
+    None
+}
+
+fn type_attrs(spec: &OpSpec, attrs: &Attrs) -> String {
+    let types = spec.attrs.iter().filter_map(|attr| {
+        let dtype = attrs.get::<DType>(&attr.name).ok()?;
+        Some(format!("{}=DT_{}", attr.name, dtype.name().to_uppercase()))
+    });
+    types.collect::<Vec<_>>().join(", ")
+}
+
+fn no_kernel_among(registered: &str, op: &str, node: &str, attrs: &str) -> Status {
+    no_kernel(op, node, attrs).map_message(|text| {
+        format!("{text}\nRegistered devices: [CPU]\nRegistered kernels:\n{registered}\t [[{node}]]")
+    })
+}
+
 /// What stock says of attributes for which an op has no kernel.
 pub fn no_kernel(op: &str, node: &str, attrs: &str) -> Status {
     status!(
@@ -101,8 +124,8 @@ pub fn no_kernel(op: &str, node: &str, attrs: &str) -> Status {
 #[derive(Clone, Default)]
 pub struct Registry {
     entries: Arc<HashMap<&'static str, Arc<OpEntry>>>,
-    /// Names of ops that exist elsewhere, one a line.
-    unsupported: &'static str,
+    /// The ops of stock, see [`Registry::with_stock_ops`].
+    stock_ops: &'static str,
     stock_kernels: &'static str,
     thread_setup: Option<fn()>,
 }
@@ -125,10 +148,11 @@ impl Registry {
         Ok(Registry { entries: Arc::new(entries), ..self.clone() })
     }
 
-    /// This registry, which knows the names of ops that it does not support yet, one a line.
+    /// This registry, which knows the signatures of ops that it lacks and stock has. Lines are ordered by name; see
+    /// [`OpSpec::parse_line`] for what is in one.
     #[must_use]
-    pub fn with_unsupported(mut self, names: &'static str) -> Registry {
-        self.unsupported = names;
+    pub fn with_stock_ops(mut self, ops: &'static str) -> Registry {
+        self.stock_ops = ops;
         self
     }
 
@@ -159,14 +183,29 @@ impl Registry {
         self.entries.get(name)
     }
 
-    /// Why there is no op with this name.
-    pub fn missing(&self, name: &str, node: &str) -> Status {
-        if self.unsupported.lines().any(|known| known == name) {
-            return status!(
-                Unimplemented,
-                "Op type '{name}' of node '{node}' is not supported by this server yet"
-            );
+    /// Whether this registry or stock has an op with this name.
+    pub fn declares(&self, name: &str) -> bool {
+        self.get(name).is_some() || line_about(self.stock_ops, name).is_some()
+    }
+
+    /// The signature of an op that stock has and this registry lacks.
+    pub fn unsupported(&self, name: &str) -> Option<OpSpec> {
+        let about = line_about(self.stock_ops, name)?;
+        Some(OpSpec::parse_line(name, about).expect("a test parses every line"))
+    }
+
+    /// Why a node of an op that this registry lacks does not run: the server's fault, or as in stock if that has no kernel
+    /// for it either.
+    pub fn refuse_unsupported(&self, spec: &OpSpec, node: &str, attrs: &Attrs) -> Status {
+        if !has_kernel(self.stock_kernels, &spec.name, attrs) {
+            return no_kernel_among(NO_KERNELS, &spec.name, node, &type_attrs(spec, attrs));
         }
+        let name = &spec.name;
+        status!(Unimplemented, "Op type '{name}' of node '{node}' is not supported by this server yet")
+    }
+
+    /// What to say of a node whose op nobody knows.
+    pub fn unknown(&self, name: &str, node: &str) -> Status {
         status!(
             NotFound,
             "Op type not registered '{name}' in binary running on this host. Make sure the Op and Kernel are \
@@ -206,6 +245,20 @@ mod tests {
         };
         assert_eq!(refused(DType::Double), Code::Unimplemented);
         assert_eq!(refused(DType::Half), Code::InvalidArgument);
+    }
+
+    #[test]
+    fn lines_are_found_by_name() {
+        let text = "A\nAb\tx: T\nAbc\t\ty\nB_\nBa";
+        assert_eq!(line_about(text, "A"), Some(""));
+        assert_eq!(line_about(text, "Ab"), Some("x: T"));
+        assert_eq!(line_about(text, "Abc"), Some("\ty"));
+        assert_eq!(line_about(text, "B_"), Some(""));
+        assert_eq!(line_about(text, "Ba"), Some(""));
+        for name in ["", "0", "Aa", "Abb", "Abcd", "B", "C"] {
+            assert_eq!(line_about(text, name), None, "{name}");
+        }
+        assert_eq!(line_about("", "A"), None);
     }
 
     fn never_made(_: &crate::kernel::Init<'_>) -> Result<crate::kernel::Kernel> {

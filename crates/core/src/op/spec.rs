@@ -115,18 +115,47 @@ impl OpSpec {
     /// - attributes: `name: kind`, `name: list(kind)`, `name: {float, double}`, `name: numbertype`,
     ///   `name: {'a', 'b'}`, each with ` >= n` and ` = default` where they apply.
     pub fn parse(op: &Op) -> Result<OpSpec> {
+        OpSpec::from_texts(op.name, op.inputs, op.outputs, op.attrs)
+    }
+
+    /// Parses what [`OpSpec::to_line`] wrote of the op `name`, the name and its tab left out.
+    pub fn parse_line(name: &str, line: &str) -> Result<OpSpec> {
+        let mut fields = line.split('\t').map(|field| -> Vec<&str> {
+            field.split(';').map(str::trim).filter(|text| !text.is_empty()).collect()
+        });
+        let mut field = || fields.next().unwrap_or_default();
+        let (inputs, outputs, attrs) = (field(), field(), field());
+        OpSpec::from_texts(name, &inputs, &outputs, &attrs)
+    }
+
+    fn from_texts(name: &str, inputs: &[&str], outputs: &[&str], attr_texts: &[&str]) -> Result<OpSpec> {
         let fail = |what: &str, text: &str, error: crate::Status| {
-            status!(Internal, "declaration of {}: {what} \"{text}\": {}", op.name, error.message())
+            status!(Internal, "declaration of {name}: {what} \"{text}\": {}", error.message())
         };
-        let mut attrs = Vec::with_capacity(op.attrs.len());
-        for text in op.attrs {
+        let mut attrs = Vec::with_capacity(attr_texts.len());
+        for text in attr_texts {
             attrs.push(parse_attr(text).map_err(|error| fail("attribute", text, error))?);
         }
         let args = |texts: &[&str]| -> Result<Vec<ArgSpec>> {
             let parse = |text: &&str| parse_arg(text, &attrs).map_err(|error| fail("argument", text, error));
             texts.iter().map(parse).collect()
         };
-        Ok(OpSpec { name: op.name.to_owned(), inputs: args(op.inputs)?, outputs: args(op.outputs)?, attrs })
+        Ok(OpSpec { name: name.to_owned(), inputs: args(inputs)?, outputs: args(outputs)?, attrs })
+    }
+
+    /// A signature on one line: the name and, each after a tab, inputs, outputs and those attributes that decide on their
+    /// types and numbers or name functions. Enough to connect a node, not to run it.
+    pub fn to_line(op: &OpDef) -> String {
+        let args = |args: &[op_def::ArgDef]| args.iter().map(arg_text).collect::<Vec<_>>().join("; ");
+        let counts = |attr: &&op_def::AttrDef| {
+            let names = |arg: &op_def::ArgDef| {
+                [&arg.type_attr, &arg.type_list_attr, &arg.number_attr].contains(&&attr.name)
+            };
+            attr.r#type.contains("func") || op.input_arg.iter().chain(&op.output_arg).any(names)
+        };
+        let attrs: Vec<String> = op.attr.iter().filter(counts).map(attr_text).collect();
+        let line = [op.name.clone(), args(&op.input_arg), args(&op.output_arg), attrs.join("; ")].join("\t");
+        line.trim_end().to_owned()
     }
 
     /// The attribute with this name.
@@ -345,6 +374,26 @@ fn parse_arg(text: &str, attrs: &[AttrSpec]) -> Result<ArgSpec> {
         },
     };
     Ok(ArgSpec { name: name.trim().to_owned(), ty, number_attr, is_ref })
+}
+
+/// An argument in the signature language.
+fn arg_text(arg: &op_def::ArgDef) -> String {
+    let fixed = || DType::from_wire(arg.r#type).map_or("?", DType::name);
+    let ty = [&arg.type_attr, &arg.type_list_attr].into_iter().find(|attr| !attr.is_empty());
+    let ty = ty.map_or_else(fixed, String::as_str);
+    let many = if arg.number_attr.is_empty() { String::new() } else { format!("{} * ", arg.number_attr) };
+    match arg.is_ref {
+        true => format!("{}: Ref({many}{ty})", arg.name),
+        false => format!("{}: {many}{ty}", arg.name),
+    }
+}
+
+/// An attribute in the signature language, without the types that it may take.
+fn attr_text(attr: &op_def::AttrDef) -> String {
+    let minimum = if attr.has_minimum { format!(" >= {}", attr.minimum) } else { String::new() };
+    let default = attr.default_value.as_ref().and_then(|default| default.value.as_ref());
+    let default = default.map_or(String::new(), |value| format!(" = {}", crate::attr::attr_text(value)));
+    format!("{}: {}{minimum}{default}", attr.name, attr.r#type)
 }
 
 fn parse_attr(text: &str) -> Result<AttrSpec> {

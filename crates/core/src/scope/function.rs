@@ -373,8 +373,8 @@ fn reference(graph: &graph::Graph, output: graph::Output) -> Result<String> {
     match &data.kind {
         NodeKind::Arg(_) => return Ok(data.name.clone()),
         NodeKind::Constant(_) => return Ok(format!("{}:output:0", data.name)),
-        NodeKind::Op(entry) => {
-            for arg in &entry.spec().outputs {
+        NodeKind::Op(_) | NodeKind::Unsupported(_) => {
+            for arg in data.spec().map_or(&[][..], |spec| &spec.outputs) {
                 let mut types = Vec::new();
                 arg.expand(&data.attrs, &mut types)?;
                 if left < types.len() {

@@ -61,7 +61,7 @@ impl Operation {
         self.data().op_name().to_owned()
     }
 
-    /// The declaration; `None` for a call of a function by name.
+    /// The declaration; `None` for a call of a function by name, and for an op that this build lacks.
     pub fn entry(&self) -> Option<Arc<OpEntry>> {
         match &self.data().kind {
             NodeKind::Op(entry) => Some(entry.clone()),
@@ -121,8 +121,8 @@ impl Operation {
     /// The outputs that one declared output stands for.
     pub fn output_list(&self, arg: usize) -> Result<Vec<Output>> {
         let data = self.data();
-        let NodeKind::Op(entry) = &data.kind else { return Ok(self.outputs()) };
-        let specs = &entry.spec().outputs;
+        let Some(spec) = data.spec() else { return Ok(self.outputs()) };
+        let specs = &spec.outputs;
         let Some(spec) = specs.get(arg) else {
             bail!(
                 OutOfRange,

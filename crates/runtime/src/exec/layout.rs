@@ -262,6 +262,9 @@ pub(crate) fn make_kernel(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result
                 (entry.kernel(&data.name, &data.attrs)?.make)(&init)
             }
             NodeKind::Function(name) => crate::functions::call_kernel(&library, name, &data.attrs),
+            NodeKind::Unsupported(spec) => {
+                Err(env.registry.refuse_unsupported(spec, &data.name, &data.attrs))
+            }
             NodeKind::Arg(_) | NodeKind::Constant(_) => bail!(Internal, "{} needs no kernel", data.name),
         }
     };

@@ -30,6 +30,25 @@ fn values_flow_along_edges() {
 }
 
 #[test]
+fn what_only_stock_runs_is_refused_by_the_steps_that_need_it() {
+    let text = "a = Value() value=1
+         odd = Elsewhere(a, a) N=2
+         b = Add(a, odd:2)
+         c = Add(a, a)";
+    assert_eq!(run(text, "c").unwrap(), [2]);
+    let refused = run(text, "b").unwrap_err();
+    assert_eq!(refused.code(), Code::Unimplemented);
+    assert!(refused.message().contains("'Elsewhere' of node 'odd'"), "{refused}");
+    let graph = graph(text);
+    let env = env(&graph);
+    let fed = signature("odd:2", "b", "");
+    let executable = Executable::build(&graph, &fed, &PlanOptions::default(), &env).unwrap();
+    let outputs = block_on(executable.start(vec![Tensor::scalar(5i32)], step(&env), None).unwrap()).unwrap();
+    assert_eq!(outputs[0].to_scalar::<i32>().unwrap(), 6);
+    assert_eq!(run("a = Nowhere()", "a").unwrap_err().code(), Code::InvalidArgument);
+}
+
+#[test]
 fn one_branch_runs_and_the_other_is_dead() {
     let branch = |left: i32, right: i32| {
         format!(

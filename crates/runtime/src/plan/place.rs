@@ -13,7 +13,7 @@ use super::lower::{Lowered, lower};
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::graph::{Graph, Node, NodeKind};
 use ferroflow_core::op::OpClass;
-use ferroflow_core::{Result, bail};
+use ferroflow_core::{Code, Result, bail};
 use ferroflow_proto::tensorflow::NameAttrList;
 use groups::Groups;
 
@@ -71,13 +71,21 @@ impl Placer<'_> {
     }
 }
 
-/// Refuses a node that no device could run.
+/// Refuses a node that no device of stock could run. One that is merely not supported here yet is refused when a step
+/// needs it: it may never be, or another task may run it.
 fn check_runs(graph: &Graph, node: &Node) -> Result<()> {
     let data = &node.data;
-    if let NodeKind::Op(entry) = &data.kind
-        && !data.class().runs_without_kernel()
-    {
-        entry.kernel(&data.name, &data.attrs)?;
+    let refused = match &data.kind {
+        NodeKind::Op(entry) if !data.class().runs_without_kernel() => {
+            entry.kernel(&data.name, &data.attrs).err()
+        }
+        NodeKind::Unsupported(spec) => {
+            Some(graph.registry().refuse_unsupported(spec, &data.name, &data.attrs))
+        }
+        _ => None,
+    };
+    if let Some(error) = refused.filter(|error| error.code() != Code::Unimplemented) {
+        return Err(error);
     }
     if data.class() == OpClass::Call
         && let Ok(function) = data.attrs.get::<NameAttrList>("f")

@@ -2,7 +2,7 @@
 
 use super::Placer;
 use ferroflow_core::device::DeviceSpec;
-use ferroflow_core::graph::{Graph, Node, NodeData, NodeId, NodeKind};
+use ferroflow_core::graph::{Graph, Node, NodeData, NodeId};
 use ferroflow_core::op::{AttrKind, OpClass};
 use ferroflow_core::{DType, Result, Status, bail, status};
 use ferroflow_proto::tensorflow::attr_value::Value;
@@ -311,8 +311,8 @@ fn captures(data: &NodeData) -> bool {
     if data.class() == OpClass::Identity && matches!(data.attrs.raw("T"), Some(Value::List(_))) {
         return true;
     }
-    matches!(&data.kind, NodeKind::Op(entry) if entry.op.class != OpClass::Call
-        && entry.spec().attrs.iter().any(|attr| attr.kind == AttrKind::Func))
+    data.class() != OpClass::Call
+        && data.spec().is_some_and(|spec| spec.attrs.iter().any(|attr| attr.kind == AttrKind::Func))
 }
 
 /// Whether the node makes a dataset: datasets do not cross devices.
