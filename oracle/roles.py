@@ -58,6 +58,7 @@ CONFIGS = [
     ("null", None),
     ("{", None),
     ("3", None),
+    ('{"cluster": {"worker": ["a:1"], "worker": ["b:1", "c:1"]}, "task": {"type": "worker", "index": 1}}', None),
     (config(), None),
     (config({"type": "worker", "index": 1}), None),
     (config({"type": "worker", "index": "1"}), None),

@@ -3,9 +3,11 @@
 mod address;
 mod agreement;
 mod cluster;
+mod json;
 
 pub use agreement::Difference;
 pub use cluster::ClusterSpec;
+pub use json::parse_json;
 
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::{Result, ensure};

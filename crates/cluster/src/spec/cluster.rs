@@ -1,6 +1,6 @@
 //! Who is in a cluster: jobs, their tasks, and where each task is reached.
 
-use super::{TaskName, address};
+use super::{TaskName, address, parse_json};
 use ferroflow_core::{Result, ensure, status};
 use ferroflow_proto::tensorflow::{ClusterDef, JobDef};
 use serde_json::Value;
@@ -87,11 +87,13 @@ impl ClusterSpec {
 
     /// Reads `{"ps": ["a:2222"], "worker": {"1": "c:2222"}}`.
     pub fn from_json(text: &str) -> Result<ClusterSpec> {
-        let json: Value = serde_json::from_str(text).map_err(|error| {
-            status!(
-                InvalidArgument,
-                "the cluster is no JSON: {error}; expected e.g. {{\"ps\": [\"host:port\"], \"worker\": [\"host:port\"]}}"
-            )
+        let json = parse_json(text).map_err(|error| {
+            error.map_message(|message| {
+                format!(
+                    "the cluster: {message}; expected e.g. {{\"ps\": [\"host:port\"], \"worker\": [\"host:port\", \
+                     \"host:port\"]}}"
+                )
+            })
         })?;
         ClusterSpec::from_value(&json)
     }
@@ -289,6 +291,10 @@ mod tests {
     fn mistakes_are_named() {
         let message = |text| ClusterSpec::from_json(text).unwrap_err().message().to_owned();
         assert!(message("[").contains("no JSON"));
+        assert!(
+            message(r#"{"ps": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}"#).contains("'ps' is named twice")
+        );
+        assert!(message(r#"{"ps": {"0": "a:1", "0": "b:1"}}"#).contains("'0' is named twice"));
         assert!(message("[]").contains("got a list"));
         assert!(message(r#"{"ps": "a:1"}"#).contains("job ps must be a list"));
         assert!(message(r#"{"ps": [1]}"#).contains("a number, expected text"));

@@ -4,7 +4,7 @@ use super::tf_config::{self, TfConfig};
 use super::{Found, Says};
 use crate::Environment;
 use crate::role::Asked;
-use ferroflow_cluster::spec::{ClusterSpec, TaskName};
+use ferroflow_cluster::spec::{ClusterSpec, TaskName, parse_json};
 use ferroflow_core::{Result, Status, status};
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ pub(super) fn ask(asked: &Asked, _: &Environment) -> Result<Says> {
 }
 
 fn read(text: &str) -> Result<Found> {
-    let json = tf_config::parse_json(text)?;
+    let json = parse_json(text)?;
     let hosts = json.as_object().into_iter().flatten().filter_map(|(key, value)| {
         let job = key.strip_suffix("_hosts")?;
         Some((job, value))
@@ -71,6 +71,7 @@ mod tests {
         let bare = read(r#"{"ps": ["a:1"]}"#).unwrap();
         assert!(bare.task.is_none() && bare.cluster.address(&TaskName::new("ps", 0)).is_some());
         let message = |text| read(text).err().unwrap().message().to_owned();
+        assert!(message(r#"{"ps_hosts": "a:1", "ps_hosts": "b:1"}"#).contains("'ps_hosts' is named twice"));
         assert!(message(r#"{"ps_hosts": "a:1,,b:1"}"#).contains("remove the comma"));
         assert!(message(r#"{"ps_hosts": "a:1", "job_name": "ps", "task_index": "x"}"#).contains("'x'"));
     }

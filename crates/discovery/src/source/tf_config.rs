@@ -6,7 +6,7 @@
 use super::{Found, Says};
 use crate::Environment;
 use crate::role::Asked;
-use ferroflow_cluster::spec::{ClusterSpec, TaskName};
+use ferroflow_cluster::spec::{ClusterSpec, TaskName, parse_json};
 use ferroflow_core::{Result, status};
 use serde_json::Value;
 
@@ -42,7 +42,9 @@ pub struct TfConfig {
 impl TfConfig {
     /// Reads `{"cluster": {"ps": […], "worker": […]}, "task": {"type": "worker", "index": 0}}`.
     pub fn parse(text: &str) -> Result<TfConfig> {
-        TfConfig::from_value(&parse_json(text)?)
+        // A name that comes twice means the last, as in stock.
+        let json = serde_json::from_str(text).or_else(|_| parse_json(text))?;
+        TfConfig::from_value(&json)
     }
 
     pub(super) fn from_value(json: &Value) -> Result<TfConfig> {
@@ -132,14 +134,6 @@ impl TfConfig {
         found.task = Some(task);
         Ok(found)
     }
-}
-
-pub(super) fn parse_json(text: &str) -> Result<Value> {
-    serde_json::from_str(text).map_err(|error| {
-        let quoted = text.trim_start().starts_with("{'");
-        let fix = if quoted { "; JSON has double quotes" } else { "" };
-        status!(InvalidArgument, "no JSON: {error}{fix}")
-    })
 }
 
 /// The number of a task, as text and with a fraction too: stock cuts it off.
