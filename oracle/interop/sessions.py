@@ -14,6 +14,7 @@ def run(target):
     isolated_state(target)
     resetting(target)
     recovering(target)
+    kept_tensors(target)
 
 
 def extending(target):
@@ -103,3 +104,15 @@ def recovering(target):
             show("counted", [monitored.run(count) for _ in range(3)])
             v1.Session.reset(target)
             show("counted again", [monitored.run(count) for _ in range(2)])
+
+
+def kept_tensors(target):
+    """Handles to tensors that a session keeps between steps, which servers refuse to do."""
+    with tf.Graph().as_default() as graph:
+        value = tf.constant([1.0, 2.0])
+        old = tf.raw_ops.GetSessionHandle(value=value)
+        kept = tf.raw_ops.GetSessionTensor(handle="a;1;/cpu:0", dtype=tf.float32)
+        deleted = tf.raw_ops.DeleteSessionTensor(handle="a;1;/cpu:0")
+        for label, fetch in {"handle": v1.get_session_handle(value), "old": old, "kept": kept, "deleted": deleted}.items():
+            with session(target, graph) as sess:
+                show_failure(f"session tensor, {label}", lambda: sess.run(fetch))

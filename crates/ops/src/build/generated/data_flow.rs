@@ -213,6 +213,35 @@ pub fn conditional_accumulator(scope: &Scope, dtype: DType, shape: impl ToPartia
     ConditionalAccumulator::new(dtype, shape).build(scope)
 }
 
+/// `DeleteSessionTensor(handle: string) -> ()`
+#[derive(Clone, Debug, Default)]
+pub struct DeleteSessionTensor(Settings);
+
+impl DeleteSessionTensor {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DeleteSessionTensor(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, handle: impl Into<Input>) -> Result<Operation> {
+        self.0.node(scope, "DeleteSessionTensor").input(handle).build()
+    }
+}
+
+/// [`DeleteSessionTensor`] with every optional attribute at its default.
+#[track_caller]
+pub fn delete_session_tensor(scope: &Scope, handle: impl Into<Input>) -> Result<Operation> {
+    DeleteSessionTensor::new().build(scope, handle)
+}
+
 /// `EmptyTensorList(element_shape: shape_type, max_num_elements: int32) -> (handle: variant)`
 ///
 /// Attributes:
@@ -382,6 +411,103 @@ impl FIFOQueueV2 {
 #[track_caller]
 pub fn fifo_queue_v2(scope: &Scope, component_types: impl ToAttr) -> Result<Output> {
     FIFOQueueV2::new(component_types).build(scope)
+}
+
+/// `GetSessionHandle(value: T) -> (handle: string)`
+///
+/// Attributes:
+/// - `T: type`
+#[derive(Clone, Debug, Default)]
+pub struct GetSessionHandle(Settings);
+
+impl GetSessionHandle {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        GetSessionHandle(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, value: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "GetSessionHandle").input(value).build()?.output_arg(0)
+    }
+}
+
+/// [`GetSessionHandle`] with every optional attribute at its default.
+#[track_caller]
+pub fn get_session_handle(scope: &Scope, value: impl Into<Input>) -> Result<Output> {
+    GetSessionHandle::new().build(scope, value)
+}
+
+/// `GetSessionHandleV2(value: T) -> (handle: resource)`
+///
+/// Attributes:
+/// - `T: type`
+#[derive(Clone, Debug, Default)]
+pub struct GetSessionHandleV2(Settings);
+
+impl GetSessionHandleV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        GetSessionHandleV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, value: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "GetSessionHandleV2").input(value).build()?.output_arg(0)
+    }
+}
+
+/// [`GetSessionHandleV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn get_session_handle_v2(scope: &Scope, value: impl Into<Input>) -> Result<Output> {
+    GetSessionHandleV2::new().build(scope, value)
+}
+
+/// `GetSessionTensor(handle: string) -> (value: dtype)`
+///
+/// Attributes:
+/// - `dtype: type`
+#[derive(Clone, Debug)]
+pub struct GetSessionTensor(Settings);
+
+impl GetSessionTensor {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtype: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtype", dtype);
+        GetSessionTensor(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, handle: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "GetSessionTensor").input(handle).build()?.output_arg(0)
+    }
+}
+
+/// [`GetSessionTensor`] with every optional attribute at its default.
+#[track_caller]
+pub fn get_session_tensor(scope: &Scope, handle: impl Into<Input>, dtype: DType) -> Result<Output> {
+    GetSessionTensor::new(dtype).build(scope, handle)
 }
 
 /// `OptionalFromValue(components: Toutput_types) -> (optional: variant)`
