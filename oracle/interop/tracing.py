@@ -2,10 +2,36 @@
 
 import json
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.client import timeline
 
 from report import session, show, show_failure, v1
+
+
+def described(output):
+    tensor = output.tensor_description
+    memory = tensor.allocation_description
+    dims = [dim.size for dim in tensor.shape.dim]
+    return [output.slot, tensor.dtype, dims, memory.requested_bytes, memory.allocator_name]
+
+
+def many_outputs(sess):
+    """Nodes with several outputs, with none, with references, and large ones, which may run beside each other."""
+    x = v1.placeholder(tf.float32, [None, None])
+    v = v1.get_variable("traced", initializer=[1.0, 2.0, 3.0], use_resource=False)
+    top = tf.math.top_k(tf.reduce_sum(x, 0), 3, name="top")
+    large = [tf.matmul(x, x + float(i), name=f"large{i}") for i in range(4)]
+    assign = v1.assign(v, [4.0, 5.0, 6.0], name="assign")
+    with tf.control_dependencies([assign]):
+        done = tf.no_op(name="done")
+    sess.run(v.initializer)
+    metadata = v1.RunMetadata()
+    options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+    sess.run([top, done, tf.add_n(large)], {x: np.ones([600, 600], np.float32)}, options, metadata)
+    nodes = {node.node_name: node for stats in metadata.step_stats.dev_stats for node in stats.node_stats}
+    for name in ["top", "traced", "assign", "done", "large0", "large1", "large2", "large3"]:
+        show(name, [described(output) for output in nodes[name].output] if name in nodes else "not traced")
 
 
 def run(target):
@@ -23,6 +49,10 @@ def run(target):
         show("with times", all(node.all_start_micros > 0 and node.all_end_rel_micros >= 0 for node in traced))
         events = json.loads(timeline.Timeline(metadata.step_stats).generate_chrome_trace_format())["traceEvents"]
         show("its timeline shows the op", any(event.get("name") == "MatMul" for event in events))
+        show("its outputs", [described(output) for node in traced for output in node.output])
+        lines = timeline.Timeline(metadata.step_stats).generate_chrome_trace_format(show_memory=True)
+        drawn = [event["args"] for event in json.loads(lines)["traceEvents"] if event["ph"] == "C"]
+        show("its timeline shows memory", max(bytes.get("cpu", 0) for bytes in drawn) >= 16)
 
         metadata = v1.RunMetadata()
         sess.run(product, feed, v1.RunOptions(output_partition_graphs=True), metadata)
@@ -32,6 +62,8 @@ def run(target):
         metadata = v1.RunMetadata()
         sess.run(product, feed, None, metadata)
         show("nothing unless asked", [len(metadata.step_stats.dev_stats), len(metadata.partition_graphs)])
+
+        many_outputs(sess)
 
     config = v1.ConfigProto()
     config.experimental.disable_output_partition_graphs = True

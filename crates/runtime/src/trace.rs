@@ -1,7 +1,11 @@
 //! What ran when: the statistics behind `RunOptions.FULL_TRACE`.
 
 use crate::exec::layout::ExecNode;
-use ferroflow_proto::tensorflow::{DeviceStepStats, NodeExecStats, StepStats};
+use ferroflow_core::Tensor;
+use ferroflow_core::kernel::Value;
+use ferroflow_proto::tensorflow::{
+    AllocationDescription, DeviceStepStats, NodeExecStats, NodeOutput, StepStats, TensorDescription,
+};
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -24,7 +28,7 @@ impl StepTrace {
         })
     }
 
-    pub(crate) fn record(&self, node: &ExecNode, start: Instant, end: Instant) {
+    pub(crate) fn record(&self, node: &ExecNode, start: Instant, end: Instant, outputs: &[Value]) {
         let start_nanos =
             (self.origin.1 + start.saturating_duration_since(self.origin.0).as_nanos() as u64) as i64;
         let length = end.saturating_duration_since(start).as_nanos() as i64;
@@ -40,6 +44,11 @@ impl StepTrace {
             op_end_rel_nanos: length,
             all_end_rel_nanos: length,
             scheduled_nanos: start_nanos,
+            output: outputs
+                .iter()
+                .enumerate()
+                .filter_map(|(slot, output)| node_output(slot, output))
+                .collect(),
             ..Default::default()
         };
         self.records.lock().expect("no panic while a record is added").push(record);
@@ -56,5 +65,32 @@ impl StepTrace {
                 ..Default::default()
             }],
         }
+    }
+}
+
+/// The allocator of every tensor, by stock's name for it.
+const ALLOCATOR: &str = "cpu";
+
+/// What is said of an output; nothing of one that is dead or has no value yet.
+fn node_output(slot: usize, output: &Value) -> Option<NodeOutput> {
+    let described = match output {
+        Value::None => return None,
+        Value::Tensor(tensor) => describe(tensor),
+        Value::Ref(variable) => variable.with(|tensor| Ok(describe(tensor))).ok()?,
+    };
+    Some(NodeOutput { slot: slot as i32, tensor_description: Some(described) })
+}
+
+fn describe(tensor: &Tensor) -> TensorDescription {
+    let bytes = tensor.byte_size() as i64;
+    TensorDescription {
+        dtype: tensor.dtype().to_wire(),
+        shape: Some(tensor.shape().to_proto()),
+        allocation_description: Some(AllocationDescription {
+            requested_bytes: bytes,
+            allocated_bytes: bytes,
+            allocator_name: ALLOCATOR.to_owned(),
+            ..Default::default()
+        }),
     }
 }

@@ -45,6 +45,17 @@ pub enum Outputs {
     Dead,
 }
 
+impl Outputs {
+    /// The outputs, in order; none of a node that is dead.
+    pub fn values(&self) -> &[Value] {
+        match self {
+            Outputs::One(value) => std::slice::from_ref(value),
+            Outputs::Many(values) => values,
+            Outputs::None | Outputs::Dead => &[],
+        }
+    }
+}
+
 impl From<()> for Outputs {
     fn from((): ()) -> Outputs {
         Outputs::None

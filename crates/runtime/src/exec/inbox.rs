@@ -6,11 +6,12 @@ use ferroflow_core::kernel::Outputs;
 use futures_util::task::AtomicWaker;
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
+use std::time::Instant;
 
 /// What happened elsewhere.
 pub(crate) enum Event {
-    /// A kernel that ran on another thread is done.
-    Done(Token, Result<Outputs>),
+    /// A kernel that ran on another thread is done; with when it began, if the step is traced.
+    Done(Token, Result<Outputs>, Option<Instant>),
     /// A waiting kernel wants to be polled.
     Poll(u32),
 }

@@ -279,7 +279,7 @@ impl Run {
             }
         };
         if let Some(trace) = &self.trace {
-            trace.record(node, self.since, Instant::now());
+            trace.record(node, self.since, Instant::now(), outputs.values());
         }
         self.finish(layout, scratch, token, outputs)?;
         Ok(None)
@@ -295,7 +295,8 @@ impl Run {
         value: Tensor,
     ) -> Result<Option<Progress>> {
         if let Some(trace) = &self.trace {
-            trace.record(&layout.nodes[token.node() as usize], self.since, Instant::now());
+            let (node, output) = (&layout.nodes[token.node() as usize], Value::Tensor(value.clone()));
+            trace.record(node, self.since, Instant::now(), &[output]);
         }
         let mut ready = Ready { tokens: &mut scratch.ready, fetches: &mut scratch.fetched };
         scratch.frames.propagate(layout, token, &mut [Value::Tensor(value)], &mut ready);
@@ -388,13 +389,14 @@ impl Run {
         position: ferroflow_core::kernel::FrameIteration,
     ) {
         self.outstanding += 1;
+        let since = self.trace.as_ref().map(|_| self.since);
         let (kernel, step, inbox) = (kernel.clone(), self.step.clone(), self.inbox.clone());
         self.pool.run(move || {
             let Kernel::Sync(run) = &*kernel else { return };
             let work = || run(&mut KernelCx::new(&mut inputs, &step, position, token.dead()));
             let outputs = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
             let outputs = outputs.unwrap_or_else(|panic| Err(panic_status(&*panic)));
-            inbox.push(Event::Done(token, outputs));
+            inbox.push(Event::Done(token, outputs, since));
         });
     }
 
@@ -439,9 +441,9 @@ impl Run {
 
     fn handle(&mut self, layout: &Layout, scratch: &mut Scratch, event: Event) -> Result<()> {
         match event {
-            Event::Done(token, outputs) => {
+            Event::Done(token, outputs, since) => {
                 self.outstanding -= 1;
-                self.complete(layout, scratch, token, outputs, None)
+                self.complete(layout, scratch, token, outputs, since)
             }
             Event::Poll(index) => {
                 // A wake-up may come after the kernel has ended.
@@ -469,7 +471,7 @@ impl Run {
         self.current = token.node();
         let outputs = outputs.map_err(|error| error.at_node(&node.data().name))?;
         if let (Some(trace), Some(since)) = (&self.trace, since) {
-            trace.record(node, since, Instant::now());
+            trace.record(node, since, Instant::now(), outputs.values());
         }
         self.finish(layout, scratch, token, outputs)
     }
