@@ -21,6 +21,8 @@ def activations(c):
         c.op(grad, special_pairs(), "specials", accuracy=accuracy, types=["half", "bfloat16", "float", "int32"])
         c.op(grad, [empty(0), empty(0)], "empty", few=True)
         c.op(grad, [arr(2, 3), arr(3)], "mismatch", few=True)
+    for op in ("Elu", "Selu"):
+        c.op(op, [lit([-0.004, -0.0003, -0.02, 0.0003, 0.6, -5.0])], "small", types=["half", "bfloat16"], accuracy="rounding")
     c.op("LeakyRelu", [arr(2, 3)], "alpha", alpha=0.5)
     c.op("LeakyReluGrad", [arr(2, 3), arr(2, 3, seed=1)], "alpha", alpha=0.5)
 

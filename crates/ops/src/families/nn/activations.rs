@@ -229,18 +229,19 @@ fn leaky_relu_grad(init: &Init<'_>) -> Result<Kernel> {
     gradient(init, ARITHMETIC, function)
 }
 
+/// Every part is rounded to the element type, as in stock: near zero an exponential of 16 bits is one.
 fn elu(init: &Init<'_>) -> Result<Kernel> {
-    cwise::kernel(init, POLYNOMIAL, loops![init; floats; T => Loop::wide_map(elu_of::<T>)]?)
-}
-
-#[inline(always)]
-fn elu_of<M: Elementary>(x: M) -> M {
-    if x < M::ZERO { x.fast_exp() - M::ONE } else { x }
+    let function = loops![init; wide, halves; T => Loop::wide_map(|x: T| {
+        let below = Num::sub(T::from_math(x.to_math().fast_exp()), T::ONE);
+        if x < T::ZERO { below } else { x }
+    })]?;
+    cwise::kernel(init, POLYNOMIAL, function)
 }
 
 fn elu_grad(init: &Init<'_>) -> Result<Kernel> {
-    let function =
-        loops![init; floats; T => Loop::zip(|g: T, y: T| if y < 0.0 { (y + 1.0) * g } else { g })]?;
+    let function = loops![init; wide, halves; T => Loop::zip(|g: T, y: T| {
+        if y < T::ZERO { Num::mul(Num::add(y, T::ONE), g) } else { g }
+    })]?;
     gradient(init, ARITHMETIC, function)
 }
 
@@ -249,19 +250,23 @@ const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 const SELU_SCALE_ALPHA: f64 = 1.758_099_340_847_376_5;
 
 fn selu(init: &Init<'_>) -> Result<Kernel> {
-    cwise::kernel(init, POLYNOMIAL, loops![init; floats; T => Loop::wide_map(selu_of::<T>)]?)
-}
-
-#[inline(always)]
-fn selu_of<M: Elementary>(x: M) -> M {
-    let below = M::from_f64(SELU_SCALE_ALPHA) * (x.fast_exp() - M::ONE);
-    if x < M::ZERO { below } else { M::from_f64(SELU_SCALE) * x }
+    let function = loops![init; wide, halves; T => {
+        let (scale, scale_alpha) = (T::from_f64(SELU_SCALE), T::from_f64(SELU_SCALE_ALPHA));
+        Loop::wide_map(move |x: T| {
+            let below = Num::mul(scale_alpha, Num::sub(T::from_math(x.to_math().fast_exp()), T::ONE));
+            if x < T::ZERO { below } else { Num::mul(scale, x) }
+        })
+    }]?;
+    cwise::kernel(init, POLYNOMIAL, function)
 }
 
 fn selu_grad(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; floats; T => Loop::zip(|g: T, y: T| {
-        if y < 0.0 { g * (y + T::from_f64(SELU_SCALE_ALPHA)) } else { g * T::from_f64(SELU_SCALE) }
-    })]?;
+    let function = loops![init; wide, halves; T => {
+        let (scale, scale_alpha) = (T::from_f64(SELU_SCALE), T::from_f64(SELU_SCALE_ALPHA));
+        Loop::zip(move |g: T, y: T| {
+            if y < T::ZERO { Num::mul(g, Num::add(y, scale_alpha)) } else { Num::mul(g, scale) }
+        })
+    }]?;
     gradient(init, ARITHMETIC, function)
 }
 
