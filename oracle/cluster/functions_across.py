@@ -7,7 +7,7 @@ from report import show, v1
 
 def run(cluster):
     v1.enable_control_flow_v2()
-    for scenario in [calls, conditions, loops, nested, references]:
+    for scenario in [calls, conditions, loops, nested, references, fed]:
         with tf.Graph().as_default():
             fetches, feed = scenario()
             with v1.Session(cluster.target()) as sess:
@@ -112,3 +112,14 @@ def references():
         with v1.control_dependencies([update]):
             after = tf.identity(a.read_value())
     return {"before and after": [before, after]}, {}
+
+
+def fed():
+    """Results of calls and conditionals that are fed: what takes them takes the feeds. Stock cannot do it with variables."""
+    x = v1.placeholder(tf.float32, [2])
+    first, second = tf.function(lambda x: (x * 2.0, x + 3.0))(x)
+    chosen = tf.cond(tf.reduce_sum(x) > 0.0, lambda: x * 3.0, lambda: x - 1.0)
+    with v1.device("/job:ps/task:1"):
+        far = first - chosen
+    sums = [first + 1.0, second + first, chosen * 2.0, chosen + second, far]
+    return {"results": sums}, {x: [1.0, 1.0], first: [10.0, 20.0], chosen: [0.5, 0.25]}

@@ -159,6 +159,8 @@ pub struct Graph {
     names: HashMap<String, NodeId>,
     library: Arc<Library>,
     versions: VersionDef,
+    /// Inputs, by node and position, that once took these outputs and now take what the outputs pass on.
+    bypassing: Arc<HashMap<Output, Vec<(NodeId, usize)>>>,
 }
 
 impl Graph {
@@ -170,6 +172,7 @@ impl Graph {
             names: HashMap::new(),
             library: Arc::default(),
             versions: VersionDef { producer: GRAPH_VERSION, ..Default::default() },
+            bypassing: Arc::default(),
         }
     }
 
@@ -181,6 +184,7 @@ impl Graph {
             names: HashMap::new(),
             library: self.library.clone(),
             versions: self.versions.clone(),
+            bypassing: Arc::default(),
         }
     }
 
@@ -238,6 +242,18 @@ impl Graph {
     /// A node to change; the caller keeps the graph free of dangling edges.
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[id.index()]
+    }
+
+    /// Lets an input take what an output passes on instead of the output. If the output is fed, the input takes the feed
+    /// all the same.
+    pub fn bypass(&mut self, id: NodeId, input: usize, passed_on: Output) {
+        let passed_by = std::mem::replace(&mut self.nodes[id.index()].inputs[input], passed_on);
+        Arc::make_mut(&mut self.bypassing).entry(passed_by).or_default().push((id, input));
+    }
+
+    /// The inputs, by node and position, that bypass an output.
+    pub fn bypassing(&self, output: Output) -> &[(NodeId, usize)] {
+        self.bypassing.get(&output).map_or(&[], Vec::as_slice)
     }
 
     /// The node with this name.

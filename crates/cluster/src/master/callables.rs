@@ -108,6 +108,9 @@ fn connect(graph: &Graph, connections: &[TensorConnection]) -> Result<Graph> {
             connection.from_tensor,
             connection.to_tensor
         );
+        for (id, input) in graph.bypassing(to) {
+            connected.node_mut(*id).inputs[*input] = from;
+        }
         for id in graph.ids() {
             let inputs = &mut connected.node_mut(id).inputs;
             inputs.iter_mut().filter(|input| **input == to).for_each(|input| *input = from);

@@ -261,13 +261,16 @@ impl Lowering<'_> {
     /// Lets nodes use results themselves rather than what passes them on.
     fn redirect(&mut self, first: usize) {
         for id in self.graph.ids().skip(first) {
-            let node = self.graph.node_mut(id);
-            for input in &mut node.inputs {
-                while let Some(result) = self.replaced.get(input) {
-                    *input = *result;
+            for input in 0..self.graph.node(id).inputs.len() {
+                let mut result = self.graph.node(id).inputs[input];
+                while let Some(further) = self.replaced.get(&result) {
+                    result = *further;
+                }
+                if result != self.graph.node(id).inputs[input] {
+                    self.graph.bypass(id, input, result);
                 }
             }
-            for control in &mut node.controls {
+            for control in &mut self.graph.node_mut(id).controls {
                 while let Some(over) = self.over.get(control) {
                     *control = *over;
                 }

@@ -75,6 +75,11 @@ pub(super) fn prune(graph: &Graph, signature: &Signature, client: &str) -> Resul
     }
     ensure!(missing.is_empty(), NotFound, "PruneForTargets: Some target nodes not found: {missing}");
     if !fed.is_empty() {
+        for (output, arg) in &fed {
+            for (id, input) in graph.bypassing(*output) {
+                pruned.node_mut(*id).inputs[*input] = *arg;
+            }
+        }
         let ids: Vec<NodeId> = pruned.ids().collect();
         for id in ids {
             // References cannot be fed: the op would update the caller's value.
