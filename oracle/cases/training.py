@@ -34,8 +34,13 @@ def update(c, op, name, dtype, slots, before, after, attrs, shape=(2, 2), grad_s
     resource = op.startswith("Resource")
     p = c.program("/".join(filter(None, [op, name, dtype])), accuracy="rounding")
     values = {"var": arr(*shape)} | {slot: pos(*shape, seed=3 + i) for i, slot in enumerate(slots)}
-    if is_special:
-        values = {variable: special(*shape, seed=20 + i) for i, variable in enumerate(values)}
+    specials = [*values, "grad"] if is_special else []
+    if is_special and dtype.startswith("complex"):
+        # What products of complex infinities are depends on where they lie in a vector register.
+        specials = slots[:1]
+    for i, variable in enumerate(values):
+        if variable in specials:
+            values[variable] = special(*shape, seed=20 + i)
     assigns, reads = [], []
     for variable, value in values.items():
         p.const(value(dtype), name=f"{variable}/init")
@@ -48,7 +53,7 @@ def update(c, op, name, dtype, slots, before, after, attrs, shape=(2, 2), grad_s
             assigns.append(p.node("Assign", [variable, f"{variable}/init"], name=f"{variable}/assign", T=dtype))
             reads.append(p.node("Identity", [variable], name=f"{variable}/read", T=dtype))
     inputs = list(values)
-    gradient = p.const((special if is_special else arr)(*(grad_shape or shape), seed=9)(dtype), name="grad")
+    gradient = p.const((special if "grad" in specials else arr)(*(grad_shape or shape), seed=9)(dtype), name="grad")
     tail = [gradient]
     if indices is not None:
         tail.append(p.const(indices, name="indices"))
@@ -119,6 +124,8 @@ def cases(c):
             rows = {"indices": np.int32(range(9)), "is_special": True}
             update(c, op, "special", "float", slots, before, after, {}, shape=(9, 13), **rows)
             update(c, op, "special_vector", "float", slots, before, after, {}, shape=(117,), **rows | {"indices": np.int32(range(117))})
+            if optimizer in ("Adagrad", "Adadelta", "RMSProp"):
+                update(c, op, "special", "complex64", slots, before, after, {}, shape=(9, 13), **rows)
             for flag, choices in flags.items():
                 update(c, op, f"special_{flag}", "float", slots, before, after, {flag: choices[1]}, shape=(9, 13), **rows)
             if "lr_power" in after:

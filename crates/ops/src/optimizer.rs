@@ -1,6 +1,7 @@
 //! What every optimizer update shares: finding and locking the variables, checking shapes, and running one formula over
 //! all elements or over the rows that indices name. Ref and resource versions are one kernel.
 
+use crate::linalg::functions::Functions;
 use crate::numeric::{Float, Num};
 use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{Init, KernelCx, Outputs};
@@ -36,16 +37,26 @@ pub(crate) const SPARSE_RESOURCE_UPDATE: Op = Op { attrs: SPARSE_ATTRS, ..RESOUR
 pub(crate) trait Trained: Num {
     /// The square root.
     fn sqrt(self) -> Self;
+    /// One over the square root.
+    #[inline(always)]
+    fn rsqrt(self) -> Self {
+        Self::ONE.div(Trained::sqrt(self))
+    }
 }
 
 macro_rules! trained {
-    ($($type:ty, $value:ident => $sqrt:expr;)+) => {$(
+    ($($type:ty, $value:ident => $sqrt:expr $(, $rsqrt:expr)?;)+) => {$(
         impl Trained for $type {
             #[inline(always)]
             fn sqrt(self) -> $type {
                 let $value = self;
                 $sqrt
             }
+            $(#[inline(always)]
+            fn rsqrt(self) -> $type {
+                let $value = self;
+                $rsqrt
+            })?
         }
     )+};
 }
@@ -54,8 +65,8 @@ trained! {
     f64, x => f64::sqrt(x);
     f16, x => f16::from_f32(x.to_f32().sqrt());
     bf16, x => bf16::from_f32(x.to_f32().sqrt());
-    C64, x => x.sqrt();
-    C128, x => x.sqrt();
+    C64, x => x.sqrt(), Functions::rsqrt(x);
+    C128, x => x.sqrt(), Functions::rsqrt(x);
 }
 
 /// `base` to a power, rounded to the element type.

@@ -241,7 +241,7 @@ impl<T: Trained> Form<T> {
     #[inline(always)]
     fn step(&self, g: T, variance: T) -> T {
         match self.is_sparse {
-            true => T::ONE.div(variance.sqrt()).mul(self.lr).mul(g),
+            true => variance.rsqrt().mul(self.lr).mul(g),
             false => g.mul(self.lr).div(variance.sqrt()),
         }
     }
@@ -294,7 +294,7 @@ fn adadelta_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {
         layout.apply::<T>(cx, |[var, accum, updates], g| {
             let accum = accum.mul(rho).add(g.mul(g).mul(rest));
             // By the reciprocal, as in stock: the difference to a quotient adds up in 16 bits.
-            let step = updates.add(epsilon).sqrt().mul(T::ONE.div(accum.add(epsilon).sqrt())).mul(g);
+            let step = updates.add(epsilon).sqrt().mul(accum.add(epsilon).rsqrt()).mul(g);
             [var.sub(step.mul(lr)), accum, updates.mul(rho).add(step.mul(step).mul(rest))]
         })
     })
