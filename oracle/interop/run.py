@@ -13,6 +13,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
 
 import argparse  # noqa: E402
+import faulthandler  # noqa: E402
 import importlib  # noqa: E402
 import traceback  # noqa: E402
 
@@ -40,7 +41,12 @@ SCENARIOS = [
 ]
 
 
+# All scenarios take seconds. If they take longer than this, one hangs, and the process ends with where it was.
+SECONDS = 300
+
+
 def main():
+    faulthandler.dump_traceback_later(SECONDS, exit=True)
     parser = argparse.ArgumentParser()
     parser.add_argument("--target")
     parser.add_argument("scenario", nargs="*", default=SCENARIOS)

@@ -2,7 +2,7 @@
 
 use crate::stock;
 use ferroflow::{Server, ServerConfig};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -24,8 +24,9 @@ fn a_stock_client_cannot_tell_the_servers_apart() {
     });
     assert!(!stock.is_empty(), "no scenario ran");
     let mut differences = String::new();
-    for (name, expected) in &stock {
-        let found = ours.get(name).map_or(&[][..], Vec::as_slice);
+    let names: BTreeSet<&String> = stock.keys().chain(ours.keys()).collect();
+    for name in names {
+        let [expected, found] = [&stock, &ours].map(|report| report.get(name).map_or(&[][..], Vec::as_slice));
         for i in 0..expected.len().max(found.len()) {
             let line = |lines: &[String]| lines.get(i).cloned().unwrap_or_else(|| "(nothing)".to_owned());
             if expected.get(i) != found.get(i) {
