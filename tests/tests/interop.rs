@@ -23,20 +23,31 @@ fn a_stock_client_cannot_tell_the_servers_apart() {
         (ours.join().unwrap(), stock.join().unwrap())
     });
     assert!(!stock.is_empty(), "no scenario ran");
-    let mut differences = String::new();
+    let mut differences = differences(&stock, &ours);
+    if !differences.is_empty() {
+        // On a busy machine stock's server does not always do the same: it may miss that a call was dropped.
+        let again = run_scenarios(&python, &[]);
+        let differ_again = self::differences(&again, &ours);
+        differences.retain(|scenario, _| differ_again.contains_key(scenario));
+    }
+    let differences: String = differences.into_values().collect();
+    assert!(differences.is_empty(), "the servers differ, first lines of each scenario:\n{differences}");
+}
+
+/// The first lines that differ, by scenario.
+fn differences(stock: &Report, ours: &Report) -> BTreeMap<String, String> {
+    let mut differences = BTreeMap::new();
     let names: BTreeSet<&String> = stock.keys().chain(ours.keys()).collect();
     for name in names {
-        let [expected, found] = [&stock, &ours].map(|report| report.get(name).map_or(&[][..], Vec::as_slice));
-        for i in 0..expected.len().max(found.len()) {
-            let line = |lines: &[String]| lines.get(i).cloned().unwrap_or_else(|| "(nothing)".to_owned());
-            if expected.get(i) != found.get(i) {
-                let (stock, ours) = (line(expected), line(found));
-                differences.push_str(&format!("{name}\n  stock: {stock}\n  ours:  {ours}\n"));
-                break;
-            }
+        let [expected, found] = [stock, ours].map(|report| report.get(name).map_or(&[][..], Vec::as_slice));
+        let first = (0..expected.len().max(found.len())).find(|line| expected.get(*line) != found.get(*line));
+        if let Some(at) = first {
+            let line = |lines: &[String]| lines.get(at).cloned().unwrap_or_else(|| "(nothing)".to_owned());
+            let (stock, ours) = (line(expected), line(found));
+            differences.insert(name.clone(), format!("{name}\n  stock: {stock}\n  ours:  {ours}\n"));
         }
     }
-    assert!(differences.is_empty(), "the servers differ, first lines of each scenario:\n{differences}");
+    differences
 }
 
 fn run_scenarios(python: &Path, arguments: &[&str]) -> Report {
