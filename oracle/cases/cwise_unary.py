@@ -24,6 +24,7 @@ def cases(c):
         # An odd length leaves a tail after the vectorized part.
         c.op(op, [big(19)], "wide", accuracy=accuracy, types=FLOATS)
     c.op("Acosh", [lit([1.0, 1.5, 2.0, 100.0, 0.5])], "domain", accuracy="rounding")
+    c.op("Erfinv", [lit([-3.4640512679939375e-11, 1e-14, 1e-9, -1e-5, 1e-3, 0.3, 0.5, 0.51])], "small", accuracy="rounding")
     c.op("Ndtri", [lit([0.0, 0.1, 0.5, 0.9, 1.0, -0.5])], "domain", accuracy="rounding")
     c.op("Round", [lit([0.5, 1.5, 2.5, -0.5, -1.5, 0.49999997, 1e10])], "ties", types=FLOATS)
     c.op("Rint", [lit([0.5, 1.5, 2.5, -0.5, -1.5, 0.49999997, 1e10])], "ties", types=FLOATS)

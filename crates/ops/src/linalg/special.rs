@@ -329,7 +329,11 @@ pub fn ndtri(p: f64) -> f64 {
         return if p < 0.5 { x } else { -x };
     }
     for _ in 0..3 {
-        let error = 0.5 * libm::erfc(-x / SQRT_2) - tail;
+        // Near the middle, what is asked for is as small as the distance from it, and so must be the error.
+        let error = match tail > 0.25 {
+            true => 0.5 * libm::erf(x / SQRT_2) - (tail - 0.5),
+            false => 0.5 * libm::erfc(-x / SQRT_2) - tail,
+        };
         let step = error * (2.0 * PI).sqrt() * (0.5 * x * x).exp();
         x -= step / (1.0 + 0.5 * x * step);
     }
