@@ -19,7 +19,7 @@ pub struct Channels {
 
 /// Rows that are added up before the sum joins the others, so that small terms are not lost in a large sum.
 const BLOCK: usize = 128;
-/// Sums of a plane that are kept side by side.
+/// Sums of a plane that are kept side by side, and channels that are computed so.
 const LANES: usize = 16;
 
 impl Channels {
@@ -137,8 +137,24 @@ fn add_rows<T: Num<Wide = f32>, const K: usize, const C: usize, F: Fn(f32, f32, 
     let constants = constants.map(|constants| &constants[..channels]);
     let mut sums = sums.chunks_exact_mut(channels);
     let mut sums: [&mut [f32]; K] = std::array::from_fn(|_| sums.next().unwrap_or_default());
+    let constant_blocks = constants.map(|constants| constants.as_chunks::<LANES>().0);
     for (a, b) in a.chunks_exact(channels).zip(b.chunks_exact(channels)) {
-        for channel in 0..channels {
+        // Whole blocks are computed before they are added, so that nothing but vectors is left of them.
+        let blocks = a.as_chunks::<LANES>().0.iter().zip(b.as_chunks::<LANES>().0);
+        let done = blocks.len() * LANES;
+        for (block, (a, b)) in blocks.enumerate() {
+            let constants = constant_blocks.map(|blocks| &blocks[block]);
+            let mut terms = [[0.0; LANES]; K];
+            for lane in 0..LANES {
+                let of_lane = term(a[lane].widen(), b[lane].widen(), constants.map(|block| block[lane]));
+                terms.iter_mut().zip(of_lane).for_each(|(terms, term)| terms[lane] = term);
+            }
+            for (sums, terms) in sums.iter_mut().zip(&terms) {
+                let sums = &mut sums[block * LANES..][..LANES];
+                sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+            }
+        }
+        for channel in done..channels {
             let constants = constants.map(|constants| constants[channel]);
             let terms = term(a[channel].widen(), b[channel].widen(), constants);
             for (sums, term) in sums.iter_mut().zip(terms) {

@@ -223,6 +223,9 @@ impl Pool {
     }
 }
 
+/// Channels that are folded at a time: few enough to stay in registers.
+const BLOCK: usize = 16;
+
 /// How a window's elements become one: a start, what adds an element, and what makes the result, given their number.
 struct Fold<A, F, G> {
     start: A,
@@ -252,11 +255,7 @@ impl<A: Copy, F, G> Fold<A, F, G> {
                 for (window, folded) in folded.chunks_exact_mut(channels).enumerate() {
                     let pixels = width.seen(place[2] + window);
                     let pixels = &image[(row + pixels.start) * channels..(row + pixels.end) * channels];
-                    for pixel in pixels.chunks_exact(channels) {
-                        for (folded, value) in folded.iter_mut().zip(pixel) {
-                            *folded = (self.add)(*folded, *value);
-                        }
-                    }
+                    self.pixels(pixels, folded);
                 }
             });
             let line = rows[number * channels..][..windows * channels].chunks_exact_mut(channels);
@@ -267,6 +266,29 @@ impl<A: Copy, F, G> Fold<A, F, G> {
                 }
             }
         });
+    }
+
+    /// Adds a row of pixels to what was folded of their window. Blocks of channels stay in registers meanwhile: a choice
+    /// that is stored at once would be compiled to a masked store, which some processors are slow at.
+    #[inline(always)]
+    fn pixels<T: Copy>(&self, pixels: &[T], folded: &mut [A])
+    where
+        F: Fn(A, T) -> A,
+    {
+        let channels = folded.len();
+        let (blocks, rest) = folded.as_chunks_mut::<BLOCK>();
+        let done = blocks.len() * BLOCK;
+        for (number, block) in blocks.iter_mut().enumerate() {
+            let mut sums = *block;
+            for pixel in pixels.chunks_exact(channels) {
+                let values = &pixel[number * BLOCK..][..BLOCK];
+                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = (self.add)(*sum, *value));
+            }
+            *block = sums;
+        }
+        for pixel in pixels.chunks_exact(channels) {
+            rest.iter_mut().zip(&pixel[done..]).for_each(|(sum, value)| *sum = (self.add)(*sum, *value));
+        }
     }
 }
 

@@ -211,15 +211,15 @@ fn adagrad_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {
     let update_slots: bool = init.attr("update_slots")?;
     Kernel::sync(move |cx| {
         let lr: T = layout.before(cx, 0, "lr")?;
-        let new = |accum: T, g: T| if update_slots { accum.add(g.mul(g)) } else { accum };
+        let new = move |accum: T, g: T| if update_slots { accum.add(g.mul(g)) } else { accum };
         // Stock divides where rows have one element, and multiplies everywhere else.
         if layout.is_sparse() && layout.row_width(cx)? == 1 {
-            return layout.apply::<T>(cx, |[var, accum], g| {
+            return layout.apply::<T>(cx, move |[var, accum], g| {
                 let accum = new(accum, g);
                 [var.sub(g.mul(lr).div(accum.sqrt())), accum]
             });
         }
-        layout.apply::<T>(cx, |[var, accum], g| {
+        layout.apply::<T>(cx, move |[var, accum], g| {
             let accum = new(accum, g);
             [var.sub(g.mul(lr).mul(accum.rsqrt())), accum]
         })
