@@ -8,6 +8,7 @@ use ferroflow_core::kernel::{Init, KernelCx, Outputs};
 use ferroflow_core::op::{Accuracy, Op, ShapeCx};
 use ferroflow_core::resource::Variable;
 use ferroflow_core::{C64, C128, Result, Shape, Tensor, bf16, ensure, f16, status};
+use multiversion::multiversion;
 use num_traits::Float as _;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -291,19 +292,37 @@ fn touch<T: Num>(row: &[T]) {
     }
 }
 
-fn each<T: Num, const N: usize>(
+/// Elements that a formula is applied to at a time.
+const LANES: usize = 16;
+
+/// Applies a formula to elements that lie side by side. Blocks are read whole, computed and written whole, which is what
+/// vectors are made from.
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn each<T: Num, const N: usize, F: Fn([T; N], T) -> [T; N]>(
     slices: [&mut [T]; N],
     gradient: &[T],
-    formula: &impl Fn([T; N], T) -> [T; N],
+    formula: &F,
 ) {
-    // Equal lengths, known to the compiler, make the loop free of checks.
+    // Equal lengths, known to the compiler, make the loops free of checks.
     let mut slices = slices.map(|slice| &mut slice[..gradient.len()]);
-    for (at, gradient) in gradient.iter().enumerate() {
-        let old = std::array::from_fn(|role| slices[role][at]);
-        let new = formula(old, *gradient);
-        for (slice, value) in slices.iter_mut().zip(new) {
-            slice[at] = value;
+    let (blocks, rest) = gradient.as_chunks::<LANES>();
+    for (block, gradient) in blocks.iter().enumerate() {
+        let mut values = [[T::ZERO; LANES]; N];
+        for (values, slice) in values.iter_mut().zip(&slices) {
+            values.copy_from_slice(&slice[block * LANES..][..LANES]);
         }
+        for lane in 0..LANES {
+            let new = formula(std::array::from_fn(|role| values[role][lane]), gradient[lane]);
+            values.iter_mut().zip(new).for_each(|(values, new)| values[lane] = new);
+        }
+        for (values, slice) in values.iter().zip(&mut slices) {
+            slice[block * LANES..][..LANES].copy_from_slice(values);
+        }
+    }
+    for (at, gradient) in rest.iter().enumerate().map(|(at, gradient)| (blocks.len() * LANES + at, gradient))
+    {
+        let new = formula(std::array::from_fn(|role| slices[role][at]), *gradient);
+        slices.iter_mut().zip(new).for_each(|(slice, new)| slice[at] = new);
     }
 }
 
