@@ -144,14 +144,12 @@ fn add_rows<T: Num<Wide = f32>, const K: usize, const C: usize, F: Fn(f32, f32, 
         let done = blocks.len() * LANES;
         for (block, (a, b)) in blocks.enumerate() {
             let constants = constant_blocks.map(|blocks| &blocks[block]);
-            let mut terms = [[0.0; LANES]; K];
-            for lane in 0..LANES {
-                let of_lane = term(a[lane].widen(), b[lane].widen(), constants.map(|block| block[lane]));
-                terms.iter_mut().zip(of_lane).for_each(|(terms, term)| terms[lane] = term);
-            }
-            for (sums, terms) in sums.iter_mut().zip(&terms) {
+            let terms: [[f32; K]; LANES] = std::array::from_fn(|lane| {
+                term(a[lane].widen(), b[lane].widen(), constants.map(|block| block[lane]))
+            });
+            for (k, sums) in sums.iter_mut().enumerate() {
                 let sums = &mut sums[block * LANES..][..LANES];
-                sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+                sums.iter_mut().zip(&terms).for_each(|(sum, terms)| *sum += terms[k]);
             }
         }
         for channel in done..channels {
