@@ -71,8 +71,7 @@ class Row:
 
     def is_close(self):
         """Whether some samples meet a bar and others do not."""
-        bars = ((least, self.ratios(cluster)) for cluster, least in self.least.items() if least is not None)
-        return any(min(ratios) < least <= max(ratios) for least, ratios in bars)
+        return any(straddles(least, self.ratios(cluster)) for cluster, least in self.least.items())
 
     def met(self):
         if all(least is None for least in self.least.values()):
@@ -89,6 +88,11 @@ class Row:
             verdict = "" if bar is None else f", bar {bar:g}× {'**missed**' if self.missed(cluster) else 'met'}"
             cells.append(f"{statistics.median(ratios):.2f}× ({min(ratios):.2f}–{max(ratios):.2f}){verdict}" if ratios else "")
         return f"| {self.name} | {self.unit} | " + " | ".join(cells) + " |"
+
+
+def straddles(bar, values):
+    """Whether some values lie below a bar and others do not."""
+    return bar is not None and bool(values) and min(values) < bar <= max(values)
 
 
 def _round(value):

@@ -44,9 +44,7 @@ class Row:
 
     def is_close(self):
         """Whether some samples meet a bar and others do not."""
-        ratios = self.ratios()
-        at_ratio = self.least_ratio is not None and bool(ratios) and min(ratios) < self.least_ratio <= max(ratios)
-        return at_ratio or (self.most is not None and min(self.ours) <= self.most < max(self.ours))
+        return clusters.straddles(self.least_ratio, self.ratios()) or clusters.straddles(self.most, self.ours)
 
     def met(self):
         """Whether every bar is met; None without a bar."""

@@ -23,11 +23,11 @@ fn a_stock_client_cannot_tell_the_servers_apart() {
         (ours.join().unwrap(), stock.join().unwrap())
     });
     assert!(!stock.is_empty(), "no scenario ran");
-    let mut differences = differences(&stock, &ours);
+    let mut differences = first_differences(&stock, &ours);
     if !differences.is_empty() {
         // On a busy machine stock's server does not always do the same: it may miss that a call was dropped.
         let again = run_scenarios(&python, &[]);
-        let differ_again = self::differences(&again, &ours);
+        let differ_again = first_differences(&again, &ours);
         differences.retain(|scenario, _| differ_again.contains_key(scenario));
     }
     let differences: String = differences.into_values().collect();
@@ -35,7 +35,7 @@ fn a_stock_client_cannot_tell_the_servers_apart() {
 }
 
 /// The first lines that differ, by scenario.
-fn differences(stock: &Report, ours: &Report) -> BTreeMap<String, String> {
+fn first_differences(stock: &Report, ours: &Report) -> BTreeMap<String, String> {
     let mut differences = BTreeMap::new();
     let names: BTreeSet<&String> = stock.keys().chain(ours.keys()).collect();
     for name in names {

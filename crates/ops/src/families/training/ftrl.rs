@@ -190,7 +190,7 @@ struct Ftrl<T> {
     /// multiplied by it.
     scale: T,
     rate: T,
-    /// Half the quadratic penalty on the gradient, which only the second version has.
+    /// Twice the shrinkage: what a variable adds to its gradient. Only the second version has it.
     shrinkage: Option<T>,
     exponent: T,
     /// The linear term's size up to which a variable is zero.
