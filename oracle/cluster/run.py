@@ -40,6 +40,7 @@ SCENARIOS = [
     "failures",
     "sessions_across",
     "replicas",
+    "trainers",
     "checkpoints",
     "old_checkpoints",
     "large_checkpoints",

@@ -28,6 +28,7 @@ SCENARIOS = [
     "tensors",
     "large_tensors",
     "variables",
+    "views",
     "accumulators",
     "checkpoints",
     "control_flow",

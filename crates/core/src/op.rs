@@ -43,6 +43,8 @@ pub struct Op {
     pub metadata: bool,
     /// Whether the op adds up any number of inputs.
     pub aggregate: bool,
+    /// Whether the first output is the memory of the first input under another shape or type.
+    pub reinterprets: bool,
     /// Whether ref inputs may be uninitialized.
     pub allows_uninitialized_input: bool,
     /// Whether the op talks to other tasks.
@@ -68,6 +70,7 @@ impl Op {
         commutative: false,
         metadata: false,
         aggregate: false,
+        reinterprets: false,
         allows_uninitialized_input: false,
         distributed: false,
         deprecated_at: None,

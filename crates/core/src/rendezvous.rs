@@ -1,6 +1,6 @@
 //! Where tensors that cross devices meet: the contract between send/receive ops and whatever moves the bytes.
 
-use crate::resource::Variable;
+use crate::kernel::Value;
 use crate::{BoxFuture, Result, Status, Tensor, bail};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -125,31 +125,33 @@ pub struct Parcel {
     pub tensor: Tensor,
     /// Whether the sending node was dead.
     pub dead: bool,
-    /// The variable whose value is sent, if it is sent by reference.
-    variable: Option<Arc<Variable>>,
+    /// A reference to the value, if it is sent by reference.
+    reference: Option<Value>,
 }
 
 impl Parcel {
     /// A value.
     pub fn new(tensor: Tensor) -> Parcel {
-        Parcel { tensor, dead: false, variable: None }
+        Parcel { tensor, dead: false, reference: None }
     }
 
     /// The value of a branch that was not taken; `filler` is sent in its place.
     pub fn dead(filler: Tensor) -> Parcel {
-        Parcel { tensor: filler, dead: true, variable: None }
+        Parcel { tensor: filler, dead: true, reference: None }
     }
 
-    /// The value that a variable has when the parcel is delivered: whoever reads a variable elsewhere after an update of
-    /// the same step must see the update, although the reference was sent before it.
-    pub fn of_variable(variable: Arc<Variable>) -> Result<Parcel> {
-        Ok(Parcel { tensor: variable.read()?, dead: false, variable: Some(variable) })
+    /// What an edge carries. A reference or a view is read when the parcel is delivered: whoever reads a variable
+    /// elsewhere after an update of the same step must see the update, although the reference was sent before it.
+    pub fn of(value: Value) -> Result<Parcel> {
+        let tensor = value.read()?;
+        let reference = (!matches!(value, Value::Tensor(_))).then_some(value);
+        Ok(Parcel { tensor, dead: false, reference })
     }
 
     /// The parcel as its receiver gets it.
     pub fn delivered(mut self) -> Result<Parcel> {
-        if let Some(variable) = self.variable.take() {
-            self.tensor = variable.read()?;
+        if let Some(reference) = self.reference.take() {
+            self.tensor = reference.read()?;
         }
         Ok(self)
     }

@@ -6,4 +6,4 @@ mod variable;
 
 pub use handle::{HandleShape, ResourceHandle};
 pub use manager::{Remembered, Resource, ResourceManager};
-pub use variable::{RefVariable, Variable};
+pub use variable::{RefVariable, Variable, View};

@@ -139,6 +139,18 @@ impl Tensor {
         self.0.is_unique() && self.0.storage.is_unique()
     }
 
+    /// Whether both have the same elements in memory, if under another shape or type. Elements that a tensor keeps
+    /// within itself count only if it is the same tensor.
+    pub fn shares_memory_with(&self, other: &Tensor) -> bool {
+        match (&self.0.storage, &other.0.storage) {
+            (Storage::Plain(a), Storage::Plain(b)) => std::ptr::eq(a.as_slice(), b.as_slice()),
+            (Storage::Strings(a), Storage::Strings(b)) => Arc::ptr_eq(a, b),
+            (Storage::Resources(a), Storage::Resources(b)) => Arc::ptr_eq(a, b),
+            (Storage::Variants(a), Storage::Variants(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
     /// The elements in row-major order.
     #[inline]
     pub fn flat<T: Element>(&self) -> Result<&[T]> {

@@ -76,7 +76,7 @@ fn node_output(slot: usize, output: &Value) -> Option<NodeOutput> {
     let described = match output {
         Value::None => return None,
         Value::Tensor(tensor) => describe(tensor),
-        Value::Ref(variable) => variable.with(|tensor| Ok(describe(tensor))).ok()?,
+        Value::Ref(_) | Value::View(_) => describe(&output.read().ok()?),
     };
     Some(NodeOutput { slot: slot as i32, tensor_description: Some(described) })
 }

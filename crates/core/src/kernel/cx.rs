@@ -71,7 +71,9 @@ impl<'a> KernelCx<'a> {
     pub fn input(&self, input: usize) -> Result<&Tensor> {
         match self.inputs.get(input) {
             Some(Value::Tensor(tensor)) => Ok(tensor),
-            Some(Value::Ref(_)) => bail!(Internal, "input {input} is a reference where a value was expected"),
+            Some(Value::Ref(_) | Value::View(_)) => {
+                bail!(Internal, "input {input} is a reference where a value was expected")
+            }
             Some(Value::None) | None => bail!(Internal, "input {input} is missing"),
         }
     }

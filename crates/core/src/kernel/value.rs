@@ -1,6 +1,6 @@
 //! What travels along edges, and what a kernel returns.
 
-use crate::resource::Variable;
+use crate::resource::{Variable, View};
 use crate::{Result, Tensor};
 use std::sync::Arc;
 
@@ -14,14 +14,26 @@ pub enum Value {
     Tensor(Tensor),
     /// A reference to a variable; a consumer that wants a value reads the variable when it runs.
     Ref(Arc<Variable>),
+    /// What a reference pointed to when an op took it for a value. Updates show until a consumer runs.
+    View(Arc<View>),
 }
 
 impl Value {
+    /// The value for an op that passes it on as a value: a reference becomes a view.
+    #[inline]
+    pub fn dereferenced(self) -> Result<Value> {
+        match self {
+            Value::Ref(variable) => Ok(Value::View(Arc::new(View::new(variable)?))),
+            value => Ok(value),
+        }
+    }
+
     /// The value; a reference is read now.
     pub fn read(&self) -> Result<Tensor> {
         match self {
             Value::Tensor(tensor) => Ok(tensor.clone()),
             Value::Ref(variable) => variable.read(),
+            Value::View(view) => view.read(),
             Value::None => Err(crate::status!(Internal, "an edge without a value was read")),
         }
     }

@@ -2,11 +2,14 @@
 //!
 //! A read shares the value, and a writer copies only if a reader still holds it then. Stock copies at every read of a
 //! variable whose rows were once updated; a table that is saved while nobody updates it is not copied here.
+//!
+//! What is read over a ref edge is a [`View`]: it shows updates until somebody computes with it, as in stock, where it
+//! is the variable's own memory. `docs/reference-variables.md` has the rules.
 
 use super::Resource;
 use crate::{DType, Result, Shape, Status, Tensor, ensure, status};
 use smallvec::SmallVec;
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 /// A mutable tensor with a name.
 pub struct Variable {
@@ -15,13 +18,29 @@ pub struct Variable {
     /// The shape that the first value must have, if that was declared.
     declared: Option<Shape>,
     /// Locked while an update runs.
-    value: RwLock<Option<Tensor>>,
+    content: RwLock<Content>,
+}
+
+#[derive(Default)]
+struct Content {
+    value: Option<Tensor>,
+    /// The identity of the memory that stock would keep the value in: views hold it to know what they show.
+    memory: Arc<Memory>,
+    /// Last values of memory that was replaced while views of it lived.
+    replaced: Vec<(Weak<Memory>, Tensor)>,
+}
+
+/// A block of memory that stock would write updates to. Only its address means something.
+#[derive(Default)]
+struct Memory {
+    /// Keeps the type from being empty: allocations of an empty type may share an address.
+    _address: u8,
 }
 
 impl Variable {
     /// An uninitialized variable.
     pub fn new(dtype: DType, name: &str) -> Variable {
-        Variable { dtype, name: name.to_owned(), declared: None, value: RwLock::default() }
+        Variable { dtype, name: name.to_owned(), declared: None, content: RwLock::default() }
     }
 
     /// An uninitialized variable that was declared with a shape.
@@ -46,12 +65,12 @@ impl Variable {
 
     /// Whether a value has been assigned.
     pub fn is_initialized(&self) -> bool {
-        self.reading().is_some()
+        self.reading().value.is_some()
     }
 
     /// The value; later updates do not change what is returned. `None` if uninitialized.
     pub fn snapshot(&self) -> Option<Tensor> {
-        self.reading().clone()
+        self.reading().value.clone()
     }
 
     /// The value, or the error that stock gives for an uninitialized variable.
@@ -68,23 +87,37 @@ impl Variable {
             self.dtype,
             value.dtype()
         );
-        *self.writing() = Some(value);
-        Ok(())
+        self.modify(|slot| {
+            *slot = Some(value);
+            Ok(())
+        })
     }
 
     /// Looks at the value without taking a reference: for gathers from large tables.
     pub fn with<R>(&self, look: impl FnOnce(&Tensor) -> Result<R>) -> Result<R> {
-        look(self.reading().as_ref().ok_or_else(|| self.uninitialized())?)
+        look(self.reading().value.as_ref().ok_or_else(|| self.uninitialized())?)
     }
 
     /// Changes the value in place, under the variable's lock.
     pub fn update<R>(&self, change: impl FnOnce(&mut Tensor) -> Result<R>) -> Result<R> {
-        change(self.writing().as_mut().ok_or_else(|| self.uninitialized())?)
+        change(self.writing().value.as_mut().ok_or_else(|| self.uninitialized())?)
     }
 
-    /// Creates, replaces or clears the value under the lock.
+    /// Creates, replaces or clears the value under the lock. Views show a replacement of as many elements, which stock
+    /// would write to the same memory, and keep the old value otherwise.
     pub fn modify<R>(&self, change: impl FnOnce(&mut Option<Tensor>) -> Result<R>) -> Result<R> {
-        change(&mut self.writing())
+        let content = &mut *self.writing();
+        let viewed = Arc::strong_count(&content.memory) > 1;
+        let before = content.value.clone().filter(|_| viewed);
+        let changed = change(&mut content.value);
+        if let Some(before) = before
+            && content.value.as_ref().is_none_or(|value| value.elements() != before.elements())
+        {
+            content.replaced.retain(|(memory, _)| memory.strong_count() > 0);
+            content.replaced.push((Arc::downgrade(&content.memory), before));
+            content.memory = Arc::default();
+        }
+        changed
     }
 
     /// Changes several variables together. Locks are taken in address order, so that no two updates can deadlock; the
@@ -100,12 +133,12 @@ impl Variable {
             InvalidArgument,
             "the same variable was given for two roles of one update"
         );
-        let mut guards: SmallVec<[(usize, RwLockWriteGuard<'_, Option<Tensor>>); 4]> =
+        let mut guards: SmallVec<[(usize, RwLockWriteGuard<'_, Content>); 4]> =
             order.into_iter().map(|i| (i, variables[i].writing())).collect();
         guards.sort_by_key(|(i, _)| *i);
         let mut values: SmallVec<[&mut Tensor; 4]> = SmallVec::new();
         for (i, guard) in &mut guards {
-            values.push(guard.as_mut().ok_or_else(|| variables[*i].uninitialized())?);
+            values.push(guard.value.as_mut().ok_or_else(|| variables[*i].uninitialized())?);
         }
         change(&mut values)
     }
@@ -115,13 +148,63 @@ impl Variable {
         status!(FailedPrecondition, "Attempting to use uninitialized value {}", self.name)
     }
 
-    fn reading(&self) -> RwLockReadGuard<'_, Option<Tensor>> {
+    fn reading(&self) -> RwLockReadGuard<'_, Content> {
         // A kernel that panics inside an update leaves a whole, if partly updated, value.
-        self.value.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.content.read().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn writing(&self) -> RwLockWriteGuard<'_, Option<Tensor>> {
-        self.value.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn writing(&self) -> RwLockWriteGuard<'_, Content> {
+        self.content.write().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// A value read over a ref edge. It shows what the variable's memory holds when it is looked at, not when it was made.
+pub struct View {
+    variable: Arc<Variable>,
+    memory: Arc<Memory>,
+    dtype: DType,
+    shape: Shape,
+}
+
+impl View {
+    /// A view of a variable's present memory; an error if there is none.
+    pub fn new(variable: Arc<Variable>) -> Result<View> {
+        let (memory, shape) = {
+            let content = variable.reading();
+            let value = content.value.as_ref().ok_or_else(|| variable.uninitialized())?;
+            (content.memory.clone(), value.shape().clone())
+        };
+        Ok(View { dtype: variable.dtype, shape, memory, variable })
+    }
+
+    /// The same memory in the form of `tensor`, which an op made of what this view showed.
+    pub fn in_form_of(&self, tensor: &Tensor) -> View {
+        View {
+            variable: self.variable.clone(),
+            memory: self.memory.clone(),
+            dtype: tensor.dtype(),
+            shape: tensor.shape().clone(),
+        }
+    }
+
+    /// The value now; later updates do not change what is returned.
+    pub fn read(&self) -> Result<Tensor> {
+        let mut tensor = self.shown()?;
+        if *tensor.shape() != self.shape {
+            tensor = tensor.reshaped(self.shape.clone())?;
+        }
+        if tensor.dtype() != self.dtype { tensor.bitcast(self.dtype) } else { Ok(tensor) }
+    }
+
+    fn shown(&self) -> Result<Tensor> {
+        let content = self.variable.reading();
+        let shown = if Arc::ptr_eq(&content.memory, &self.memory) {
+            content.value.clone()
+        } else {
+            let mine = |(memory, _): &&(Weak<Memory>, Tensor)| memory.as_ptr() == Arc::as_ptr(&self.memory);
+            content.replaced.iter().find(mine).map(|(_, value)| value.clone())
+        };
+        shown.ok_or_else(|| self.variable.uninitialized())
     }
 }
 
@@ -159,6 +242,30 @@ mod tests {
             .unwrap();
         assert_eq!(before.to_scalar::<f32>().unwrap(), 1.0);
         assert_eq!(variable.read().unwrap().to_scalar::<f32>().unwrap(), 2.0);
+    }
+
+    #[test]
+    fn a_view_shows_updates_until_the_memory_is_replaced() {
+        let variable = Arc::new(Variable::new(DType::Float, "v"));
+        assert!(View::new(variable.clone()).is_err());
+        let first = |view: &View| view.read().unwrap().flat::<f32>().unwrap()[0];
+        variable.assign(Tensor::vector(vec![1.0f32, 1.0])).unwrap();
+        let view = View::new(variable.clone()).unwrap();
+        let column = Tensor::vector(vec![0.0f32; 2]).reshaped(Shape::new([2, 1]).unwrap()).unwrap();
+        let reshaped = view.in_form_of(&column);
+        variable.update(|value| Ok(value.flat_mut::<f32>()?[0] += 1.0)).unwrap();
+        assert_eq!((first(&view), first(&reshaped)), (2.0, 2.0));
+        variable.assign(Tensor::vector(vec![3.0f32, 3.0])).unwrap();
+        assert_eq!(first(&view), 3.0);
+        assert_eq!(reshaped.read().unwrap().shape(), column.shape());
+        variable.assign(Tensor::scalar(4.0f32)).unwrap();
+        variable.assign(Tensor::vector(vec![5.0f32, 5.0])).unwrap();
+        assert_eq!((first(&view), first(&reshaped)), (3.0, 3.0));
+        drop((view, reshaped));
+        let later = View::new(variable.clone()).unwrap();
+        variable.assign(Tensor::scalar(6.0f32)).unwrap();
+        assert_eq!(first(&later), 5.0);
+        assert_eq!(variable.reading().replaced.len(), 1);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) struct ExecNode {
     pub(crate) inputs: u32,
     /// Its range of [`Layout::edges`].
     pub(crate) edges: (u32, u32),
-    /// Whether some inputs come over reference edges.
+    /// Whether some inputs may be references to variables, or views of what those refer to.
     pub(crate) refs: bool,
     /// Whether the kernel may be worth another thread.
     pub(crate) may_be_large: bool,
@@ -124,6 +124,7 @@ impl Layout {
         let frames = assign_frames(graph)?;
         let mut layouts = frames.layouts;
         let mut nodes = Vec::with_capacity(graph.node_count());
+        let views = below_refs(graph);
         for id in graph.ids() {
             let node = graph.node(id);
             let data = &node.data;
@@ -136,7 +137,6 @@ impl Layout {
             let pending =
                 if is_merge { 1 + 2 * node.controls.len() } else { node.inputs.len() + node.controls.len() };
             layout.counters.push(Counter { pending: pending as u32, dead: 0 });
-            let from_ref = |input: &Output| graph.node(input.node).data.output_types[input.index as usize].1;
             let work = make_work(data, env).map_err(|error| error.at_node(&data.name))?;
             let cheap = match &data.kind {
                 NodeKind::Op(entry) => entry.op.cheap,
@@ -152,7 +152,7 @@ impl Layout {
                 slot,
                 inputs: node.inputs.len() as u32,
                 edges: (0, 0),
-                refs: node.inputs.iter().any(from_ref),
+                refs: views[id.index()],
                 details: Box::new(NodeDetails {
                     enters: frames.entered[id.index()]
                         .map(|frame| (frame, data.attrs.get::<bool>("is_constant").unwrap_or_default())),
@@ -171,6 +171,31 @@ impl Layout {
             .collect();
         Ok(Layout { nodes, edges, frames: layouts, roots, fetches: planned.fetch_names.clone() })
     }
+}
+
+/// For each node, whether an input is a reference or comes from one: an op that takes a reference for a value may pass
+/// on a view of it, and so may whoever gets that.
+fn below_refs(graph: &Graph) -> Vec<bool> {
+    let is_ref = |input: &Output| graph.node(input.node).data.output_types[input.index as usize].1;
+    let mut below: Vec<bool> = graph.ids().map(|id| graph.node(id).inputs.iter().any(is_ref)).collect();
+    if !below.contains(&true) {
+        return below;
+    }
+    let mut consumers = vec![Vec::new(); graph.node_count()];
+    for id in graph.ids() {
+        for input in &graph.node(id).inputs {
+            consumers[input.node.index()].push(id.index());
+        }
+    }
+    let mut reached: Vec<usize> = (0..below.len()).filter(|node| below[*node]).collect();
+    while let Some(node) = reached.pop() {
+        for consumer in &consumers[node] {
+            if !std::mem::replace(&mut below[*consumer], true) {
+                reached.push(*consumer);
+            }
+        }
+    }
+    below
 }
 
 fn label(graph: &Graph, id: NodeId) -> String {

@@ -9,9 +9,11 @@ use crate::trace::StepTrace;
 use ferroflow_core::graph::NodeKind;
 use ferroflow_core::kernel::{FutureCx, Kernel, KernelCx, Outputs, Value};
 use ferroflow_core::op::OpClass;
+use ferroflow_core::resource::View;
 use ferroflow_core::step::StepCx;
 use ferroflow_core::tensor::Storage;
 use ferroflow_core::{BoxFuture, Result, Status, Tensor, bail, status};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -27,12 +29,19 @@ const CHECK_EVERY: u32 = 64;
 pub(crate) struct Scratch {
     frames: Frames,
     ready: Vec<Token>,
+    /// Sends of references and views, which run when nothing else is ready.
+    late: Vec<Token>,
     fetched: Vec<(u32, Value)>,
 }
 
 impl Scratch {
     pub(crate) fn new(layout: &Layout) -> Scratch {
-        Scratch { frames: Frames::new(layout), ready: Vec::with_capacity(64), fetched: Vec::new() }
+        Scratch {
+            frames: Frames::new(layout),
+            ready: Vec::with_capacity(64),
+            late: Vec::new(),
+            fetched: Vec::new(),
+        }
     }
 }
 
@@ -44,7 +53,8 @@ pub(crate) struct Run {
     trace: Option<Arc<StepTrace>>,
     hub: Option<Arc<PartialHub>>,
     args: Vec<Option<Tensor>>,
-    results: Vec<Option<Tensor>>,
+    /// What was fetched so far. References and views are read when the step has ended, as in stock.
+    results: Vec<Value>,
     scratch: Option<Scratch>,
     inbox: Arc<Inbox>,
     waiting: Vec<Option<Waiting>>,
@@ -90,7 +100,7 @@ impl Run {
         trace: Option<Arc<StepTrace>>,
         hub: Option<Arc<PartialHub>>,
     ) -> Run {
-        let results = vec![None; layout.fetches.len()];
+        let results = vec![Value::None; layout.fetches.len()];
         Run {
             layout,
             step,
@@ -129,6 +139,7 @@ impl Run {
     pub(crate) fn take_scratch(&mut self) -> Option<Scratch> {
         let mut scratch = self.scratch.take()?;
         scratch.ready.clear();
+        scratch.late.clear();
         scratch.fetched.clear();
         scratch.frames.reset(&self.layout).then_some(scratch)
     }
@@ -190,9 +201,15 @@ impl Run {
                         return Ok(Progress::Yield);
                     }
                 }
-                if let Some(progress) = self.run_node(layout, scratch, token)? {
+                if is_late(layout, scratch, token) {
+                    scratch.late.push(token);
+                } else if let Some(progress) = self.run_node(layout, scratch, token)? {
                     return Ok(progress);
                 }
+            }
+            if let Some(token) = scratch.late.pop() {
+                self.run_node(layout, scratch, token)?;
+                continue;
             }
             if self.outstanding == 0 {
                 return Ok(Progress::Done);
@@ -243,8 +260,9 @@ impl Run {
             Work::Kernel(kernel) => {
                 let position = scratch.frames.position(token);
                 let inputs = scratch.frames.inputs(layout, token);
+                let mut views = Views::new();
                 if node.refs {
-                    read_refs(node, inputs).map_err(|error| error.at_node(&node.data().name))?;
+                    read_refs(node, inputs, &mut views).map_err(|error| error.at_node(&node.data().name))?;
                 }
                 match &**kernel {
                     Kernel::Sync(run) => {
@@ -253,7 +271,7 @@ impl Run {
                                 scratch.ready.push(token);
                                 return Ok(Some(Progress::Yield));
                             }
-                            if !scratch.ready.is_empty() {
+                            if !scratch.ready.is_empty() || !scratch.late.is_empty() {
                                 let inputs = inputs.iter_mut().map(std::mem::take).collect();
                                 self.run_elsewhere(kernel, inputs, token, position);
                                 return Ok(None);
@@ -263,6 +281,7 @@ impl Run {
                         let outputs = run(&mut cx);
                         inputs.fill_with(Value::default);
                         match outputs {
+                            Ok(outputs) if !views.is_empty() => view_again(node, outputs, &views),
                             Ok(Outputs::One(Value::Tensor(value))) => {
                                 return self.finish_one(layout, scratch, token, value);
                             }
@@ -335,7 +354,7 @@ impl Run {
     fn finish_dead(&mut self, layout: &Layout, scratch: &mut Scratch, token: Token) {
         let node = &layout.nodes[token.node() as usize];
         scratch.frames.inputs(layout, token).fill_with(Value::default);
-        let mut outputs: smallvec::SmallVec<[Value; 4]> =
+        let mut outputs: SmallVec<[Value; 4]> =
             node.data().output_types.iter().map(|_| Value::None).collect();
         let mut ready = Ready { tokens: &mut scratch.ready, fetches: &mut scratch.fetched };
         scratch.frames.propagate(layout, token, &mut outputs, &mut ready);
@@ -344,18 +363,19 @@ impl Run {
     fn keep_fetches(&mut self, layout: &Layout, scratch: &mut Scratch) -> Result<()> {
         for (fetch, value) in scratch.fetched.drain(..) {
             // A dead fetch is reported when results are taken.
-            let value = match value {
-                Value::None => continue,
-                Value::Tensor(tensor) => tensor,
-                reference => {
-                    let name = &layout.nodes[self.current as usize].data().name;
-                    reference.read().map_err(|error| error.at_node(name))?
-                }
-            };
-            if let Some(hub) = &self.hub {
-                hub.set_fetch(fetch as usize, Ok(value.clone()));
+            if let Value::None = value {
+                continue;
             }
-            self.results[fetch as usize] = Some(value);
+            if let Value::Ref(variable) = &value
+                && !variable.is_initialized()
+            {
+                let node = &layout.nodes[self.current as usize].data().name;
+                return Err(variable.uninitialized().at_node(node));
+            }
+            if let Some(hub) = &self.hub {
+                hub.set_fetch(fetch as usize, value.read());
+            }
+            self.results[fetch as usize] = value;
         }
         Ok(())
     }
@@ -364,8 +384,9 @@ impl Run {
         let mut results = Vec::with_capacity(self.results.len());
         for (i, result) in std::mem::take(&mut self.results).into_iter().enumerate() {
             match result {
-                Some(tensor) => results.push(tensor),
-                None => {
+                Value::Tensor(tensor) => results.push(tensor),
+                Value::Ref(_) | Value::View(_) => results.push(result.read()?),
+                Value::None => {
                     let name = &self.layout.fetches[i];
                     let error = match self.nested {
                         true => status!(InvalidArgument, "{name} does not have value"),
@@ -500,8 +521,8 @@ fn native(node: &ExecNode, inputs: &mut [Value]) -> Result<Outputs> {
         OpClass::Switch | OpClass::RefSwitch => {
             let predicate = read_predicate(&take(inputs, 1))?;
             let mut data = take(inputs, 0);
-            if node.class == OpClass::Switch && matches!(data, Value::Ref(_)) {
-                data = Value::Tensor(data.read()?);
+            if node.class == OpClass::Switch {
+                data = data.dereferenced()?;
             }
             let outputs = if predicate { vec![Value::None, data] } else { vec![data, Value::None] };
             Outputs::Many(outputs)
@@ -510,18 +531,18 @@ fn native(node: &ExecNode, inputs: &mut [Value]) -> Result<Outputs> {
             let live = inputs.iter().position(|value| !matches!(value, Value::None));
             let Some(live) = live else { return Ok(Outputs::Dead) };
             let mut data = take(inputs, live);
-            if node.class == OpClass::Merge && matches!(data, Value::Ref(_)) {
-                data = Value::Tensor(data.read()?);
+            if node.class == OpClass::Merge {
+                data = data.dereferenced()?;
             }
             inputs.fill_with(Value::default);
             Outputs::Many(vec![data, Value::Tensor(Tensor::scalar(live as i32))])
         }
         OpClass::ControlTrigger => Outputs::None,
         _ => {
-            // Identity, Enter, Exit, NextIteration: the input goes on; a reference is read unless references go on.
+            // Identity, Enter, Exit, NextIteration: the input goes on, as a value unless references go on.
             let value = take(inputs, 0);
-            match (&value, node.data().output_types.first()) {
-                (Value::Ref(_), Some((_, false))) => Outputs::One(Value::Tensor(value.read()?)),
+            match node.data().output_types.first() {
+                Some((_, false)) => Outputs::One(value.dereferenced()?),
                 _ => Outputs::One(value),
             }
         }
@@ -536,23 +557,67 @@ fn read_predicate(value: &Value) -> Result<bool> {
     }
 }
 
-/// Turns references into values where the op wants values, and checks that the others are initialized.
-fn read_refs(node: &ExecNode, inputs: &mut [Value]) -> Result<()> {
+/// Whether a node sends what a reference leads to. In stock the receiver's request comes a little later than the send and
+/// finds what updates have left until then; here updates that can run at once run before the value leaves.
+#[inline]
+fn is_late(layout: &Layout, scratch: &mut Scratch, token: Token) -> bool {
+    let node = &layout.nodes[token.node() as usize];
+    node.refs
+        && node.class == OpClass::Send
+        && !token.dead()
+        && matches!(scratch.frames.inputs(layout, token), [Value::Ref(_) | Value::View(_)])
+}
+
+/// The views among a node's inputs, with what they showed when the node ran.
+type Views = SmallVec<[(Arc<View>, Tensor); 2]>;
+
+/// Turns references and views into values where the op wants values, and checks that the others are initialized.
+fn read_refs(node: &ExecNode, inputs: &mut [Value], views: &mut Views) -> Result<()> {
+    // A send passes the reference on: the value is read when it is delivered.
+    let sends = node.class == OpClass::Send;
     let allows_uninitialized = match &node.data().kind {
         NodeKind::Op(entry) => entry.op.allows_uninitialized_input,
         _ => false,
     };
     for (input, (_, wants_ref)) in inputs.iter_mut().zip(&node.data().input_types) {
-        if let Value::Ref(variable) = input {
-            // A send passes the reference on: the value is read when it is delivered.
-            if !*wants_ref && node.class != OpClass::Send {
-                *input = Value::Tensor(variable.read()?);
-            } else if !allows_uninitialized && !variable.is_initialized() {
+        if matches!(input, Value::Ref(_)) && !wants_ref && !sends {
+            *input = std::mem::take(input).dereferenced()?;
+        }
+        match input {
+            Value::View(view) if !sends => {
+                let (view, shown) = (view.clone(), view.read()?);
+                *input = Value::Tensor(shown.clone());
+                views.push((view, shown));
+            }
+            Value::Ref(variable) if !allows_uninitialized && !variable.is_initialized() => {
                 return Err(variable.uninitialized());
             }
+            _ => {}
         }
     }
     Ok(())
+}
+
+/// Makes views of the outputs whose memory is that of a view among the inputs: in stock they go on showing updates.
+fn view_again(node: &ExecNode, outputs: Outputs, views: &Views) -> Outputs {
+    let reinterprets = matches!(&node.data().kind, NodeKind::Op(entry) if entry.op.reinterprets);
+    let again = |value: Value| {
+        let Value::Tensor(tensor) = &value else { return value };
+        let is_form_of = |shown: &Tensor| {
+            let same_units =
+                shown.elements() == tensor.elements() && shown.dtype().size() == tensor.dtype().size();
+            same_units && (reinterprets || tensor.shares_memory_with(shown))
+        };
+        match views.iter().find(|(_, shown)| is_form_of(shown)) {
+            Some((view, _)) => Value::View(Arc::new(view.in_form_of(tensor))),
+            None => value,
+        }
+    };
+    match outputs {
+        Outputs::One(value) => Outputs::One(again(value)),
+        Outputs::Many(values) => Outputs::Many(values.into_iter().map(again).collect()),
+        outputs => outputs,
+    }
 }
 
 fn is_large(inputs: &[Value]) -> bool {
@@ -561,8 +626,8 @@ fn is_large(inputs: &[Value]) -> bool {
             Storage::Plain(buffer) => buffer.len(),
             _ => tensor.elements() * 32,
         },
-        // A reference leads to a variable of unknown size, which its update will walk through.
-        Value::Ref(_) | Value::None => 0,
+        // A reference leads to a variable of unknown size, which its update will walk through. Views have been read.
+        Value::Ref(_) | Value::View(_) | Value::None => 0,
     };
     inputs.iter().map(bytes).sum::<usize>() >= LARGE_BYTES
 }

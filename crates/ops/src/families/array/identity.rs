@@ -33,7 +33,7 @@ const PASS: Op = Op {
 
 static IDENTITY: Op =
     Op { name: "Identity", class: OpClass::Identity, gradient: Gradient::Fn(identity_grad), ..PASS };
-static SNAPSHOT: Op = Op { name: "Snapshot", ..PASS };
+static SNAPSHOT: Op = Op { name: "Snapshot", kernels: kernels![any snapshot_kernel], ..PASS };
 static STOP_GRADIENT: Op = Op { name: "StopGradient", gradient: Gradient::Stop, ..PASS };
 static PREVENT_GRADIENT: Op = Op {
     name: "PreventGradient",
@@ -106,6 +106,14 @@ static ENSURE_SHAPE: Op = Op {
 
 fn pass_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| Ok(cx.take(0)?.into()))
+}
+
+/// A value that later updates of a ref variable do not change.
+fn snapshot_kernel(_: &Init<'_>) -> Result<Kernel> {
+    Kernel::sync(|cx| {
+        let value = cx.take(0)?;
+        Ok(if value.is_unique() { value } else { value.deep_copy() }.into())
+    })
 }
 
 fn identity_n_shape(s: &mut ShapeCx<'_>) -> Result<()> {

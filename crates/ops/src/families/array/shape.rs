@@ -70,6 +70,7 @@ static RESHAPE: Op = Op {
     shape: reshape_shape,
     kernels: kernels![any reshape_kernel],
     cheap: true,
+    reinterprets: true,
     ..Op::PURE
 };
 
@@ -82,6 +83,7 @@ static EXPAND_DIMS: Op = Op {
     shape: expand_dims_shape,
     kernels: kernels![any expand_dims_kernel],
     cheap: true,
+    reinterprets: true,
     ..Op::PURE
 };
 
@@ -94,6 +96,7 @@ static SQUEEZE: Op = Op {
     shape: squeeze_shape,
     kernels: kernels![any squeeze_kernel],
     cheap: true,
+    reinterprets: true,
     ..Op::PURE
 };
 
@@ -108,6 +111,7 @@ static BITCAST: Op = Op {
     shape: bitcast_shape,
     kernels: kernels![any bitcast_kernel],
     cheap: true,
+    reinterprets: true,
     ..Op::PURE
 };
 

@@ -1,6 +1,6 @@
 //! Edges that cross devices: a send leaves a tensor at the step's rendezvous, a receive waits for it there.
 
-use ferroflow_core::kernel::{Init, Kernel, Outputs, Value};
+use ferroflow_core::kernel::{Init, Kernel, Outputs};
 use ferroflow_core::op::{Op, OpClass};
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::{DType, Result, Shape, Tensor, ensure, kernels};
@@ -60,14 +60,8 @@ fn send_kernel(init: &Init<'_>) -> Result<Kernel> {
     // What stock sends for a dead value, whatever the edge's type.
     let nothing = Tensor::zeros(DType::Float, Shape::vector(0));
     Kernel::sync(move |cx| {
-        let parcel = if cx.is_dead() {
-            Parcel::dead(nothing.clone())
-        } else {
-            match cx.take_value(0)? {
-                Value::Ref(variable) => Parcel::of_variable(variable)?,
-                value => Parcel::new(value.read()?),
-            }
-        };
+        let parcel =
+            if cx.is_dead() { Parcel::dead(nothing.clone()) } else { Parcel::of(cx.take_value(0)?)? };
         let at = cx.frame();
         cx.step().rendezvous.send(&key.at(at.frame, at.iteration), parcel)?;
         Ok(Outputs::None)
