@@ -253,7 +253,12 @@ mod tests {
         let view = View::new(variable.clone()).unwrap();
         let column = Tensor::vector(vec![0.0f32; 2]).reshaped(Shape::new([2, 1]).unwrap()).unwrap();
         let reshaped = view.in_form_of(&column);
-        variable.update(|value| Ok(value.flat_mut::<f32>()?[0] += 1.0)).unwrap();
+        variable
+            .update(|value| {
+                value.flat_mut::<f32>()?[0] += 1.0;
+                Ok(())
+            })
+            .unwrap();
         assert_eq!((first(&view), first(&reshaped)), (2.0, 2.0));
         variable.assign(Tensor::vector(vec![3.0f32, 3.0])).unwrap();
         assert_eq!(first(&view), 3.0);
