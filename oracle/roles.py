@@ -85,6 +85,12 @@ CONFIGS = [
     (config({"type": "worker", "index": 0}, cluster=json.dumps(SPEC)), None),
     ('{"cluster": null, "task": {"type": "worker", "index": 0}}', None),
     ('{"cluster": {"worker": ["a:1"], "worker": ["b:1", "c:1"]}, "task": {"type": "worker", "index": 1}}', None),
+    (config({"type": "ps", "index": 0}, environment="cloud", service={}, eval_session_master="", job={}, coordinator=[]), None),
+    (config({"type": "ps", "index": 0, "trial": "3", "cloud": "x-ml"}), None),
+    (config({"type": "worker", "index": 0}, cluster=None, clustre=SPEC), "stock's task would be alone, and chief"),
+    (config({"type": "worker", "idnex": 1}), None),
+    (config({"typ": "worker", "index": 1}), None),
+    (config(cluster=SPEC, Task={"type": "worker", "index": 1}), None),
     (
         config({"type": "worker", "index": 1}, cluster=None, sparseCluster={"ps": ["a:1"], "worker": {"1": "b:1"}}),
         "old operators wrote this name for clusters whose workers come and go",

@@ -7,7 +7,7 @@ use ferroflow::{
     ClusterSpec, Code, DType, Graph, Server, ServerConfig, Session, SessionOptions, TaskName, ops,
 };
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
@@ -109,9 +109,29 @@ fn mistakes_come_with_their_fix() {
     check(&["--ps_hosts=a:1", "--worker_hosts=a:1", "--job_name=ps"], "a port of its own");
     check(&["--cluster", r#"{"my-ps": ["a:1"]}"#], "write e.g. my_ps");
     check(&["--ps_host=a:1"], "'--ps_hosts'");
-    let config = r#"{"cluster": {"ps": ["a:1", "b:1"]}, "task": {"type": "ps", "index": 1.5, "x": 0}}"#;
+    let config = r#"{"cluster": {"ps": ["a:1", "b:1"]}, "task": {"type": "ps", "index": 1.5, "trial": 0}}"#;
     assert!(Role::resolve(&Asked::default(), &[("TF_CONFIG", config)].into_iter().collect()).is_ok());
     assert!(refused(&[], Some("{'cluster': {}}")).contains("double quotes"));
+    for (config, fix) in [
+        (r#"{"clustre": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}"#, "did you mean 'cluster'?"),
+        (r#"{"cluster": {"ps": ["a:1"]}, "tsk": {"type": "ps", "index": 0}}"#, "did you mean 'task'?"),
+        (
+            r#"{"cluster": {"ps": ["a:1"]}, "task": {"typ": "ps", "index": 0}}"#,
+            "unknown key 'task.typ', did you mean 'type'?",
+        ),
+        (r#"{"cluster": {"ps": ["a:1"]}, "task": {"type": "ps", "indx": 1}}"#, "did you mean 'index'?"),
+        (r#"{"cluster": {"ps": ["a:1"]}, "mood": 1}"#, "unknown key 'mood', expected one of cluster, task"),
+        (r#"{"cluster": {"ps": "a:1,b:1"}, "task": {"type": "ps", "index": 0}}"#, r#"write ["a:1","b:1"]"#),
+        (
+            r#"{"cluster": {"wroker": ["a:1"]}, "task": {"type": "worker", "index": 0}}"#,
+            "did you mean wroker?",
+        ),
+    ] {
+        let said = refused(&[], Some(config));
+        assert!(said.contains(fix), "{config}: {said}");
+    }
+    check(&["--cluster", r#"{"cluster": {"ps": ["a:1"]}}"#, "--job_name=ps"], "the form of TF_CONFIG");
+    check(&["--cluster", "a:1,b:1", "--job_name=ps"], "a cluster is written as JSON");
     let config = r#"{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 3}}"#;
     assert!(refused(&[], Some(config)).contains("job worker has task 0 alone"));
 }
@@ -161,6 +181,7 @@ fn doctor(tf_config: &str, arguments: &[&str]) -> (bool, Vec<Value>) {
     let said: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
     assert_eq!(said["ok"], output.status.success());
+    assert_eq!(said["errors"] == 0, output.status.success());
     (output.status.success(), said["findings"].as_array().unwrap().clone())
 }
 
@@ -194,12 +215,78 @@ fn a_task_serves_what_tf_config_says_and_the_doctor_finds_what_is_wrong() {
 
     let (ok, findings) = doctor(&right, &["--wait", "0"]);
     assert!(!ok);
-    assert_eq!(verdict(&findings, "task", "worker:1"), "wrong");
+    assert_eq!(verdict(&findings, "task", "worker:1"), "error");
 
     let (ok, findings) = doctor(&config("127.0.0.1:1", "worker"), &["--dir", "/no/such/directory"]);
     assert!(!ok);
-    assert_eq!(verdict(&findings, "agreement", "ps:0"), "wrong");
-    assert_eq!(verdict(&findings, "directory", "/no/such/directory"), "wrong");
+    assert_eq!(verdict(&findings, "agreement", "ps:0"), "error");
+    assert_eq!(verdict(&findings, "directory", "/no/such/directory"), "error");
+    // Only the lists differ, so nothing is said about networks.
+    let ways = findings.iter().filter(|finding| finding["check"] == "way" && finding["verdict"] != "ok");
+    assert_eq!(ways.count(), 0, "{findings:#?}");
+}
+
+#[test]
+fn the_doctor_names_each_task_that_training_would_lack_and_why() {
+    let ports: Vec<ReservedPort> = (0..3)
+        .map(|_| ReservedPort::new(Some(Ipv4Addr::LOCALHOST.into()), PortChoice::Any).unwrap())
+        .collect();
+    let address = |index: usize| format!("127.0.0.1:{}", ports[index].port());
+    // A web server in the place of a task.
+    let web = TcpListener::bind("127.0.0.1:0").unwrap();
+    let web_address = web.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for connection in web.incoming().flatten() {
+            let _ = (&connection).write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n");
+        }
+    });
+    let cluster = json!({
+        "ps": [address(0), "no-such-host.invalid:1", web_address],
+        "worker": [address(1), address(2)],
+    });
+    let config = json!({"cluster": cluster, "task": {"type": "worker", "index": 0}}).to_string();
+    let output = binary::command(&["doctor"]).env("TF_CONFIG", &config).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for part in [
+        format!("error    task       ps:0 is not up: nothing listens at {}", address(0)),
+        "error    task       ps:1 is not reached at no-such-host.invalid:1: the name".to_owned(),
+        format!(
+            "error    task       ps:2 is not at {web_address}: what listens there is not a TensorFlow server"
+        ),
+        format!("warning  task       worker:1 is not up: nothing listens at {}", address(2)),
+        "Found 3 errors (task ps:0, task ps:1, task ps:2) and".to_owned(),
+        ": training would fail.".to_owned(),
+    ] {
+        assert!(said.contains(&part), "{part:?} is not in {said}");
+    }
+    // The second worker is not the chief, which has to be up.
+    let second = config.replace(r#""index":0"#, r#""index":1"#);
+    let (ok, findings) = doctor(&second, &[]);
+    assert!(!ok);
+    let chief = findings.iter().find(|finding| finding["about"] == "worker:0").unwrap();
+    assert_eq!(chief["verdict"], "error", "{chief}");
+}
+
+#[test]
+fn a_ping_tells_who_answers_or_why_nobody_does() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = start(&listener, "ps", 0, &json!({"ps": [address]}));
+    let ping = |address: &str| {
+        let output = binary::command(&["ping", address, "--timeout", "60"]).output().unwrap();
+        let said = if output.status.success() { output.stdout } else { output.stderr };
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    let (code, said) = ping(&format!("grpc://{address}"));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("is /job:ps/replica:0/task:0, Ferroflow "), "{said}");
+    server.stop();
+    drop(listener);
+    let (code, said) = ping(&address);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("is not up: nothing listens at"), "{said}");
+    assert!(ping("127.0.0.1").1.contains("the port is missing"), "{said}");
 }
 
 /// A server of this process.

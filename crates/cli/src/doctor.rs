@@ -15,12 +15,15 @@ use std::time::Duration;
 
 /// Arguments of `ferroflow doctor`.
 #[derive(clap::Args)]
+#[command(
+    after_help = "The exit code is 1 if there are errors: training would fail, or wait for ever. Warnings leave it 0."
+)]
 pub(crate) struct Args {
     /// A directory that all tasks share; may be given several times
     #[arg(long = "dir", value_name = "DIR")]
     directories: Vec<PathBuf>,
 
-    /// Wait so many seconds for tasks that are not up; they must be then
+    /// Wait up to this many seconds for tasks that are not up; then every one of them is an error
     #[arg(long, value_name = "SECONDS")]
     wait: Option<u64>,
 
@@ -45,12 +48,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             vec![Finding::faulty(Verdict::Wrong, "role", "this task", message, "see `ferroflow resolve`")]
         }
     };
-    let wrong = findings.iter().filter(|finding| finding.verdict == Verdict::Wrong).count();
     match args.output {
-        Output::Text => print_text(&findings, wrong),
-        Output::Json => print_json(&findings, wrong),
+        Output::Text => print_text(&findings),
+        Output::Json => print_json(&findings),
     }
-    if wrong > 0 { Err(Failure::told(PERMANENT)) } else { Ok(()) }
+    match of(&findings, Verdict::Wrong).next() {
+        Some(_) => Err(Failure::told(PERMANENT)),
+        None => Ok(()),
+    }
 }
 
 fn examine(args: &Args, role: &Role) -> Vec<Finding> {
@@ -85,13 +90,19 @@ fn told(role: &Role) -> Finding {
             Verdict::Doubtful,
             "role",
             about,
-            format!("is told by {}, without addresses: {}", role.source, why.message()),
+            format!("is known by {}, without addresses: {}", role.source, why.message()),
             "check again with the addresses, once they are known",
+        ),
+        None if role.cluster.is_empty() => Finding::faulty(
+            Verdict::Doubtful,
+            "role",
+            about,
+            "is alone: no flags, no TF_CONFIG and no launcher name other tasks",
+            "name the tasks, e.g. with --ps_hosts, --worker_hosts and --job_name, or in TF_CONFIG",
         ),
         None => {
             let size = role.cluster.tasks().count();
-            let cluster = if size == 0 { "alone".to_owned() } else { format!("one of {size} tasks") };
-            Finding::fine("role", about, format!("{cluster}, told by {}", role.source))
+            Finding::fine("role", about, format!("is one of {size} tasks, by {}", role.source))
         }
     }
 }
@@ -135,40 +146,63 @@ fn occupied(role: &Role, entry: &str, why: &str) -> Finding {
     }
 }
 
-fn print_text(findings: &[Finding], wrong: usize) {
+/// Findings with this verdict.
+fn of(findings: &[Finding], verdict: Verdict) -> impl Iterator<Item = &Finding> {
+    findings.iter().filter(move |finding| finding.verdict == verdict)
+}
+
+fn name(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Fine => "ok",
+        Verdict::Doubtful => "warning",
+        Verdict::Wrong => "error",
+    }
+}
+
+fn print_text(findings: &[Finding]) {
     for finding in findings {
-        let mark = match finding.verdict {
-            Verdict::Fine => "ok",
-            Verdict::Doubtful => "warning",
-            Verdict::Wrong => "WRONG",
-        };
+        let mark = name(finding.verdict);
         println!("{mark:<8} {:<10} {} {}", finding.check, finding.about, finding.text);
         if let Some(fix) = &finding.fix {
             println!("{:<8} {:<10} {fix}", "", "fix:");
         }
     }
-    match wrong {
-        0 => println!("Nothing is wrong."),
-        1 => println!("1 thing is wrong."),
-        _ => println!("{wrong} things are wrong."),
-    }
+    println!("{}", summary(findings));
 }
 
-fn print_json(findings: &[Finding], wrong: usize) {
+/// The last line: how many errors and warnings there are, what they are about, and what that means.
+fn summary(findings: &[Finding]) -> String {
+    let counted = |verdict: Verdict| {
+        let about: Vec<String> =
+            of(findings, verdict).map(|finding| format!("{} {}", finding.check, finding.about)).collect();
+        let (word, plural) = (name(verdict), if about.len() == 1 { "" } else { "s" });
+        match about.len() {
+            0 => format!("no {word}s"),
+            count => format!("{count} {word}{plural} ({})", about.join(", ")),
+        }
+    };
+    let (errors, warnings) = (counted(Verdict::Wrong), counted(Verdict::Doubtful));
+    let outcome = match of(findings, Verdict::Wrong).next() {
+        Some(_) => "training would fail",
+        None => "training can start",
+    };
+    format!("Found {errors} and {warnings}: {outcome}.")
+}
+
+fn print_json(findings: &[Finding]) {
     let finding = |finding: &Finding| {
-        let verdict = match finding.verdict {
-            Verdict::Fine => "ok",
-            Verdict::Doubtful => "warning",
-            Verdict::Wrong => "wrong",
-        };
         json!({
             "check": finding.check,
             "about": finding.about,
-            "verdict": verdict,
+            "verdict": name(finding.verdict),
             "text": finding.text,
             "fix": finding.fix,
         })
     };
+    let (errors, warnings) = (of(findings, Verdict::Wrong).count(), of(findings, Verdict::Doubtful).count());
     let findings: Vec<_> = findings.iter().map(finding).collect();
-    println!("{:#}", json!({"ok": wrong == 0, "findings": findings}));
+    println!(
+        "{:#}",
+        json!({"ok": errors == 0, "errors": errors, "warnings": warnings, "findings": findings})
+    );
 }

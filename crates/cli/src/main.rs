@@ -11,6 +11,7 @@ mod manual;
 mod member;
 mod ops;
 mod output;
+mod ping;
 mod rendezvous;
 mod resolve;
 mod role_args;
@@ -59,6 +60,8 @@ enum Command {
     Rendezvous(rendezvous::Args),
     /// Check names, ports, versions, clocks and directories of a cluster before it trains
     Doctor(doctor::Args),
+    /// Ask a server whether it answers, and who it is
+    Ping(ping::Args),
     /// Say who this task is, who said so, and what was not listened to
     Resolve(resolve::Args),
     /// Write a training job for Slurm, HTCondor or Kubernetes, and submit it
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Command::Join(args) => join::run(&args),
         Command::Rendezvous(args) => rendezvous::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Ping(args) => ping::run(&args),
         Command::Resolve(args) => resolve::run(&args).map_err(Failure::from),
         Command::Submit(args) => submit::run(&args).map_err(Failure::from),
         Command::Completions(args) => completions::run(&args).map_err(Failure::from),

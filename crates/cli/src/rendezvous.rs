@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Some(What::Status { url, output }) => status(url, *output),
         Some(What::Gc { directory, older_than, dry_run }) => {
             let age = Duration::try_from_secs_f64(older_than * 86_400.0)
-                .map_err(|_| format!("--older-than: {older_than} is no number of days"))?;
+                .map_err(|_| format!("--older-than: {older_than} is not a number of days"))?;
             let removed = collect_garbage(directory, age, *dry_run).map_err(said)?;
             for run in &removed {
                 println!("{} {}", if *dry_run { "would remove" } else { "removed" }, run.display());
@@ -86,7 +86,7 @@ fn status(url: &str, output: Output) -> Result<(), Failure> {
 
 fn table(url: &Url, found: &Survey) -> String {
     let mut text = match &found.jobs {
-        None => return format!("nobody has been at {url}\n"),
+        None => return format!("no task has joined at {url} yet\n"),
         Some(jobs) if found.epoch == 0 => format!("{url}: jobs {jobs}, not complete yet\n"),
         Some(jobs) => format!("{url}: jobs {jobs}, epoch {}\n", found.epoch),
     };
@@ -98,6 +98,19 @@ fn table(url: &Url, found: &Survey) -> String {
         let (address, host, pid) = (&task.address, &task.host, task.pid);
         text += &format!("{name:12} {:12} {address}, process {pid} on {host}{starts}{detail}\n", task.state);
     }
+    for name in &found.missing {
+        text += &format!("{name:12} missing      has not joined yet\n");
+    }
+    let there = found.tasks.iter().filter(|task| task.state == "there").count();
+    let all = found.tasks.len() + found.missing.len();
+    let absent = found.tasks.iter().filter(|task| task.state != "there");
+    let absent = absent.map(|task| format!("{}:{} ({})", task.job, task.task, task.state));
+    let absent: Vec<String> =
+        absent.chain(found.missing.iter().map(|name| format!("{name} (missing)"))).collect();
+    text += &match absent.is_empty() {
+        true => format!("all {all} tasks are there\n"),
+        false => format!("{there} of {all} tasks are there; not there: {}\n", absent.join(", ")),
+    };
     text
 }
 

@@ -2,6 +2,7 @@
 
 use ferroflow::ClusterSpec;
 use ferroflow::discovery::{Asked, Environment, Role, Topology};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Who this task is. Without any of these, the environment tells: `TF_CONFIG`, a launcher or scheduler, a pod's name.
@@ -85,14 +86,19 @@ impl RoleArgs {
     fn flagged_cluster(&self) -> Result<ClusterSpec, String> {
         let mut spec = match &self.cluster {
             None => ClusterSpec::new(),
-            Some(json) if json.trim_start().starts_with('{') => {
-                ClusterSpec::from_json(json).map_err(|error| format!("--cluster: {}", error.message()))?
+            Some(json) if json.trim_start().starts_with(['{', '[', '"']) => {
+                cluster_of_json(json).map_err(|error| format!("--cluster: {error}"))?
             }
             Some(path) => {
-                let text = std::fs::read_to_string(Path::new(path))
-                    .map_err(|error| format!("--cluster: cannot read the file '{path}': {error}"))?;
-                ClusterSpec::from_json(&text)
-                    .map_err(|error| format!("--cluster: {path}: {}", error.message()))?
+                let text = std::fs::read_to_string(Path::new(path)).map_err(|error| {
+                    let hint = if path.contains(':') {
+                        "; a cluster is written as JSON, e.g. {\"ps\": [\"a:2222\"], \"worker\": [\"b:2222\"]}"
+                    } else {
+                        ""
+                    };
+                    format!("--cluster: cannot read the file '{path}': {error}{hint}")
+                })?;
+                cluster_of_json(&text).map_err(|error| format!("--cluster: {path}: {error}"))?
             }
         };
         let hosts = [
@@ -116,4 +122,16 @@ impl RoleArgs {
             _ => Ok(spec),
         }
     }
+}
+
+fn cluster_of_json(text: &str) -> Result<ClusterSpec, String> {
+    ClusterSpec::from_json(text).map_err(|error| {
+        let value = serde_json::from_str::<Value>(text).unwrap_or_default();
+        match value.get("cluster").is_some_and(Value::is_object) {
+            true => "this has the form of TF_CONFIG; write only what is in its \"cluster\", or name a file that holds all \
+                     of it with --config"
+                .to_owned(),
+            false => error.message().to_owned(),
+        }
+    })
 }

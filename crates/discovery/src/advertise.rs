@@ -74,8 +74,9 @@ fn as_told(wish: &str) -> Result<Advertised> {
         // More colons are an address of IPv6 without a port.
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
             let number = port.parse::<u16>().ok().filter(|port| *port > 0);
-            let wrong =
-                || status!(InvalidArgument, "--advertise: '{port}' is no port, expected host or host:port");
+            let wrong = || {
+                status!(InvalidArgument, "--advertise: '{port}' is not a port, expected host or host:port")
+            };
             (host, Some(number.ok_or_else(wrong)?))
         }
         _ => (wish, None),
@@ -202,7 +203,7 @@ mod tests {
         let inside = told("127.0.0.1").unwrap();
         assert_eq!((inside.port, inside.bind), (None, Some(Ipv4Addr::LOCALHOST.into())));
         assert_eq!(told("[::1]:80").unwrap().hosts, ["::1"]);
-        assert!(told("host:0").unwrap_err().message().contains("'0' is no port"));
+        assert!(told("host:0").unwrap_err().message().contains("'0' is not a port"));
         assert!(told(":80").unwrap_err().message().contains("names no host"));
         let missing = advertise(&Wishes { interface: Some("none0"), ..Wishes::default() }).unwrap_err();
         assert!(missing.message().contains("none0 has no address"), "{missing}");

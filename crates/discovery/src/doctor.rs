@@ -4,10 +4,11 @@
 
 mod directory;
 mod names;
+mod obstacle;
 mod peers;
 
 pub use directory::Marker;
-pub use peers::who_answers;
+pub use peers::{ping, who_answers};
 
 use crate::Role;
 use ferroflow_cluster::spec::TaskName;
@@ -16,14 +17,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What came of a check.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// As it should be.
     Fine,
-    /// Training may go well.
+    /// A warning: training can start all the same.
     Doubtful,
-    /// Training cannot go well.
+    /// An error: training would fail or wait for ever.
     Wrong,
 }
 

@@ -10,6 +10,7 @@ mod port_owner;
 pub mod rendezvous;
 mod role;
 mod source;
+mod spelling;
 mod topology;
 
 pub use advertise::{Advertised, Wishes, advertise};
@@ -18,4 +19,5 @@ pub use port::{PortChoice, ReservedPort, listen_on};
 pub use port_owner::owner_of_port;
 pub use role::{Asked, Overridden, Rank, Role, is_chief, tf_config};
 pub use source::{Source, TfConfig};
+pub use spelling::nearest;
 pub use topology::{Count, Topology};

@@ -108,8 +108,8 @@ impl Launch {
             let value = store.get(&key(rank))?;
             let text = value.strip_prefix(MARK).map(percent_decode_str);
             let text = text.and_then(|text| text.decode_utf8().ok());
-            let text =
-                text.ok_or_else(|| status!(DataLoss, "rank {rank} told '{value}', which is no text"))?;
+            let text = text
+                .ok_or_else(|| status!(DataLoss, "rank {rank} told '{value}', which is not valid UTF-8"))?;
             told.push(text.into_owned());
         }
         store.finalize()?;

@@ -123,7 +123,8 @@ impl FromStr for PortChoice {
     fn from_str(text: &str) -> Result<PortChoice> {
         let number = |text: &str| {
             let number = text.trim().parse::<u16>();
-            number.map_err(|_| status!(InvalidArgument, "'{text}' is no port, expected 2222 or 20000-20099"))
+            number
+                .map_err(|_| status!(InvalidArgument, "'{text}' is not a port, expected 2222 or 20000-20099"))
         };
         match text.split_once('-') {
             None => Ok(match number(text)? {
@@ -132,7 +133,7 @@ impl FromStr for PortChoice {
             }),
             Some((first, last)) => {
                 let (first, last) = (number(first)?, number(last)?);
-                ensure!(0 < first && first <= last, InvalidArgument, "'{text}' is no range of ports");
+                ensure!(0 < first && first <= last, InvalidArgument, "'{text}' is not a range of ports");
                 Ok(PortChoice::Range(first, last))
             }
         }
@@ -166,7 +167,7 @@ mod tests {
         drop(taken);
         assert_eq!("7-9".parse::<PortChoice>().unwrap(), PortChoice::Range(7, 9));
         assert_eq!("0".parse::<PortChoice>().unwrap(), PortChoice::Any);
-        assert!("9-7".parse::<PortChoice>().unwrap_err().message().contains("no range"));
-        assert!("x".parse::<PortChoice>().unwrap_err().message().contains("no port"));
+        assert!("9-7".parse::<PortChoice>().unwrap_err().message().contains("not a range"));
+        assert!("x".parse::<PortChoice>().unwrap_err().message().contains("not a port"));
     }
 }

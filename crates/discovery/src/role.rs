@@ -1,6 +1,7 @@
 //! Who this task is: the first source that says so decides, and what the others say is told, never mixed in.
 
 use crate::source::{Found, Says, Source};
+use crate::spelling::nearest;
 use crate::{Environment, Topology};
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_core::{Result, Status, status};
@@ -197,6 +198,7 @@ impl Found {
             let what = short(&task);
             notes.push(format!("{what} is not in the cluster: it uses the others, and nobody calls it"));
         }
+        notes.extend(unusual_jobs(&cluster));
         let several = topology.as_ref().is_some_and(|topology| topology.tasks().nth(1).is_some());
         if several && cluster.is_empty() && unlocated.is_none() {
             unlocated = Some(status!(
@@ -221,9 +223,15 @@ pub(crate) fn in_cluster(task: &TaskName, cluster: &ClusterSpec) -> Result<()> {
     let mut jobs: Vec<String> = cluster.tasks().map(|(other, _)| other.job).collect();
     jobs.dedup();
     let fix = match (numbers.as_slice(), jobs.iter().find(|job| job.eq_ignore_ascii_case(&task.job))) {
-        ([], Some(similar)) => format!("write {similar}: names of jobs tell capitals from small letters"),
+        ([], Some(similar)) => format!("write {similar}: names of jobs are case-sensitive"),
         ([], None) => {
-            format!("there is no job {}, choose one of {} or add its addresses", task.job, jobs.join(", "))
+            let meant = nearest(&task.job, jobs.iter().map(String::as_str));
+            let meant = meant.map(|meant| format!("did you mean {meant}? ")).unwrap_or_default();
+            format!(
+                "{meant}there is no job {}, choose one of {} or add its addresses",
+                task.job,
+                jobs.join(", ")
+            )
         }
         ([first, .., last], _) if (last - first) as usize + 1 == numbers.len() => {
             format!(
@@ -238,6 +246,18 @@ pub(crate) fn in_cluster(task: &TaskName, cluster: &ClusterSpec) -> Result<()> {
         }
     };
     Err(status!(InvalidArgument, "{task} is not in the cluster, which has {cluster}: {fix}"))
+}
+
+/// Jobs may have any name, but one that is nearly a usual one is more likely a typing error: its tasks would be started
+/// and never used.
+fn unusual_jobs(cluster: &ClusterSpec) -> Vec<String> {
+    let usual = ["chief", "worker", "ps", "evaluator", "master"];
+    let unusual = cluster.jobs().filter(|job| job.len() > 2 && !usual.contains(job));
+    let note = |job: &str| {
+        let meant = nearest(job, usual).filter(|meant| cluster.num_tasks(meant) == 0)?;
+        Some(format!("the cluster has a job {job}; did you mean {meant}?"))
+    };
+    unusual.filter_map(note).collect()
 }
 
 fn listed(cluster: &ClusterSpec) -> String {

@@ -107,7 +107,7 @@ impl FromStr for Topology {
                 number => Count::Tasks(number.parse().map_err(|_| {
                     status!(
                         InvalidArgument,
-                        "'{pair}' is no job with its number of tasks, expected e.g. worker:2 or worker:*"
+                        "'{pair}' is not a job with its number of tasks, expected e.g. worker:2 or worker:*"
                     )
                 })?),
             };
@@ -137,12 +137,12 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let message = |text: &str| text.parse::<Topology>().unwrap_err().message().to_owned();
-        assert!(message("ps:x").contains("'ps:x' is no job"));
+        assert!(message("ps:x").contains("'ps:x' is not a job"));
         assert!(message("ps:0").contains("no tasks"));
         assert!(message("ps:1,ps:2").contains("named twice"));
         assert!(message("ps:*,worker:*").contains("only one job"));
-        assert!(message("my-ps:1").contains("no name of a job"));
-        assert!(message("").contains("no name of a job"));
+        assert!(message("my-ps:1").contains("not the name of a job"));
+        assert!(message("").contains("not the name of a job"));
         let closed: Topology = "ps,worker:2".parse().unwrap();
         assert!(closed.of_size(4).unwrap_err().message().contains("have 3 tasks, but 4 were started"));
         let open: Topology = "ps:1,worker:*".parse().unwrap();

@@ -25,7 +25,7 @@ pub(super) fn fault(address: &str) -> Option<String> {
         Ok(1..=65535) => None,
         Ok(0) => Some("nobody can call port 0, write the port that the task listens on".to_owned()),
         Ok(_) => Some(format!("ports end at 65535, {port} is above")),
-        Err(_) => Some(format!("'{port}' is no port, write a number from 1 to 65535")),
+        Err(_) => Some(format!("'{port}' is not a port, write a number from 1 to 65535")),
     }
 }
 
@@ -46,8 +46,8 @@ mod tests {
             ("::1:2222", "write [::1]:2222"),
             ("a:0", "port 0"),
             ("a:99999", "ports end at 65535"),
-            ("a:http", "'http' is no port"),
-            ("a:-1", "'-1' is no port"),
+            ("a:http", "'http' is not a port"),
+            ("a:-1", "'-1' is not a port"),
             ("http://a:1", "write a:1"),
             ("a b:1", "a character"),
         ];

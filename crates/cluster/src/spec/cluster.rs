@@ -125,8 +125,9 @@ impl ClusterSpec {
                 other => {
                     return Err(status!(
                         InvalidArgument,
-                        "job {job} must be a list of addresses or an object from task number to address, got {}",
-                        kind(other)
+                        "job {job} must be a list of addresses or an object from task number to address, got {}{}",
+                        kind(other),
+                        as_list(other)
                     ));
                 }
             }
@@ -234,6 +235,13 @@ fn text<'a>(job: &str, address: &'a Value) -> Result<&'a str> {
     address.as_str().ok_or_else(wrong)
 }
 
+/// The list that somebody meant who wrote addresses as one text.
+fn as_list(value: &Value) -> String {
+    let Some(text) = value.as_str() else { return String::new() };
+    let addresses: Value = text.split(',').map(str::trim).filter(|address| !address.is_empty()).collect();
+    format!("; write {addresses}")
+}
+
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -253,7 +261,7 @@ fn check_job(job: &str) -> Result<()> {
     ensure!(
         is_name(job),
         InvalidArgument,
-        "'{job}' is no name of a job: letters, digits and underscores, a letter first{fix}"
+        "'{job}' is not the name of a job: letters, digits and underscores, a letter first{fix}"
     );
     Ok(())
 }
@@ -290,18 +298,18 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let message = |text| ClusterSpec::from_json(text).unwrap_err().message().to_owned();
-        assert!(message("[").contains("no JSON"));
+        assert!(message("[").contains("not JSON"));
         assert!(
             message(r#"{"ps": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]}"#).contains("'ps' is named twice")
         );
         assert!(message(r#"{"ps": {"0": "a:1", "0": "b:1"}}"#).contains("'0' is named twice"));
         assert!(message("[]").contains("got a list"));
-        assert!(message(r#"{"ps": "a:1"}"#).contains("job ps must be a list"));
+        assert!(message(r#"{"ps": "a:1, b:1"}"#).contains(r#"got text; write ["a:1","b:1"]"#));
         assert!(message(r#"{"ps": [1]}"#).contains("a number, expected text"));
         assert!(message(r#"{"ps": ["a"]}"#).contains("'a', expected host:port"));
         assert!(message(r#"{"ps": ["a:0"]}"#).contains("expected host:port"));
-        assert!(message(r#"{"p s": ["a:1"]}"#).contains("no name of a job"));
-        assert!(message(r#"{"my-ps": ["a:1"]}"#).contains("no name of a job"));
+        assert!(message(r#"{"p s": ["a:1"]}"#).contains("not the name of a job"));
+        assert!(message(r#"{"my-ps": ["a:1"]}"#).contains("not the name of a job"));
         assert!(message(r#"{"ps": {"x": "a:1"}}"#).contains("task 'x'"));
         assert!(message(r#"{"ps": ["a:1"], "worker": ["a:1"]}"#).contains("same address"));
     }

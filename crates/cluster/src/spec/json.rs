@@ -14,7 +14,7 @@ pub fn parse_json(text: &str) -> Result<Value> {
         _ => {
             let quoted = text.trim_start().starts_with("{'");
             let fix = if quoted { "; JSON has double quotes" } else { "" };
-            status!(InvalidArgument, "no JSON: {error}{fix}")
+            status!(InvalidArgument, "not JSON: {error}{fix}")
         }
     })
 }

@@ -16,20 +16,25 @@ pub(super) fn check(role: &Role) -> Vec<Finding> {
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         tasks_of.entry(host).or_default().push(short(&task));
     }
+    let own = role.address().map(|entry| entry.rsplit_once(':').map_or(entry, |(host, _)| host));
     let mut findings = Vec::new();
     let mut found = BTreeMap::new();
     for (host, tasks) in &tasks_of {
         let (names, tasks) = (addresses(host), tasks.join(", "));
-        findings.push(match &names {
-            Ok(addresses) => Finding::fine("name", host, format!("is {} ({tasks})", join(addresses))),
-            Err(why) => Finding::faulty(
+        match &names {
+            Ok(addresses) => {
+                findings.push(Finding::fine("name", host, format!("is {} ({tasks})", join(addresses))));
+            }
+            // Tasks that are asked there say so themselves.
+            Err(_) if own != Some(*host) => {}
+            Err(why) => findings.push(Finding::faulty(
                 Verdict::Wrong,
                 "name",
                 host,
-                format!("is not known on this machine: {why} ({tasks})"),
-                "write an address instead, or tell this machine the name (DNS, /etc/hosts)",
-            ),
-        });
+                format!("does not resolve on this machine: {why} ({tasks})"),
+                "write an address instead, or add the name to DNS or /etc/hosts of this machine",
+            )),
+        }
         found.insert(*host, names.unwrap_or_default());
     }
     findings.extend(own_entry(role, &found));
@@ -59,7 +64,7 @@ fn own_entry(role: &Role, found: &BTreeMap<&str, Vec<IpAddr>>) -> Vec<Finding> {
             Verdict::Doubtful,
             "name",
             host,
-            format!("is {}, which is no address of this machine", join(own)),
+            format!("is {}, which is not an address of this machine", join(own)),
             "right if something forwards connections; otherwise this is the wrong task for this machine",
         ));
     }

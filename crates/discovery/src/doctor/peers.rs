@@ -1,11 +1,12 @@
 //! The other tasks: who answers, whether it is the right one, and whether all see the same cluster.
 
+use super::obstacle::Obstacle;
 use super::{Examination, Finding, Verdict};
 use crate::Role;
-use crate::role::short;
+use crate::role::{is_chief, short};
 use ferroflow_cluster::probe::{Identity, Probe};
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
-use ferroflow_core::{Code, Status};
+use ferroflow_core::{Status, status};
 use std::time::{Duration, Instant};
 
 /// How far clocks may be apart before files and events look out of order,
@@ -66,21 +67,35 @@ pub fn who_answers(role: &Role, address: &str) -> Option<TaskName> {
     probe.ask(&[address.to_owned()]).ok()?.pop()?.ok()?.task
 }
 
+/// Asks the server at `host:port` who it is; an error says why it does not answer, and what to do.
+pub fn ping(address: &str, limit: Duration) -> Result<Identity, String> {
+    let nobody = TaskName::new("localhost", 0);
+    let check = ClusterSpec::new().add("localhost", 0, address);
+    check.map_err(|error| {
+        let message = error.message();
+        message.split_once("the address ").map_or(message, |(_, fault)| fault).to_owned()
+    })?;
+    let cluster = ClusterSpec::new();
+    let probe = Probe { task: &nobody, cluster: &cluster, try_others: false, limit };
+    let answer = probe
+        .ask(&[address.to_owned()])
+        .and_then(|mut answers| answers.pop().unwrap_or_else(|| Err(status!(Internal, "no answer"))));
+    answer.map_err(|error| {
+        let obstacle = Obstacle::find(address, &error, limit);
+        let text = obstacle.text(address, limit);
+        format!("the server {text}: {}", obstacle.fix("it", address))
+    })
+}
+
 fn judge(examination: &Examination<'_>, peer: &Peer, all: &[Peer]) -> Vec<Finding> {
     let about = short(&peer.task);
     match &peer.answer {
         Err(error) => vec![absent(examination, peer, error)],
-        Ok(identity) if identity.task.as_ref() != Some(&peer.task) => {
-            let there = identity.task.as_ref().map_or_else(|| "another program".to_owned(), short);
-            let text = format!("is not at {}: {there} answers there", peer.address);
-            let fix =
-                "give every task the same lists in the same order, and the index of its own place in them";
-            vec![Finding::faulty(Verdict::Wrong, "task", about, text, fix)]
-        }
+        Ok(identity) if identity.task.as_ref() != Some(&peer.task) => vec![misplaced(peer, identity)],
         Ok(identity) => {
             let millis = identity.round_trip.as_secs_f64() * 1e3;
-            let version =
-                identity.version.as_deref().map_or("TensorFlow".to_owned(), |own| format!("Ferroflow {own}"));
+            let version = identity.version.as_deref();
+            let version = version.map_or("stock TensorFlow".to_owned(), |own| format!("Ferroflow {own}"));
             let text = format!("answers at {} within {millis:.1} ms, {version}", peer.address);
             let mut findings = vec![Finding::fine("task", &about, text)];
             if identity.version.is_some() {
@@ -94,20 +109,58 @@ fn judge(examination: &Examination<'_>, peer: &Peer, all: &[Peer]) -> Vec<Findin
     }
 }
 
+/// A task that does not answer, and why.
 fn absent(examination: &Examination<'_>, peer: &Peer, error: &Status) -> Finding {
-    let why = error.message();
-    let refused = why.contains("refused");
-    let verdict = if refused && examination.wait.is_none() { Verdict::Doubtful } else { Verdict::Wrong };
-    let fix = match (refused, error.code()) {
-        (true, _) => "start it; if it runs, it listens on another address or port".to_owned(),
-        (_, Code::DeadlineExceeded) => format!(
-            "open port {} of its machine in firewalls between here and there, or look whether it hangs",
-            peer.address.rsplit_once(':').map_or("", |(_, port)| port)
+    let obstacle = Obstacle::find(&peer.address, error, examination.limit);
+    let (about, address) = (short(&peer.task), &peer.address);
+    let mut text = obstacle.text(address, examination.limit);
+    let needed = is_needed(&peer.task, examination.role);
+    // A worker that is not up joins later; whatever else is wrong with its address stays wrong.
+    let may_come = obstacle == Obstacle::Refused && !needed && examination.wait.is_none();
+    let verdict = if may_come { Verdict::Doubtful } else { Verdict::Wrong };
+    let waits = matches!(obstacle, Obstacle::Refused | Obstacle::TimedOut | Obstacle::Silent);
+    text.push_str(match verdict {
+        Verdict::Doubtful => "; training starts without it",
+        _ if needed && waits => "; training waits for it",
+        _ => "",
+    });
+    Finding::faulty(verdict, "task", &about, text, obstacle.fix(&about, address))
+}
+
+/// Whether training cannot begin without a task: the chief, and every task of another job, because the chief's session
+/// waits for those.
+fn is_needed(task: &TaskName, role: &Role) -> bool {
+    let tasks = || role.cluster.tasks().map(|(task, _)| task).chain([role.task.clone()]);
+    let chief = tasks().find(|task| is_chief(task, &role.cluster));
+    match chief {
+        Some(chief) => *task == chief || task.job != chief.job,
+        None => task.job != role.task.job,
+    }
+}
+
+/// An address at which another task answers.
+fn misplaced(peer: &Peer, identity: &Identity) -> Finding {
+    let same_lists =
+        "give every task the same lists in the same order, and the index of its own place in them";
+    let (there, fix) = match &identity.task {
+        None => ("a server that does not say which task it is".to_owned(), same_lists.to_owned()),
+        Some(_) if identity.version.is_some() && identity.cluster.is_empty() => (
+            "a Ferroflow server that was started without a cluster".to_owned(),
+            format!(
+                "start it with the lists of all tasks, --job_name={} and --task_index={}",
+                peer.task.job, peer.task.task
+            ),
         ),
-        _ => "check its address, and the network between here and there".to_owned(),
+        Some(task) => (short(task), same_lists.to_owned()),
     };
-    let what = if refused { "is not up" } else { "is not reached" };
-    Finding::faulty(verdict, "task", short(&peer.task), format!("{what} at {}: {why}", peer.address), fix)
+    let elsewhere = match identity.cluster.address(&peer.task) {
+        Some(address) if address != peer.address => {
+            format!(" and has {} at {address} in its own lists", short(&peer.task))
+        }
+        _ => String::new(),
+    };
+    let text = format!("is not at {}: {there} answers there{elsewhere}", peer.address);
+    Finding::faulty(Verdict::Wrong, "task", short(&peer.task), text, fix)
 }
 
 fn version_of(about: &str, identity: &Identity) -> Option<Finding> {
@@ -120,9 +173,9 @@ fn version_of(about: &str, identity: &Identity) -> Option<Finding> {
 
 fn agreement(examination: &Examination<'_>, about: &str, peer: &Peer, identity: &Identity) -> Vec<Finding> {
     let (here, there) = (&examination.role.cluster, &identity.cluster);
-    let fix = "start all tasks with the same cluster";
+    let fix = "start all tasks with the same lists";
     if there.is_empty() {
-        let text = "was started without a cluster, so it reaches no other task";
+        let text = "was started without a cluster, so that it cannot reach other tasks";
         return vec![Finding::faulty(Verdict::Wrong, "agreement", about, text, fix)];
     }
     let differences = here.differences(there).into_iter().map(|difference| {
@@ -131,23 +184,24 @@ fn agreement(examination: &Examination<'_>, about: &str, peer: &Peer, identity: 
             true => Verdict::Wrong,
             false => Verdict::Doubtful,
         };
-        Finding::faulty(verdict, "agreement", about, format!("has another cluster: {difference}"), fix)
+        Finding::faulty(verdict, "agreement", about, format!("has different lists: {difference}"), fix)
     });
     let mut findings: Vec<Finding> = differences.collect();
     let unknown = |these: &ClusterSpec, those: &ClusterSpec| {
         let missing = these.tasks().filter(|(task, _)| those.address(task).is_none());
         missing.map(|(task, _)| short(&task)).collect::<Vec<_>>().join(", ")
     };
-    for (missing, text) in
-        [(unknown(here, there), "does not know"), (unknown(there, here), "knows, unlike this task,")]
-    {
+    for (missing, text) in [
+        (unknown(here, there), "lacks in its lists"),
+        (unknown(there, here), "has in its lists, unlike this task,"),
+    ] {
         if !missing.is_empty() {
             let text = format!("{text} {missing}");
             findings.push(Finding::faulty(Verdict::Doubtful, "agreement", about, text, fix));
         }
     }
     if findings.is_empty() {
-        findings.push(Finding::fine("agreement", about, "has the same cluster"));
+        findings.push(Finding::fine("agreement", about, "has the same lists"));
     }
     findings
 }
@@ -169,21 +223,28 @@ fn clock(about: &str, identity: &Identity) -> Finding {
     }
 }
 
-/// The ways from a task to the others. One that is not up is not reached from anywhere, which says nothing.
+/// The ways from a task to the others. One that is not up is not reached from anywhere, and one that the task looks for
+/// elsewhere is a difference of lists: neither says anything about the network.
 fn ways(examination: &Examination<'_>, about: &str, identity: &Identity, all: &[Peer]) -> Vec<Finding> {
-    let own = examination.role.task.to_string();
+    let role = examination.role;
     let mut findings = Vec::new();
-    for (task, address, failure) in &identity.reached {
-        let is_up = match *task == own {
-            true => examination.listening,
-            false => all.iter().any(|peer| peer.task.to_string() == *task && peer.answer.is_ok()),
-        };
+    for (name, address, failure) in &identity.reached {
         let Some(why) = failure else { continue };
+        let Some((task, _)) =
+            role.cluster.tasks().find(|(task, here)| task.to_string() == *name && here == address)
+        else {
+            continue;
+        };
+        let is_up = match task == role.task {
+            true => examination.listening,
+            false => all.iter().any(|peer| peer.task == task && peer.answer.is_ok()),
+        };
         if is_up {
             let port = address.rsplit_once(':').map_or("", |(_, port)| port);
-            let text = format!("does not reach {task} at {address}, which is up: {why}");
-            let fix =
-                format!("check that name on its machine, and open port {port} in firewalls between the two");
+            let text = format!("does not reach {} at {address}, which answers here: {why}", short(&task));
+            let fix = format!(
+                "check that name on the machine of {about}, and that firewalls between the two let port {port} through"
+            );
             findings.push(Finding::faulty(Verdict::Wrong, "way", about, text, fix));
         }
     }

@@ -94,7 +94,7 @@ pub(super) fn value<'a>(answer: &'a str, separator: char, name: &str) -> Result<
 }
 
 fn text(bytes: Vec<u8>) -> Result<String> {
-    String::from_utf8(bytes).map_err(|_| status!(DataLoss, "the process manager's answer is no text"))
+    String::from_utf8(bytes).map_err(|_| status!(DataLoss, "the process manager's answer is not valid UTF-8"))
 }
 
 fn gone(error: &std::io::Error) -> Status {

@@ -44,7 +44,7 @@ impl FileBoard {
         let shown = self.directory.display();
         let found = std::fs::symlink_metadata(&self.directory)
             .map_err(|error| self.refused("cannot be looked at", &error))?;
-        ensure!(found.is_dir(), FailedPrecondition, "the rendezvous {shown} is no directory");
+        ensure!(found.is_dir(), FailedPrecondition, "the rendezvous {shown} is not a directory");
         let user = rustix::process::geteuid().as_raw();
         ensure!(
             found.uid() == user,

@@ -6,6 +6,8 @@ use super::control::reach;
 use super::file::{TEMPORARY, is_ours};
 use super::record::{Member, address};
 use super::table::{Table, View};
+use crate::Topology;
+use crate::role::short;
 use ferroflow_core::{Result, status};
 use serde::Serialize;
 use std::fs::OpenOptions;
@@ -22,6 +24,8 @@ pub struct Survey {
     pub epoch: u64,
     /// Every task that was ever started, by its newest start.
     pub tasks: Vec<SurveyedTask>,
+    /// Tasks of the jobs that never came, as `worker:1`.
+    pub missing: Vec<String>,
 }
 
 /// A task at a rendezvous.
@@ -50,8 +54,14 @@ pub fn survey(url: &Url) -> Result<Survey> {
     let view = Table::new(open(url, None)?).look()?;
     let jobs = view.members.values().max_by_key(|member| member.generation).map(|member| member.jobs.clone());
     let epoch = view.cluster.as_ref().map_or(0, |cluster| cluster.epoch);
-    let tasks = view.members.values().map(|member| describe(member, &view, &url.run())).collect();
-    Ok(Survey { jobs, epoch, tasks })
+    let tasks: Vec<SurveyedTask> =
+        view.members.values().map(|member| describe(member, &view, &url.run())).collect();
+    let expected: Option<Topology> = jobs.as_ref().and_then(|jobs| jobs.parse().ok());
+    let expected = expected.iter().flat_map(Topology::tasks);
+    let missing =
+        expected.filter(|name| !tasks.iter().any(|task| task.job == name.job && task.task == name.task));
+    let missing = missing.map(|name| short(&name)).collect();
+    Ok(Survey { jobs, epoch, tasks, missing })
 }
 
 fn describe(member: &Member, view: &View, run: &str) -> SurveyedTask {

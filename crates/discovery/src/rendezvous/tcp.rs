@@ -114,7 +114,7 @@ impl Board for TcpBoard {
     fn list(&self) -> Result<Listing> {
         let answer = self.ask(json!({"op": "list"}))?;
         let (Some(names), Some(era)) = (answer["names"].as_array(), answer["era"].as_str()) else {
-            bail!(FailedPrecondition, "what answers at {}:{} is no rendezvous", self.host, self.port);
+            bail!(FailedPrecondition, "what answers at {}:{} is not a rendezvous", self.host, self.port);
         };
         let names = names.iter().filter_map(Value::as_str).map(str::to_owned).collect();
         Ok(Listing { names, era: era.to_owned() })
@@ -178,7 +178,7 @@ impl Host {
             place
                 .rsplit_once(':')
                 .and_then(|(host, port)| Some((host, port.parse().ok()?)))
-                .ok_or_else(|| status!(InvalidArgument, "'{place}' is no host:port to listen on"))?;
+                .ok_or_else(|| status!(InvalidArgument, "'{place}' is not a host:port to listen on"))?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         Host::start(listen_at(if host.is_empty() { "0.0.0.0" } else { host }, port)?)
     }

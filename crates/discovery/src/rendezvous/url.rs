@@ -49,7 +49,7 @@ impl FromStr for Url {
         let Some(rest) = text.strip_prefix("tcp://") else {
             bail!(
                 InvalidArgument,
-                "'{text}' is no rendezvous, expected file:///shared/dir/job-42 or tcp://host:port"
+                "'{text}' is not a rendezvous, expected file:///shared/dir/job-42 or tcp://host:port"
             );
         };
         let (place, run) = rest.split_once('/').unwrap_or((rest, ""));
@@ -96,6 +96,6 @@ mod tests {
         assert!(message("file:///a/..").contains("no name of a run"));
         assert!(message("tcp://node1").contains("no host and port"));
         assert!(message("tcp://:80").contains("no host"));
-        assert!(message("/shared/dir").contains("is no rendezvous"));
+        assert!(message("/shared/dir").contains("is not a rendezvous"));
     }
 }

@@ -4,12 +4,20 @@ use super::tf_config::{self, TfConfig};
 use super::{Found, Says};
 use crate::Environment;
 use crate::role::Asked;
+use crate::spelling::nearest;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName, parse_json};
 use ferroflow_core::{Result, Status, status};
 use serde_json::Value;
 
-/// Keys by which a file says more than a cluster.
-const KEYS: [&str; 5] = ["cluster", "sparseCluster", "task", "job_name", "task_index"];
+/// Keys of the form of `TF_CONFIG` by which a file says more than a cluster.
+const CONFIG_KEYS: [&str; 3] = ["cluster", "sparseCluster", "task"];
+
+/// Keys that are called like flags, beside lists of hosts.
+const FLAG_KEYS: [&str; 7] =
+    ["job_name", "task_index", "ps_hosts", "worker_hosts", "chief_hosts", "master_hosts", "evaluator_hosts"];
+
+/// How the name of a key that lists the hosts of a job ends.
+const HOSTS: &str = "_hosts";
 
 pub(super) fn ask(asked: &Asked, _: &Environment) -> Result<Says> {
     let Some(path) = &asked.config_file else { return Ok(Says::Nothing) };
@@ -22,7 +30,7 @@ pub(super) fn ask(asked: &Asked, _: &Environment) -> Result<Says> {
 fn read(text: &str) -> Result<Found> {
     let json = parse_json(text)?;
     let hosts = json.as_object().into_iter().flatten().filter_map(|(key, value)| {
-        let job = key.strip_suffix("_hosts")?;
+        let job = key.strip_suffix(HOSTS)?;
         Some((job, value))
     });
     let mut cluster = ClusterSpec::new();
@@ -35,11 +43,16 @@ fn read(text: &str) -> Result<Found> {
             }
         }
     }
-    let says_more = KEYS.iter().any(|key| json.get(key).is_some());
+    let says_more = CONFIG_KEYS.iter().chain(&FLAG_KEYS).any(|key| json.get(key).is_some());
     if cluster.is_empty() && !says_more {
-        return Ok(Found { cluster: ClusterSpec::from_value(&json)?, ..Found::default() });
+        let cluster = ClusterSpec::from_value(&json).map_err(|error| misspelled(&json).unwrap_or(error))?;
+        return Ok(Found { cluster, ..Found::default() });
     }
-    let config = TfConfig::from_value(&json)?;
+    // Jobs may have any name, and so may the lists of their hosts.
+    let hosts = json.as_object().into_iter().flat_map(|fields| fields.keys().map(String::as_str));
+    let hosts = hosts.filter(|key| key.ends_with(HOSTS));
+    let more: Vec<&str> = FLAG_KEYS.into_iter().chain(hosts).collect();
+    let config = TfConfig::from_value(&json, &more)?;
     let mut found = config.found()?;
     if found.cluster.is_empty() {
         found.cluster = cluster;
@@ -50,6 +63,15 @@ fn read(text: &str) -> Result<Found> {
     }
     found.cluster.check()?;
     Ok(found)
+}
+
+/// The mistake in a file that is no cluster: a key of the other forms, misspelled.
+fn misspelled(json: &Value) -> Option<Status> {
+    let known = [&CONFIG_KEYS[..], &FLAG_KEYS].concat();
+    json.as_object()?.keys().find_map(|key| {
+        let meant = nearest(key, known.iter().copied())?;
+        Some(status!(InvalidArgument, "unknown key '{key}', did you mean '{meant}'?"))
+    })
 }
 
 #[cfg(test)]
@@ -72,6 +94,15 @@ mod tests {
         assert!(bare.task.is_none() && bare.cluster.address(&TaskName::new("ps", 0)).is_some());
         let message = |text| read(text).err().unwrap().message().to_owned();
         assert!(message(r#"{"ps_hosts": "a:1", "ps_hosts": "b:1"}"#).contains("'ps_hosts' is named twice"));
+        let misspelled = [
+            (r#"{"clustre": {"ps": ["a:1"]}}"#, "did you mean 'cluster'?"),
+            (r#"{"cluster": {"ps": ["a:1"]}, "job_nmae": "ps"}"#, "did you mean 'job_name'?"),
+            (r#"{"ps_hosts": "a:1", "worker_host": "b:1"}"#, "did you mean 'worker_hosts'?"),
+        ];
+        for (text, expected) in misspelled {
+            assert!(message(text).contains(expected), "{}", message(text));
+        }
+        assert!(read(r#"{"trainer_hosts": "a:1", "job_name": "trainer"}"#).is_ok());
         assert!(message(r#"{"ps_hosts": "a:1,,b:1"}"#).contains("remove the comma"));
         assert!(message(r#"{"ps_hosts": "a:1", "job_name": "ps", "task_index": "x"}"#).contains("'x'"));
     }

@@ -17,9 +17,9 @@ pub(super) fn ask(asked: &Asked, environment: &Environment) -> Result<Says> {
         return Ok(Says::Nothing);
     };
     let port = match environment.get("FERROFLOW_PORT") {
-        Some(text) => {
-            text.parse().map_err(|_| status!(InvalidArgument, "FERROFLOW_PORT is '{text}', no port"))?
-        }
+        Some(text) => text
+            .parse()
+            .map_err(|_| status!(InvalidArgument, "FERROFLOW_PORT is '{text}', expected a port"))?,
         None => PORT,
     };
     // Pods of other sets run tasks as well; who says which task this is need not be called like one.

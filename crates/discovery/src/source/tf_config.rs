@@ -1,14 +1,37 @@
 //! The environment variable `TF_CONFIG`, by which schedulers tell a task who it is.
 //!
 //! It is read as `TFConfigClusterResolver` reads it, and where that gives up for no good reason (a variable set to
-//! nothing), as stock's estimators do.
+//! nothing), as stock's estimators do. One thing is stricter: stock ignores keys that it does not know, so that a task
+//! whose `cluster` is misspelled takes itself for the chief of a cluster of one; here such a key is an error.
 
 use super::{Found, Says};
 use crate::Environment;
 use crate::role::Asked;
+use crate::spelling::suggestion;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName, parse_json};
-use ferroflow_core::{Result, status};
-use serde_json::Value;
+use ferroflow_core::{Result, ensure, status};
+use serde_json::{Map, Value};
+
+/// Keys that are read here, and those that others write or read.
+const KEYS: [&str; 11] = [
+    "cluster",
+    "task",
+    "rpc_layer",
+    "session_master",
+    // Old versions of Kubeflow's operator wrote it in place of `cluster` when workers may come and go.
+    "sparseCluster",
+    // Stock's estimators read these.
+    "environment",
+    "eval_session_master",
+    "model_dir",
+    "service",
+    // Vertex AI writes the request that created the training, programs for TPUs the address of their coordinator.
+    "job",
+    "coordinator",
+];
+
+/// Keys of `task`. Vertex AI writes the last two.
+const TASK_KEYS: [&str; 4] = ["type", "index", "trial", "cloud"];
 
 pub(super) fn ask(_: &Asked, environment: &Environment) -> Result<Says> {
     let Some(text) = environment.get("TF_CONFIG") else { return Ok(Says::Nothing) };
@@ -19,7 +42,7 @@ pub(super) fn ask(_: &Asked, environment: &Environment) -> Result<Says> {
     config.found().map(Says::Role)
 }
 
-/// What `TF_CONFIG` says, field by field. Keys that nobody knows are ignored.
+/// What `TF_CONFIG` says, field by field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TfConfig {
     /// The cluster; empty for a program that runs alone.
@@ -44,17 +67,18 @@ impl TfConfig {
     pub fn parse(text: &str) -> Result<TfConfig> {
         // A name that comes twice means the last, as in stock.
         let json = serde_json::from_str(text).or_else(|_| parse_json(text))?;
-        TfConfig::from_value(&json)
+        TfConfig::from_value(&json, &[])
     }
 
-    pub(super) fn from_value(json: &Value) -> Result<TfConfig> {
+    /// Reads a value that may have these keys, too.
+    pub(super) fn from_value(json: &Value, more: &[&str]) -> Result<TfConfig> {
         if matches!(json, Value::Array(items) if items.is_empty()) {
             return Ok(TfConfig::default());
         }
         let fields = json.as_object().ok_or_else(|| {
             status!(InvalidArgument, "expected an object such as {{\"cluster\": …, \"task\": …}}, got {json}")
         })?;
-        // Old operators wrote the second name when workers may come and go.
+        check_keys("", fields, &[&KEYS, more].concat())?;
         let jobs = fields.get("cluster").or_else(|| fields.get("sparseCluster"));
         let cluster = jobs.map(ClusterSpec::from_value).transpose()?.unwrap_or_default();
         let jobs = jobs.and_then(Value::as_object);
@@ -74,6 +98,9 @@ impl TfConfig {
                 return Err(status!(InvalidArgument, "the task is {other}, expected e.g. {example}"));
             }
         };
+        if let Some(task) = task {
+            check_keys("task.", task, &TASK_KEYS)?;
+        }
         let field = |name| task.and_then(|task| task.get(name)).filter(|value| !value.is_null());
         let job = field("type").map(|job| match job {
             Value::String(job) => Ok(job.clone()),
@@ -81,14 +108,18 @@ impl TfConfig {
                 Err(status!(InvalidArgument, "the type of the task is {other}, expected the name of a job"))
             }
         });
-        let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
+        let text = |name: &str| match fields.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(other) => Err(status!(InvalidArgument, "'{name}' is {other}, expected text in quotes")),
+        };
         Ok(TfConfig {
             lone: jobs.into_iter().flatten().filter_map(lone).collect(),
             jobs: jobs.map_or(0, |jobs| jobs.len()),
             job: job.transpose()?,
             index: field("index").map(index).transpose()?,
-            rpc_layer: text("rpc_layer"),
-            session_master: text("session_master"),
+            rpc_layer: text("rpc_layer")?,
+            session_master: text("session_master")?,
             cluster,
         })
     }
@@ -136,6 +167,19 @@ impl TfConfig {
     }
 }
 
+/// Refuses a key that nobody knows: most likely it is a known one, misspelled.
+fn check_keys(prefix: &str, fields: &Map<String, Value>, known: &[&str]) -> Result<()> {
+    for key in fields.keys() {
+        ensure!(
+            known.contains(&key.as_str()),
+            InvalidArgument,
+            "unknown key '{prefix}{key}', {}",
+            suggestion(key, known)
+        );
+    }
+    Ok(())
+}
+
 /// The number of a task, as text and with a fraction too: stock cuts it off.
 pub(super) fn index(value: &Value) -> Result<u32> {
     let number = match value {
@@ -146,6 +190,6 @@ pub(super) fn index(value: &Value) -> Result<u32> {
     };
     number.and_then(|number: i64| u32::try_from(number).ok()).ok_or_else(|| {
         let said = value.as_str().map_or_else(|| value.to_string(), |text| format!("'{text}'"));
-        status!(InvalidArgument, "the index of the task is {said}, which is no number from 0 on")
+        status!(InvalidArgument, "the index of the task is {said}, expected a number from 0 on")
     })
 }

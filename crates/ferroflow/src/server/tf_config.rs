@@ -70,9 +70,11 @@ mod tests {
         assert!(!config.is_chief());
         assert!(TfConfig::parse("{}").unwrap().is_chief());
         let message = |text: &str| TfConfig::parse(text).unwrap_err().message().to_owned();
-        assert!(message("{").contains("TF_CONFIG: no JSON"));
+        assert!(message("{").contains("TF_CONFIG: not JSON"));
         let absent = format!(r#"{{{cluster}, "task": {{"type": "ps", "index": 0}}}}"#);
         assert!(message(&absent).contains("/job:ps/replica:0/task:0 is not in the cluster"));
-        assert!(message(r#"{"task": {"index": -1}}"#).contains("no number"));
+        assert!(message(r#"{"task": {"index": -1}}"#).contains("expected a number"));
+        let misspelled = r#"{"clustre": {"worker": ["b:1", "c:1"]}, "task": {"type": "worker", "index": 0}}"#;
+        assert!(message(misspelled).contains("did you mean 'cluster'?"));
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn counts(text: &str) -> Result<Vec<u32>> {
         ensure!(
             times <= 100_000,
             InvalidArgument,
-            "SLURM_STEP_TASKS_PER_NODE is '{text}': so many nodes there are not"
+            "SLURM_STEP_TASKS_PER_NODE is '{text}': there are not that many nodes"
         );
         counts.extend((0..times).map(|_| count));
     }
