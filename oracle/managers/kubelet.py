@@ -45,6 +45,10 @@ class Pod:
         variables.update(self._environment)
         return [expand(word, variables) for word in self._container["command"]], variables
 
+    def probe(self):
+        """The command that says whether the container lives; none without such a probe."""
+        return self._container.get("livenessProbe", {}).get("exec", {}).get("command")
+
 
 def pods_of(documents):
     """The pods that controllers make of manifests, and the domains in which they are known."""
@@ -100,13 +104,13 @@ class Kubernetes:
         self._directory = directory
         self._nodes = Nodes([pod.name for pod in pods], directory, domains)
         self._running = {}
+        self._path = f"{os.path.dirname(binary)}:{os.environ['PATH']}"
         for pod in pods:
             command, variables = pod.command()
-            path = f"{os.path.dirname(binary)}:{os.environ['PATH']}"
             with open(self._log(pod.name), "wb") as output:
                 process = subprocess.Popen(
                     self._nodes.on(pod.name, *command),
-                    env=dict(os.environ, PATH=path, **variables),
+                    env=dict(os.environ, PATH=self._path, **variables),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -132,6 +136,15 @@ class Kubernetes:
                 except subprocess.TimeoutExpired:
                     raise TimeoutError(f"{pod.name} does not end:\n{self.said()}") from None
                 assert code == 0, f"{pod.name} ended with {code}:\n{self.said()}"
+
+    def probe(self):
+        """Asks the pods that are probed whether they live; gives their number."""
+        probed = [pod for pod in self._running if pod.probe()]
+        for pod in probed:
+            asked = self._nodes.on(pod.name, *pod.probe())
+            found = subprocess.run(asked, env=dict(os.environ, PATH=self._path), capture_output=True, text=True)
+            assert found.returncode == 0, f"{pod.name} does not answer: {found.stdout}{found.stderr}"
+        return len(probed)
 
     def delete(self, seconds):
         """Ends the pods that are left, as their deletion does; they must go when they are asked to."""

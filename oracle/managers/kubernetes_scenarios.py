@@ -23,7 +23,7 @@ class Site:
 
 
 def trained(flavor, site):
-    command = [site.binary, "submit", "k8s", "--dry-run", "--image=train:1", f"--flavor={flavor}", "--name=train"]
+    command = [site.binary, "submit", "k8s", "--dry-run", "--force", "--image=train:1", f"--flavor={flavor}", "--name=train"]
     command += ["--dir", site.directory, "--jobs=chief:1,ps:2,worker:1", "--", sys.executable, TRAINER, "--steps=40"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     pods = Kubernetes(os.path.join(site.directory, "train.yaml"), site.binary, site.directory)
@@ -31,6 +31,7 @@ def trained(flavor, site):
         pods.wait(("chief", "worker"), SECONDS)
         said = pods.said()
         assert "chief:0 trained to step 40" in said, said
+        assert pods.probe() == 2, "the servers are probed"
         servers = pods.delete(GRACE)
         assert len(servers) == 2, f"only {servers} were left:\n{pods.said()}"
     finally:

@@ -85,7 +85,8 @@ def check_trained(said, steps=40):
 
 
 def the_process_manager_tells_the_addresses(site):
-    job = site.submit("pmi", "chief:1,ps:1,worker:1", "--nodes=3", program=["--steps=40"])
+    options = ("--nodes=3", "--serve=none")
+    job = site.submit("pmi", "chief:1,ps:1,worker:1", *options, program=["--steps=40"])
     said = site.wait_for_end("pmi", job, "COMPLETED")
     check_trained(said)
     assert placed(said) == {"chief:0": "n9", "ps:0": "n10", "worker:0": "n11"}, said
@@ -110,7 +111,7 @@ def a_heterogeneous_step_is_one_cluster(site):
 def a_shared_directory_serves_too_and_so_do_our_servers(site):
     place = f"file://{site.path('rendezvous')}"
     os.mkdir(site.path("rendezvous"), 0o700)
-    options = ("--nodes=3", "--serve=ps", "--rendezvous", place)
+    options = ("--nodes=3", "--rendezvous", place)
     job = site.submit("files", "chief:1,ps:1,worker:1", *options, program=["--steps=40"])
     said = site.wait_for_end("files", job, "COMPLETED")
     check_trained(said)

@@ -68,17 +68,32 @@ fn programs_are_told_who_they_are() {
 }
 
 #[test]
-fn the_first_failure_is_the_exit_code_and_its_last_lines_are_shown() {
+fn the_first_failure_is_the_exit_code_and_every_end_is_told_once() {
     let fails = "test $1 = worker/1 && { echo out of luck >&2; exit 7; }; sleep 1000";
-    let output = run_script(&["--workers", "3"], fails, &["{job}/{task}"]);
+    let directory = Directory::new("ends");
+    let logs = PathBuf::from(directory.text()).join("logs");
+    let flags = ["--workers", "3", "--log-dir", logs.to_str().unwrap()];
+    let output = run_script(&flags, fails, &["{job}/{task}"]);
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(7), "{errors}");
-    assert!(errors.contains("ferroflow: worker/1 ended with exit status: 7; its last lines:"), "{errors}");
-    assert_eq!(
-        errors.matches("worker/1 | out of luck").count(),
-        2,
-        "as it came, and in the report: {errors}"
-    );
+    assert_eq!(errors.matches("out of luck").count(), 1, "as it came, and not again: {errors}");
+    let log = logs.join("worker-1.log");
+    let failed = format!("ferroflow: worker/1 failed with exit code 7; its output is in {}\n", log.display());
+    assert!(errors.contains(&failed), "{errors}");
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "out of luck\n");
+    assert!(text(&std::fs::read(logs.join("ps-0.log")).unwrap()).contains("serves /job:ps"));
+    for line in [
+        "ferroflow: worker/1 failed with exit code 7 (after ",
+        "ferroflow: worker/0 was stopped because worker/1 failed (after ",
+        "ferroflow: worker/2 was stopped because worker/1 failed (after ",
+        "ferroflow: ps/0 was stopped because worker/1 failed (after ",
+    ] {
+        assert_eq!(errors.matches(line).count(), 1, "{line}: {errors}");
+    }
+    let well = run_script(&[], "true", &[]);
+    let errors = text(&well.stderr);
+    assert!(errors.contains("ferroflow: worker/0 finished (after "), "{errors}");
+    assert!(errors.contains("ferroflow: ps/0 was stopped because the programs are done (after "), "{errors}");
     let killed = run_script(&[], "kill -9 $$", &[]);
     assert_eq!(killed.status.code(), Some(128 + 9), "{}", text(&killed.stderr));
     let absent = ferroflow(&["run", "--", "/no/such/program"]).output().unwrap();
@@ -86,6 +101,16 @@ fn the_first_failure_is_the_exit_code_and_its_last_lines_are_shown() {
     assert!(text(&absent.stderr).contains("cannot start /no/such/program"), "{}", text(&absent.stderr));
     let nobody = ferroflow(&["run", "--workers", "0", "--", "true"]).output().unwrap();
     assert_eq!(nobody.status.code(), Some(1), "{}", text(&nobody.stderr));
+}
+
+#[test]
+fn unknown_placeholders_are_refused_before_anything_starts() {
+    let output = run_script(&[], "echo started", &["--ps={ps_host}"]);
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), said.as_str()), (Some(1), ""), "{errors}");
+    assert!(errors.contains("unknown placeholder {ps_host}: did you mean {ps_hosts}?"), "{errors}");
+    let output = run_script(&[], "echo $1", &["{{ps_host}}"]);
+    assert!(text(&output.stdout).contains("| {ps_host}"), "{}", text(&output.stderr));
 }
 
 #[test]
@@ -98,8 +123,9 @@ fn the_chief_decides_and_failed_tasks_are_started_again() {
     let output = run_script(&flags, script, &["{job}", directory.text()]);
     let errors = text(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    assert!(errors.contains("chief/0 ended with exit status: 3"), "{errors}");
-    assert!(errors.contains("chief/0 is started again"), "{errors}");
+    assert!(errors.contains("chief/0 failed with exit code 3"), "{errors}");
+    assert!(errors.contains("chief/0 is started again (no restarts left)"), "{errors}");
+    assert!(errors.contains("worker/1 was stopped because chief is done, and --grace is over"), "{errors}");
     assert!(text(&output.stdout).contains("chief/0  | again"), "{}", text(&output.stdout));
 }
 

@@ -199,6 +199,10 @@ fn tasks_meet_at_a_host_which_shows_who_is_there() {
     let there = |survey: &Value| survey["tasks"][0]["state"] == "there";
     until("the parameter server is there", || there(&status(&url)));
     assert_eq!(status(&url)["jobs"], "ps:1,worker:1");
+    assert_eq!(status(&url)["missing"], serde_json::json!(["worker:0"]));
+    let told = ferroflow(&["rendezvous", "status", &url]);
+    assert!(told.contains("worker:0     missing"), "{told}");
+    assert!(told.ends_with("1 of 2 tasks are there; not there: worker:0 (missing)\n"), "{told}");
     let worker = join(&url, "ps:1,worker:1", "worker", &[], &SAY_CONFIG);
     assert_eq!(config(&worker.end(0))["task"]["type"], "worker");
     ps.end(0);
@@ -278,7 +282,7 @@ fn a_program_that_fails_ends_all_with_its_code() {
     failing.end(9);
     for other in [waiting, ps] {
         let said = other.end(9);
-        assert!(said.contains("worker:1 ended with code 9: the program ended with exit status: 9"), "{said}");
+        assert!(said.contains("worker:1 ended with code 9: the program failed with exit code 9"), "{said}");
     }
     drop(gate);
     // What went wrong can be looked at afterwards.

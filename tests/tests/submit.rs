@@ -2,7 +2,7 @@
 
 use crate::{binary, stock};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const TRAINING: [&str; 8] = [
     "--jobs",
@@ -43,16 +43,62 @@ fn manifests_follow_the_published_schemas() {
 }
 
 #[test]
-fn nothing_is_submitted_where_the_tool_is_missing() {
+fn a_missing_tool_is_a_failure_that_says_what_to_do() {
     let directory = Directory::new("missing");
-    for (manager, file, tool) in
-        [("slurm", "trainer.sbatch", "sbatch"), ("condor", "trainer.sub", "condor_submit")]
-    {
-        let arguments = [&["submit", manager, "--dir", directory.path()][..], &TRAINING].concat();
+    let managers = [
+        (&["slurm"][..], "trainer.sbatch", "sbatch"),
+        (&["condor"], "trainer.sub", "condor_submit"),
+        (&["k8s", "--image=i"], "trainer.yaml", "kubectl"),
+    ];
+    for (manager, file, tool) in managers {
+        let arguments = [&["submit"], manager, &["--dir", directory.path()], &TRAINING].concat();
         let done = binary::command(&arguments).env("PATH", "").output().expect("the binary starts");
-        let said = text(&done);
-        assert!(said.contains(&format!("{tool} is not on this machine's PATH")), "{said}");
-        assert!(directory.0.join(file).exists(), "{said}");
+        let error = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(1), "{error}");
+        assert!(error.contains(&format!("{tool} is not on the PATH")), "{error}");
+        assert!(error.contains("it comes with") && error.contains("--dry-run"), "{error}");
+        assert!(!directory.0.join(file).exists(), "nothing is written that is not submitted");
+    }
+}
+
+#[test]
+fn a_file_that_differs_is_not_overwritten_unasked() {
+    let directory = Directory::new("overwrite");
+    let submit = |more: &[&str]| {
+        let arguments = ["submit", "slurm", "--dry-run", "--dir", directory.path()];
+        let arguments = [&arguments[..], more, &TRAINING].concat();
+        binary::command(&arguments).stdin(Stdio::null()).output().expect("the binary starts")
+    };
+    let script = directory.0.join("trainer.sbatch");
+    assert!(submit(&[]).status.success());
+    assert!(submit(&[]).status.success(), "the same file may be written again");
+    let changed = std::fs::read_to_string(&script).unwrap() + "# by hand\n";
+    std::fs::write(&script, &changed).unwrap();
+    let refused = submit(&[]);
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{error}");
+    assert!(error.contains("is there already and differs; overwrite it with --force"), "{error}");
+    assert_eq!(std::fs::read_to_string(&script).unwrap(), changed);
+    assert!(submit(&["--force"]).status.success());
+    assert_ne!(std::fs::read_to_string(&script).unwrap(), changed);
+}
+
+#[test]
+fn parameter_servers_are_ferroflows_everywhere_unless_the_program_serves() {
+    let directory = Directory::new("served");
+    let managers = [
+        (&["slurm"][..], "trainer.sbatch", "--serve ps"),
+        (&["condor"], "trainer.sub", "--serve ps"),
+        (&["k8s", "--image=i"], "trainer.yaml", "- serve"),
+    ];
+    for (manager, file, served) in managers {
+        for (more, expected) in [(&[][..], true), (&["--serve", "none", "--force"], false)] {
+            let first = ["submit"];
+            let options = ["--dry-run", "--dir", directory.path()];
+            text(&ferroflow(&[&first, manager, &options, more, &TRAINING].concat()));
+            let written = std::fs::read_to_string(directory.0.join(file)).unwrap();
+            assert_eq!(written.contains(served), expected, "{manager:?} {more:?}: {written}");
+        }
     }
 }
 
@@ -65,7 +111,7 @@ fn a_failure_of_the_tool_is_passed_on() {
     let arguments = [&["submit", "slurm", "--dir", directory.path()][..], &TRAINING].concat();
     let done = binary::command(&arguments).env("PATH", &directory.0).output().expect("the binary starts");
     let error = String::from_utf8_lossy(&done.stderr);
-    assert!(!done.status.success() && error.contains("failed: exit status: 1"), "{error}");
+    assert!(!done.status.success() && error.contains("failed with exit code 1"), "{error}");
 }
 
 #[test]

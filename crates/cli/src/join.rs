@@ -12,7 +12,8 @@ use tracing::level_filters::LevelFilter;
 #[derive(clap::Args)]
 #[command(
     after_help = "In the program's arguments these words are replaced: {job}, {task}, {address} of the task, \
-{ps_hosts}, {worker_hosts}, {chief_hosts} and {cluster}. The program finds the same in TF_CONFIG. Under a launcher that lets \
+{ps_hosts}, {worker_hosts}, {chief_hosts} and {cluster}; write {{job}} for the text {job}. The program finds the same in \
+TF_CONFIG. Under a launcher that lets \
 its processes exchange addresses, as srun --mpi=pmi2 and Hydra's mpiexec do, no rendezvous has to be named.\n\n\
 Exit codes: that of the program; 3 if tasks were told of different clusters, 4 if this task was started again elsewhere, \
 75 if the others did not come in time; the code of another task that failed, where one failure ends all."
@@ -68,6 +69,7 @@ enum Whose {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     crate::logging::start(args.log);
+    crate::placeholders::check(&args.program)?;
     let member = Member {
         meeting: &args.meeting,
         role: &args.role,

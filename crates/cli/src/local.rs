@@ -6,14 +6,17 @@
 //! process that started it, however that ends; what leaves the group is found by a mark in its environment.
 
 mod custody;
+mod ending;
 mod guard;
 mod leash;
+mod log_files;
 mod output;
 mod process;
 mod strays;
 mod supervisor;
 
 pub(crate) use custody::Custody;
+pub(crate) use ending::described;
 pub(crate) use guard::{Watch, stand_guard};
 pub(crate) use leash::{Leashed, exec_leashed, inherit_socket, leashed};
 pub(crate) use supervisor::{Ending, Supervisor, Task, Wait};

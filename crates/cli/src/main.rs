@@ -12,6 +12,7 @@ mod member;
 mod ops;
 mod output;
 mod ping;
+mod placeholders;
 mod rendezvous;
 mod resolve;
 mod role_args;

@@ -4,6 +4,7 @@
 mod program;
 
 use crate::exit::{self, Failure};
+use crate::local::described;
 use crate::role_args::RoleArgs;
 use crate::signals;
 use ferroflow::discovery::rendezvous::{
@@ -323,8 +324,10 @@ impl Member<'_> {
                 Happened::Exited => {
                     let status = program.reap()?;
                     let code = exit::of_status(status);
-                    let reason =
-                        if code == 0 { String::new() } else { format!("the program ended with {status}") };
+                    let reason = match code {
+                        0 => String::new(),
+                        _ => format!("the program failed with {}", described(status)),
+                    };
                     return Ok(decided.unwrap_or(Outcome::Ended(End { code, reason, news: false })));
                 }
                 Happened::Signal(signal) => {

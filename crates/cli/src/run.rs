@@ -1,11 +1,13 @@
 //! `ferroflow run`: a program of the user on a cluster of this machine, from its start to its end.
 
 use crate::exit::{self, Failure};
-use crate::local::{Ending, Port, Supervisor, Task, Wait, leashed};
+use crate::local::{Ending, Port, Supervisor, Task, Wait, leashed, short};
+use crate::placeholders;
 use crate::tasks::{Jobs, hosts, serve_command};
 use ferroflow::discovery::tf_config;
 use ferroflow::{ClusterSpec, TaskName};
 use rustix::process::Signal;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -16,7 +18,8 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 #[derive(clap::Args)]
 #[command(
     after_help = "In the program's arguments these words are replaced: {job}, {task}, {address} of the task, \
-{ps_hosts}, {worker_hosts}, {chief_hosts} and {cluster}. The program finds the same in TF_CONFIG.\n\n\
+{ps_hosts}, {worker_hosts}, {chief_hosts} and {cluster}; write {{job}} for the text {job}. The program finds the same in \
+TF_CONFIG.\n\n\
 The run is over when the chief's program has ended, or without a chief those of all workers. The exit code is that of \
 the first program that failed, else 0."
 )]
@@ -33,7 +36,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
 
-    /// Serve the tasks of this job as those of `ps`, instead of running the program for them
+    /// Write the output of each task to a file in this directory as well: ps-0.log, worker-0.log, …
+    #[arg(long, value_name = "DIR")]
+    log_dir: Option<PathBuf>,
+
+    /// Serve the tasks of this job as those of `ps`, instead of running the program for them; may be repeated
     #[arg(long, value_name = "JOB")]
     serve: Vec<String>,
 
@@ -47,7 +54,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    placeholders::check(&args.program)?;
     let names: Vec<TaskName> = args.jobs.tasks().collect();
+    let jobs = ["ps", "chief", "worker", "evaluator"];
+    if let Some(unknown) = args.serve.iter().find(|job| !jobs.contains(&job.as_str())) {
+        return Err(format!("--serve: there is no job {unknown}, expected one of {}", jobs.join(", ")).into());
+    }
     let is_program = |name: &TaskName| name.job != "ps" && !args.serve.contains(&name.job);
     // Whose end is the end of the run.
     let deciding = ["chief", "worker", "evaluator"].into_iter().find(|job| {
@@ -72,7 +84,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             Task { name: name.clone(), port: Port::HandedOver, command: Box::new(command) }
         }
     };
-    let mut supervisor = Supervisor::start(names.iter().map(task).collect(), args.restarts)?;
+    let mut supervisor =
+        Supervisor::start(names.iter().map(task).collect(), args.restarts, args.log_dir.as_deref())?;
 
     let running = |this: &Supervisor, chosen: &dyn Fn(&TaskName) -> bool| {
         names.iter().enumerate().any(|(task, name)| chosen(name) && this.is_running(task))
@@ -91,23 +104,28 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         ending = supervisor.run(Wait::Until(Instant::now() + grace, &words), shown, all_ended)?;
     }
     let programs = |_: &TaskName, port| port != Port::HandedOver;
-    let code = match ending {
-        Ending::Reached => 0,
+    let (code, why) = match ending {
+        Ending::Reached => (0, "the programs are done".to_owned()),
         Ending::TimeOver => {
-            supervisor.end(programs, Signal::TERM, END_WITHIN)?;
-            0
+            let why = format!("{deciding} is done, and --grace is over");
+            supervisor.end(programs, Signal::TERM, END_WITHIN, &why)?;
+            (0, why)
         }
-        Ending::Failed { code, .. } => {
-            supervisor.end(programs, Signal::TERM, END_WITHIN)?;
-            code
+        Ending::Failed { task, code } => {
+            let why = format!("{} failed", short(&names[task]));
+            supervisor.end(programs, Signal::TERM, END_WITHIN, &why)?;
+            (code, why)
         }
         Ending::Signal(signal) => {
-            eprintln!("ferroflow: ending; again to end at once");
-            supervisor.end(programs, signal, grace)?;
-            exit::of_signal(signal)
+            let how = if signal == Signal::INT { "Ctrl-C" } else { "SIGTERM" };
+            eprintln!("ferroflow: {how}: stopping the programs; once more to kill them");
+            let why = format!("the run was interrupted by {how}");
+            supervisor.end(programs, signal, grace, &why)?;
+            (exit::of_signal(signal), why)
         }
     };
-    supervisor.end(|_, _| true, Signal::TERM, END_WITHIN)?;
+    supervisor.end(|_, _| true, Signal::TERM, END_WITHIN, &why)?;
+    supervisor.summarize();
     if code == 0 { Ok(()) } else { Err(Failure::told(code)) }
 }
 
@@ -117,7 +135,9 @@ pub(crate) fn program_command(
     cluster: &ClusterSpec,
     program: &[String],
 ) -> Result<Command, String> {
-    let filled: Vec<String> = program.iter().map(|word| fill(word, name, cluster)).collect();
+    let value = |placeholder: &str| Ok(value_of(placeholder, name, cluster));
+    let filled = program.iter().map(|word| placeholders::fill(word, value));
+    let filled: Vec<String> = filled.collect::<Result<_, _>>()?;
     let mut command = leashed(&filled)?;
     command.env("TF_CONFIG", tf_config(name, cluster).to_string());
     if std::env::var_os("PYTHONUNBUFFERED").is_none() {
@@ -127,18 +147,15 @@ pub(crate) fn program_command(
     Ok(command)
 }
 
-/// Replaces what a program's argument asks for; all other braces are the program's own.
-fn fill(word: &str, name: &TaskName, cluster: &ClusterSpec) -> String {
-    let values = [
-        ("{job}", name.job.clone()),
-        ("{task}", name.task.to_string()),
-        ("{address}", cluster.address(name).unwrap_or_default().to_owned()),
-        ("{ps_hosts}", hosts("ps", cluster)),
-        ("{worker_hosts}", hosts("worker", cluster)),
-        ("{chief_hosts}", hosts("chief", cluster)),
-        ("{cluster}", cluster.to_json()),
-    ];
-    values.iter().fold(word.to_owned(), |word, (placeholder, value)| word.replace(placeholder, value))
+/// The value of a placeholder for a task.
+fn value_of(placeholder: &str, name: &TaskName, cluster: &ClusterSpec) -> String {
+    match placeholder {
+        "job" => name.job.clone(),
+        "task" => name.task.to_string(),
+        "address" => cluster.address(name).unwrap_or_default().to_owned(),
+        "cluster" => cluster.to_json(),
+        lists => hosts(lists.trim_end_matches("_hosts"), cluster),
+    }
 }
 
 #[cfg(test)]
@@ -146,16 +163,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn placeholders_are_filled_and_other_braces_stay() {
+    fn placeholders_have_the_values_of_the_task() {
         let mut cluster = ClusterSpec::new();
         cluster.add_hosts("ps", "a:1,b:1").unwrap();
         cluster.add_hosts("worker", "c:1").unwrap();
         let worker = TaskName::new("worker", 0);
-        let filled = |word| fill(word, &worker, &cluster);
+        let filled = |word| placeholders::fill(word, |name| Ok(value_of(name, &worker, &cluster))).unwrap();
         assert_eq!(filled("--task={job}:{task}"), "--task=worker:0");
         assert_eq!(filled("{ps_hosts}"), "a:1,b:1");
         assert_eq!(filled("{worker_hosts}{chief_hosts} {address}"), "c:1 c:1");
-        assert_eq!(filled("{\"lr\": 1} ${HOME} {}"), "{\"lr\": 1} ${HOME} {}");
         assert_eq!(filled("{cluster}"), r#"{"ps":["a:1","b:1"],"worker":["c:1"]}"#);
     }
 }

@@ -1,4 +1,4 @@
-//! `ferroflow submit`: a training job for a cluster's manager, written to a file and handed over where the tool is there.
+//! `ferroflow submit`: a training job for a cluster's manager, written to a file and handed over to the manager's tool.
 
 mod condor;
 mod kubernetes;
@@ -6,8 +6,11 @@ mod names;
 mod slurm;
 mod yaml;
 
+use crate::local::described;
+use crate::placeholders;
 use ferroflow::discovery::{Count, Topology};
 use std::fs;
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,18 +32,21 @@ enum Manager {
     K8s(kubernetes::Args),
 }
 
-/// What every manager is told.
+/// The word that says that no job is served.
+const NOBODY: &str = "none";
+
+/// Arguments that every manager has.
 #[derive(clap::Args)]
 struct Training {
     /// The jobs of the cluster with their sizes, in the order of ranks: chief:1,ps:2,worker:3
     #[arg(long, value_name = "JOBS")]
     jobs: Topology,
 
-    /// The name of the training [default: the program's]
+    /// The name of the training [default: made from the program's]
     #[arg(long)]
     name: Option<String>,
 
-    /// Where the file is written, and what the tasks print
+    /// The directory for the file, and for what the tasks print
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
@@ -48,15 +54,21 @@ struct Training {
     #[arg(long, value_name = "N", default_value_t = 3)]
     restarts: u32,
 
-    /// Jobs whose tasks are servers of ours instead of running the program, e.g. ps
-    #[arg(long, value_name = "JOBS", value_delimiter = ',')]
+    /// Jobs whose tasks are Ferroflow servers instead of running the program; `none` if the program serves its parameters
+    /// itself
+    #[arg(long, value_name = "JOBS", value_delimiter = ',', default_value = "ps")]
     serve: Vec<String>,
 
-    /// Write the file only
+    /// Write the file, and do not submit it
     #[arg(long)]
     dry_run: bool,
 
-    /// The program with its arguments, in which {job} and {task} are filled in; tasks without a program are servers
+    /// Overwrite a file of the same name that is different, without asking
+    #[arg(long, visible_alias = "yes", short_alias = 'y')]
+    force: bool,
+
+    /// The program with its arguments, in which {job}, {task} and other words are filled in (see `ferroflow join --help`);
+    /// without a program all tasks are servers
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
 }
@@ -75,22 +87,38 @@ impl Training {
         let size = |(job, count)| match count {
             Count::Tasks(count) => Ok((job, count)),
             Count::Rest => {
-                Err(format!("how many tasks does job {job} have? --jobs {} leaves it open", self.jobs))
+                Err(format!("--jobs: {} leaves open how many tasks job {job} has; write a number", self.jobs))
             }
         };
         self.jobs.jobs().map(size).collect()
     }
 
+    /// The jobs whose tasks serve although there is a program.
+    fn served(&self) -> Result<Vec<&str>, String> {
+        match self.serve.as_slice() {
+            // Not every training has parameter servers, and nobody has to say so.
+            [only] if only == "ps" || only == NOBODY => {
+                Ok(self.jobs.jobs().map(|(job, _)| job).filter(|job| job == only).collect())
+            }
+            named => {
+                let known = |name: &&String| self.jobs.jobs().any(|(job, _)| job == *name);
+                match named.iter().find(|name| !known(name)) {
+                    Some(unknown) => {
+                        Err(format!("--serve: there is no job {unknown}, the jobs are {}", self.jobs))
+                    }
+                    None => Ok(named.iter().map(String::as_str).collect()),
+                }
+            }
+        }
+    }
+
     /// The words by which every task joins: its jobs, and which of them serve.
     fn joining(&self) -> Result<Vec<String>, String> {
-        if let Some(stranger) =
-            self.serve.iter().find(|serving| self.jobs.jobs().all(|(job, _)| job != *serving))
-        {
-            return Err(format!("--serve: there is no job {stranger}, the jobs are {}", self.jobs));
-        }
+        placeholders::check(&self.program)?;
+        let served = self.served()?;
         let mut words = vec!["--jobs".to_owned(), self.jobs.to_string()];
-        if !self.serve.is_empty() {
-            words.extend(["--serve".to_owned(), self.serve.join(",")]);
+        if !served.is_empty() && !self.program.is_empty() {
+            words.extend(["--serve".to_owned(), served.join(",")]);
         }
         Ok(words)
     }
@@ -114,36 +142,86 @@ impl Training {
             .map_err(|error| format!("cannot use the directory {}: {error}", self.dir.display()))
     }
 
-    /// Writes the file, and hands it to the manager's tool unless it is not there or not wanted.
-    fn hand_over(&self, file: &str, text: &str, tool: &[&str]) -> Result<PathBuf, String> {
+    /// Writes the file, and hands it to the manager's tool unless that is not wanted.
+    fn hand_over(&self, file: &str, text: &str, tool: &Tool<'_>) -> Result<PathBuf, String> {
+        let program = match (self.dry_run, on_path(tool.command[0])) {
+            (false, None) => {
+                let command = tool.command[0];
+                return Err(format!(
+                    "{command} is not on the PATH: run this where {} (it comes with {}), or write the file alone with \
+                     --dry-run",
+                    tool.place, tool.package
+                ));
+            }
+            (_, program) => program,
+        };
         let path = self.directory()?.join(file);
+        self.may_write(&path, text)?;
         fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         println!("Wrote {}", path.display());
-        let shown = format!("{} {}", tool.join(" "), path.display());
-        if self.dry_run {
-            println!("Submit it with: {shown}");
-            return Ok(path);
-        }
-        let Some(program) = on_path(tool[0]) else {
-            println!("{} is not on this machine's PATH. Where it is, submit with: {shown}", tool[0]);
-            return Ok(path);
+        let shown = format!("{} {}", tool.command.join(" "), path.display());
+        let program = match program {
+            Some(program) if !self.dry_run => program,
+            _ => {
+                println!("Submit it with: {shown}");
+                return Ok(path);
+            }
         };
         let status = Command::new(program)
-            .args(&tool[1..])
+            .args(&tool.command[1..])
             .arg(&path)
             .status()
-            .map_err(|error| format!("cannot start {}: {error}", tool[0]))?;
+            .map_err(|error| format!("cannot start {}: {error}", tool.command[0]))?;
         match status.success() {
             true => Ok(path),
-            false => Err(format!("{shown} failed: {status}")),
+            false => Err(format!("{shown} failed with {}", described(status))),
+        }
+    }
+
+    /// Asks before a file is overwritten that somebody may have changed by hand.
+    fn may_write(&self, path: &Path, text: &str) -> Result<(), String> {
+        let differs = match fs::read(path) {
+            Ok(there) => there != text.as_bytes(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(format!("cannot read {}, which is there: {error}", path.display())),
+        };
+        if !differs || self.force {
+            return Ok(());
+        }
+        let shown = path.display();
+        let refusal = format!(
+            "{shown} is there already and differs; overwrite it with --force, or choose another --name"
+        );
+        if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+            return Err(refusal);
+        }
+        eprint!("{shown} is there already and differs. Overwrite it? [y/N] ");
+        let _ = io::stderr().flush();
+        let mut answer = String::new();
+        let _ = io::stdin().lock().read_line(&mut answer);
+        match answer.trim() {
+            "y" | "Y" | "yes" => Ok(()),
+            _ => Err(format!("{shown} was not overwritten")),
         }
     }
 }
 
+/// The command that takes a file over.
+struct Tool<'a> {
+    /// The command with its first arguments.
+    command: &'a [&'a str],
+    /// The end of a sentence: run this where …
+    place: &'a str,
+    /// What to install.
+    package: &'a str,
+}
+
 /// This binary, by a path that holds on every machine that shares the file system.
 fn own_binary() -> Result<String, String> {
-    let path = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
-    path.into_os_string().into_string().map_err(|path| format!("the path {} is no text", path.display()))
+    let path = std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
+    path.into_os_string()
+        .into_string()
+        .map_err(|path| format!("the path {} is not valid UTF-8", path.display()))
 }
 
 fn on_path(tool: &str) -> Option<PathBuf> {

@@ -8,6 +8,7 @@ use ferroflow::TaskName;
 use ferroflow::discovery::tf_config;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long tasks may take to start.
@@ -25,6 +26,10 @@ pub(crate) struct Args {
     /// How often a task that crashed is started again
     #[arg(long, value_name = "N", default_value_t = 0)]
     restarts: u32,
+
+    /// Write the output of each task to a file in this directory as well: ps-0.log, worker-0.log, …
+    #[arg(long, value_name = "DIR")]
+    log_dir: Option<PathBuf>,
 
     /// How to print the tasks: as text, or as one line of JSON for scripts
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
@@ -45,9 +50,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let command = move |cluster: &_| serve_command(&owned, cluster, &log);
         Task { name: name.clone(), port: Port::HandedOver, command: Box::new(command) }
     };
-    let mut supervisor = Supervisor::start(names.iter().map(task).collect(), args.restarts)?;
+    let mut supervisor =
+        Supervisor::start(names.iter().map(task).collect(), args.restarts, args.log_dir.as_deref())?;
     let code = supervise(args, &names, &mut supervisor);
-    supervisor.end(|_, _| true, Signal::TERM, END_WITHIN)?;
+    supervisor.end(|_, _| true, Signal::TERM, END_WITHIN, "the cluster was ended")?;
     code
 }
 

@@ -1,10 +1,13 @@
 //! Runs the tasks of a cluster: shows what they write, starts crashed ones again, ends them.
 
+use super::ending::{TaskEnd, described};
+use super::log_files::LogFiles;
 use super::output::Output;
 use super::{Event, LocalCluster, Port, Stream, short};
 use crate::exit;
 use ferroflow::{ClusterSpec, TaskName, Waiting};
 use rustix::process::Signal;
+use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -25,9 +28,9 @@ pub(crate) struct Task {
 /// How long the supervisor waits for something.
 #[derive(Clone, Copy)]
 pub(crate) enum Wait<'a> {
-    /// As long as it takes, which is the purpose of it.
+    /// Without a limit.
     Ever,
-    /// Until then; meanwhile it says for whom and why.
+    /// Until then; meanwhile it logs for whom it waits, and why.
     Until(Instant, &'a dyn Fn(&Supervisor) -> (String, String)),
 }
 
@@ -40,7 +43,7 @@ impl Wait<'_> {
     }
 }
 
-/// Why the supervisor came back.
+/// Why a wait of the supervisor is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// What was waited for has come.
@@ -58,22 +61,43 @@ pub(crate) struct Supervisor {
     tasks: Vec<Task>,
     cluster: LocalCluster,
     output: Output,
+    files: LogFiles,
     /// How often each task may still be started again.
     restarts: Vec<u32>,
-    /// Tasks whose end is wanted.
-    asked: Vec<bool>,
+    /// When each task was started last, and how often.
+    started: Vec<(Instant, u32)>,
+    /// Why tasks were asked to end.
+    asked: Vec<Option<String>>,
+    /// Tasks that were killed because they did not.
+    killed: Vec<bool>,
+    /// How tasks ended.
+    ends: Vec<Option<TaskEnd>>,
 }
 
 impl Supervisor {
-    /// Opens the cluster and starts every task.
-    pub(crate) fn start(tasks: Vec<Task>, restarts: u32) -> Result<Supervisor, String> {
+    /// Opens the cluster and starts every task. What they write goes to files in `log_dir`, too, if there is one.
+    pub(crate) fn start(
+        tasks: Vec<Task>,
+        restarts: u32,
+        log_dir: Option<&Path>,
+    ) -> Result<Supervisor, String> {
+        let files = LogFiles::create(log_dir, tasks.iter().map(|task| &task.name))?;
         let ports: Vec<_> = tasks.iter().map(|task| (task.name.clone(), task.port)).collect();
         let cluster = LocalCluster::open(&ports)?;
         cluster.hear_signals()?;
-        let output = Output::new(tasks.iter().map(|task| &task.name));
-        let (restarts, asked) = (vec![restarts; tasks.len()], vec![false; tasks.len()]);
-        let mut supervisor = Supervisor { tasks, cluster, output, restarts, asked };
-        for task in 0..supervisor.tasks.len() {
+        let count = tasks.len();
+        let mut supervisor = Supervisor {
+            output: Output::new(tasks.iter().map(|task| &task.name)),
+            tasks,
+            cluster,
+            files,
+            restarts: vec![restarts; count],
+            started: vec![(Instant::now(), 0); count],
+            asked: vec![None; count],
+            killed: vec![false; count],
+            ends: (0..count).map(|_| None).collect(),
+        };
+        for task in 0..count {
             supervisor.start_one(task)?;
         }
         Ok(supervisor)
@@ -81,6 +105,7 @@ impl Supervisor {
 
     fn start_one(&mut self, task: usize) -> Result<(), String> {
         let command = (self.tasks[task].command)(self.cluster.spec())?;
+        self.started[task] = (Instant::now(), self.started[task].1 + 1);
         self.cluster.start(task, command)
     }
 
@@ -131,6 +156,7 @@ impl Supervisor {
                 },
                 Some(Event::Signal(signal)) => return Ok(Ending::Signal(signal)),
                 Some(Event::Line { task, stream, text }) => {
+                    self.files.line(task, &text);
                     let Task { name, port, .. } = &self.tasks[task];
                     let ours = *port == Port::HandedOver;
                     if !ours || heard(task, stream, &text) {
@@ -151,7 +177,11 @@ impl Supervisor {
     /// Takes note of a task's end; gives its exit code if that is a failure which is not cured by another start.
     fn ended(&mut self, task: usize, status: ExitStatus) -> Result<Option<u8>, String> {
         let program = self.tasks[task].port != Port::HandedOver;
-        if self.asked[task] || (program && status.success()) {
+        let (started, starts) = self.started[task];
+        let (asked, killed) = (self.asked[task].clone(), self.killed[task]);
+        let by_itself = asked.is_none();
+        self.ends[task] = Some(TaskEnd { status, ran: started.elapsed(), starts, asked, killed });
+        if !by_itself || (program && status.success()) {
             self.cluster.close(task);
             return Ok(None);
         }
@@ -159,47 +189,60 @@ impl Supervisor {
         if self.restarts[task] > 0 {
             self.restarts[task] -= 1;
             let name = short(&self.tasks[task].name);
-            eprintln!("ferroflow: {name} is started again; {} more such starts", self.restarts[task]);
+            let left = match self.restarts[task] {
+                0 => "no restarts left".to_owned(),
+                1 => "1 restart left".to_owned(),
+                left => format!("{left} restarts left"),
+            };
+            eprintln!("ferroflow: {name} is started again ({left})");
             self.start_one(task)?;
             return Ok(None);
         }
         self.cluster.close(task);
-        // A task of ours does not end by itself.
+        // A served task does not end by itself.
         Ok(Some(exit::of_status(status).max(exit::PERMANENT)))
     }
 
+    /// Tells of a failure when it happens. The task's own lines were shown when it wrote them.
     fn report(&self, task: usize, status: ExitStatus) {
-        let name = &self.tasks[task].name;
-        let log = self.cluster.log(task);
-        if log.is_empty() {
-            eprintln!("ferroflow: {} ended with {status}, without a word", short(name));
-            return;
-        }
-        eprintln!("ferroflow: {} ended with {status}; its last lines:", short(name));
-        for line in log.lines() {
-            self.output.line(task, name, Stream::Error, line.as_bytes());
+        let silent = if self.cluster.log(task).is_empty() { " and no output" } else { "" };
+        let file = self.files.path(task);
+        let file = file.map(|path| format!("; its output is in {}", path.display())).unwrap_or_default();
+        let name = short(&self.tasks[task].name);
+        let verb = if status.success() { "ended unexpectedly" } else { "failed" };
+        eprintln!("ferroflow: {name} {verb} with {}{silent}{file}", described(status));
+    }
+
+    /// Tells how every task ended.
+    pub(crate) fn summarize(&self) {
+        for (task, end) in self.tasks.iter().zip(&self.ends) {
+            let text = end.as_ref().map_or_else(|| "is still running".to_owned(), TaskEnd::text);
+            eprintln!("ferroflow: {} {text}", short(&task.name));
         }
     }
 
     /// Asks the tasks that are chosen to end, and kills those that have not after `patience`, or when this process is
-    /// asked to end again.
+    /// asked to end again. `why` ends a sentence: the task was stopped because …
     pub(crate) fn end(
         &mut self,
         chosen: impl Fn(&TaskName, Port) -> bool,
         signal: Signal,
         patience: Duration,
+        why: &str,
     ) -> Result<(), String> {
         let tasks: Vec<usize> = (0..self.tasks.len())
             .filter(|task| chosen(&self.tasks[*task].name, self.tasks[*task].port))
             .collect();
         let all_ended = |this: &Supervisor| !tasks.iter().any(|task| this.is_running(*task));
         for (signal, patience) in [(signal, patience), (Signal::KILL, KILLED_WITHIN)] {
-            for task in &tasks {
-                self.asked[*task] = true;
-                self.cluster.signal(*task, signal);
+            for task in tasks.iter().copied().filter(|task| self.cluster.is_running(*task)) {
+                self.asked[task].get_or_insert_with(|| why.to_owned());
+                self.killed[task] |= signal == Signal::KILL;
+                self.cluster.signal(task, signal);
             }
-            let words =
-                |this: &Supervisor| (this.running(|task| tasks.contains(&task)), "asked to end".to_owned());
+            let words = |this: &Supervisor| {
+                (this.running(|task| tasks.contains(&task)), "they were asked to end".to_owned())
+            };
             let wait = Wait::Until(Instant::now() + patience, &words);
             // Other tasks that fail meanwhile change nothing.
             while let Ending::Failed { .. } = self.run(wait, |_, _, _| true, all_ended)? {}

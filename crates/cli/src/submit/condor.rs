@@ -1,6 +1,6 @@
 //! A submit file for HTCondor: one vanilla job per task, which find each other in a shared directory.
 
-use super::{Training, on_path, one_word, own_binary};
+use super::{Tool, Training, on_path, one_word, own_binary};
 use std::fmt::Write;
 
 /// Arguments of `ferroflow submit condor`.
@@ -28,7 +28,11 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), String> {
     let name = args.training.label()?;
-    let tool = ["condor_submit"];
+    let tool = Tool {
+        command: &["condor_submit"],
+        place: "jobs are submitted to HTCondor",
+        package: "HTCondor; Debian's package is htcondor",
+    };
     args.training.hand_over(&format!("{name}.sub"), &submit_file(args, &name)?, &tool).map(drop)
 }
 
@@ -45,7 +49,7 @@ fn submit_file(args: &Args, name: &str) -> Result<String, String> {
         }
         Some(url) => {
             return Err(format!(
-                "--rendezvous: '{url}' is no place, expected file:///directory or tcp://host:port"
+                "--rendezvous: '{url}' is not a place to meet, expected file:///directory or tcp://host:port"
             ));
         }
     };
@@ -62,7 +66,8 @@ fn submit_file(args: &Args, name: &str) -> Result<String, String> {
         words.extend(arguments.iter().map(|word| escaped(word)));
     }
     let log = |kind: &str| format!("{}/{name}-$(ClusterId)-$(Job)-$(Task).{kind}", directory.display());
-    let current = std::env::current_dir().map_err(|error| format!("which directory is this? {error}"))?;
+    let current =
+        std::env::current_dir().map_err(|error| format!("cannot find the current directory: {error}"))?;
     let path = std::env::var("PATH").unwrap_or_default();
     let pairs = [
         ("universe", "vanilla".to_owned()),
@@ -141,7 +146,7 @@ mod tests {
             ["--jobs", "chief:1,ps:1,worker:2", "--rendezvous", "file:///shared/ff", "--", "/bin/run"];
         let text = written(&[&words[..], &["a b", "it's", "\"q\"", "$HOME"]].concat()).unwrap();
         let arguments = "arguments = \"join --rendezvous file:///shared/ff/$(ClusterId) --jobs chief:1,ps:1,worker:2 \
-                         --job $(Job) --task $(Task) -- /bin/run 'a b' 'it''s' \"\"q\"\" $(DOLLAR)HOME\"\n";
+                         --serve ps --job $(Job) --task $(Task) -- /bin/run 'a b' 'it''s' \"\"q\"\" $(DOLLAR)HOME\"\n";
         assert!(text.contains(arguments), "{text}");
         assert!(
             text.ends_with("queue Job, Task from (\n  chief, 0\n  ps, 0\n  worker, 0\n  worker, 1\n)\n"),
@@ -152,7 +157,11 @@ mod tests {
 
     #[test]
     fn mistakes_are_told() {
-        assert!(written(&["--jobs", "ps:1", "--rendezvous", "/shared"]).unwrap_err().contains("is no place"));
-        assert!(written(&["--jobs", "worker:*"]).unwrap_err().contains("leaves it open"));
+        assert!(
+            written(&["--jobs", "ps:1", "--rendezvous", "/shared"])
+                .unwrap_err()
+                .contains("is not a place to meet")
+        );
+        assert!(written(&["--jobs", "worker:*"]).unwrap_err().contains("leaves open"));
     }
 }

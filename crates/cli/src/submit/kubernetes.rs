@@ -1,6 +1,7 @@
 //! Manifests for Kubernetes: pods whose names are known in advance, each told its role by `TF_CONFIG`.
 //!
-//! Parameter servers run `ferroflow serve`, all other tasks the program, so the image must hold both. Every pod of a job
+//! Served jobs, by default the parameter servers, run `ferroflow serve`, all other tasks the program: the image must hold
+//! both. Every pod of a job
 //! has the same template; its number comes from a label or annotation that the controller sets, through the downward API.
 
 mod jobset;
@@ -8,7 +9,8 @@ mod plain;
 mod pod;
 mod tfjob;
 
-use super::{Training, names, one_word, yaml};
+use super::{Tool, Training, names, one_word, yaml};
+use crate::placeholders;
 use clap::ValueEnum;
 use serde_json::Value;
 
@@ -67,8 +69,15 @@ struct Job {
     /// As DNS takes it.
     label: String,
     count: u32,
-    /// Whether its tasks are servers instead of running the program.
+    /// Whether its tasks are Ferroflow servers instead of running the program.
     serves: bool,
+}
+
+impl Job {
+    /// Whether its tasks never end by themselves, as parameter servers do not.
+    fn stays(&self) -> bool {
+        self.serves || self.name == "ps"
+    }
 }
 
 pub(super) fn run(args: &Args) -> Result<(), String> {
@@ -79,6 +88,11 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
         tool.extend(["--namespace", namespace]);
     }
     tool.push("--filename");
+    let tool = Tool {
+        command: &tool,
+        place: "kubectl reaches the cluster",
+        package: "Kubernetes; see https://kubernetes.io/docs/tasks/tools",
+    };
     let file = args.training.hand_over(&format!("{name}.yaml"), &text, &tool)?;
     if args.flavor == Flavor::Plain {
         let file = file.display();
@@ -92,7 +106,7 @@ fn manifests(args: &Args, name: String) -> Result<String, String> {
     if let Some(namespace) = &args.namespace
         && names::label(namespace).as_ref() != Ok(namespace)
     {
-        return Err(format!("--namespace: '{namespace}' is no name of a namespace"));
+        return Err(format!("--namespace: '{namespace}' is not the name of a namespace"));
     }
     let cluster = Cluster { jobs: jobs(&args.training)?, name, args };
     let documents = match args.flavor {
@@ -104,18 +118,19 @@ fn manifests(args: &Args, name: String) -> Result<String, String> {
 }
 
 fn jobs(training: &Training) -> Result<Vec<Job>, String> {
-    training.joining()?;
+    placeholders::check(&training.program)?;
+    let served = training.served()?;
     let mut jobs: Vec<Job> = Vec::new();
     for (name, count) in training.sizes()? {
         let label = names::label(name)?;
         if let Some(other) = jobs.iter().find(|job| job.label == label) {
             return Err(format!("jobs {} and {name} would both be called {label}", other.name));
         }
-        let serves = name == "ps" || training.serve.iter().any(|job| job == name);
+        let serves = served.contains(&name);
         jobs.push(Job { name: name.to_owned(), label, count, serves });
     }
     if training.program.is_empty() && jobs.iter().any(|job| !job.serves) {
-        return Err("which program do the tasks run? Name it after --".to_owned());
+        return Err("there is no program for the tasks to run; name it after --".to_owned());
     }
     Ok(jobs)
 }
@@ -154,16 +169,19 @@ mod tests {
     #[test]
     fn mistakes_are_told() {
         let error = |line: &str| written(line).unwrap_err();
-        assert!(error("--jobs ps:1,worker:1").contains("Name it after --"));
+        assert!(error("--jobs ps:1,worker:1").contains("name it after --"));
+        assert!(
+            error("--jobs worker:1 --flavor tfjob -- x {address}").contains("the operator chooses addresses")
+        );
         assert!(error("--jobs a_b:1,A_B:1 -- x").contains("would both be called a-b"));
-        assert!(error("--jobs ps:1 --namespace A").contains("no name of a namespace"));
+        assert!(error("--jobs ps:1 --namespace A").contains("not the name of a namespace"));
         let name = "n".repeat(60);
         for flavor in ["plain", "tfjob", "jobset"] {
             let message =
                 error(&format!("--jobs chief:1,ps:1,worker:11 --flavor {flavor} --name {name} -- x"));
             assert!(message.contains("too long"), "{flavor}: {message}");
         }
-        assert!(error("--jobs trainer:1 --flavor tfjob -- x").contains("no kind of replica"));
+        assert!(error("--jobs trainer:1 --flavor tfjob -- x").contains("not a replica type"));
     }
 
     #[test]
@@ -171,5 +189,23 @@ mod tests {
         let text = written("--jobs worker:2 -- run --n={task} --of={job} $(HOME)").unwrap();
         let words = ["- run\n", "- \"--n=$(FERROFLOW_TASK)\"\n", "- \"--of=worker\"\n", "- \"$$(HOME)\"\n"];
         assert!(words.iter().all(|word| text.contains(word)), "{text}");
+        let line = "--jobs ps:1,worker:1 --name t -- run --ps={ps_hosts} {address} {{task}}";
+        let text = written(line).unwrap();
+        let words =
+            ["- \"--ps=t-ps-0.t:2222\"\n", "- \"t-worker-$(FERROFLOW_TASK).t:2222\"\n", "- \"{task}\"\n"];
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+    }
+
+    #[test]
+    fn servers_are_probed_and_programs_are_not() {
+        for flavor in ["plain", "tfjob", "jobset"] {
+            let probes = |line: &str| {
+                let text = written(&format!("--flavor {flavor} {line}")).unwrap();
+                let count = |probe: &str| text.matches(probe).count();
+                (count("livenessProbe"), count("readinessProbe"), count("- ping\n"))
+            };
+            assert_eq!(probes("--jobs ps:2,worker:2 -- run"), (1, 1, 1), "{flavor}");
+            assert_eq!(probes("--jobs ps:2,worker:2 --serve none -- run"), (0, 0, 0), "{flavor}");
+        }
     }
 }

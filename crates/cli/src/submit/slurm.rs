@@ -1,6 +1,6 @@
 //! A batch script for Slurm: one step in which every task is a `ferroflow join`.
 
-use super::{Training, one_word, own_binary};
+use super::{Tool, Training, one_word, own_binary};
 use std::fmt::Write;
 
 /// Arguments of `ferroflow submit slurm`.
@@ -40,7 +40,12 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), String> {
     let name = args.training.label()?;
-    args.training.hand_over(&format!("{name}.sbatch"), &script(args, &name)?, &["sbatch"]).map(drop)
+    let tool = Tool {
+        command: &["sbatch"],
+        place: "jobs are submitted to Slurm",
+        package: "Slurm; Debian's package is slurm-client",
+    };
+    args.training.hand_over(&format!("{name}.sbatch"), &script(args, &name)?, &tool).map(drop)
 }
 
 fn script(args: &Args, name: &str) -> Result<String, String> {
@@ -156,7 +161,7 @@ mod tests {
             "#SBATCH --time=2:00:00\n",
             "#SBATCH --account=x\n",
             "srun --mpi=pmi2 --kill-on-bad-exit=1 --label --cpus-per-task=2 \\\n",
-            " join --jobs chief:1,ps:2,worker:3 \\\n  -- python my_trainer.py --steps=10 'it'\\''s'\n",
+            " join --jobs chief:1,ps:2,worker:3 --serve ps \\\n  -- python my_trainer.py --steps=10 'it'\\''s'\n",
             "-lt 3 ]; then\n  scontrol requeue \"$SLURM_JOB_ID\"\n",
         ] {
             assert!(script.contains(expected), "{expected}\n{script}");
@@ -166,9 +171,9 @@ mod tests {
     #[test]
     fn a_shared_directory_replaces_the_process_manager() {
         let script =
-            written("--jobs ps,worker:2 --serve ps --restarts 0 --rendezvous file:///shared/ff/").unwrap();
+            written("--jobs ps,worker:2 --restarts 0 --rendezvous file:///shared/ff/ -- train").unwrap();
         assert!(
-            script.contains("--rendezvous file:///shared/ff\"/$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}\"\n"),
+            script.contains("--rendezvous file:///shared/ff\"/$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}\" "),
             "{script}"
         );
         assert!(script.contains(" join --jobs ps:1,worker:2 --serve ps --rendezvous "), "{script}");
@@ -177,9 +182,19 @@ mod tests {
 
     #[test]
     fn mistakes_are_told() {
-        assert!(written("--jobs ps:1,worker:*").unwrap_err().contains("how many tasks does job worker have"));
+        assert!(
+            written("--jobs ps:1,worker:*")
+                .unwrap_err()
+                .contains("leaves open how many tasks job worker has")
+        );
         assert!(written("--jobs ps:1 --rendezvous tcp://a:1").unwrap_err().contains("names no directory"));
-        assert!(written("--jobs worker:1 --serve ps").unwrap_err().contains("--serve: there is no job ps"));
+        let error = written("--jobs worker:1 --serve evaluator -- x").unwrap_err();
+        assert!(error.contains("--serve: there is no job evaluator"), "{error}");
+        assert!(written("--jobs worker:1 -- x {jobs}").unwrap_err().contains("did you mean {job}?"));
+        // Without parameter servers, or if the program is one, nothing is served.
+        for line in ["--jobs worker:1 -- x", "--jobs ps:1,worker:1 --serve none -- x"] {
+            assert!(!written(line).unwrap().contains("--serve"), "{line}");
+        }
         let args: Args = parsed(["--jobs", "ps:1", "--time", "1 day"]);
         assert!(script(&args, "x").unwrap_err().contains("--time: '1 day' must be one word"));
     }

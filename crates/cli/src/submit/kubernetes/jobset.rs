@@ -18,7 +18,8 @@ pub(super) fn manifest(cluster: &Cluster<'_>) -> Result<Value, String> {
         None => name.clone(),
     };
     // Each job is replicated once: the first number is the Job's, the second the pod's.
-    let addresses = pod::addresses(cluster, |job, task| format!("{name}-{}-0-{task}.{domain}", job.label));
+    let addresses =
+        pod::addresses(cluster, |job, task: &str| format!("{name}-{}-0-{task}.{domain}", job.label));
     let jobs: Vec<Value> = cluster
         .jobs
         .iter()
@@ -31,7 +32,7 @@ pub(super) fn manifest(cluster: &Cluster<'_>) -> Result<Value, String> {
                 subdomain: None,
                 addresses: Some(&addresses),
             };
-            json!({
+            Ok(json!({
                 "name": job.label,
                 "replicas": 1,
                 "template": {"spec": {
@@ -40,11 +41,11 @@ pub(super) fn manifest(cluster: &Cluster<'_>) -> Result<Value, String> {
                     "parallelism": job.count,
                     // A task that fails starts all of them again, which the set counts.
                     "backoffLimit": 0,
-                    "template": pod::template(cluster, job, &shape),
+                    "template": pod::template(cluster, job, &shape)?,
                 }},
-            })
+            }))
         })
-        .collect();
+        .collect::<Result<_, String>>()?;
     let leader = cluster.leader().ok_or("no job runs the program: name a chief or workers in --jobs")?;
     Ok(json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2",

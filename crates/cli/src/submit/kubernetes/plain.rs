@@ -11,17 +11,18 @@ const REVISION: &str = "-0123456789";
 pub(super) fn manifests(cluster: &Cluster<'_>) -> Result<Vec<Value>, String> {
     for job in &cluster.jobs {
         let name = object(cluster, job);
-        let last = if job.serves { REVISION.to_owned() } else { format!("-{}", job.count - 1) };
+        let last = if job.stays() { REVISION.to_owned() } else { format!("-{}", job.count - 1) };
         check_room(&cluster.name, &format!("{name}{last}"), LONGEST_LABEL)?;
     }
     let domain = match &cluster.args.namespace {
         Some(namespace) => format!("{}.{namespace}.svc", cluster.name),
         None => cluster.name.clone(),
     };
-    let addresses = pod::addresses(cluster, |job, task| format!("{}-{task}.{domain}", object(cluster, job)));
+    let addresses =
+        pod::addresses(cluster, |job, task: &str| format!("{}-{task}.{domain}", object(cluster, job)));
     let mut manifests = vec![service(cluster)];
     for job in &cluster.jobs {
-        let number = match job.serves {
+        let number = match job.stays() {
             true => "metadata.labels['apps.kubernetes.io/pod-index']",
             false => "metadata.annotations['batch.kubernetes.io/job-completion-index']",
         };
@@ -29,12 +30,12 @@ pub(super) fn manifests(cluster: &Cluster<'_>) -> Result<Vec<Value>, String> {
             number,
             container: "ferroflow",
             port: "grpc",
-            restart_policy: (!job.serves).then_some("Never"),
-            subdomain: (!job.serves).then_some(cluster.name.as_str()),
+            restart_policy: (!job.stays()).then_some("Never"),
+            subdomain: (!job.stays()).then_some(cluster.name.as_str()),
             addresses: Some(&addresses),
         };
-        let template = pod::template(cluster, job, &shape);
-        manifests.push(match job.serves {
+        let template = pod::template(cluster, job, &shape)?;
+        manifests.push(match job.stays() {
             true => stateful_set(cluster, job, template),
             false => indexed_job(cluster, job, template),
         });

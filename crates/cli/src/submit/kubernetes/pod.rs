@@ -1,7 +1,9 @@
 //! The pods of a job: one container that knows its number, and by it its role.
 
 use super::{Cluster, Job};
+use crate::placeholders;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// The variable with a task's number, which `TF_CONFIG` and the program's arguments refer to.
 const TASK: &str = "FERROFLOW_TASK";
@@ -25,23 +27,42 @@ pub(super) struct Shape<'a> {
     /// The headless Service, where pods must name it.
     pub(super) subdomain: Option<&'a str>,
     /// The cluster, unless the controller sets `TF_CONFIG`.
-    pub(super) addresses: Option<&'a Map<String, Value>>,
+    pub(super) addresses: Option<&'a Addresses>,
+}
+
+/// Where tasks are reached.
+pub(super) struct Addresses {
+    /// Lists by job; an evaluator is beside the cluster, not in it.
+    jobs: Map<String, Value>,
+    /// The address of the pod itself, by job.
+    own: BTreeMap<String, String>,
 }
 
 /// The template of a job's pods.
-pub(super) fn template(cluster: &Cluster<'_>, job: &Job, shape: &Shape<'_>) -> Value {
+pub(super) fn template(cluster: &Cluster<'_>, job: &Job, shape: &Shape<'_>) -> Result<Value, String> {
     let args = cluster.args;
     let mut env = vec![json!({"name": TASK, "valueFrom": {"fieldRef": {"fieldPath": shape.number}}})];
     if let Some(addresses) = shape.addresses {
-        env.push(json!({"name": "TF_CONFIG", "value": tf_config(addresses, job)}));
+        env.push(json!({"name": "TF_CONFIG", "value": tf_config(&addresses.jobs, job)}));
     }
     let mut container = json!({
         "name": shape.container,
         "image": args.image,
-        "command": command(cluster, job),
+        "command": command(cluster, job, shape.addresses)?,
         "env": env,
         "ports": [{"name": shape.port, "containerPort": args.port}],
     });
+    if job.serves {
+        // Whether it listens, for those who look; and whether it still answers, for the one who starts it again.
+        container["readinessProbe"] = json!({"tcpSocket": {"port": args.port}, "periodSeconds": 5});
+        container["livenessProbe"] = json!({
+            "exec": {"command": ["ferroflow", "ping", format!("127.0.0.1:{}", args.port)]},
+            "initialDelaySeconds": 10,
+            "periodSeconds": 20,
+            "timeoutSeconds": 10,
+            "failureThreshold": 3,
+        });
+    }
     let given = [("cpu", &args.cpus_per_task), ("memory", &args.mem)];
     let amounts: Map<String, Value> = given
         .into_iter()
@@ -59,7 +80,7 @@ pub(super) fn template(cluster: &Cluster<'_>, job: &Job, shape: &Shape<'_>) -> V
     }
     let mut labels = cluster.labels();
     labels["app.kubernetes.io/component"] = job.label.as_str().into();
-    json!({"metadata": {"labels": labels}, "spec": spec})
+    Ok(json!({"metadata": {"labels": labels}, "spec": spec}))
 }
 
 /// Rules by which a Job tells failures apart: what the cluster did to a pod is not its fault.
@@ -70,17 +91,29 @@ pub(super) fn failure_policy() -> Value {
     ]})
 }
 
-fn command(cluster: &Cluster<'_>, job: &Job) -> Vec<String> {
+fn command(cluster: &Cluster<'_>, job: &Job, addresses: Option<&Addresses>) -> Result<Vec<String>, String> {
     if job.serves {
         // The pod's own name may not be known to DNS yet.
         let port = cluster.args.port.to_string();
-        return ["ferroflow", "serve", "--bind", "0.0.0.0", "--port", &port].map(str::to_owned).into();
+        return Ok(["ferroflow", "serve", "--bind", "0.0.0.0", "--port", &port].map(str::to_owned).into());
     }
-    let word = |word: &String| {
-        // Kubernetes itself fills in $(NAME).
-        let word = word.replace("$(", "$$(");
-        word.replace("{job}", &job.name).replace("{task}", &format!("$({TASK})"))
+    let value = |placeholder: &str| match (placeholder, addresses) {
+        ("job", _) => Ok(job.name.clone()),
+        ("task", _) => Ok(format!("$({TASK})")),
+        (other, None) => Err(format!(
+            "the placeholder {{{other}}} is not known here: the operator chooses addresses, and the program finds them in \
+             TF_CONFIG"
+        )),
+        ("address", Some(known)) => Ok(known.own.get(&job.name).cloned().unwrap_or_default()),
+        ("cluster", Some(known)) => Ok(Value::Object(known.jobs.clone()).to_string()),
+        (lists, Some(known)) => {
+            let list = known.jobs.get(lists.trim_end_matches("_hosts")).and_then(Value::as_array);
+            let list = list.into_iter().flatten().filter_map(Value::as_str);
+            Ok(list.collect::<Vec<_>>().join(","))
+        }
     };
+    // Kubernetes itself fills in $(NAME).
+    let word = |word: &String| placeholders::fill(&word.replace("$(", "$$("), value);
     cluster.args.training.program.iter().map(word).collect()
 }
 
@@ -92,13 +125,13 @@ fn tf_config(addresses: &Map<String, Value>, job: &Job) -> String {
     )
 }
 
-/// The addresses of every job's tasks; an evaluator is beside the cluster, not in it.
-pub(super) fn addresses(cluster: &Cluster<'_>, host: impl Fn(&Job, u32) -> String) -> Map<String, Value> {
-    let inside = cluster.jobs.iter().filter(|job| job.name != "evaluator");
-    inside
-        .map(|job| {
-            let address = |task| format!("{}:{}", host(job, task), cluster.args.port);
-            (job.name.clone(), (0..job.count).map(address).collect())
-        })
-        .collect()
+/// The addresses of every job's tasks, given the host of each by its number.
+pub(super) fn addresses(cluster: &Cluster<'_>, host: impl Fn(&Job, &str) -> String) -> Addresses {
+    let inside = || cluster.jobs.iter().filter(|job| job.name != "evaluator");
+    let address = |job: &Job, task: &str| format!("{}:{}", host(job, task), cluster.args.port);
+    let list = |job: &Job| (0..job.count).map(|task| address(job, &task.to_string())).collect();
+    Addresses {
+        jobs: inside().map(|job| (job.name.clone(), list(job))).collect(),
+        own: inside().map(|job| (job.name.clone(), address(job, &format!("$({TASK})")))).collect(),
+    }
 }

@@ -23,7 +23,7 @@ pub(super) fn manifest(cluster: &Cluster<'_>) -> Result<Value, String> {
             "replicas": job.count,
             // Codes from 128 are tried again, others are for good.
             "restartPolicy": "ExitCode",
-            "template": pod::template(cluster, job, &shape),
+            "template": pod::template(cluster, job, &shape)?,
         });
         replicas.insert(kind(job)?.to_owned(), replica);
     }
@@ -50,7 +50,7 @@ fn kind(job: &Job) -> Result<&'static str, String> {
         "worker" => Ok("Worker"),
         "evaluator" => Ok("Evaluator"),
         other => Err(format!(
-            "--flavor tfjob: job {other} is no kind of replica of a TFJob, which has chief, master, ps, worker and evaluator"
+            "--flavor tfjob: job {other} is not a replica type of a TFJob, which has chief, master, ps, worker and evaluator"
         )),
     }
 }
