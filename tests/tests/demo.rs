@@ -24,12 +24,12 @@ fn the_demonstration_trains_and_resumes() {
         Command::new(python).arg(script).arg(directory.0.join("mlp")).stderr(Stdio::inherit()).output();
     let found = String::from_utf8(check.expect("the interpreter starts").stdout).unwrap();
     let lines: Vec<&str> = found.lines().collect();
-    let [step, hidden, logits, events] = lines[..] else { panic!("stock finds {found}") };
+    let [step, hidden, logits, loss, accuracy_events] = lines[..] else { panic!("stock finds {found}") };
     let step: i64 = step.strip_prefix("global_step ").expect("the step is told").parse().unwrap();
     // The workers' last steps are under way at the same time.
     assert!(step >= 900, "{found}");
     assert_eq!([hidden, logits], ["hidden/kernel [64, 256]", "logits/kernel [256, 10]"]);
-    assert_eq!(events, "events of loss True");
+    assert_eq!([loss, accuracy_events], ["events of loss True", "events of accuracy True"]);
     let said = demo(&directory.0, &["--steps", "50"]);
     assert!(said.contains(&format!("Resuming from step {step}")), "{said}");
     assert!(accuracy(&said) >= PROMISED, "{said}");
@@ -50,20 +50,33 @@ fn a_convolutional_network_is_trained() {
 }
 
 #[test]
-fn an_interrupted_demonstration_ends_its_tasks_and_goes_on_later() {
+fn an_interrupted_demonstration_is_saved_and_goes_on_to_the_same_step() {
     let directory = Directory::new("interrupted");
-    let mut running = start(&directory.0, &["--steps", "1000000"]);
-    let mut lines =
-        BufReader::new(running.stdout.take().expect("it is piped")).lines().map_while(|line| line.ok());
-    assert!(lines.any(|line| line.starts_with("step ")), "it trains");
-    let asked = Command::new("kill").args(["-INT", &running.id().to_string()]).status();
-    assert!(asked.expect("the command starts").success());
-    let rest: Vec<String> = lines.collect();
-    assert!(rest.iter().any(|line| line.starts_with("Interrupted at step ")), "{rest:?}");
-    assert_eq!(running.wait().expect("it ends").code(), Some(130));
-    nothing_is_left(&directory.0);
+    let interrupt = |expected: &str| -> i64 {
+        let mut running = start(&directory.0, &["--steps", "1000000"]);
+        let mut lines =
+            BufReader::new(running.stdout.take().expect("it is piped")).lines().map_while(|line| line.ok());
+        // Far from the first checkpoint of training.
+        let begun = |line: String| line.starts_with("step ") && !line.starts_with("step 0 of");
+        assert!(lines.any(begun), "it trains");
+        let asked = Command::new("kill").args(["-INT", &running.id().to_string()]).status();
+        assert!(asked.expect("the command starts").success());
+        let rest: Vec<String> = lines.collect();
+        assert_eq!(running.wait().expect("it ends").code(), Some(130));
+        nothing_is_left(&directory.0);
+        let saved = rest.iter().find_map(|line| line.strip_prefix("Saved at step "));
+        let (step, goal) = saved.and_then(|line| line.split_once("; ")).expect("the step is told");
+        assert_eq!(goal, expected, "{rest:?}");
+        step.parse().expect("a number follows")
+    };
+    let first = interrupt("the same command goes on to step 1000000.");
+    assert!(first > 0, "what was trained is saved");
+    let second = interrupt("the same command goes on to step 1000000.");
+    assert!(second > first, "{second} follows {first}");
     let said = demo(&directory.0, &["--steps", "5"]);
-    assert!(said.contains("Resuming from step "), "{said}");
+    assert!(said.contains(&format!("Resuming from step {second}, ")), "{said}");
+    assert!(said.contains(&format!("training to step {}.", second + 5)), "{said}");
+    assert!(!said.contains(" 0 steps"), "{said}");
 }
 
 #[test]

@@ -1,18 +1,20 @@
 //! `ferroflow demo`: a real cluster of processes on this machine trains a classifier of handwritten digits.
 
+mod goal;
 mod model;
 mod progress;
 mod report;
 mod worker;
 
 use crate::exit::{self, Failure};
-use crate::local::{Event, LocalCluster, Port, Stream, short};
+use crate::local::{Event, LocalCluster, Port, described, short};
 use crate::tasks::serve_command;
 use ferroflow::TaskName;
 use ferroflow::train::latest_checkpoint;
+use goal::Goal;
 use model::Model;
 use progress::Progress;
-use report::Report;
+use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -23,8 +25,15 @@ const DIGITS: &[u8] = include_bytes!("../../../examples/data/digits.csv.gz");
 /// How long nothing may happen before the demonstration gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long the chief may take to save the model when the user interrupts.
+const SAVE_WITHIN: Duration = Duration::from_secs(20);
+
 /// Arguments of `ferroflow demo`.
 #[derive(clap::Args)]
+#[command(
+    after_help = "Ctrl-C saves the model; the same command then goes on to the same last step. Once that is reached, \
+another run trains as many steps more."
+)]
 pub(crate) struct Args {
     /// Parameter servers
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
@@ -38,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long)]
     sync: bool,
 
-    /// Steps to train
+    /// How many steps to train
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(i64).range(1..))]
     steps: i64,
 
@@ -77,8 +86,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let began = Instant::now();
     // Each classifier resumes from checkpoints of its own.
     let dir = args.dir.join(args.model.name());
-    let first = first_step(&dir)?;
-    let last = first + args.steps;
+    let resumed = saved_step(&dir)?;
+    let first = resumed.as_ref().map_or(0, |(step, _)| *step);
+    let last = Goal::choose(&dir, first, args.steps)?.last;
+    if let Some((step, checkpoint)) = resumed {
+        println!("Resuming from step {step}, saved in {checkpoint}; training to step {last}.");
+    }
     let cluster = start(args, &dir, last)?;
     println!(
         "{} and {} train a classifier of handwritten digits.",
@@ -86,20 +99,22 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         counted(args.workers, "worker")
     );
     cluster.hear_signals()?;
-    watch(cluster, args, Progress::new(first, last))?;
-    println!("Checkpoints and events are in {}; look at them with: tensorboard --logdir {0}", dir.display());
-    println!("Everything has ended after {:.1} s.", began.elapsed().as_secs_f64());
+    watch(cluster, args, &dir, Progress::new(first, last))?;
+    Goal::reached(&dir);
+    println!("Checkpoints and events are in {0}; to look at them: tensorboard --logdir {0}", dir.display());
+    println!("Done after {:.1} s.", began.elapsed().as_secs_f64());
     Ok(())
 }
 
-/// The step that a checkpoint of an earlier run has reached.
-fn first_step(dir: &Path) -> Result<i64, String> {
+/// The step of the latest checkpoint, and its path.
+fn saved_step(dir: &Path) -> Result<Option<(i64, String)>, String> {
     let failed = |error: ferroflow::Status| format!("{}: {}", dir.display(), error.message());
-    let Some(checkpoint) = latest_checkpoint(dir).map_err(failed)? else { return Ok(0) };
+    let Some(checkpoint) = latest_checkpoint(dir).map_err(failed)? else { return Ok(None) };
     let step = checkpoint.rsplit_once('-').and_then(|(_, step)| step.parse().ok());
-    let step = step.ok_or_else(|| format!("the name of {checkpoint} does not end with its step"))?;
-    println!("Resuming from step {step}, saved in {checkpoint}.");
-    Ok(step)
+    let step = step.ok_or_else(|| {
+        format!("the name of {checkpoint} does not end with its step; choose another directory with --dir")
+    })?;
+    Ok(Some((step, checkpoint)))
 }
 
 fn start(args: &Args, dir: &Path, last: i64) -> Result<LocalCluster, String> {
@@ -127,20 +142,14 @@ fn start(args: &Args, dir: &Path, last: i64) -> Result<LocalCluster, String> {
 }
 
 /// Follows the workers until all are done, then ends the parameter servers.
-fn watch(mut cluster: LocalCluster, args: &Args, mut progress: Progress) -> Result<(), Failure> {
+fn watch(mut cluster: LocalCluster, args: &Args, dir: &Path, mut progress: Progress) -> Result<(), Failure> {
     let mut working = args.workers;
     let (mut failed, mut interrupted) = (None, None);
     while working > 0 && failed.is_none() && interrupted.is_none() {
         match cluster.next_event(Some(Instant::now() + PATIENCE)) {
             None => failed = Some(format!("nothing has happened for {} s", PATIENCE.as_secs())),
-            Some(Event::Line { stream: Stream::Error, .. }) => {}
             Some(Event::Signal(signal)) => interrupted = Some(signal),
-            Some(Event::Line { text, .. }) => match Report::read(&String::from_utf8_lossy(&text)) {
-                Some(Report::Started) => progress.begin(),
-                Some(Report::Trained { step, loss }) => progress.trained(step, loss),
-                Some(Report::Judged { accuracy }) => progress.judged(accuracy),
-                None => {}
-            },
+            Some(Event::Line { stream, text, .. }) => progress.hear(stream, &text),
             Some(Event::Ended { task, status }) if status.success() => {
                 // Workers that close their sessions later are told at once that this one is gone.
                 cluster.close(task);
@@ -148,25 +157,47 @@ fn watch(mut cluster: LocalCluster, args: &Args, mut progress: Progress) -> Resu
             }
             Some(Event::Ended { task, status }) => {
                 let name = short(cluster.name(task));
-                failed = Some(format!("{name} ended with {status}:\n{}", cluster.log(task)));
+                failed = Some(format!("{name} failed with {}:\n{}", described(status), cluster.log(task)));
             }
         }
     }
-    let (rate, accuracy, step) = (progress.rate(), progress.accuracy(), progress.step());
+    if interrupted.is_some() {
+        progress.note("Interrupted; saving the model. Ctrl-C again ends without.");
+        save(&mut cluster, args.ps as usize, &mut progress);
+    }
+    let (rate, accuracy, last) = (progress.rate(), progress.accuracy(), progress.last());
     progress.finish();
     for name in cluster.stop() {
         println!("{name} did not end when it was asked to and was killed.");
     }
     if let Some(signal) = interrupted {
-        println!("Interrupted at step {step}; the same command goes on from the last checkpoint.");
+        match saved_step(dir)? {
+            Some((step, _)) => println!("Saved at step {step}; the same command goes on to step {last}."),
+            None => println!("Nothing was trained yet; the same command begins again."),
+        }
         return Err(Failure::told(exit::of_signal(signal)));
     }
     if let Some(failure) = failed {
         return Err(failure.into());
     }
     let accuracy = accuracy.ok_or("no worker has judged the model")?;
-    println!("Held-out accuracy {:.1} % at {rate:.0} steps per second.", accuracy * 100.0);
+    let rate = rate.map(|rate| format!(" at {rate} steps per second")).unwrap_or_default();
+    println!("Held-out accuracy {:.1} %{rate}.", accuracy * 100.0);
     Ok(())
+}
+
+/// Lets the chief, the first worker, save the model and end, while the others go on: in synchronous training it could not
+/// finish its step without them.
+fn save(cluster: &mut LocalCluster, chief: usize, progress: &mut Progress) {
+    cluster.signal(chief, Signal::TERM);
+    let deadline = Instant::now() + SAVE_WITHIN;
+    while cluster.is_running(chief) {
+        match cluster.next_event(Some(deadline)) {
+            None | Some(Event::Signal(_)) => return,
+            Some(Event::Line { stream, text, .. }) => progress.hear(stream, &text),
+            Some(Event::Ended { .. }) => {}
+        }
+    }
 }
 
 fn counted(count: u32, what: &str) -> String {

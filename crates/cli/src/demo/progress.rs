@@ -1,5 +1,7 @@
 //! How far the demonstration is: a bar on a terminal, a line now and then elsewhere.
 
+use super::report::Report;
+use crate::local::Stream;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -14,7 +16,9 @@ pub(crate) struct Progress {
     step: i64,
     loss: Option<f32>,
     accuracy: Option<f32>,
+    /// When training began, and when its last step was told.
     began: Instant,
+    told: Instant,
     look: Look,
 }
 
@@ -30,25 +34,45 @@ impl Progress {
             true => Look::Bar(bar((last - first).max(0) as u64)),
             false => Look::Lines { printed: None },
         };
-        Progress { first, last, step: first, loss: None, accuracy: None, began: Instant::now(), look }
+        let now = Instant::now();
+        Progress { first, last, step: first, loss: None, accuracy: None, began: now, told: now, look }
     }
 
-    /// Training begins now: what came before does not count as slow steps.
-    pub(crate) fn begin(&mut self) {
-        self.began = Instant::now();
+    /// Takes note of a line that a task wrote.
+    pub(crate) fn hear(&mut self, stream: Stream, line: &[u8]) {
+        if stream == Stream::Error {
+            return;
+        }
+        match Report::read(&String::from_utf8_lossy(line)) {
+            // What came before does not count as slow steps.
+            Some(Report::Started) => (self.began, self.told) = (Instant::now(), Instant::now()),
+            Some(Report::Trained { step, loss }) => {
+                self.loss = Some(loss);
+                self.reached(step);
+            }
+            Some(Report::Judged { step, accuracy }) => {
+                self.accuracy = Some(accuracy);
+                self.reached(step);
+            }
+            None => {}
+        }
     }
 
-    /// Training is at this step, with this loss.
-    pub(crate) fn trained(&mut self, step: i64, loss: f32) {
-        self.step = self.step.max(step.min(self.last));
-        self.loss = Some(loss);
+    fn reached(&mut self, step: i64) {
+        // Workers finish the steps that they have begun, beyond the last one.
+        let step = step.min(self.last);
+        if step > self.step {
+            (self.step, self.told) = (step, Instant::now());
+        }
         self.show();
     }
 
-    /// The held-out digits have been judged.
-    pub(crate) fn judged(&mut self, accuracy: f32) {
-        self.accuracy = Some(accuracy);
-        self.show();
+    /// Prints a line beside the bar.
+    pub(crate) fn note(&self, text: &str) {
+        match &self.look {
+            Look::Bar(bar) => bar.println(text),
+            Look::Lines { .. } => println!("{text}"),
+        }
     }
 
     /// Everything that will happen has.
@@ -59,14 +83,15 @@ impl Progress {
         }
     }
 
-    /// The last step that was told of.
-    pub(crate) fn step(&self) -> i64 {
-        self.step
+    /// The step to train to.
+    pub(crate) fn last(&self) -> i64 {
+        self.last
     }
 
-    /// Steps per second since training began.
-    pub(crate) fn rate(&self) -> f64 {
-        (self.step - self.first) as f64 / self.began.elapsed().as_secs_f64().max(1e-9)
+    /// Steps per second since training began, as text; none before there are steps to count.
+    pub(crate) fn rate(&self) -> Option<String> {
+        let seconds = self.told.duration_since(self.began).as_secs_f64();
+        rate(self.step - self.first, seconds)
     }
 
     /// The share of held-out digits that were recognized last.
@@ -75,7 +100,10 @@ impl Progress {
     }
 
     fn details(&self) -> String {
-        let mut text = format!("  {:.0} steps/s", self.rate());
+        let mut text = String::new();
+        if let Some(rate) = self.rate() {
+            text += &format!("  {rate} steps/s");
+        }
         if let Some(loss) = self.loss {
             text += &format!("  loss {loss:.4}");
         }
@@ -104,4 +132,26 @@ impl Progress {
 fn bar(steps: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:32} {pos}/{len}{msg}").expect("the template is right");
     ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stdout()).with_style(style)
+}
+
+fn rate(steps: i64, seconds: f64) -> Option<String> {
+    let rate = steps as f64 / seconds.max(1e-3);
+    match rate {
+        rate if rate >= 9.95 => Some(format!("{rate:.0}")),
+        rate if rate >= 0.095 => Some(format!("{rate:.1}")),
+        rate if rate > 0.0 => Some(format!("{rate:.2}")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate;
+
+    #[test]
+    fn no_rate_is_zero() {
+        let rates = [(0, 1.0), (1, 30.0), (1, 2.0), (99, 10.0), (1000, 10.0), (5, 0.0)];
+        let told = rates.map(|(steps, seconds)| rate(steps, seconds).unwrap_or_default());
+        assert_eq!(told, ["", "0.03", "0.5", "9.9", "100", "5000"]);
+    }
 }

@@ -11,7 +11,7 @@ pub(crate) enum Report {
     /// How far training is.
     Trained { step: i64, loss: f32 },
     /// The share of held-out digits that are recognized.
-    Judged { accuracy: f32 },
+    Judged { step: i64, accuracy: f32 },
 }
 
 impl Report {

@@ -2,7 +2,8 @@
 
 use super::Task;
 use super::report::Report;
-use crate::local;
+use crate::exit::of_signal;
+use crate::{local, signals};
 use ferroflow::data::digits::Digits;
 use ferroflow::optimizers::{Adam, Optimizer, SyncReplicas};
 use ferroflow::train::{
@@ -11,8 +12,12 @@ use ferroflow::train::{
 };
 use ferroflow::{
     ClusterSpec, Code, Graph, Output, ReplicaDeviceSetter, Result, Server, ServerConfig, Session, Status,
-    TaskName, Tensor, Variable, global_step, summary,
+    TaskName, Tensor, Variable, global_step,
+    summary::{self, SummaryWriter},
 };
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 const BATCH: usize = 64;
@@ -25,7 +30,11 @@ const REPORT_EVERY: Duration = Duration::from_millis(100);
 /// How often the chief looks at held-out digits.
 const JUDGE_EVERY: Duration = Duration::from_millis(500);
 
+/// How long the end of training may take once somebody has asked for it.
+const END_WITHIN: Duration = Duration::from_secs(15);
+
 pub(crate) fn run(task: &Task) -> Result<()> {
+    let phase = Phase::hear_signals()?;
     let listener = local::inherit_socket().map_err(|error| Status::new(Code::FailedPrecondition, error))?;
     let cluster = ClusterSpec::from_json(&task.cluster)?;
     let name = TaskName::new("worker", task.task_index);
@@ -58,7 +67,11 @@ pub(crate) fn run(task: &Task) -> Result<()> {
     if chief {
         let judge = Judge {
             accuracy: model.accuracy.clone(),
+            step: step.value().clone(),
             feeds: vec![(model.images.clone(), held_out.images), (model.labels.clone(), held_out.labels)],
+            // A run of its own in TensorBoard, which reads one file of a directory at a time.
+            directory: task.dir.join("eval"),
+            writer: None,
         };
         session = session.hook(Told::new(&step, &model.loss, judge));
     }
@@ -70,7 +83,13 @@ pub(crate) fn run(task: &Task) -> Result<()> {
         .batch(BATCH)
         .prefetch(2);
     let mut batches = batches.iter();
-    session.build()?.run_loop(|session| {
+    let session = session.build()?;
+    phase.begin_training();
+    session.run_loop(|session| {
+        if phase.is_over() {
+            session.request_stop();
+            return Ok(());
+        }
         let end = || Status::new(Code::OutOfRange, "the digits have ended");
         let (images, labels) = batches.next().ok_or_else(end)??;
         session.run_step(
@@ -82,19 +101,71 @@ pub(crate) fn run(task: &Task) -> Result<()> {
     })
 }
 
+/// What a request to end means: before training begins nothing is lost, later the model is saved.
+#[derive(Clone)]
+struct Phase(Arc<AtomicU8>);
+
+impl Phase {
+    const STARTING: u8 = 0;
+    const TRAINING: u8 = 1;
+    const ENDING: u8 = 2;
+
+    /// From now on, a signal ends the process or the training.
+    fn hear_signals() -> Result<Phase> {
+        let phase = Phase(Arc::new(AtomicU8::new(Phase::STARTING)));
+        let heard = phase.clone();
+        let hear = signals::hear(move |signal| {
+            let order = Ordering::SeqCst;
+            if heard.0.compare_exchange(Phase::TRAINING, Phase::ENDING, order, order).is_err() {
+                std::process::exit(of_signal(signal).into());
+            }
+            // A cluster that is ending, too, may not let the session close.
+            std::thread::spawn(move || {
+                std::thread::park_timeout(END_WITHIN);
+                std::process::exit(of_signal(signal).into());
+            });
+            true
+        });
+        hear.map_err(|error| Status::new(Code::FailedPrecondition, error))?;
+        Ok(phase)
+    }
+
+    fn begin_training(&self) {
+        self.0.store(Phase::TRAINING, Ordering::SeqCst);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.load(Ordering::SeqCst) == Phase::ENDING
+    }
+}
+
 /// Judges the model by digits that it is not trained with.
 struct Judge {
     accuracy: Output,
+    step: Output,
     feeds: Vec<(Output, Tensor)>,
+    /// Where TensorBoard finds the results.
+    directory: PathBuf,
+    writer: Option<SummaryWriter>,
 }
 
 impl Judge {
-    fn judge(&self, session: &Session) -> Result<()> {
+    fn judge(&mut self, session: &Session) -> Result<()> {
         let feeds: Vec<(&Output, Tensor)> =
             self.feeds.iter().map(|(to, value)| (to, value.clone())).collect();
-        let values = session.run(&feeds, &[&self.accuracy])?;
-        Report::Judged { accuracy: values[0].to_scalar()? }.send();
-        Ok(())
+        let values = session.run(&feeds, &[&self.accuracy, &self.step])?;
+        let (accuracy, step) = (values[0].to_scalar()?, values[1].to_scalar()?);
+        Report::Judged { step, accuracy }.send();
+        let writer = writer(&mut self.writer, &self.directory)?;
+        writer.scalar("accuracy", accuracy, step)?;
+        writer.flush()
+    }
+}
+
+fn writer<'a>(writer: &'a mut Option<SummaryWriter>, directory: &Path) -> Result<&'a SummaryWriter> {
+    match writer {
+        Some(writer) => Ok(writer),
+        None => Ok(writer.insert(SummaryWriter::create(directory)?)),
     }
 }
 
