@@ -20,14 +20,17 @@ use std::path::{Path, PathBuf};
 ///
 /// let houses = csv_rows::<House>("houses.csv").map(|house| ([house.rooms as f32], house.price)).batch(32);
 /// ```
+///
+/// The program depends on `serde` with its feature `derive`. A file without rows is an error.
 pub fn csv_rows<T: serde::de::DeserializeOwned + Send + 'static>(path: impl Into<PathBuf>) -> Dataset<T> {
     let path = path.into();
     Dataset::new(move |_| {
         let path = path.clone();
         match ::csv::Reader::from_path(&path) {
             Ok(reader) => {
-                let rows = reader.into_deserialize();
-                Box::new(rows.map(move |row| row.map_err(|error| unreadable(&path, &error))))
+                let (rows, file) = (reader.into_deserialize(), path.clone());
+                let rows = rows.map(move |row| row.map_err(|error| unreadable(&file, &error)));
+                at_least_one(rows, path, true)
             }
             Err(error) => failed(move || Err(unreadable(&path, &error))),
         }
@@ -132,7 +135,7 @@ impl CsvFile {
         self
     }
 
-    /// The rows, each with a scalar per column. The file is opened by every pass.
+    /// The rows, each with a scalar per column. The file is opened by every pass; one without rows is an error.
     pub fn dataset(self) -> Result<Dataset<Features>> {
         ensure!(
             !self.columns.is_empty(),
@@ -167,6 +170,7 @@ impl CsvFile {
         let mut reader = opened.map_err(|error| unreadable(&self.path, &error))?;
         let places: Vec<usize> = if self.header {
             let header = reader.headers().map_err(|error| unreadable(&self.path, &error))?;
+            ensure!(!header.is_empty(), InvalidArgument, "{}", no_rows(&self.path, true));
             let place = |name: &str| {
                 let place = header.iter().position(|column| column == name);
                 place.ok_or_else(|| {
@@ -180,7 +184,7 @@ impl CsvFile {
         };
         let file = self.clone();
         let rows = reader.into_records().enumerate();
-        Ok(Box::new(rows.map(move |(number, row)| {
+        let rows = rows.map(move |(number, row)| {
             let row = row.map_err(|error| unreadable(&file.path, &error))?;
             if !file.header {
                 ensure!(
@@ -193,7 +197,8 @@ impl CsvFile {
                 );
             }
             file.parse(&row, &places, number)
-        })))
+        });
+        Ok(at_least_one(rows, self.path.clone(), self.header))
     }
 
     fn parse(&self, row: &StringRecord, places: &[usize], number: usize) -> Result<Features> {
@@ -234,6 +239,29 @@ fn parse_field(text: &str, dtype: DType) -> Option<Tensor> {
         DType::Int64 => trimmed.parse().ok().map(Tensor::scalar::<i64>),
         _ => Some(Tensor::scalar(Bytes::copy_from_slice(text.as_bytes()))),
     }
+}
+
+/// The rows, or an error if there is none: training on nothing would end at once and look like success.
+fn at_least_one<T: Send + 'static>(
+    rows: impl Iterator<Item = Result<T>> + Send + 'static,
+    path: PathBuf,
+    header: bool,
+) -> Elements<T> {
+    let mut rows = rows.peekable();
+    let mut first = true;
+    Box::new(std::iter::from_fn(move || {
+        let empty = std::mem::take(&mut first) && rows.peek().is_none();
+        if empty {
+            Some(Err(Status::new(Code::InvalidArgument, no_rows(&path, header))))
+        } else {
+            rows.next()
+        }
+    }))
+}
+
+fn no_rows(path: &Path, header: bool) -> String {
+    let expected = if header { "a header and at least one row below it" } else { "at least one row" };
+    format!("{} has no rows; expected {expected}", path.display())
 }
 
 fn unreadable(path: &Path, error: &::csv::Error) -> Status {
@@ -280,6 +308,17 @@ mod tests {
         assert_eq!(quoted.iter().map(name).collect::<Vec<_>>(), ["a;\"b", "none"]);
         let missing = rows("a,b\n1,2\n", |file| file.column("c", DType::Float));
         assert!(message(&missing[0]).ends_with("has no column 'c'; its columns are a, b"));
+        for empty in ["", "a,b\n"] {
+            let rows = rows(empty, |file| file.column("a", DType::Float));
+            let message = rows.first().map(message).unwrap_or_default();
+            assert!(
+                message.ends_with(" has no rows; expected a header and at least one row below it"),
+                "{message}"
+            );
+            assert_eq!(rows.len(), 1);
+        }
+        let bare = rows("", |file| file.header(false).column("a", DType::Float));
+        assert!(message(&bare[0]).ends_with("has no rows; expected at least one row"));
         let status = csv("no/such/file").column("a", DType::Float).dataset().unwrap().collect().unwrap_err();
         assert_eq!(status.code(), Code::NotFound);
     }
