@@ -49,8 +49,6 @@ pub fn float() -> (&'static str, Value) {
 /// A float tensor counting up from 0 in small steps.
 pub fn ramp(dims: &[usize]) -> Tensor {
     let count: usize = dims.iter().product();
-    let shape =
-        ferroflow_core::Shape::new(dims.iter().map(|dim| *dim as i64)).expect("benches use small shapes");
-    Tensor::new(shape, (0..count).map(|i| i as f32 * 1e-4).collect::<Vec<f32>>())
+    Tensor::new(dims, (0..count).map(|i| i as f32 * 1e-4).collect::<Vec<f32>>())
         .expect("as many values as elements")
 }

@@ -5,7 +5,7 @@ use crate::stock;
 use ferroflow::data::Dataset;
 use ferroflow::strategy::{ClusterCoordinator, ParameterServerStrategy};
 use ferroflow::variables::{Variable, global_variables_initializer};
-use ferroflow::{ClusterSpec, Code, DType, Graph, Operation, Result, Server, Tensor, ops};
+use ferroflow::{ClusterSpec, Code, DType, Graph, Operation, Result, Server, Tensor, TensorSpec, ops};
 use std::time::{Duration, Instant};
 
 /// Two counters, on different parameter servers if there are two.
@@ -54,7 +54,7 @@ fn functions_run_on_workers_and_share_variables_on_stocks_ps() {
         let program = Program::new(&spec)?;
         assert_ne!(program.calls.op().device(), program.total.op().device());
         let coordinator = program.coordinator()?;
-        let step = coordinator.function([(DType::Float, vec![-1])], |s, inputs| {
+        let step = coordinator.function([TensorSpec::new(DType::Float, [-1])?], |s, inputs| {
             let sum = ops::sum(s, &inputs[0], [0])?;
             let added = program.total.assign_add(s, &sum)?;
             Ok((sum, program.calls.assign_add(&s.control([&added]), 1i64)?))
@@ -88,8 +88,8 @@ fn a_failed_call_is_told_once_and_cancels_those_that_wait() -> Result<()> {
     let _servers = [Server::new(&spec, "ps", 0)?, Server::new(&spec, "worker", 0)?];
     let program = Program::new(&spec)?;
     let coordinator = program.coordinator()?;
-    let divide =
-        coordinator.function([(DType::Int32, vec![])], |s, inputs| ops::floor_div(s, 12, &inputs[0]))?;
+    let divide = coordinator
+        .function([TensorSpec::new(DType::Int32, [])?], |s, inputs| ops::floor_div(s, 12, &inputs[0]))?;
     let (good, bad) = (coordinator.schedule(&divide, [3])?, coordinator.schedule(&divide, [0])?);
     let failed = coordinator.join().unwrap_err();
     assert_eq!(failed.code(), Code::InvalidArgument, "{failed}");

@@ -29,7 +29,7 @@ mod wide_and_deep;
 use crate::monitored::cluster;
 use crate::savers::Directory;
 use crate::stock;
-use ferroflow::server::TfConfig;
+use ferroflow::server::TaskConfig;
 use ferroflow::{ClusterSpec, Result};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -132,13 +132,45 @@ fn compare(name: &str, losses: &[f32], directory: &Directory) {
     }
 }
 
-fn data() -> String {
-    format!("--data={}", stock::root().join("examples/data/digits.csv.gz").display())
-}
-
 /// Flags of a run that leaves a checkpoint.
 fn flags(steps: usize, directory: &Directory) -> Vec<String> {
-    vec![format!("--steps={steps}"), format!("--dir={}", directory.text()), data()]
+    vec![format!("--steps={steps}"), format!("--dir={}", directory.text())]
+}
+
+/// Every command of the guide and of the examples' own first lines names an example that cargo finds from the root.
+#[test]
+fn cargo_finds_the_examples_by_the_commands_that_the_guide_gives() {
+    let root = stock::root();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]).current_dir(root);
+    let metadata = cargo.output().unwrap();
+    let metadata: Value = serde_json::from_slice(&metadata.stdout).unwrap();
+    let default = metadata["workspace_default_members"].as_array().unwrap();
+    let packages =
+        metadata["packages"].as_array().unwrap().iter().filter(|package| default.contains(&package["id"]));
+    let targets: Vec<&Value> = packages.flat_map(|package| package["targets"].as_array().unwrap()).collect();
+    let named = |kind: &str| -> Vec<&str> {
+        let of_kind = targets.iter().filter(|target| target["kind"] == json!([kind]));
+        of_kind.map(|target| target["name"].as_str().unwrap()).collect()
+    };
+    // `cargo run` without a name runs the one binary.
+    assert_eq!(named("bin"), ["ferroflow"]);
+    let examples = named("example");
+    let mut commands = 0;
+    let directory = root.join("crates/ferroflow/examples");
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    for file in files.chain([root.join("docs/from-tensorflow.md"), root.join("README.md")]) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for name in text.split("--example ").skip(1) {
+            let name = name.split([' ', '`', '\n']).next().unwrap();
+            assert!(name == "NAME" || examples.contains(&name), "{}: no example {name}", file.display());
+            commands += 1;
+        }
+        for name in text.split("/examples/").skip(1).filter_map(|name| name.split_once(".rs)")) {
+            assert!(examples.contains(&name.0), "{}: no example {}", file.display(), name.0);
+        }
+    }
+    assert!(commands > examples.len());
 }
 
 #[test]
@@ -210,7 +242,8 @@ fn tasks_find_their_place_in_tf_config() -> Result<()> {
     let addresses: Vec<&str> = spec.tasks().map(|(_, address)| address).collect();
     let task = |job: &str| {
         let cluster = json!({"ps": [addresses[0]], "chief": [addresses[1]]});
-        TfConfig::parse(&json!({"cluster": cluster, "task": {"type": job, "index": 0}}).to_string())
+        let text = json!({"cluster": cluster, "task": {"type": job, "index": 0}}).to_string();
+        TaskConfig::from_tf_config(&text)
     };
     let ps = task("ps")?;
     std::thread::spawn(move || tf_config::run(ps, []).map(drop));
@@ -220,7 +253,7 @@ fn tasks_find_their_place_in_tf_config() -> Result<()> {
     compare("between_graph", &losses, &directory);
 
     // A program that is told nothing trains alone.
-    let alone = tf_config::run(TfConfig::parse("{}")?, ["--steps=3".to_owned(), data()])?;
+    let alone = tf_config::run(TaskConfig::from_tf_config("{}")?, ["--steps=3".to_owned()])?;
     assert_eq!(alone, losses[..3]);
     Ok(())
 }
@@ -228,10 +261,10 @@ fn tasks_find_their_place_in_tf_config() -> Result<()> {
 #[test]
 fn checkpoints_are_judged_while_training_goes_on() -> Result<()> {
     let directory = Directory::new("evaluation");
-    let more: Vec<String> = flags(80, &directory).into_iter().chain(["--save_steps=40".to_owned()]).collect();
     let judged = std::thread::scope(|threads| {
-        let judge = threads.spawn(|| evaluation::run(more.clone()));
-        run!(between_graph, 1, 1, more.clone())?;
+        let judge = threads.spawn(|| evaluation::run(flags(80, &directory)));
+        let more = flags(80, &directory).into_iter().chain(["--save_steps=40".to_owned()]).collect();
+        run!(between_graph, 1, 1, more)?;
         judge.join().unwrap()
     })?;
     let last = judged.last().expect("there was a checkpoint");

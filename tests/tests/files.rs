@@ -5,7 +5,7 @@ use ferroflow::data::{
     Compression, Dataset, ExampleSpec, Feature, Features, RecordWriter, encode_example, tf_record_compressed,
 };
 use ferroflow::summary::{self, SessionEvent, SummaryWriter};
-use ferroflow::{DType, Graph, Session, Shape, Tensor};
+use ferroflow::{DType, Graph, Session, Tensor};
 use ferroflow_proto::tensorflow::{GraphDef, NodeDef, event};
 use std::path::Path;
 use std::process::Command;
@@ -119,7 +119,7 @@ fn write_events(directory: &Path) {
     let step = 2.0 / (count - 1) as f64;
     let pixels =
         (0..count).map(|i| if i == count - 1 { 1.0 } else { (i as f64 * step - 1.0) as f32 }).collect();
-    let images = Tensor::new(Shape::new([2, 3, 5, 3]).unwrap(), pixels).unwrap();
+    let images = Tensor::new([2, 3, 5, 3], pixels).unwrap();
     writer.image("picture", &images, 5).unwrap();
     std::fs::write(directory.join("summaries.pb"), summaries(values, images)).unwrap();
     let node = NodeDef { name: "one".to_owned(), op: "NoOp".to_owned(), ..Default::default() };

@@ -1,6 +1,6 @@
 //! Graphs built in Rust: names, attributes, shapes and devices while building; values and gradients when run.
 
-use ferroflow::{DType, Graph, Output, Result, Shape, Tensor, gradients, ops};
+use ferroflow::{DType, Graph, Output, Result, Tensor, gradients, ops};
 use ferroflow_core::Code;
 use ferroflow_runtime::PlanOptions;
 use ferroflow_testing::local::Local;
@@ -29,7 +29,7 @@ pub(crate) fn run_after(
 }
 
 pub(crate) fn matrix(rows: usize, columns: usize, values: Vec<f32>) -> Tensor {
-    Tensor::new(Shape::matrix(rows, columns), values).unwrap()
+    Tensor::new([rows, columns], values).unwrap()
 }
 
 #[test]

@@ -56,6 +56,9 @@ mod launch;
 /// Tasks that find each other, run programs or serve them, and end by themselves.
 mod rendezvous;
 
+/// Log lines of Rust programs.
+mod logging;
+
 /// Mistakes of programs, and what is said of them.
 mod misuse;
 

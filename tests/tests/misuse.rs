@@ -7,13 +7,13 @@ use ferroflow::data::{Dataset, csv, csv_rows, tf_record};
 use ferroflow::initializers as init;
 use ferroflow::layers::{Conv2d, Dense, Lstm};
 use ferroflow::optimizers::{Adam, GradientDescent, Optimizer};
-use ferroflow::server::TfConfig;
+use ferroflow::server::TaskConfig;
 use ferroflow::strategy::{ClusterCoordinator, ParameterServerStrategy};
 use ferroflow::train::{MonitoredTrainingSession, Saver, StopAtStep};
 use ferroflow::variables::{collections, global_variables_initializer};
 use ferroflow::{
     ClusterSpec, Code, DType, Graph, Import, Output, ReplicaDeviceSetter, Result, Server, Session,
-    SessionOptions, Shape, Target, Tensor, Variable, cond, gradients, ops, while_loop,
+    SessionOptions, Target, Tensor, TensorSpec, Variable, cond, gradients, ops, while_loop,
 };
 use std::time::Duration;
 
@@ -74,8 +74,8 @@ fn values_that_do_not_fit() -> Result<()> {
     refused(feed(vec![1i32].into()), Code::InvalidArgument, &["'x:0'", "int32", "float", "convert"]);
     refused(feed([1.0f32].into()), Code::InvalidArgument, &["'x:0'", "[1]", "[?,2]"]);
     refused(session.eval(&y), Code::InvalidArgument, &["'x'", "feed"]);
-    let twice = session.step().feed(&x, Tensor::zeros(DType::Float, Shape::matrix(1, 2)));
-    let twice = twice.feed(&x, Tensor::zeros(DType::Float, Shape::matrix(1, 2)));
+    let twice = session.step().feed(&x, Tensor::zeros(DType::Float, [1, 2]));
+    let twice = twice.feed(&x, Tensor::zeros(DType::Float, [1, 2]));
     refused(twice.fetch(&y).run(), Code::InvalidArgument, &["x:0", "fed"]);
     let prepared = session.prepare(&[&x], &[&y], &[])?;
     refused(prepared.run(&[]), Code::InvalidArgument, &["1 feeds", "0 values"]);
@@ -99,7 +99,7 @@ fn values_that_do_not_fit() -> Result<()> {
     refused(graph.output("y:0"), Code::NotFound, &["'y'"]);
     refused(graph.output("x:1"), Code::OutOfRange, &["'x'", "1 outputs"]);
     refused(graph.output("x:first"), Code::InvalidArgument, &["'x:first'", "<operation>:<number>"]);
-    refused(Tensor::new(Shape::matrix(2, 2), vec![1.0f32]), Code::InvalidArgument, &["1", "[2,2]"]);
+    refused(Tensor::new([2, 2], vec![1.0f32]), Code::InvalidArgument, &["1", "[2,2]"]);
     refused(s.device("/job:").constant(1.0f32), Code::InvalidArgument, &["/job:"]);
     refused(s.scope("a b").constant(1.0f32), Code::InvalidArgument, &["a b"]);
     Ok(())
@@ -241,7 +241,7 @@ fn checkpoints_that_cannot_be() -> Result<()> {
         let graph = Graph::new();
         let s = graph.scope();
         for (name, dims) in variables {
-            Variable::spec(name, dims.iter().copied()).initializer(init::ones()).build(&s)?;
+            Variable::spec(name, *dims).initializer(init::ones()).build(&s)?;
         }
         let (init, saver) = (global_variables_initializer(&s)?, Saver::new(&graph)?);
         let session = Session::new(&graph)?;
@@ -330,8 +330,12 @@ fn targets_clusters_and_ports() -> Result<()> {
     );
     refused(spec.add("worker", 0, "other:1"), Code::InvalidArgument, &["worker", "0"]);
     let config = r#"{"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}"#;
-    refused(TfConfig::parse(config), Code::InvalidArgument, &["/job:ps/replica:0/task:0 is not in"]);
-    refused(TfConfig::parse("3"), Code::InvalidArgument, &["expected an object", "3"]);
+    refused(
+        TaskConfig::from_tf_config(config),
+        Code::InvalidArgument,
+        &["/job:ps/replica:0/task:0 is not in"],
+    );
+    refused(TaskConfig::from_tf_config("3"), Code::InvalidArgument, &["expected an object", "3"]);
 
     // A device that the cluster does not have.
     let far = Graph::new();
@@ -361,7 +365,8 @@ fn functions_of_a_coordinator() -> Result<()> {
     let coordinator = ClusterCoordinator::new(&strategy, &graph)?;
     let nothing = coordinator.function([], |_, _| Ok(Vec::<Output>::new()));
     refused(nothing, Code::InvalidArgument, &["must give an output or run an operation"]);
-    let add = coordinator.function([(DType::Float, vec![])], |s, x| total.assign_add(s, &x[0]))?;
+    let add =
+        coordinator.function([TensorSpec::new(DType::Float, [])?], |s, x| total.assign_add(s, &x[0]))?;
     let texts = ["1 inputs", "2 arguments"];
     refused(coordinator.schedule(&add, [1.0f32, 2.0]), Code::InvalidArgument, &texts);
     coordinator.schedule(&add, [1i64])?;
@@ -380,6 +385,13 @@ fn input_that_is_not_there_or_broken() -> Result<()> {
     refused(tf_record([&missing]).collect(), Code::NotFound, &["missing.csv"]);
     refused(csv(&missing).column("a", DType::Float).dataset()?.collect(), Code::NotFound, &["missing.csv"]);
     refused(csv_rows::<(f32, f32)>(&missing).collect(), Code::NotFound, &["missing.csv"]);
+    let empty = directory.0.join("empty.csv");
+    for header in ["", "a,b\n"] {
+        std::fs::write(&empty, header).unwrap();
+        let said = ["empty.csv has no rows", "a header and at least one row"];
+        refused(csv_rows::<(f32, f32)>(&empty).batch(2).collect(), Code::InvalidArgument, &said);
+        refused(csv(&empty).column("a", DType::Float).dataset()?.collect(), Code::InvalidArgument, &said);
+    }
     let rows = directory.0.join("rows.csv");
     std::fs::write(&rows, "a,b\n1,2\n3,four\n5\n").unwrap();
     let read = || csv(&rows).column("a", DType::Float).column("b", DType::Int64).dataset();

@@ -1,6 +1,6 @@
 //! Training loops of Rust programs in clusters: chiefs and workers, hooks, recovery, on our parameter servers and stock's.
 
-use crate::savers::Directory;
+use crate::savers::{Directory, quiet};
 use crate::{ports, stock};
 use ferroflow::optimizers::{GradientDescent, SyncReplicas};
 use ferroflow::train::{
@@ -19,6 +19,7 @@ use std::time::Duration;
 
 /// A cluster of free ports.
 pub(crate) fn cluster(ps: usize, workers: usize) -> (String, ClusterSpec) {
+    quiet();
     let addresses: Vec<String> = (0..ps + workers).map(|_| format!("{:?}", ports::address())).collect();
     let json =
         format!(r#"{{"ps": [{}], "worker": [{}]}}"#, addresses[..ps].join(","), addresses[ps..].join(","));

@@ -11,7 +11,7 @@ use ferroflow::optimizers::{Adagrad, Adam, Optimizer};
 use ferroflow::train::MonitoredTrainingSession;
 use ferroflow::variables::Partitioner;
 use ferroflow::{
-    ClusterSpec, Code, DType, Graph, Operation, Output, ReplicaDeviceSetter, Result, Scope, Server, Shape,
+    ClusterSpec, Code, DType, Graph, Operation, Output, ReplicaDeviceSetter, Result, Scope, Server,
     Status, Tensor, Variable, global_step, losses, ops,
 };
 use std::io::BufRead;
@@ -83,7 +83,7 @@ fn images(s: &Scope, batch: usize) -> Result<(Vec<Output>, Vec<Vec<Tensor>>)> {
     let y = ops::Placeholder::new(DType::Int64).shape([-1]).name("y").build(s)?;
     let pixels = (0..batch * 64).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect();
     let labels = (0..batch as i64).map(|i| i * 7 % 10).collect();
-    Ok((vec![x, y], vec![vec![Tensor::new(Shape::matrix(batch, 64), pixels)?, Tensor::vector(labels)]]))
+    Ok((vec![x, y], vec![vec![Tensor::new([batch, 64], pixels)?, Tensor::vector(labels)]]))
 }
 
 fn classify(

@@ -1,5 +1,9 @@
 //! Shapes of values, and partly known shapes of graph edges.
 
+mod convert;
+
+pub use convert::{ToPartialShape, ToShape};
+
 use crate::{Result, bail, ensure};
 use ferroflow_proto::tensorflow::{TensorShapeProto, tensor_shape_proto};
 use smallvec::SmallVec;
@@ -256,66 +260,6 @@ impl PartialShape {
             None => TensorShapeProto { dim: Vec::new(), unknown_rank: true },
             Some(dims) => TensorShapeProto { dim: dims_to_proto(dims.iter().copied()), unknown_rank: false },
         }
-    }
-}
-
-impl From<&Shape> for PartialShape {
-    fn from(shape: &Shape) -> PartialShape {
-        PartialShape(Some(shape.0.clone()))
-    }
-}
-
-/// What a partly known shape can be written as: `[2, 3]`, `[-1, 64]`, `[None, Some(64)]`, or a shape.
-pub trait ToPartialShape {
-    /// The shape, or what is wrong with it.
-    fn to_partial_shape(self) -> Result<PartialShape>;
-}
-
-impl ToPartialShape for PartialShape {
-    fn to_partial_shape(self) -> Result<PartialShape> {
-        Ok(self)
-    }
-}
-
-impl ToPartialShape for &PartialShape {
-    fn to_partial_shape(self) -> Result<PartialShape> {
-        Ok(self.clone())
-    }
-}
-
-impl ToPartialShape for Shape {
-    fn to_partial_shape(self) -> Result<PartialShape> {
-        Ok(PartialShape(Some(self.0)))
-    }
-}
-
-impl ToPartialShape for &Shape {
-    fn to_partial_shape(self) -> Result<PartialShape> {
-        Ok(self.into())
-    }
-}
-
-impl<const N: usize> ToPartialShape for [i64; N] {
-    fn to_partial_shape(self) -> Result<PartialShape> {
-        PartialShape::new(self)
-    }
-}
-
-impl ToPartialShape for &[i64] {
-    fn to_partial_shape(self) -> Result<PartialShape> {
-        PartialShape::new(self.iter().copied())
-    }
-}
-
-impl ToPartialShape for Vec<i64> {
-    fn to_partial_shape(self) -> Result<PartialShape> {
-        PartialShape::new(self)
-    }
-}
-
-impl<const N: usize> ToPartialShape for [Option<i64>; N] {
-    fn to_partial_shape(self) -> Result<PartialShape> {
-        PartialShape::new(self.into_iter().map(|dim| dim.unwrap_or(-1)))
     }
 }
 

@@ -15,7 +15,7 @@ pub use element::{C64, C128, Element, Unit};
 pub use proto::{decode_string_list, encode_string_list};
 pub use storage::Storage;
 
-use crate::{DType, Result, Shape, bail, ensure};
+use crate::{DType, Result, Shape, ToShape, bail, ensure};
 use buffer::Shared;
 use std::fmt;
 use std::sync::Arc;
@@ -37,8 +37,17 @@ impl Tensor {
         Tensor(Shared::new(Inner { dtype, shape, storage }))
     }
 
-    /// A tensor of these elements.
-    pub fn new<T: Element>(shape: Shape, values: Vec<T>) -> Result<Tensor> {
+    /// A tensor of these elements, in row-major order.
+    ///
+    /// ```
+    /// use ferroflow_core::Tensor;
+    ///
+    /// let matrix = Tensor::new([2, 3], vec![1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+    /// assert_eq!(matrix.shape().dims(), [2, 3]);
+    /// # Ok::<(), ferroflow_core::Status>(())
+    /// ```
+    pub fn new<T: Element>(shape: impl ToShape, values: Vec<T>) -> Result<Tensor> {
+        let shape = shape.to_shape()?;
         check_count(&shape, values.len())?;
         Ok(Tensor::of(T::DTYPE, shape, T::store(values)))
     }
@@ -62,7 +71,15 @@ impl Tensor {
     }
 
     /// Zeros, empty strings or empty handles.
-    pub fn zeros(dtype: DType, shape: Shape) -> Tensor {
+    ///
+    /// ```
+    /// use ferroflow_core::{DType, Tensor};
+    ///
+    /// assert_eq!(Tensor::zeros(DType::Float, [2, 3]).flat::<f32>()?, [0.0; 6]);
+    /// # Ok::<(), ferroflow_core::Status>(())
+    /// ```
+    pub fn zeros(dtype: DType, shape: impl Into<Shape>) -> Tensor {
+        let shape = shape.into();
         let storage = Storage::new(dtype, shape.elements(), None, true);
         Tensor::of(dtype, shape, storage)
     }
@@ -208,7 +225,8 @@ impl Tensor {
 
     /// The same elements under another shape of the same count.
     #[inline]
-    pub fn reshaped(mut self, shape: Shape) -> Result<Tensor> {
+    pub fn reshaped(mut self, shape: impl ToShape) -> Result<Tensor> {
+        let shape = shape.to_shape()?;
         check_count(&shape, self.elements())?;
         self.0.make_mut().shape = shape;
         Ok(self)

@@ -8,26 +8,28 @@
 //! cargo run --example between_graph -- --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224 --job_name=worker --task_index=0
 //! cargo run --example between_graph -- --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224 --job_name=worker --task_index=1
 //! ```
+//!
+//! Without flags of a cluster it trains alone.
 
-pub(crate) mod common;
-
-use common::{Flags, Worker, progress, training};
 use ferroflow::data::digits::Digits;
 use ferroflow::layers::{Activation, Dense};
 use ferroflow::optimizers::{Adagrad, Optimizer};
-use ferroflow::train::{Every, StopAtStep};
-use ferroflow::{DType, Graph, Output, Result, Scope, global_step, initializers, losses, ops};
+use ferroflow::train::{Every, LogTensors, StopAtStep};
+use ferroflow::{DType, Flags, Graph, Output, Result, Scope, Worker, global_step, initializers, losses, ops};
+
+/// Flags besides those of the cluster.
+pub(crate) const FLAGS: &[&str] = &["steps", "save_steps", "dir"];
 
 /// Runs one task. A worker returns the losses of its steps; a parameter server serves for ever.
 pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32>> {
-    let flags = Flags::parse(arguments)?;
-    match Worker::start(flags.task()?)? {
+    let flags = Flags::parse(arguments, FLAGS)?;
+    match Worker::start(flags.task_config()?)? {
         Some(worker) => train(&worker, &flags),
         None => Ok(Vec::new()),
     }
 }
 
-/// A classifier of digits: what goes in, and what comes out.
+/// A classifier of digits: its inputs and its outputs.
 pub(crate) struct Classifier {
     pub(crate) images: Output,
     pub(crate) labels: Output,
@@ -49,8 +51,8 @@ pub(crate) fn classifier(s: &Scope) -> Result<Classifier> {
 }
 
 /// The digits to train with, and those to judge by.
-pub(crate) fn digits(flags: &Flags) -> Result<(Digits, Digits)> {
-    common::digits(flags)?.split(360, 42)
+pub(crate) fn digits() -> Result<(Digits, Digits)> {
+    Digits::bundled()?.split(360, 42)
 }
 
 /// Trains the classifier together with the other workers.
@@ -63,16 +65,18 @@ pub(crate) fn train(worker: &Worker, flags: &Flags) -> Result<Vec<f32>> {
     let train = [Adagrad::new(0.1).minimize(&s, &model.loss, Some(&step))?];
 
     // The first worker initializes the model or restores its last checkpoint, and writes checkpoints.
-    let mut session = training(&graph, flags)
-        .target(worker.server())
-        .chief(worker.is_chief())
-        .save_checkpoint(Every::Steps(flags.number("save_steps", 100)? as i64))
-        .hook(StopAtStep::last(flags.number("steps", 200)? as i64))
-        .hook(progress(&step, &model.loss))
-        .build()?;
+    let mut session = worker
+        .training_session(&graph)
+        .save_checkpoint(Every::Steps(flags.get_or("save_steps", 100)?))
+        .hook(StopAtStep::last(flags.get_or("steps", 200)?))
+        .hook(LogTensors::new([("step", step.value()), ("loss", &model.loss)], Every::Steps(20)));
+    if let Some(directory) = flags.get("dir") {
+        session = session.checkpoint_dir(directory);
+    }
+    let mut session = session.build()?;
 
-    let (replica, replicas) = worker.replica();
-    let own = digits(flags)?.0.examples()?.shard(replicas, replica)?;
+    // Every worker has its own part of the digits.
+    let own = worker.shard(&digits()?.0.examples()?)?;
     let batches = own.shuffle(1000, 42).repeat().batch(64).prefetch(2);
     let mut seen = Vec::new();
     for batch in &batches {

@@ -10,25 +10,24 @@
 //! cargo run --example coordinator -- --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224
 //! ```
 
-mod common;
-
-use common::{Flags, digits};
+use ferroflow::data::digits::Digits;
 use ferroflow::optimizers::{Adagrad, Optimizer};
 use ferroflow::strategy::{ClusterCoordinator, ParameterServerStrategy};
 use ferroflow::train::{Saver, latest_checkpoint};
 use ferroflow::variables::global_variables_initializer;
-use ferroflow::{DType, Graph, Result, Variable, global_step, initializers, losses, ops};
+use ferroflow::{DType, Flags, Graph, Result, TensorSpec, Variable, global_step, initializers, losses, ops};
 use std::path::Path;
 
 /// Runs one task. The coordinator returns the losses of its steps; servers serve for ever.
 pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32>> {
-    let flags = Flags::parse(arguments)?;
+    let flags = Flags::parse(arguments, &["steps", "dir"])?;
     if flags.get("job_name").is_some() {
-        flags.task()?.server()?.join();
+        flags.task_config()?.server()?.join();
         return Ok(Vec::new());
     }
 
-    let strategy = ParameterServerStrategy::new(&flags.cluster()?)?;
+    let cluster = flags.cluster()?;
+    let strategy = ParameterServerStrategy::new(&cluster)?;
     let graph = Graph::new();
     let s = strategy.scope(&graph.scope());
     let weights = Variable::new(&s, "weights", [64, 10], initializers::glorot_uniform().seed(1))?;
@@ -37,7 +36,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
 
     // Traced once. Workers run the nodes where they are; the variables stay on the parameter servers.
     let coordinator = ClusterCoordinator::new(&strategy, &graph)?;
-    let inputs = [(DType::Float, vec![-1, 64]), (DType::Int64, vec![-1])];
+    let inputs = [TensorSpec::new(DType::Float, [-1, 64])?, TensorSpec::new(DType::Int64, [-1])?];
     let train = coordinator.function(inputs, |s, inputs| {
         let logits = ops::bias_add(s, ops::mat_mul(s, &inputs[0], &weights), &bias)?;
         let loss = losses::sparse_softmax_cross_entropy(s, &inputs[1], &logits)?;
@@ -53,13 +52,12 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     }
 
     // Every worker has its own part of the digits.
-    let digits = digits(&flags)?;
-    let workers = flags.need("worker_hosts")?.split(',').count();
+    let (digits, workers) = (Digits::bundled()?, cluster.num_tasks("worker"));
     let batches = coordinator.per_worker_dataset(move |worker| {
         let own = digits.examples()?.shard(workers, worker)?;
         Ok(own.shuffle(1000, 42).repeat().batch(64).map(|(images, labels)| vec![images, labels]))
     });
-    let steps = flags.number("steps", 200)?;
+    let steps = flags.get_or("steps", 200)?;
     let scheduled = (0..steps).map(|_| coordinator.schedule_next(&train, &batches));
     let scheduled = scheduled.collect::<Result<Vec<_>>>()?;
     let mut seen = Vec::new();

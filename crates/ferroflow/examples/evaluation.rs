@@ -3,23 +3,22 @@
 //!
 //! ```text
 //! cargo run --example evaluation -- --dir=/tmp/digits &
-//! cargo run --example between_graph -- --dir=/tmp/digits --ps_hosts=… --worker_hosts=… --job_name=…
+//! cargo run --example between_graph -- --dir=/tmp/digits
 //! ```
 
 #[path = "between_graph.rs"]
 #[allow(dead_code, reason = "it is a program of its own")]
 mod between_graph;
 
-use between_graph::common::Flags;
 use between_graph::{classifier, digits};
 use ferroflow::summary::SummaryWriter;
 use ferroflow::train::{Checkpoints, Saver};
 use ferroflow::variables::local_variables_initializer;
-use ferroflow::{Graph, Result, Session, global_step, metrics, ops};
+use ferroflow::{Flags, Graph, Result, Session, global_step, metrics, ops};
 use std::path::Path;
 use std::time::Duration;
 
-/// How a checkpoint did.
+/// Results of one checkpoint.
 #[derive(Debug)]
 pub(crate) struct Judged {
     pub(crate) step: i64,
@@ -29,9 +28,9 @@ pub(crate) struct Judged {
 
 /// Judges checkpoints up to that of step `--steps`, or until none has come for `--timeout` seconds.
 pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<Judged>> {
-    let flags = Flags::parse(arguments)?;
-    let (directory, last) = (flags.need("dir")?, flags.number("steps", 200)? as i64);
-    let timeout = Duration::from_secs(flags.number("timeout", 60)?);
+    let flags = Flags::parse(arguments, &["dir", "steps", "timeout"])?;
+    let (directory, last) = (flags.required("dir")?, flags.get_or("steps", 200)?);
+    let timeout = Duration::from_secs(flags.get_or("timeout", 60)?);
 
     // The model alone: no optimizer, no servers. Metrics add up over batches, in variables of this program.
     let graph = Graph::new();
@@ -45,7 +44,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<Jud
     let saver = Saver::new(&graph)?;
     let session = Session::new(&graph)?;
 
-    let batches = digits(&flags)?.1.examples()?.batch(90);
+    let batches = digits()?.1.examples()?.batch(90);
     let events = SummaryWriter::create(Path::new(directory).join("eval"))?;
     let mut judged = Vec::new();
     for checkpoint in Checkpoints::new(directory, timeout) {

@@ -4,19 +4,17 @@
 //! cargo run --release --example lstm -- --steps=500
 //! ```
 
-mod common;
-
-use common::{Flags, digits, progress, training};
 use ferroflow::clip::clip_by_global_norm;
+use ferroflow::data::digits::Digits;
 use ferroflow::layers::{Dense, Lstm};
 use ferroflow::optimizers::{Adam, Optimizer};
-use ferroflow::train::StopAtStep;
+use ferroflow::train::{Every, LogTensors, MonitoredTrainingSession, StopAtStep};
 use ferroflow::variables::trainable_variables;
-use ferroflow::{DType, Graph, Result, global_step, initializers, losses, ops};
+use ferroflow::{DType, Flags, Graph, Result, global_step, initializers, losses, ops};
 
 /// Trains, and returns the loss of every step.
 pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32>> {
-    let flags = Flags::parse(arguments)?;
+    let flags = Flags::parse(arguments, &["steps", "dir"])?;
     let graph = Graph::new();
     let s = graph.scope();
     let images = ops::Placeholder::new(DType::Float).shape([-1, 64]).name("images").build(&s)?;
@@ -40,10 +38,13 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     let clipped: Vec<_> = clipped.into_iter().zip(variables).collect();
     let train = [adam.apply_gradients(&s, &clipped, Some(&step))?];
 
-    let session = training(&graph, &flags)
-        .hook(StopAtStep::last(flags.number("steps", 200)? as i64))
-        .hook(progress(&step, &loss));
-    let batches = digits(&flags)?.examples()?.shuffle(1000, 42).repeat().batch(64).prefetch(2);
+    let mut session = MonitoredTrainingSession::new(&graph)
+        .hook(StopAtStep::last(flags.get_or("steps", 200)?))
+        .hook(LogTensors::new([("step", step.value()), ("loss", &loss)], Every::Steps(20)));
+    if let Some(directory) = flags.get("dir") {
+        session = session.checkpoint_dir(directory);
+    }
+    let batches = Digits::bundled()?.examples()?.shuffle(1000, 42).repeat().batch(64).prefetch(2);
     let (mut batches, mut seen) = (batches.iter(), Vec::new());
     session.build()?.run_loop(|session| {
         let Some(batch) = batches.next() else {

@@ -8,16 +8,12 @@
 //! cargo run --example shared_counter -- --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224 --job_name=worker --task_index=1
 //! ```
 
-mod common;
-
-use common::{Flags, Worker};
-use ferroflow::train::MonitoredTrainingSession;
-use ferroflow::{DType, Graph, Result, Variable, initializers};
+use ferroflow::{DType, Flags, Graph, Result, Variable, Worker, initializers};
 
 /// Runs one task. A worker returns what it counted to; a parameter server serves for ever.
 pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<i64> {
-    let flags = Flags::parse(arguments)?;
-    let Some(worker) = Worker::start(flags.task()?)? else { return Ok(0) };
+    let flags = Flags::parse(arguments, &["count"])?;
+    let Some(worker) = Worker::start(flags.task_config()?)? else { return Ok(0) };
 
     // Every worker builds the same graph. The variable is one, because its name and its place are the same.
     let graph = Graph::new();
@@ -30,14 +26,13 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<i64> {
     let count = counter.assign_add(&s, 1i64)?;
 
     // The first worker gives the counter its first value; the others wait for that.
-    let session = MonitoredTrainingSession::new(&graph).target(worker.server()).chief(worker.is_chief());
-    let mut session = session.build()?;
-    for _ in 0..flags.number("count", 100)? {
+    let mut session = worker.training_session(&graph).build()?;
+    for _ in 0..flags.get_or("count", 100)? {
         session.execute(&count)?;
     }
     let total = session.run(&[], &[counter.value()])?[0].to_scalar::<i64>()?;
     session.close()?;
-    println!("worker {} sees {total}", worker.replica().0);
+    println!("worker {} sees {total}", worker.index());
     Ok(total)
 }
 

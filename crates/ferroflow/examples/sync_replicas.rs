@@ -10,17 +10,14 @@
 //!
 //! and so on for the other workers.
 
-mod common;
-
-use common::{Flags, Worker, progress, training};
 use ferroflow::optimizers::{GradientDescent, SyncReplicas};
-use ferroflow::train::{StopAtStep, SyncReplicasHook};
-use ferroflow::{Graph, Result, Tensor, Variable, global_step, initializers, ops};
+use ferroflow::train::{Every, LogTensors, StopAtStep, SyncReplicasHook};
+use ferroflow::{Flags, Graph, Result, Tensor, Variable, Worker, global_step, initializers, ops};
 
 /// Runs one task. A worker returns the losses of its steps; a parameter server serves for ever.
 pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32>> {
-    let flags = Flags::parse(arguments)?;
-    let Some(worker) = Worker::start(flags.task()?)? else { return Ok(Vec::new()) };
+    let flags = Flags::parse(arguments, &["steps", "replicas", "dir"])?;
+    let Some(worker) = Worker::start(flags.task_config()?)? else { return Ok(Vec::new()) };
 
     // Points on the line 2x - 1, and a line through none of them yet.
     let graph = Graph::new();
@@ -34,18 +31,19 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     let loss = ops::mean(&s, ops::square(&s, &error), [0])?;
 
     // The optimizer gathers gradients beside the variables; the chief's hook applies their averages.
-    let (chief, (_, workers)) = (worker.is_chief(), worker.replica());
     let step = global_step(&s)?;
-    let replicas = flags.number("replicas", workers as u64)? as usize;
-    let sync = SyncReplicas::new(GradientDescent::new(0.5), replicas).total_replicas(workers);
+    let replicas = flags.get_or("replicas", worker.count())?;
+    let sync = SyncReplicas::new(GradientDescent::new(0.5), replicas).total_replicas(worker.count());
     // Nobody gets ahead: a worker's second step waits for the first average.
     let sync = sync.init_tokens(0).minimize(&s, &loss, &step)?;
-    let session = training(&graph, &flags)
-        .target(worker.server())
-        .chief(chief)
-        .hook(SyncReplicasHook::new(&sync, chief))
-        .hook(StopAtStep::last(flags.number("steps", 300)? as i64))
-        .hook(progress(&step, &loss));
+    let mut session = worker
+        .training_session(&graph)
+        .hook(SyncReplicasHook::new(&sync, worker.is_chief()))
+        .hook(StopAtStep::last(flags.get_or("steps", 300)?))
+        .hook(LogTensors::new([("step", step.value()), ("loss", &loss)], Every::Steps(20)));
+    if let Some(directory) = flags.get("dir") {
+        session = session.checkpoint_dir(directory);
+    }
     let mut seen = Vec::new();
     session.build()?.run_loop(|session| {
         let values = session.run_step(&[], &[&loss], std::slice::from_ref(&sync.train))?;

@@ -15,23 +15,18 @@
 #[allow(dead_code, reason = "it is a program of its own")]
 mod between_graph;
 
-use between_graph::common::{Flags, Worker};
-use ferroflow::Result;
-use ferroflow::server::TfConfig;
+use ferroflow::server::TaskConfig;
+use ferroflow::{Flags, Result, Worker};
 
 /// Runs one task. One that trains returns the losses of its steps; a parameter server serves for ever.
-pub(crate) fn run(task: TfConfig, arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32>> {
-    let flags = Flags::parse(arguments)?;
-    match Worker::start(task)? {
+pub(crate) fn run(config: TaskConfig, arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32>> {
+    let flags = Flags::parse(arguments, between_graph::FLAGS)?;
+    match Worker::start(config)? {
         Some(worker) => between_graph::train(&worker, &flags),
         None => Ok(Vec::new()),
     }
 }
 
 fn main() -> Result<()> {
-    let task = match TfConfig::from_env()? {
-        Some(task) => task,
-        None => TfConfig::parse("{}")?,
-    };
-    run(task, std::env::args().skip(1)).map(drop)
+    run(TaskConfig::from_env()?, std::env::args().skip(1)).map(drop)
 }

@@ -9,16 +9,15 @@
 //! cargo run --example wide_and_deep -- --ps_hosts=localhost:2222,localhost:2223 --worker_hosts=localhost:2224 --job_name=worker
 //! ```
 
-mod common;
-
-use common::{Flags, Worker, progress, training};
 use ferroflow::data::Dataset;
 use ferroflow::initializers::Initializer;
 use ferroflow::layers::{Activation, Assignment, Dense, embedding_lookup};
 use ferroflow::optimizers::{Adagrad, Ftrl, GradAndVar, Optimizer};
-use ferroflow::train::StopAtStep;
+use ferroflow::train::{Every, LogTensors, StopAtStep};
 use ferroflow::variables::{Partitioner, trainable_variables};
-use ferroflow::{DType, Graph, Output, Result, Scope, Variable, global_step, initializers, losses, ops};
+use ferroflow::{
+    DType, Flags, Graph, Output, Result, Scope, Variable, Worker, global_step, initializers, losses, ops,
+};
 
 const USERS: i64 = 1000;
 const ITEMS: i64 = 400;
@@ -29,9 +28,9 @@ const BATCH: usize = 128;
 
 /// Runs one task. A worker returns the losses of its steps; a parameter server serves for ever.
 pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32>> {
-    let flags = Flags::parse(arguments)?;
-    let Some(worker) = Worker::start(flags.task()?)? else { return Ok(Vec::new()) };
-    let servers = flags.need("ps_hosts")?.split(',').count();
+    let flags = Flags::parse(arguments, &["steps", "dir"])?;
+    let Some(worker) = Worker::start(flags.task_config()?)? else { return Ok(Vec::new()) };
+    let servers = worker.parameter_servers().max(1);
 
     let graph = Graph::new();
     let s = worker.scope(&graph);
@@ -69,14 +68,15 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     let wide = follow.apply_gradients(&s, &wide, None)?;
     let train = [wide, adagrad.apply_gradients(&s, &deep, Some(&step))?];
 
-    let mut session = training(&graph, &flags)
-        .target(worker.server())
-        .chief(worker.is_chief())
-        .hook(StopAtStep::last(flags.number("steps", 500)? as i64))
-        .hook(progress(&step, &loss))
-        .build()?;
-    let (replica, replicas) = worker.replica();
-    let batches = Dataset::from_fn(|| (0..).map(visit)).shard(replicas, replica)?.batch(BATCH).prefetch(2);
+    let mut session = worker
+        .training_session(&graph)
+        .hook(StopAtStep::last(flags.get_or("steps", 500)?))
+        .hook(LogTensors::new([("step", step.value()), ("loss", &loss)], Every::Steps(20)));
+    if let Some(directory) = flags.get("dir") {
+        session = session.checkpoint_dir(directory);
+    }
+    let mut session = session.build()?;
+    let batches = worker.shard(&Dataset::from_fn(|| (0..).map(visit)))?.batch(BATCH).prefetch(2);
     let mut seen = Vec::new();
     for batch in &batches {
         if session.should_stop() {

@@ -22,8 +22,10 @@ mod graph;
 pub mod clip;
 pub mod data;
 pub mod device_setter;
+mod flags;
 pub mod initializers;
 pub mod layers;
+pub mod logging;
 pub mod losses;
 pub mod metrics;
 pub mod optimizers;
@@ -36,6 +38,7 @@ pub mod summary;
 mod target;
 pub mod train;
 pub mod variables;
+mod worker;
 
 pub use device_setter::ReplicaDeviceSetter;
 pub use ferroflow_cluster::ServerConfig;
@@ -47,16 +50,18 @@ pub use ferroflow_core::scope::{
     CollectionItem, Function, Gradients, Import, Input, MetaGraph, OpBuilder, Operation, Output, Scope,
     TensorSpec, gradients, import_meta_graph,
 };
-pub use ferroflow_core::{Code, DType, PartialShape, Result, Shape, Status, Tensor};
+pub use ferroflow_core::{Code, DType, PartialShape, Result, Shape, Status, Tensor, ToPartialShape, ToShape};
 pub use ferroflow_discovery as discovery;
 pub use ferroflow_ops::build as ops;
 pub use ferroflow_ops::flow::{Cond, WhileLoop, cond, while_loop};
 pub use ferroflow_ops::registry;
+pub use flags::Flags;
 pub use graph::Graph;
 pub use server::Server;
 pub use session::{Callable, PartialRun, RunOptions, Session, SessionOptions, Step, StepOutcome};
 pub use target::Target;
 pub use variables::{Variable, global_step};
+pub use worker::Worker;
 
 /// TensorFlow's own messages that programs meet: graphs as they are written to files, what a traced step tells.
 pub mod proto {

@@ -32,7 +32,7 @@ pub struct Metric {
 
 /// Adds a local variable of zeros.
 fn counter(scope: &Scope, name: &str, dims: &[i64]) -> Result<Variable> {
-    Variable::spec(name, dims.iter().copied())
+    Variable::spec(name, dims)
         .initializer(initializers::zeros())
         .trainable(false)
         .collections([collections::LOCAL_VARIABLES, collections::METRIC_VARIABLES])
@@ -311,7 +311,7 @@ impl Weighting {
         let mut limits = vec![-1e-7f32];
         limits.extend((1..thresholds - 1).map(|i| (i as f64 / (thresholds - 1) as f64) as f32));
         limits.push(1.0 + 1e-7);
-        let limits = Tensor::new(ferroflow_core::Shape::matrix(thresholds, 1), limits)?;
+        let limits = Tensor::new([thresholds, 1], limits)?;
         let above = ops::greater(&inner, &predictions, limits)?;
         let below = ops::logical_not(&inner, &above)?;
         let wrong = ops::logical_not(&inner, &labels)?;

@@ -3,10 +3,10 @@
 mod chief_watch;
 mod listen;
 mod meeting;
-mod tf_config;
+mod task_config;
 
 pub use listen::{Place, listen};
-pub use tf_config::TfConfig;
+pub use task_config::TaskConfig;
 
 use crate::target::Target;
 pub use ferroflow_cluster::server::Whereabouts;
@@ -51,6 +51,7 @@ impl Server {
     /// # Ok::<(), ferroflow::Status>(())
     /// ```
     pub fn new(cluster: &ClusterSpec, job: &str, task: u32) -> Result<Server> {
+        crate::logging::start();
         let task = TaskName::new(job, task);
         let entry = cluster.address(&task);
         ensure!(
@@ -61,7 +62,9 @@ impl Server {
         );
         let listeners = listen(&Place { entry, bind: None, port: None })?;
         let config = ServerConfig { task, cluster: cluster.clone(), ..ServerConfig::default() };
-        Server::start(config, crate::registry(), listeners, std::future::pending())
+        let server = Server::start(config, crate::registry(), listeners, std::future::pending())?;
+        tracing::info!("{} serves at {}.", server.task(), server.address());
+        Ok(server)
     }
 
     /// A cluster of one at any free port of this machine.
@@ -77,6 +80,7 @@ impl Server {
         listeners: Vec<TcpListener>,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<Server> {
+        crate::logging::start();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
             tokio::select! {

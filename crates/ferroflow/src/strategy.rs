@@ -6,7 +6,7 @@
 //! ```
 //! use ferroflow::strategy::{ClusterCoordinator, ParameterServerStrategy};
 //! use ferroflow::variables::global_variables_initializer;
-//! use ferroflow::{DType, Graph, Server, Variable};
+//! use ferroflow::{DType, Graph, Server, TensorSpec, Variable};
 //! # use ferroflow::ClusterSpec;
 //! # let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
 //! # let mut cluster = ClusterSpec::new();
@@ -22,7 +22,8 @@
 //!
 //! let coordinator = ClusterCoordinator::new(&strategy, &graph)?;
 //! coordinator.execute(&init)?;
-//! let add = coordinator.function([(DType::Float, vec![])], |s, inputs| total.assign_add(s, &inputs[0]))?;
+//! let number = TensorSpec::new(DType::Float, [])?;
+//! let add = coordinator.function([number], |s, inputs| total.assign_add(s, &inputs[0]))?;
 //! for value in [1.0f32, 2.0, 3.0] {
 //!     coordinator.schedule(&add, [value])?;
 //! }

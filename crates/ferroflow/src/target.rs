@@ -39,6 +39,7 @@ impl Target {
 
     /// The way to the target's master.
     pub(crate) fn client(&self) -> Result<MasterClient> {
+        crate::logging::start();
         match &self.client {
             Some(client) => Ok(client.clone()),
             None if self.address.is_empty() => Target::local()?.client(),

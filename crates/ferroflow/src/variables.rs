@@ -22,7 +22,7 @@ pub use partitioned::{PartitionedVariable, Partitioner};
 use crate::initializers::{Initializer, PartitionInfo};
 use bytes::Bytes;
 use ferroflow_core::scope::{CollectionItem, Graph, Input, Operation, Output, Scope};
-use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, status};
+use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, ToShape, bail, ensure, status};
 use ferroflow_ops::build as ops;
 use ferroflow_proto::tensorflow::{SaveSliceInfoDef, VariableAggregation, VariableDef};
 use prost::Message;
@@ -269,28 +269,23 @@ fn read_op(scope: &Scope, handle: &Output, dtype: DType) -> Result<Output> {
 impl Variable {
     /// Adds a float variable.
     #[track_caller]
-    pub fn new<const N: usize>(
-        scope: &Scope,
-        name: &str,
-        dims: [i64; N],
-        initializer: Initializer,
-    ) -> Result<Variable> {
-        Variable::spec(name, dims).initializer(initializer).build(scope)
+    pub fn new(scope: &Scope, name: &str, shape: impl ToShape, initializer: Initializer) -> Result<Variable> {
+        Variable::spec(name, shape).initializer(initializer).build(scope)
     }
 
     /// Adds a variable that starts with a tensor.
     #[track_caller]
     pub fn with_value(scope: &Scope, name: &str, value: impl Into<Tensor>) -> Result<Variable> {
         let value = value.into();
-        let spec = Variable::spec(name, value.shape().dims().iter().copied()).dtype(value.dtype());
+        let spec = Variable::spec(name, value.shape()).dtype(value.dtype());
         spec.initializer(Initializer::value(value)).build(scope)
     }
 
     /// Describes a variable.
-    pub fn spec(name: &str, dims: impl IntoIterator<Item = i64>) -> VariableSpec {
+    pub fn spec(name: &str, shape: impl ToShape) -> VariableSpec {
         VariableSpec {
             name: name.to_owned(),
-            shape: Shape::new(dims),
+            shape: shape.to_shape(),
             dtype: DType::Float,
             initializer: None,
             trainable: true,

@@ -2,19 +2,19 @@
 
 use super::{Running, compare, expected, iota, numbers, reversed};
 use ferroflow::losses::{self, Reduction, Weighting};
-use ferroflow::{Graph, Output, Shape, Tensor, gradients, ops};
+use ferroflow::{Graph, Output, Tensor, gradients, ops};
 
 #[test]
 fn losses_and_their_gradients_are_stocks() {
     let graph = Graph::new();
     let s = graph.scope();
     let labels = iota([4, 3]).flat::<f32>().unwrap().iter().map(|x| (*x > 0.0) as u8 as f32).collect();
-    let labels = &s.constant(Tensor::new(Shape::matrix(4, 3), labels).unwrap()).unwrap();
+    let labels = &s.constant(Tensor::new([4, 3], labels).unwrap()).unwrap();
     let x = &s.constant(reversed(&iota([4, 3]))).unwrap();
-    let weights = Tensor::new(Shape::matrix(4, 1), vec![1.0f32, 0.0, 2.0, 0.5]).unwrap();
+    let weights = Tensor::new([4, 1], vec![1.0f32, 0.0, 2.0, 0.5]).unwrap();
     let classes = s.constant([0i64, 2, 1, 2]).unwrap();
     let onehot = vec![1.0f32, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
-    let onehot = Tensor::new(Shape::matrix(4, 3), onehot).unwrap();
+    let onehot = Tensor::new([4, 3], onehot).unwrap();
     let smooth = losses::weighted([1.0f32, 0.0, 2.0, 0.5]).label_smoothing(0.1);
     let weighted =
         |reduction| losses::weighted(&weights).reduction(reduction).mean_squared_error(&s, labels, x);

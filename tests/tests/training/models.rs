@@ -9,7 +9,7 @@ use ferroflow::layers::{
 };
 use ferroflow::optimizers::{Adagrad, Adam, GradientDescent, Momentum, Optimizer, RmsProp};
 use ferroflow::variables::{self, Partitioner};
-use ferroflow::{DType, Graph, Output, Scope, Shape, Tensor, Variable, losses, ops};
+use ferroflow::{DType, Graph, Output, Scope, Tensor, Variable, losses, ops};
 
 /// The first digits, in this shape.
 fn digits(dims: [i64; 4]) -> (Tensor, Tensor) {
@@ -19,7 +19,7 @@ fn digits(dims: [i64; 4]) -> (Tensor, Tensor) {
     let count = dims[0] as usize;
     let pixels = digits.images.flat::<f32>().unwrap()[..count * 64].to_vec();
     let labels = digits.labels.flat::<i64>().unwrap()[..count].to_vec();
-    (Tensor::new(Shape::new(dims).unwrap(), pixels).unwrap(), Tensor::vector(labels))
+    (Tensor::new(dims, pixels).unwrap(), Tensor::vector(labels))
 }
 
 /// Trains the model that `build` makes of a batch of images, and compares losses and variables.
@@ -145,6 +145,6 @@ fn partitioned_embeddings() {
     let sums = (ops::sum(&s, &rows, [1]).unwrap() - 1.0).unwrap();
     let loss = ops::mean(&s, ops::square(&s, &sums), [0, 1]).unwrap();
     let feed = vec![0i64, 8, 3, 4, 8, 8, 7, 1, 3, 5];
-    let feeds = [(&ids, Tensor::new(Shape::matrix(5, 2), feed).unwrap())];
+    let feeds = [(&ids, Tensor::new([5, 2], feed).unwrap())];
     train("embeddings", &graph, &loss, Adagrad::new(0.5), &feeds);
 }

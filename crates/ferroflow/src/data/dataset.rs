@@ -86,9 +86,9 @@ impl<T: Send + 'static> Dataset<T> {
     ///
     /// ```
     /// use ferroflow::data::Dataset;
-    /// use ferroflow::{Shape, Tensor};
+    /// use ferroflow::Tensor;
     /// # fn main() -> ferroflow::Result<()> {
-    /// let images = Tensor::new(Shape::matrix(3, 2), vec![0.0f32, 0.1, 1.0, 1.1, 2.0, 2.1])?;
+    /// let images = Tensor::new([3, 2], vec![0.0f32, 0.1, 1.0, 1.1, 2.0, 2.1])?;
     /// let labels = Tensor::vector(vec![0i64, 1, 2]);
     /// let examples = Dataset::from_slices((images, labels))?.collect()?;
     /// assert_eq!(examples[1].0.flat::<f32>()?, [1.0, 1.1]);

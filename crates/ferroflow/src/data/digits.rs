@@ -3,8 +3,7 @@
 //! ```
 //! use ferroflow::data::digits::Digits;
 //! # fn main() -> ferroflow::Result<()> {
-//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/data/digits.csv.gz");
-//! let digits = Digits::load(path)?;
+//! let digits = Digits::bundled()?;
 //! let (training, held_out) = digits.split(360, 42)?;
 //! assert_eq!((training.len(), held_out.len()), (1437, 360));
 //! let (images, labels) = &training.examples()?.shuffle(1437, 1).batch(32).collect()?[0];
@@ -15,7 +14,7 @@
 
 use super::dataset::Dataset;
 use super::stack::{Slices, Stack};
-use ferroflow_core::{Code, Result, Shape, Status, Tensor, ensure, status};
+use ferroflow_core::{Code, Result, Status, Tensor, ensure, status};
 use std::io::Read;
 use std::path::Path;
 
@@ -34,6 +33,11 @@ pub struct Digits {
 }
 
 impl Digits {
+    /// The digits that come with this crate.
+    pub fn bundled() -> Result<Digits> {
+        Digits::parse(include_bytes!("../../../../examples/data/digits.csv.gz"))
+    }
+
     /// Reads `digits.csv.gz`.
     pub fn load(path: impl AsRef<Path>) -> Result<Digits> {
         let path = path.as_ref();
@@ -54,7 +58,7 @@ impl Digits {
             images.extend(fields[..PIXELS].iter().map(|pixel| pixel / 16.0));
             labels.push(fields[PIXELS] as i64);
         }
-        let images = Tensor::new(Shape::matrix(labels.len(), PIXELS), images)?;
+        let images = Tensor::new([labels.len(), PIXELS], images)?;
         Ok(Digits { images, labels: Tensor::vector(labels) })
     }
 

@@ -4,7 +4,7 @@ use super::Features;
 use super::dataset::Dataset;
 use super::stack::Stack;
 use bytes::Bytes;
-use ferroflow_core::{Code, DType, Result, Shape, Status, Tensor, bail, ensure, status};
+use ferroflow_core::{Code, DType, Result, Shape, Status, Tensor, ToShape, bail, ensure, status};
 use ferroflow_proto::tensorflow::{self as tf, BytesList, FloatList, Int64List, feature};
 use prost::Message;
 use std::collections::BTreeMap;
@@ -26,18 +26,18 @@ enum Kind {
 }
 
 impl Feature {
-    fn new(dtype: DType, dims: impl IntoIterator<Item = i64>, kind: Kind) -> Feature {
-        Feature { dtype, shape: Shape::new(dims), kind, default: None }
+    fn new(dtype: DType, shape: impl ToShape, kind: Kind) -> Feature {
+        Feature { dtype, shape: shape.to_shape(), kind, default: None }
     }
 
     /// A tensor of this shape.
-    pub fn fixed(dtype: DType, dims: impl IntoIterator<Item = i64>) -> Feature {
-        Feature::new(dtype, dims, Kind::Fixed)
+    pub fn fixed(dtype: DType, shape: impl ToShape) -> Feature {
+        Feature::new(dtype, shape, Kind::Fixed)
     }
 
     /// Any number of tensors of this shape, stacked; none if the feature is missing.
-    pub fn sequence(dtype: DType, dims: impl IntoIterator<Item = i64>) -> Feature {
-        Feature::new(dtype, dims, Kind::Sequence)
+    pub fn sequence(dtype: DType, shape: impl ToShape) -> Feature {
+        Feature::new(dtype, shape, Kind::Sequence)
     }
 
     /// A vector of any length; empty if the feature is missing. Batches of such features are made by
@@ -307,13 +307,9 @@ pub fn sparse_rows(rows: &[Tensor]) -> Result<SparseRows> {
     for row in rows {
         values.extend(scalars(row)?);
     }
-    let values = if values.is_empty() {
-        Tensor::zeros(first.dtype(), Shape::vector(0))
-    } else {
-        Tensor::stack(values)?
-    };
+    let values = if values.is_empty() { Tensor::zeros(first.dtype(), [0]) } else { Tensor::stack(values)? };
     Ok(SparseRows {
-        indices: Tensor::new(Shape::matrix(indices.len() / 2, 2), indices)?,
+        indices: Tensor::new([indices.len() / 2, 2], indices)?,
         values,
         dense_shape: Tensor::vector(vec![rows.len() as i64, longest as i64]),
     })

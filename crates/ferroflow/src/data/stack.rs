@@ -329,8 +329,8 @@ mod tests {
 
     #[test]
     fn different_shapes_need_padding() {
-        let matrix = Tensor::new(Shape::matrix(2, 1), vec![1u8, 2]).unwrap();
-        let wider = Tensor::new(Shape::matrix(1, 3), vec![3u8, 4, 5]).unwrap();
+        let matrix = Tensor::new([2, 1], vec![1u8, 2]).unwrap();
+        let wider = Tensor::new([1, 3], vec![3u8, 4, 5]).unwrap();
         let status = Tensor::stack(vec![matrix.clone(), wider.clone()]).unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument);
         let padded = Tensor::stack_padded(vec![matrix, wider]).unwrap();

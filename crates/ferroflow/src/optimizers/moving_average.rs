@@ -219,7 +219,7 @@ impl Source<'_> {
 impl Debias {
     fn new(scope: &Scope, average: &Variable) -> Result<Debias> {
         let beside = |name: &str, dims: &[i64]| {
-            Variable::spec(&format!("{}/{name}", average.name()), dims.iter().copied())
+            Variable::spec(&format!("{}/{name}", average.name()), dims)
                 .absolute()
                 .dtype(average.dtype())
                 .trainable(false)
@@ -262,7 +262,7 @@ fn zeros_beside(scope: &Scope, output: &Output, name: &str) -> Result<Variable> 
         );
     };
     let full = scope.graph().unique_name(&format!("{}/{name}", output.op().name()));
-    Variable::spec(&full, shape.dims().iter().copied())
+    Variable::spec(&full, shape)
         .absolute()
         .dtype(output.dtype())
         .trainable(false)

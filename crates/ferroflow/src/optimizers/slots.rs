@@ -130,7 +130,7 @@ pub(super) fn create_slot(
 ) -> Result<Variable> {
     let primary = variable.name();
     let full = scope.graph().unique_name(&format!("{primary}/{name}"));
-    let mut spec = Variable::spec(&full, variable.shape().dims().iter().copied())
+    let mut spec = Variable::spec(&full, variable.shape())
         .absolute()
         .dtype(variable.dtype())
         .trainable(false)

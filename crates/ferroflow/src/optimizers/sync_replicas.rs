@@ -308,7 +308,7 @@ fn local_step(scope: &Scope, global_step: &Variable) -> Result<Variable> {
     let anchor = scope.op("NoOp").build()?;
     let full = scope.graph().unique_name(&format!("{}sync_rep_local_step", scope.prefix()));
     let prefix = if global_step.is_resource() { format!("{full}/Initializer/") } else { format!("{full}/") };
-    let zero = Tensor::zeros(global_step.dtype(), ferroflow_core::Shape::scalar());
+    let zero = Tensor::zeros(global_step.dtype(), []);
     let start = initializers::from_fn(move |scope, _, _, _| {
         scope.scope(&prefix).named_constant("initial_value", zero.clone())
     });

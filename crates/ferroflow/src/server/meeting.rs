@@ -41,6 +41,7 @@ impl Server {
     /// # Ok::<(), ferroflow::Status>(())
     /// ```
     pub fn meet(rendezvous: Rendezvous) -> Result<Server> {
+        crate::logging::start();
         let mut seat = rendezvous.enter(&Stop::default()).map_err(Failure::into_status)?;
         let cluster = seat.wait().map_err(Failure::into_status)?;
         let Some(Socket::Listening(listener)) = seat.take_socket() else {

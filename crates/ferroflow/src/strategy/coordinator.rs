@@ -7,8 +7,8 @@ use super::worker::{ParameterServer, Worker, incarnation};
 use crate::data::Dataset;
 use crate::session::{Session, SessionOptions};
 use ferroflow_cluster::spec::TaskName;
-use ferroflow_core::scope::{Graph, Operation, Output, Scope};
-use ferroflow_core::{DType, Result, Tensor, ensure, status};
+use ferroflow_core::scope::{Graph, Operation, Output, Scope, TensorSpec};
+use ferroflow_core::{Result, Tensor, ensure, status};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -58,7 +58,7 @@ impl ClusterCoordinator {
     /// Traces a function: `build` adds its nodes, once. Inputs have types and shapes, in which -1 stands for any size.
     pub fn function<T: Into<Traced>>(
         &self,
-        inputs: impl IntoIterator<Item = (DType, Vec<i64>)>,
+        inputs: impl IntoIterator<Item = TensorSpec>,
         build: impl FnOnce(&Scope, &[Output]) -> Result<T>,
     ) -> Result<WorkerFunction> {
         WorkerFunction::trace(&self.graph, inputs, build)

@@ -1,8 +1,8 @@
 //! What workers run, and what they run it on.
 
 use crate::data::{Dataset, Elements};
-use ferroflow_core::scope::{Graph, Operation, Output, Scope};
-use ferroflow_core::{DType, PartialShape, Result, Tensor, ensure};
+use ferroflow_core::scope::{Graph, Operation, Output, Scope, TensorSpec};
+use ferroflow_core::{Result, Tensor, ensure};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A traced function: its nodes are in the graph, any worker may run them. Cloning shares.
@@ -59,13 +59,13 @@ impl WorkerFunction {
     /// Builds the nodes of a function, with a placeholder per input. A dimension of -1 may be any.
     pub(super) fn trace<T: Into<Traced>>(
         graph: &Graph,
-        inputs: impl IntoIterator<Item = (DType, Vec<i64>)>,
+        inputs: impl IntoIterator<Item = TensorSpec>,
         build: impl FnOnce(&Scope, &[Output]) -> Result<T>,
     ) -> Result<WorkerFunction> {
         let scope = graph.scope().scope("function");
-        let placeholder = |(dtype, dims): (DType, Vec<i64>)| {
-            let node = scope.op("Placeholder").attr("dtype", dtype);
-            node.attr("shape", PartialShape::new(dims)?).build()?.output(0)
+        let placeholder = |spec: TensorSpec| {
+            let node = scope.op("Placeholder").attr("dtype", spec.dtype());
+            node.attr("shape", spec.shape().clone()).build()?.output(0)
         };
         let inputs = inputs.into_iter().map(placeholder).collect::<Result<Vec<Output>>>()?;
         let Traced { outputs, operations } = build(&scope, &inputs)?.into();
@@ -88,11 +88,11 @@ impl WorkerFunction {
 /// ```no_run
 /// use ferroflow::data::Dataset;
 /// use ferroflow::strategy::ClusterCoordinator;
-/// use ferroflow::{Result, Tensor};
+/// use ferroflow::{DType, Result, Tensor, TensorSpec, ops};
 ///
 /// /// A hundred numbers, shared among the workers.
 /// fn schedule_all(coordinator: &ClusterCoordinator, workers: usize) -> Result<()> {
-///     let sum = coordinator.function([(ferroflow::DType::Float, vec![-1])], |s, x| ferroflow::ops::sum(s, &x[0], [0]))?;
+///     let sum = coordinator.function([TensorSpec::new(DType::Float, [-1])?], |s, x| ops::sum(s, &x[0], [0]))?;
 ///     let numbers = coordinator.per_worker_dataset(move |worker| {
 ///         let own = Dataset::from_fn(|| (0..100).map(|n| n as f32)).shard(workers, worker)?;
 ///         Ok(own.batch(10).map(|batch: Tensor| vec![batch]))

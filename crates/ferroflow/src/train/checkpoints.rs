@@ -40,6 +40,7 @@ pub struct Checkpoints {
 impl Checkpoints {
     /// The checkpoints of a directory, until none has come for `timeout`.
     pub fn new(directory: impl AsRef<Path>, timeout: Duration) -> Checkpoints {
+        crate::logging::start();
         Checkpoints {
             directory: directory.as_ref().to_owned(),
             timeout,

@@ -1,4 +1,4 @@
-//! The environment variable `TF_CONFIG`, by which schedulers tell a task who it is.
+//! Who a process is among the tasks of a cluster: told by the environment variable `TF_CONFIG`, by a scheduler, or by flags.
 
 use super::Server;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
@@ -8,38 +8,43 @@ use ferroflow_discovery::{Asked, Environment, Role, Source, is_chief};
 /// Who this task is, and in which cluster.
 ///
 /// ```
-/// use ferroflow::server::TfConfig;
+/// use ferroflow::server::TaskConfig;
 ///
 /// let text = r#"{"cluster": {"ps": ["a:2222"], "worker": ["b:2222"]}, "task": {"type": "worker", "index": 0}}"#;
-/// let config = TfConfig::parse(text)?;
+/// let config = TaskConfig::from_tf_config(text)?;
 /// assert_eq!((config.task.job.as_str(), config.task.task), ("worker", 0));
 /// assert!(config.is_chief());
 /// # Ok::<(), ferroflow::Status>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TfConfig {
+pub struct TaskConfig {
     /// The cluster; empty for a program that runs alone.
     pub cluster: ClusterSpec,
     /// This task.
     pub task: TaskName,
 }
 
-impl TfConfig {
-    /// Reads the environment; `None` if the variable is not set or empty.
-    pub fn from_env() -> Result<Option<TfConfig>> {
-        match Environment::of_process().get("TF_CONFIG") {
-            Some(text) => TfConfig::parse(text).map(Some),
-            None => Ok(None),
-        }
+impl TaskConfig {
+    /// Asks `TF_CONFIG` and then schedulers, which `FERROFLOW_JOBS` tells which jobs there are. A program that is told
+    /// nothing is a worker of its own, with an empty cluster.
+    pub fn from_env() -> Result<TaskConfig> {
+        TaskConfig::resolve(Asked::default(), &Environment::of_process())
     }
 
     /// Reads `{"cluster": {"ps": […], "worker": […]}, "task": {"type": "worker", "index": 0}}`, in every form that stock
     /// accepts. A program that is told nothing is a worker of its own.
-    pub fn parse(text: &str) -> Result<TfConfig> {
-        let environment: Environment = [("TF_CONFIG", text)].into_iter().collect();
-        let Role { source, task, cluster, .. } = Role::resolve(&Asked::default(), &environment)?;
-        let task = if source == Source::Local { TaskName::new("worker", 0) } else { task };
-        Ok(TfConfig { cluster, task })
+    pub fn from_tf_config(text: &str) -> Result<TaskConfig> {
+        TaskConfig::resolve(Asked::default(), &[("TF_CONFIG", text)].into_iter().collect())
+    }
+
+    pub(crate) fn resolve(mut asked: Asked, environment: &Environment) -> Result<TaskConfig> {
+        if asked.jobs.is_none() {
+            asked.jobs = environment.get("FERROFLOW_JOBS").map(str::parse).transpose()?;
+        }
+        let role = Role::resolve(&asked, environment)?;
+        role.located()?;
+        let task = if role.source == Source::Local { TaskName::new("worker", 0) } else { role.task };
+        Ok(TaskConfig { cluster: role.cluster, task })
     }
 
     /// Whether this task initializes the model and writes checkpoints: the chief, or the first worker without one.
@@ -63,13 +68,12 @@ mod tests {
     #[test]
     fn tasks_are_found_and_mistakes_named() {
         let cluster = r#""cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"]}"#;
-        let config =
-            TfConfig::parse(&format!(r#"{{{cluster}, "task": {{"type": "worker", "index": "1"}}}}"#))
-                .unwrap();
+        let text = format!(r#"{{{cluster}, "task": {{"type": "worker", "index": "1"}}}}"#);
+        let config = TaskConfig::from_tf_config(&text).unwrap();
         assert_eq!(config.task, TaskName::new("worker", 1));
         assert!(!config.is_chief());
-        assert!(TfConfig::parse("{}").unwrap().is_chief());
-        let message = |text: &str| TfConfig::parse(text).unwrap_err().message().to_owned();
+        assert!(TaskConfig::from_tf_config("{}").unwrap().is_chief());
+        let message = |text: &str| TaskConfig::from_tf_config(text).unwrap_err().message().to_owned();
         assert!(message("{").contains("TF_CONFIG: not JSON"));
         let absent = format!(r#"{{{cluster}, "task": {{"type": "ps", "index": 0}}}}"#);
         assert!(message(&absent).contains("/job:ps/replica:0/task:0 is not in the cluster"));
