@@ -97,7 +97,7 @@ fn mistakes_come_with_their_fix() {
     };
     let lists = ["--ps_hosts=a:1,b:1", "--worker_hosts=c:1"];
     let with = |more: &[&'static str]| [&lists[..], more].concat();
-    check(&with(&[]), "Choose --job_name and --task_index among ps:0, ps:1, worker:0");
+    check(&with(&[]), "choose --job_name and --task_index among ps:0, ps:1, worker:0");
     check(&with(&["--job_name=ps", "--task_index=2"]), "job ps has tasks 0 to 1");
     check(&with(&["--job_name=PS"]), "write ps");
     check(&with(&["--job_name=chef"]), "there is no job chef, choose one of ps, worker");

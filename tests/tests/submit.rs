@@ -154,11 +154,30 @@ fn completions_and_the_manual_know_every_command() {
 }
 
 #[test]
-fn the_nearest_flag_is_suggested() {
-    let wrong = ["submit", "slurm", "--job", "ps:1"];
-    let output = binary::command(&wrong).output().expect("the binary starts");
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && error.contains("--jobs"), "{error}");
+fn mistakes_on_the_command_line_are_answered_with_their_fix() {
+    let mistakes = [
+        (&["submit", "slurm", "--job", "ps:1"][..], "--jobs"),
+        (
+            &["submit", "slurm", "--jobs", "ps=1"],
+            "': 'ps=1' is not a job with its number of tasks, write ps:1",
+        ),
+        (&["run", "python3", "x.py"], "write the program and its arguments after --, as in: … -- python3 …"),
+        (&["run", "--log", "loud", "--", "true"], "expected one of"),
+        (&["serve", "--port", "x"], "': 'x' is not a port, expected a number up to 65535"),
+        (&["join", "--rendezvous=file:///a/b", "--jobs=ps:1", "--job=pss"], "did you mean ps?"),
+        (&["rendezvous", "status", "file:///no/such/run"], "/no/such/run does not exist"),
+        (&["rendezvous", "--listen", "5"], "expected e.g. 0.0.0.0:7777"),
+        (&["ping", "localhost"], "the port is missing, write e.g. localhost:2222"),
+        (&["serve", "--ps_hosts=[\"a:1\"]"], "the character '\"'"),
+        (&["up", "--ps=0", "--workers=0"], "there is no task to start"),
+    ];
+    for (arguments, fix) in mistakes {
+        let output = binary::command(arguments).output().expect("the binary starts");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{arguments:?}: {error}");
+        assert!(error.contains(fix), "{arguments:?}: {error}");
+        assert!(!error.contains("INVALID_ARGUMENT"), "{arguments:?}: {error}");
+    }
 }
 
 fn ferroflow(arguments: &[&str]) -> Output {

@@ -1,4 +1,4 @@
-//! `ferroflow completions`: what a shell needs to complete our flags.
+//! `ferroflow completions`: the script by which a shell completes commands and flags.
 
 use clap::CommandFactory;
 use clap_complete::{Shell, generate};
@@ -7,7 +7,7 @@ use std::io;
 /// Arguments of `ferroflow completions`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The shell; e.g. for bash: ferroflow completions bash > ~/.local/share/bash-completion/completions/ferroflow
+    /// Shell; e.g. for bash: ferroflow completions bash > ~/.local/share/bash-completion/completions/ferroflow
     shell: Shell,
 }
 

@@ -35,12 +35,12 @@ const SAVE_WITHIN: Duration = Duration::from_secs(20);
 another run trains as many steps more."
 )]
 pub(crate) struct Args {
-    /// Parameter servers
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    /// Number of parameter servers
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     ps: u32,
 
-    /// Workers
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
+    /// Number of workers
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     workers: u32,
 
     /// Average the gradients of all workers in every step instead of applying them as they come
@@ -48,14 +48,14 @@ pub(crate) struct Args {
     sync: bool,
 
     /// How many steps to train
-    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(i64).range(1..))]
     steps: i64,
 
-    /// The classifier
+    /// Classifier to train
     #[arg(long, value_enum, default_value_t = Model::Mlp)]
     model: Model,
 
-    /// Where checkpoints and TensorBoard's events go, below the classifier's name
+    /// Directory for checkpoints and TensorBoard's events, in a directory named like the classifier
     #[arg(long, default_value = "ferroflow-demo")]
     dir: PathBuf,
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
     after_help = "The exit code is 1 if there are errors: training would fail, or wait for ever. Warnings leave it 0."
 )]
 pub(crate) struct Args {
-    /// A directory that all tasks share; may be given several times
+    /// Directory that all tasks share, to check as well; may be repeated
     #[arg(long = "dir", value_name = "DIR")]
     directories: Vec<PathBuf>,
 
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     timeout: u64,
 
-    /// What to print
+    /// Format of the findings
     #[arg(long, value_enum, default_value_t)]
     output: Output,
 
@@ -45,7 +45,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let findings = match args.role.role() {
         Ok(role) => examine(args, &role),
         Err(message) => {
-            vec![Finding::faulty(Verdict::Wrong, "role", "this task", message, "see `ferroflow resolve`")]
+            let text = format!("is not known: {message}");
+            let fix = "correct the flags or TF_CONFIG; `ferroflow resolve` shows what is understood";
+            vec![Finding::faulty(Verdict::Wrong, "role", "this task", text, fix)]
         }
     };
     match args.output {
@@ -141,7 +143,10 @@ fn occupied(role: &Role, entry: &str, why: &str) -> Finding {
         ),
         None => {
             let fix = "end the program that has the port, or choose another one in the lists of all tasks";
-            Finding::faulty(Verdict::Wrong, "port", entry, why, fix)
+            // The address has been named already, and the remedy follows.
+            let why = why.split_once(": ").map_or(why, |(_, why)| why);
+            let why = why.split_once("; ").map_or(why, |(why, _)| why);
+            Finding::faulty(Verdict::Wrong, "port", entry, format!("cannot be listened on: {why}"), fix)
         }
     }
 }

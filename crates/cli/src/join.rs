@@ -19,20 +19,26 @@ Exit codes: that of the program; 3 if tasks were told of different clusters, 4 i
 75 if the others did not come in time; the code of another task that failed, where one failure ends all."
 )]
 pub(crate) struct Args {
-    /// Port to serve on, or a range to choose from, as 20000-20099; any free one by default
-    #[arg(long, visible_alias = "port_range", default_value = "0", hide_default_value = true)]
+    /// Port to serve on, or a range to choose from such as 20000-20099; any free one by default
+    #[arg(
+        long,
+        visible_alias = "port_range",
+        default_value = "0",
+        hide_default_value = true,
+        value_parser = crate::flag_value::parse::<PortChoice>
+    )]
     port: PortChoice,
 
-    /// Whose good end ends the tasks that serve others
+    /// Whose success ends the tasks that serve others
     #[arg(long, value_enum, default_value_t = Whose::Chief)]
     end_with: Whose,
 
-    /// Seconds that tasks which serve others stay for programs that still run when the chief is done
+    /// How many seconds tasks that serve others wait for programs that still run when the chief is done
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     grace: u64,
 
-    /// What the program does when a parameter server comes back at another address; started again by default where single
-    /// tasks are (HTCondor, Kubernetes, --fail-fast=false), so that it is told the new one
+    /// What to do with the program when a parameter server comes back at another address; by default it is restarted where
+    /// single tasks are (HTCondor, Kubernetes, --fail-fast=false)
     #[arg(long, value_enum)]
     on_move: Option<OnMove>,
 
@@ -48,7 +54,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "JOBS", value_delimiter = ',')]
     serve: Vec<String>,
 
-    /// The program to run, with its arguments; without one the task serves others
+    /// Program to run, with its arguments; without one the task serves others
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
 
@@ -61,9 +67,9 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Whose {
-    /// The chief's, or the first worker's where there is none
+    /// The chief's, or the first worker's without one
     Chief,
-    /// That of the last program
+    /// The last program's
     Programs,
 }
 

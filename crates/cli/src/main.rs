@@ -4,6 +4,7 @@ mod completions;
 mod demo;
 mod doctor;
 mod exit;
+mod flag_value;
 mod join;
 mod local;
 mod logging;
@@ -33,7 +34,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
-#[command(name = "ferroflow", version, about = "TensorFlow's cluster runtime")]
+#[command(name = "ferroflow", version, about = "TensorFlow's cluster runtime: servers, clusters and trainings")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -47,7 +48,7 @@ enum Command {
     DemoWorker(demo::Task),
     /// Bring up a cluster of servers on this machine
     Up(up::Args),
-    /// Run a program on a cluster of this machine: parameter servers, and the program once per worker
+    /// Run a program on a cluster on this machine: parameter servers, and the program once per worker
     Run(run::Args),
     #[command(hide = true)]
     Guard(local::Watch),
@@ -55,30 +56,31 @@ enum Command {
     Leashed(local::Leashed),
     /// Serve sessions to TensorFlow clients
     Serve(serve::Args),
-    /// Find the other tasks at a rendezvous, then run a program as one of them, or serve
+    /// Find the other tasks at a rendezvous, then run a program as one of the tasks, or serve
     Join(join::Args),
-    /// Host rendezvous, show who is there, clean up
+    /// Host a rendezvous, show who is there, or clean up after old runs
     Rendezvous(rendezvous::Args),
     /// Check names, ports, versions, clocks and directories of a cluster before it trains
     Doctor(doctor::Args),
     /// Ask a server whether it answers, and who it is
     Ping(ping::Args),
-    /// Say who this task is, who said so, and what was not listened to
+    /// Show which task this is, which source says so, and which other sources were overridden
     Resolve(resolve::Args),
     /// Write a training job for Slurm, HTCondor or Kubernetes, and submit it
     Submit(submit::Args),
     /// List the ops that this build runs and their element types
     Ops(ops::Args),
-    /// Print what a shell needs to complete our flags
+    /// Print the completion script of a shell
     Completions(completions::Args),
-    /// Print or write the pages of the manual
+    /// Print the manual page, or write the pages of all commands to a directory
     Man(manual::Args),
 }
 
 fn main() -> ExitCode {
     exit::end_with_reader();
     let arguments = spelling::with_two_dashes::<Cli>(std::env::args_os());
-    let done = match Cli::parse_from(arguments).command {
+    let cli = Cli::try_parse_from(&arguments).unwrap_or_else(|error| spelling::refuse(&error, &arguments));
+    let done = match cli.command {
         Command::Demo(args) => demo::run(&args),
         Command::DemoWorker(task) => demo::run_task(&task).map_err(Failure::from),
         Command::Up(args) => up::run(&args),

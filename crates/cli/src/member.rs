@@ -29,12 +29,12 @@ const TIMEOUT: u64 = 300;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Meeting the other tasks")]
 pub(crate) struct MeetingArgs {
-    /// Where the tasks meet: file:///shared/dir/job-42 or tcp://host:port; {run} stands for the name that a launcher gave to
-    /// this launch
+    /// Place where the tasks meet: file:///shared/dir/job-42 or tcp://host:port; {run} stands for the name that a launcher
+    /// gave to this launch
     #[arg(long, env = "FERROFLOW_RENDEZVOUS", value_name = "URL")]
     pub(crate) rendezvous: Option<String>,
 
-    /// So many workers are enough, once all other tasks are there and no more workers come
+    /// Fewest workers to start with, once all other tasks are there and no more workers come
     #[arg(long, visible_alias = "min_workers", value_name = "N")]
     min_workers: Option<u32>,
 
@@ -42,7 +42,7 @@ pub(crate) struct MeetingArgs {
     #[arg(long, visible_aliases = ["rendezvous_timeout", "deadline"], value_name = "SECONDS")]
     timeout: Option<u64>,
 
-    /// Host, or host:port, by which others reach this task; by default it is found out
+    /// Host, or host:port, at which others reach this task; by default the machine's address
     #[arg(long, visible_alias = "advertise_host", value_name = "HOST")]
     advertise: Option<String>,
 
@@ -50,7 +50,7 @@ pub(crate) struct MeetingArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "advertise")]
     interface: Option<String>,
 
-    /// Whether the failure of one task ends all; by default, unless a manager starts single tasks again (HTCondor,
+    /// Whether the failure of one task ends all; true by default, unless the manager starts single tasks again (HTCondor,
     /// Kubernetes)
     #[arg(long, visible_alias = "fail_fast", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     fail_fast: Option<bool>,
@@ -76,9 +76,9 @@ impl MeetingArgs {
 /// What a program does when a parameter server comes back elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OnMove {
-    /// It goes on, with the old address
+    /// Leave it running, with the old address
     Keep,
-    /// It is ended and started again, with the new one
+    /// End it and start it again, with the new address
     Restart,
 }
 
@@ -186,11 +186,11 @@ impl Member<'_> {
         let environment = Environment::of_process();
         let condor = environment.get("_CONDOR_JOB_AD").is_some();
         let jobs = role.topology.clone().or(self.role.jobs.clone()).or_else(|| jobs_of(&role.cluster));
-        let jobs = jobs.ok_or("which jobs does the cluster have? Add e.g. --jobs ps:1,worker:2")?;
+        let jobs = jobs.ok_or("the jobs of the cluster are not known; add e.g. --jobs ps:1,worker:2")?;
         let (job, task) = match &self.role.job_name {
             Some(job) => (job.clone(), self.role.task_index),
             None if role.source == Source::Local => {
-                return Err(format!("which job is this task of? Add --job and one of {jobs}"));
+                return Err(format!("the job of this task is not known; add --job with one of {jobs}"));
             }
             None => (role.task.job.clone(), Some(role.task.task)),
         };
@@ -203,7 +203,7 @@ impl Member<'_> {
                 meet_through_launcher(&wishes, self.port).map_err(said)?
             }
             None => {
-                return Err("where do the tasks meet? Add --rendezvous file:///shared/dir/job-42 with a directory that all \
+                return Err("the place where the tasks meet is not known; add --rendezvous file:///shared/dir/job-42 with a directory that all \
                             machines share, or --rendezvous tcp://host:port with one of the machines"
                     .to_owned());
             }
@@ -254,7 +254,7 @@ impl Member<'_> {
                 Ok(Happened::Heard(event)) => break of_event(event),
                 Ok(Happened::Signal(signal)) => break drained(&server, signal, self.drain)?,
                 Ok(Happened::Exited) => {}
-                Err(_) => return Err("nobody is left to tell of the end".to_owned()),
+                Err(_) => return Err("the threads that watch the task have ended".to_owned()),
             }
         };
         server.stop();
@@ -296,7 +296,7 @@ impl Member<'_> {
         let mut waiting = Waiting::new();
         loop {
             let next = match deadline {
-                None => happened.recv().map_err(|_| "nobody is left to tell of the end".to_owned())?,
+                None => happened.recv().map_err(|_| "the threads that watch the task have ended".to_owned())?,
                 Some(deadline) => {
                     let left = deadline.saturating_duration_since(Instant::now());
                     match happened.recv_timeout(left.min(waiting.next_word())) {
@@ -341,16 +341,16 @@ impl Member<'_> {
                 Happened::Changed(change) => match &mut decided {
                     Some(Outcome::Again(cluster)) => *cluster = change.cluster,
                     None if !asked && loses_variables(&task, &change) && on_move == OnMove::Restart => {
-                        tracing::info!("The program is started again, to be told of the new addresses.");
+                        tracing::info!("The program is started again with the new addresses.");
                         decided = Some(Outcome::Again(change.cluster));
                         program.signal(Signal::TERM);
                         end_within(END_WITHIN);
                     }
                     None if loses_variables(&task, &change) => tracing::warn!(
-                        "The program keeps to the old addresses; --on-move restart starts it again."
+                        "The program keeps the old addresses; with --on-move restart it is started again."
                     ),
                     None if task.job == "ps" && !change.moved.is_empty() => tracing::warn!(
-                        "The program keeps to the old addresses; with --serve ps Ferroflow serves the task, and follows."
+                        "The program keeps the old addresses; with --serve ps Ferroflow serves the task and follows the move."
                     ),
                     _ => {}
                 },
@@ -367,7 +367,7 @@ impl Member<'_> {
 fn named(text: &str, run: Option<&str>) -> Result<Url, String> {
     let text = match (text.contains("{run}"), run) {
         (true, Some(run)) => text.replace("{run}", run),
-        (true, None) => return Err(format!("nobody tells what {{run}} in {text} stands for; write a name")),
+        (true, None) => return Err(format!("--rendezvous: no launcher gives {{run}} in {text} a value; write a name instead")),
         (false, _) => text.to_owned(),
     };
     text.parse().map_err(|error| format!("--rendezvous: {}", said(error)))

@@ -11,14 +11,14 @@ use std::io::{self, Write};
 /// Arguments of `ferroflow ops`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How to print the list
+    /// Format of the list
     #[arg(long, value_enum, default_value_t = Format::Text)]
     output: Format,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
-    /// One op a line
+    /// One op per line
     Text,
     /// One JSON array
     Json,

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(clap::Args)]
 #[command(after_help = "The exit code is 0 if the server answers, else 1.")]
 pub(crate) struct Args {
-    /// The server: host:port, with or without grpc://
+    /// Server to ask: host:port, with or without grpc://
     #[arg(value_name = "ADDRESS")]
     address: String,
 
@@ -18,7 +18,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
 
-    /// How to print the answer
+    /// Format of the answer
     #[arg(long, value_enum, default_value_t)]
     output: Output,
 }

@@ -16,28 +16,28 @@ pub(crate) struct Args {
     #[command(subcommand)]
     what: Option<What>,
 
-    /// Host rendezvous at this address until told to end; port 0 means any free one
+    /// Address at which to host rendezvous, until Ctrl-C; port 0 means any free one
     #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:7777")]
     listen: String,
 }
 
 #[derive(clap::Subcommand)]
 enum What {
-    /// Show who is at a rendezvous
+    /// Show who is at a rendezvous, and who is missing
     Status {
-        /// The rendezvous: file:///shared/dir/job-42 or tcp://host:port
+        /// Rendezvous: file:///shared/dir/job-42 or tcp://host:port
         url: String,
 
-        /// How to print it
+        /// Format of the answer
         #[arg(long, value_enum, default_value_t)]
         output: Output,
     },
-    /// Remove the runs in a directory of which nobody is left
+    /// Remove the runs in a directory that have no living task
     Gc {
-        /// The directory that holds a directory for each run
+        /// Directory that holds a directory for each run
         directory: PathBuf,
 
-        /// Leave alone what was written to within so many days
+        /// Keep runs that were written to within this many days
         #[arg(long, value_name = "DAYS", default_value_t = 7.0)]
         older_than: f64,
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// Arguments of `ferroflow resolve`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What to print
+    /// Format of the answer
     #[arg(long, value_enum, default_value_t)]
     output: Output,
 

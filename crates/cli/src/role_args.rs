@@ -1,5 +1,6 @@
 //! Flags by which every command that is about one task learns which, and the environment that may say it instead.
 
+use crate::flag_value;
 use ferroflow::ClusterSpec;
 use ferroflow::discovery::{Asked, Environment, Role, Topology};
 use serde_json::Value;
@@ -7,46 +8,46 @@ use std::path::{Path, PathBuf};
 
 /// Who this task is. Without any of these, the environment tells: `TF_CONFIG`, a launcher or scheduler, a pod's name.
 #[derive(clap::Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Role of this task (by default the environment tells it)")]
+#[command(next_help_heading = "Role of this task (by default from TF_CONFIG or the launcher)")]
 pub(crate) struct RoleArgs {
-    /// The job that this task belongs to
+    /// Job of this task
     #[arg(long = "job_name", visible_aliases = ["job-name", "job"], value_name = "JOB")]
     pub(crate) job_name: Option<String>,
 
-    /// The number of this task within its job, 0 where nothing says otherwise
+    /// Number of this task within its job [default: 0]
     #[arg(long = "task_index", visible_aliases = ["task-index", "task"], value_name = "N")]
     pub(crate) task_index: Option<u32>,
 
-    /// The tasks of job `ps`, as host:port, separated by commas
+    /// Tasks of job `ps`: host:port, separated by commas
     #[arg(long = "ps_hosts", visible_alias = "ps-hosts", value_name = "HOSTS")]
     ps_hosts: Option<String>,
 
-    /// The tasks of job `worker`
+    /// Tasks of job `worker`
     #[arg(long = "worker_hosts", visible_alias = "worker-hosts", value_name = "HOSTS")]
     worker_hosts: Option<String>,
 
-    /// The task of job `chief`
+    /// Task of job `chief`
     #[arg(long = "chief_hosts", visible_alias = "chief-hosts", value_name = "HOSTS")]
     chief_hosts: Option<String>,
 
-    /// The task of job `master`, as chiefs were called
+    /// Task of job `master`, the older name of the chief
     #[arg(long = "master_hosts", alias = "master-hosts", value_name = "HOSTS")]
     master_hosts: Option<String>,
 
-    /// The task of job `evaluator`
+    /// Task of job `evaluator`
     #[arg(long = "evaluator_hosts", visible_alias = "evaluator-hosts", value_name = "HOSTS")]
     evaluator_hosts: Option<String>,
 
-    /// The cluster as JSON, or a file that holds it: {"ps": ["a:2222"], "worker": {"1": "c:2222"}}
+    /// Cluster as JSON, or a file that holds it: {"ps": ["a:2222"], "worker": {"1": "c:2222"}}
     #[arg(long, value_name = "JSON|FILE")]
     cluster: Option<String>,
 
-    /// A JSON file with the role of this task, in the form of TF_CONFIG
+    /// JSON file with the role of this task, in the form of TF_CONFIG
     #[arg(long, visible_aliases = ["cluster_config", "cluster-config"], value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Which jobs the cluster has, where a launcher tells only ranks: chief:1,ps:2,worker:*
-    #[arg(long, env = "FERROFLOW_JOBS", value_name = "JOBS")]
+    /// Jobs of the cluster with their sizes, where a launcher gives only ranks: chief:1,ps:2,worker:*
+    #[arg(long, env = "FERROFLOW_JOBS", value_name = "JOBS", value_parser = flag_value::parse::<Topology>)]
     pub(crate) jobs: Option<Topology>,
 }
 
@@ -56,7 +57,7 @@ pub(crate) struct LocatedRoleArgs {
     #[command(flatten)]
     role: RoleArgs,
 
-    /// The first port of addresses that are computed from host names
+    /// First port of addresses that are computed from host names
     #[arg(long)]
     port: Option<u16>,
 }

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use tracing::level_filters::LevelFilter;
 
 /// How long programs may take to end after another one has failed, and tasks of ours after the programs.
 const END_WITHIN: Duration = Duration::from_secs(5);
@@ -27,12 +28,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     jobs: Jobs,
 
-    /// How often a task that failed is started again
+    /// How often to start a task again that failed
     #[arg(long, value_name = "N", default_value_t = 0)]
     restarts: u32,
 
-    /// Seconds that the other programs have to end by themselves once the chief's program is done, and all of them after
-    /// Ctrl-C
+    /// How many seconds the other programs may take to end once the chief's program is done, and all of them after Ctrl-C
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
 
@@ -40,15 +40,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
 
-    /// Serve the tasks of this job as those of `ps`, instead of running the program for them; may be repeated
+    /// Serve the tasks of this job, as those of `ps`, instead of running the program for them; may be repeated
     #[arg(long, value_name = "JOB")]
     serve: Vec<String>,
 
-    /// What served tasks log: error, warn, info, debug, trace or off
-    #[arg(long, default_value = "warn", env = "FERROFLOW_LOG")]
-    log: String,
+    /// Log level of served tasks: error, warn, info, debug, trace or off
+    #[arg(long, value_name = "LEVEL", default_value = "warn", env = "FERROFLOW_LOG")]
+    log: LevelFilter,
 
-    /// The program and its arguments
+    /// Program and its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     program: Vec<String>,
 }
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let command = move |cluster: &_| program_command(&owned, cluster, &program);
             Task { name: name.clone(), port, command: Box::new(command) }
         } else {
-            let log = args.log.clone();
+            let log = args.log.to_string();
             let command = move |cluster: &_| serve_command(&owned, cluster, &log);
             Task { name: name.clone(), port: Port::HandedOver, command: Box::new(command) }
         }

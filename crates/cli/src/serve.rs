@@ -18,7 +18,7 @@ use tracing::level_filters::LevelFilter;
 pub(crate) struct Args {
     /// Port to listen on, 0 for any free one; by default the one in this task's entry of the cluster, or 2222. With a
     /// rendezvous any free one, or one of a range, as 20000-20099
-    #[arg(long, visible_alias = "port_range")]
+    #[arg(long, visible_alias = "port_range", value_parser = crate::flag_value::parse::<PortChoice>)]
     port: Option<PortChoice>,
 
     /// Address to listen on; by default the one in this task's entry of the cluster, or 127.0.0.1

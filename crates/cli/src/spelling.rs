@@ -1,7 +1,37 @@
-//! Flags with one dash, as programs of TensorFlow's first years take them: `-ps_hosts=a:1`.
+//! How arguments are spelled: flags with one dash, as programs of TensorFlow's first years take them (`-ps_hosts=a:1`),
+//! and programs that are not after `--`.
 
 use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
+
+/// Commands whose program comes after `--`.
+const WITH_PROGRAM: [&str; 3] = ["run", "join", "submit"];
+
+/// Prints why arguments are refused, and ends the process. A program that is not after `--` is the commonest mistake of
+/// all, of which the parser knows nothing.
+pub(crate) fn refuse(error: &clap::Error, arguments: &[OsString]) -> ! {
+    if let Some(program) = misplaced_program(error, arguments) {
+        let _ = error.print();
+        eprintln!("\n  tip: write the program and its arguments after --, as in: … -- {program} …");
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
+}
+
+/// The word that was refused, if it may be the program's name.
+fn misplaced_program(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
+    let command = arguments.get(1)?.to_str()?;
+    if error.kind() != ErrorKind::UnknownArgument || !WITH_PROGRAM.contains(&command) {
+        return None;
+    }
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) if !word.starts_with('-') && !arguments.iter().any(|word| word == "--") => {
+            Some(word.clone())
+        }
+        _ => None,
+    }
+}
 
 /// The arguments with a second dash before every long flag that has one dash. What follows `--` is a program's own.
 pub(crate) fn with_two_dashes<C: CommandFactory>(

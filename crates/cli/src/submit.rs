@@ -6,6 +6,7 @@ mod names;
 mod slurm;
 mod yaml;
 
+use crate::flag_value;
 use crate::local::described;
 use crate::placeholders;
 use ferroflow::discovery::{Count, Topology};
@@ -38,19 +39,19 @@ const NOBODY: &str = "none";
 /// Arguments that every manager has.
 #[derive(clap::Args)]
 struct Training {
-    /// The jobs of the cluster with their sizes, in the order of ranks: chief:1,ps:2,worker:3
-    #[arg(long, value_name = "JOBS")]
+    /// Jobs of the cluster with their sizes, in the order of ranks: chief:1,ps:2,worker:3
+    #[arg(long, value_name = "JOBS", value_parser = flag_value::parse::<Topology>)]
     jobs: Topology,
 
-    /// The name of the training [default: made from the program's]
+    /// Name of the training [default: made from the program's]
     #[arg(long)]
     name: Option<String>,
 
-    /// The directory for the file, and for what the tasks print
+    /// Directory for the file, and for what the tasks print
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
-    /// How many times a failure that may pass (exit codes from 128) is tried again
+    /// How often a task is started again after a failure that may pass (exit code 75, or 128 and more)
     #[arg(long, value_name = "N", default_value_t = 3)]
     restarts: u32,
 
@@ -67,7 +68,7 @@ struct Training {
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     force: bool,
 
-    /// The program with its arguments, in which {job}, {task} and other words are filled in (see `ferroflow join --help`);
+    /// Program with its arguments, in which {job}, {task} and other words are filled in (see `ferroflow join --help`);
     /// without a program all tasks are servers
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,

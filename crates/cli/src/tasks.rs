@@ -9,19 +9,19 @@ const DRAIN_SECONDS: &str = "2";
 /// How many tasks of each job there are.
 #[derive(clap::Args)]
 pub(crate) struct Jobs {
-    /// Parameter servers
+    /// Number of parameter servers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=256))]
     ps: u32,
 
-    /// Workers
+    /// Number of workers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=256))]
     workers: u32,
 
-    /// A chief beside the workers
+    /// Add a chief beside the workers
     #[arg(long)]
     chief: bool,
 
-    /// An evaluator
+    /// Add an evaluator
     #[arg(long)]
     evaluator: bool,
 }

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use tracing::level_filters::LevelFilter;
 
 /// How long tasks may take to start.
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -23,7 +24,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     jobs: Jobs,
 
-    /// How often a task that crashed is started again
+    /// How often to start a task again that crashed
     #[arg(long, value_name = "N", default_value_t = 0)]
     restarts: u32,
 
@@ -31,22 +32,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
 
-    /// How to print the tasks: as text, or as one line of JSON for scripts
+    /// Format of the list of tasks; JSON is one line
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
 
-    /// What the tasks log: error, warn, info, debug, trace or off
-    #[arg(long, default_value = "warn", env = "FERROFLOW_LOG")]
-    log: String,
+    /// Log level of the tasks: error, warn, info, debug, trace or off
+    #[arg(long, value_name = "LEVEL", default_value = "warn", env = "FERROFLOW_LOG")]
+    log: LevelFilter,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let names: Vec<TaskName> = args.jobs.tasks().collect();
     if names.is_empty() {
-        return Err("there is nothing to start; ask for --ps or --workers".into());
+        return Err("there is no task to start; ask for --ps or --workers".into());
     }
     let task = |name: &TaskName| {
-        let (owned, log) = (name.clone(), args.log.clone());
+        let (owned, log) = (name.clone(), args.log.to_string());
         let command = move |cluster: &_| serve_command(&owned, cluster, &log);
         Task { name: name.clone(), port: Port::HandedOver, command: Box::new(command) }
     };

@@ -31,7 +31,7 @@ pub use tcp::Host;
 pub use url::Url;
 pub use watch::{Change, Event};
 
-use crate::{Count, PortChoice, Topology};
+use crate::{Count, PortChoice, Topology, nearest};
 use ferroflow_core::{Code, Result, Status, ensure, status};
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,10 +122,16 @@ impl Rendezvous {
         claim::enter(self, stop.0.clone(), host)
     }
 
+    /// The job that a misspelled one may be.
+    fn meant(&self) -> String {
+        let meant = nearest(&self.job, self.jobs.jobs().map(|(job, _)| job));
+        meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default()
+    }
+
     fn check(&self) -> Result<()> {
         let named = self.jobs.jobs().find(|(job, _)| *job == self.job).map(|(_, count)| count);
         let Some(count) = named else {
-            return Err(status!(InvalidArgument, "job {} is not among the jobs {}", self.job, self.jobs));
+            return Err(status!(InvalidArgument, "job {} is not among the jobs {}{}", self.job, self.jobs, self.meant()));
         };
         for (job, count) in self.jobs.jobs() {
             ensure!(

@@ -100,8 +100,8 @@ impl Role {
                 (None, Ok(Says::Rank(Rank { rank, size }))) => {
                     return Err(status!(
                         InvalidArgument,
-                        "{source} started {size} processes, of which this is number {rank}, but nothing says which jobs \
-                         they are: add e.g. --jobs ps:1,worker:*"
+                        "{source} started {size} processes, of which this is number {rank}, but their jobs are not known: \
+                         add e.g. --jobs ps:1,worker:*"
                     ));
                 }
                 (None, Ok(Says::Role(found))) => role = Some(found.into_role(source, asked)?),
@@ -190,20 +190,20 @@ impl Found {
             let has = listed(&cluster);
             status!(
                 InvalidArgument,
-                "{source}: which task is this? Choose --job_name and --task_index among {has}"
+                "{source}: the cluster does not say which task this is; choose --job_name and --task_index among {has}"
             )
         })?;
         in_cluster(&task, &cluster).map_err(|error| of_source(&source, &error))?;
         if !cluster.is_empty() && cluster.address(&task).is_none() {
             let what = short(&task);
-            notes.push(format!("{what} is not in the cluster: it uses the others, and nobody calls it"));
+            notes.push(format!("{what} is not in the cluster: it calls other tasks, and no task calls it"));
         }
         notes.extend(unusual_jobs(&cluster));
         let several = topology.as_ref().is_some_and(|topology| topology.tasks().nth(1).is_some());
         if several && cluster.is_empty() && unlocated.is_none() {
             unlocated = Some(status!(
                 FailedPrecondition,
-                "it tells no addresses: add --rendezvous with a directory that all tasks share"
+                "it has no addresses: add --rendezvous with a directory that all tasks share"
             ));
         }
         Ok(Role { source, task, cluster, topology, rank, unlocated, run_id, notes, overridden: Vec::new() })
@@ -227,8 +227,9 @@ pub(crate) fn in_cluster(task: &TaskName, cluster: &ClusterSpec) -> Result<()> {
         ([], None) => {
             let meant = nearest(&task.job, jobs.iter().map(String::as_str));
             let meant = meant.map(|meant| format!("did you mean {meant}? ")).unwrap_or_default();
+            let one_of = if jobs.len() > 1 { "one of " } else { "" };
             format!(
-                "{meant}there is no job {}, choose one of {} or add its addresses",
+                "{meant}there is no job {}, choose {one_of}{} or add its addresses",
                 task.job,
                 jobs.join(", ")
             )
@@ -345,7 +346,7 @@ mod tests {
             let text = CONFIG.1.replace(r#""type": "worker""#, &format!(r#""type": "{job}""#));
             let role =
                 Role::resolve(&Asked::default(), &[("TF_CONFIG", text)].into_iter().collect()).unwrap();
-            assert!(role.address().is_none() && role.notes[0].contains("nobody calls it"));
+            assert!(role.address().is_none() && role.notes[0].contains("no task calls it"));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Which jobs a cluster has and how many tasks each, before anybody knows an address.
 
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
-use ferroflow_core::{Result, Status, ensure, status};
+use ferroflow_core::{Result, Status, bail, ensure, status};
 use std::fmt;
 use std::str::FromStr;
 
@@ -102,6 +102,9 @@ impl FromStr for Topology {
         let mut jobs = Vec::new();
         for pair in text.split(',').map(str::trim) {
             let (job, count) = pair.split_once(':').unwrap_or((pair, "1"));
+            if let Some((job, count)) = pair.split_once('=') {
+                bail!(InvalidArgument, "'{pair}' is not a job with its number of tasks, write {job}:{count}");
+            }
             let count = match count.trim() {
                 "*" => Count::Rest,
                 number => Count::Tasks(number.parse().map_err(|_| {
@@ -138,6 +141,7 @@ mod tests {
     fn mistakes_are_named() {
         let message = |text: &str| text.parse::<Topology>().unwrap_err().message().to_owned();
         assert!(message("ps:x").contains("'ps:x' is not a job"));
+        assert!(message("ps=2,worker:1").contains("write ps:2"));
         assert!(message("ps:0").contains("no tasks"));
         assert!(message("ps:1,ps:2").contains("named twice"));
         assert!(message("ps:*,worker:*").contains("only one job"));

@@ -9,7 +9,7 @@ pub(super) struct Args {
     #[command(flatten)]
     training: Training,
 
-    /// The directory in which tasks find each other, which all machines share [default: rendezvous below --dir]
+    /// Directory shared by all machines, or server, through which tasks find each other [default: rendezvous below --dir]
     #[arg(long, value_name = "file:///DIR|tcp://HOST:PORT")]
     rendezvous: Option<String>,
 

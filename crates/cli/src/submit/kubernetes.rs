@@ -20,19 +20,19 @@ pub(super) struct Args {
     #[command(flatten)]
     training: Training,
 
-    /// The image, which holds the program and ferroflow
+    /// Image that holds the program and ferroflow
     #[arg(long)]
     image: String,
 
-    /// What runs the pods
+    /// Kind of objects that run the pods
     #[arg(long, value_enum, default_value_t = Flavor::Plain)]
     flavor: Flavor,
 
-    /// The namespace [default: the one that kubectl uses]
+    /// Namespace [default: the one that kubectl uses]
     #[arg(long)]
     namespace: Option<String>,
 
-    /// The port that every task listens on
+    /// Port that every task listens on
     #[arg(long, default_value_t = 2222, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 

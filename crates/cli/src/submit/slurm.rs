@@ -9,15 +9,15 @@ pub(super) struct Args {
     #[command(flatten)]
     training: Training,
 
-    /// How many nodes, or at least and at most how many: 3 or 2-4
+    /// Number of nodes, or the least and the most: 3 or 2-4
     #[arg(long, value_name = "N")]
     nodes: Option<String>,
 
-    /// The limit of time: 30 (minutes), 2:00:00 or 1-12
+    /// Time limit: 30 (minutes), 2:00:00 or 1-12 (days and hours)
     #[arg(long, value_name = "TIME")]
     time: Option<String>,
 
-    /// The partition to run in
+    /// Partition to run in
     #[arg(long)]
     partition: Option<String>,
 
@@ -33,7 +33,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     sbatch: Vec<String>,
 
-    /// Find each other in this directory, which all nodes share, instead of through srun's PMI
+    /// Directory shared by all nodes, in which tasks find each other instead of through srun's PMI
     #[arg(long, value_name = "file:///DIR")]
     rendezvous: Option<String>,
 }
@@ -124,7 +124,7 @@ fn script(args: &Args, name: &str) -> Result<String, String> {
 fn directory_of(url: &str) -> Result<String, String> {
     match url.strip_prefix("file://") {
         Some(path) if path.starts_with('/') => Ok(quote(url.trim_end_matches('/'))),
-        _ => Err(format!("--rendezvous: '{url}' names no directory, expected file:///shared/directory")),
+        _ => Err(format!("--rendezvous: '{url}' does not name a directory, expected file:///shared/directory")),
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
                 .unwrap_err()
                 .contains("leaves open how many tasks job worker has")
         );
-        assert!(written("--jobs ps:1 --rendezvous tcp://a:1").unwrap_err().contains("names no directory"));
+        assert!(written("--jobs ps:1 --rendezvous tcp://a:1").unwrap_err().contains("does not name a directory"));
         let error = written("--jobs worker:1 --serve evaluator -- x").unwrap_err();
         assert!(error.contains("--serve: there is no job evaluator"), "{error}");
         assert!(written("--jobs worker:1 -- x {jobs}").unwrap_err().contains("did you mean {job}?"));

@@ -3,13 +3,14 @@
 /// What is wrong with an address, and how to write it right; `None` for a good one.
 pub(super) fn fault(address: &str) -> Option<String> {
     if address.is_empty() {
-        return Some("there is none".to_owned());
+        return Some("it is empty".to_owned());
     }
     if let Some((scheme, rest)) = address.split_once("://") {
         return Some(format!("leave out the scheme {scheme}://, write {rest}"));
     }
-    if address.contains(|c: char| c.is_whitespace() || c == '/' || c == ',') {
-        return Some("it has a character that neither hosts nor ports have".to_owned());
+    let stray = |c: &char| c.is_whitespace() || "/,\"'{}()".contains(*c);
+    if let Some(stray) = address.chars().find(stray) {
+        return Some(format!("neither hosts nor ports have the character '{stray}'"));
     }
     let Some((host, port)) = address.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) else {
         return Some(format!("the port is missing, write e.g. {address}:2222"));
@@ -19,11 +20,11 @@ pub(super) fn fault(address: &str) -> Option<String> {
     }
     let bracketed = host.starts_with('[') && host.ends_with(']');
     if host.contains(':') && !bracketed {
-        return Some(format!("an IPv6 address stands in brackets, write [{host}]:{port}"));
+        return Some(format!("an IPv6 address needs brackets, write [{host}]:{port}"));
     }
     match port.parse::<u64>() {
         Ok(1..=65535) => None,
-        Ok(0) => Some("nobody can call port 0, write the port that the task listens on".to_owned()),
+        Ok(0) => Some("no task can be called at port 0, write the port that the task listens on".to_owned()),
         Ok(_) => Some(format!("ports end at 65535, {port} is above")),
         Err(_) => Some(format!("'{port}' is not a port, write a number from 1 to 65535")),
     }
@@ -39,7 +40,7 @@ mod tests {
             assert_eq!(fault(good), None, "{good}");
         }
         let cases = [
-            ("", "there is none"),
+            ("", "it is empty"),
             ("a", "write e.g. a:2222"),
             ("[::1]", "write e.g. [::1]:2222"),
             (":1", "write e.g. localhost:1"),
@@ -49,7 +50,8 @@ mod tests {
             ("a:http", "'http' is not a port"),
             ("a:-1", "'-1' is not a port"),
             ("http://a:1", "write a:1"),
-            ("a b:1", "a character"),
+            ("a b:1", "the character ' '"),
+            ("[\"a:1\"]", "the character '\"'"),
         ];
         for (address, fix) in cases {
             assert!(fault(address).is_some_and(|text| text.contains(fix)), "{address}: {:?}", fault(address));

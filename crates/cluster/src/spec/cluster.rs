@@ -90,7 +90,7 @@ impl ClusterSpec {
         let json = parse_json(text).map_err(|error| {
             error.map_message(|message| {
                 format!(
-                    "the cluster: {message}; expected e.g. {{\"ps\": [\"host:port\"], \"worker\": [\"host:port\", \
+                    "{message}; expected e.g. {{\"ps\": [\"host:port\"], \"worker\": [\"host:port\", \
                      \"host:port\"]}}"
                 )
             })

@@ -6,13 +6,13 @@
 use crate::lookup::look_up;
 use ferroflow_core::{Code, Status};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long a program that is no TensorFlow server may take to say what it is.
+/// How long a program that is not a TensorFlow server may take to send its first line.
 const GREETING_WAIT: Duration = Duration::from_secs(1);
 
-/// How much of what it says is shown.
+/// How much of that line is shown.
 const GREETING_BYTES: usize = 40;
 
 /// The cause of a task's silence.
@@ -45,7 +45,7 @@ impl Obstacle {
         for address in addresses {
             match TcpStream::connect_timeout(&address, limit) {
                 Ok(connection) => return beyond_connection(connection, failure),
-                Err(error) => obstacle = of_connection(&address, &error),
+                Err(error) => obstacle = of_connection(&error),
             }
         }
         obstacle
@@ -101,11 +101,11 @@ impl Obstacle {
     }
 }
 
-fn of_connection(address: &SocketAddr, error: &io::Error) -> Obstacle {
+fn of_connection(error: &io::Error) -> Obstacle {
     match error.kind() {
         ErrorKind::ConnectionRefused => Obstacle::Refused,
         ErrorKind::TimedOut | ErrorKind::WouldBlock => Obstacle::TimedOut,
-        _ => Obstacle::Unreachable(format!("{error} ({})", address.ip())),
+        _ => Obstacle::Unreachable(error.to_string()),
     }
 }
 

@@ -83,7 +83,12 @@ pub fn ping(address: &str, limit: Duration) -> Result<Identity, String> {
     answer.map_err(|error| {
         let obstacle = Obstacle::find(address, &error, limit);
         let text = obstacle.text(address, limit);
-        format!("the server {text}: {}", obstacle.fix("it", address))
+        let fix = match obstacle {
+            Obstacle::Refused => "start it, or check the address".to_owned(),
+            Obstacle::Stranger(_) => "check the port".to_owned(),
+            other => other.fix("it", address),
+        };
+        format!("the server {text}; {fix}")
     })
 }
 

@@ -27,7 +27,12 @@ impl FileBoard {
     pub(super) fn create(directory: &Path) -> Result<FileBoard> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
         let board = FileBoard { directory: directory.to_owned() };
-        made.map_err(|error| board.refused("cannot be made", &error))?;
+        made.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                status!(NotFound, "the rendezvous directory {} cannot be made: {error}", directory.display())
+            }
+            _ => board.refused("cannot be made", &error),
+        })?;
         board.check()?;
         Ok(board)
     }
@@ -43,7 +48,10 @@ impl FileBoard {
     fn check(&self) -> Result<()> {
         let shown = self.directory.display();
         let found = std::fs::symlink_metadata(&self.directory)
-            .map_err(|error| self.refused("cannot be looked at", &error))?;
+            .map_err(|error| match error.kind() {
+                ErrorKind::NotFound => status!(NotFound, "the rendezvous directory {shown} does not exist"),
+                _ => self.refused("cannot be looked at", &error),
+            })?;
         ensure!(found.is_dir(), FailedPrecondition, "the rendezvous {shown} is not a directory");
         let user = rustix::process::geteuid().as_raw();
         ensure!(

@@ -55,7 +55,7 @@ impl TcpBoard {
         let place = self.place();
         let answer = answer.map_err(|error| match error.kind() {
             ErrorKind::InvalidData => {
-                status!(FailedPrecondition, "{place} is none of Ferroflow: {error}; is the port right?")
+                status!(FailedPrecondition, "{place} is not a Ferroflow rendezvous: {error}; check the port")
             }
             ErrorKind::ConnectionRefused => status!(
                 Unavailable,
@@ -178,7 +178,7 @@ impl Host {
             place
                 .rsplit_once(':')
                 .and_then(|(host, port)| Some((host, port.parse().ok()?)))
-                .ok_or_else(|| status!(InvalidArgument, "'{place}' is not a host:port to listen on"))?;
+                .ok_or_else(|| status!(InvalidArgument, "'{place}' is not an address to listen on, expected e.g. 0.0.0.0:7777"))?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         Host::start(listen_at(if host.is_empty() { "0.0.0.0" } else { host }, port)?)
     }

@@ -6,7 +6,7 @@ use crate::Environment;
 use crate::role::Asked;
 use crate::spelling::nearest;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName, parse_json};
-use ferroflow_core::{Result, Status, status};
+use ferroflow_core::{Result, Status, ensure, status};
 use serde_json::Value;
 
 /// Keys of the form of `TF_CONFIG` by which a file says more than a cluster.
@@ -28,6 +28,7 @@ pub(super) fn ask(asked: &Asked, _: &Environment) -> Result<Says> {
 }
 
 fn read(text: &str) -> Result<Found> {
+    ensure!(!text.trim().is_empty(), InvalidArgument, "the file is empty");
     let json = parse_json(text)?;
     let hosts = json.as_object().into_iter().flatten().filter_map(|(key, value)| {
         let job = key.strip_suffix(HOSTS)?;
