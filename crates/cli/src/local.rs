@@ -5,21 +5,21 @@
 //! listen by themselves this process keeps the port. Every task is a process group of its own, which ends with the
 //! process that started it, however that ends; what leaves the group is found by a mark in its environment.
 
-mod custody;
 mod ending;
-mod guard;
-mod leash;
 mod log_files;
+mod orphans;
 mod output;
+mod parent_death;
 mod process;
-mod strays;
+mod process_tree;
 mod supervisor;
+mod watchdog;
 
-pub(crate) use custody::Custody;
 pub(crate) use ending::described;
-pub(crate) use guard::{Watch, stand_guard};
-pub(crate) use leash::{Leashed, exec_leashed, inherit_socket, leashed};
+pub(crate) use parent_death::{WithParent, exec_with_parent, inherit_socket, with_parent};
+pub(crate) use process_tree::ProcessTree;
 pub(crate) use supervisor::{Ending, Supervisor, Task, Wait};
+pub(crate) use watchdog::{WatchdogArgs, watch_parent};
 
 use ferroflow::discovery::{PortChoice, ReservedPort, listen_on};
 use ferroflow::{ClusterSpec, TaskName};
@@ -79,7 +79,7 @@ pub(crate) struct LocalCluster {
     places: Vec<Place>,
     sender: Sender<Heard>,
     heard: Receiver<Heard>,
-    custody: Custody,
+    tree: ProcessTree,
 }
 
 struct Place {
@@ -124,7 +124,7 @@ impl LocalCluster {
             places.push(Place { name: name.clone(), socket, running: None, log: VecDeque::new() });
         }
         let (sender, heard) = channel();
-        Ok(LocalCluster { spec, places, sender, heard, custody: Custody::new()? })
+        Ok(LocalCluster { spec, places, sender, heard, tree: ProcessTree::new()? })
     }
 
     /// The tasks and their addresses.
@@ -142,10 +142,10 @@ impl LocalCluster {
             Socket::Kept { .. } | Socket::None => command.stdin(Stdio::null()),
         };
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        self.custody.mark(&mut command);
+        self.tree.mark(&mut command);
         let process = command.spawn().map_err(failed)?;
         let group = Pid::from_child(&process);
-        self.custody.watch(group);
+        self.tree.watch(group);
         place.running = Some(group);
         process::follow(process, task, &self.sender);
         Ok(())
@@ -200,7 +200,7 @@ impl LocalCluster {
             }
             Heard::Ended { task, mut process } => {
                 if let Some(group) = self.places[task].running.take() {
-                    self.custody.forget(group);
+                    self.tree.forget(group);
                 }
                 let status = process.wait().unwrap_or_default();
                 Some(Event::Ended { task, status })

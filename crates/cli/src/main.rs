@@ -34,7 +34,11 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
-#[command(name = "ferroflow", version, about = "TensorFlow's cluster runtime: servers, clusters and trainings")]
+#[command(
+    name = "ferroflow",
+    version,
+    about = "TensorFlow's cluster runtime: servers, clusters and trainings"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -51,9 +55,9 @@ enum Command {
     /// Run a program on a cluster on this machine: parameter servers, and the program once per worker
     Run(run::Args),
     #[command(hide = true)]
-    Guard(local::Watch),
+    Watchdog(local::WatchdogArgs),
     #[command(hide = true)]
-    Leashed(local::Leashed),
+    WithParent(local::WithParent),
     /// Serve sessions to TensorFlow clients
     Serve(serve::Args),
     /// Find the other tasks at a rendezvous, then run a program as one of the tasks, or serve
@@ -85,11 +89,11 @@ fn main() -> ExitCode {
         Command::DemoWorker(task) => demo::run_task(&task).map_err(Failure::from),
         Command::Up(args) => up::run(&args),
         Command::Run(args) => run::run(&args),
-        Command::Guard(args) => {
-            local::stand_guard(&args);
+        Command::Watchdog(args) => {
+            local::watch_parent(&args);
             Ok(())
         }
-        Command::Leashed(args) => Err(local::exec_leashed(&args)),
+        Command::WithParent(args) => Err(local::exec_with_parent(&args)),
         Command::Serve(args) => serve::run(&args),
         Command::Join(args) => join::run(&args),
         Command::Rendezvous(args) => rendezvous::run(&args),

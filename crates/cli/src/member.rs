@@ -296,7 +296,9 @@ impl Member<'_> {
         let mut waiting = Waiting::new();
         loop {
             let next = match deadline {
-                None => happened.recv().map_err(|_| "the threads that watch the task have ended".to_owned())?,
+                None => {
+                    happened.recv().map_err(|_| "the threads that watch the task have ended".to_owned())?
+                }
                 Some(deadline) => {
                     let left = deadline.saturating_duration_since(Instant::now());
                     match happened.recv_timeout(left.min(waiting.next_word())) {
@@ -367,7 +369,11 @@ impl Member<'_> {
 fn named(text: &str, run: Option<&str>) -> Result<Url, String> {
     let text = match (text.contains("{run}"), run) {
         (true, Some(run)) => text.replace("{run}", run),
-        (true, None) => return Err(format!("--rendezvous: no launcher gives {{run}} in {text} a value; write a name instead")),
+        (true, None) => {
+            return Err(format!(
+                "--rendezvous: no launcher gives {{run}} in {text} a value; write a name instead"
+            ));
+        }
         (false, _) => text.to_owned(),
     };
     text.parse().map_err(|error| format!("--rendezvous: {}", said(error)))

@@ -1,7 +1,7 @@
 //! `ferroflow run`: a program of the user on a cluster of this machine, from its start to its end.
 
 use crate::exit::{self, Failure};
-use crate::local::{Ending, Port, Supervisor, Task, Wait, leashed, short};
+use crate::local::{Ending, Port, Supervisor, Task, Wait, short, with_parent};
 use crate::placeholders;
 use crate::tasks::{Jobs, hosts, serve_command};
 use ferroflow::discovery::tf_config;
@@ -138,7 +138,7 @@ pub(crate) fn program_command(
     let value = |placeholder: &str| Ok(value_of(placeholder, name, cluster));
     let filled = program.iter().map(|word| placeholders::fill(word, value));
     let filled: Vec<String> = filled.collect::<Result<_, _>>()?;
-    let mut command = leashed(&filled)?;
+    let mut command = with_parent(&filled)?;
     command.env("TF_CONFIG", tf_config(name, cluster).to_string());
     if std::env::var_os("PYTHONUNBUFFERED").is_none() {
         // Lines are shown when they are written, not when a buffer is full.

@@ -26,7 +26,9 @@ fn misplaced_program(error: &clap::Error, arguments: &[OsString]) -> Option<Stri
         return None;
     }
     match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(word)) if !word.starts_with('-') && !arguments.iter().any(|word| word == "--") => {
+        Some(ContextValue::String(word))
+            if !word.starts_with('-') && !arguments.iter().any(|word| word == "--") =>
+        {
             Some(word.clone())
         }
         _ => None,

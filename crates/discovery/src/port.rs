@@ -123,8 +123,12 @@ impl FromStr for PortChoice {
     fn from_str(text: &str) -> Result<PortChoice> {
         let number = |text: &str| {
             let number = text.trim().parse::<u16>();
-            number
-                .map_err(|_| status!(InvalidArgument, "'{text}' is not a port, expected a number up to 65535, or a range such as 20000-20099"))
+            number.map_err(|_| {
+                status!(
+                    InvalidArgument,
+                    "'{text}' is not a port, expected a number up to 65535, or a range such as 20000-20099"
+                )
+            })
         };
         match text.split_once('-') {
             None => Ok(match number(text)? {

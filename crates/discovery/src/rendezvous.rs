@@ -131,7 +131,13 @@ impl Rendezvous {
     fn check(&self) -> Result<()> {
         let named = self.jobs.jobs().find(|(job, _)| *job == self.job).map(|(_, count)| count);
         let Some(count) = named else {
-            return Err(status!(InvalidArgument, "job {} is not among the jobs {}{}", self.job, self.jobs, self.meant()));
+            return Err(status!(
+                InvalidArgument,
+                "job {} is not among the jobs {}{}",
+                self.job,
+                self.jobs,
+                self.meant()
+            ));
         };
         for (job, count) in self.jobs.jobs() {
             ensure!(

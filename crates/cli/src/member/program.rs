@@ -1,7 +1,7 @@
 //! The program of a task that joined. Whatever it starts ends with it, and with this process.
 
 use super::Happened;
-use crate::local::Custody;
+use crate::local::ProcessTree;
 use crate::run::program_command;
 use ferroflow::discovery::pmi;
 use ferroflow::{ClusterSpec, TaskName};
@@ -14,7 +14,7 @@ use std::sync::mpsc::Sender;
 pub(super) struct Program {
     process: Child,
     group: Pid,
-    custody: Custody,
+    tree: ProcessTree,
 }
 
 impl Program {
@@ -31,18 +31,18 @@ impl Program {
         for variable in pmi::VARIABLES.iter().filter(|_| exchanged) {
             command.env_remove(variable);
         }
-        let mut custody = Custody::new()?;
-        custody.mark(&mut command);
+        let mut tree = ProcessTree::new()?;
+        tree.mark(&mut command);
         let process = command.stdin(Stdio::null()).process_group(0).spawn();
         let process = process.map_err(|error| format!("cannot start the program: {error}"))?;
         let group = Pid::from_child(&process);
-        custody.watch(group);
+        tree.watch(group);
         std::thread::spawn(move || {
             // The process is not taken off the system's list yet, so that its group is nobody else's.
             let _ = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             let _ = sender.send(Happened::Exited);
         });
-        Ok(Program { process, group, custody })
+        Ok(Program { process, group, tree })
     }
 
     /// Sends a signal to the program and whatever it has started.
@@ -55,7 +55,7 @@ impl Program {
     pub(super) fn reap(mut self) -> Result<ExitStatus, String> {
         self.signal(Signal::TERM);
         let status = self.process.wait();
-        self.custody.forget(self.group);
+        self.tree.forget(self.group);
         status.map_err(|error| format!("the end of the program is not known: {error}"))
     }
 }

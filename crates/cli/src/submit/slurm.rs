@@ -124,7 +124,9 @@ fn script(args: &Args, name: &str) -> Result<String, String> {
 fn directory_of(url: &str) -> Result<String, String> {
     match url.strip_prefix("file://") {
         Some(path) if path.starts_with('/') => Ok(quote(url.trim_end_matches('/'))),
-        _ => Err(format!("--rendezvous: '{url}' does not name a directory, expected file:///shared/directory")),
+        _ => {
+            Err(format!("--rendezvous: '{url}' does not name a directory, expected file:///shared/directory"))
+        }
     }
 }
 
@@ -187,7 +189,9 @@ mod tests {
                 .unwrap_err()
                 .contains("leaves open how many tasks job worker has")
         );
-        assert!(written("--jobs ps:1 --rendezvous tcp://a:1").unwrap_err().contains("does not name a directory"));
+        assert!(
+            written("--jobs ps:1 --rendezvous tcp://a:1").unwrap_err().contains("does not name a directory")
+        );
         let error = written("--jobs worker:1 --serve evaluator -- x").unwrap_err();
         assert!(error.contains("--serve: there is no job evaluator"), "{error}");
         assert!(written("--jobs worker:1 -- x {jobs}").unwrap_err().contains("did you mean {job}?"));

@@ -47,11 +47,10 @@ impl FileBoard {
     /// The directory decides whom a task talks to: it must be the user's own.
     fn check(&self) -> Result<()> {
         let shown = self.directory.display();
-        let found = std::fs::symlink_metadata(&self.directory)
-            .map_err(|error| match error.kind() {
-                ErrorKind::NotFound => status!(NotFound, "the rendezvous directory {shown} does not exist"),
-                _ => self.refused("cannot be looked at", &error),
-            })?;
+        let found = std::fs::symlink_metadata(&self.directory).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => status!(NotFound, "the rendezvous directory {shown} does not exist"),
+            _ => self.refused("cannot be looked at", &error),
+        })?;
         ensure!(found.is_dir(), FailedPrecondition, "the rendezvous {shown} is not a directory");
         let user = rustix::process::geteuid().as_raw();
         ensure!(

@@ -174,11 +174,12 @@ struct Runs {
 impl Host {
     /// Hosts rendezvous at `host:port` of this machine; port 0 means any free one.
     pub fn at(place: &str) -> Result<Host> {
-        let (host, port) =
-            place
-                .rsplit_once(':')
-                .and_then(|(host, port)| Some((host, port.parse().ok()?)))
-                .ok_or_else(|| status!(InvalidArgument, "'{place}' is not an address to listen on, expected e.g. 0.0.0.0:7777"))?;
+        let (host, port) = place
+            .rsplit_once(':')
+            .and_then(|(host, port)| Some((host, port.parse().ok()?)))
+            .ok_or_else(|| {
+            status!(InvalidArgument, "'{place}' is not an address to listen on, expected e.g. 0.0.0.0:7777")
+        })?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
         Host::start(listen_at(if host.is_empty() { "0.0.0.0" } else { host }, port)?)
     }

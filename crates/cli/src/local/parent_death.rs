@@ -1,4 +1,4 @@
-//! In a task's process: it ends with the process that started it.
+//! The end of a task with the process that started it.
 
 use crate::exit::Failure;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
@@ -15,8 +15,8 @@ const NOT_RUNNABLE: u8 = 126;
 
 /// Arguments of the command through which programs of the user are started.
 #[derive(clap::Args)]
-pub(crate) struct Leashed {
-    /// The process with which the program ends
+pub(crate) struct WithParent {
+    /// Process with which the program ends
     #[arg(long)]
     parent: i32,
 
@@ -26,15 +26,15 @@ pub(crate) struct Leashed {
 
 /// The command of a program that ends with this process. Between `fork` and `exec` only unsafe code could arrange that,
 /// so a process of ours does and becomes the program.
-pub(crate) fn leashed(program: &[String]) -> Result<Command, String> {
+pub(crate) fn with_parent(program: &[String]) -> Result<Command, String> {
     let binary = std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
     let mut command = Command::new(binary);
-    command.args(["leashed", "--parent", &getpid().as_raw_pid().to_string(), "--"]).args(program);
+    command.args(["with-parent", "--parent", &getpid().as_raw_pid().to_string(), "--"]).args(program);
     Ok(command)
 }
 
 /// Becomes the program; comes back only if that fails.
-pub(crate) fn exec_leashed(args: &Leashed) -> Failure {
+pub(crate) fn exec_with_parent(args: &WithParent) -> Failure {
     if let Err(error) = follow(Pid::from_raw(args.parent)) {
         return error.into();
     }

@@ -1,10 +1,10 @@
 //! A process that outlives this one by a moment, to end what it started should it be killed.
 //!
-//! The kernel tells only the children of a process that it is gone, and their own children stay. The guard is told of
-//! every process group that begins and ends, through a pipe; when the pipe closes without a farewell, it ends the groups
-//! that are left, and what had left them.
+//! The kernel signals only the children of a process that is gone, and their own children stay. The watchdog hears of
+//! every process group that begins and ends, through a pipe; when the pipe closes without a last word, it ends the groups
+//! that are left, and the orphans that had left them.
 
-use super::strays;
+use super::orphans;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use std::collections::BTreeSet;
 use std::io::{BufRead, Write};
@@ -15,27 +15,28 @@ use std::time::{Duration, Instant};
 
 /// How long groups may take to end when they are asked to.
 const GRACE: Duration = Duration::from_secs(3);
-/// How often the guard looks whether they have.
+/// How often the watchdog looks whether they have.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-const FAREWELL: &str = "farewell";
+/// The last word of a process that ends by itself.
+const FAREWELL: &str = "end";
 
-/// The guard, as the process sees it that posted it.
-pub(super) struct Guard(Child);
+/// The watchdog of this process.
+pub(super) struct Watchdog(Child);
 
-impl Guard {
-    /// Starts a guard of processes with this mark.
-    pub(super) fn post(mark: &str) -> Result<Guard, String> {
-        let failed = |error: std::io::Error| format!("cannot start the guard of the cluster: {error}");
-        let guard = Command::new(std::env::current_exe().map_err(failed)?)
-            .args(["guard", mark])
+impl Watchdog {
+    /// Starts a watchdog of processes with this mark.
+    pub(super) fn start(mark: &str) -> Result<Watchdog, String> {
+        let failed = |error: std::io::Error| format!("cannot start the watchdog of the cluster: {error}");
+        let watchdog = Command::new(std::env::current_exe().map_err(failed)?)
+            .args(["watchdog", mark])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             // Ctrl-C is not for it.
             .process_group(0)
             .spawn();
-        guard.map(Guard).map_err(failed)
+        watchdog.map(Watchdog).map_err(failed)
     }
 
     /// A group has begun.
@@ -50,28 +51,28 @@ impl Guard {
 
     fn say(&mut self, word: &str) {
         if let Some(pipe) = &mut self.0.stdin {
-            // Without its guard the cluster works as well.
+            // Without its watchdog the cluster works as well.
             let _ = pipe.write_all(format!("{word}\n").as_bytes());
         }
     }
 }
 
-impl Drop for Guard {
+impl Drop for Watchdog {
     fn drop(&mut self) {
         self.say(FAREWELL);
         let _ = self.0.wait();
     }
 }
 
-/// Arguments of the guard's process.
+/// Arguments of the watchdog's process.
 #[derive(clap::Args)]
-pub(crate) struct Watch {
-    /// What the environments of the processes have
+pub(crate) struct WatchdogArgs {
+    /// Mark in the environments of the processes
     mark: String,
 }
 
-/// In the guard's process: waits for the end of the one that posted it.
-pub(crate) fn stand_guard(args: &Watch) {
+/// Waits, in the watchdog's process, for the end of the process that started it.
+pub(crate) fn watch_parent(args: &WatchdogArgs) {
     let mut groups = BTreeSet::new();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         if line == FAREWELL {
@@ -96,5 +97,5 @@ pub(crate) fn stand_guard(args: &Watch) {
     for group in groups {
         let _ = kill_process_group(group, Signal::KILL);
     }
-    strays::kill_all(&args.mark);
+    orphans::kill_all(&args.mark);
 }
