@@ -64,6 +64,7 @@ fn an_interrupted_demonstration_is_saved_and_goes_on_to_the_same_step() {
         let rest: Vec<String> = lines.collect();
         assert_eq!(running.wait().expect("it ends").code(), Some(130));
         nothing_is_left(&directory.0);
+        assert!(!rest.iter().any(|line| line.contains("was killed")), "{rest:?}");
         let saved = rest.iter().find_map(|line| line.strip_prefix("Saved at step "));
         let (step, goal) = saved.and_then(|line| line.split_once("; ")).expect("the step is told");
         assert_eq!(goal, expected, "{rest:?}");

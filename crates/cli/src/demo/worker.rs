@@ -34,7 +34,9 @@ const JUDGE_EVERY: Duration = Duration::from_millis(500);
 const END_WITHIN: Duration = Duration::from_secs(15);
 
 pub(crate) fn run(task: &Task) -> Result<()> {
-    let phase = Phase::hear_signals()?;
+    let chief = task.task_index == 0;
+    // The others have nothing to save.
+    let phase = if chief { Phase::hear_signals()? } else { Phase::default() };
     let listener = local::inherit_socket().map_err(|error| Status::new(Code::FailedPrecondition, error))?;
     let cluster = ClusterSpec::from_json(&task.cluster)?;
     let name = TaskName::new("worker", task.task_index);
@@ -48,7 +50,6 @@ pub(crate) fn run(task: &Task) -> Result<()> {
     let step = global_step(&s)?;
     let model = task.model.build(&s)?;
     let adam = Adam::new(LEARNING_RATE);
-    let chief = task.task_index == 0;
     let mut session = MonitoredTrainingSession::new(&graph)
         .target(&server)
         .chief(chief)
@@ -102,17 +103,17 @@ pub(crate) fn run(task: &Task) -> Result<()> {
 }
 
 /// What a request to end means: before training begins nothing is lost, later the model is saved.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Phase(Arc<AtomicU8>);
 
 impl Phase {
-    const STARTING: u8 = 0;
+    // Before it, a phase is 0: the session is being opened.
     const TRAINING: u8 = 1;
     const ENDING: u8 = 2;
 
     /// From now on, a signal ends the process or the training.
     fn hear_signals() -> Result<Phase> {
-        let phase = Phase(Arc::new(AtomicU8::new(Phase::STARTING)));
+        let phase = Phase::default();
         let heard = phase.clone();
         let hear = signals::hear(move |signal| {
             let order = Ordering::SeqCst;

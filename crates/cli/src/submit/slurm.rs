@@ -110,8 +110,8 @@ fn script(args: &Args, name: &str) -> Result<String, String> {
     if training.restarts > 0 {
         let _ = write!(
             script,
-            "\n# Codes from 128 may pass: a signal, a node that is gone.\n\
-             if [ \"$code\" -ge 128 ] && [ \"${{SLURM_RESTART_COUNT:-0}}\" -lt {} ]; then\n  \
+            "\n# These may pass: a signal, a node that is gone, tasks that did not come in time.\n\
+             if {{ [ \"$code\" -ge 128 ] || [ \"$code\" -eq 75 ]; }} && [ \"${{SLURM_RESTART_COUNT:-0}}\" -lt {} ]; then\n  \
              scontrol requeue \"$SLURM_JOB_ID\"\nfi\n",
             training.restarts
         );
