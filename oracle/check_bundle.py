@@ -6,6 +6,8 @@
 
 import sys
 
+import environment  # noqa: F401
+
 import numpy as np
 import tensorflow as tf
 

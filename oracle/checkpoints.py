@@ -3,13 +3,12 @@
     python oracle/checkpoints.py
 """
 
-import os
 import pathlib
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+import environment  # noqa: F401
 
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import numpy as np
+import tensorflow as tf
 
 DIRECTORY = pathlib.Path(__file__).parent.parent / "testdata" / "checkpoints"
 

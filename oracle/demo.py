@@ -7,9 +7,9 @@ import glob
 import os
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+import environment  # noqa: F401
 
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 directory = sys.argv[1]
 reader = tf.train.load_checkpoint(tf.train.latest_checkpoint(directory))

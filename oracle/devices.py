@@ -1,13 +1,10 @@
 """Prints where stock's replica_device_setter puts the nodes of a small graph; `tests/tests/sessions.rs` builds the same."""
 
-import os
+import environment  # noqa: F401
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-
-import tensorflow as tf  # noqa: E402
-from tensorflow.python.ops import gen_state_ops  # noqa: E402
-from tensorflow.python.training import device_setter  # noqa: E402
+import tensorflow as tf
+from tensorflow.python.ops import gen_state_ops
+from tensorflow.python.training import device_setter
 
 v1 = tf.compat.v1
 v1.disable_eager_execution()

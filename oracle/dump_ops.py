@@ -6,6 +6,8 @@ Descriptions are left out. Both files are compared with our own declarations by 
 import pathlib
 import re
 
+import environment  # noqa: F401
+
 import tensorflow as tf
 from google.protobuf import text_format
 

@@ -12,13 +12,10 @@ import os
 import sys
 import threading
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
+import environment  # noqa: F401
 
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import numpy as np
+import tensorflow as tf
 
 v1 = tf.compat.v1
 tf.get_logger().setLevel(logging.ERROR)

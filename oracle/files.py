@@ -7,10 +7,10 @@ what the test wrote.
 import os
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+import environment  # noqa: F401
 
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import numpy as np
+import tensorflow as tf
 
 PACKINGS = ["", "GZIP", "ZLIB"]
 

@@ -5,12 +5,14 @@
 """
 
 import argparse
-import concurrent.futures
 import importlib.util
-import multiprocessing
 import pathlib
 import re
 import sys
+
+import environment  # noqa: F401
+
+import workers
 
 ORACLE = pathlib.Path(__file__).resolve().parent
 TESTDATA = ORACLE.parent / "testdata"
@@ -29,7 +31,6 @@ def family_names():
 def family_text(name, trace):
     """The text of one golden file, and how many cases it holds. Runs in a worker process with a server of its own."""
     global _server
-    sys.path[:0] = [str(ORACLE)]
     import harness
     import stock
 
@@ -46,12 +47,33 @@ def family_text(name, trace):
 
 
 def declarations():
-    sys.path[:0] = [str(ORACLE)]
+    """The files that have no cases."""
     import dump_ops
     import gradients
+
+    return {**dump_ops.files(), "gradients/ops.tsv": gradients.registered()}
+
+
+def placements():
     import placement
 
-    return {**dump_ops.files(), **placement.files(), **gradients.files()}
+    return placement.files()
+
+
+def gradient_family(name):
+    import gradients
+
+    return gradients.files([name])
+
+
+def golden_family(name, trace):
+    return {f"golden/{name}.pbtxt": family_text(name, trace)}
+
+
+def without(text, cases):
+    """A golden file without these cases."""
+    head, *blocks = re.split(r"^(?=case \{)", text, flags=re.MULTILINE)
+    return head + "".join(block for block in blocks if not any(f'\n  name: "{case}"\n' in block for case in cases))
 
 
 def same(old, new):
@@ -96,41 +118,40 @@ def main():
     if unknown:
         sys.exit(f"no such family: {', '.join(sorted(unknown))}")
 
-    stale = []
+    jobs = [((family,), golden_family, family, args.trace) for family in args.family or family_names()]
+    if not args.family:
+        others = [(("declarations",), declarations), (("placement",), placements)]
+        families = sorted(path.stem for path in (ORACLE / "gradient_cases").glob("*.py"))
+        jobs = others + [(("gradients", family), gradient_family, family) for family in families] + jobs
 
-    def settle(path, text):
+    wrong = []
+
+    def settle(path, text, deaths):
         old = path.read_text() if path.exists() else ""
         name = path.relative_to(TESTDATA.parent)
         if args.check:
-            difference = same(old, text)
+            difference = same(without(old, deaths), text)
             if difference:
-                stale.append(str(name))
+                wrong.append(str(name))
                 print(f"{name} is not current: {difference}", flush=True)
-        elif old != text:
+        elif old != text and not deaths:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         print(f"{name}: {text.count(chr(10) + 'case {')} cases, {len(text) // 1024} KB", flush=True)
 
-    failed = []
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(args.jobs, mp_context=context) as pool:
-        jobs = {pool.submit(family_text, name, args.trace): name for name in args.family or family_names()}
-        if not args.family:
-            for name, text in pool.submit(declarations).result().items():
-                settle(TESTDATA / name, text)
-        for job in concurrent.futures.as_completed(jobs):
-            try:
-                settle(TESTDATA / "golden" / f"{jobs[job]}.pbtxt", job.result())
-            except Exception as error:
-                failed.append(jobs[job])
-                print(f"{jobs[job]}: {type(error).__name__}: {error}", flush=True)
-                if not isinstance(error, concurrent.futures.process.BrokenProcessPool):
-                    import traceback
-
-                    traceback.print_exception(error)
+    for key, outcome in workers.run(jobs, args.jobs):
+        name = "/".join(key)
+        for case, ending in outcome.deaths.items():
+            wrong.append(f"{name}/{case}")
+            print(f"{name}/{case}: stock {ending}", flush=True)
+        if outcome.failure:
+            wrong.append(name)
+            print(f"{name}: {outcome.failure}", flush=True)
+        for path, text in (outcome.value or {}).items():
+            settle(TESTDATA / path, text, outcome.deaths)
     orphans = [] if args.family else sorted(p.name for p in (TESTDATA / "golden").glob("*.pbtxt") if p.stem not in family_names())
-    if stale or failed or orphans:
-        sys.exit(f"not current: {', '.join(stale + failed + orphans)}")
+    if wrong or orphans:
+        sys.exit(f"not current: {', '.join(wrong + orphans)}")
 
 
 if __name__ == "__main__":

@@ -24,13 +24,15 @@ ORACLE = pathlib.Path(__file__).resolve().parent
 TESTDATA = ORACLE.parent / "testdata"
 sys.path[:0] = [str(ORACLE)]
 
-import stock  # noqa: E402  isort:skip
+import environment  # noqa: E402, F401  isort:skip
 
 import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from tensorflow.python.framework import ops as tf_ops  # noqa: E402
 
 import protos  # noqa: E402
+import stock  # noqa: E402
+import workers  # noqa: E402
 from harness import Case, Step, _named  # noqa: E402
 from values import NUMPY  # noqa: E402
 
@@ -111,6 +113,8 @@ class Gradients:
         if name in self.names:
             raise ValueError(f"{self.family}: two cases are named {name}")
         self.names.add(name)
+        if not workers.begin(name):
+            return
         random = np.random.RandomState(zlib.crc32(name.encode()))
         graph = tf.Graph()
         with graph.as_default(), v1.Session(graph=graph) as session:

@@ -11,15 +11,13 @@ A request is JSON: {"feeds": {name: value}, "fetches": [name], "targets": [name]
 
 import inspect
 import json
-import os
 import pathlib
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+import environment  # noqa: F401
 
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import numpy as np
+import tensorflow as tf
 
 v1 = tf.compat.v1
 v1.enable_control_flow_v2()

@@ -12,16 +12,14 @@ Reads of variables are left out of the nodes: a consumer's input is `read(<varia
 there are is of no consequence. What was there before is `outside`, unless it is a variable.
 """
 
-import os
 import pathlib
 import re
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
+import environment  # noqa: F401
 
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import numpy as np
+import tensorflow as tf
 
 v1 = tf.compat.v1
 DIRECTORY = pathlib.Path(__file__).resolve().parent.parent / "testdata" / "optimizers"

@@ -2,6 +2,8 @@
 
 import re
 
+import environment  # noqa: F401
+
 import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format

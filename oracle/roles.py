@@ -6,10 +6,9 @@
 import json
 import os
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+import environment  # noqa: F401
 
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 SPEC = {"ps": ["a:1", "b:1"], "worker": ["c:1", "d:1"]}
 

@@ -4,21 +4,15 @@ The client sends raw GraphDefs and reads raw statuses, because the Python sessio
 so hides what the server would have answered. The wheel carries no `master_pb2`, so the few messages are declared here.
 """
 
-import os
+import environment  # noqa: F401
 
-# oneDNN kernels are chosen by CPU model; without them the same golden comes out on every machine.
-os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
-import grpc  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: E402
-from tensorflow.core.framework import graph_pb2, op_def_pb2  # noqa: E402
-from tensorflow.core.protobuf import config_pb2, named_tensor_pb2  # noqa: E402
-from tensorflow.python.client import pywrap_tf_session  # noqa: E402
-from tensorflow.python.framework import kernels  # noqa: E402
+import grpc
+import tensorflow as tf
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from tensorflow.core.framework import graph_pb2, op_def_pb2
+from tensorflow.core.protobuf import config_pb2, named_tensor_pb2
+from tensorflow.python.client import pywrap_tf_session
+from tensorflow.python.framework import kernels
 
 VERSION = tf.__version__
 GRAPH_VERSION = tf.compat.v1.GRAPH_DEF_VERSION

@@ -6,14 +6,13 @@ test `training` builds with Ferroflow.
 A line has a case, a name, and the values in order.
 """
 
-import os
 import pathlib
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+import environment  # noqa: F401
 
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import numpy as np
+import tensorflow as tf
 
 v1 = tf.compat.v1
 ROOT = pathlib.Path(__file__).parent.parent

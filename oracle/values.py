@@ -6,6 +6,8 @@ integers of both signs, complex numbers, booleans or strings, as the dtype asks.
 
 import zlib
 
+import environment  # noqa: F401
+
 import ml_dtypes
 import numpy as np
 from tensorflow.core.framework import types_pb2

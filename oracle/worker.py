@@ -9,11 +9,9 @@ import json
 import os
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+import environment  # noqa: F401
 
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 v1 = tf.compat.v1
 v1.disable_eager_execution()

@@ -185,8 +185,6 @@ def main():
     if args.server != "stock" and wanted.search("start of 1 ps and 2 workers to ready"):
         for row in cluster_start_up(args.server, 2 if args.quick else 5):
             add(row)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     import workloads
 
     chosen = [workload for workload in workloads.all_workloads() if wanted.search(workload.name)]

@@ -7,11 +7,12 @@ Alone, or as a task of a cluster, which is given as JSON.
 
 import json
 import os
+import pathlib
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+
+import environment  # noqa: E402, F401
 
 import tensorflow as tf  # noqa: E402
 

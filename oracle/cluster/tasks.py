@@ -20,13 +20,11 @@ import tempfile
 import time
 import traceback
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
-
 # Scenarios report as those on one server do.
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "interop"))
+ORACLE = pathlib.Path(__file__).resolve().parents[1]
+sys.path += [str(ORACLE / "interop"), str(ORACLE)]
+
+import environment  # noqa: E402, F401
 
 # How long a task may take to say that it is ready.
 READY_SECONDS = 60

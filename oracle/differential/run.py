@@ -19,6 +19,8 @@ import time
 ORACLE = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ORACLE), str(ORACLE / "bench"), str(ORACLE / "differential")]
 
+import environment  # noqa: E402, F401  isort:skip
+
 import answers  # noqa: E402
 import draw  # noqa: E402
 import servers  # noqa: E402
@@ -34,6 +36,8 @@ class Peer:
 
     def __init__(self, start):
         self._start = start
+        # What it did not survive, as words, and how often.
+        self.deaths = collections.Counter()
         self._open()
 
     def _open(self):
@@ -42,6 +46,8 @@ class Peer:
 
     def ask(self, nodes):
         answer = answers.ask(self._client, nodes)
+        if answer.code == answers.GONE:
+            self.deaths[", ".join(node.op for node in nodes)] += 1
         # What still computes after its deadline would take the processor from all that follows.
         if answer.code in (answers.GONE, answers.LATE):
             self.server.stop()
@@ -159,6 +165,8 @@ def main():
     finally:
         for peer in (match.theirs, match.ours):
             peer.server.stop()
+    for what, times in sorted(match.theirs.deaths.items()):
+        print(f"stock died of {what}, {times} times")
     print(f"next seed {seed}; " + ", ".join(f"{n} {what}" for what, n in sorted(match.count.items())))
     if failed:
         sys.exit(f"{len(failed)} differences: " + ", ".join(f"{what} (seed {at})" for what, at in failed.items()))

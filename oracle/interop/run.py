@@ -5,17 +5,17 @@
 Each scenario is a module of this folder with a function `run(target)`. What it prints must not depend on the server.
 """
 
+import argparse
+import faulthandler
+import importlib
 import os
+import pathlib
+import sys
+import traceback
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
-import argparse  # noqa: E402
-import faulthandler  # noqa: E402
-import importlib  # noqa: E402
-import traceback  # noqa: E402
+import environment  # noqa: E402, F401
 
 import tensorflow as tf  # noqa: E402
 
@@ -57,6 +57,8 @@ def main():
     if target is None:
         server = tf.distribute.Server.create_local_server()
         target = server.target
+    # Whoever reads this knows what is left if a scenario ends the process.
+    print("scenarios", *arguments.scenario, flush=True)
     for name in arguments.scenario:
         print(f"== {name}", flush=True)
         tf.compat.v1.reset_default_graph()

@@ -6,11 +6,12 @@ For every line of its input it opens a session at the target, unless one is open
 prints its value; or the name of the error, after which the session is closed.
 """
 
-import os
+import pathlib
 import sys
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+
+import environment  # noqa: E402, F401
 
 import tensorflow as tf  # noqa: E402
 

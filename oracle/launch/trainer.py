@@ -6,13 +6,13 @@ Without the flags of a cluster it takes its place from TF_CONFIG.
 """
 
 import argparse
-import os
+import pathlib
 import sys
 import time
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+
+import environment  # noqa: E402, F401
 
 import tensorflow as tf  # noqa: E402
 

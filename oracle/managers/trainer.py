@@ -8,9 +8,13 @@ Parameter servers wait for ever, as `Server.join` does. Prints one line per task
 import argparse
 import json
 import os
+import pathlib
+import sys
 import time
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+
+import environment  # noqa: E402, F401
 
 import tensorflow as tf  # noqa: E402
 

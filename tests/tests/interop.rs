@@ -50,20 +50,58 @@ fn first_differences(stock: &Report, ours: &Report) -> BTreeMap<String, String> 
     differences
 }
 
+/// Runs every scenario. One that ends its process, as a crash of stock's server does, says so in its last line, and the
+/// others run in another process.
 fn run_scenarios(python: &Path, arguments: &[&str]) -> Report {
-    let output = Command::new(python)
-        .arg(stock::root().join("oracle/interop/run.py"))
-        .args(arguments)
-        .stderr(Stdio::inherit())
-        .output()
-        .expect("the interpreter starts");
     let mut report = Report::new();
-    let mut lines = &mut Vec::new();
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        match line.strip_prefix("== ") {
-            Some(name) => lines = report.entry(name.to_owned()).or_default(),
-            None => lines.push(line.to_owned()),
+    let mut left = Vec::new();
+    loop {
+        let output = Command::new(python)
+            .arg(stock::root().join("oracle/interop/run.py"))
+            .args(arguments)
+            .args(&left)
+            .stderr(Stdio::inherit())
+            .output()
+            .expect("the interpreter starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let last = read_report(&text, &mut report);
+        if output.status.success() {
+            return report;
+        }
+        let ended = format!("ended its process: {}", output.status);
+        let (Some(last), Some(all)) =
+            (last, text.lines().next().and_then(|line| line.strip_prefix("scenarios ")))
+        else {
+            report.entry("the start".to_owned()).or_default().push(ended);
+            return report;
+        };
+        report.entry(last.clone()).or_default().push(ended);
+        left = all.split(' ').skip_while(|name| *name != last).skip(1).map(str::to_owned).collect();
+        if left.is_empty() {
+            return report;
         }
     }
-    report
+}
+
+/// Adds what a process printed to a report; returns the scenario that it was at.
+fn read_report(text: &str, report: &mut Report) -> Option<String> {
+    let mut at = None;
+    for line in text.lines().skip(1) {
+        if let Some(name) = line.strip_prefix("== ") {
+            report.entry(name.to_owned()).or_default();
+            at = Some(name.to_owned());
+        } else if let Some(name) = &at {
+            report.entry(name.clone()).or_default().push(line.to_owned());
+        }
+    }
+    at
+}
+
+#[test]
+fn a_report_is_read_by_scenario() {
+    let mut report = Report::new();
+    let last = read_report("scenarios a b c\n== a\none\ntwo\n== b\nthree\n", &mut report);
+    assert_eq!(last.as_deref(), Some("b"));
+    assert_eq!(report["a"], ["one", "two"]);
+    assert_eq!(report["b"], ["three"]);
 }

@@ -21,6 +21,9 @@ mod examples;
 /// What a stock client does, on our server and on stock's.
 mod interop;
 
+/// What all scripts that ask stock rely on.
+mod oracle;
+
 /// Our client on stock's servers.
 mod client;
 

@@ -1,6 +1,7 @@
-//! Conventions as failing checks: layers, module docs, file sizes, paths of one machine, licenses, duplicate versions.
+//! Conventions as failing checks: layers, module docs, file sizes, paths of one machine, one environment for stock, licenses, duplicate versions.
 
 mod files;
+mod oracle;
 mod packages;
 
 pub(crate) use files::tracked;
@@ -12,6 +13,7 @@ use anyhow::{Result, bail};
 pub(crate) fn run() -> Result<()> {
     let root = workspace::root();
     let mut wrong = files::check(&root)?;
+    wrong.extend(oracle::check(&root, &tracked(&root)?)?);
     wrong.extend(packages::check(&root)?);
     if !wrong.is_empty() {
         bail!("{} conventions are broken:\n  {}", wrong.len(), wrong.join("\n  "));
