@@ -33,6 +33,7 @@ SCENARIOS = [
     "checkpoints",
     "control_flow",
     "functions",
+    "shared_names",
     "tensor_lists",
     "random_numbers",
     "protocol",

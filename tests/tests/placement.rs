@@ -47,7 +47,8 @@ fn difference(written: &str) -> String {
     let default = default.expect("the master is a task");
     let mut graph = Graph::new(ferroflow_ops::registry());
     graph.extend(&def).expect("stock's graph is valid");
-    let placed = Placer { devices: &devices, default, soft: note("soft") == "true" }.place(&mut graph, 0);
+    let placed = Placer { devices: &devices, default, soft: note("soft") == "true", inline_calls: true }
+        .place(&mut graph, 0);
     let mut wrong = String::new();
     match (placed, notes(written, "error").next()) {
         (Ok(()), None) => {

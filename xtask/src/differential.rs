@@ -23,21 +23,28 @@ pub(crate) struct Args {
     /// Draw updates of variables, too, and inputs by recipes for ops that refuse nearly all others
     #[arg(long)]
     wide: bool,
+    /// Draw programs of functions with effects instead of graphs of ops
+    #[arg(long)]
+    programs: bool,
     /// Go on after a difference
     #[arg(long)]
     keep_going: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut command = python::script("oracle/differential/run.py")?;
+    let script = if args.programs { "programs" } else { "run" };
+    let mut command = python::script(&format!("oracle/differential/{script}.py"))?;
     command.arg("--server").arg(server::build()?);
-    command.arg("--seconds").arg(args.seconds.to_string());
     if let Some(seeds) = args.seeds {
         command.arg("--seeds").arg(seeds.to_string());
     }
     if let Some(seed) = args.seed {
         command.arg("--seed").arg(seed.to_string());
     }
+    if args.programs {
+        return python::run(command);
+    }
+    command.arg("--seconds").arg(args.seconds.to_string());
     if let Some(only) = &args.only {
         command.args(["--only", only]);
     }

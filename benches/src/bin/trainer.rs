@@ -11,8 +11,8 @@ use ferroflow::optimizers::{Adagrad, Adam, Optimizer};
 use ferroflow::train::MonitoredTrainingSession;
 use ferroflow::variables::Partitioner;
 use ferroflow::{
-    ClusterSpec, Code, DType, Graph, Operation, Output, ReplicaDeviceSetter, Result, Scope, Server,
-    Status, Tensor, Variable, global_step, losses, ops,
+    ClusterSpec, Code, DType, Graph, Operation, Output, ReplicaDeviceSetter, Result, Scope, Server, Status,
+    Tensor, Variable, global_step, losses, ops,
 };
 use std::io::BufRead;
 use std::time::{Duration, Instant};

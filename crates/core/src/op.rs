@@ -37,6 +37,9 @@ pub struct Op {
     pub cheap: bool,
     /// Whether the op has state or effects: never folded, shared or skipped.
     pub stateful: bool,
+    /// Whether the kernel of a stateful op may be stopped when it asks for memory for its outputs and run again: it
+    /// touches its state only afterwards. Kernels of other ops may be stopped there anyway.
+    pub restartable: bool,
     /// Whether the inputs may be swapped.
     pub commutative: bool,
     /// Whether the op looks at its input's shape alone: it runs where the input is rather than have it sent.
@@ -67,6 +70,7 @@ impl Op {
         class: OpClass::Plain,
         cheap: false,
         stateful: false,
+        restartable: false,
         commutative: false,
         metadata: false,
         aggregate: false,
@@ -106,6 +110,8 @@ pub enum OpClass {
     Switch,
     /// Switch on a reference.
     RefSwitch,
+    /// Sends its first input to one of many outputs and dead values to the others.
+    SwitchN,
     /// Passes on the first live input.
     Merge,
     /// Merge on references.

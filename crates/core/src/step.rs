@@ -4,6 +4,7 @@ use crate::cancel::Cancellation;
 use crate::device::Device;
 use crate::rendezvous::Rendezvous;
 use crate::resource::ResourceManager;
+use crate::{Result, status};
 use std::sync::Arc;
 
 /// The step that a kernel runs in.
@@ -25,6 +26,16 @@ pub struct StepCx {
 }
 
 impl StepCx {
+    /// Ends a kernel whose step is cancelled; for kernels that take long.
+    pub fn check_cancelled(&self) -> Result<()> {
+        if !self.cancellation.is_cancelled() {
+            return Ok(());
+        }
+        let reason = self.cancellation.reason();
+        let reason = reason.unwrap_or_else(|| status!(Cancelled, "Step {} was cancelled.", self.step_id));
+        Err(reason.derived())
+    }
+
     /// The same step as a function that is called in it sees it.
     pub fn nested(&self) -> Arc<StepCx> {
         Arc::new(StepCx {

@@ -1,6 +1,5 @@
 //! What a session's plans share: ops, device, state, threads, kernels with state, functions.
 
-use crate::functions::FunctionInstance;
 use crate::pool::ComputePool;
 use ferroflow_core::Result;
 use ferroflow_core::device::Device;
@@ -21,13 +20,12 @@ pub struct RuntimeEnv {
     pub resources: Arc<ResourceManager>,
     /// Threads for long steps and large kernels.
     pub pool: Arc<ComputePool>,
-    /// Kernels of stateful nodes, by node name: made once, so that e.g. a random stream goes on whichever signature
-    /// runs the node.
+    /// Kernels of stateful nodes of the session's graph, by node name: made once, so that e.g. a random stream goes on
+    /// whichever signature runs the node. Names within functions mean something in their function only, so kernels there
+    /// belong to the function as one plan has instantiated it.
     kernels: Mutex<HashMap<String, Arc<Kernel>>>,
     /// The functions known now.
     library: Mutex<Arc<Library>>,
-    /// Functions ready to be called, by name and attributes.
-    pub(crate) instances: Mutex<HashMap<String, Arc<FunctionInstance>>>,
 }
 
 const UNPOISONED: &str = "no panic while the session's tables are locked";
@@ -47,7 +45,6 @@ impl RuntimeEnv {
             pool,
             kernels: Mutex::default(),
             library: Mutex::default(),
-            instances: Mutex::default(),
         })
     }
 
@@ -61,7 +58,7 @@ impl RuntimeEnv {
         self.library.lock().expect(UNPOISONED).clone()
     }
 
-    /// The kernel of a stateful node; made by `make` the first time.
+    /// The kernel of a stateful node of the session's graph; made by `make` the first time.
     pub(crate) fn stateful_kernel(
         &self,
         node: &str,

@@ -10,3 +10,4 @@ pub(crate) mod layout;
 pub(crate) mod run;
 #[cfg(test)]
 mod tests;
+pub(crate) mod turn;

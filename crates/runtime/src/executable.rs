@@ -1,8 +1,9 @@
 //! A plan that is ready to run, step after step.
 
 use crate::env::RuntimeEnv;
-use crate::exec::layout::Layout;
+use crate::exec::layout::{KernelScope, Layout};
 use crate::exec::run::{Run, Scratch};
+use crate::functions::Functions;
 use crate::partial::PartialHub;
 use crate::plan::{self, PlanOptions, Planned, Signature};
 use crate::rendezvous::LocalRendezvous;
@@ -28,6 +29,8 @@ pub struct Executable {
     arg_names: Vec<String>,
     arg_types: Vec<DType>,
     env: Arc<RuntimeEnv>,
+    /// The functions that the plan calls; kernels only point to them. None if this is itself a function's body.
+    _functions: Option<Arc<Functions>>,
     scratches: Mutex<Vec<Scratch>>,
 }
 
@@ -42,9 +45,16 @@ impl Executable {
         Executable::from_plan(plan::plan(graph, signature, options, env)?, env)
     }
 
-    /// Plans a function's body.
-    pub(crate) fn from_function(body: FunctionBody, env: &Arc<RuntimeEnv>) -> Result<Arc<Executable>> {
-        Executable::from_plan(plan::plan_function(body, env)?, env)
+    /// Plans a function's body, one of the functions that some plan calls. If it has a name, calls within are inlined.
+    pub(crate) fn from_function(
+        body: FunctionBody,
+        inlined: Option<&str>,
+        env: &Arc<RuntimeEnv>,
+        functions: &Arc<Functions>,
+    ) -> Result<Arc<Executable>> {
+        let planned = plan::plan_function(body, inlined, env)?;
+        let scope = KernelScope { functions: functions.clone(), in_function: true };
+        Executable::new(planned, env, &scope)
     }
 
     /// Makes ready what [`crate::plan::partition`] made for another device: every node runs, and values come and leave
@@ -55,13 +65,19 @@ impl Executable {
 
     /// Makes the kernels of a plan.
     pub fn from_plan(planned: Planned, env: &Arc<RuntimeEnv>) -> Result<Arc<Executable>> {
-        let layout = Layout::new(&planned, env)?;
+        let functions = Functions::new(env, &planned.options);
+        Executable::new(planned, env, &KernelScope { functions, in_function: false })
+    }
+
+    fn new(planned: Planned, env: &Arc<RuntimeEnv>, scope: &KernelScope) -> Result<Arc<Executable>> {
+        let layout = Layout::new(&planned, env, scope)?;
         Ok(Arc::new(Executable {
             layout: Arc::new(layout),
             graph: planned.graph,
             arg_names: planned.arg_names,
             arg_types: planned.arg_types,
             env: env.clone(),
+            _functions: (!scope.in_function).then(|| scope.functions.clone()),
             scratches: Mutex::default(),
         }))
     }
@@ -87,10 +103,30 @@ impl Executable {
         Ok(StepRun { executable: self.clone(), run })
     }
 
+    /// How many arguments a function has.
+    pub(crate) fn arg_count(&self) -> usize {
+        self.arg_types.len()
+    }
+
     /// Starts a function's body within a step that drives it.
     pub(crate) fn call(self: &Arc<Self>, arguments: Vec<Tensor>, step: Arc<StepCx>) -> Result<StepRun> {
-        let StepRun { executable, run } = self.start(arguments, step, None)?;
-        Ok(StepRun { executable, run: run.nested() })
+        ensure!(
+            arguments.len() == self.arg_types.len(),
+            InvalidArgument,
+            "Expects {} arguments, but {} is provided",
+            self.arg_types.len(),
+            arguments.len()
+        );
+        for (i, (argument, want)) in arguments.iter().zip(&self.arg_types).enumerate() {
+            ensure!(
+                argument.dtype() == *want,
+                InvalidArgument,
+                "Expects arg[{i}] to be {want} but {} is provided",
+                argument.dtype()
+            );
+        }
+        let run = self.run(arguments.into_iter().map(Some).collect(), step, None, None).nested();
+        Ok(StepRun { executable: self.clone(), run })
     }
 
     /// Starts a step whose feeds come, and whose fetches leave, through `hub`.

@@ -1,43 +1,88 @@
 //! Functions: found by name, planned on the first call, run as steps within a step.
+//!
+//! Each plan of a session has instances of its own of the functions that it calls, one for a name and its attributes,
+//! however many nodes call it. State of the nodes within, e.g. random streams, belongs to the instance, as in stock.
 
 use crate::env::RuntimeEnv;
+use crate::exec::turn::on_compute_thread;
 use crate::executable::Executable;
+use crate::plan::PlanOptions;
 use ferroflow_core::attr::Attrs;
-use ferroflow_core::graph::FunctionBody;
+use ferroflow_core::graph::{FunctionBody, Library, NodeData, NodeKind};
 use ferroflow_core::kernel::{Callable, FunctionLibrary, Kernel, Outputs};
+use ferroflow_core::op::OpClass;
 use ferroflow_core::step::StepCx;
-use ferroflow_core::{BoxFuture, Result, Tensor, bail, ensure, status};
+use ferroflow_core::{BoxFuture, Result, Status, Tensor, ensure, status};
 use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, NameAttrList};
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, Weak};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Deeper calls than this are taken for a recursion without end. Each takes a part of the thread's stack.
 const MAX_CALL_DEPTH: usize = 200;
 
+/// The functions that one plan calls. The plan owns them; kernels only point to them, since a function may call itself.
+pub(crate) struct Functions {
+    env: Arc<RuntimeEnv>,
+    /// The functions known when the plan was made.
+    library: Arc<Library>,
+    options: PlanOptions,
+    /// By name, attributes and whether calls within are inlined.
+    instances: Mutex<HashMap<(String, bool), Arc<FunctionInstance>>>,
+}
+
+impl Functions {
+    /// The functions that a new plan may call.
+    pub(crate) fn new(env: &Arc<RuntimeEnv>, options: &PlanOptions) -> Arc<Functions> {
+        Arc::new(Functions {
+            env: env.clone(),
+            library: env.library(),
+            options: options.clone(),
+            instances: Mutex::default(),
+        })
+    }
+
+    /// The functions as the kernel of a node sees them.
+    pub(crate) fn for_node(self: &Arc<Self>, data: &NodeData) -> Arc<dyn FunctionLibrary> {
+        let calls = matches!(data.kind, NodeKind::Function(_))
+            || (data.class() == OpClass::Call && data.attrs.has("f"));
+        // Without its optimizer, stock inlines what a called function calls, but not what a branch or a loop's body does.
+        let inlines = calls || self.options.optimize;
+        Arc::new(PlanLibrary { functions: Arc::downgrade(self), inlines, calls })
+    }
+}
+
 /// A function with its attributes bound.
-pub(crate) struct FunctionInstance {
+struct FunctionInstance {
     name: String,
     definition: Arc<FunctionDef>,
     attrs: BTreeMap<String, AttrValue>,
-    /// Weak, because the session's kernels hold instances and the session holds its kernels.
-    env: Weak<RuntimeEnv>,
+    inlines: bool,
+    functions: Weak<Functions>,
     executable: OnceLock<Result<Arc<Executable>>>,
 }
 
 impl FunctionInstance {
     fn executable(&self) -> Result<Arc<Executable>> {
         let plan = || {
-            let Some(env) = self.env.upgrade() else {
-                bail!(Cancelled, "the session of {} is closed", self.name)
-            };
-            let body = FunctionBody::new(&env.registry, &env.library(), &self.definition, &self.attrs)?;
-            Executable::from_function(body, &env)
+            let functions = self.functions.upgrade().ok_or_else(|| gone(&self.name))?;
+            let registry = &functions.env.registry;
+            let body = FunctionBody::new(registry, &functions.library, &self.definition, &self.attrs)?;
+            let name = self.inlines.then_some(self.name.as_str());
+            Executable::from_function(body, name, &functions.env, &functions)
         };
         self.executable.get_or_init(plan).clone()
     }
 }
 
-impl Callable for FunctionInstance {
+/// A function as kernels hold it.
+struct FunctionHandle {
+    name: String,
+    /// Whether a call holds it, rather than a conditional or a loop.
+    called: bool,
+    instance: Weak<FunctionInstance>,
+}
+
+impl Callable for FunctionHandle {
     fn call(self: Arc<Self>, arguments: Vec<Tensor>, step: Arc<StepCx>) -> BoxFuture<Result<Vec<Tensor>>> {
         Box::pin(async move {
             let depth = step.depth;
@@ -47,7 +92,20 @@ impl Callable for FunctionInstance {
                 "function {} is called {depth} levels deep, which looks like a recursion without end",
                 self.name
             );
-            self.executable()?.call(arguments, step.nested())?.await
+            let instance = self.instance.upgrade().ok_or_else(|| gone(&self.name))?;
+            if instance.executable.get().is_none() {
+                // Planning may take long.
+                on_compute_thread().await;
+            }
+            let executable = instance.executable()?;
+            let (given, wanted) = (arguments.len(), executable.arg_count());
+            ensure!(
+                given == wanted || !self.called,
+                InvalidArgument,
+                "InstantiateOptions.input_devices must have the same length as the number of arguments: input_devices \
+                 length = {given} number of arguments = {wanted}"
+            );
+            executable.call(arguments, step.nested())?.await
         })
     }
 
@@ -56,33 +114,36 @@ impl Callable for FunctionInstance {
     }
 }
 
-struct EnvLibrary(Weak<RuntimeEnv>);
-
-/// The session's functions as kernels see them.
-pub(crate) fn library(env: &Arc<RuntimeEnv>) -> Arc<dyn FunctionLibrary> {
-    Arc::new(EnvLibrary(Arc::downgrade(env)))
+fn gone(function: &str) -> Status {
+    status!(Cancelled, "the plan that calls {function} is gone")
 }
 
-impl FunctionLibrary for EnvLibrary {
+struct PlanLibrary {
+    functions: Weak<Functions>,
+    inlines: bool,
+    calls: bool,
+}
+
+impl FunctionLibrary for PlanLibrary {
     fn instantiate(&self, function: &NameAttrList) -> Result<Arc<dyn Callable>> {
-        let Some(env) = self.0.upgrade() else {
-            bail!(Cancelled, "the session of {} is closed", function.name)
-        };
-        let definition = env.library().get(&function.name).cloned();
+        let functions = self.functions.upgrade().ok_or_else(|| gone(&function.name))?;
+        let definition = functions.library.get(&function.name).cloned();
         let definition =
             definition.ok_or_else(|| status!(NotFound, "Function {} is not defined.", function.name))?;
-        let key = format!("{} {:?}", function.name, function.attr);
-        let mut instances = env.instances.lock().expect("no panic while instances are locked");
+        let key = (format!("{} {:?}", function.name, function.attr), self.inlines);
+        let mut instances = functions.instances.lock().expect("no panic while instances are locked");
         let instance = instances.entry(key).or_insert_with(|| {
             Arc::new(FunctionInstance {
                 name: function.name.clone(),
                 definition,
                 attrs: function.attr.clone(),
-                env: self.0.clone(),
+                inlines: self.inlines,
+                functions: self.functions.clone(),
                 executable: OnceLock::new(),
             })
         });
-        Ok(instance.clone())
+        let (name, instance) = (function.name.clone(), Arc::downgrade(instance));
+        Ok(Arc::new(FunctionHandle { name, called: self.calls, instance }))
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Planned {
     pub(crate) fetch_names: Vec<String>,
     /// Nodes that run although no fetch needs them.
     pub(crate) targets: Vec<NodeId>,
+    /// The choices that the plan was made with, which hold for the functions that it calls, too.
+    pub(crate) options: PlanOptions,
 }
 
 impl Planned {
@@ -57,6 +59,7 @@ impl Planned {
             fetches: Vec::new(),
             fetch_names: Vec::new(),
             targets: Vec::new(),
+            options: PlanOptions::default(),
         }
     }
 }
@@ -70,7 +73,7 @@ pub fn plan(
 ) -> Result<Planned> {
     let planned = prune::prune(graph, signature, env.device.name())?;
     refuse_removed_ops(&planned.graph)?;
-    finish(planned, options, env)
+    finish(Planned { options: options.clone(), ..planned }, env)
 }
 
 /// Ops that were removed at an earlier version than the graph's are refused when they would run, as in stock.
@@ -93,8 +96,15 @@ fn refuse_removed_ops(graph: &Graph) -> Result<()> {
 }
 
 /// Plans a function's body: what its results and control results need. An effect that neither needs does not happen, as
-/// in stock, which inlines functions before it prunes.
-pub(crate) fn plan_function(body: FunctionBody, env: &Arc<RuntimeEnv>) -> Result<Planned> {
+/// in stock, which inlines functions before it prunes. If the function's name is given, calls within become nodes.
+pub(crate) fn plan_function(
+    mut body: FunctionBody,
+    inlined: Option<&str>,
+    env: &Arc<RuntimeEnv>,
+) -> Result<Planned> {
+    if let Some(name) = inlined {
+        lower::lower_body(&mut body.graph, name)?;
+    }
     let planned = Planned {
         arg_names: body.arg_types.iter().enumerate().map(|(i, _)| format!("arg{i}")).collect(),
         arg_types: body.arg_types,
@@ -102,12 +112,13 @@ pub(crate) fn plan_function(body: FunctionBody, env: &Arc<RuntimeEnv>) -> Result
         fetches: body.returns,
         targets: body.controls,
         graph: body.graph,
+        options: PlanOptions::default(),
     };
-    finish(prune::keep_needed(planned), &PlanOptions::default(), env)
+    finish(prune::keep_needed(planned), env)
 }
 
-fn finish(mut planned: Planned, options: &PlanOptions, env: &Arc<RuntimeEnv>) -> Result<Planned> {
-    if options.optimize {
+fn finish(mut planned: Planned, env: &Arc<RuntimeEnv>) -> Result<Planned> {
+    if planned.options.optimize {
         planned = fold::fold_constants(planned, env)?;
         planned = share::share_common(planned)?;
         planned = prune::keep_needed(planned);

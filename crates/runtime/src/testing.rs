@@ -12,7 +12,7 @@ use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::resource::ResourceManager;
 use ferroflow_core::step::StepCx;
 use ferroflow_core::tensor::BufferPool;
-use ferroflow_core::{Result, Tensor, bail, kernels};
+use ferroflow_core::{Result, Shape, Tensor, bail, kernels};
 use ferroflow_proto::tensorflow::attr_value::Value;
 use ferroflow_proto::tensorflow::{AttrValue, GraphDef, NodeDef};
 use std::sync::Arc;
@@ -25,6 +25,15 @@ static OPS: &[&Op] = &[
         attrs: &["value: int"],
         kernels: kernels![any value],
         class: OpClass::Constant,
+        ..Op::PURE
+    },
+    // Asks for memory for this many numbers; says whether it got them on a compute thread.
+    &Op {
+        name: "Bulk",
+        inputs: &["in: int32"],
+        outputs: &["out: int32"],
+        attrs: &["value: int"],
+        kernels: kernels![any bulk],
         ..Op::PURE
     },
     &Op {
@@ -186,6 +195,15 @@ static EDGE_ATTRS: &[&str] = &["T: type = DT_INT32", "tensor_type: type = DT_INT
 fn value(init: &Init<'_>) -> Result<Kernel> {
     let value = init.attr::<i64>("value")? as i32;
     Kernel::sync(move |_| Ok(Tensor::scalar(value).into()))
+}
+
+fn bulk(init: &Init<'_>) -> Result<Kernel> {
+    let elements = init.attr::<i64>("value")? as usize;
+    Kernel::sync(move |cx| {
+        cx.alloc::<i32>(Shape::vector(elements))?;
+        let computes = std::thread::current().name().is_some_and(|name| name.starts_with("compute"));
+        Ok(Tensor::scalar(i32::from(computes)).into())
+    })
 }
 
 fn add(_: &Init<'_>) -> Result<Kernel> {

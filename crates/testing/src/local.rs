@@ -69,7 +69,7 @@ impl Local {
         let mut graph = Graph::new(self.registry.clone());
         graph.extend(def)?;
         let specs: Vec<DeviceSpec> = self.devices.iter().map(|device| device.spec().clone()).collect();
-        let placer = Placer { devices: &specs, default: 0, soft: true };
+        let placer = Placer { devices: &specs, default: 0, soft: true, inline_calls: self.options.optimize };
         if specs.len() > 1 {
             lower(&mut graph, 0, Lowered::All)?;
             let mut scattered = graph.clone();

@@ -71,6 +71,33 @@ fn cycles_and_dangling_edges() {
 }
 
 #[test]
+fn functions_that_double_at_every_level() {
+    // Calls `callee`, whose output is called `output`, twice.
+    let function = |level: usize, callee: &str, output: &str, attrs: &str| {
+        let call = |name: &str, input: &str| {
+            format!("node_def {{ name: '{name}' op: '{callee}' input: '{input}' {attrs} }} ")
+        };
+        format!(
+            "function {{ signature {{ name: 'f{level}' input_arg {{ name: 'x' type: DT_FLOAT }} \
+             output_arg {{ name: 'y' type: DT_FLOAT }} }} {}{} ret {{ key: 'y' value: 'b:{output}:0' }} }} ",
+            call("a", "x"),
+            call("b", &format!("a:{output}:0"))
+        )
+    };
+    let levels: String = (1..=40).map(|level| function(level, &format!("f{}", level - 1), "y", "")).collect();
+    let float = "attr { key: 'T' value { type: DT_FLOAT } }";
+    let library = format!("library {{ {}{levels} }}", function(0, "Identity", "output", float));
+    let call = node("f40", &["c"], "");
+    let bomb = constant("c", "DT_FLOAT", &[], "float_val: 1") + &call + &library;
+    let refusal = run(&graph(&bomb), "out:0").err().expect("2^40 nodes are too many");
+    assert_eq!(refusal.code(), Code::ResourceExhausted, "{refusal}");
+    assert!(refusal.message().contains("out calls functions"), "{refusal}");
+    // The same functions, fewer of them.
+    let few = bomb.replace("op: 'f40'", "op: 'f8'");
+    assert_eq!(run(&graph(&few), "out:0").unwrap()[0].to_scalar::<f32>().unwrap(), 1.0);
+}
+
+#[test]
 fn memory_bombs() {
     let huge = constant("dims", "DT_INT64", &[2], "int64_val: 4294967296");
     let value = constant("value", "DT_FLOAT", &[], "float_val: 1");

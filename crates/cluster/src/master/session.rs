@@ -110,8 +110,9 @@ impl MasterSession {
         let devices = devices?;
         let own = self.env().device.spec();
         let default = devices.iter().position(|device| device == own).unwrap_or_default();
-        Placer { devices: &devices, default, soft: self.context.config.allow_soft_placement }
-            .place(graph, first)
+        let soft = self.context.config.allow_soft_placement;
+        let inline_calls = self.context.options.optimize;
+        Placer { devices: &devices, default, soft, inline_calls }.place(graph, first)
     }
 
     /// Runs one whole step.

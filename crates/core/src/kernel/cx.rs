@@ -6,6 +6,7 @@ use crate::resource::{Resource, ResourceHandle, Variable};
 use crate::step::StepCx;
 use crate::{DType, Element, Result, Shape, Tensor, bail, ensure, status};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The loop frame and iteration that a node runs in; zeros outside loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +24,20 @@ pub struct KernelCx<'a> {
     step: &'a Arc<StepCx>,
     frame: FrameIteration,
     dead: bool,
+    /// Whether the kernel may be stopped before a large output: [`RUNS`], [`MAY_STOP`] or [`STOPPED`]. Atomic only so that
+    /// parts of a kernel may share the context.
+    stop: AtomicU8,
 }
+
+/// The kernel runs to its end on this thread.
+const RUNS: u8 = 0;
+/// The kernel may be stopped and run again from the start: it has taken no input yet.
+const MAY_STOP: u8 = 1;
+/// The kernel was stopped because its output is large.
+const STOPPED: u8 = 2;
+
+/// Outputs of this many bytes are not computed on a thread that has other things to do.
+const LARGE_OUTPUT: usize = 256 * 1024;
 
 impl<'a> KernelCx<'a> {
     /// A context over these inputs.
@@ -34,7 +48,41 @@ impl<'a> KernelCx<'a> {
         frame: FrameIteration,
         dead: bool,
     ) -> KernelCx<'a> {
-        KernelCx { inputs, step, frame, dead }
+        KernelCx { inputs, step, frame, dead, stop: AtomicU8::new(RUNS) }
+    }
+
+    /// Stops the kernel when it asks for memory for a large output, unless it has taken an input by then. For threads that
+    /// have other things to do: the kernel is run again elsewhere.
+    #[inline]
+    pub fn stop_if_large(&mut self) {
+        *self.stop.get_mut() = MAY_STOP;
+    }
+
+    /// Whether the kernel was stopped because of a large output. Its inputs are as they were.
+    #[inline]
+    pub fn was_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) == STOPPED
+    }
+
+    /// Notes that the inputs are no longer as they were.
+    #[inline]
+    fn takes_input(&mut self) {
+        *self.stop.get_mut() = RUNS;
+    }
+
+    #[cold]
+    fn stop(&self) -> Result<()> {
+        self.stop.store(STOPPED, Ordering::Relaxed);
+        bail!(Internal, "a large output is left to another thread")
+    }
+
+    #[inline]
+    fn check_allocation(&self, dtype: DType, shape: &Shape) -> Result<()> {
+        let unit = if dtype.is_plain() { dtype.size() } else { 32 };
+        if self.stop.load(Ordering::Relaxed) == MAY_STOP && shape.elements() >= LARGE_OUTPUT / unit {
+            self.stop()?;
+        }
+        self.device().check_allocation(dtype, shape)
     }
 
     /// The step.
@@ -87,6 +135,7 @@ impl<'a> KernelCx<'a> {
     /// Takes an input out of the context.
     #[inline]
     pub fn take(&mut self, input: usize) -> Result<Tensor> {
+        self.takes_input();
         match self.inputs.get_mut(input).map(std::mem::take) {
             Some(Value::Tensor(tensor)) => Ok(tensor),
             _ => bail!(Internal, "input {input} is missing"),
@@ -95,6 +144,7 @@ impl<'a> KernelCx<'a> {
 
     /// Puts an input back, e.g. under another shape.
     pub fn put(&mut self, input: usize, tensor: Tensor) {
+        self.takes_input();
         if let Some(slot) = self.inputs.get_mut(input) {
             *slot = Value::Tensor(tensor);
         }
@@ -102,6 +152,7 @@ impl<'a> KernelCx<'a> {
 
     /// Takes an input as it is, reference or value.
     pub fn take_value(&mut self, input: usize) -> Result<Value> {
+        self.takes_input();
         match self.inputs.get_mut(input).map(std::mem::take) {
             Some(Value::None) | None => bail!(Internal, "input {input} is missing"),
             Some(value) => Ok(value),
@@ -152,14 +203,13 @@ impl<'a> KernelCx<'a> {
     /// Memory for an output of a type known at run time: initialized, contents unspecified.
     #[inline]
     pub fn alloc_dtype(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
-        let device = self.device();
-        device.check_allocation(dtype, &shape)?;
-        Ok(Tensor::unspecified(dtype, shape, device.memory()))
+        self.check_allocation(dtype, &shape)?;
+        Ok(Tensor::unspecified(dtype, shape, self.device().memory()))
     }
 
     /// Memory for an output, all zeros (or empty strings).
     pub fn zeros(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
-        self.device().check_allocation(dtype, &shape)?;
+        self.check_allocation(dtype, &shape)?;
         Ok(Tensor::zeros(dtype, shape))
     }
 
@@ -186,6 +236,7 @@ impl<'a> KernelCx<'a> {
                 if tensor.dtype() == dtype && tensor.elements() == elements && tensor.is_unique())
         };
         let input = candidates.iter().copied().find(|input| self.inputs.get(*input).is_some_and(fits))?;
+        self.takes_input();
         match std::mem::take(&mut self.inputs[input]) {
             Value::Tensor(tensor) => Some((input, tensor)),
             _ => None,
@@ -252,7 +303,7 @@ impl FutureCx {
 
     /// The same context as kernels that do not wait see it.
     pub fn cx(&mut self) -> KernelCx<'_> {
-        KernelCx { inputs: &mut self.inputs, step: &self.step, frame: self.frame, dead: self.dead }
+        KernelCx::new(&mut self.inputs, &self.step, self.frame, self.dead)
     }
 
     /// The step.

@@ -201,7 +201,11 @@ impl Registry {
             return no_kernel_among(NO_KERNELS, &spec.name, node, &type_attrs(spec, attrs));
         }
         let name = &spec.name;
-        status!(Unimplemented, "Op type '{name}' of node '{node}' is not supported by this server yet")
+        status!(
+            Unimplemented,
+            "Op type '{name}' of node '{node}' is not supported by this server yet; `ferroflow ops` and \
+             docs/compatibility.md list those that are"
+        )
     }
 
     /// What to say of a node whose op nobody knows.

@@ -3,6 +3,7 @@
 
 use ferroflow_core::device::Device;
 use ferroflow_core::{C64, C128, Element, bf16, f16};
+use std::ops::Range;
 
 /// A matrix inside a flat slice: how to step through rows and columns.
 #[derive(Clone, Copy)]
@@ -63,6 +64,14 @@ impl<'a, T> MatrixView<'a, T> {
     /// Columns after transposition.
     pub fn columns(&self) -> usize {
         self.columns
+    }
+
+    /// Some of the rows.
+    #[must_use]
+    pub fn band(&self, rows: Range<usize>) -> MatrixView<'a, T> {
+        assert!(rows.start <= rows.end && rows.end <= self.rows, "the band lies in the matrix");
+        let start = (rows.start * self.row_stride).min(self.data.len());
+        MatrixView { data: &self.data[start..], rows: rows.len(), ..*self }
     }
 
     /// The element there, after transposition, as it is stored.

@@ -4,6 +4,7 @@ use super::frames::Token;
 use ferroflow_core::Result;
 use ferroflow_core::kernel::Outputs;
 use futures_util::task::AtomicWaker;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::Instant;
@@ -21,6 +22,8 @@ pub(crate) enum Event {
 pub(crate) struct Inbox {
     events: Mutex<Vec<Event>>,
     owner: AtomicWaker,
+    /// Whether nobody waits for events any more.
+    closed: AtomicBool,
 }
 
 const UNPOISONED: &str = "no panic while the inbox is locked";
@@ -40,6 +43,16 @@ impl Inbox {
     /// Takes every event.
     pub(crate) fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.events.lock().expect(UNPOISONED))
+    }
+
+    /// Says that the step has ended: work that waits for a thread need not be done.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the step has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// Whether nothing has happened.

@@ -1,11 +1,12 @@
 //! A graph laid out for execution: nodes, edges and loop frames in dense arrays, kernels in place.
 
 use crate::env::RuntimeEnv;
+use crate::functions::Functions;
 use crate::plan::Planned;
 use ferroflow_core::graph::{Graph, NodeData, NodeId, NodeKind, Output};
-use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
+use ferroflow_core::kernel::{FunctionLibrary, Init, Kernel, KernelCx, NoFunctions, Outputs};
 use ferroflow_core::op::OpClass;
-use ferroflow_core::{Result, Tensor, bail, ensure};
+use ferroflow_core::{Code, Result, Tensor, bail, ensure};
 use std::sync::Arc;
 
 /// Everything that a step needs to know about its graph.
@@ -38,6 +39,8 @@ pub(crate) struct ExecNode {
     pub(crate) refs: bool,
     /// Whether the kernel may be worth another thread.
     pub(crate) may_be_large: bool,
+    /// Whether the kernel may be stopped when its output turns out to be large, and run again.
+    pub(crate) may_stop: bool,
     /// What most steps never look at, kept apart so that the rest of a plan stays in the cache.
     pub(crate) details: Box<NodeDetails>,
 }
@@ -119,8 +122,9 @@ pub(crate) struct Counter {
 
 impl Layout {
     /// Lays out a plan and makes its kernels.
-    pub(crate) fn new(planned: &Planned, env: &Arc<RuntimeEnv>) -> Result<Layout> {
+    pub(crate) fn new(planned: &Planned, env: &Arc<RuntimeEnv>, scope: &KernelScope) -> Result<Layout> {
         let (graph, fetches) = (&planned.graph, &planned.fetches);
+        let mut may_not_run = None;
         let frames = assign_frames(graph)?;
         let mut layouts = frames.layouts;
         let mut nodes = Vec::with_capacity(graph.node_count());
@@ -137,15 +141,30 @@ impl Layout {
             let pending =
                 if is_merge { 1 + 2 * node.controls.len() } else { node.inputs.len() + node.controls.len() };
             layout.counters.push(Counter { pending: pending as u32, dead: 0 });
-            let work = make_work(data, env).map_err(|error| error.at_node(&data.name))?;
-            let cheap = match &data.kind {
-                NodeKind::Op(entry) => entry.op.cheap,
-                _ => true,
+            let work = match make_work(data, env, scope) {
+                Ok(work) => work,
+                // What this server lacks is refused when it is reached, which may be never.
+                Err(error) if error.code() == Code::Unimplemented => {
+                    if may_not_run.is_none() {
+                        may_not_run = Some(nodes_that_may_not_run(graph)?);
+                    }
+                    if !may_not_run.as_ref().is_some_and(|may_not| may_not[id.index()]) {
+                        return Err(error.at_node(&data.name));
+                    }
+                    Work::Kernel(Arc::new(Kernel::sync(move |_| Err(error.clone()))?))
+                }
+                Err(error) => return Err(error.at_node(&data.name)),
             };
+            let (cheap, effects) = match &data.kind {
+                NodeKind::Op(entry) => (entry.op.cheap, entry.op.stateful && !entry.op.restartable),
+                _ => (true, true),
+            };
+            let may_be_large =
+                !cheap && matches!(&work, Work::Kernel(kernel) if matches!(**kernel, Kernel::Sync(_)));
             nodes.push(ExecNode {
                 class: data.class(),
-                may_be_large: !cheap
-                    && matches!(&work, Work::Kernel(kernel) if matches!(**kernel, Kernel::Sync(_))),
+                may_be_large,
+                may_stop: may_be_large && !effects,
                 work,
                 frame,
                 counter,
@@ -244,7 +263,7 @@ fn lay_out_edges(graph: &Graph, fetches: &[Output], nodes: &mut [ExecNode]) -> V
     edges
 }
 
-fn make_work(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result<Work> {
+fn make_work(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>, scope: &KernelScope) -> Result<Work> {
     match (&data.kind, data.class()) {
         (NodeKind::Constant(value), _) => Ok(Work::Constant(value.clone())),
         (NodeKind::Arg(index), _) => Ok(Work::Arg(*index)),
@@ -261,50 +280,83 @@ fn make_work(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result<Work> {
         ) => Ok(Work::Native),
         (NodeKind::Op(_), OpClass::Identity) if data.output_types.len() == 1 => Ok(Work::Native),
         (_, OpClass::Constant) => Ok(Work::Constant(constant_value(data, env)?)),
-        _ => Ok(Work::Kernel(make_kernel(data, env)?)),
+        _ => Ok(Work::Kernel(scope.kernel(data, env)?)),
     }
 }
 
-/// The kernel of a node; stateful ones are made once per session.
-pub(crate) fn make_kernel(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result<Arc<Kernel>> {
-    let make = || -> Result<Kernel> {
-        let library = crate::functions::library(env);
-        match &data.kind {
-            NodeKind::Op(entry) => {
-                let types =
-                    |types: &[(ferroflow_core::DType, bool)]| types.iter().map(|t| t.0).collect::<Vec<_>>();
-                let (input_types, output_types) = (types(&data.input_types), types(&data.output_types));
-                let init = Init {
-                    node: &data.name,
-                    op: entry.op.name,
-                    attrs: &data.attrs,
-                    input_types: &input_types,
-                    output_types: &output_types,
-                    device: &env.device,
-                    resources: &env.resources,
-                    library: &library,
-                };
-                (entry.kernel(&data.name, &data.attrs)?.make)(&init)
-            }
-            NodeKind::Function(name) => crate::functions::call_kernel(&library, name, &data.attrs),
-            NodeKind::Unsupported(spec) => {
-                Err(env.registry.refuse_unsupported(spec, &data.name, &data.attrs))
-            }
-            NodeKind::Arg(_) | NodeKind::Constant(_) => bail!(Internal, "{} needs no kernel", data.name),
+/// Where the nodes of a plan are, which says whose state their kernels share.
+pub(crate) struct KernelScope {
+    /// The functions that the plan calls.
+    pub(crate) functions: Arc<Functions>,
+    /// Whether the plan is a function's body, whose kernels nobody else uses. Kernels of the session's graph are shared by
+    /// all plans that have the node.
+    pub(crate) in_function: bool,
+}
+
+impl KernelScope {
+    /// The kernel of a node.
+    fn kernel(&self, data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result<Arc<Kernel>> {
+        let make = || make_kernel(data, env, &self.functions.for_node(data));
+        // Sends and receives have no state of their own, and the same name may mean another edge in another plan. Calls
+        // have none either: what they call belongs to the plan.
+        let stateless = matches!(data.class(), OpClass::Send | OpClass::Recv | OpClass::Call);
+        if data.is_stateful() && !stateless && !self.in_function {
+            return env.stateful_kernel(&data.name, make);
         }
-    };
-    // Sends and receives have no state of their own, and the same name may mean another edge in another plan.
-    let crosses = matches!(data.class(), OpClass::Send | OpClass::Recv);
-    if data.is_stateful() && !crosses {
-        return env.stateful_kernel(&data.name, make);
+        Ok(Arc::new(make()?))
     }
-    Ok(Arc::new(make()?))
+}
+
+/// A kernel for a node, with state of its own.
+fn make_kernel(
+    data: &Arc<NodeData>,
+    env: &Arc<RuntimeEnv>,
+    library: &Arc<dyn FunctionLibrary>,
+) -> Result<Kernel> {
+    match &data.kind {
+        NodeKind::Op(entry) => {
+            let types =
+                |types: &[(ferroflow_core::DType, bool)]| types.iter().map(|t| t.0).collect::<Vec<_>>();
+            let (input_types, output_types) = (types(&data.input_types), types(&data.output_types));
+            let init = Init {
+                node: &data.name,
+                op: entry.op.name,
+                attrs: &data.attrs,
+                input_types: &input_types,
+                output_types: &output_types,
+                device: &env.device,
+                resources: &env.resources,
+                library,
+            };
+            (entry.kernel(&data.name, &data.attrs)?.make)(&init)
+        }
+        NodeKind::Function(name) => crate::functions::call_kernel(library, name, &data.attrs),
+        NodeKind::Unsupported(spec) => Err(env.registry.refuse_unsupported(spec, &data.name, &data.attrs)),
+        NodeKind::Arg(_) | NodeKind::Constant(_) => bail!(Internal, "{} needs no kernel", data.name),
+    }
+}
+
+/// The kernel of a node that is computed while planning: it has no state and calls no function.
+pub(crate) fn pure_kernel(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result<Kernel> {
+    make_kernel(data, env, &(Arc::new(NoFunctions) as Arc<dyn FunctionLibrary>))
+}
+
+/// Whether each node may stay without a run: it depends on a switch, or on a value from another task, which may be dead.
+fn nodes_that_may_not_run(graph: &Graph) -> Result<Vec<bool>> {
+    let mut may_not = vec![false; graph.node_count()];
+    for id in graph.topological_order()? {
+        let node = graph.node(id);
+        let class = node.data.class();
+        let splits = matches!(class, OpClass::Switch | OpClass::RefSwitch | OpClass::SwitchN | OpClass::Recv);
+        may_not[id.index()] = splits || node.sources().any(|source| may_not[source.index()]);
+    }
+    Ok(may_not)
 }
 
 /// Evaluates a node without inputs that does not wait, e.g. a constant.
 fn constant_value(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result<Tensor> {
-    let kernel = make_kernel(data, env)?;
-    let Kernel::Sync(run) = &*kernel else { bail!(Internal, "a constant does not wait") };
+    let kernel = pure_kernel(data, env)?;
+    let Kernel::Sync(run) = &kernel else { bail!(Internal, "a constant does not wait") };
     let step = crate::executable::planning_step(env);
     match run(&mut KernelCx::new(&mut [], &step, Default::default(), false))? {
         Outputs::One(value) => value.read(),

@@ -3,6 +3,7 @@
 use super::frames::{Frames, Ready, Token};
 use super::inbox::{Event, Inbox, KernelWaker};
 use super::layout::{ExecNode, Layout, Work};
+use super::turn::{Turn, current_trace};
 use crate::partial::PartialHub;
 use crate::pool::ComputePool;
 use crate::trace::StepTrace;
@@ -16,14 +17,13 @@ use ferroflow_core::{BoxFuture, Result, Status, Tensor, bail, status};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// How long a step may use the thread that took the request before it moves to the compute threads.
-const INLINE_BUDGET: Duration = Duration::from_micros(500);
 /// Inputs of this many bytes make a kernel large: worth a thread of its own.
 const LARGE_BYTES: usize = 128 * 1024;
-/// How many nodes run between looks at the clock and at cancellation.
+/// How many nodes run between looks at the clock and at cancellation. Inputs of [`BYTES_PER_CHECK`] count as one more node.
 const CHECK_EVERY: u32 = 64;
+const BYTES_PER_CHECK: usize = LARGE_BYTES / CHECK_EVERY as usize;
 
 /// What a step allocates besides tensors; kept for the next step of the same plan.
 pub(crate) struct Scratch {
@@ -60,12 +60,13 @@ pub(crate) struct Run {
     waiting: Vec<Option<Waiting>>,
     /// Kernels that wait or run on other threads.
     outstanding: usize,
-    executed: u32,
+    /// How many nodes may run before the next look at the clock and at cancellation.
+    unchecked: u32,
     started: bool,
     /// Whether this is still the thread that took the request, which has other things to do as well.
     inline: bool,
-    /// How long a poll may take there.
-    inline_until: Option<Instant>,
+    /// The turn that the current poll belongs to.
+    turn: Turn,
     first_poll: bool,
     /// Whether another step's kernel drives this one, and drops it if that step is cancelled.
     nested: bool,
@@ -113,10 +114,10 @@ impl Run {
             inbox: Arc::default(),
             waiting: Vec::new(),
             outstanding: 0,
-            executed: 0,
+            unchecked: CHECK_EVERY,
             started: false,
             inline: true,
-            inline_until: None,
+            turn: Turn::new(true),
             first_poll: true,
             nested: false,
             current: 0,
@@ -151,8 +152,7 @@ impl Run {
         if cancellation.is_cancelled() || (!self.nested && cancellation.wake_on_cancel(context.waker())) {
             return Poll::Ready(Err(self.cancelled()));
         }
-        self.inline_until = self.inline.then(|| Instant::now() + INLINE_BUDGET);
-        let driven = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.drive()));
+        let driven = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.take_turn()));
         let progress = driven.unwrap_or_else(|panic| Err(self.panicked(&*panic)));
         match progress {
             Ok(Progress::Done) => Poll::Ready(self.take_results()),
@@ -169,6 +169,23 @@ impl Run {
                 Poll::Ready(Err(error))
             }
         }
+    }
+
+    /// Drives the step until its turn is over.
+    fn take_turn(&mut self) -> Result<Progress> {
+        if !self.nested {
+            self.turn = Turn::new(self.inline);
+            let _current = self.turn.begin(&self.trace);
+            return self.drive();
+        }
+        self.turn = Turn::current();
+        if self.turn.is_over() {
+            return Ok(Progress::Yield);
+        }
+        if !self.started {
+            self.trace = current_trace();
+        }
+        self.drive()
     }
 
     fn drive(&mut self) -> Result<Progress> {
@@ -188,15 +205,16 @@ impl Run {
             scratch.ready.extend(layout.roots.iter().rev().map(root));
         }
         // What was woken since the last poll goes on here; what is woken by this one goes on with the compute threads.
-        let mut may_take_events = !(self.inline && std::mem::take(&mut self.first_poll));
+        let mut may_take_events = !(self.turn.inline && std::mem::take(&mut self.first_poll));
         loop {
             while let Some(token) = scratch.ready.pop() {
-                self.executed = self.executed.wrapping_add(1);
-                if self.executed.is_multiple_of(CHECK_EVERY) {
+                self.unchecked = self.unchecked.saturating_sub(1);
+                if self.unchecked == 0 {
+                    self.unchecked = CHECK_EVERY;
                     if self.step.cancellation.is_cancelled() {
                         return Err(self.cancelled());
                     }
-                    if self.inline_until.is_some_and(|until| Instant::now() > until) {
+                    if self.turn.is_over() {
                         scratch.ready.push(token);
                         return Ok(Progress::Yield);
                     }
@@ -214,7 +232,9 @@ impl Run {
             if self.outstanding == 0 {
                 return Ok(Progress::Done);
             }
-            if self.inline && !std::mem::take(&mut may_take_events) {
+            let goes_on =
+                if self.turn.inline { std::mem::take(&mut may_take_events) } else { !self.turn.is_over() };
+            if !goes_on {
                 return Ok(if self.inbox.is_empty() { Progress::Wait } else { Progress::Yield });
             }
             let events = self.inbox.take();
@@ -266,19 +286,31 @@ impl Run {
                 }
                 match &**kernel {
                     Kernel::Sync(run) => {
-                        if node.may_be_large && is_large(inputs) {
-                            if self.inline_until.is_some() {
-                                scratch.ready.push(token);
-                                return Ok(Some(Progress::Yield));
+                        if node.may_be_large {
+                            let bytes = input_bytes(inputs);
+                            if bytes >= LARGE_BYTES {
+                                if self.turn.inline {
+                                    scratch.ready.push(token);
+                                    return Ok(Some(Progress::Yield));
+                                }
+                                if !scratch.ready.is_empty() || !scratch.late.is_empty() {
+                                    let inputs = inputs.iter_mut().map(std::mem::take).collect();
+                                    self.run_elsewhere(kernel, inputs, token, position);
+                                    return Ok(None);
+                                }
                             }
-                            if !scratch.ready.is_empty() || !scratch.late.is_empty() {
-                                let inputs = inputs.iter_mut().map(std::mem::take).collect();
-                                self.run_elsewhere(kernel, inputs, token, position);
-                                return Ok(None);
-                            }
+                            let counts = u32::try_from(bytes / BYTES_PER_CHECK).unwrap_or(u32::MAX);
+                            self.unchecked = self.unchecked.saturating_sub(counts);
                         }
                         let mut cx = KernelCx::new(inputs, &self.step, position, token.dead());
+                        if node.may_stop && self.turn.inline {
+                            cx.stop_if_large();
+                        }
                         let outputs = run(&mut cx);
+                        if outputs.is_err() && cx.was_stopped() {
+                            scratch.ready.push(token);
+                            return Ok(Some(Progress::Yield));
+                        }
                         inputs.fill_with(Value::default);
                         match outputs {
                             Ok(outputs) if !views.is_empty() => view_again(node, outputs, &views),
@@ -414,6 +446,10 @@ impl Run {
         let (kernel, step, inbox) = (kernel.clone(), self.step.clone(), self.inbox.clone());
         self.pool.run(move || {
             let Kernel::Sync(run) = &*kernel else { return };
+            if inbox.is_closed() || step.cancellation.is_cancelled() {
+                let cancelled = status!(Cancelled, "Step {} was cancelled.", step.step_id).derived();
+                return inbox.push(Event::Done(token, Err(cancelled), since));
+            }
             let work = || run(&mut KernelCx::new(&mut inputs, &step, position, token.dead()));
             let outputs = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
             let outputs = outputs.unwrap_or_else(|panic| Err(panic_status(&*panic)));
@@ -504,6 +540,12 @@ impl Run {
 
     fn panicked(&self, panic: &(dyn std::any::Any + Send)) -> Status {
         panic_status(panic).at_node(&self.layout.nodes[self.current as usize].data().name)
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.inbox.close();
     }
 }
 
@@ -620,7 +662,8 @@ fn view_again(node: &ExecNode, outputs: Outputs, views: &Views) -> Outputs {
     }
 }
 
-fn is_large(inputs: &[Value]) -> bool {
+/// How much the inputs are, which says how long a kernel may take.
+fn input_bytes(inputs: &[Value]) -> usize {
     let bytes = |value: &Value| match value {
         Value::Tensor(tensor) => match tensor.storage() {
             Storage::Plain(buffer) => buffer.len(),
@@ -629,5 +672,5 @@ fn is_large(inputs: &[Value]) -> bool {
         // A reference leads to a variable of unknown size, which its update will walk through. Views have been read.
         Value::Ref(_) | Value::View(_) | Value::None => 0,
     };
-    inputs.iter().map(bytes).sum::<usize>() >= LARGE_BYTES
+    inputs.iter().map(bytes).sum()
 }

@@ -49,6 +49,40 @@ fn what_only_stock_runs_is_refused_by_the_steps_that_need_it() {
 }
 
 #[test]
+fn what_only_stock_runs_may_stand_in_a_branch_that_is_not_taken() {
+    let branch = |left: i32, right: i32| {
+        format!(
+            "a = Value() value={left}
+             b = Value() value={right}
+             less = Less(a, b)
+             x = Effect(a)
+             switch = Switch(x, less)
+             odd = Elsewhere(switch, switch) N=2
+             yes = Add(switch:1, b)
+             merge = Merge(odd:2, yes)"
+        )
+    };
+    assert_eq!(run(&branch(1, 5), "merge").unwrap(), [6]);
+    let refused = run(&branch(5, 1), "merge").unwrap_err();
+    assert_eq!(refused.code(), Code::Unimplemented);
+    assert!(refused.message().contains("'Elsewhere' of node 'odd'"), "{refused}");
+    assert!(refused.message().contains("docs/compatibility.md"), "{refused}");
+}
+
+#[test]
+fn a_large_output_is_computed_on_a_compute_thread() {
+    for (elements, computes) in [(10, 0), (10_000_000, 1)] {
+        let graph =
+            graph(&format!("x = Effect(one)\none = Value() value=1\nbulk = Bulk(x) value={elements}"));
+        let env = env(&graph);
+        let executable =
+            Executable::build(&graph, &signature("", "bulk", ""), &PlanOptions::default(), &env).unwrap();
+        let done = block_on(executable.start(Vec::new(), step(&env), None).unwrap().near_caller()).unwrap();
+        assert_eq!(done[0].to_scalar::<i32>().unwrap(), computes, "{elements} elements");
+    }
+}
+
+#[test]
 fn one_branch_runs_and_the_other_is_dead() {
     let branch = |left: i32, right: i32| {
         format!(

@@ -2,7 +2,7 @@
 
 use super::Planned;
 use crate::env::RuntimeEnv;
-use crate::exec::layout::make_kernel;
+use crate::exec::layout::pure_kernel;
 use crate::executable::planning_step;
 use ferroflow_core::attr::Attrs;
 use ferroflow_core::graph::{Graph, Node, NodeData, NodeId, NodeKind, Output};
@@ -82,8 +82,8 @@ fn evaluate(
     env: &Arc<RuntimeEnv>,
     step: &Arc<StepCx>,
 ) -> Option<Vec<Tensor>> {
-    let kernel = make_kernel(data, env).ok()?;
-    let Kernel::Sync(run) = &*kernel else { return None };
+    let kernel = pure_kernel(data, env).ok()?;
+    let Kernel::Sync(run) = &kernel else { return None };
     let work = || run(&mut KernelCx::new(&mut inputs, step, Default::default(), false));
     let outputs = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).ok()?.ok()?;
     let values = match outputs {

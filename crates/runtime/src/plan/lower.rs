@@ -7,6 +7,7 @@
 
 mod branches;
 mod loops;
+mod size;
 
 use ferroflow_core::attr::Attrs;
 use ferroflow_core::device::DeviceSpec;
@@ -21,6 +22,8 @@ use std::sync::Arc;
 /// Which nodes become others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lowered {
+    /// The conditionals and loops that the client marked for it. Their functions are inlined, but not what those call.
+    Marked,
     /// Calls, and the conditionals and loops that the client marked for it.
     AsMarked,
     /// Calls, conditionals and loops.
@@ -30,28 +33,33 @@ pub enum Lowered {
 /// The attribute with which clients mark conditionals and loops.
 const MARK: &str = "_lower_using_switch_merge";
 
-/// Graphs that grow beyond this come from functions that call each other ever more often.
-const MAX_NODES: usize = 1 << 22;
+/// Graphs that would grow beyond this come from functions that call each other ever more often.
+const MAX_NODES: usize = 1 << 20;
 
 /// Lowers the nodes from `first` on. What cannot be lowered (a recursion, a condition that is not a bool) stays a call.
 pub fn lower(graph: &mut Graph, first: usize, which: Lowered) -> Result<()> {
+    lower_within(graph, first, which, None)
+}
+
+/// Lowers the body of the function of this name.
+pub(crate) fn lower_body(body: &mut Graph, function: &str) -> Result<()> {
+    let within = Within { function: function.to_owned(), outer: None };
+    lower_within(body, 0, Lowered::AsMarked, Some(Arc::new(within)))
+}
+
+fn lower_within(graph: &mut Graph, first: usize, which: Lowered, within: Option<Arc<Within>>) -> Result<()> {
     let calls = |node: &Node| node.data.class() == OpClass::Call;
     if !graph.nodes().iter().skip(first).any(calls) {
         return Ok(());
     }
+    size::check(graph, first, which)?;
     let in_flow = in_flow(graph)?;
-    let within = vec![None; graph.node_count()];
+    let within = vec![within; graph.node_count()];
     let mut lowering =
         Lowering { graph, which, in_flow, within, replaced: HashMap::new(), over: HashMap::new() };
     let mut next = first;
     // Nodes that come from a function are looked at in turn.
     while next < lowering.graph.node_count() {
-        ensure!(
-            next < MAX_NODES,
-            ResourceExhausted,
-            "functions that call functions make a graph of more than {MAX_NODES} nodes, {} the last of them",
-            lowering.graph.node(NodeId(next as u32)).data.name
-        );
         lowering.lower_node(NodeId(next as u32))?;
         next += 1;
     }
@@ -101,7 +109,7 @@ struct Inlined {
 impl Lowering<'_> {
     fn lower_node(&mut self, id: NodeId) -> Result<()> {
         let data = self.graph.node(id).data.clone();
-        if data.class() != OpClass::Call {
+        if !is_lowered(&data, self.which) {
             return Ok(());
         }
         if let NodeKind::Function(name) = &data.kind {
@@ -111,9 +119,6 @@ impl Lowering<'_> {
         let function = |name: &str| data.attrs.get::<NameAttrList>(name).ok();
         if let Some(called) = function("f") {
             return self.lower_call(id, &called);
-        }
-        if self.which == Lowered::AsMarked && !data.attrs.get::<bool>(MARK).unwrap_or_default() {
-            return Ok(());
         }
         if let (Some(then), Some(otherwise)) = (function("then_branch"), function("else_branch")) {
             return self.lower_branches(id, vec![otherwise, then], branches::Split::Two);
@@ -157,11 +162,31 @@ impl Lowering<'_> {
         }
         let library = self.graph.library();
         match library.get(&function.name) {
+            // A body that cannot be built is refused by the step that calls it.
             Some(definition) => {
-                FunctionBody::new(self.graph.registry(), library, definition, &function.attr).map(Some)
+                Ok(FunctionBody::new(self.graph.registry(), library, definition, &function.attr).ok())
             }
             None => Ok(None),
         }
+    }
+
+    /// Refuses a marked conditional or loop of functions that nobody has defined.
+    fn check_defined<'a>(
+        &self,
+        caller: NodeId,
+        functions: impl IntoIterator<Item = &'a NameAttrList>,
+    ) -> Result<()> {
+        for function in functions {
+            ensure!(
+                self.graph.library().get(&function.name).is_some() || self.which == Lowered::All,
+                InvalidArgument,
+                "Op type not registered '{}' in binary running on this host: node {} calls a function of this name, \
+                 which the graph does not define",
+                function.name,
+                self.graph.node(caller).data.name
+            );
+        }
+        Ok(())
     }
 
     /// The caller's inputs, references read.
@@ -326,6 +351,18 @@ impl Lowering<'_> {
     }
 }
 
+/// Whether a node is one of those that become others.
+fn is_lowered(data: &NodeData, which: Lowered) -> bool {
+    let is_marked = || data.attrs.get::<bool>(MARK).unwrap_or_default();
+    let is_call = matches!(data.kind, NodeKind::Function(_)) || data.attrs.has("f");
+    data.class() == OpClass::Call
+        && match which {
+            Lowered::Marked => !is_call && is_marked(),
+            Lowered::AsMarked => is_call || is_marked(),
+            Lowered::All => true,
+        }
+}
+
 /// The device of a function's node: what it says, and for the rest what the call says.
 fn inherit(caller: &str, own: &str) -> String {
     match (DeviceSpec::parse(caller), DeviceSpec::parse(own)) {
@@ -353,7 +390,10 @@ fn in_flow(graph: &Graph) -> Result<Vec<bool>> {
     let mut in_flow = vec![false; graph.node_count()];
     for id in graph.topological_order()? {
         let node = graph.node(id);
-        let starts = matches!(node.data.class(), OpClass::Switch | OpClass::RefSwitch | OpClass::Enter);
+        let starts = matches!(
+            node.data.class(),
+            OpClass::Switch | OpClass::RefSwitch | OpClass::SwitchN | OpClass::Enter
+        );
         in_flow[id.index()] = starts || node.sources().any(|source| in_flow[source.index()]);
     }
     Ok(in_flow)

@@ -25,15 +25,17 @@ pub struct Placer<'a> {
     pub default: usize,
     /// Whether a device type or number that does not exist is replaced by one that does.
     pub soft: bool,
+    /// Whether calls of functions become nodes of the graph even if there is one device, as stock's optimizer has it.
+    pub inline_calls: bool,
 }
 
 impl Placer<'_> {
-    /// Gives every node from `first` on the full name of its device; earlier nodes have theirs. If there are several
-    /// devices, calls of functions become nodes of the graph first, since their nodes may belong on different devices.
+    /// Gives every node from `first` on the full name of its device; earlier nodes have theirs. Conditionals and loops that
+    /// the client marked become nodes of the graph first, and calls of functions if there are several devices, since their
+    /// nodes may belong on different devices.
     pub fn place(&self, graph: &mut Graph, first: usize) -> Result<()> {
-        if self.devices.len() > 1 {
-            lower(graph, first, Lowered::AsMarked)?;
-        }
+        let calls = self.inline_calls || self.devices.len() > 1;
+        lower(graph, first, if calls { Lowered::AsMarked } else { Lowered::Marked })?;
         for id in graph.ids().skip(first) {
             check_runs(graph, graph.node(id))?;
         }

@@ -1,6 +1,6 @@
 //! Keeps what the fetches and targets need, with feeds in place of what they replace.
 
-use super::Planned;
+use super::{PlanOptions, Planned};
 use ferroflow_core::attr::Attrs;
 use ferroflow_core::graph::{Graph, Node, NodeData, NodeId, NodeKind, Output};
 use ferroflow_core::{Result, bail, ensure};
@@ -109,6 +109,7 @@ pub(super) fn prune(graph: &Graph, signature: &Signature, client: &str) -> Resul
         fetches,
         fetch_names: signature.fetches.clone(),
         targets,
+        options: PlanOptions::default(),
     }))
 }
 

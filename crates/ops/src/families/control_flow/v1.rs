@@ -60,6 +60,7 @@ static SWITCH_N: Op = Op {
     attrs: &["num_outs: int >= 1", "T: type"],
     shape: switch_shape,
     kernels: kernels![any switch_n_kernel],
+    class: OpClass::SwitchN,
     cheap: true,
     ..Op::PURE
 };

@@ -4,7 +4,6 @@ use crate::flow::{call_grad, case_grad, if_grad, while_grad};
 use ferroflow_core::attr::Attrs;
 use ferroflow_core::kernel::{Callable, Init, Kernel, KernelCx, Outputs, Value};
 use ferroflow_core::op::{Gradient, Op, OpClass, ShapeCx, shapes};
-use ferroflow_core::step::StepCx;
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, kernels};
 use ferroflow_proto::tensorflow::NameAttrList;
 use std::sync::Arc;
@@ -287,18 +286,22 @@ fn call_kernel(init: &Init<'_>) -> Result<Kernel> {
 
 fn if_kernel(init: &Init<'_>) -> Result<Kernel> {
     let (then_branch, else_branch) = (init.function("then_branch")?, init.function("else_branch")?);
+    let outputs = init.output_types.len();
     Kernel::future(move |mut cx| {
         let (then_branch, else_branch) = (then_branch.clone(), else_branch.clone());
         async move {
             let mut arguments = cx.take_all()?;
             let branch = if is_true(&arguments.remove(0))? { then_branch } else { else_branch };
-            Ok(branch.call(arguments, cx.step().clone()).await?.into())
+            let results = branch.call(arguments, cx.step().clone()).await?;
+            check_branch(outputs, results.len())?;
+            Ok(results.into())
         }
     })
 }
 
 fn case_kernel(init: &Init<'_>) -> Result<Kernel> {
     let branches = functions(init.attrs, init, "branches")?;
+    let outputs = init.output_types.len();
     Kernel::future(move |mut cx| {
         let branches = branches.clone();
         async move {
@@ -307,7 +310,9 @@ fn case_kernel(init: &Init<'_>) -> Result<Kernel> {
             // An index out of range selects the last branch, as in stock.
             let last = branches.len() - 1;
             let branch = &branches[usize::try_from(index).unwrap_or(last).min(last)];
-            Ok(branch.clone().call(arguments, cx.step().clone()).await?.into())
+            let results = branch.clone().call(arguments, cx.step().clone()).await?;
+            check_branch(outputs, results.len())?;
+            Ok(results.into())
         }
     })
 }
@@ -325,12 +330,12 @@ fn while_kernel(init: &Init<'_>) -> Result<Kernel> {
             let step = cx.step().clone();
             let mut variables = cx.take_all()?;
             loop {
-                check_cancelled(&step)?;
+                step.check_cancelled()?;
                 let verdict = condition.clone().call(variables.clone(), step.clone()).await?;
                 let [verdict] = verdict.as_slice() else {
                     bail!(
                         InvalidArgument,
-                        "Expected a single scalar which can be converted to a boolean, got {} tensors.",
+                        "Expected a single scalar return value from WhileOp cond, got {} tensors.",
                         verdict.len()
                     );
                 };
@@ -339,7 +344,12 @@ fn while_kernel(init: &Init<'_>) -> Result<Kernel> {
                 }
                 let count = variables.len();
                 variables = body.clone().call(variables, step.clone()).await?;
-                check_results(count, variables.len())?;
+                ensure!(
+                    variables.len() == count,
+                    InvalidArgument,
+                    "While loop body returned {} arguments. Expected: {count}.",
+                    variables.len()
+                );
             }
         }
     })
@@ -368,7 +378,7 @@ fn for_kernel(init: &Init<'_>) -> Result<Kernel> {
             ensure!(reaches, InvalidArgument, "Invalid start/limit/delta: {start} {limit} {delta}");
             let mut i = start;
             while (delta > 0 && i < limit) || (delta < 0 && i > limit) {
-                check_cancelled(&step)?;
+                step.check_cancelled()?;
                 let count = variables.len();
                 variables.insert(0, Tensor::scalar(i));
                 variables = body.clone().call(variables, step.clone()).await?;
@@ -383,11 +393,10 @@ fn for_kernel(init: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-fn check_cancelled(step: &StepCx) -> Result<()> {
-    match step.cancellation.is_cancelled().then(|| step.cancellation.reason()).flatten() {
-        Some(reason) => Err(reason.derived()),
-        None => Ok(()),
-    }
+fn check_branch(expected: usize, received: usize) -> Result<()> {
+    // Stock says "only" of too many, too.
+    ensure!(expected == received, Internal, "Expect to produce {expected} tensors, but only get {received}");
+    Ok(())
 }
 
 fn check_results(expected: usize, received: usize) -> Result<()> {

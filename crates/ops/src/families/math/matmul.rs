@@ -60,6 +60,9 @@ fn mat_mul_kernel<T: Gemm>(init: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(move |cx| Ok(product::<T>(cx, ta, tb)?.into()))
 }
 
+/// Products of more multiplications than this are made in bands of rows, between which a cancelled step ends.
+const BAND_WORK: usize = 1 << 31;
+
 /// The product of the first two inputs.
 pub(super) fn product<T: Gemm>(cx: &KernelCx<'_>, ta: bool, tb: bool) -> Result<Tensor> {
     let (a, b) = (cx.input(0)?, cx.input(1)?);
@@ -81,7 +84,17 @@ pub(super) fn product<T: Gemm>(cx: &KernelCx<'_>, ta: bool, tb: bool) -> Result<
         b.shape()
     );
     let mut product = cx.alloc::<T>(Shape::matrix(left.rows(), right.columns()))?;
-    T::multiply(cx.device(), left, right, product.flat_mut()?);
+    let (rows, width) = (left.rows(), right.columns());
+    let band = (BAND_WORK / (left.columns() * width).max(1)).max(1);
+    if band >= rows {
+        T::multiply(cx.device(), left, right, product.flat_mut()?);
+        return Ok(product);
+    }
+    for (at, out) in product.flat_mut::<T>()?.chunks_mut(band * width).enumerate() {
+        cx.step().check_cancelled()?;
+        let rows = at * band..(at * band + band).min(rows);
+        T::multiply(cx.device(), left.band(rows), right.band(0..right.rows()), out);
+    }
     Ok(product)
 }
 

@@ -39,6 +39,7 @@ static STATEFUL_RANDOM_BINOMIAL: Op = Op {
     shape: stateful_shape,
     kernels: kernels!["T" => stateful_kernel: f16, f32, f64],
     accuracy: Accuracy::Random,
+    restartable: true,
     ..Op::STATEFUL
 };
 

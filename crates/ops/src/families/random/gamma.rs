@@ -23,6 +23,7 @@ static RANDOM_GAMMA: Op = Op {
     shape: infer_appended,
     kernels: kernels![gamma_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Random,
+    restartable: true,
     ..Op::STATEFUL
 };
 
@@ -71,8 +72,8 @@ fn gamma_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
         if shape.elements() == 0 {
             return Ok(cx.alloc::<T>(shape)?.into());
         }
-        let philox = stream.reserve_outputs(shape.elements());
-        Ok(sample::<T>(cx, philox, shape, alpha)?.into())
+        let outputs = shape.elements();
+        Ok(sample::<T>(cx, || stream.reserve_outputs(outputs), shape, alpha)?.into())
     })
 }
 
@@ -97,14 +98,19 @@ fn stateless<T: Real>(cx: &KernelCx<'_>, philox: Philox, alpha: usize) -> Result
         InvalidArgument,
         "Shape passed in must end with broadcasted shape."
     );
-    sample::<T>(cx, philox, shape, alpha)
+    sample::<T>(cx, || philox, shape, alpha)
 }
 
 /// Output `[sample, a]` has shape parameter `alpha[a]`; streams are numbered by parameter, then by sample.
-fn sample<T: Real>(cx: &KernelCx<'_>, philox: Philox, shape: Shape, alpha: &Tensor) -> Result<Tensor> {
+fn sample<T: Real>(
+    cx: &KernelCx<'_>,
+    philox: impl FnOnce() -> Philox,
+    shape: Shape,
+    alpha: &Tensor,
+) -> Result<Tensor> {
     let alphas: Vec<f64> = alpha.flat::<T>()?.iter().map(|alpha| alpha.to_f64()).collect();
     let mut out = cx.alloc::<T>(shape)?;
-    fill(cx.device(), philox, &alphas, out.flat_mut::<T>()?);
+    fill(cx.device(), philox(), &alphas, out.flat_mut::<T>()?);
     Ok(out)
 }
 

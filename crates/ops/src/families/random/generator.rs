@@ -32,6 +32,7 @@ static STATEFUL_UNIFORM: Op = Op {
     shape: algorithm_shape,
     kernels: kernels!["dtype" => uniform_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Random,
+    restartable: true,
     ..Op::STATEFUL
 };
 
@@ -44,6 +45,7 @@ static STATEFUL_STANDARD_NORMAL: Op = Op {
     kernels: kernels!["dtype" => normal_v1_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Random,
     deprecated_at: Some(29),
+    restartable: true,
     ..Op::STATEFUL
 };
 
@@ -55,6 +57,7 @@ static STATEFUL_STANDARD_NORMAL_V2: Op = Op {
     shape: algorithm_shape,
     kernels: kernels!["dtype" => normal_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Random,
+    restartable: true,
     ..Op::STATEFUL
 };
 
@@ -66,6 +69,7 @@ static STATEFUL_TRUNCATED_NORMAL: Op = Op {
     shape: algorithm_shape,
     kernels: kernels!["dtype" => truncated_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Random,
+    restartable: true,
     ..Op::STATEFUL
 };
 
@@ -83,6 +87,7 @@ static STATEFUL_UNIFORM_INT: Op = Op {
     shape: int_shape,
     kernels: kernels!["dtype" => int_kernel: i32, i64],
     accuracy: Accuracy::Random,
+    restartable: true,
     ..Op::STATEFUL
 };
 
@@ -94,6 +99,7 @@ static STATEFUL_UNIFORM_FULL_INT: Op = Op {
     shape: algorithm_shape,
     kernels: kernels!["dtype" => full_int_kernel: i32, i64, u32, u64],
     accuracy: Accuracy::Random,
+    restartable: true,
     ..Op::STATEFUL
 };
 
@@ -122,6 +128,7 @@ static NON_DETERMINISTIC_INTS: Op = Op {
     shape: crate::distribution::infer_from_shape_input,
     kernels: kernels!["dtype" => fresh_kernel: i32, i64, u32, u64],
     accuracy: Accuracy::Random,
+    restartable: true,
     ..Op::STATEFUL
 };
 

@@ -23,6 +23,7 @@ static MULTINOMIAL: Op = Op {
     shape: multinomial_shape,
     kernels: kernels![multinomial_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Random,
+    restartable: true,
     ..Op::STATEFUL
 };
 

@@ -22,6 +22,7 @@ static RANDOM_POISSON: Op = Op {
     kernels: kernels!["dtype" => poisson_kernel: f16, f32, f64],
     accuracy: Accuracy::Random,
     deprecated_at: Some(25),
+    restartable: true,
     ..Op::STATEFUL
 };
 
@@ -39,6 +40,7 @@ static RANDOM_POISSON_V2: Op = Op {
     shape: infer_appended,
     kernels: kernels!["dtype" => poisson_kernel: f16, f32, f64, i32, i64],
     accuracy: Accuracy::Random,
+    restartable: true,
     ..Op::STATEFUL
 };
 
@@ -72,8 +74,8 @@ fn poisson_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
         if shape.elements() == 0 {
             return Ok(cx.alloc::<T>(shape)?.into());
         }
-        let philox = stream.reserve_outputs(shape.elements());
-        Ok(sample::<T>(cx, philox, shape, rate)?.into())
+        let outputs = shape.elements();
+        Ok(sample::<T>(cx, || stream.reserve_outputs(outputs), shape, rate)?.into())
     })
 }
 
@@ -89,12 +91,17 @@ fn stateless_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
             InvalidArgument,
             "Shape passed in must end with broadcasted shape."
         );
-        Ok(sample::<T>(cx, philox, shape, rate)?.into())
+        Ok(sample::<T>(cx, || philox, shape, rate)?.into())
     })
 }
 
 /// Output `[sample, r]` has rate `rate[r]`; streams are numbered by rate, then by sample.
-fn sample<T: Num>(cx: &KernelCx<'_>, philox: Philox, shape: Shape, rate: &Tensor) -> Result<Tensor> {
+fn sample<T: Num>(
+    cx: &KernelCx<'_>,
+    philox: impl FnOnce() -> Philox,
+    shape: Shape,
+    rate: &Tensor,
+) -> Result<Tensor> {
     let rates = match rate.dtype() {
         DType::Half => widen(rate.flat::<f16>()?),
         DType::Float => widen(rate.flat::<f32>()?),
@@ -104,6 +111,7 @@ fn sample<T: Num>(cx: &KernelCx<'_>, philox: Philox, shape: Shape, rate: &Tensor
         other => bail!(InvalidArgument, "rates of type {other} are not supported"),
     };
     let mut out = cx.alloc::<T>(shape)?;
+    let philox = philox();
     let samples = out.elements() / rates.len();
     cx.device().parallel_rows(out.flat_mut::<T>()?, rates.len(), 100, |first, rows| {
         for (row, values) in rows.chunks_mut(rates.len()).enumerate() {

@@ -27,6 +27,7 @@ static RANDOM_UNIFORM: Op = Op {
     shape: infer_from_shape_input,
     kernels: kernels!["dtype" => uniform_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Random,
+    restartable: true,
     ..Op::STATEFUL
 };
 
@@ -44,6 +45,7 @@ static RANDOM_STANDARD_NORMAL: Op = Op {
     shape: infer_from_shape_input,
     kernels: kernels!["dtype" => normal_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Random,
+    restartable: true,
     ..Op::STATEFUL
 };
 
@@ -61,6 +63,7 @@ static TRUNCATED_NORMAL: Op = Op {
     shape: infer_from_shape_input,
     kernels: kernels!["dtype" => truncated_kernel: f16, bf16, f32, f64],
     accuracy: Accuracy::Random,
+    restartable: true,
     ..Op::STATEFUL
 };
 
@@ -72,6 +75,7 @@ static RANDOM_UNIFORM_INT: Op = Op {
     shape: int_shape,
     kernels: kernels!["Tout" => uniform_int_kernel: i32, i64],
     accuracy: Accuracy::Random,
+    restartable: true,
     ..Op::STATEFUL
 };
 
@@ -97,8 +101,8 @@ fn filled<T: Element>(init: &Init<'_>, fill: fn(&Device, Philox, &mut [T])) -> R
     let stream = KernelStream::new(init)?;
     Kernel::sync(move |cx| {
         let shape = shape_input(cx, 0)?;
-        let philox = stream.reserve_outputs(shape.elements());
         let mut out = cx.alloc::<T>(shape)?;
+        let philox = stream.reserve_outputs(out.elements());
         fill(cx.device(), philox, out.flat_mut()?);
         Ok(out.into())
     })
@@ -109,8 +113,8 @@ fn uniform_int_kernel<T: BoundedSample>(init: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let (low, high) = bounds_inputs::<T>(cx, 1)?;
         let shape = shape_input(cx, 0)?;
-        let philox = stream.reserve_outputs(shape.elements());
         let mut out = cx.alloc::<T>(shape)?;
+        let philox = stream.reserve_outputs(out.elements());
         fill_int(cx.device(), philox, out.flat_mut()?, low, high);
         Ok(out.into())
     })

@@ -28,6 +28,7 @@ static PARAMETERIZED_TRUNCATED_NORMAL: Op = Op {
     shape: parameterized_shape,
     kernels: kernels!["dtype" => stateful_kernel: f16, f32, f64],
     accuracy: Accuracy::Random,
+    restartable: true,
     ..Op::STATEFUL
 };
 

@@ -23,6 +23,7 @@ impl Lowering<'_> {
         functions: Vec<NameAttrList>,
         split: Split,
     ) -> Result<()> {
+        self.check_defined(id, &functions)?;
         let node = self.graph.node(id).clone();
         let inputs = self.read_inputs(id)?;
         let Some((&choice, inputs)) = inputs.split_first() else { return Ok(()) };
@@ -32,7 +33,12 @@ impl Lowering<'_> {
         let mut bodies = Vec::with_capacity(functions.len());
         for function in &functions {
             match self.body(id, function)? {
-                Some(body) if body.arg_types.len() == inputs.len() => bodies.push(body),
+                Some(body)
+                    if body.arg_types.len() == inputs.len()
+                        && body.returns.len() >= node.data.output_types.len() =>
+                {
+                    bodies.push(body);
+                }
                 _ => return Ok(()),
             }
         }

@@ -1,8 +1,8 @@
 //! Loops: every variable enters a frame, is merged with its next value, and leaves when the condition says so.
 
-use super::{Lowering, Site};
+use super::{Lowered, Lowering, Site};
 use ferroflow_core::graph::{NodeId, Output};
-use ferroflow_core::{DType, Result};
+use ferroflow_core::{DType, Result, ensure};
 use ferroflow_proto::tensorflow::NameAttrList;
 use ferroflow_proto::tensorflow::attr_value::Value;
 
@@ -14,7 +14,9 @@ impl Lowering<'_> {
         condition: &NameAttrList,
         body: &NameAttrList,
     ) -> Result<()> {
-        let (Some(condition_body), Some(loop_body)) = (self.body(id, condition)?, self.body(id, body)?)
+        self.check_defined(id, [condition, body])?;
+        let (Some(mut condition_body), Some(mut loop_body)) =
+            (self.body(id, condition)?, self.body(id, body)?)
         else {
             return Ok(());
         };
@@ -26,11 +28,22 @@ impl Lowering<'_> {
             .map(|output| condition_body.graph.node(output.node).data.output_types[output.index as usize].0);
         let fits = condition_body.arg_types.len() == count
             && loop_body.arg_types.len() == count
-            && loop_body.returns.len() == count
-            && decides == Some(DType::Bool);
-        if !fits || count == 0 {
+            && loop_body.returns.len() >= count;
+        if fits && let Some(other) = decides.filter(|dtype| *dtype != DType::Bool) {
+            ensure!(
+                self.which == Lowered::All,
+                InvalidArgument,
+                "Input 'input' passed {other} expected bool while building NodeDef '{}/LoopCond' using Op<name=LoopCond; \
+                 signature=input:bool -> output:bool>",
+                node.data.name
+            );
+        }
+        if !fits || count == 0 || decides != Some(DType::Bool) {
             return Ok(());
         }
+        // What else they return is not looked at, as in stock.
+        condition_body.returns.truncate(1);
+        loop_body.returns.truncate(count);
         let inputs = self.read_inputs(id)?;
         let (name, device) = (node.data.name.clone(), node.data.device.clone());
         let named = |part: &str| format!("{name}/{part}");

@@ -10,7 +10,7 @@ fn check(first: &str, second: &str, soft: bool, expected: Expect) {
     let names = ["/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0"];
     let spec = |task: &str| DeviceSpec::parse(&format!("{task}/replica:0/cpu:0")).unwrap();
     let devices = names.map(spec);
-    let placer = Placer { devices: &devices, default: 2, soft };
+    let placer = Placer { devices: &devices, default: 2, soft, inline_calls: false };
     let mut graph = graph(first);
     placer.place(&mut graph, 0).unwrap();
     let known = graph.node_count();
