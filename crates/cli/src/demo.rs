@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 /// The digits travel with the binary, so that it runs anywhere.
 const DIGITS: &[u8] = include_bytes!("../../../examples/data/digits.csv.gz");
 
-/// How long nothing may happen before the demonstration gives up.
+/// The longest silence of all tasks before the demonstration gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long the chief may take to save the model when the user interrupts.
+/// The time that the chief has to save the model when the user interrupts.
 const SAVE_WITHIN: Duration = Duration::from_secs(20);
 
 /// Arguments of `ferroflow demo`.

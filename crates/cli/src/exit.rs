@@ -1,4 +1,4 @@
-//! How the process ends: its exit code, which schedulers read, and what a person is told.
+//! The end of the process: an exit code for schedulers, and a message for people.
 //!
 //! Kubeflow's convention holds everywhere: a task that ends with a code below 128 failed for good, one with 128 or more
 //! was stopped from outside and can be started again.
@@ -18,11 +18,10 @@ pub(crate) const SUPERSEDED: u8 = 4;
 /// The others did not come in time; they may come next time.
 pub(crate) const TIMED_OUT: u8 = 75;
 
-/// What shells say of a process that wrote to a pipe which nobody reads.
+/// The exit code, as in shells, of a process that wrote to a pipe without a reader.
 const NO_READER: i32 = 141;
 
-/// Whoever reads what is printed may have seen enough (`ferroflow demo | head -1`): the process ends then, and with it
-/// its tasks, without a word about it.
+/// Ends the process and its tasks quietly when the reader of its output is gone, as in `ferroflow demo | head -1`.
 pub(crate) fn end_with_reader() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -35,11 +34,11 @@ pub(crate) fn end_with_reader() {
     }));
 }
 
-/// Why the process does not end well.
+/// A failure of the process.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
-    /// Nothing if everything has been said already.
+    /// None if the reason has been printed already.
     message: Option<String>,
 }
 
@@ -49,7 +48,7 @@ impl Failure {
         Failure { code, message: Some(message.into()) }
     }
 
-    /// A code whose reason has been told already.
+    /// A failure whose reason has been printed already.
     pub(crate) fn told(code: u8) -> Failure {
         Failure { code, message: None }
     }
@@ -59,7 +58,7 @@ impl Failure {
         self.code
     }
 
-    /// Tells the reason and gives the code.
+    /// Prints the reason and returns the code.
     pub(crate) fn report(self) -> ExitCode {
         if let Some(message) = self.message {
             eprintln!("ferroflow: {message}");

@@ -1,6 +1,6 @@
 //! A cluster of processes on this machine.
 //!
-//! A task of ours listens on a socket that this process opened for it and hands over as its standard input: no port can
+//! A served task listens on a socket that this process opened for it and hands over as its standard input: no port can
 //! be taken by somebody else in between, and peers that connect early wait in the socket's queue. For programs that
 //! listen by themselves this process keeps the port. Every task is a process group of its own, which ends with the
 //! process that started it, however that ends; what leaves the group is found by a mark in its environment.
@@ -32,20 +32,20 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How many of a task's last lines are kept for whoever looks into a failure.
+/// The number of a task's last lines that are kept, for reports of failures.
 const KEPT_LINES: usize = 20;
 
-/// How long a task may take to end when it is asked to, before it is killed.
+/// The time that a task has to end when it is asked to, before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How a task comes to its port.
+/// The way in which a task gets its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Port {
     /// It listens on a socket that it is handed as its standard input.
     HandedOver,
     /// It listens by itself, on a port that is kept for it.
     Kept,
-    /// Nobody calls it.
+    /// It has no port: no other task calls it.
     None,
 }
 
@@ -56,7 +56,7 @@ pub(crate) enum Stream {
     Error,
 }
 
-/// What happened.
+/// An event in the life of a cluster.
 pub(crate) enum Event {
     /// A task's process wrote a line.
     Line { task: usize, stream: Stream, text: Vec<u8> },
@@ -66,7 +66,7 @@ pub(crate) enum Event {
     Signal(Signal),
 }
 
-/// What the threads beside this one saw.
+/// An event as the threads see it that follow processes and signals.
 enum Heard {
     Line { task: usize, stream: Stream, text: Vec<u8> },
     Ended { task: usize, process: Child },
@@ -151,7 +151,7 @@ impl LocalCluster {
         Ok(())
     }
 
-    /// From now on, being asked to end is an event.
+    /// Turns signals that ask this process to end into events.
     pub(crate) fn hear_signals(&self) -> Result<(), String> {
         let sender = self.sender.clone();
         crate::signals::hear(move |signal| sender.send(Heard::Signal(signal)).is_ok())
@@ -162,7 +162,7 @@ impl LocalCluster {
         &self.places[task].name
     }
 
-    /// Whether a task's process runs.
+    /// Returns whether a task's process runs.
     pub(crate) fn is_running(&self, task: usize) -> bool {
         self.places[task].running.is_some()
     }
@@ -172,7 +172,7 @@ impl LocalCluster {
         self.places[task].log.iter().fold(String::new(), |text, line| text + line + "\n")
     }
 
-    /// Gives up a task's port: whoever calls it is refused.
+    /// Closes a task's port: calls are refused from now on.
     pub(crate) fn close(&mut self, task: usize) {
         self.places[task].socket = Socket::None;
     }
@@ -185,7 +185,7 @@ impl LocalCluster {
         }
     }
 
-    /// The next thing that happens, until then if there is a deadline.
+    /// Waits for the next event, until the deadline if there is one.
     pub(crate) fn next_event(&mut self, deadline: Option<Instant>) -> Option<Event> {
         let heard = match deadline {
             None => self.heard.recv().ok()?,
@@ -209,7 +209,7 @@ impl LocalCluster {
         }
     }
 
-    /// Asks every task that is still there to end, and waits until all have. Says which had to be killed.
+    /// Asks every task that still runs to end, and waits until all have. Returns those that have to be killed.
     pub(crate) fn stop(mut self) -> Vec<String> {
         for task in 0..self.places.len() {
             self.signal(task, Signal::TERM);
@@ -237,7 +237,7 @@ impl Drop for LocalCluster {
 }
 
 impl Place {
-    /// Remembers a line. What a task of ours writes to its output is for programs, not for people.
+    /// Keeps a line. The standard output of a served task is for programs, not for people.
     fn keep(&mut self, stream: Stream, text: &[u8]) {
         if stream == Stream::Output && matches!(self.socket, Socket::Open(_)) {
             return;
@@ -249,7 +249,7 @@ impl Place {
     }
 }
 
-/// A task's name as people write it: `worker/0`.
+/// Returns a task's name as people write it: `worker/0`.
 pub(crate) fn short(task: &TaskName) -> String {
     format!("{}/{}", task.job, task.task)
 }

@@ -28,7 +28,7 @@ enum Format {
 #[derive(Serialize)]
 struct Listed {
     name: &'static str,
-    /// Whether there are kernels, or the executor itself runs the op, whatever the element types.
+    /// True if the op runs with every element type, in a kernel or in the executor itself.
     any: bool,
     /// Element types by the attribute that selects the kernel.
     types: BTreeMap<&'static str, Vec<&'static str>>,
@@ -37,7 +37,7 @@ struct Listed {
     stateful: bool,
 }
 
-/// Prints the list; a reader that stops early is no error.
+/// Prints the list. A reader that stops early is not an error.
 pub(crate) fn run(args: &Args) -> io::Result<()> {
     let registry = ferroflow::registry();
     let listed: Vec<Listed> = registry.all().into_iter().map(|entry| list(entry.op)).collect();

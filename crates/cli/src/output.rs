@@ -1,6 +1,6 @@
-//! How a command tells its result: to a person, or to a program.
+//! The format of a command's result: for people, or for programs.
 
-/// The form of what is printed.
+/// The format of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Output {
     /// For people

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use tracing::level_filters::LevelFilter;
 
-/// How long programs may take to end after another one has failed, and tasks of ours after the programs.
+/// The time that programs have to end after another one has failed, and served tasks after the programs.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// Arguments of `ferroflow run`.
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Err(format!("--serve: there is no job {unknown}, expected one of {}", jobs.join(", ")).into());
     }
     let is_program = |name: &TaskName| name.job != "ps" && !args.serve.contains(&name.job);
-    // Whose end is the end of the run.
+    // The job whose end is the end of the run.
     let deciding = ["chief", "worker", "evaluator"].into_iter().find(|job| {
         let of_job = |name: &&TaskName| name.job == *job && is_program(name);
         names.iter().any(|name| of_job(&name))

@@ -1,4 +1,4 @@
-//! How arguments are spelled: flags with one dash, as programs of TensorFlow's first years take them (`-ps_hosts=a:1`),
+//! Spelling of arguments: flags with one dash, as programs of TensorFlow's first years take them (`-ps_hosts=a:1`),
 //! and programs that are not after `--`.
 
 use clap::CommandFactory;
@@ -9,7 +9,7 @@ use std::ffi::OsString;
 const WITH_PROGRAM: [&str; 3] = ["run", "join", "submit"];
 
 /// Prints why arguments are refused, and ends the process. A program that is not after `--` is the commonest mistake of
-/// all, of which the parser knows nothing.
+/// all, which the parser does not recognize.
 pub(crate) fn refuse(error: &clap::Error, arguments: &[OsString]) -> ! {
     if let Some(program) = misplaced_program(error, arguments) {
         let _ = error.print();

@@ -213,7 +213,7 @@ struct Tool<'a> {
     command: &'a [&'a str],
     /// The end of a sentence: run this where …
     place: &'a str,
-    /// What to install.
+    /// The package to install.
     package: &'a str,
 }
 

@@ -3,10 +3,10 @@
 use ferroflow::{ClusterSpec, TaskName};
 use std::process::Command;
 
-/// How long a served task may take to finish its steps once the programs are done.
+/// The seconds that a served task has to finish its steps once the programs are done.
 const DRAIN_SECONDS: &str = "2";
 
-/// How many tasks of each job there are.
+/// The number of tasks of each job.
 #[derive(clap::Args)]
 pub(crate) struct Jobs {
     /// Number of parameter servers
@@ -45,7 +45,7 @@ pub(crate) fn serve_command(name: &TaskName, cluster: &ClusterSpec, log: &str) -
     let mut command = Command::new(binary);
     command.args(["serve", "--inherit", "--job_name", &name.job, "--task_index", &name.task.to_string()]);
     command.args(["--cluster", &cluster.to_json(), "--drain", DRAIN_SECONDS, "--log", log]);
-    // Who it is, it has been told.
+    // The flags say which task it is.
     command.env_remove("TF_CONFIG");
     Ok(command)
 }

@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tracing::level_filters::LevelFilter;
 
-/// How long tasks may take to start.
+/// The time that tasks have to start.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// How long tasks may take to end.
+/// The time that tasks have to end.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// Arguments of `ferroflow up`.

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// As it should be.
+    /// No problem.
     Fine,
     /// A warning: training can start all the same.
     Doubtful,
@@ -28,29 +28,29 @@ pub enum Verdict {
     Wrong,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What kind of check it was: `role`, `listen`, `name`, `port`, `task`, `version`, `agreement`,
+    /// The kind of check: `role`, `listen`, `name`, `port`, `task`, `version`, `agreement`,
     /// `clock`, `way`, `directory`.
     pub check: &'static str,
-    /// Whom it is about.
+    /// The task, address or directory that was checked.
     pub about: String,
-    /// What came of it.
+    /// The outcome.
     pub verdict: Verdict,
-    /// What was found.
+    /// The finding, as the end of a sentence that begins with `about`.
     pub text: String,
-    /// What to do about it.
+    /// The remedy.
     pub fix: Option<String>,
 }
 
 impl Finding {
-    /// Something that is as it should be.
+    /// A check without a problem.
     pub fn fine(check: &'static str, about: impl fmt::Display, text: impl Into<String>) -> Finding {
         Finding { check, about: about.to_string(), verdict: Verdict::Fine, text: text.into(), fix: None }
     }
 
-    /// Something that is not, and what to do about it.
+    /// A problem with its remedy.
     pub fn faulty(
         verdict: Verdict,
         check: &'static str,
@@ -62,22 +62,22 @@ impl Finding {
     }
 }
 
-/// What to look at.
+/// The scope of an examination.
 pub struct Examination<'a> {
-    /// The task in whose place to look.
+    /// The task from whose point of view to look.
     pub role: &'a Role,
-    /// Whether something answers, now, at this task's own address.
+    /// True if a server answers at this task's own address.
     pub listening: bool,
     /// Directories that all tasks are to share.
     pub directories: &'a [PathBuf],
-    /// How long one answer may take.
+    /// The time that one answer may take.
     pub limit: Duration,
-    /// How long to wait for tasks that are not up; without, they need not be.
+    /// The time to wait for tasks that are not up, after which each is an error.
     pub wait: Option<Duration>,
 }
 
 impl Examination<'_> {
-    /// Looks at everything; `waiting` hears for whom it waits.
+    /// Checks everything; `waiting` is called with the tasks that it waits for.
     pub fn run(&self, waiting: impl FnMut(&[TaskName])) -> Vec<Finding> {
         let leave =
             |path: &PathBuf| aloud(path.display(), "its file system does not answer", || Marker::leave(path));

@@ -1,4 +1,4 @@
-//! How a task learns who it is and where the others are.
+//! Discovery: the role of a task, and the addresses of the others.
 
 mod advertise;
 pub mod doctor;

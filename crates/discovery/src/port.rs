@@ -14,7 +14,7 @@ use std::str::FromStr;
 /// Connections that wait until they are accepted.
 const BACKLOG: i32 = 1024;
 
-/// Which port is wanted.
+/// A choice of port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortChoice {
     /// Any free one.

@@ -1,4 +1,4 @@
-//! Who has a port that another task wants, as far as the system tells.
+//! The owner of a port that another task wants, as far as the system tells.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Who this task is: the first source that says so decides, and what the others say is told, never mixed in.
+//! The role of this task: the first source that names one decides; the others are reported, never mixed in.
 
 use crate::source::{Found, Says, Source};
 use crate::spelling::nearest;
@@ -8,7 +8,7 @@ use ferroflow_core::{Result, Status, status};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// What the user said on the command line.
+/// The wishes of the user on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// The job of this task.
@@ -19,7 +19,7 @@ pub struct Asked {
     pub cluster: ClusterSpec,
     /// A file with the role of this task.
     pub config_file: Option<PathBuf>,
-    /// Which jobs the cluster has: what turns ranks and names of pods into tasks.
+    /// The jobs of the cluster, which turn ranks and names of pods into tasks.
     pub jobs: Option<Topology>,
     /// The first port of addresses that are computed from host names.
     pub port: Option<u16>,
@@ -30,20 +30,20 @@ pub struct Asked {
 pub struct Rank {
     /// From 0 on.
     pub rank: u32,
-    /// How many there are.
+    /// The number of processes.
     pub size: u32,
 }
 
-/// A source that said something and was not listened to.
+/// A source that named a role and was overridden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overridden {
     /// The source.
     pub source: Source,
-    /// What it said.
+    /// The role that it named.
     pub said: String,
 }
 
-/// Who this task is.
+/// The role of a task.
 ///
 /// ```
 /// use ferroflow_discovery::{Asked, Environment, Role, Source};
@@ -56,21 +56,21 @@ pub struct Overridden {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Role {
-    /// Who said so.
+    /// The source that decided.
     pub source: Source,
     /// This task.
     pub task: TaskName,
     /// The cluster as far as it is known; empty for a task that is alone, or whose peers have yet to be found.
     pub cluster: ClusterSpec,
-    /// Which jobs the cluster has, where only that is known.
+    /// The jobs of the cluster, where addresses are not known.
     pub topology: Option<Topology>,
     /// The place among the processes that a launcher started together.
     pub rank: Option<Rank>,
-    /// Why the addresses of a cluster of several tasks are not known, where they are not.
+    /// The reason why the addresses of a cluster of several tasks are not known.
     pub unlocated: Option<Status>,
     /// A name that this launch has and no other: a restart of the whole has another one.
     pub run_id: Option<String>,
-    /// What a user should know about how the role was found.
+    /// Remarks for the user about how the role was found.
     pub notes: Vec<String>,
     /// Sources that also spoke, in the order of precedence.
     pub overridden: Vec<Overridden>,
@@ -136,12 +136,12 @@ impl Role {
         }
     }
 
-    /// Whether this task initializes the model and writes checkpoints: the chief, or the first worker without one.
+    /// Returns whether this task initializes the model and writes checkpoints: the chief, or the first worker without one.
     pub fn is_chief(&self) -> bool {
         is_chief(&self.task, &self.cluster)
     }
 
-    /// Where this task is reached, if it is in the cluster. Evaluators need not be.
+    /// Returns the address of this task, if it is in the cluster. Evaluators need not be.
     pub fn address(&self) -> Option<&str> {
         self.cluster.address(&self.task)
     }
@@ -152,12 +152,12 @@ impl Role {
     }
 }
 
-/// What `TF_CONFIG` says to a task.
+/// Returns the value of `TF_CONFIG` for a task.
 pub fn tf_config(task: &TaskName, cluster: &ClusterSpec) -> Value {
     json!({ "cluster": cluster.to_value(), "task": { "type": task.job, "index": task.task } })
 }
 
-/// Whether a task initializes the model and writes checkpoints: the chief, or the first worker without one.
+/// Returns whether a task initializes the model and writes checkpoints: the chief, or the first worker without one.
 pub fn is_chief(task: &TaskName, cluster: &ClusterSpec) -> bool {
     let has_chief = cluster.tasks().any(|(task, _)| task.job == "chief" || task.job == "master");
     match task.job.as_str() {

@@ -1,4 +1,4 @@
-//! Who can tell a task its role. Each source is one file; [`SOURCES`] has them in the order of precedence.
+//! Sources of a task's role. Each is one file; [`SOURCES`] has them in the order of precedence.
 
 mod condor;
 mod config_file;
@@ -17,7 +17,7 @@ use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_core::{Result, Status, status};
 use std::fmt;
 
-/// Who told a task its role.
+/// A source of a task's role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Flags that name the cluster.
@@ -40,7 +40,7 @@ pub enum Source {
     Local,
 }
 
-/// What a source says.
+/// The answer of a source.
 pub(crate) enum Says {
     Nothing,
     /// A process among others, without a word on jobs.
@@ -55,7 +55,7 @@ pub(crate) struct Found {
     pub(crate) cluster: ClusterSpec,
     pub(crate) topology: Option<Topology>,
     pub(crate) rank: Option<Rank>,
-    /// Why addresses that could be known are not.
+    /// The reason why addresses that could be known are not.
     pub(crate) unlocated: Option<Status>,
     pub(crate) run_id: Option<String>,
     pub(crate) notes: Vec<String>,
@@ -77,7 +77,7 @@ const SOURCES: [(Source, Ask); 8] = [
 ];
 
 impl Source {
-    /// What every source says, in the order of precedence.
+    /// Asks every source, in the order of precedence.
     pub(crate) fn ask_all(
         asked: &Asked,
         environment: &Environment,
@@ -121,7 +121,7 @@ impl Says {
     }
 }
 
-/// What a launcher that knows ranks alone says; jobs make tasks of them.
+/// Returns the role of a rank, for launchers that know only ranks; jobs make tasks of them.
 fn by_rank(asked: &Asked, rank: Rank, run_id: Option<String>) -> Result<Says> {
     let Some(jobs) = &asked.jobs else { return Ok(Says::Rank(rank)) };
     let topology = jobs.of_size(rank.size)?;

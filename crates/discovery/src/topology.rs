@@ -1,16 +1,16 @@
-//! Which jobs a cluster has and how many tasks each, before anybody knows an address.
+//! The jobs of a cluster and their sizes, before addresses are known.
 
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_core::{Result, Status, bail, ensure, status};
 use std::fmt;
 use std::str::FromStr;
 
-/// How many tasks a job has.
+/// The number of tasks of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
-    /// So many.
+    /// This number.
     Tasks(u32),
-    /// All that the other jobs leave.
+    /// All tasks that the other jobs leave.
     Rest,
 }
 

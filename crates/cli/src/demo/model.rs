@@ -5,7 +5,7 @@ use ferroflow::initializers::glorot_uniform;
 use ferroflow::layers::{self, Activation, Conv2d, Dense, Padding};
 use ferroflow::{DType, Output, Result, Scope, losses, ops};
 
-/// Which classifier.
+/// A kind of classifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Model {
     /// Two dense layers
@@ -14,7 +14,7 @@ pub(crate) enum Model {
     Cnn,
 }
 
-/// Where images and labels go in, and what comes out.
+/// The inputs and outputs of a classifier.
 pub(crate) struct Classifier {
     pub(crate) images: Output,
     pub(crate) labels: Output,

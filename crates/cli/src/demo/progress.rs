@@ -1,4 +1,4 @@
-//! How far the demonstration is: a bar on a terminal, a line now and then elsewhere.
+//! The progress of the demonstration: a bar on a terminal, elsewhere a line per second.
 
 use super::report::Report;
 use crate::local::Stream;
@@ -6,10 +6,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// How often a line is printed where there is no terminal.
+/// The interval between lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
-/// Steps done out of those to do, with what is known of the model.
+/// Steps done and to do, with the model's loss and accuracy.
 pub(crate) struct Progress {
     first: i64,
     last: i64,
@@ -75,7 +75,7 @@ impl Progress {
         }
     }
 
-    /// Everything that will happen has.
+    /// Ends the display.
     pub(crate) fn finish(self) {
         match self.look {
             Look::Bar(bar) => bar.abandon(),

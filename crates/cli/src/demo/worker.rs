@@ -24,13 +24,13 @@ const BATCH: usize = 64;
 const HELD_OUT: usize = 360;
 const LEARNING_RATE: f64 = 2e-3;
 
-/// How often the chief tells of the loss.
+/// The interval at which the chief reports the loss.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
-/// How often the chief looks at held-out digits.
+/// The interval at which the chief measures the accuracy on held-out digits.
 const JUDGE_EVERY: Duration = Duration::from_millis(500);
 
-/// How long the end of training may take once somebody has asked for it.
+/// The time that the end of training may take after a signal.
 const END_WITHIN: Duration = Duration::from_secs(15);
 
 pub(crate) fn run(task: &Task) -> Result<()> {
@@ -102,7 +102,8 @@ pub(crate) fn run(task: &Task) -> Result<()> {
     })
 }
 
-/// What a request to end means: before training begins nothing is lost, later the model is saved.
+/// The phase of training, which decides what a signal means: before training begins nothing is lost, later the model is
+/// saved.
 #[derive(Clone, Default)]
 struct Phase(Arc<AtomicU8>);
 
@@ -145,7 +146,7 @@ struct Judge {
     accuracy: Output,
     step: Output,
     feeds: Vec<(Output, Tensor)>,
-    /// Where TensorBoard finds the results.
+    /// The directory of the results for TensorBoard.
     directory: PathBuf,
     writer: Option<SummaryWriter>,
 }

@@ -1,4 +1,4 @@
-//! How each task of a run ended, told once everything has.
+//! The ends of a run's tasks, which are printed when everything has ended.
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 /// The end of a task.
 pub(super) struct TaskEnd {
     pub(super) status: ExitStatus,
-    /// How long its last process ran.
+    /// The run time of its last process.
     pub(super) ran: Duration,
-    /// How often it was started.
+    /// The number of its starts.
     pub(super) starts: u32,
-    /// Why it was asked to end; none if it ended by itself.
+    /// The reason why it was asked to end; none if it ended by itself.
     pub(super) asked: Option<String>,
-    /// Whether it was killed because it did not end when it was asked to.
+    /// True if it was killed because it did not end when it was asked to.
     pub(super) killed: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Processes that tasks started and that left their groups, as daemons do.
 //!
-//! Every task's environment has a mark, which whatever it starts inherits.
+//! Every task's environment has a mark, which its children inherit.
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use std::fs;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The variable that holds the mark.
 pub(super) const VARIABLE: &str = "FERROFLOW_LAUNCH";
 
-/// How often processes that start others while they are killed are looked for again.
+/// The number of searches, because processes may start others while they are killed.
 const ROUNDS: usize = 10;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What shells exit with if a program is not found, or cannot be run.
+/// The exit codes of shells for a program that is not found, or cannot be run.
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
 

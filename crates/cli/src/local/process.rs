@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A longer line is cut: a progress bar may never end its line.
 const LINE_BYTES: u64 = 64 << 10;
 
-/// How long what a process has left behind may hold its output open after its end.
+/// The time that children may hold the output of a process open after its end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Follows a process on threads of their own, until it has ended and all of its output was read.
@@ -34,7 +34,7 @@ pub(super) fn follow(mut process: Child, task: usize, sender: &Sender<Heard>) {
     });
 }
 
-/// Whether both streams were closed in time. Nothing is ever sent: the channel ends with the last reader.
+/// Returns whether both streams were closed in time. Nothing is ever sent: the channel ends with the last reader.
 fn await_close(both_closed: &Receiver<()>) -> bool {
     both_closed.recv_timeout(LAST_WORDS) != Err(std::sync::mpsc::RecvTimeoutError::Timeout)
 }

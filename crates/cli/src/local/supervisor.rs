@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// How long a killed process may take to be gone.
+/// The time that a killed process has to be gone.
 const KILLED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Makes the command of a task's process, given the cluster.
@@ -25,7 +25,7 @@ pub(crate) struct Task {
     pub(crate) command: Box<MakeCommand>,
 }
 
-/// How long the supervisor waits for something.
+/// The limit of a wait.
 #[derive(Clone, Copy)]
 pub(crate) enum Wait<'a> {
     /// Without a limit.
@@ -43,12 +43,12 @@ impl Wait<'_> {
     }
 }
 
-/// Why a wait of the supervisor is over.
+/// The reason why a wait is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// What was waited for has come.
+    /// The condition is met.
     Reached,
-    /// The time is over.
+    /// The limit has passed.
     TimeOver,
     /// This process was asked to end.
     Signal(Signal),
@@ -62,15 +62,15 @@ pub(crate) struct Supervisor {
     cluster: LocalCluster,
     output: Output,
     files: LogFiles,
-    /// How often each task may still be started again.
+    /// The restarts that each task has left.
     restarts: Vec<u32>,
-    /// When each task was started last, and how often.
+    /// The time of each task's last start, and the number of its starts.
     started: Vec<(Instant, u32)>,
-    /// Why tasks were asked to end.
+    /// The reasons why tasks were asked to end.
     asked: Vec<Option<String>>,
     /// Tasks that were killed because they did not.
     killed: Vec<bool>,
-    /// How tasks ended.
+    /// The ends of tasks.
     ends: Vec<Option<TaskEnd>>,
 }
 
@@ -114,7 +114,7 @@ impl Supervisor {
         self.cluster.spec()
     }
 
-    /// Whether a task's process runs.
+    /// Returns whether a task's process runs.
     pub(crate) fn is_running(&self, task: usize) -> bool {
         self.cluster.is_running(task)
     }
@@ -124,7 +124,7 @@ impl Supervisor {
         self.restarts.fill(0);
     }
 
-    /// Those of these tasks whose processes run, as people are told.
+    /// Returns the names of the chosen tasks that run.
     pub(crate) fn running(&self, chosen: impl Fn(usize) -> bool) -> String {
         let tasks = (0..self.tasks.len()).filter(|task| chosen(*task) && self.is_running(*task));
         tasks.map(|task| short(&self.tasks[task].name)).collect::<Vec<_>>().join(", ")

@@ -13,9 +13,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// How long groups may take to end when they are asked to.
+/// The time that groups have to end when they are asked to.
 const GRACE: Duration = Duration::from_secs(3);
-/// How often the watchdog looks whether they have.
+/// The interval at which the watchdog looks whether they have.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The last word of a process that ends by itself.

@@ -64,17 +64,17 @@ struct Cluster<'a> {
 
 /// Tasks with one template.
 struct Job {
-    /// As programs and device names spell it.
+    /// The name in programs and device names.
     name: String,
-    /// As DNS takes it.
+    /// The name as a label of DNS.
     label: String,
     count: u32,
-    /// Whether its tasks are Ferroflow servers instead of running the program.
+    /// True if its tasks are Ferroflow servers instead of running the program.
     serves: bool,
 }
 
 impl Job {
-    /// Whether its tasks never end by themselves, as parameter servers do not.
+    /// Returns whether its tasks never end by themselves, as parameter servers do not.
     fn stays(&self) -> bool {
         self.serves || self.name == "ps"
     }

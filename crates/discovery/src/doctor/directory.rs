@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What files of these checks are called.
+/// The prefix of the names of files that these checks write.
 const PREFIX: &str = ".ferroflow-doctor.";
-/// How far the clock of the file server may be off.
+/// The difference in seconds that the clock of the file server may have.
 const CLOCKS_APART: f64 = 5.0;
 
 /// A file that tells other examinations of the same directory about this one. It goes with this value.
@@ -98,7 +98,7 @@ impl Marker {
         findings
     }
 
-    /// How far ahead the file's date is of the time at which it was written, in seconds.
+    /// Returns the seconds by which the file's date is ahead of the time at which it was written.
     fn server_clock(&self) -> Option<f64> {
         let dated = fs::metadata(&self.file).ok()?.modified().ok()?;
         Some(match dated.duration_since(self.written) {

@@ -7,7 +7,7 @@ use crate::role::short;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-/// Where ports of outgoing connections begin and end where the system does not say.
+/// The usual range of ports of outgoing connections, where the system does not say.
 const EPHEMERAL: (u16, u16) = (32768, 60999);
 
 pub(super) fn check(role: &Role) -> Vec<Finding> {
@@ -41,7 +41,7 @@ pub(super) fn check(role: &Role) -> Vec<Finding> {
     findings
 }
 
-/// What the others will find at this task's own entry.
+/// Checks this task's own entry, as the others will use it.
 fn own_entry(role: &Role, found: &BTreeMap<&str, Vec<IpAddr>>) -> Vec<Finding> {
     let Some((host, port)) = role.address().and_then(|entry| entry.rsplit_once(':')) else {
         return Vec::new();
@@ -99,7 +99,7 @@ fn join(addresses: &[IpAddr]) -> String {
     addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether an address is of this machine: whoever can bind it is there.
+/// Returns whether an address belongs to this machine: only then can it be bound.
 fn is_local(address: IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind(SocketAddr::new(address, 0)).is_ok()
 }

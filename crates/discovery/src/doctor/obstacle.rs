@@ -1,4 +1,4 @@
-//! Why a task does not answer: what a plain connection to its address shows.
+//! The reason why a task does not answer, as a plain connection to its address shows it.
 //!
 //! The status of a failed call says what the transport made of it. Connecting once more tells causes apart that need
 //! different cures: a name, a firewall, a server that is not started, another program on the port.
@@ -9,10 +9,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long a program that is not a TensorFlow server may take to send its first line.
+/// The time that a program has to send its first line, if it is not a TensorFlow server.
 const GREETING_WAIT: Duration = Duration::from_secs(1);
 
-/// How much of that line is shown.
+/// The length of that line that is shown.
 const GREETING_BYTES: usize = 40;
 
 /// The cause of a task's silence.

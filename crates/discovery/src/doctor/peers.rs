@@ -1,4 +1,4 @@
-//! The other tasks: who answers, whether it is the right one, and whether all see the same cluster.
+//! The other tasks: their answers, their identities, and their views of the cluster.
 
 use super::obstacle::Obstacle;
 use super::{Examination, Finding, Verdict};
@@ -9,14 +9,14 @@ use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_core::{Status, status};
 use std::time::{Duration, Instant};
 
-/// How far clocks may be apart before files and events look out of order,
+/// The difference of clocks from which files and events may look out of order,
 const CLOCKS_APART: f64 = 1.0;
-/// and before nothing that compares times can be right.
+/// and from which nothing that compares times can be right.
 const CLOCKS_WRONG: f64 = 30.0;
-/// How long to wait before tasks that were not up are asked again.
+/// The pause before tasks that were not up are asked again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A task of the cluster and what it said.
+/// A task of the cluster and its answer.
 struct Peer {
     task: TaskName,
     address: String,
@@ -132,8 +132,8 @@ fn absent(examination: &Examination<'_>, peer: &Peer, error: &Status) -> Finding
     Finding::faulty(verdict, "task", &about, text, obstacle.fix(&about, address))
 }
 
-/// Whether training cannot begin without a task: the chief, and every task of another job, because the chief's session
-/// waits for those.
+/// Returns whether training cannot begin without a task: the chief, and every task of another job, because the chief's
+/// session waits for those.
 fn is_needed(task: &TaskName, role: &Role) -> bool {
     let tasks = || role.cluster.tasks().map(|(task, _)| task).chain([role.task.clone()]);
     let chief = tasks().find(|task| is_chief(task, &role.cluster));

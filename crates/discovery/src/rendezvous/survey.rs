@@ -1,4 +1,4 @@
-//! Who is at a rendezvous, seen from outside, and what of it is left by the dead.
+//! The tasks at a rendezvous, seen from outside, and the removal of runs that have ended.
 
 use super::Url;
 use super::claim::{machine, open};
@@ -15,12 +15,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What is found at a rendezvous.
+/// The state of a rendezvous.
 #[derive(Clone, Debug, Serialize)]
 pub struct Survey {
     /// The jobs, as the newest member was told.
     pub jobs: Option<String>,
-    /// How often a cluster was complete.
+    /// The number of times that a cluster was complete.
     pub epoch: u64,
     /// Every task that was ever started, by its newest start.
     pub tasks: Vec<SurveyedTask>,
@@ -37,7 +37,7 @@ pub struct SurveyedTask {
     pub task: u32,
     /// Counts its starts, from 0.
     pub generation: u64,
-    /// Where it says it is.
+    /// The address that it published.
     pub address: String,
     /// The name of its machine.
     pub host: String,
@@ -45,7 +45,7 @@ pub struct SurveyedTask {
     pub pid: u32,
     /// `there`, `ended` or `unreachable`.
     pub state: &'static str,
-    /// How it ended, or why it cannot be reached.
+    /// The way it ended, or the reason why it cannot be reached.
     pub detail: String,
 }
 

@@ -16,7 +16,7 @@ const CONFIG_KEYS: [&str; 3] = ["cluster", "sparseCluster", "task"];
 const FLAG_KEYS: [&str; 7] =
     ["job_name", "task_index", "ps_hosts", "worker_hosts", "chief_hosts", "master_hosts", "evaluator_hosts"];
 
-/// How the name of a key that lists the hosts of a job ends.
+/// The suffix of keys that list the hosts of a job.
 const HOSTS: &str = "_hosts";
 
 pub(super) fn ask(asked: &Asked, _: &Environment) -> Result<Says> {

@@ -42,7 +42,7 @@ pub(super) fn ask(_: &Asked, environment: &Environment) -> Result<Says> {
     config.found().map(Says::Role)
 }
 
-/// What `TF_CONFIG` says, field by field.
+/// The fields of `TF_CONFIG`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TfConfig {
     /// The cluster; empty for a program that runs alone.

@@ -5,7 +5,7 @@ use super::pod::{self, Shape};
 use crate::submit::names::{LONGEST_LABEL, check_room};
 use serde_json::{Value, json};
 
-/// What a Job adds to the names of its pods.
+/// The suffix that a Job adds to the names of its pods.
 const RANDOM: &str = "-abcde";
 
 pub(super) fn manifest(cluster: &Cluster<'_>) -> Result<Value, String> {

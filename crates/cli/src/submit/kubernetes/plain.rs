@@ -1,4 +1,5 @@
-//! What every Kubernetes has: a headless Service for names, a StatefulSet for servers, an indexed Job for each program.
+//! Objects that every Kubernetes has: a headless Service for names, a StatefulSet for servers, an indexed Job for each
+//! program.
 
 use super::pod::{self, Shape};
 use super::{Cluster, Job};

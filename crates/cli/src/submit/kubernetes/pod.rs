@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 /// The variable with a task's number, which `TF_CONFIG` and the program's arguments refer to.
 const TASK: &str = "FERROFLOW_TASK";
 
-/// How long a task has to drain when it is asked to end, in seconds.
+/// The seconds that a task has to drain when it is asked to end.
 const GRACE: u32 = 30;
 
 /// Codes of failures that may pass: not all tasks came, or a signal that comes from outside or that TensorFlow dies of when
 /// a peer does.
 const PASSING: [u8; 9] = [75, 129, 130, 134, 135, 137, 138, 139, 143];
 
-/// What differs between controllers.
+/// The parts of a pod that differ between controllers.
 pub(super) struct Shape<'a> {
-    /// Where the controller notes a pod's number: a path of the downward API.
+    /// The path of the downward API at which the controller notes a pod's number.
     pub(super) number: &'a str,
     /// The container's name.
     pub(super) container: &'a str,
@@ -30,7 +30,7 @@ pub(super) struct Shape<'a> {
     pub(super) addresses: Option<&'a Addresses>,
 }
 
-/// Where tasks are reached.
+/// The addresses of tasks.
 pub(super) struct Addresses {
     /// Lists by job; an evaluator is beside the cluster, not in it.
     jobs: Map<String, Value>,
