@@ -58,14 +58,14 @@ fn main() -> Result<()> {
     }
     let mut session = session.build()?;
     println!("ready");
-    let (mut batches, train) = (model.batches.iter().cycle(), [model.train]);
+    let mut batches = model.batches.iter().cycle();
     for line in std::io::stdin().lock().lines() {
         line.map_err(|error| Status::new(Code::Internal, error.to_string()))?;
         let (start, mut steps) = (Instant::now(), 0);
         while start.elapsed() < SAMPLE {
             let Some(batch) = batches.next() else { return Err(usage()) };
             let feeds: Vec<(&Output, Tensor)> = model.inputs.iter().zip(batch.iter().cloned()).collect();
-            session.run_step(&feeds, &[&model.loss], &train)?;
+            session.run_step(&feeds, &[&model.loss], &[&model.train])?;
             steps += 1;
         }
         println!("{}", f64::from(steps) / start.elapsed().as_secs_f64());

@@ -93,8 +93,10 @@ impl MasterClient {
         } else {
             entered = None;
         }
-        // A step takes as long as its nodes do; everything else should be quick.
-        let waiting = if limit.is_none() { Waiting::for_work() } else { Waiting::new() };
+        // A step takes as long as its nodes do; everything else should be quick. A master of this process says itself for
+        // which task it waits.
+        let direct = matches!(self.way, Way::Direct(_));
+        let waiting = if limit.is_none() || direct { Waiting::for_work() } else { Waiting::new() };
         let done = block_on(limit, Some((waiting, &self.target, what)), call);
         drop(entered);
         done.unwrap_or_else(|| {

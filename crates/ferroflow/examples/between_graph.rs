@@ -62,7 +62,7 @@ pub(crate) fn train(worker: &Worker, flags: &Flags) -> Result<Vec<f32>> {
     let s = worker.scope(&graph);
     let model = classifier(&s)?;
     let step = global_step(&s)?;
-    let train = [Adagrad::new(0.1).minimize(&s, &model.loss, Some(&step))?];
+    let train = Adagrad::new(0.1).minimize(&s, &model.loss, Some(&step))?;
 
     // The first worker initializes the model or restores its last checkpoint, and writes checkpoints.
     let mut session = worker
@@ -84,7 +84,8 @@ pub(crate) fn train(worker: &Worker, flags: &Flags) -> Result<Vec<f32>> {
             break;
         }
         let (x, y) = batch?;
-        let values = session.run_step(&[(&model.images, x), (&model.labels, y)], &[&model.loss], &train)?;
+        let feeds = [(&model.images, x), (&model.labels, y)];
+        let values = session.run_step(&feeds, &[&model.loss], &[&train])?;
         seen.push(values[0].to_scalar::<f32>()?);
     }
     session.close()?;

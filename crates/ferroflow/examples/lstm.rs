@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
         adam.compute_gradients(&s, &loss, &variables)?.into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
     let (clipped, _) = clip_by_global_norm(&s, &grads, 1.0)?;
     let clipped: Vec<_> = clipped.into_iter().zip(variables).collect();
-    let train = [adam.apply_gradients(&s, &clipped, Some(&step))?];
+    let train = adam.apply_gradients(&s, &clipped, Some(&step))?;
 
     let mut session = MonitoredTrainingSession::new(&graph)
         .hook(StopAtStep::last(flags.get_or("steps", 200)?))
@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
             return Ok(());
         };
         let (x, y) = batch?;
-        let values = session.run_step(&[(&images, x), (&labels, y)], &[&loss], &train)?;
+        let values = session.run_step(&[(&images, x), (&labels, y)], &[&loss], &[&train])?;
         seen.push(values[0].to_scalar()?);
         Ok(())
     })?;

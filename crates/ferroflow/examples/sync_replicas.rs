@@ -46,7 +46,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     }
     let mut seen = Vec::new();
     session.build()?.run_loop(|session| {
-        let values = session.run_step(&[], &[&loss], std::slice::from_ref(&sync.train))?;
+        let values = session.run_step(&[], &[&loss], &[&sync.train])?;
         seen.push(values[0].to_scalar()?);
         Ok(())
     })?;

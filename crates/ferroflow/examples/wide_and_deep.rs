@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     let (wide, deep): (Vec<GradAndVar>, Vec<GradAndVar>) =
         grads.into_iter().partition(|(_, variable)| variable.name().starts_with("wide/"));
     let wide = follow.apply_gradients(&s, &wide, None)?;
-    let train = [wide, adagrad.apply_gradients(&s, &deep, Some(&step))?];
+    let deep = adagrad.apply_gradients(&s, &deep, Some(&step))?;
 
     let mut session = worker
         .training_session(&graph)
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
         }
         let (user, item, took) = batch?;
         let feeds = [(&users, user), (&items, item), (&taken, took)];
-        seen.push(session.run_step(&feeds, &[&loss], &train)?[0].to_scalar()?);
+        seen.push(session.run_step(&feeds, &[&loss], &[&wide, &deep])?[0].to_scalar()?);
     }
     session.close()?;
     Ok(seen)

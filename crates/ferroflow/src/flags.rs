@@ -2,7 +2,7 @@
 
 use crate::server::TaskConfig;
 use ferroflow_cluster::spec::ClusterSpec;
-use ferroflow_core::{Result, Status, ensure, status};
+use ferroflow_core::{Result, Status, bail, ensure, status};
 use ferroflow_discovery::{Asked, Environment};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -102,7 +102,15 @@ impl Flags {
             jobs: self.parsed("jobs")?,
             ..Asked::default()
         };
-        TaskConfig::resolve(asked, &Environment::of_process())
+        let job = asked.job.clone();
+        let config = TaskConfig::resolve(asked, &Environment::of_process())?;
+        if let Some(job) = job.filter(|_| config.cluster.is_empty()) {
+            bail!(
+                InvalidArgument,
+                "--job_name={job} names a task, but of which cluster? Add --ps_hosts and --worker_hosts, or set TF_CONFIG"
+            );
+        }
+        Ok(config)
     }
 
     /// The cluster, for programs that need not be one of its tasks.
@@ -173,6 +181,7 @@ mod tests {
         let flags = parse(&["--steps=many", "--ps_hosts=", "--job_name=ps"]).unwrap();
         assert!(message(flags.get_or("steps", 1)).starts_with("--steps=many: invalid digit"));
         assert!(message(flags.task_config()).starts_with("--ps_hosts: it names no task"));
+        assert!(message(parse(&["--job_name=ps"]).unwrap().task_config()).contains("of which cluster?"));
         assert!(message(flags.required("dir")).contains("--dir is missing"));
     }
 }

@@ -84,12 +84,42 @@ impl Session {
 
     /// Computes `fetches` from `feeds`; the tensors come in the order of `fetches`.
     pub fn run(&self, feeds: &[(&Output, Tensor)], fetches: &[&Output]) -> Result<Vec<Tensor>> {
+        self.run_step(feeds, fetches, &[])
+    }
+
+    /// Feeds, computes outputs and runs operations in one step.
+    ///
+    /// ```
+    /// use ferroflow::{DType, Graph, Session, Variable, ops};
+    ///
+    /// let graph = Graph::new();
+    /// let s = graph.scope();
+    /// let x = ops::placeholder(&s, DType::Float)?;
+    /// let doubled = (&x * 2.0)?;
+    /// let total = Variable::with_value(&s, "total", 1.0f32)?;
+    /// let add = total.assign_add(&s, &doubled)?;
+    /// let session = Session::new(&graph)?;
+    /// session.execute(total.initializer())?;
+    /// let values = session.run_step(&[(&x, 3.0f32.into())], &[&doubled], &[&add])?;
+    /// assert_eq!(values[0].to_scalar::<f32>()?, 6.0);
+    /// assert_eq!(session.eval(total.value())?.to_scalar::<f32>()?, 7.0);
+    /// # Ok::<(), ferroflow::Status>(())
+    /// ```
+    pub fn run_step(
+        &self,
+        feeds: &[(&Output, Tensor)],
+        fetches: &[&Output],
+        targets: &[&Operation],
+    ) -> Result<Vec<Tensor>> {
         let mut step = self.step();
         for (output, value) in feeds {
             step = step.feed(output, value.clone());
         }
         for output in fetches {
             step = step.fetch(output);
+        }
+        for operation in targets {
+            step = step.target(*operation);
         }
         Ok(step.run()?.values)
     }

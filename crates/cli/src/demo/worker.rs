@@ -96,7 +96,7 @@ pub(crate) fn run(task: &Task) -> Result<()> {
         session.run_step(
             &[(&model.images, images), (&model.labels, labels)],
             &[],
-            std::slice::from_ref(&train),
+            &[&train],
         )?;
         Ok(())
     })

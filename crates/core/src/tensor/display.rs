@@ -16,15 +16,16 @@ const SHOWN: usize = 8;
 ///
 /// assert_eq!(Tensor::from([[1.0f32, 2.5], [3.0, 4.0]]).to_string(), "[[1 2.5] [3 4]]");
 /// assert_eq!(Tensor::from((0..100).collect::<Vec<i32>>()).to_string(), "[0 1 2 3 4 5 6 7 ...]");
+/// assert_eq!(Tensor::from([4e-14f32, 0.5]).to_string(), "[4e-14 0.5]");
 /// assert_eq!(Tensor::from("text").to_string(), "\"text\"");
 /// ```
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.dtype() {
-            DType::Half => self.show::<f16>(f, |value, f| write!(f, "{value}")),
-            DType::Bfloat16 => self.show::<bf16>(f, |value, f| write!(f, "{value}")),
-            DType::Float => self.show::<f32>(f, |value, f| write!(f, "{value}")),
-            DType::Double => self.show::<f64>(f, |value, f| write!(f, "{value}")),
+            DType::Half => self.show::<f16>(f, |value, f| number(f64::from(*value), value, f)),
+            DType::Bfloat16 => self.show::<bf16>(f, |value, f| number(f64::from(*value), value, f)),
+            DType::Float => self.show::<f32>(f, |value, f| number(f64::from(*value), value, f)),
+            DType::Double => self.show::<f64>(f, |value, f| number(*value, value, f)),
             DType::Complex64 => self.show::<C64>(f, |value, f| write!(f, "{value}")),
             DType::Complex128 => self.show::<C128>(f, |value, f| write!(f, "{value}")),
             DType::Bool => self.show::<bool>(f, |value, f| write!(f, "{value}")),
@@ -55,6 +56,12 @@ impl Tensor {
             Err(_) => fmt::Debug::fmt(self, f),
         }
     }
+}
+
+/// A number with its exponent if it is very small or large, as in stock's lists.
+fn number<T: fmt::Display + fmt::LowerExp>(size: f64, value: &T, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let plain = size == 0.0 || !size.is_finite() || (1e-4..1e16).contains(&size.abs());
+    if plain { write!(f, "{value}") } else { write!(f, "{value:e}") }
 }
 
 fn nested<T>(

@@ -61,7 +61,8 @@ impl Iterator for Checkpoints {
     type Item = Result<String>;
 
     fn next(&mut self) -> Option<Result<String>> {
-        let mut waiting = Waiting::for_work();
+        // The first should come soon; between two of them much time may pass.
+        let mut waiting = if self.last.is_none() { Waiting::new() } else { Waiting::for_work() };
         loop {
             let early = self.given.is_some_and(|given| given.elapsed() < self.min_interval);
             match latest_checkpoint(&self.directory) {

@@ -228,7 +228,7 @@ impl MonitoredSession {
 
     /// Runs an operation, with hooks.
     pub fn execute(&mut self, operation: impl Into<Operation>) -> Result<()> {
-        self.run_step(&[], &[], &[operation.into()]).map(drop)
+        self.run_step(&[], &[], &[&operation.into()]).map(drop)
     }
 
     /// Computes outputs, with hooks.
@@ -242,7 +242,7 @@ impl MonitoredSession {
         &mut self,
         feeds: &[(&Output, Tensor)],
         fetches: &[&Output],
-        targets: &[Operation],
+        targets: &[&Operation],
     ) -> Result<Vec<Tensor>> {
         ensure!(!self.closed, FailedPrecondition, "the session has been closed; build another one");
         loop {
@@ -346,7 +346,7 @@ impl MonitoredSession {
         &mut self,
         feeds: &[(&Output, Tensor)],
         fetches: &[&Output],
-        targets: &[Operation],
+        targets: &[&Operation],
     ) -> Result<Vec<Tensor>> {
         let session = self.session()?.clone();
         let cx = RunContext { session: &session, stop: &self.stop };
@@ -358,7 +358,7 @@ impl MonitoredSession {
             step = step.fetch(output);
         }
         for operation in targets {
-            step = step.target(operation);
+            step = step.target(*operation);
         }
         let (mut counts, mut trace) = (Vec::with_capacity(self.hooks.len()), false);
         for hook in &mut self.hooks {

@@ -59,6 +59,13 @@ impl SessionManager<'_> {
                 if let Some(init) = &scaffold.init_fn {
                     init(&session)?;
                 }
+                // After the loss of a task this means that training begins again.
+                match &source.checkpoint_dir {
+                    Some(directory) => {
+                        tracing::info!(directory, "The model was initialized: there is no checkpoint.");
+                    }
+                    None => tracing::info!("The model was initialized."),
+                }
             }
         }
         if let Some(missing) = self.run_local_init(&session)? {
