@@ -194,4 +194,30 @@ def failures(target, prefix):
         show_failure("slice of another shape", lambda: sess.run(tf.raw_ops.SaveV2(prefix=f"{prefix}_slice", tensor_names=["x"], shape_and_slices=["4 0,2"], tensors=[np.zeros(3)])))
 
 
-PARTS = {"types": types, "partitions": partitions, "three_shards_on_two": three_shards_on_two, "replaced": replaced, "first_format": first_format, "failures": failures}
+
+def addresses(target, prefix):
+    """Checkpoints under addresses of files, and of file systems that are not there."""
+    v = v1.get_variable("v", initializer=np.float32([1, 2]))
+    saver, init = v1.train.Saver(), v1.global_variables_initializer()
+    with session(target) as sess:
+        sess.run(init)
+        for name in (f"file://{prefix}", f"file://localhost{prefix}_host"):
+            feed = {saver.saver_def.filename_tensor_name: name}
+            show("saved", sess.run(saver.saver_def.save_tensor_name, feed) == name.encode())
+            sess.run(v.assign([5.0, 6.0]))
+            sess.run(saver.saver_def.restore_op_name, feed)
+            show("restored", sess.run(v))
+        show("files", sorted(os.path.basename(path) for path in glob.glob(prefix + "*")))
+        for scheme in ("s3", "hdfs", "FILE", "x.y"):
+            feed = {saver.saver_def.filename_tensor_name: f"{scheme}://somewhere/model"}
+            for what, node in (("save", saver.saver_def.save_tensor_name), ("restore", saver.saver_def.restore_op_name)):
+                try:
+                    sess.run(node, feed)
+                except tf.errors.OpError as error:
+                    show(f"{what} {scheme}", [type(error).__name__, f"File system scheme '{scheme}' not implemented" in error.message])
+        merge = tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=[f"file://{prefix}"], destination_prefix=f"file://{prefix}_merged/model", delete_old_dirs=False)
+        sess.run(merge)
+        show("merged", contents(f"{prefix}_merged/model"))
+
+
+PARTS = {"types": types, "partitions": partitions, "three_shards_on_two": three_shards_on_two, "replaced": replaced, "first_format": first_format, "failures": failures, "addresses": addresses}

@@ -2,6 +2,7 @@
 
 use ferroflow_core::scope::MetaGraph;
 use ferroflow_core::{Result, status};
+use ferroflow_io::path::local_path;
 use ferroflow_proto::tensorflow::{GraphDef, MetaGraphDef};
 use prost::Message;
 use std::ops::Deref;
@@ -158,12 +159,14 @@ impl Graph {
 }
 
 fn write(path: &Path, message: &impl Message) -> Result<()> {
-    let written = std::fs::write(path, message.encode_to_vec());
-    written.map_err(|error| ferroflow_io::file::status(path, &error))
+    let path = local_path(path)?;
+    let written = std::fs::write(&path, message.encode_to_vec());
+    written.map_err(|error| ferroflow_io::file::status(&path, &error))
 }
 
 fn read<M: Message + Default>(path: &Path, what: &str) -> Result<M> {
-    let bytes = std::fs::read(path).map_err(|error| ferroflow_io::file::status(path, &error))?;
+    let path = local_path(path)?;
+    let bytes = std::fs::read(&path).map_err(|error| ferroflow_io::file::status(&path, &error))?;
     M::decode(bytes.as_slice())
         .map_err(|error| status!(DataLoss, "{} is no {what} in binary form: {error}", path.display()))
 }

@@ -22,8 +22,9 @@ pub use reader::BundleReader;
 pub use slice::{SliceSpec, TensorSlice};
 pub use writer::BundleWriter;
 
+use crate::path::checkpoint_prefix;
 use ferroflow_core::cancel::Cancellation;
-use ferroflow_core::{Result, status};
+use ferroflow_core::{Code, Result, status};
 use std::path::PathBuf;
 
 /// Bytes that are read or written, and added to a checksum, at a time: few enough to stay in a cache.
@@ -36,13 +37,21 @@ fn check_cancelled(cancellation: &Cancellation) -> Result<()> {
     Err(cancellation.reason().unwrap_or_else(|| status!(Cancelled, "the step was cancelled")))
 }
 
+/// Whether there is a checkpoint of this prefix. Where files cannot be looked for, there is none.
+pub fn exists(prefix: &str) -> Result<bool> {
+    match checkpoint_prefix(prefix) {
+        Err(error) if error.code() == Code::Unimplemented => Ok(false),
+        prefix => prefix.map(|prefix| index_path(prefix).exists()),
+    }
+}
+
 /// The path of an index.
-pub fn index_path(prefix: &str) -> PathBuf {
+fn index_path(prefix: &str) -> PathBuf {
     format!("{prefix}.index").into()
 }
 
 /// The path of a data file.
-pub fn data_path(prefix: &str, shard: usize, shards: usize) -> PathBuf {
+fn data_path(prefix: &str, shard: usize, shards: usize) -> PathBuf {
     format!("{prefix}.data-{shard:05}-of-{shards:05}").into()
 }
 

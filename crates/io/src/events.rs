@@ -4,6 +4,7 @@
 //! stock's do.
 
 use crate::file;
+use crate::path::local_path;
 use crate::record::{Compression, RecordReader, RecordWriter};
 use ferroflow_core::{Code, Result, status};
 use ferroflow_proto::tensorflow::event::What;
@@ -42,8 +43,8 @@ pub struct EventWriter {
 impl EventWriter {
     /// Starts an event file in a directory, which is made if it is missing. The name ends with `suffix`.
     pub fn create(directory: impl AsRef<Path>, suffix: &str, policy: FlushPolicy) -> Result<EventWriter> {
-        let directory = directory.as_ref();
-        std::fs::create_dir_all(directory).map_err(|error| file::status(directory, &error))?;
+        let directory = local_path(directory)?;
+        std::fs::create_dir_all(&directory).map_err(|error| file::status(&directory, &error))?;
         let seconds = wall_time() as u64;
         let host = gethostname::gethostname();
         let name = format!("events.out.tfevents.{seconds:010}.{}{suffix}", host.to_string_lossy());
@@ -111,7 +112,7 @@ pub fn wall_time() -> f64 {
 }
 
 /// The events of a file in order.
-pub fn read_events(path: impl Into<PathBuf>) -> Result<impl Iterator<Item = Result<Event>> + Send> {
+pub fn read_events(path: impl AsRef<Path>) -> Result<impl Iterator<Item = Result<Event>> + Send> {
     let records = RecordReader::open(path, Compression::None)?;
     Ok(records.map(|record| {
         Event::decode(record?).map_err(|error| status!(DataLoss, "a record is not an event: {error}"))

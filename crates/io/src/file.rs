@@ -1,5 +1,6 @@
 //! Local files: errors as statuses in stock's words, reads at a position, and writes that appear whole or not at all.
 
+use crate::path::local_path;
 use ferroflow_core::{Code, Result, Status, status};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -65,8 +66,8 @@ pub struct Source {
 
 impl Source {
     /// Opens a file.
-    pub fn open(path: impl Into<PathBuf>) -> Result<Source> {
-        let path = path.into();
+    pub fn open(path: impl AsRef<Path>) -> Result<Source> {
+        let path = local_path(path)?;
         let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
         let (length, file) = opened.map_err(|error| status(&path, &error))?;
         Ok(Source { path, file, length })
@@ -111,8 +112,8 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Sink {
     /// Starts a file. A missing directory is made if its own parent exists, as stock does.
-    pub fn create(path: impl Into<PathBuf>) -> Result<Sink> {
-        let path = path.into();
+    pub fn create(path: impl AsRef<Path>) -> Result<Sink> {
+        let path = local_path(path)?;
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             match fs::create_dir(directory) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists && !directory.is_dir() => {
@@ -170,7 +171,7 @@ pub fn rename(from: &Path, to: &Path) -> Result<()> {
 /// The files that a pattern names, sorted: `*` and `?` stand for any characters and `[…]` for one of several, in the
 /// last part of the path.
 pub fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
-    let path = Path::new(pattern);
+    let path = &local_path(pattern)?;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if !name.contains(['*', '?', '[']) {
         return Ok(if path.exists() { vec![path.to_owned()] } else { Vec::new() });

@@ -9,6 +9,7 @@ pub mod crc;
 pub mod events;
 pub mod file;
 pub mod image;
+pub mod path;
 pub mod record;
 pub mod table;
 pub mod v1;

@@ -5,6 +5,7 @@
 
 use crate::crc;
 use crate::file;
+use crate::path::local_path;
 use bytes::Bytes;
 use ferroflow_core::{Result, Status, bail, ensure, status};
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
@@ -51,8 +52,8 @@ pub struct RecordReader {
 
 impl RecordReader {
     /// Opens a file.
-    pub fn open(path: impl Into<PathBuf>, compression: Compression) -> Result<RecordReader> {
-        let path = path.into();
+    pub fn open(path: impl AsRef<Path>, compression: Compression) -> Result<RecordReader> {
+        let path = local_path(path)?;
         let file = File::open(&path).map_err(|error| file::status(&path, &error))?;
         Ok(RecordReader { path, ..RecordReader::new(BufReader::with_capacity(1 << 18, file), compression) })
     }
@@ -175,15 +176,15 @@ pub struct RecordWriter {
 
 impl RecordWriter {
     /// Starts a file, replacing one of this name.
-    pub fn create(path: impl Into<PathBuf>, compression: Compression) -> Result<RecordWriter> {
-        let path = path.into();
+    pub fn create(path: impl AsRef<Path>, compression: Compression) -> Result<RecordWriter> {
+        let path = local_path(path)?;
         let file = File::create(&path).map_err(|error| file::status(&path, &error))?;
         Ok(RecordWriter::new(file, path, compression))
     }
 
     /// Starts a file of a name that nobody has yet.
-    pub fn create_new(path: impl Into<PathBuf>, compression: Compression) -> Result<RecordWriter> {
-        let path = path.into();
+    pub fn create_new(path: impl AsRef<Path>, compression: Compression) -> Result<RecordWriter> {
+        let path = local_path(path)?;
         let file = File::create_new(&path).map_err(|error| file::status(&path, &error))?;
         Ok(RecordWriter::new(file, path, compression))
     }

@@ -29,7 +29,14 @@ struct Stored {
 impl V1Reader {
     /// Opens every file that the pattern names.
     pub fn open(pattern: &str) -> Result<V1Reader> {
-        let paths = file::matching(pattern)?;
+        let paths = file::matching(pattern).map_err(|error| {
+            status!(
+                InvalidArgument,
+                "Unsuccessful TensorSliceReader constructor: Failed to get matching files on {pattern}: {}: {}",
+                error.code().name(),
+                error.message()
+            )
+        })?;
         ensure!(
             !paths.is_empty(),
             NotFound,

@@ -1,8 +1,10 @@
 //! The file `checkpoint` of a directory: which checkpoints it has, in the text form that stock reads and writes.
 
 use ferroflow_core::{Result, Status, bail, status};
+use ferroflow_io::bundle;
+use ferroflow_io::path::{local, local_path};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The name of the file unless a program chooses another.
 const FILE: &str = "checkpoint";
@@ -23,7 +25,7 @@ pub struct CheckpointState {
 /// Writes the state of a directory; whoever reads it meanwhile sees the old or the new one. Paths relative to the working
 /// directory become relative to `directory`, so that the directory may move.
 pub fn write_checkpoint_state(directory: impl AsRef<Path>, state: &CheckpointState) -> Result<()> {
-    let directory = directory.as_ref();
+    let directory = local_path(directory)?;
     let mut all = state.all.clone();
     if all.last() != Some(&state.latest) {
         all.push(state.latest.clone());
@@ -33,7 +35,7 @@ pub fn write_checkpoint_state(directory: impl AsRef<Path>, state: &CheckpointSta
             return path.clone();
         }
         let relative =
-            Path::new(path).strip_prefix(directory).map(|path| path.to_string_lossy().into_owned());
+            Path::new(path).strip_prefix(&directory).map(|path| path.to_string_lossy().into_owned());
         relative.unwrap_or_else(|_| path.clone())
     };
     let mut text = String::new();
@@ -66,7 +68,7 @@ pub fn write_checkpoint_state(directory: impl AsRef<Path>, state: &CheckpointSta
 /// # Ok::<(), ferroflow::Status>(())
 /// ```
 pub fn read_checkpoint_state(directory: impl AsRef<Path>) -> Result<Option<CheckpointState>> {
-    let directory = directory.as_ref();
+    let directory = local_path(directory)?;
     let path = directory.join(FILE);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
@@ -76,9 +78,13 @@ pub fn read_checkpoint_state(directory: impl AsRef<Path>) -> Result<Option<Check
     let state = parse(&text).map_err(|error| {
         error.map_message(|message| format!("{} is no state of checkpoints: {message}", path.display()))
     })?;
-    let whole = |path: String| match Path::new(&path).is_absolute() || path.is_empty() {
-        true => path,
-        false => directory.join(path).to_string_lossy().into_owned(),
+    // Stock writes addresses as it was given them; one of another file system stays as it is and is not found.
+    let whole = |path: String| {
+        let path = local(&path).map(str::to_owned).unwrap_or(path);
+        match Path::new(&path).is_absolute() || path.is_empty() {
+            true => path,
+            false => directory.join(path).to_string_lossy().into_owned(),
+        }
     };
     let all = state.all.into_iter().map(whole).collect();
     Ok(Some(CheckpointState { latest: whole(state.latest), all, ..state }))
@@ -97,7 +103,7 @@ pub fn latest_checkpoint(directory: impl AsRef<Path>) -> Result<Option<String>> 
 
 /// Whether there is a checkpoint with this prefix, of either format.
 pub fn checkpoint_exists(prefix: &str) -> bool {
-    !prefix.is_empty() && (PathBuf::from(format!("{prefix}.index")).exists() || Path::new(prefix).is_file())
+    bundle::exists(prefix).unwrap_or(false) || local_path(prefix).is_ok_and(|path| path.is_file())
 }
 
 fn parse(text: &str) -> Result<CheckpointState> {

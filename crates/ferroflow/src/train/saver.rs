@@ -9,6 +9,7 @@ use crate::variables::{Variable, global_variables};
 use bytes::Bytes;
 use ferroflow_core::scope::{CollectionItem, Graph, MetaGraph, Operation, Output, Scope};
 use ferroflow_core::{Code, Result, Status, Tensor, ensure, status};
+use ferroflow_io::path::local_path;
 use ferroflow_proto::tensorflow::{SaverDef, saver_def::CheckpointFormatVersion};
 use prost::Message;
 use std::path::{Path, PathBuf};
@@ -231,7 +232,12 @@ impl Saver {
     /// Writes a checkpoint `prefix-step`, or `prefix` without a step, notes it in the file `checkpoint` beside it,
     /// removes what is too old, and returns the checkpoint's prefix.
     pub fn save(&self, session: &Session, prefix: impl AsRef<Path>, step: Option<i64>) -> Result<String> {
-        let prefix = prefix.as_ref().to_string_lossy().into_owned();
+        let prefix = local_path(prefix)?.to_string_lossy().into_owned();
+        ensure!(
+            !prefix.is_empty(),
+            InvalidArgument,
+            "The path of a checkpoint is empty; name a file to save to"
+        );
         let path = match step {
             Some(step) => format!("{prefix}-{step}"),
             None => prefix,
@@ -258,7 +264,7 @@ impl Saver {
 
     /// Gives the variables the values of a checkpoint.
     pub fn restore(&self, session: &Session, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref().to_string_lossy().into_owned();
+        let path = local_path(path)?.to_string_lossy().into_owned();
         let Some(nodes) = &self.nodes else { return Ok(()) };
         if !checkpoint_exists(&path) {
             return Err(missing(&path));

@@ -4,8 +4,9 @@ use super::entry::{HEADER_KEY, decode_entry, shards_of};
 use super::replace::{publish, unused_shards};
 use super::{data_path, index_path};
 use crate::file;
+use crate::path::{checkpoint_prefix, local};
 use crate::table::TableReader;
-use ferroflow_core::{Code, Result, bail, ensure};
+use ferroflow_core::{Code, Result, bail, ensure, status};
 use ferroflow_proto::tensorflow::BundleEntryProto;
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,13 +17,21 @@ pub fn merge(prefixes: &[String], destination: &str, allow_missing: bool) -> Res
     let mut entries: BTreeMap<Vec<u8>, BundleEntryProto> = BTreeMap::new();
     let mut files: Vec<PathBuf> = Vec::new();
     let mut present = Vec::new();
-    for prefix in prefixes {
+    let destination = checkpoint_prefix(destination)?;
+    for name in prefixes {
+        let prefix = local(name).map_err(|error| {
+            let (code, message) = (error.code().name(), error.message());
+            status!(
+                InvalidArgument,
+                "allow_missing_files was set to false and {name} did not exist.{code}: {message}"
+            )
+        })?;
         let table = match TableReader::open(&index_path(prefix)) {
             Ok(table) => table,
             Err(error) if error.code() == Code::NotFound && allow_missing => continue,
             Err(error) if error.code() == Code::NotFound => bail!(
                 InvalidArgument,
-                "allow_missing_files was set to false and {prefix} did not exist.NOT_FOUND: {prefix} not found"
+                "allow_missing_files was set to false and {name} did not exist.NOT_FOUND: {name} not found"
             ),
             Err(error) => return Err(error),
         };
@@ -55,7 +64,7 @@ pub fn merge(prefixes: &[String], destination: &str, allow_missing: bool) -> Res
         file::rename(path, &data_path(destination, shard, shards))?;
     }
     publish(destination, files.len(), shards, &entries)?;
-    for prefix in present.into_iter().filter(|prefix| prefix.as_str() != destination) {
+    for prefix in present.into_iter().filter(|prefix| *prefix != destination) {
         let path = index_path(prefix);
         fs::remove_file(&path).map_err(|error| file::status(&path, &error))?;
     }

@@ -6,6 +6,7 @@ use super::slice::TensorSlice;
 use super::{CHUNK, check_cancelled, data_path, index_path, strings};
 use crate::crc;
 use crate::file::{self, Source};
+use crate::path::checkpoint_prefix;
 use crate::table::TableReader;
 use bytes::Bytes;
 use ferroflow_core::cancel::Cancellation;
@@ -27,6 +28,7 @@ pub struct BundleReader {
 impl BundleReader {
     /// Opens a checkpoint.
     pub fn open(prefix: &str) -> Result<BundleReader> {
+        let prefix = checkpoint_prefix(prefix)?;
         let index = TableReader::open(&index_path(prefix))?;
         let header = index.get(HEADER_KEY)?;
         let header = header.ok_or_else(|| status!(DataLoss, "the checkpoint {prefix} has no header"))?;

@@ -8,6 +8,7 @@ use crate::session::Session;
 use crate::summary::{SessionEvent, SummaryWriter};
 use ferroflow_core::scope::{Graph, Output};
 use ferroflow_core::{Result, status};
+use ferroflow_io::path::local_path;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -87,7 +88,7 @@ impl CheckpointSaver {
 impl SessionHook for CheckpointSaver {
     fn begin(&mut self, graph: &Graph) -> Result<()> {
         self.step = Some(needed_global_step(graph, "CheckpointSaver")?.value().clone());
-        let made = std::fs::create_dir_all(&self.directory);
+        let made = std::fs::create_dir_all(local_path(&self.directory)?);
         made.map_err(|error| {
             status!(Internal, "cannot make the directory {}: {error}", self.directory.display())
         })

@@ -3,6 +3,7 @@
 use super::{Every, RunArgs, RunContext, RunValues, SessionHook, Timer, needed_global_step, step_number};
 use ferroflow_core::scope::{Graph, Output};
 use ferroflow_core::{Result, status};
+use ferroflow_io::path::local_path;
 use ferroflow_proto::tensorflow::StepStats;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -47,6 +48,7 @@ impl Profiler {
 impl SessionHook for Profiler {
     fn begin(&mut self, graph: &Graph) -> Result<()> {
         self.step = Some(needed_global_step(graph, "Profiler")?.value().clone());
+        self.directory = local_path(&self.directory)?;
         let made = std::fs::create_dir_all(&self.directory);
         made.map_err(|error| {
             status!(Internal, "cannot make the directory {}: {error}", self.directory.display())

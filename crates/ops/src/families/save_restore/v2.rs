@@ -7,6 +7,7 @@ use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Op, ShapeCx, shapes};
 use ferroflow_core::{DType, Result, Shape, Tensor, ensure, kernels, status};
 use ferroflow_io::bundle::{self, BundleReader, BundleWriter, SliceSpec};
+use ferroflow_io::path::local_path;
 use ferroflow_io::v1::V1Reader;
 use std::path::Path;
 use std::sync::Arc;
@@ -182,7 +183,7 @@ fn restore_all(
     dtypes: &[DType],
     cancellation: Cancellation,
 ) -> Result<Vec<Tensor>> {
-    if !bundle::index_path(prefix).exists() {
+    if !bundle::exists(prefix)? {
         // Savers restore with this op whatever format they write; without an index it is the first one.
         let reader = V1Reader::open(prefix)?;
         let restore = |((name, spec), dtype): (&Named, &DType)| {
@@ -260,9 +261,10 @@ fn merge_inputs(cx: &KernelCx<'_>) -> Result<(Vec<String>, String)> {
 
 /// Directories that others still use stay, as in stock.
 fn delete_parts(prefixes: &[String], destination: &str) {
-    let own = Path::new(destination).parent();
-    for directory in prefixes.iter().filter_map(|prefix| Path::new(prefix).parent()) {
-        if Some(directory) != own {
+    let directory = |prefix: &str| local_path(prefix).ok().and_then(|path| path.parent().map(Path::to_owned));
+    let own = directory(destination);
+    for directory in prefixes.iter().filter_map(|prefix| directory(prefix)) {
+        if Some(&directory) != own.as_ref() {
             let _ = std::fs::remove_dir(directory);
         }
     }
@@ -306,10 +308,25 @@ fn sharded_filespec_kernel(_: &Init<'_>) -> Result<Kernel> {
 mod tests {
     use crate::testing::Node;
     use ferroflow_core::kernel::Str;
-    use ferroflow_core::{DType, Shape, Tensor};
+    use ferroflow_core::{Code, DType, Shape, Tensor};
 
     fn strings(values: &[&str]) -> Tensor {
         Tensor::vector(values.iter().map(|value| Str::from(value.to_string())).collect::<Vec<Str>>())
+    }
+
+    /// Stock takes it and writes hidden files into the server's own directory.
+    #[test]
+    fn an_empty_path_is_refused() {
+        let one = || Node::new("SaveV2").attr("dtypes", vec![DType::Float]);
+        for path in ["", "file://"] {
+            let prefix = Tensor::scalar(Str::from(path.to_owned()));
+            let inputs = [prefix.clone(), strings(&["v"]), strings(&[""]), Tensor::scalar(1.0f32)];
+            assert_eq!(one().run(inputs).unwrap_err().code(), Code::InvalidArgument);
+            let restore = Node::new("RestoreV2").attr("dtypes", vec![DType::Float]);
+            let refused = restore.run([prefix, strings(&["v"]), strings(&[""])]).unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument);
+            assert!(refused.message().contains("path of a checkpoint is empty"), "{}", refused.message());
+        }
     }
 
     #[test]
