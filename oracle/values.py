@@ -4,6 +4,7 @@ A case names its inputs once, as templates, and is then expanded over dtypes: `a
 integers of both signs, complex numbers, booleans or strings, as the dtype asks.
 """
 
+import re
 import zlib
 
 import environment  # noqa: F401
@@ -189,3 +190,7 @@ def special_pairs(*, nonzero=False):
         return np.repeat(left, len(right)), np.tile(right, len(left))
 
     return [Template(lambda dtype: grid(dtype)[0]), Template(lambda dtype: grid(dtype)[1])]
+
+
+# What stock says first, without the dot at its end: a message that programs may look for, whole.
+SENTENCE = re.compile(r"(?m)^(?!From /job:)[^\n]+?(?=\.?$)")

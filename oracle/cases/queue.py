@@ -80,9 +80,74 @@ def staging(c):
         p.step(fetch=["size"])
 
 
+def shared(c):
+    """Queues of one shared name must be of one kind; the sentences name what differs."""
+    kinds = ("FIFOQueue", "PaddingFIFOQueue", "RandomShuffleQueue", "PriorityQueue")
+    attrs = {"component_types": ["float"], "shapes": [[2]], "capacity": 3}
+    random = attrs | {"min_after_dequeue": 1, "seed": 1, "seed2": 2}
+    changes = {
+        "same": {},
+        "capacity": {"capacity": 4},
+        "unbounded": {"capacity": -1},
+        "types": {"component_types": ["int32"]},
+        "components": {"component_types": ["float", "float"], "shapes": [[2], [2]]},
+        "shapes": {"shapes": [[3]]},
+        "rank": {"shapes": [[2, 1]]},
+    }
+    pairs = [(kind, kind, name, attrs, attrs | change) for kind in kinds for name, change in changes.items()]
+    pairs += [(kind, other, f"as_{other}", attrs, attrs) for kind in kinds for other in kinds if kind != other]
+    pairs += [("FIFOQueue", "FIFOQueue", "without_shapes", attrs, attrs | {"shapes": []})]
+    pairs += [("PaddingFIFOQueue", "PaddingFIFOQueue", "shapes_that_may_be_equal", attrs | {"shapes": [[None]]}, attrs)]
+    pairs += [
+        ("RandomShuffleQueue", "RandomShuffleQueue", name, first, second)
+        for name, first, second in [
+            ("kept", random, random | {"min_after_dequeue": 2}),
+            ("seed", random, random | {"seed": 3}),
+            ("seed2", random, random | {"seed2": 3}),
+            ("seeds_left_open", random, random | {"seed": 0, "seed2": 0}),
+            ("seeds_chosen_later", random | {"seed": 0, "seed2": 0}, random),
+        ]
+    ]
+    for kind, other, name, first, second in pairs:
+        p = c.program(f"{kind}V2/shared/{name}")
+        p.node(f"{kind}V2", name="q", shared_name="s", **first)
+        p.node(f"{other}V2", name="r", shared_name="s", **second)
+        p.node("QueueSizeV2", ["r"], name="size")
+        p.step(target=["q"])
+        p.step(target=["r"], message=SENTENCE)
+        p.step(fetch=["size"], message=SENTENCE)
+    for kind in kinds:
+        for name, change in {"counts": {"shapes": [[2], [3]]}, "open_shape": {"shapes": [[None]]}, "open_rank": {"shapes": [None]}}.items():
+            p = c.program(f"{kind}V2/made_with_{name}")
+            p.node(f"{kind}V2", name="q", **(attrs | change))
+            p.step(target=["q"], message=SENTENCE)
+    p = c.program("PaddingFIFOQueueV2/made_without_shapes")
+    p.node("PaddingFIFOQueueV2", name="q", **(attrs | {"shapes": []}))
+    p.step(target=["q"], message=SENTENCE)
+    for name, change in {"negative": {"min_after_dequeue": -1}, "all": {"min_after_dequeue": 3}}.items():
+        p = c.program(f"RandomShuffleQueueV2/keeps_{name}")
+        p.node("RandomShuffleQueueV2", name="q", **(attrs | change))
+        p.step(target=["q"], message=SENTENCE)
+
+
+def priorities(c):
+    """Equal priorities leave as stock's heap has them."""
+    p = queue(c, "equal_priorities", op="PriorityQueueV2", types=("int64",), shapes=[[]])
+    p.placeholder("int64", name="key")
+    p.node("QueueEnqueueManyV2", ["q", "key", "x0"], name="put_keys", Tcomponents=["int64", "int64"])
+    p.node("QueueDequeueManyV2", ["q", "n"], name="take_keys", component_types=["int64", "int64"])
+    drawn = np.random.default_rng(7)
+    for start in (0, 20, 40):
+        p.step(target=["put_keys"], feed={"key": drawn.integers(0, 4, 20), "x0": np.arange(start, start + 20)})
+        p.step(fetch=["take_keys:0", "take_keys:1"], feed={"n": np.int32(7)})
+    p.step(fetch=["take_keys:0", "take_keys:1"], feed={"n": np.int32(39)})
+
+
 def cases(c):
     first_generation(c)
     staging(c)
+    shared(c)
+    priorities(c)
     for dtype in ("half", "float", "int32", "int64", "bool", "complex64", "string"):
         p = queue(c, f"one_by_one/{dtype}", types=(dtype,))
         for seed in range(3):

@@ -3,6 +3,7 @@
 //! Whoever waits stands in a line, for room or for elements, and only the first in line moves. A wait that is
 //! dropped leaves its line and gives back what it had taken, so that a cancelled step loses nothing.
 
+mod heap;
 mod store;
 mod wait;
 
@@ -116,46 +117,49 @@ impl Queue {
         self.lock().closed
     }
 
-    /// Refuses to share the queue with a node that asks for another one.
-    pub(crate) fn check_same(&self, asked: &QueueSpec) -> Result<()> {
-        let name = &self.spec.name;
-        let other = asked.kind();
+    /// Refuses to share the queue with a node of another op, or one that asks for another queue.
+    pub(crate) fn check_same(&self, op: &str, asked: &QueueSpec) -> Result<()> {
+        let (name, have) = (&self.spec.name, &self.spec);
+        ensure!(self.kind() == asked.kind(), InvalidArgument, "Expected {}, found {op}", self.kind());
         ensure!(
-            self.kind() == other,
-            InvalidArgument,
-            "Shared queue '{name}' has type '{}' that does not match type of Node '{name}': {other}",
-            self.kind()
-        );
-        ensure!(
-            self.spec.capacity == asked.capacity,
+            have.capacity == asked.capacity,
             InvalidArgument,
             "Shared queue '{name}' has capacity {} but requested capacity was {}",
-            shown_capacity(self.spec.capacity),
+            shown_capacity(have.capacity),
             shown_capacity(asked.capacity)
         );
-        ensure!(
-            self.spec.types == asked.types,
-            InvalidArgument,
-            "Shared queue '{name}' has component types {} but requested component types were {}",
-            list(&self.spec.types),
-            list(&asked.types)
-        );
-        ensure!(
-            self.spec.shapes == asked.shapes,
-            InvalidArgument,
-            "Shared queue '{name}' has component shapes {} but requested component shapes were {}",
-            list(&self.spec.shapes),
-            list(&asked.shapes)
-        );
-        if let (Order::Shuffled { keep, .. }, Order::Shuffled { keep: other, .. }) =
-            (&self.spec.order, &asked.order)
+        if let (Order::Shuffled { keep, seeds }, Order::Shuffled { keep: other, seeds: wanted }) =
+            (&have.order, &asked.order)
         {
             ensure!(
                 keep == other,
                 InvalidArgument,
                 "Shared queue '{name}' has min_after_dequeue {keep} but requested min_after_dequeue was {other}."
             );
+            ensure!(
+                *wanted == (0, 0) || wanted == seeds,
+                InvalidArgument,
+                "Shared queue '{name}' has random seeds {seeds:?} but requested seeds are {wanted:?}."
+            );
         }
+        ensure!(
+            have.types == asked.types,
+            InvalidArgument,
+            "Shared queue '{name}' has component types {} but requested component types were {}",
+            list(&have.types),
+            list(&asked.types)
+        );
+        // Queues that pad take shapes that may be the same.
+        let fits =
+            |a: &PartialShape, b: &PartialShape| if have.padding { a.is_compatible_with(b) } else { a == b };
+        ensure!(
+            have.shapes.len() == asked.shapes.len()
+                && have.shapes.iter().zip(&asked.shapes).all(|(a, b)| fits(a, b)),
+            InvalidArgument,
+            "Shared queue '{name}' has component shapes [{}] but requested component shapes were [{}]",
+            list(&have.shapes),
+            list(&asked.shapes)
+        );
         Ok(())
     }
 
@@ -228,10 +232,12 @@ impl State {
     }
 }
 
-fn shown_capacity(capacity: usize) -> i64 {
-    i32::try_from(capacity).map_or(-1, i64::from)
+/// The capacity as stock counts: an unbounded queue holds the largest number.
+fn shown_capacity(capacity: usize) -> i32 {
+    i32::try_from(capacity).unwrap_or(i32::MAX)
 }
 
-fn list(items: &[impl std::fmt::Display]) -> String {
+/// The items, separated by commas.
+pub(crate) fn list(items: &[impl std::fmt::Display]) -> String {
     items.iter().map(|item| item.to_string()).collect::<Vec<_>>().join(", ")
 }

@@ -24,6 +24,9 @@ pub struct RuntimeEnv {
     /// whichever signature runs the node. Names within functions mean something in their function only, so kernels there
     /// belong to the function as one plan has instantiated it.
     kernels: Mutex<HashMap<String, Arc<Kernel>>>,
+    /// Kernels of nodes that hold a resource, by node name, which all surroundings of a session share: such a resource may
+    /// be the kernel's own.
+    holders: Arc<Mutex<HashMap<String, Arc<Kernel>>>>,
     /// The functions known now.
     library: Mutex<Arc<Library>>,
 }
@@ -44,7 +47,21 @@ impl RuntimeEnv {
             resources,
             pool,
             kernels: Mutex::default(),
+            holders: Arc::default(),
             library: Mutex::default(),
+        })
+    }
+
+    /// Surroundings of the same session with other functions.
+    pub fn with_library(&self, library: Arc<Library>) -> Arc<RuntimeEnv> {
+        Arc::new(RuntimeEnv {
+            registry: self.registry.clone(),
+            device: self.device.clone(),
+            resources: self.resources.clone(),
+            pool: self.pool.clone(),
+            kernels: Mutex::default(),
+            holders: self.holders.clone(),
+            library: Mutex::new(library),
         })
     }
 
@@ -62,13 +79,15 @@ impl RuntimeEnv {
     pub(crate) fn stateful_kernel(
         &self,
         node: &str,
+        holds_resource: bool,
         make: impl FnOnce() -> Result<Kernel>,
     ) -> Result<Arc<Kernel>> {
-        if let Some(kernel) = self.kernels.lock().expect(UNPOISONED).get(node) {
+        let kernels = if holds_resource { &*self.holders } else { &self.kernels };
+        if let Some(kernel) = kernels.lock().expect(UNPOISONED).get(node) {
             return Ok(kernel.clone());
         }
         // Made outside the lock: making a kernel may instantiate functions.
         let kernel = Arc::new(make()?);
-        Ok(self.kernels.lock().expect(UNPOISONED).entry(node.to_owned()).or_insert(kernel).clone())
+        Ok(kernels.lock().expect(UNPOISONED).entry(node.to_owned()).or_insert(kernel).clone())
     }
 }

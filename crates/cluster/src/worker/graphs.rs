@@ -80,14 +80,8 @@ impl WorkerSession {
                 Ok(env.clone())
             }
             Err(_) => {
-                let own = RuntimeEnv::new(
-                    env.registry.clone(),
-                    env.device.clone(),
-                    env.resources.clone(),
-                    env.pool.clone(),
-                );
-                own.set_library(Arc::new(Library::default().with(functions, &env.registry)?));
-                Ok(own)
+                let library = Library::default().with(functions, &env.registry)?;
+                Ok(env.with_library(Arc::new(library)))
             }
         }
     }

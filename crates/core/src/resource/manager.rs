@@ -25,6 +25,8 @@ pub struct ResourceManager {
     containers: RwLock<HashMap<Box<str>, Container>>,
     /// How often something was removed; changes while `containers` is locked for writing.
     removals: Arc<AtomicU64>,
+    /// How many numbers were given out.
+    numbers: AtomicU64,
 }
 
 /// The answer to a lookup, good until its manager removes something: steps look the same resources up again and again.
@@ -60,7 +62,13 @@ impl ResourceManager {
             default_container: default_container.to_owned(),
             containers: RwLock::default(),
             removals: Arc::default(),
+            numbers: AtomicU64::new(0),
         })
+    }
+
+    /// A number that nobody else gets, which tells things of one name apart.
+    pub fn unique_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The container used when none is named.

@@ -1,8 +1,9 @@
 //! The elements of a queue, in the order in which they leave.
 
-use crate::philox::{Philox, Words};
+use super::heap::Heap;
+use crate::philox::{Philox, Words, fresh_seed};
 use ferroflow_core::Tensor;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// An element.
 pub(crate) type Tuple = Vec<Tensor>;
@@ -12,8 +13,8 @@ pub(crate) type Tuple = Vec<Tensor>;
 pub(crate) enum Order {
     /// As they came.
     First,
-    /// At random; `keep` elements stay until the queue is closed.
-    Shuffled { keep: usize, seeds: (u64, u64) },
+    /// At random; `keep` elements stay until the queue is closed. Seeds that are both zero stand for others.
+    Shuffled { keep: usize, seeds: (i64, i64) },
     /// The smallest first component first.
     Priority,
 }
@@ -26,17 +27,8 @@ pub(super) struct Store {
 
 enum Elements {
     First(VecDeque<Tuple>),
-    Shuffled {
-        elements: Vec<Tuple>,
-        keep: usize,
-        words: Words,
-    },
-    /// By priority, then by arrival; elements that are given back come before their equals.
-    Priority {
-        elements: BTreeMap<(i64, i64), Tuple>,
-        arrivals: i64,
-        returns: i64,
-    },
+    Shuffled { elements: Vec<Tuple>, keep: usize, words: Words },
+    Priority(Heap<Tuple>),
 }
 
 impl Store {
@@ -44,10 +36,15 @@ impl Store {
         let elements = match order {
             Order::First => Elements::First(VecDeque::new()),
             Order::Shuffled { keep, seeds: (seed, seed2) } => {
-                let words = Words::new(Philox::from_seeds(*seed, *seed2));
+                let chosen = if (*seed, *seed2) == (0, 0) {
+                    (fresh_seed(), fresh_seed())
+                } else {
+                    (*seed as u64, *seed2 as u64)
+                };
+                let words = Words::new(Philox::from_seeds(chosen.0, chosen.1));
                 Elements::Shuffled { elements: Vec::new(), keep: *keep, words }
             }
-            Order::Priority => Elements::Priority { elements: BTreeMap::new(), arrivals: 0, returns: -1 },
+            Order::Priority => Elements::Priority(Heap::default()),
         };
         Store { elements, bytes: 0 }
     }
@@ -56,7 +53,7 @@ impl Store {
         match &self.elements {
             Elements::First(elements) => elements.len(),
             Elements::Shuffled { elements, .. } => elements.len(),
-            Elements::Priority { elements, .. } => elements.len(),
+            Elements::Priority(elements) => elements.len(),
         }
     }
 
@@ -73,15 +70,17 @@ impl Store {
         }
     }
 
+    /// Whether a batch may be gathered over time. Elements by priority leave together, or the batch would not be sorted.
+    pub(super) fn leaves_in_parts(&self) -> bool {
+        !matches!(self.elements, Elements::Priority(_))
+    }
+
     pub(super) fn push(&mut self, tuple: Tuple) {
         self.bytes += weight(&tuple);
         match &mut self.elements {
             Elements::First(elements) => elements.push_back(tuple),
             Elements::Shuffled { elements, .. } => elements.push(tuple),
-            Elements::Priority { elements, arrivals, .. } => {
-                elements.insert((priority(&tuple), *arrivals), tuple);
-                *arrivals += 1;
-            }
+            Elements::Priority(elements) => elements.push(priority(&tuple), tuple),
         }
     }
 
@@ -95,7 +94,7 @@ impl Store {
                 let at = words.next() as usize % elements.len();
                 Some(elements.swap_remove(at))
             }
-            Elements::Priority { elements, .. } => elements.pop_first().map(|(_, tuple)| tuple),
+            Elements::Priority(elements) => elements.pop(),
         };
         self.bytes -= popped.as_ref().map_or(0, weight);
         popped
@@ -116,10 +115,7 @@ impl Store {
             match &mut self.elements {
                 Elements::First(elements) => elements.push_front(tuple),
                 Elements::Shuffled { elements, .. } => elements.push(tuple),
-                Elements::Priority { elements, returns, .. } => {
-                    elements.insert((priority(&tuple), *returns), tuple);
-                    *returns -= 1;
-                }
+                Elements::Priority(elements) => elements.push(priority(&tuple), tuple),
             }
         }
     }

@@ -101,8 +101,12 @@ impl Queue {
         let mut place = Place::new(self, Line::Consumers);
         poll_fn(|context| {
             place.poll(context, |state, taken| {
-                while taken.len() < count && state.store.available(state.closed) > 0 {
-                    taken.extend(state.store.pop());
+                let available = state.store.available(state.closed);
+                // With a small batch to come, what is there is all there will be.
+                let wanted = if up_to && state.closed { 1 } else { count };
+                if state.store.leaves_in_parts() || available >= wanted {
+                    let taking = available.min(count - taken.len());
+                    taken.extend(std::iter::from_fn(|| state.store.pop()).take(taking));
                 }
                 if taken.len() == count || (up_to && state.closed && !taken.is_empty()) {
                     return Poll::Ready(Ok(std::mem::take(taken)));
@@ -267,6 +271,22 @@ mod tests {
         drop(waiting);
         close.now_or_never().unwrap().unwrap();
         assert_eq!(queue.size(), 1);
+    }
+
+    #[test]
+    fn a_batch_by_priority_waits_until_it_is_whole() {
+        let queue = queue(10, Order::Priority);
+        let mut batch = Box::pin(queue.dequeue(3, false));
+        for value in [5, 3] {
+            put(&queue, value);
+            assert!((&mut batch).now_or_never().is_none());
+        }
+        assert_eq!(queue.size(), 2, "nothing leaves before");
+        queue.enqueue(vec![tuple(1), tuple(4)]).now_or_never().unwrap().unwrap();
+        assert_eq!(values(batch.now_or_never().unwrap().unwrap()), [1, 3, 4]);
+        queue.close(false).now_or_never().unwrap().unwrap();
+        assert_eq!(queue.dequeue(2, false).now_or_never().unwrap().unwrap_err().code(), Code::OutOfRange);
+        assert_eq!(values(queue.dequeue(2, true).now_or_never().unwrap().unwrap()), [5]);
     }
 
     #[test]

@@ -301,7 +301,7 @@ impl KernelScope {
         // have none either: what they call belongs to the plan.
         let stateless = matches!(data.class(), OpClass::Send | OpClass::Recv | OpClass::Call);
         if data.is_stateful() && !stateless && !self.in_function {
-            return env.stateful_kernel(&data.name, make);
+            return env.stateful_kernel(&data.name, data.class() == OpClass::Variable, make);
         }
         Ok(Arc::new(make()?))
     }

@@ -3,8 +3,9 @@
 use crate::accumulator::{Accumulator, AccumulatorSpec, Arithmetic, Gradient, Kind};
 use crate::numeric::Num;
 use crate::ref_handle;
+use crate::resource_name::ResourceName;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Value};
-use ferroflow_core::op::{Op, ShapeCx, shapes};
+use ferroflow_core::op::{Op, OpClass, ShapeCx, shapes};
 use ferroflow_core::{DType, PartialShape, Result, Tensor, ensure, f16, kernels};
 use std::sync::{Arc, OnceLock};
 
@@ -38,6 +39,7 @@ static CONDITIONAL_ACCUMULATOR: Op = Op {
     ],
     shape: handle_shape,
     kernels: kernels!["dtype" => dense_kernel: f16, f32, f64],
+    class: OpClass::Variable,
     cheap: true,
     ..Op::STATEFUL
 };
@@ -154,10 +156,10 @@ fn sparse_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn create_kernel(init: &Init<'_>, kind: Kind, arithmetic: Arithmetic) -> Result<Kernel> {
-    let (container, name) = init.resource_name()?;
+    let place = ResourceName::<Accumulator>::new(init)?;
     let by_reference = init.output_types[0] == DType::String;
     let spec = AccumulatorSpec {
-        name: name.clone(),
+        name: place.name.clone(),
         kind,
         dtype: init.attr("dtype")?,
         shape: init.attr("shape")?,
@@ -166,13 +168,12 @@ fn create_kernel(init: &Init<'_>, kind: Kind, arithmetic: Arithmetic) -> Result<
     };
     let handle: OnceLock<Value> = OnceLock::new();
     Kernel::sync(move |cx| {
-        // Looked up in every step: the container may have been reset since the last one.
-        let make = || Ok(Accumulator::new(spec.clone()));
-        let accumulator = cx.step().resources.lookup_or_create(&container, &name, make)?;
+        let accumulator = place.lookup_or_create(cx, || Ok(Accumulator::new(spec.clone())))?;
         if let Some(handle) = handle.get() {
             return Ok(handle.clone().into());
         }
-        let made = ref_handle::make(cx.device().name(), &container, &name, &*accumulator, by_reference)?;
+        let device = cx.device().name();
+        let made = ref_handle::make(device, &place.container, &place.name, &*accumulator, by_reference)?;
         Ok(handle.get_or_init(|| made).clone().into())
     })
 }

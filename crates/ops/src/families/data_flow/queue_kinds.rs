@@ -1,12 +1,12 @@
 //! Queues of every kind, under a handle or under a reference to their name.
 
-use crate::philox::fresh_seed;
-use crate::queue::{Order, Queue, QueueSpec};
+use crate::queue::{Order, Queue, QueueSpec, list};
 use crate::ref_handle;
+use crate::resource_name::ResourceName;
 use ferroflow_core::kernel::{Init, Kernel, Value};
 use ferroflow_core::op::{Op, OpClass, ShapeCx};
 use ferroflow_core::resource::HandleShape;
-use ferroflow_core::{DType, PartialShape, Result, ensure, kernels};
+use ferroflow_core::{DType, PartialShape, Result, bail, ensure, kernels};
 use std::sync::OnceLock;
 
 pub(crate) const OPS: &[&Op] = &[
@@ -111,9 +111,7 @@ fn shuffle_kernel(init: &Init<'_>) -> Result<Kernel> {
         InvalidArgument,
         "min_after_dequeue {keep} must be < capacity {capacity}"
     );
-    let (seed, seed2): (i64, i64) = (init.attr("seed")?, init.attr("seed2")?);
-    let seeds =
-        if (seed, seed2) == (0, 0) { (fresh_seed(), fresh_seed()) } else { (seed as u64, seed2 as u64) };
+    let seeds = (init.attr("seed")?, init.attr("seed2")?);
     queue_kernel(init, Order::Shuffled { keep: keep as usize, seeds }, false)
 }
 
@@ -124,35 +122,51 @@ fn priority_kernel(init: &Init<'_>) -> Result<Kernel> {
 fn queue_kernel(init: &Init<'_>, order: Order, padding: bool) -> Result<Kernel> {
     let mut types: Vec<DType> = init.attr("component_types")?;
     let mut shapes: Vec<PartialShape> = init.attr("shapes")?;
-    ensure!(
-        shapes.is_empty() || shapes.len() == types.len(),
-        InvalidArgument,
-        "Different number of component types.  Types: {}, Shapes: {}",
-        types.len(),
-        shapes.len()
-    );
-    ensure!(
-        padding || shapes.iter().all(|shape| shape.to_shape().is_some()),
-        InvalidArgument,
-        "component shapes of a queue must be fully defined, got {shapes:?}"
-    );
+    if padding {
+        ensure!(
+            !shapes.is_empty(),
+            InvalidArgument,
+            "Shapes must be provided for all components, but received {} dtypes and {} shapes.",
+            types.len(),
+            shapes.len()
+        );
+        if let Some(shape) = shapes.iter().find(|shape| shape.rank().is_none()) {
+            bail!(InvalidArgument, "shape {shape} must have known rank.");
+        }
+    } else {
+        for shape in &mut shapes {
+            // Stock reads a shape of unknown rank as that of a scalar here.
+            if shape.rank().is_none() {
+                *shape = PartialShape::scalar();
+            }
+            ensure!(shape.to_shape().is_some(), InvalidArgument, "Shape {shape} is not fully defined");
+        }
+    }
+    let given = shapes.len();
     if matches!(order, Order::Priority) {
         // The priority is a component of its own, before those that the graph declares.
+        types.insert(0, DType::Int64);
+        shapes.insert(0, PartialShape::scalar());
         ensure!(
-            shapes.len() == types.len(),
+            given > 0 || types.len() == 1,
             InvalidArgument,
             "a priority queue needs the shapes of its components"
         );
-        types.insert(0, DType::Int64);
-        shapes.insert(0, PartialShape::scalar());
     }
+    ensure!(
+        given == 0 || shapes.len() == types.len(),
+        InvalidArgument,
+        "Different number of component types.  Types: {}, Shapes: [{}]",
+        list(&types),
+        list(&shapes)
+    );
     let capacity = usize::try_from(init.attr::<i64>("capacity")?).unwrap_or(usize::MAX);
-    let (container, name) = init.resource_name()?;
-    let by_reference = init.output_types[0] == DType::String;
+    let place = ResourceName::<Queue>::new(init)?;
+    let (op, by_reference) = (init.op.to_owned(), init.output_types[0] == DType::String);
     let handle: OnceLock<Value> = OnceLock::new();
     Kernel::sync(move |cx| {
         let spec = || QueueSpec {
-            name: name.clone(),
+            name: place.name.clone(),
             order: order.clone(),
             types: types.clone(),
             shapes: shapes.clone(),
@@ -160,13 +174,13 @@ fn queue_kernel(init: &Init<'_>, order: Order, padding: bool) -> Result<Kernel> 
             memory_limit: usize::MAX,
             padding,
         };
-        // Looked up in every step: the container may have been reset since the last one.
-        let queue = cx.step().resources.lookup_or_create(&container, &name, || Ok(Queue::new(spec())))?;
-        queue.check_same(&spec())?;
+        let queue = place.lookup_or_create(cx, || Ok(Queue::new(spec())))?;
+        queue.check_same(&op, &spec())?;
         if let Some(handle) = handle.get() {
             return Ok(handle.clone().into());
         }
-        let made = ref_handle::make(cx.device().name(), &container, &name, &*queue, by_reference)?;
+        let device = cx.device().name();
+        let made = ref_handle::make(device, &place.container, &place.name, &*queue, by_reference)?;
         Ok(handle.get_or_init(|| made).clone().into())
     })
 }

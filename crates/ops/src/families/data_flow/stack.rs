@@ -1,11 +1,11 @@
 //! Stacks: where a loop leaves values for its gradient. They end with their step.
 
+use crate::declared_types::DeclaredTypes;
 use crate::{ref_handle, rows};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Gradient, Op, ShapeCx};
 use ferroflow_core::resource::Resource;
-use ferroflow_core::{Code, DType, PartialShape, Result, Tensor, ensure, kernels, status};
-use std::sync::atomic::{AtomicU64, Ordering};
+use ferroflow_core::{DType, PartialShape, Result, Tensor, ensure, kernels, status};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(crate) const OPS: &[&Op] = &[
@@ -123,28 +123,19 @@ fn create_kernel(init: &Init<'_>) -> Result<Kernel> {
     let given: String = init.attr("stack_name")?;
     let base = if given.is_empty() { init.node.to_owned() } else { given };
     let by_reference = init.output_types[0] == DType::String;
-    let made = AtomicU64::new(0);
     Kernel::sync(move |cx| {
         let max_size =
             if cx.num_inputs() == 0 { -1 } else { rows::scalar::<i32>(cx.input(0)?, "Stack size")? };
-        loop {
-            // Other kernels of the step may use the same name, so a taken one is not an error.
-            let name = format!("{base}_{}", made.fetch_add(1, Ordering::Relaxed));
-            let stack = Arc::new(Stack {
-                name: name.clone(),
-                dtype,
-                max_size: usize::try_from(max_size).ok(),
-                elements: Mutex::new(Some(Vec::new())),
-            });
-            match cx.step().step_resources.create(STACKS, &name, stack.clone()) {
-                Ok(()) => {
-                    let device = cx.device().name();
-                    return Ok(ref_handle::make(device, STACKS, &name, &*stack, by_reference)?.into());
-                }
-                Err(error) if error.code() == Code::AlreadyExists => continue,
-                Err(error) => return Err(error),
-            }
-        }
+        // Every stack has a name of its own, in this step and in others: loops and programs make several of one name.
+        let name = format!("{base}_{}", cx.step().resources.unique_number());
+        let stack = Arc::new(Stack {
+            name: name.clone(),
+            dtype,
+            max_size: usize::try_from(max_size).ok(),
+            elements: Mutex::new(Some(Vec::new())),
+        });
+        cx.step().step_resources.create(STACKS, &name, stack.clone())?;
+        Ok(ref_handle::make(cx.device().name(), STACKS, &name, &*stack, by_reference)?.into())
     })
 }
 
@@ -159,8 +150,8 @@ fn push_kernel(_: &Init<'_>) -> Result<Kernel> {
             element.dtype() == stack.dtype,
             InvalidArgument,
             "Must have type {} but got {}",
-            stack.dtype,
-            element.dtype()
+            stack.dtype.to_wire(),
+            element.dtype().to_wire()
         );
         stack.with(|elements| {
             ensure!(
@@ -177,13 +168,15 @@ fn push_kernel(_: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-fn pop_kernel(_: &Init<'_>) -> Result<Kernel> {
-    Kernel::sync(|cx| {
+fn pop_kernel(init: &Init<'_>) -> Result<Kernel> {
+    let declared = DeclaredTypes::new(init);
+    Kernel::sync(move |cx| {
         let stack = stack(cx)?;
         let popped = stack.with(|elements| {
             let empty = || status!(InvalidArgument, "Stack[{}] is empty when calling Pop().", stack.name);
             elements.pop().ok_or_else(empty)
         })?;
+        declared.check(std::slice::from_ref(&popped))?;
         Ok(popped.into())
     })
 }
@@ -193,4 +186,24 @@ fn close_kernel(_: &Init<'_>) -> Result<Kernel> {
         *stack(cx)?.lock() = None;
         Ok(Outputs::None)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Node;
+    use ferroflow_core::DType;
+    use ferroflow_core::kernel::Str;
+    use ferroflow_core::resource::ResourceManager;
+
+    /// Programs tell stacks apart by their handles, also between steps.
+    #[test]
+    fn stacks_of_one_name_have_handles_of_their_own() {
+        let resources = ResourceManager::new("localhost");
+        let name = || {
+            let node = Node::new("Stack").attr("elem_type", DType::Float).attr("stack_name", "shared");
+            let handle = node.resources(&resources).run_values(Vec::new()).unwrap().remove(0);
+            handle.read().unwrap().flat::<Str>().unwrap()[1].clone()
+        };
+        assert_ne!(name(), name());
+    }
 }

@@ -1,10 +1,11 @@
 //! Staging areas: where one step leaves tensors for a later one. They are queues that nobody closes.
 
+use crate::declared_types::DeclaredTypes;
 use crate::queue::{Order, Queue, QueueSpec, Tuple};
 use ferroflow_core::kernel::{FutureCx, Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Op, shapes};
 use ferroflow_core::resource::Resource;
-use ferroflow_core::{DType, Result, Tensor, ensure, kernels};
+use ferroflow_core::{Result, Tensor, ensure, kernels, status};
 use std::sync::Arc;
 
 pub(crate) const OPS: &[&Op] = &[&STAGE, &UNSTAGE, &STAGE_PEEK, &STAGE_SIZE, &STAGE_CLEAR];
@@ -124,38 +125,45 @@ fn stage_kernel(init: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-fn check_types(tuple: Tuple, declared: &[DType]) -> Result<Outputs> {
-    let have: Vec<DType> = tuple.iter().map(Tensor::dtype).collect();
+/// The elements of a tuple as outputs, if they are as many and of the types that the node declares.
+fn outputs(tuple: Tuple, declared: &DeclaredTypes) -> Result<Outputs> {
     ensure!(
-        have == declared,
+        tuple.len() == declared.len(),
         InvalidArgument,
-        "the staging area holds tensors of types {have:?}, but {declared:?} were asked for"
+        "Mismatch stage/unstage: {} vs. {}",
+        tuple.len(),
+        declared.len()
     );
+    declared.check(&tuple)?;
     Ok(tuple.into())
 }
 
 fn unstage_kernel(init: &Init<'_>) -> Result<Kernel> {
-    let (area, declared): (_, Arc<[DType]>) = (Area::new(init)?, init.output_types.into());
+    let (area, declared) = (Area::new(init)?, DeclaredTypes::new(init));
     Kernel::future(move |mut cx| {
         let (queue, declared) = (area.get(&cx.cx()), declared.clone());
         async move {
             let taken = queue?.dequeue(1, false).await?;
-            check_types(taken.into_iter().next().unwrap_or_default(), &declared)
+            outputs(taken.into_iter().next().unwrap_or_default(), &declared)
         }
     })
 }
 
 fn peek_kernel(init: &Init<'_>) -> Result<Kernel> {
-    let (area, declared): (_, Arc<[DType]>) = (Area::new(init)?, init.output_types.into());
+    let (area, declared) = (Area::new(init)?, DeclaredTypes::new(init));
     Kernel::future(move |mut cx: FutureCx| {
-        let (queue, index) = (area.get(&cx.cx()), cx.cx().scalar_i64(0));
+        let (queue, index) = (area.get(&cx.cx()), peek_index(&cx.cx()));
         let declared = declared.clone();
-        async move {
-            let index = index?;
-            ensure!(index >= 0, InvalidArgument, "index of StagePeek must not be negative, got {index}");
-            check_types(queue?.peek(index as usize).await?, &declared)
-        }
+        async move { outputs(queue?.peek(index?).await?, &declared) }
     })
+}
+
+fn peek_index(cx: &KernelCx<'_>) -> Result<usize> {
+    let index = cx.input(0)?;
+    ensure!(index.rank() == 0, InvalidArgument, "index must be scalar");
+    let index = index.to_scalar::<i32>()?;
+    usize::try_from(index)
+        .map_err(|_| status!(InvalidArgument, "index of StagePeek must not be negative, got {index}"))
 }
 
 fn size_kernel(init: &Init<'_>) -> Result<Kernel> {

@@ -8,9 +8,8 @@ use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Value};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::resource::{HandleShape, ResourceHandle};
 use ferroflow_core::scope::Output;
-use ferroflow_core::{Code, DType, PartialShape, Result, Shape, Tensor, bail, ensure, kernels};
+use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, kernels};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) const OPS: &[&Op] = &[
     &TENSOR_ARRAY_V3,
@@ -226,7 +225,6 @@ fn create_kernel(init: &Init<'_>) -> Result<Kernel> {
     let identical_element_shapes: bool = init.attr("identical_element_shapes")?;
     let given: String = init.attr("tensor_array_name")?;
     let base = if given.is_empty() { init.node.to_owned() } else { given };
-    let made = AtomicU64::new(0);
     Kernel::sync(move |cx| {
         let size = cx.input(0)?;
         ensure!(
@@ -237,28 +235,21 @@ fn create_kernel(init: &Init<'_>) -> Result<Kernel> {
         );
         let size = size.to_scalar::<i32>()?;
         ensure!(size >= 0, InvalidArgument, "Size should be >= 0.");
-        loop {
-            // Other kernels of the step may use the same name, so a taken one is not an error.
-            let name = format!("{base}_{}", made.fetch_add(1, Ordering::Relaxed));
-            let spec = ArraySpec {
-                name: name.clone(),
-                dtype,
-                element_shape: element_shape.clone(),
-                identical_element_shapes,
-                dynamic_size,
-                clear_after_read,
-                aggregate: false,
-            };
-            let array = Arc::new(TensorArray::new(cx.device(), spec, size as usize)?);
-            match cx.step().step_resources.create(ARRAYS, &name, array.clone()) {
-                Ok(()) => {
-                    let handle = handle_tensor(cx, ARRAYS, &name, &array)?;
-                    return Ok([handle, Tensor::scalar(0.0f32)].into());
-                }
-                Err(error) if error.code() == Code::AlreadyExists => continue,
-                Err(error) => return Err(error),
-            }
-        }
+        // Every array has a name of its own, in this step and in others.
+        let name = format!("{base}_{}", cx.step().resources.unique_number());
+        let spec = ArraySpec {
+            name: name.clone(),
+            dtype,
+            element_shape: element_shape.clone(),
+            identical_element_shapes,
+            dynamic_size,
+            clear_after_read,
+            aggregate: false,
+        };
+        let array = Arc::new(TensorArray::new(cx.device(), spec, size as usize)?);
+        cx.step().step_resources.create(ARRAYS, &name, array.clone())?;
+        let handle = handle_tensor(cx, ARRAYS, &name, &array)?;
+        Ok([handle, Tensor::scalar(0.0f32)].into())
     })
 }
 

@@ -13,8 +13,6 @@ use std::sync::Arc;
 pub(crate) const OPS: &[&Op] = &[
     &VARIABLE_V2,
     &VARIABLE,
-    &TEMPORARY_VARIABLE,
-    &DESTROY_TEMPORARY_VARIABLE,
     &IS_VARIABLE_INITIALIZED,
     &ASSIGN,
     &ASSIGN_ADD,
@@ -43,27 +41,6 @@ static VARIABLE: Op = Op {
     class: OpClass::Variable,
     cheap: true,
     ..Op::STATEFUL
-};
-
-static TEMPORARY_VARIABLE: Op = Op {
-    name: "TemporaryVariable",
-    outputs: &["ref: Ref(dtype)"],
-    attrs: &["shape: shape", "dtype: type", "var_name: string = ''"],
-    shape: variable_shape,
-    kernels: kernels![any temporary_kernel],
-    cheap: true,
-    ..Op::STATEFUL
-};
-
-static DESTROY_TEMPORARY_VARIABLE: Op = Op {
-    name: "DestroyTemporaryVariable",
-    inputs: &["ref: Ref(T)"],
-    outputs: &["value: T"],
-    attrs: &["T: type", "var_name: string"],
-    shape: shapes::unchanged,
-    kernels: kernels![any destroy_temporary_kernel],
-    cheap: true,
-    ..Op::PURE
 };
 
 static IS_VARIABLE_INITIALIZED: Op = Op {
@@ -191,34 +168,6 @@ fn variable_kernel(init: &Init<'_>) -> Result<Kernel> {
         );
         Ok(Value::Ref(variable.0.clone()).into())
     })
-}
-
-/// The container of variables that live within a step.
-const TEMPORARY: &str = "tmp_var";
-
-fn temporary_kernel(init: &Init<'_>) -> Result<Kernel> {
-    let name = temporary_name(init)?;
-    let (dtype, shape) = (init.attr::<DType>("dtype")?, init.attr::<Shape>("shape")?);
-    Kernel::sync(move |cx| {
-        let variable = Arc::new(Variable::declared(dtype, &name, shape.clone()));
-        let kept = Arc::new(RefVariable(variable.clone()));
-        cx.step().step_resources.create(TEMPORARY, &name, kept)?;
-        Ok(Value::Ref(variable).into())
-    })
-}
-
-fn destroy_temporary_kernel(init: &Init<'_>) -> Result<Kernel> {
-    let name = temporary_name(init)?;
-    Kernel::sync(move |cx| {
-        let value = cx.take_value(0)?.read()?;
-        cx.step().step_resources.delete::<RefVariable>(TEMPORARY, &name)?;
-        Ok(value.into())
-    })
-}
-
-fn temporary_name(init: &Init<'_>) -> Result<String> {
-    let name: String = init.attr("var_name")?;
-    Ok(if name.is_empty() { init.node.to_owned() } else { name })
 }
 
 fn is_initialized_kernel(_: &Init<'_>) -> Result<Kernel> {
