@@ -191,10 +191,11 @@ class Family:
         self._add(program)
         return program
 
-    def traced(self, name, build, accuracy=None, seed=None):
+    def traced(self, name, build, accuracy=None, seed=None, message=""):
         """A graph built by `build()` with the TensorFlow Python API; it returns the steps as a list of `(feeds, fetches, targets)`.
 
         `feeds` is a dict from tensors to values; fetches and targets are tensors and operations. Shorter tuples are allowed.
+        `message` counts for the steps that stock refuses.
         """
         graph = tf.Graph()
         with graph.as_default():
@@ -204,7 +205,7 @@ class Family:
         steps = []
         for feeds, fetches, targets in (tuple(step) + ({}, [], [])[len(step):] for step in described):
             protos_fed = [_named(tensor.name, np.asarray(value) if not isinstance(value, Template) else value) for tensor, value in feeds.items()]
-            steps.append(Step(protos_fed, [f.name for f in tf.nest.flatten(fetches)], [t.name for t in targets]))
+            steps.append(Step(protos_fed, [f.name for f in tf.nest.flatten(fetches)], [t.name for t in targets], message))
         graph_def = protos.normalize_functions(graph.as_graph_def())
         graph_def.versions.ClearField("min_consumer")
         self._add(Case(name, graph_def, steps, accuracy or self.default_accuracy))

@@ -5,7 +5,7 @@ use crate::linalg::window::Grid;
 use crate::windows::{Format, Padding, Windows, output_sizes};
 use ferroflow_core::kernel::{Init, KernelCx};
 use ferroflow_core::op::{Dim, ShapeCx};
-use ferroflow_core::{PartialShape, Result, Shape, Tensor, ensure};
+use ferroflow_core::{PartialShape, Result, Shape, Tensor, bail, ensure};
 
 /// Where a pool's window sizes and strides come from.
 #[derive(Clone, Debug)]
@@ -16,9 +16,36 @@ pub(crate) enum Sizes {
     Inputs(usize),
 }
 
+/// Differences between the ops in what they refuse, and how stock words it.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// The name of the kernel.
+    pub(crate) kernel: &'static str,
+    /// The name of the attribute with strides.
+    pub(crate) strides: &'static str,
+    /// The sentence for windows whose sizes are not positive.
+    pub(crate) window: BadWindow,
+    /// The sentence for windows along the channels, if the op knows none.
+    pub(crate) depth: Option<&'static str>,
+}
+
+/// The sentence for windows whose sizes are not positive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadWindow {
+    /// All sizes, refused before any other mistake.
+    All,
+    /// The first bad one, refused before any other mistake.
+    First,
+    /// The first bad one, refused after windows over several images.
+    FirstAfterBatch,
+    /// Without sizes.
+    Volume,
+}
+
 /// What a pool's kernel knows before it runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Pooling {
+    rules: &'static Rules,
     format: Format,
     sizes: Sizes,
     padding: Padding,
@@ -38,14 +65,19 @@ pub(crate) struct Placed {
 impl Pooling {
     /// Reads a pool's attributes; `inputs` is the number of the input with window sizes, for ops that have no attribute
     /// for them. Channels must be last: stock's CPU kernels know nothing else.
-    pub(crate) fn new(init: &Init<'_>, format: Format, inputs: Option<usize>) -> Result<Pooling> {
+    pub(crate) fn new(
+        init: &Init<'_>,
+        rules: &'static Rules,
+        format: Format,
+        inputs: Option<usize>,
+    ) -> Result<Pooling> {
         if init.attrs.has("data_format") {
             let name: String = init.attr("data_format")?;
             ensure!(
                 Format::parse(&name) == Some(format),
                 InvalidArgument,
                 "Default {} only supports {} on device type CPU",
-                init.op,
+                rules.kernel,
                 if format.rank == 4 { "NHWC" } else { "NDHWC" }
             );
         }
@@ -58,7 +90,7 @@ impl Pooling {
             "VALID" => Padding::Valid,
             _ => Padding::read(init, format)?,
         };
-        let pooling = Pooling { format, sizes, padding, centered: false };
+        let pooling = Pooling { rules, format, sizes, padding, centered: false };
         if let Sizes::Fixed(window, strides) = &pooling.sizes {
             pooling.check(window, strides)?;
         }
@@ -71,31 +103,53 @@ impl Pooling {
     }
 
     fn check(&self, window: &[i64], strides: &[i64]) -> Result<()> {
-        for (what, values) in [("ksize", window), ("stride", strides)] {
+        for (what, values) in [("ksize", window), (self.rules.strides, strides)] {
             ensure!(
                 values.len() == self.format.rank,
                 InvalidArgument,
                 "Sliding window {what} field must specify {} dimensions",
                 self.format.rank
             );
-            let least = values.iter().min().copied().unwrap_or_default();
-            ensure!(
-                least > 0,
-                InvalidArgument,
-                "{}",
-                if what == "stride" {
-                    format!("Stride must be > 0, but got {least}")
-                } else {
-                    format!("Sliding window {what} for dimension must be positive, but got {least}")
-                }
-            );
+        }
+        if self.rules.window != BadWindow::FirstAfterBatch {
+            self.check_window(window)?;
         }
         ensure!(
             window[0] == 1 && strides[0] == 1,
             Unimplemented,
             "Pooling is not yet supported on the batch dimension."
         );
+        self.check_window(window)?;
+        // The stride along the channels counts only where the window has a size there.
+        for stride in &strides[self.space()] {
+            ensure!(*stride > 0, InvalidArgument, "Stride must be > 0, but got {stride}");
+        }
         Ok(())
+    }
+
+    fn check_window(&self, window: &[i64]) -> Result<()> {
+        let Some(bad) = window.iter().find(|size| **size <= 0) else { return Ok(()) };
+        match self.rules.window {
+            BadWindow::All => {
+                let sizes: Vec<String> = window.iter().map(i64::to_string).collect();
+                bail!(
+                    InvalidArgument,
+                    "Sliding window ksize must be positive. The specified or inferred ksize is: {}",
+                    sizes.join(",")
+                )
+            }
+            BadWindow::First | BadWindow::FirstAfterBatch => {
+                bail!(InvalidArgument, "ksize must be a positive int32 value, got:{bad}")
+            }
+            BadWindow::Volume => {
+                bail!(InvalidArgument, "Sliding window ksize field must have non-negative dimensions")
+            }
+        }
+    }
+
+    /// The directions along which images are pooled.
+    fn space(&self) -> std::ops::Range<usize> {
+        self.format.first..self.format.first + self.format.directions()
     }
 
     /// The pool over an image of this shape.
@@ -111,9 +165,12 @@ impl Pooling {
         };
         let format = self.format;
         self.check_rank(image)?;
-        let space = format.first..format.first + format.directions();
+        let space = self.space();
         let (spatial, depth) = (&window[space.clone()], window[format.channel]);
         let channels = image.dim(format.channel);
+        if let (Some(sentence), true) = (self.rules.depth, depth != 1) {
+            bail!(Unimplemented, "{sentence}");
+        }
         if depth != 1 {
             ensure!(
                 spatial.iter().all(|size| *size == 1),
@@ -132,12 +189,14 @@ impl Pooling {
             );
         }
         if let Padding::Explicit(sizes) = &self.padding {
-            let fits = sizes.iter().zip(spatial).all(|((before, after), window)| before.max(after) < window);
-            ensure!(
-                fits,
-                InvalidArgument,
-                "Padding {sizes:?} needs to be smaller than the window size {spatial:?}"
-            );
+            let sides = sizes.iter().zip(spatial).flat_map(|((a, b), window)| [(a, window), (b, window)]);
+            for ((padding, window), side) in sides.zip(["Top", "Bottom", "Left", "Right"]) {
+                ensure!(
+                    padding < window,
+                    InvalidArgument,
+                    "{side} padding {padding} needs to be smaller than the window size {window}"
+                );
+            }
         }
         let windows = Windows {
             strides: strides[space.clone()].to_vec(),
@@ -159,22 +218,10 @@ impl Pooling {
         Ok(Placed { pool: Pool { grid, channels }, output, depth: depth as usize })
     }
 
-    /// Like [`Pooling::place`], for pools that look at one channel at a time.
-    pub(crate) fn place_spatial(&self, cx: &KernelCx<'_>, image: &Shape, what: &str) -> Result<Placed> {
-        self.check_rank(image)?;
-        let depth = match &self.sizes {
-            Sizes::Fixed(window, _) => window.get(self.format.channel).copied(),
-            Sizes::Inputs(first) => cx.i64s(*first)?.get(self.format.channel).copied(),
-        };
-        ensure!(
-            depth.is_none_or(|depth| depth == 1),
-            Unimplemented,
-            "{what} is not yet supported on the depth dimension."
-        );
-        self.place(cx, image)
-    }
-
     fn check_rank(&self, image: &Shape) -> Result<()> {
+        if self.format.rank == 5 {
+            ensure!(image.rank() == 5, InvalidArgument, "tensor_in must be 5-dimensional");
+        }
         ensure!(
             image.rank() == self.format.rank,
             InvalidArgument,
@@ -228,15 +275,14 @@ fn pooled(s: &ShapeCx<'_>, default_format: &str, sizes: Option<(&[i64], &[i64])>
     let Some((window, strides)) = sizes else {
         return PartialShape::new(vec![-1; format.rank]);
     };
-    ensure!(
-        window.len() == format.rank && strides.len() == format.rank,
-        InvalidArgument,
-        "{} requires the ksize and stride attributes to contain {} values, but got: {} and {}",
-        "a pool",
-        format.rank,
-        window.len(),
-        strides.len()
-    );
+    for (what, values) in [("ksize", window), ("stride", strides)] {
+        ensure!(
+            values.len() == format.rank,
+            InvalidArgument,
+            "Sliding window {what} field must specify {} dimensions",
+            format.rank
+        );
+    }
     let padding = match s.attr::<String>("padding")?.as_str() {
         "SAME" => Padding::Same,
         "VALID" => Padding::Valid,

@@ -158,8 +158,13 @@ pub(crate) fn shape_from_tensor(tensor: &Tensor) -> Result<PartialShape> {
             );
             Ok(PartialShape::unknown())
         }
-        1 => PartialShape::new(dims),
-        _ => bail!(InvalidArgument, "Shape must be a vector, but it has shape {}", tensor.shape()),
+        1 => {
+            if let Some(dim) = dims.iter().find(|dim| **dim < -1) {
+                bail!(InvalidArgument, "Dimension {dim} must be >= -1");
+            }
+            PartialShape::new(dims)
+        }
+        rank => bail!(InvalidArgument, "Shape must be at most rank 1 but is rank {rank}"),
     }
 }
 

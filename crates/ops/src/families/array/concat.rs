@@ -441,13 +441,6 @@ fn with_dim(shape: &Shape, at: usize, dim: i64) -> Result<Shape> {
 }
 
 fn split_axis(cx: &KernelCx<'_>, input: usize, rank: usize) -> Result<usize> {
-    let tensor = cx.input(input)?;
-    ensure!(
-        tensor.elements() == 1 && tensor.rank() == 0,
-        InvalidArgument,
-        "split_dim must be a scalar but has rank {}",
-        tensor.rank()
-    );
     let value = input_ints(cx, input)?[0];
     match axis(value, rank) {
         Some(at) => Ok(at),
@@ -493,6 +486,8 @@ fn split_kernel(init: &Init<'_>) -> Result<Kernel> {
     let count: usize = init.attr("num_split")?;
     Kernel::sync(move |cx| {
         let shape = cx.input(1)?.shape();
+        let axis = cx.input(0)?;
+        ensure!(axis.rank() == 0, InvalidArgument, "split_dim must be a scalar but has rank {}", axis.rank());
         let at = split_axis(cx, 0, shape.rank())?;
         let size = shape.dim(at);
         ensure!(
@@ -559,11 +554,11 @@ fn complete(sizes: &[i64], count: usize, whole: i64) -> Result<Ints> {
             ensure!(rest.is_none(), InvalidArgument, "There can only be one -1 in the input.");
             rest = Some(i);
         } else {
-            ensure!(size >= 0, InvalidArgument, "Split size at index {i} must be >= 0. Got: {size}");
             sum = sum.saturating_add(size);
         }
     }
     if whole == UNKNOWN_DIM {
+        out.iter_mut().for_each(|size| *size = (*size).max(UNKNOWN_DIM));
         return Ok(out);
     }
     ensure!(
@@ -574,6 +569,9 @@ fn complete(sizes: &[i64], count: usize, whole: i64) -> Result<Ints> {
     if let Some(rest) = rest {
         out[rest] = whole - sum;
     }
+    if let Some((i, size)) = out.iter().enumerate().find(|(_, size)| **size < 0) {
+        bail!(InvalidArgument, "Split size at index {i} must be >= 0. Got: {size}");
+    }
     Ok(out)
 }
 
@@ -581,6 +579,12 @@ fn split_v_kernel(init: &Init<'_>) -> Result<Kernel> {
     let count: usize = init.attr("num_split")?;
     Kernel::sync(move |cx| {
         let shape = cx.input(0)?.shape();
+        // A vector of one axis will do, as in stock.
+        ensure!(
+            cx.input(2)?.elements() == 1,
+            InvalidArgument,
+            "split_dim_tensor must have exactly one element."
+        );
         let at = split_axis(cx, 2, shape.rank())?;
         let splits = cx.input(1)?;
         ensure!(

@@ -194,12 +194,13 @@ impl Band {
         })
     }
 
-    fn check(self) -> Result<()> {
+    /// Refuses diagonals that the matrix does not have; `stop` ends the first half of the sentence.
+    fn check(self, stop: &str) -> Result<()> {
         let inside = |diagonal: i64| diagonal == 0 || (-self.rows < diagonal && diagonal < self.columns);
         ensure!(
             inside(self.lower),
             InvalidArgument,
-            "lower_diag_index is out of bound: {}. It must be between {} and {}",
+            "lower_diag_index is out of bound: {}{stop} It must be between {} and {}",
             self.lower,
             -self.rows,
             self.columns
@@ -276,6 +277,10 @@ fn diagonals(cx: &KernelCx<'_>, input: usize) -> Result<(i64, i64)> {
         "diag_index must be a scalar or vector, received shape: {}",
         tensor.shape()
     );
+    if tensor.elements() == 0 && input == 2 {
+        bail!(InvalidArgument, "diag_index must have at least one element");
+    }
+    ensure!(tensor.elements() > 0, InvalidArgument, "Expected diag_index to have at least 1 element");
     two_ends(&input_ints(cx, input)?)
 }
 
@@ -404,7 +409,7 @@ fn matrix_diag_part_shape(s: &mut ShapeCx<'_>) -> Result<()> {
         UNKNOWN_DIM
     } else {
         let band = Band { lower, upper, rows: matrix[0], columns: matrix[1] };
-        band.check()?;
+        band.check(".")?;
         band.longest()
     };
     s.output(0, outer.iter().copied().chain(count).chain([longest]))
@@ -425,7 +430,7 @@ fn matrix_diag_part_kernel(init: &Init<'_>) -> Result<Kernel> {
         let (outer, rows, columns) = matrices(input.shape())?;
         let (lower, upper) = diagonals(cx, 1)?;
         let band = Band { lower, upper, rows, columns };
-        band.check()?;
+        band.check(".")?;
         let count = (lower != upper).then_some(band.count());
         let shape = Shape::new(outer.iter().copied().chain(count).chain([band.longest()]))?;
         let mut out = padded(cx, input, shape, 2, false)?;
@@ -455,12 +460,12 @@ fn matrix_set_diag_kernel(init: &Init<'_>) -> Result<Kernel> {
         );
         let (lower, upper) = diagonals(cx, 2)?;
         let band = Band { lower, upper, rows, columns };
-        band.check()?;
+        band.check("")?;
         let count = (lower != upper).then_some(band.count());
         if let Some(count) = count {
             let dims = diagonal.shape().dims();
             ensure!(
-                dims.len() >= 2 && dims[dims.len() - 2] == count,
+                dims.len() == shape.rank() && dims[dims.len() - 2] == count,
                 InvalidArgument,
                 "The number of diagonals provided in `diag` is not consistent with `lower_diag_index` and `upper_diag_index`"
             );

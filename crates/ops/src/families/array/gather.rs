@@ -98,7 +98,8 @@ fn gather_v2_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     ensure!(batch <= at, InvalidArgument, "batch_dims ({batch}) must be less than or equal to axis ({at}).");
     let mut dims = params[..at].to_vec();
     for i in 0..batch {
-        dims[i] = s.merge_dims(params[i], indices[i])?;
+        // Dimensions that differ are left to the kernel, as in stock.
+        dims[i] = s.merge_dims(params[i], indices[i]).unwrap_or(UNKNOWN_DIM);
     }
     s.output(0, dims.into_iter().chain(indices[batch..].iter().chain(&params[at + 1..]).copied()))
 }

@@ -41,7 +41,8 @@ static PREVENT_GRADIENT: Op = Op {
     attrs: &["T: type", "message: string = ''"],
     ..PASS
 };
-static GUARANTEE_CONST: Op = Op { name: "GuaranteeConst", stateful: true, ..PASS };
+static GUARANTEE_CONST: Op =
+    Op { name: "GuaranteeConst", kernels: kernels![any guarantee_const_kernel], stateful: true, ..PASS };
 
 static IDENTITY_N: Op = Op {
     name: "IdentityN",
@@ -242,4 +243,14 @@ fn check_numerics_grad(g: &GradCx<'_>) -> Result<InputGrads> {
 fn check_numerics_v2_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     let message = format!("{IN_GRADIENT} {}", g.attr::<String>("message")?);
     Ok([ops::check_numerics_v2(g.scope(), g.dy(0)?, &message)?].into())
+}
+
+/// A handle is no promise for what it leads to, so stock refuses it.
+fn guarantee_const_kernel(init: &Init<'_>) -> Result<Kernel> {
+    if init.input_types[0] == ferroflow_core::DType::Resource {
+        return Kernel::sync(|_| {
+            bail!(InvalidArgument, "Input tensor cannot be a resource variable handle.")
+        });
+    }
+    pass_kernel(init)
 }

@@ -161,7 +161,9 @@ pub(crate) fn check_scatter(indices: &Shape, updates: &Shape, shape: &Shape) -> 
     ensure!(
         updates.rank() >= batch && updates[..batch] == *places,
         InvalidArgument,
-        "Dimensions [0,{batch}) of indices[shape={indices}] must match dimensions [0,{batch}) of updates[shape={updates}]"
+        "Dimensions [0,{batch}) of indices[shape={indices}] = {} must match dimensions [0,{batch}) of updates[shape={updates}] = {}",
+        places[0],
+        updates.first().copied().unwrap_or(1)
     );
     ensure!(
         depth <= shape.rank() && updates[batch..] == shape[depth..],
@@ -226,7 +228,7 @@ fn scatter_nd_kernel<T: Accumulate>(init: &Init<'_>) -> Result<Kernel> {
         );
         check_emptiness(indices, updates.shape(), shape.elements(), " shape")?;
         let shape = Shape::new(input_ints(cx, 2)?)?;
-        let places = places(indices, updates.shape(), &shape, bad)?;
+        let places = places(indices, updates.shape(), &shape, Target::Zeros, bad)?;
         let mut out = cx.zeros(T::DTYPE, shape)?;
         places.apply(out.flat_mut::<T>()?, updates.flat()?, add_up);
         Ok(out.into())
@@ -248,27 +250,63 @@ fn tensor_scatter_places(cx: &KernelCx<'_>, bad: BadIndices) -> Result<Places> {
         "Updates shape must have rank at least one. Found:{updates}"
     );
     check_emptiness(indices, updates, tensor.elements(), " shape")?;
-    places(indices, updates, tensor, bad)
+    places(indices, updates, tensor, Target::Copy, bad)
+}
+
+/// What a scatter makes: stock has other words for the same mistakes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Target {
+    /// Zeros of a given shape.
+    Zeros,
+    /// A copy of a tensor.
+    Copy,
 }
 
 /// Where updates go in a new tensor of this shape. Stock reads a vector as one tuple first and as many tuples of one
 /// then; no vector passes both checks unless there is nothing to write.
-fn places(indices: &Tensor, updates: &Shape, shape: &Shape, bad: BadIndices) -> Result<Places> {
+fn places(
+    indices: &Tensor,
+    updates: &Shape,
+    shape: &Shape,
+    target: Target,
+    bad: BadIndices,
+) -> Result<Places> {
     let Some((&depth, outer)) = indices.shape().split_last() else {
         bail!(InvalidArgument, "Indices shape must have rank at least one. Found:{}", indices.shape())
     };
-    let batch = outer.len();
-    ensure!(
-        updates.rank() >= batch && updates[..batch] == *outer,
-        InvalidArgument,
-        "Dimensions [0,{batch}) of indices[shape={}] must match dimensions [0,{batch}) of updates[shape={updates}]",
-        indices.shape()
-    );
-    ensure!(
-        depth as usize <= shape.rank() && updates[batch..] == shape[depth as usize..],
-        InvalidArgument,
-        "Inner dimensions of output shape must match inner dimensions of updates shape. Output: {shape} updates: {updates}"
-    );
+    let (batch, depth) = (outer.len(), depth as usize);
+    if updates.rank() < batch || updates[..batch] != *outer {
+        let indices = indices.shape();
+        match target {
+            Target::Zeros => bail!(
+                InvalidArgument,
+                "Dimensions [0,{batch}) of indices[shape={indices}] must match dimensions [0,{batch}) of updates[shape={updates}]"
+            ),
+            Target::Copy => bail!(
+                InvalidArgument,
+                "Outer dimensions of indices and update must match. Indices shape: {indices}, updates shape:{updates}"
+            ),
+        }
+    }
+    if depth > shape.rank() || updates[batch..] != shape[depth..] {
+        let (rank, inner) = (shape.rank(), updates.rank() - batch);
+        match target {
+            Target::Zeros => bail!(
+                InvalidArgument,
+                "Dimensions [{depth},{rank}) of input[shape={shape}] must match dimensions [{batch},{}) of updates[shape={updates}]",
+                updates.rank()
+            ),
+            Target::Copy if depth > rank => bail!(
+                InvalidArgument,
+                "Inner dimensions of output shape must match inner dimensions of updates shape. Output: {shape} updates: {updates}"
+            ),
+            Target::Copy => bail!(
+                InvalidArgument,
+                "The inner {inner} dimensions of output.shape={shape} must match the inner {inner} dimensions of updates.shape={updates}"
+            ),
+        }
+    }
+    check_emptiness(indices, updates, shape.elements(), "")?;
     check_scatter(indices.shape(), updates, shape)?;
     Places::new(&tuples(indices)?, shape, bad)
 }

@@ -75,7 +75,8 @@ static WHERE: Op = Op {
 };
 
 fn unique_shape(s: &mut ShapeCx<'_>) -> Result<()> {
-    let input = s.rank(0, 1)?;
+    // With counts, stock leaves the rank to the kernel.
+    let input = if s.num_outputs() == 3 { s.input(0) } else { s.rank(0, 1)? };
     s.output(0, [UNKNOWN_DIM])?;
     s.set(1, input);
     s.output(2, [UNKNOWN_DIM])

@@ -198,7 +198,14 @@ fn element_shape_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 fn empty_kernel(init: &Init<'_>) -> Result<Kernel> {
     let dtype: DType = init.attr("element_dtype")?;
     Kernel::sync(move |cx| {
-        let max_elements = rows::scalar::<i32>(cx.input(1)?, "max_num_elements")?;
+        let max_elements = cx.input(1)?;
+        ensure!(
+            max_elements.rank() == 0,
+            InvalidArgument,
+            "max_num_elements expected to be a scalar but got shape: {}",
+            max_elements.shape()
+        );
+        let max_elements = max_elements.to_scalar::<i32>()?;
         let element_shape = rows::shape_from_tensor(cx.input(0)?)?;
         let list = TensorList::new(dtype, element_shape, Vec::new());
         Ok(TensorList { max_elements, ..list }.into_tensor().into())
@@ -209,7 +216,14 @@ fn reserve_kernel(init: &Init<'_>) -> Result<Kernel> {
     let dtype: DType = init.attr("element_dtype")?;
     Kernel::sync(move |cx| {
         let element_shape = rows::shape_from_tensor(cx.input(0)?)?;
-        let count = rows::scalar::<i32>(cx.input(1)?, "The num_elements to reserve")?;
+        let count = cx.input(1)?;
+        ensure!(
+            count.rank() == 0,
+            InvalidArgument,
+            "The num_elements to reserve must be a tensor size 1, but got {}",
+            count.shape()
+        );
+        let count = count.to_scalar::<i32>()?;
         ensure!(
             count >= 0,
             InvalidArgument,
@@ -221,12 +235,14 @@ fn reserve_kernel(init: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-fn push(list: &mut TensorList, tensor: Tensor) -> Result<()> {
+/// Adds an element to a list, of which a batch has the one at `index`.
+fn push(list: &mut TensorList, tensor: Tensor, index: Option<usize>) -> Result<()> {
     list.check_dtype(tensor.dtype())?;
     ensure!(
         list.element_shape.admits(tensor.shape()),
         InvalidArgument,
-        "Tried to append a tensor with incompatible shape to a list. Op element shape: {} list shape: {}",
+        "Tried to append a tensor with incompatible shape to a list{}. Op element shape: {} list shape: {}",
+        index.map(|index| format!(" at index {index}")).unwrap_or_default(),
         tensor.shape(),
         list.element_shape
     );
@@ -244,7 +260,7 @@ fn push(list: &mut TensorList, tensor: Tensor) -> Result<()> {
 fn push_back_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let mut list = TensorList::take(cx.take(0)?)?;
-        push(&mut list, cx.take(1)?)?;
+        push(&mut list, cx.take(1)?, None)?;
         Ok(list.into_tensor().into())
     })
 }
@@ -267,7 +283,7 @@ fn push_back_batch_kernel(_: &Init<'_>) -> Result<Kernel> {
         );
         for (i, variant) in handles.units_mut::<Variant>()?.iter_mut().enumerate() {
             let mut list = TensorList::from_variant(variant)?;
-            push(&mut list, rows::row(cx.device(), &tensor, i)?)?;
+            push(&mut list, rows::row(cx.device(), &tensor, i)?, Some(i))?;
             *variant = Variant::new(list);
         }
         Ok(handles.into())
@@ -324,7 +340,14 @@ fn set_item_kernel(init: &Init<'_>) -> Result<Kernel> {
     let resize: bool = init.attr("resize_if_index_out_of_bounds")?;
     Kernel::sync(move |cx| {
         let mut list = TensorList::take(cx.take(0)?)?;
-        let index = rows::scalar::<i32>(cx.input(1)?, "index")?;
+        let index = cx.input(1)?;
+        ensure!(
+            index.rank() == 0,
+            InvalidArgument,
+            "Expected argument 1 to be a scalar. Received a tensor of shape {}",
+            index.shape()
+        );
+        let index = index.to_scalar::<i32>()?;
         let item = cx.take(2)?;
         list.check_dtype(item.dtype())?;
         ensure!(
@@ -351,7 +374,15 @@ fn set_item_kernel(init: &Init<'_>) -> Result<Kernel> {
 fn get_item_kernel(init: &Init<'_>) -> Result<Kernel> {
     let dtype: DType = init.attr("element_dtype")?;
     Kernel::sync(move |cx| {
-        let index = rows::scalar::<i32>(cx.input(1)?, "index")?;
+        // A vector of one index will do, as in stock.
+        let index = cx.input(1)?;
+        ensure!(
+            index.elements() == 1,
+            InvalidArgument,
+            "index must have one element, but had shape: {}",
+            index.shape()
+        );
+        let index = index.flat::<i32>()?[0];
         let item = TensorList::with(cx.input(0)?, |list| get_item(cx, list, dtype, index))?;
         Ok(Value::Tensor(item).into())
     })

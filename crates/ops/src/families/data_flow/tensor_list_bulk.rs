@@ -326,10 +326,19 @@ fn concat(
     let mut total = 0i64;
     for (i, tensor) in list.tensors.iter().enumerate() {
         let length = match tensor {
-            Some(tensor) => tensor.shape()[0],
-            None if first != UNKNOWN_DIM => first,
+            Some(tensor) => {
+                let length = tensor.shape()[0];
+                ensure!(
+                    first == UNKNOWN_DIM || first == length,
+                    InvalidArgument,
+                    "First entry of element_shape input does not match the first dim of list element at index: {i} \
+                     Expected: {first} Actual: {length}"
+                );
+                length
+            }
             None => match leading.get(i) {
                 Some(length) => *length,
+                None if first != UNKNOWN_DIM => first,
                 None => bail!(
                     InvalidArgument,
                     "List contains uninitialized tensor at index {i} but leading_dims has only {} elements.",
@@ -374,7 +383,14 @@ fn from_tensor_kernel(init: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let tensor = cx.input(0)?;
         at_least_vector(tensor)?;
-        let element_shape = rows::shape_from_tensor(cx.input(1)?)?;
+        let element_shape = cx.input(1)?;
+        ensure!(
+            element_shape.rank() <= 1,
+            InvalidArgument,
+            "TensorListFromTensor: element_shape must be at most rank 1 but has the shape of {}",
+            element_shape.shape()
+        );
+        let element_shape = rows::shape_from_tensor(element_shape)?;
         check_rows(tensor, &element_shape)?;
         let elements = (0..tensor.shape().dim(0)).map(|row| rows::row(cx.device(), tensor, row).map(Some));
         let tensors = elements.collect::<Result<_>>()?;
@@ -385,7 +401,6 @@ fn from_tensor_kernel(init: &Init<'_>) -> Result<Kernel> {
 /// Puts the rows of a tensor at these indices.
 fn scatter(cx: &KernelCx<'_>, tensor: &Tensor, indices: &[i64], list: &mut TensorList) -> Result<()> {
     at_least_vector(tensor)?;
-    check_rows(tensor, &list.element_shape)?;
     ensure!(
         indices.len() == tensor.shape().dim(0),
         InvalidArgument,
@@ -417,15 +432,17 @@ fn scatter_kernel(init: &Init<'_>) -> Result<Kernel> {
         let count = if cx.num_inputs() > 3 { rows::scalar::<i32>(cx.input(3)?, "num_elements")? } else { -1 };
         ensure!(count >= -1, InvalidArgument, "TensorListScatter expects num_elements >= -1, found: {count}");
         let needed = length_for(&indices)?;
-        ensure!(
-            count == -1 || needed <= count as usize,
-            InvalidArgument,
-            "TensorListScatter: Trying to scatter at index {} in list with size {count}",
-            needed as i64 - 1
-        );
+        if let Some(index) = indices.iter().find(|index| count != -1 && **index >= i64::from(count)) {
+            bail!(
+                InvalidArgument,
+                "TensorListScatter: Trying to scatter at index {index} in list with size {count}"
+            );
+        }
         let length = if count == -1 { needed } else { count as usize };
         let mut list = TensorList::new(dtype, element_shape, Vec::new());
         list.resize(cx.device(), length)?;
+        at_least_vector(&tensor)?;
+        check_rows(&tensor, &list.element_shape)?;
         scatter(cx, &tensor, &indices, &mut list)?;
         Ok(list.into_tensor().into())
     })
@@ -462,7 +479,7 @@ fn split_kernel(init: &Init<'_>) -> Result<Kernel> {
             ensure!(
                 !dims.is_empty(),
                 InvalidArgument,
-                "Element shape must be at least a vector, but saw shape: {element_shape}"
+                "TensorListSplit requires element_shape to be at least of rank 1, but saw: {element_shape}"
             );
             let wanted = PartialShape::new(dims[1..].iter().copied())?;
             ensure!(

@@ -50,8 +50,8 @@ static CUMULATIVE_LOGSUMEXP: Op = Op {
     ..SCAN
 };
 
+/// An axis that is not a scalar is left to the kernel, as in stock.
 fn scan_shape(s: &mut ShapeCx<'_>) -> Result<()> {
-    s.rank(1, 0)?;
     let shape = s.input(0);
     s.set(0, shape);
     Ok(())
@@ -116,13 +116,15 @@ fn scanned(cx: &KernelCx<'_>) -> Result<(usize, usize)> {
     let (input, axis) = (cx.input(0)?, cx.input(1)?);
     ensure!(axis.rank() == 0, InvalidArgument, "ScanOp: axis must be a scalar, not {}", axis.shape());
     let (axis, rank) = (cx.scalar_i64(1)?, input.rank() as i64);
+    // An axis that is too small is shown as stock shows it, counted from the front.
+    let front = if axis < 0 { axis.saturating_add(rank) } else { axis };
     ensure!(
-        (-rank..rank).contains(&axis),
+        (0..rank).contains(&front),
         InvalidArgument,
-        "ScanOp: Expected scan axis in the range [{}, {rank}), but got {axis}",
+        "ScanOp: Expected scan axis in the range [{}, {rank}), but got {front}",
         -rank
     );
-    let axis = axis.rem_euclid(rank) as usize;
+    let axis = front as usize;
     let dims = input.shape().dims();
     Ok((dims[axis] as usize, dims[axis + 1..].iter().product::<i64>() as usize))
 }

@@ -226,7 +226,12 @@ fn sorted<F: Fold>(missing: F::Acc, finish: Option<Finish<F::Acc>>) -> Result<Ke
         let (mut start, mut next) = (0, 0);
         while start < ids.len() {
             let id = ids[start];
-            ensure!(start == 0 || id >= next, InvalidArgument, "segment ids are not increasing");
+            // The last id says how many segments there are, so an id beyond it comes before a smaller one.
+            ensure!(
+                (start == 0 || id >= next) && id < segments,
+                InvalidArgument,
+                "segment ids are not increasing"
+            );
             ensure!(
                 (0..segments).contains(&id),
                 InvalidArgument,

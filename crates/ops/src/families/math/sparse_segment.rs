@@ -242,7 +242,13 @@ fn segments<T: Num>(cx: &mut KernelCx<'_>, scale: Scale) -> Result<Outputs> {
     } else {
         used
     };
-    ensure!(used >= 0 && ids.first().is_none_or(|id| *id >= 0), InvalidArgument, "segment ids must be >= 0");
+    ensure!(used >= 0, InvalidArgument, "segment ids must be >= 0");
+    if let Some(id) = ids.first().filter(|id| **id < 0) {
+        bail!(
+            InvalidArgument,
+            "Segment id {id} out of range [0, {count}), possibly because 'segment_ids' input is not sorted."
+        );
+    }
     ensure!(ids.is_sorted(), InvalidArgument, "segment ids are not increasing");
     let rows = data.shape().dims()[0];
     if let Some(at) = indices.iter().position(|index| !(0..rows).contains(index)) {
@@ -307,7 +313,7 @@ fn grad<T: Num>(cx: &mut KernelCx<'_>, scale: Scale, compact: bool) -> Result<Ou
     let rows = cx.input(3)?;
     ensure!(rows.rank() == 0, InvalidArgument, "output_dim0 should be a scalar.");
     let rows = cx.scalar_i64(3)?;
-    ensure!(rows >= 0, InvalidArgument, "Cannot specify a negative value for output_dim0");
+    ensure!(rows >= 0, InvalidArgument, "Expected a non-negative size, got {rows}");
     let rest = &grad.shape().dims()[1..];
     if rows == 0 {
         // Stock looks neither at indices nor at ids when there are no rows to add to.

@@ -3,7 +3,7 @@
 use crate::gradient::{shape_of, sibling};
 use crate::linalg::pool::Pool;
 use crate::numeric::Float;
-use crate::pooling::{Pooling, pool_shape};
+use crate::pooling::{BadWindow, Pooling, Rules, pool_shape};
 use crate::windows::{Format, described};
 use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{Init, Kernel};
@@ -79,19 +79,40 @@ static AVG_POOL_3D_GRAD: Op = Op {
     ..Op::PURE
 };
 
+const MEAN: Rules =
+    Rules { kernel: "AvgPoolingOp", strides: "stride", window: BadWindow::FirstAfterBatch, depth: None };
+
+const MEAN_GRADIENT: Rules = Rules {
+    kernel: "AvgPoolingGradOp",
+    strides: "strides",
+    depth: Some("Non-spatial pooling is not yet supported. Volunteers? :)"),
+    ..MEAN
+};
+
+const VOLUME_MEAN: Rules = Rules {
+    kernel: "Pooling3DOp",
+    window: BadWindow::Volume,
+    depth: Some("Pooling is not yet supported on the depth dimension."),
+    ..MEAN
+};
+
+const VOLUME_MEAN_GRADIENT: Rules = Rules { kernel: "AvgPooling3dGradOp", ..VOLUME_MEAN };
+
 fn avg_pool<T: Float>(init: &Init<'_>) -> Result<Kernel> {
-    pool_kernel::<T>(Pooling::new(init, IMAGES, None)?, Pool::mean)
+    pool_kernel::<T>(Pooling::new(init, &MEAN, IMAGES, None)?, Pool::mean)
 }
 
 fn avg_pool_3d<T: Float>(init: &Init<'_>) -> Result<Kernel> {
     // In stock's volumes, the least number stands for padding.
-    pool_kernel::<T>(Pooling::new(init, VOLUMES, None)?.centered(), Pool::mean_above_least)
+    let pooling = Pooling::new(init, &VOLUME_MEAN, VOLUMES, None)?.centered();
+    pool_kernel::<T>(pooling, Pool::mean_above_least)
 }
 
 fn pool_kernel<T: Float>(pooling: Pooling, mean: fn(&Pool, &Device, &[T], &mut [T])) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let input = cx.input(0)?;
-        let placed = pooling.place_spatial(cx, input.shape(), "AvgPooling")?;
+        let placed = pooling.place(cx, input.shape())?;
+        ensure!(placed.depth == 1, Unimplemented, "Non-spatial pooling is not yet supported. Volunteers? :)");
         let mut out = cx.alloc::<T>(placed.output)?;
         mean(&placed.pool, cx.device(), input.flat()?, out.flat_mut()?);
         Ok(out.into())
@@ -99,11 +120,11 @@ fn pool_kernel<T: Float>(pooling: Pooling, mean: fn(&Pool, &Device, &[T], &mut [
 }
 
 fn avg_pool_grad<T: Float>(init: &Init<'_>) -> Result<Kernel> {
-    gradient_kernel::<T>(Pooling::new(init, IMAGES, None)?)
+    gradient_kernel::<T>(Pooling::new(init, &MEAN_GRADIENT, IMAGES, None)?)
 }
 
 fn avg_pool_3d_grad<T: Float>(init: &Init<'_>) -> Result<Kernel> {
-    gradient_kernel::<T>(Pooling::new(init, VOLUMES, None)?)
+    gradient_kernel::<T>(Pooling::new(init, &VOLUME_MEAN_GRADIENT, VOLUMES, None)?)
 }
 
 fn gradient_kernel<T: Float>(pooling: Pooling) -> Result<Kernel> {
@@ -121,7 +142,7 @@ fn gradient_kernel<T: Float>(pooling: Pooling) -> Result<Kernel> {
             bail!(InvalidArgument, "Expected a non-negative size, got {negative}");
         }
         let image = Shape::new(sizes)?;
-        let mut placed = pooling.place_spatial(cx, &image, "AvgPoolingGrad")?;
+        let mut placed = pooling.place(cx, &image)?;
         let shape = gradient.shape();
         ensure!(
             shape[0] == image[0] && shape[rank - 1] == image[rank - 1],

@@ -4,7 +4,7 @@ use crate::build as ops;
 use crate::gradient::sibling;
 use crate::linalg::pool::Pool;
 use crate::numeric::Real;
-use crate::pooling::{Pooling, expect, pool_shape, pool_shape_by_inputs};
+use crate::pooling::{BadWindow, Pooling, Rules, expect, pool_shape, pool_shape_by_inputs};
 use crate::windows::Format;
 use ferroflow_core::kernel::{Init, Kernel, Outputs};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, KernelRow, Only, Op, ShapeCx};
@@ -206,16 +206,49 @@ fn like_second(s: &mut ShapeCx<'_>) -> Result<()> {
     Ok(())
 }
 
+const LARGEST: Rules =
+    Rules { kernel: "MaxPoolingOp", strides: "stride", window: BadWindow::All, depth: None };
+
+const LARGEST_GRADIENT: Rules = Rules {
+    kernel: "MaxPoolingGradOp",
+    strides: "strides",
+    depth: Some("MaxPoolingGrad is not yet supported on the depth dimension."),
+    ..LARGEST
+};
+
+const LARGEST_SECOND_GRADIENT: Rules = Rules {
+    kernel: "MaxPoolingGradGradOp",
+    depth: Some("MaxPoolingGradGrad is not yet supported on the depth dimension."),
+    ..LARGEST_GRADIENT
+};
+
+const ARGMAX: Rules = Rules { window: BadWindow::First, ..LARGEST };
+
+const VOLUME: Rules = Rules {
+    kernel: "Pooling3DOp",
+    window: BadWindow::Volume,
+    depth: Some("Pooling is not yet supported on the depth dimension."),
+    ..LARGEST
+};
+
+const VOLUME_GRADIENT: Rules = Rules { kernel: "MaxPooling3dGradOp", ..VOLUME };
+
+const VOLUME_SECOND_GRADIENT: Rules = Rules {
+    kernel: "MaxPooling3dGradGradOp",
+    depth: Some("MaxPooling3dGradGrad is not yet supported on the depth dimension."),
+    ..VOLUME
+};
+
 fn max_pool<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    pool_kernel::<T>(Pooling::new(init, IMAGES, None)?)
+    pool_kernel::<T>(Pooling::new(init, &LARGEST, IMAGES, None)?)
 }
 
 fn max_pool_v2<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    pool_kernel::<T>(Pooling::new(init, IMAGES, Some(1))?)
+    pool_kernel::<T>(Pooling::new(init, &LARGEST, IMAGES, Some(1))?)
 }
 
 fn max_pool_3d<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    pool_kernel::<T>(Pooling::new(init, VOLUMES, None)?.centered())
+    pool_kernel::<T>(Pooling::new(init, &VOLUME, VOLUMES, None)?.centered())
 }
 
 /// Pools start from the least finite value, as in stock: elements that are NaN or −∞ never win.
@@ -237,15 +270,15 @@ fn pool_kernel<T: Real>(pooling: Pooling) -> Result<Kernel> {
 }
 
 fn max_pool_grad<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    gradient_kernel::<T>(Pooling::new(init, IMAGES, None)?)
+    gradient_kernel::<T>(Pooling::new(init, &LARGEST_GRADIENT, IMAGES, None)?)
 }
 
 fn max_pool_grad_v2<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    gradient_kernel::<T>(Pooling::new(init, IMAGES, Some(3))?)
+    gradient_kernel::<T>(Pooling::new(init, &LARGEST_GRADIENT, IMAGES, Some(3))?)
 }
 
 fn max_pool_3d_grad<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    gradient_kernel::<T>(Pooling::new(init, VOLUMES, None)?)
+    gradient_kernel::<T>(Pooling::new(init, &VOLUME_GRADIENT, VOLUMES, None)?)
 }
 
 /// In images, the first of the largest elements gets the gradient; in volumes, every one that is near the pool's result.
@@ -257,7 +290,7 @@ fn gradient_kernel<T: Real>(pooling: Pooling) -> Result<Kernel> {
             let rank = pooling.rank();
             ensure!(tensor.rank() == rank, InvalidArgument, "{what} must be {rank}-dimensional");
         }
-        let placed = pooling.place_spatial(cx, input.shape(), "MaxPoolingGrad")?;
+        let placed = pooling.place(cx, input.shape())?;
         expect("orig_output", output, &placed.output)?;
         expect("grad", gradient, &placed.output)?;
         let mut out = cx.alloc::<T>(input.shape().clone())?;
@@ -273,15 +306,15 @@ fn gradient_kernel<T: Real>(pooling: Pooling) -> Result<Kernel> {
 }
 
 fn max_pool_grad_grad<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    second_gradient_kernel::<T>(Pooling::new(init, IMAGES, None)?)
+    second_gradient_kernel::<T>(Pooling::new(init, &LARGEST_SECOND_GRADIENT, IMAGES, None)?)
 }
 
 fn max_pool_grad_grad_v2<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    second_gradient_kernel::<T>(Pooling::new(init, IMAGES, Some(3))?)
+    second_gradient_kernel::<T>(Pooling::new(init, &LARGEST_SECOND_GRADIENT, IMAGES, Some(3))?)
 }
 
 fn max_pool_3d_grad_grad<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    second_gradient_kernel::<T>(Pooling::new(init, VOLUMES, None)?)
+    second_gradient_kernel::<T>(Pooling::new(init, &VOLUME_SECOND_GRADIENT, VOLUMES, None)?)
 }
 
 fn second_gradient_kernel<T: Real>(pooling: Pooling) -> Result<Kernel> {
@@ -292,7 +325,7 @@ fn second_gradient_kernel<T: Real>(pooling: Pooling) -> Result<Kernel> {
             let rank = pooling.rank();
             ensure!(tensor.rank() == rank, InvalidArgument, "{what} must be {rank}-dimensional");
         }
-        let placed = pooling.place_spatial(cx, input.shape(), "MaxPoolingGradGrad")?;
+        let placed = pooling.place(cx, input.shape())?;
         ensure!(
             pooling.rank() == 4 || output.elements() > 0,
             InvalidArgument,
@@ -308,7 +341,7 @@ fn second_gradient_kernel<T: Real>(pooling: Pooling) -> Result<Kernel> {
 }
 
 fn max_pool_with_argmax<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    let pooling = Pooling::new(init, IMAGES, None)?;
+    let pooling = Pooling::new(init, &ARGMAX, IMAGES, None)?;
     let whole: bool = init.attr("include_batch_in_index")?;
     let dtype: DType = init.attr("Targmax")?;
     Kernel::sync(move |cx| {
@@ -339,7 +372,7 @@ fn max_pool_with_argmax<T: Real>(init: &Init<'_>) -> Result<Kernel> {
 
 /// Adds each gradient to where the largest element was.
 fn max_pool_grad_with_argmax<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    let pooling = Pooling::new(init, IMAGES, None)?;
+    let pooling = Pooling::new(init, &ARGMAX, IMAGES, None)?;
     let whole: bool = init.attr("include_batch_in_index")?;
     Kernel::sync(move |cx| {
         let (input, gradient, argmax) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);

@@ -90,6 +90,12 @@ fn decode_base64(text: &[u8]) -> Result<Str> {
     Ok(out.into())
 }
 
+/// Bytes in the alphabet that messages use, which is not that of names of files and addresses.
+fn standard_base64(bytes: &[u8]) -> String {
+    let text = encode_base64(bytes, true);
+    String::from_utf8_lossy(&text).replace('-', "+").replace('_', "/")
+}
+
 fn encode_base64_kernel(init: &Init<'_>) -> Result<Kernel> {
     let pad: bool = init.attr("pad")?;
     Kernel::sync(move |cx| {
@@ -137,11 +143,13 @@ fn parse_kernel(init: &Init<'_>) -> Result<Kernel> {
         let Ok(proto) = TensorProto::decode(text.clone()) else {
             bail!(
                 InvalidArgument,
-                "Could not parse `serialized` as TensorProto: '{}'",
-                String::from_utf8_lossy(&text)
+                "Could not parse `serialized` as TensorProto, base64: {}",
+                standard_base64(&text)
             );
         };
-        let tensor = Tensor::from_proto(&proto)?;
+        let tensor = Tensor::from_proto(&proto).map_err(|error| {
+            status!(InvalidArgument, "Cannot parse tensor from proto: {}", error.message())
+        })?;
         ensure!(
             tensor.dtype() == declared,
             InvalidArgument,

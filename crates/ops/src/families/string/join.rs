@@ -176,7 +176,7 @@ fn segment_join_kernel(init: &Init<'_>) -> Result<Kernel> {
             segments.shape()
         );
         let segments = segments.to_i64s()?[0];
-        ensure!(segments >= 0, InvalidArgument, "num_segments must be non-negative, got {segments}");
+        ensure!(segments >= 0, InvalidArgument, "Number of segments must be non-negative but got {segments}");
         ensure!(ids.rank() > 0, InvalidArgument, "Segment_id cannot have rank 0");
         ensure!(
             ids.rank() <= input.rank(),
