@@ -1,8 +1,7 @@
 //! Device names, whole and partial, and what a device offers to kernels.
 
-use crate::memory::Watch;
-use crate::tensor::BufferPool;
-use crate::{DType, Result, Shape, bail, ensure, status};
+use crate::tensor::{Buffer, BufferPool};
+use crate::{DType, Result, Shape, Status, Tensor, bail, ensure, status};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -152,7 +151,6 @@ pub struct Device {
     incarnation: u64,
     memory: Arc<BufferPool>,
     memory_limit: usize,
-    watch: Watch,
     /// Threads for loops inside one kernel. They run leaf work only and never take a lock, so a kernel may wait for
     /// them while it holds one.
     threads: Arc<rayon::ThreadPool>,
@@ -171,8 +169,7 @@ impl Device {
         threads: Arc<rayon::ThreadPool>,
     ) -> Result<Device> {
         let spec = DeviceSpec::parse(name)?;
-        let watch = Watch::default();
-        Ok(Device { name: name.to_owned(), spec, incarnation, memory, memory_limit, watch, threads })
+        Ok(Device { name: name.to_owned(), spec, incarnation, memory, memory_limit, threads })
     }
 
     /// The same device under another name, e.g. in a session that brings a cluster of its own.
@@ -201,18 +198,57 @@ impl Device {
         &self.memory
     }
 
+    /// Memory for a tensor: initialized, contents unspecified.
+    #[inline]
+    pub fn allocate(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
+        if !dtype.is_plain() {
+            self.check_allocation(dtype, &shape)?;
+            return Ok(Tensor::zeros(dtype, shape));
+        }
+        let bytes = shape.elements().checked_mul(dtype.size());
+        if bytes.is_some_and(|bytes| bytes <= self.memory_limit)
+            && let Some(tensor) = Tensor::unspecified(dtype, shape.clone(), &self.memory)
+        {
+            return Ok(tensor);
+        }
+        Err(self.exhausted(dtype, &shape))
+    }
+
+    /// The same as bytes that are yet to become a tensor of plain elements.
+    pub fn allocate_bytes(&self, dtype: DType, shape: &Shape) -> Result<Buffer> {
+        let bytes = shape.elements().checked_mul(dtype.size()).filter(|bytes| *bytes <= self.memory_limit);
+        let buffer = bytes.and_then(|bytes| self.memory.try_allocate(bytes));
+        buffer.ok_or_else(|| self.exhausted(dtype, shape))
+    }
+
+    /// Memory for a tensor, all zeros or empty strings.
+    pub fn allocate_zeros(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
+        if !dtype.is_plain() {
+            return self.allocate(dtype, shape);
+        }
+        let bytes = shape.elements().checked_mul(dtype.size()).filter(|bytes| *bytes <= self.memory_limit);
+        bytes
+            .and_then(|_| Tensor::try_zeros(dtype, shape.clone()))
+            .ok_or_else(|| self.exhausted(dtype, &shape))
+    }
+
     /// Refuses an allocation that cannot succeed, in stock's words.
     #[inline]
     pub fn check_allocation(&self, dtype: DType, shape: &Shape) -> Result<()> {
         let unit = if dtype.is_plain() { dtype.size() } else { 32 };
         match shape.elements().checked_mul(unit) {
             Some(bytes) if self.admits(bytes) => Ok(()),
-            _ => bail!(
-                ResourceExhausted,
-                "OOM when allocating tensor with shape{shape} and type {dtype} on {} by allocator cpu",
-                self.name
-            ),
+            _ => Err(self.exhausted(dtype, shape)),
         }
+    }
+
+    #[cold]
+    fn exhausted(&self, dtype: DType, shape: &Shape) -> Status {
+        status!(
+            ResourceExhausted,
+            "OOM when allocating tensor with shape{shape} and type {dtype} on {} by allocator cpu",
+            self.name
+        )
     }
 
     /// Refuses a string that memory could not hold.
@@ -228,7 +264,7 @@ impl Device {
 
     #[inline]
     fn admits(&self, bytes: usize) -> bool {
-        bytes <= self.memory_limit && self.watch.admits(bytes, || self.memory.trim())
+        bytes <= self.memory_limit && self.memory.admits(bytes)
     }
 
     /// The number of threads for loops inside one kernel.

@@ -12,7 +12,7 @@ pub mod tensor;
 pub mod variant;
 
 pub mod device;
-mod memory;
+pub mod memory;
 pub mod resource;
 
 pub mod cancel;

@@ -1,148 +1,428 @@
-//! How much memory there is to be had: a request for more is refused with a word, where the kernel would end the process.
+//! The accountant of memory: whatever a request can make the process hold is charged before it is held, and refused with
+//! a status where the kernel would end the process.
+//!
+//! A [`MemoryBudget`] is a limit and the count of what is held under it. Budgets form a tree: a connection's budget lies
+//! within its server's, which lies within the process's. The one of the process has the limit that operators set, and asks
+//! the system, now and then, how much room is left ([`limits`]). Charges of a few bytes are not counted at all, so that
+//! small tensors cost what they cost without an accountant; what is left to the system covers them.
 
-use std::fs::read_to_string;
+mod cgroup;
+pub mod limits;
+
+use crate::{Result, status};
+use limits::Usage;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// The bytes of all blocks that are worth asking about and live in this process. The kernel gives a page when it is first
-/// written, so that what it calls available includes what was promised a moment ago; there is one such promise for all
-/// servers of a process, as there is one memory.
-static PROMISED: AtomicUsize = AtomicUsize::new(0);
+/// Charges of fewer bytes are not counted.
+pub const COUNTED_BYTES: usize = 16 << 10;
 
 /// After how many bytes it is worth asking the system, which takes some ten microseconds.
-const WORTH_ASKING: usize = 64 << 20;
+const ASK_EVERY: usize = 64 << 20;
 
-/// Requests of fewer bytes are not even counted.
-const COUNTED: usize = 16 << 10;
+/// A limit on memory, and the count of what is held under it. Clones share both.
+#[derive(Clone, Debug)]
+pub struct MemoryBudget(Arc<Account>);
 
-/// What is left to everybody else, and for what is handed out before the system is asked again.
-const LEFT: usize = 2 * WORTH_ASKING;
-
-/// Counts a block that comes to life.
-#[inline]
-pub(crate) fn promise(bytes: usize) {
-    if bytes >= WORTH_ASKING {
-        PROMISED.fetch_add(bytes, Ordering::Relaxed);
-    }
-}
-
-/// Counts a block, given to [`promise`] before, that comes to its end.
-#[inline]
-pub(crate) fn give_back(bytes: usize) {
-    if bytes >= WORTH_ASKING {
-        PROMISED.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
-/// Whether the machine can give this many bytes now.
-pub(crate) fn is_available(bytes: usize) -> bool {
-    bytes < WORTH_ASKING || has_room(bytes, 0)
-}
-
-/// Asks the system now and then on behalf of somebody who makes many requests, so that neither a large one nor many
-/// others together take more than there is.
-#[derive(Debug, Default)]
-pub(crate) struct Watch {
-    /// Bytes that were handed out since the system was asked.
+#[derive(Debug)]
+struct Account {
+    parent: Option<MemoryBudget>,
+    limit: AtomicUsize,
+    kind: Kind,
+    held: AtomicUsize,
+    /// Bytes that were admitted since the system was asked.
     unasked: AtomicUsize,
+    /// After how many of those it is asked again.
+    ask_every: AtomicUsize,
 }
 
-impl Watch {
-    /// Whether a request can be met, if need be after `give_up`, which returns how many bytes it has set free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The whole process: the system's limits count, and what is resident does, because much of it is never charged.
+    Process,
+    /// A server's share, which limits the process as long as it lives.
+    Share,
+    /// A part of what others hold, by its own count alone.
+    Part,
+}
+
+/// The limits that the servers of this process were given.
+static SHARES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// Adds or removes a limit; the least of them is the process's.
+fn change_shares(change: impl FnOnce(&mut Vec<usize>)) {
+    let mut shares = SHARES.lock().unwrap_or_else(PoisonError::into_inner);
+    change(&mut shares);
+    let least = shares.iter().copied().min().unwrap_or(usize::MAX);
+    MemoryBudget::process().0.limit.store(least, Ordering::Relaxed);
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        if self.kind == Kind::Share {
+            let limit = *self.limit.get_mut();
+            change_shares(|shares| {
+                if let Some(at) = shares.iter().position(|share| *share == limit) {
+                    shares.swap_remove(at);
+                }
+            });
+        }
+    }
+}
+
+impl MemoryBudget {
+    /// The budget of this process. There is one for all servers of a process, as there is one memory.
+    pub fn process() -> &'static MemoryBudget {
+        static PROCESS: OnceLock<MemoryBudget> = OnceLock::new();
+        PROCESS.get_or_init(|| MemoryBudget::new(None, usize::MAX, Kind::Process))
+    }
+
+    /// A budget for a server that may let the process grow to `limit` bytes. As long as it lives, that is a limit of the
+    /// whole process, whoever charges it: there is one memory.
+    pub fn share(limit: usize) -> MemoryBudget {
+        change_shares(|shares| shares.push(limit));
+        MemoryBudget::new(Some(MemoryBudget::process().clone()), limit, Kind::Share)
+    }
+
+    /// A budget within this one, e.g. for one connection.
+    pub fn part(&self, limit: usize) -> MemoryBudget {
+        MemoryBudget::new(Some(self.clone()), limit, Kind::Part)
+    }
+
+    fn new(parent: Option<MemoryBudget>, limit: usize, kind: Kind) -> MemoryBudget {
+        MemoryBudget(Arc::new(Account {
+            parent,
+            limit: AtomicUsize::new(limit),
+            kind,
+            held: AtomicUsize::new(0),
+            unasked: AtomicUsize::new(0),
+            ask_every: AtomicUsize::new(0),
+        }))
+    }
+
+    /// The limit of this budget; `usize::MAX` without one.
+    pub fn limit(&self) -> usize {
+        self.0.limit.load(Ordering::Relaxed)
+    }
+
+    /// The bytes that are held under it.
+    pub fn held(&self) -> usize {
+        self.0.held.load(Ordering::Relaxed)
+    }
+
+    /// Charges bytes that are about to be held, until the charge is dropped.
+    pub fn charge(&self, bytes: usize) -> Result<Charge> {
+        let mut charge = Charge { budget: self.clone(), bytes: 0, waiting: 0, whole_path: true };
+        charge.add(bytes)?;
+        Ok(charge)
+    }
+
+    /// Charges this budget alone, for bytes that are charged to the budgets around it elsewhere.
+    pub fn charge_part(&self, bytes: usize) -> Result<Charge> {
+        let mut charge = Charge { budget: self.clone(), bytes: 0, waiting: 0, whole_path: false };
+        charge.add(bytes)?;
+        Ok(charge)
+    }
+
+    /// Whether so many bytes could be held now.
+    pub fn admits(&self, bytes: usize) -> bool {
+        self.admits_after(bytes, 0)
+    }
+
+    /// Whether so many bytes could be held, after `freed` ones were set free that the system has yet to hear of.
+    pub(crate) fn admits_after(&self, bytes: usize, freed: usize) -> bool {
+        bytes < COUNTED_BYTES || self.path().all(|budget| budget.0.admits(Wish { bytes, freed, counted: 0 }))
+    }
+
+    /// Counts a block that is about to be allocated, unless there is no room for it. `freed` bytes were set free just
+    /// before, of which the system has yet to hear.
     #[inline]
-    pub(crate) fn admits(&self, bytes: usize, give_up: impl FnOnce() -> usize) -> bool {
-        if bytes < COUNTED {
+    pub(crate) fn hold(&self, bytes: usize, freed: usize) -> bool {
+        bytes < COUNTED_BYTES || self.hold_counted(bytes, freed)
+    }
+
+    fn hold_counted(&self, bytes: usize, freed: usize) -> bool {
+        for budget in self.path() {
+            if !budget.0.hold(bytes, freed) {
+                // Those before it have counted the block already.
+                self.path().take_while(|before| !Arc::ptr_eq(&before.0, &budget.0)).for_each(|before| {
+                    before.0.held.fetch_sub(bytes, Ordering::Relaxed);
+                });
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives up a block that [`MemoryBudget::hold`] has counted.
+    pub(crate) fn release(&self, bytes: usize) {
+        if bytes >= COUNTED_BYTES {
+            self.path().for_each(|budget| {
+                budget.0.held.fetch_sub(bytes, Ordering::Relaxed);
+            });
+        }
+    }
+
+    /// This budget and those that it lies within.
+    fn path(&self) -> impl Iterator<Item = &MemoryBudget> {
+        std::iter::successors(Some(self), |budget| budget.0.parent.as_ref())
+    }
+}
+
+/// Bytes that somebody wants.
+#[derive(Clone, Copy)]
+struct Wish {
+    bytes: usize,
+    /// Bytes that were set free just before, of which the system has yet to hear.
+    freed: usize,
+    /// How many of the bytes are counted as held already.
+    counted: usize,
+}
+
+/// No machine has as much; sums of a few of these do not overflow.
+const TOO_MUCH: usize = 1 << 48;
+
+impl Account {
+    fn hold(&self, bytes: usize, freed: usize) -> bool {
+        if bytes >= TOO_MUCH {
+            return false;
+        }
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        let admitted = self.admits(Wish { bytes, freed, counted: bytes });
+        if !admitted {
+            self.held.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        admitted
+    }
+
+    fn admits(&self, wish: Wish) -> bool {
+        let held = self.held.load(Ordering::Relaxed).saturating_sub(wish.counted);
+        if wish.bytes >= TOO_MUCH || held.saturating_add(wish.bytes) > self.limit.load(Ordering::Relaxed) {
+            return false;
+        }
+        if self.kind != Kind::Process {
             return true;
         }
-        let unasked = self.unasked.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-        unasked < WORTH_ASKING || self.asks(bytes, give_up)
+        let unasked = self.unasked.fetch_add(wish.bytes, Ordering::Relaxed).saturating_add(wish.bytes);
+        unasked < self.ask_every.load(Ordering::Relaxed) || self.ask(held, wish)
+    }
+
+    /// Asks the system. Whoever comes after a refusal asks again, however little it wants.
+    #[cold]
+    fn ask(&self, held: usize, wish: Wish) -> bool {
+        self.unasked.store(0, Ordering::Relaxed);
+        let is_admitted = self.judge(held, wish);
+        if !is_admitted {
+            self.unasked.store(self.ask_every.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        is_admitted
+    }
+
+    /// Whether the system has room now, and when to ask it again.
+    fn judge(&self, held: usize, wish: Wish) -> bool {
+        let Some(usage) = Usage::now() else { return true };
+        let wanted = wish.bytes.saturating_sub(wish.freed);
+        // The kernel gives a page when it is first written: what it calls available includes what was handed out a moment
+        // ago.
+        let untouched = held.saturating_sub(usage.resident);
+        let limit = self.limit.load(Ordering::Relaxed);
+        let own = (limit < usize::MAX).then(|| (limit, held.max(usage.resident)));
+        let limits::Verdict { is_admitted, ask_every } = limits::admit(wanted, untouched, own, &usage);
+        self.ask_every.store(ask_every.min(ASK_EVERY), Ordering::Relaxed);
+        is_admitted
+    }
+}
+
+/// Whether this process has a limit that somebody has set for it alone.
+pub(crate) fn is_limited() -> bool {
+    static BY_SYSTEM: OnceLock<bool> = OnceLock::new();
+    MemoryBudget::process().limit() < usize::MAX || *BY_SYSTEM.get_or_init(limits::has_own)
+}
+
+/// Bytes charged to a budget, given back when this is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    budget: MemoryBudget,
+    bytes: usize,
+    /// Bytes that are too few to be counted yet.
+    waiting: usize,
+    /// Whether the budgets around this one are charged, too.
+    whole_path: bool,
+}
+
+impl Charge {
+    /// Charges more bytes, or none if there is no room for them.
+    #[inline]
+    pub fn add(&mut self, bytes: usize) -> Result<()> {
+        self.waiting = self.waiting.saturating_add(bytes);
+        if self.waiting < COUNTED_BYTES { Ok(()) } else { self.settle() }
     }
 
     #[cold]
-    fn asks(&self, bytes: usize, give_up: impl FnOnce() -> usize) -> bool {
-        self.unasked.store(0, Ordering::Relaxed);
-        // The system hears later of what is set free; it can be had at once.
-        has_room(bytes, 0) || has_room(bytes, give_up())
+    fn settle(&mut self) -> Result<()> {
+        let bytes = std::mem::take(&mut self.waiting);
+        let admitted = match self.whole_path {
+            true => self.budget.hold(bytes, 0),
+            false => self.budget.0.hold(bytes, 0),
+        };
+        if !admitted {
+            return Err(self.refusal(bytes));
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Takes over what another charge of the same budget holds.
+    pub fn absorb(&mut self, mut other: Charge) {
+        debug_assert!(Arc::ptr_eq(&self.budget.0, &other.budget.0) && self.whole_path == other.whole_path);
+        self.bytes += std::mem::take(&mut other.bytes);
+        self.waiting += std::mem::take(&mut other.waiting);
+    }
+
+    /// Gives back what was charged.
+    pub fn clear(&mut self) {
+        match self.whole_path {
+            true => self.budget.release(self.bytes),
+            false => {
+                self.budget.0.held.fetch_sub(self.bytes, Ordering::Relaxed);
+            }
+        }
+        (self.bytes, self.waiting) = (0, 0);
+    }
+
+    /// The bytes that are charged.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn refusal(&self, bytes: usize) -> crate::Status {
+        let (held, limit) = (self.budget.held(), self.budget.limit());
+        match held.saturating_add(bytes) > limit {
+            true => status!(
+                ResourceExhausted,
+                "no memory for {bytes} more bytes: {held} of the {limit} bytes that are allowed here are in use"
+            ),
+            false => {
+                status!(ResourceExhausted, "no memory for {bytes} more bytes: this process is at its limit")
+            }
+        }
     }
 }
 
-fn has_room(bytes: usize, free: usize) -> bool {
-    let wanted = bytes.saturating_add(LEFT);
-    available().is_none_or(|available| wanted <= available.saturating_add(free))
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.clear();
+    }
 }
 
-/// The bytes that can be had without taking anybody else's; none where the system does not tell.
+/// The start of what a thread panics with that gets no memory in a place where nobody expects a failure.
+const OUT_OF_MEMORY: &str = "out of memory";
+
+/// Unwinds because there is no memory for a block.
 #[cold]
-fn available() -> Option<usize> {
-    let on_machine = machine_room(&read_to_string("/proc/meminfo").ok()?);
-    let group = |name: &str| read_to_string(format!("/sys/fs/cgroup/memory.{name}")).unwrap_or_default();
-    let in_container = container_room(&group("max"), &group("current"), &group("stat"));
-    let room = on_machine.into_iter().chain(in_container).min()?;
-    Some(room.saturating_sub(PROMISED.load(Ordering::Relaxed).saturating_sub(resident().unwrap_or(0))))
+pub(crate) fn give_up(bytes: usize) -> ! {
+    panic!("{OUT_OF_MEMORY}: a block of {bytes} bytes is refused")
 }
 
-/// The bytes that this process has written to or read.
-fn resident() -> Option<usize> {
-    let pages: usize = read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
-    pages.checked_mul(rustix::param::page_size())
-}
-
-fn machine_room(meminfo: &str) -> Option<usize> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kibibytes: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kibibytes.checked_mul(1024)
-}
-
-/// What the limit of a container leaves; there need not be one. Pages of files are given back before it is enforced.
-fn container_room(limit: &str, current: &str, statistics: &str) -> Option<usize> {
-    let limit: usize = limit.trim().parse().ok()?;
-    let current: usize = current.trim().parse().ok()?;
-    let files = statistics.lines().find_map(|line| line.strip_prefix("file ")?.trim().parse().ok());
-    Some(limit.saturating_sub(current.saturating_sub(files.unwrap_or(0))))
+/// Whether a panic with this text says that there was no memory, which is not a bug.
+pub fn is_out_of_memory(panic: &str) -> bool {
+    panic.starts_with(OUT_OF_MEMORY)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Code;
 
     #[test]
-    fn no_machine_has_everything() {
-        assert!(is_available(WORTH_ASKING - 1));
-        assert!(!is_available(usize::MAX / 2));
-        let watch = Watch::default();
-        assert!(!watch.admits(usize::MAX / 2, || 0));
-        assert!(watch.admits(usize::MAX / 2, || usize::MAX));
+    fn charges_count_in_every_budget_around_them() {
+        let server = MemoryBudget::share(usize::MAX);
+        let (one, other) = (server.part(1 << 20), server.part(1 << 20));
+        let charge = one.charge(1 << 20).unwrap();
+        assert_eq!((one.held(), other.held(), server.held()), (1 << 20, 0, 1 << 20));
+        let refused = one.charge(COUNTED_BYTES).unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted);
+        assert_eq!((one.held(), server.held()), (1 << 20, 1 << 20), "what is refused is not counted");
+        let mut second = other.charge(1 << 19).unwrap();
+        assert!(second.add(1 << 20).is_err());
+        assert_eq!(server.held(), (1 << 20) + (1 << 19));
+        drop((charge, second));
+        assert_eq!((one.held(), other.held(), server.held()), (0, 0, 0));
     }
 
     #[test]
-    fn a_promise_counts_before_it_is_kept() {
-        let most = available().unwrap_or(0) / 8 * 5;
-        assert!(is_available(most));
-        promise(most);
-        assert!(!is_available(most));
-        give_back(most);
-        assert!(is_available(most));
+    fn a_part_can_be_charged_alone() {
+        let server = MemoryBudget::share(usize::MAX);
+        let part = server.part(1 << 20);
+        let charge = part.charge_part(1 << 20).unwrap();
+        assert_eq!((part.held(), server.held()), (1 << 20, 0));
+        assert!(part.charge_part(1 << 20).is_err());
+        let mut another = part.charge_part(0).unwrap();
+        another.absorb(charge);
+        assert_eq!((part.held(), another.bytes()), (1 << 20, 1 << 20));
+        drop(another);
+        assert_eq!(part.held(), 0);
+    }
+
+    #[test]
+    fn a_few_bytes_are_counted_together() {
+        let budget = MemoryBudget::process().part(1 << 20);
+        let mut charge = budget.charge(1).unwrap();
+        assert_eq!(budget.held(), 0);
+        (1..COUNTED_BYTES).for_each(|_| charge.add(1).unwrap());
+        assert_eq!((budget.held(), charge.bytes()), (COUNTED_BYTES, COUNTED_BYTES));
+        drop(charge);
+        assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn what_is_resident_counts() {
+        let Some(usage) = Usage::now() else { return };
+        let tight = MemoryBudget::new(None, usage.resident / 2, Kind::Process);
+        assert!(!tight.admits(COUNTED_BYTES), "the process is larger than that already");
+    }
+
+    #[test]
+    fn shares_limit_the_process_as_long_as_they_live() {
+        // Large enough not to matter to tests beside this one.
+        let (large, larger) = (TOO_MUCH - 2, TOO_MUCH - 1);
+        let first = MemoryBudget::share(larger);
+        let second = MemoryBudget::share(large);
+        assert_eq!(MemoryBudget::process().limit(), large);
+        drop(second);
+        assert_eq!(MemoryBudget::process().limit(), larger);
+        drop(first);
+        assert!(MemoryBudget::process().limit() > larger);
+    }
+
+    #[test]
+    fn no_machine_has_everything() {
+        let process = MemoryBudget::process();
+        assert!(process.admits(COUNTED_BYTES - 1));
+        assert!(!process.admits(usize::MAX / 2));
+        assert!(!process.hold(usize::MAX / 2, 0));
+    }
+
+    #[test]
+    fn after_a_refusal_the_system_is_asked_again() {
+        let budget = MemoryBudget::new(None, usize::MAX, Kind::Process);
+        let (large, small) = (1 << 47, 1 << 20);
+        assert!(!budget.hold(large, 0));
+        assert!(budget.0.unasked.load(Ordering::Relaxed) >= budget.0.ask_every.load(Ordering::Relaxed));
+        assert!(budget.hold(small, 0), "there is room for this");
+        assert!(budget.0.unasked.load(Ordering::Relaxed) <= small, "somebody was asked");
+        assert!(budget.hold(large, large), "what was set free can be had at once");
     }
 
     #[test]
     fn many_requests_are_asked_for_like_a_large_one() {
-        let watch = Watch::default();
-        for _ in 0..8 {
-            for _ in 1..128 {
-                watch.admits(WORTH_ASKING / 128, || unreachable!("nobody is asked yet"));
-                assert_ne!(watch.unasked.load(Ordering::Relaxed), 0);
-            }
-            watch.admits(WORTH_ASKING / 128, || 0);
-            assert_eq!(watch.unasked.load(Ordering::Relaxed), 0);
+        let budget = MemoryBudget::new(None, usize::MAX, Kind::Process);
+        let (mut asked, part) = (0, ASK_EVERY / 128);
+        for _ in 0..512 {
+            let before = budget.0.unasked.load(Ordering::Relaxed);
+            budget.admits(part);
+            asked += usize::from(budget.0.unasked.load(Ordering::Relaxed) < before);
         }
-    }
-
-    #[test]
-    fn the_rooms_of_machines_and_containers_are_read() {
-        assert_eq!(machine_room("MemTotal: 9 kB\nMemAvailable:    7 kB\n"), Some(7 << 10));
-        assert_eq!(machine_room("MemTotal: 9 kB\n"), None);
-        assert_eq!(container_room("", "", ""), None);
-        assert_eq!(container_room("max\n", "600\n", ""), None);
-        assert_eq!(container_room("1000\n", "600\n", ""), Some(400));
-        assert_eq!(container_room("1000\n", "600\n", "anon 350\nfile 250\n"), Some(650));
+        assert!((3..=64).contains(&asked), "asked {asked} times");
     }
 }

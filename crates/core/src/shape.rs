@@ -4,7 +4,7 @@ mod convert;
 
 pub use convert::{ToPartialShape, ToShape};
 
-use crate::{Result, bail, ensure};
+use crate::{Result, bail, ensure, status};
 use ferroflow_proto::tensorflow::{TensorShapeProto, tensor_shape_proto};
 use smallvec::SmallVec;
 use std::fmt;
@@ -28,6 +28,18 @@ impl Clone for Shape {
     }
 }
 
+/// Dimensions, of which no more are taken than a shape may have.
+fn collected(dims: impl IntoIterator<Item = i64>) -> Result<Dims> {
+    let mut rest = dims.into_iter();
+    let dims: Dims = rest.by_ref().take(MAX_RANK).collect();
+    ensure!(
+        rest.next().is_none(),
+        InvalidArgument,
+        "Shape has more than the {MAX_RANK} dimensions that a tensor may have"
+    );
+    Ok(dims)
+}
+
 impl Shape {
     /// The shape of a scalar.
     #[inline]
@@ -37,13 +49,7 @@ impl Shape {
 
     /// A shape whose dimensions the caller has computed from other shapes; checked like any other.
     pub fn new(dims: impl IntoIterator<Item = i64>) -> Result<Shape> {
-        let dims: Dims = dims.into_iter().collect();
-        ensure!(
-            dims.len() <= MAX_RANK,
-            InvalidArgument,
-            "Shape has {} dimensions, more than the {MAX_RANK} that a tensor may have",
-            dims.len()
-        );
+        let dims = collected(dims)?;
         let mut elements: i64 = 1;
         for &dim in &dims {
             ensure!(dim >= 0, InvalidArgument, "Dimension {dim} must be >= 0 in shape {}", ShapeText(&dims));
@@ -164,15 +170,21 @@ impl PartialShape {
         PartialShape(None)
     }
 
+    /// A shape of which only the rank is known. The rank often comes from outside, so it is checked before anything of its
+    /// size is made.
+    pub fn of_rank(rank: i64) -> Result<PartialShape> {
+        let rank = usize::try_from(rank).ok().filter(|rank| *rank <= MAX_RANK).ok_or_else(|| {
+            status!(
+                InvalidArgument,
+                "Shape has {rank} dimensions, more than the {MAX_RANK} that a tensor may have"
+            )
+        })?;
+        PartialShape::new(std::iter::repeat_n(-1, rank))
+    }
+
     /// A shape with these dimensions, −1 for each unknown one.
     pub fn new(dims: impl IntoIterator<Item = i64>) -> Result<PartialShape> {
-        let dims: Dims = dims.into_iter().collect();
-        ensure!(
-            dims.len() <= MAX_RANK,
-            InvalidArgument,
-            "Shape has {} dimensions, more than the {MAX_RANK} that a tensor may have",
-            dims.len()
-        );
+        let dims = collected(dims)?;
         let mut elements: i64 = 1;
         for &dim in &dims {
             ensure!(dim >= -1, InvalidArgument, "Shape {} has dimensions below -1", ShapeText(&dims));

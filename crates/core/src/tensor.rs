@@ -15,6 +15,7 @@ pub use element::{C64, C128, Element, Unit};
 pub use proto::{decode_string_list, encode_string_list};
 pub use storage::Storage;
 
+use crate::memory;
 use crate::{DType, Result, Shape, ToShape, bail, ensure};
 use buffer::Shared;
 use std::fmt;
@@ -70,7 +71,7 @@ impl Tensor {
         Ok(Tensor::of(dtype, shape, U::store(values)))
     }
 
-    /// Zeros, empty strings or empty handles.
+    /// Zeros, empty strings or empty handles. Panics if there is no memory for them.
     ///
     /// ```
     /// use ferroflow_core::{DType, Tensor};
@@ -80,15 +81,21 @@ impl Tensor {
     /// ```
     pub fn zeros(dtype: DType, shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
-        let storage = Storage::new(dtype, shape.elements(), None, true);
-        Tensor::of(dtype, shape, storage)
+        let bytes = shape.elements().saturating_mul(dtype.size());
+        Tensor::try_zeros(dtype, shape).unwrap_or_else(|| memory::give_up(bytes))
     }
 
-    /// Memory from the pool with initialized but unspecified contents.
+    /// Zeros, empty strings or empty handles, if there is memory for them.
+    pub fn try_zeros(dtype: DType, shape: Shape) -> Option<Tensor> {
+        let storage = Storage::new(dtype, shape.elements(), None, true)?;
+        Some(Tensor::of(dtype, shape, storage))
+    }
+
+    /// Memory from the pool with initialized but unspecified contents, if there is any.
     #[inline]
-    pub fn unspecified(dtype: DType, shape: Shape, pool: &Arc<BufferPool>) -> Tensor {
-        let storage = Storage::new(dtype, shape.elements(), Some(pool), false);
-        Tensor::of(dtype, shape, storage)
+    pub fn unspecified(dtype: DType, shape: Shape, pool: &Arc<BufferPool>) -> Option<Tensor> {
+        let storage = Storage::new(dtype, shape.elements(), Some(pool), false)?;
+        Some(Tensor::of(dtype, shape, storage))
     }
 
     /// A tensor over bytes that were filled elsewhere, e.g. from a socket.

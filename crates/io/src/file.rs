@@ -1,7 +1,8 @@
 //! Local files: errors as statuses in stock's words, reads at a position, and writes that appear whole or not at all.
 
 use crate::path::local_path;
-use ferroflow_core::{Code, Result, Status, status};
+use ferroflow_core::memory::MemoryBudget;
+use ferroflow_core::{Code, Result, Status, ensure, status};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
@@ -94,7 +95,12 @@ impl Source {
         if !fits {
             return Err(too_short(&self.path));
         }
-        let mut bytes = vec![0; length as usize];
+        let mut bytes = Vec::new();
+        // A file can be longer than memory, with nothing in it.
+        let reserved = bytes.try_reserve_exact(length as usize).is_ok();
+        let admitted = reserved && MemoryBudget::process().admits(length as usize);
+        ensure!(admitted, ResourceExhausted, "no memory for {length} bytes of {}", self.path.display());
+        bytes.resize(length as usize, 0);
         self.read(offset, &mut bytes)?;
         Ok(bytes)
     }

@@ -131,7 +131,10 @@ impl V1Reader {
             return Tensor::new(shape, out);
         }
         let size = stored.dtype.size();
-        let mut out = Buffer::zeroed(shape.elements() * size);
+        let bytes = shape.elements().checked_mul(size);
+        let mut out = bytes
+            .and_then(Buffer::try_zeroed)
+            .ok_or_else(|| status!(ResourceExhausted, "no memory for a tensor of shape {shape}"))?;
         for (bounds, piece) in &pieces {
             let Storage::Plain(values) = piece.storage() else { return Err(copying()) };
             let (values, out) = (values.as_slice(), out.make_mut());

@@ -30,7 +30,7 @@ pub(crate) fn join(device: &Device, dtype: DType, shape: Shape, pieces: &[&Tenso
         DType::Resource => owned::<ResourceHandle>(dtype, shape, pieces),
         DType::Variant => owned::<Variant>(dtype, shape, pieces),
         _ => {
-            let mut buffer = device.memory().allocate(shape.elements() * dtype.size());
+            let mut buffer = device.allocate_bytes(dtype, &shape)?;
             let mut rest = buffer.make_mut();
             for piece in pieces {
                 let bytes = piece.bytes()?;
@@ -57,7 +57,7 @@ pub(crate) fn slice(device: &Device, tensor: &Tensor, start: usize, shape: Shape
         Storage::Variants(values) => Tensor::from_units(dtype, shape, values[start..end].to_vec())?,
         Storage::Plain(bytes) => {
             let size = dtype.size();
-            let mut buffer = device.memory().allocate((end - start) * size);
+            let mut buffer = device.allocate_bytes(dtype, &shape)?;
             buffer.make_mut().copy_from_slice(&bytes.as_slice()[start * size..end * size]);
             Tensor::from_buffer(dtype, shape, buffer)?
         }

@@ -168,7 +168,7 @@ impl StridedSlice {
         let surplus = value.rank().saturating_sub(shape.rank());
         let ones = value.shape().iter().take(surplus).take_while(|dim| **dim == 1).count();
         let spread = broadcast(&Shape::new(value.shape()[ones..].iter().copied())?, &shape)?;
-        let mut whole = Tensor::unspecified(value.dtype(), shape, device.memory());
+        let mut whole = device.allocate(value.dtype(), shape)?;
         copy(device, &spread, value, &mut whole)?;
         let layout = self.writing(&target.shape().clone());
         copy(device, &layout, &whole, target)

@@ -229,7 +229,7 @@ pub(crate) fn sizes_of(sizes: &Tensor, what: &str) -> Result<Shape> {
 /// A shape function: the result has the shape that an input describes.
 pub(crate) fn described(s: &mut ShapeCx<'_>, input: usize, rank: usize) -> Result<()> {
     let shape = s.constant_shape(input)?;
-    let shape = s.merge(&shape, &PartialShape::new(vec![UNKNOWN_DIM; rank])?)?;
+    let shape = s.merge(&shape, &PartialShape::of_rank(rank as i64)?)?;
     s.set(0, shape);
     Ok(())
 }

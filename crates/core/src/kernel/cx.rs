@@ -77,12 +77,12 @@ impl<'a> KernelCx<'a> {
     }
 
     #[inline]
-    fn check_allocation(&self, dtype: DType, shape: &Shape) -> Result<()> {
+    fn stop_if_large(&self, dtype: DType, shape: &Shape) -> Result<()> {
         let unit = if dtype.is_plain() { dtype.size() } else { 32 };
         if self.stop.load(Ordering::Relaxed) == MAY_STOP && shape.elements() >= LARGE_OUTPUT / unit {
             self.stop()?;
         }
-        self.device().check_allocation(dtype, shape)
+        Ok(())
     }
 
     /// The step.
@@ -203,14 +203,14 @@ impl<'a> KernelCx<'a> {
     /// Memory for an output of a type known at run time: initialized, contents unspecified.
     #[inline]
     pub fn alloc_dtype(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
-        self.check_allocation(dtype, &shape)?;
-        Ok(Tensor::unspecified(dtype, shape, self.device().memory()))
+        self.stop_if_large(dtype, &shape)?;
+        self.device().allocate(dtype, shape)
     }
 
     /// Memory for an output, all zeros (or empty strings).
     pub fn zeros(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
-        self.check_allocation(dtype, &shape)?;
-        Ok(Tensor::zeros(dtype, shape))
+        self.stop_if_large(dtype, &shape)?;
+        self.device().allocate_zeros(dtype, shape)
     }
 
     /// An output that takes over the memory of one of these inputs if it has the same type and count and nobody else

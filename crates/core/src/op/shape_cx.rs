@@ -106,7 +106,7 @@ impl<'a> ShapeCx<'a> {
             return PartialShape::new(value.to_i64s()?);
         }
         match declared.dims() {
-            Some([length]) if *length >= 0 => PartialShape::new(vec![UNKNOWN_DIM; *length as usize]),
+            Some([length]) if *length >= 0 => PartialShape::of_rank(*length),
             _ => Ok(PartialShape::unknown()),
         }
     }
@@ -115,7 +115,7 @@ impl<'a> ShapeCx<'a> {
     pub fn rank(&self, input: usize, rank: usize) -> Result<PartialShape> {
         let shape = self.input(input);
         match shape.rank() {
-            None => PartialShape::new(vec![UNKNOWN_DIM; rank]),
+            None => PartialShape::of_rank(rank as i64),
             Some(have) if have == rank => Ok(shape),
             Some(have) => bail!(InvalidArgument, "Shape must be rank {rank} but is rank {have}"),
         }

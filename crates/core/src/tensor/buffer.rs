@@ -6,8 +6,8 @@
 //! places with `unsafe` code.
 #![allow(unsafe_code)]
 
-use crate::memory;
-use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
+use crate::memory::{self, MemoryBudget};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex};
@@ -21,13 +21,18 @@ const SMALL_ALIGN: usize = 16;
 const LARGE_ALIGN: usize = 64;
 /// Blocks at least this large ask for huge pages, of which each then holds at least one.
 const HUGE_PAGES_BYTES: usize = 4 << 20;
+/// No block is larger, whatever is asked for.
+const MAX_CAPACITY: usize = 1 << 48;
+/// Marks the capacity of blocks that come from the system and go back to it at once: where there is a limit, what the
+/// allocator would keep of freed blocks is missed.
+const MAPPED: usize = 1 << 63;
 
 #[repr(C)]
 struct Header {
     references: AtomicUsize,
     /// Bytes in use.
     length: usize,
-    /// Bytes that may be used.
+    /// Bytes that may be used, and [`MAPPED`] for blocks that are the system's.
     capacity: usize,
     /// Where the block goes when the last reference is dropped.
     pool: Option<Arc<BufferPool>>,
@@ -71,14 +76,20 @@ fn layout(capacity: usize) -> Layout {
 }
 
 impl Buffer {
-    /// A zeroed buffer outside any pool.
+    /// A zeroed buffer outside any pool. Panics if there is no memory for it.
     #[inline]
     pub fn zeroed(length: usize) -> Buffer {
+        Buffer::try_zeroed(length).unwrap_or_else(|| memory::give_up(length))
+    }
+
+    /// A zeroed buffer outside any pool, if there is memory for it.
+    #[inline]
+    pub fn try_zeroed(length: usize) -> Option<Buffer> {
         // Empty buffers have an address that is aligned for every type, hence memory of their own.
         if (1..=SMALL_BYTES).contains(&length) {
-            return Buffer(Repr::Small(length as u8, 0));
+            return Some(Buffer(Repr::Small(length as u8, 0)));
         }
-        Buffer(Repr::Large(Heap::zeroed(length)))
+        Heap::zeroed(length).map(|heap| Buffer(Repr::Large(heap)))
     }
 
     /// The number of bytes.
@@ -172,20 +183,38 @@ impl Buffer {
 }
 
 impl Heap {
-    fn zeroed(length: usize) -> Heap {
+    fn zeroed(length: usize) -> Option<Heap> {
         if length >= POOLED_BYTES {
-            return Heap::allocate(length, length.next_multiple_of(LARGE_ALIGN), None);
+            return Heap::allocate(length, length.checked_next_multiple_of(LARGE_ALIGN)?, None);
         }
         // Allocators are fastest at powers of two.
         let block = (SMALL_HEADER_BYTES + length.max(1)).next_power_of_two();
         Heap::allocate(length, (block - SMALL_HEADER_BYTES).min(POOLED_BYTES - 1), None)
     }
 
-    fn allocate(length: usize, capacity: usize, pool: Option<Arc<BufferPool>>) -> Heap {
+    /// A new block, charged to the pool's budget, or to the process's; none if there is no memory for it.
+    fn allocate(length: usize, capacity: usize, pool: Option<Arc<BufferPool>>) -> Option<Heap> {
+        if capacity > MAX_CAPACITY {
+            return None;
+        }
         let layout = layout(capacity);
-        // SAFETY: the layout has a non-zero size, and what is not zeroed by the allocator is zeroed here.
-        let block = unsafe {
-            if capacity >= POOLED_BYTES {
+        let hold = |freed| match &pool {
+            Some(pool) => pool.budget.hold(layout.size(), freed),
+            None => {
+                layout.size() < memory::COUNTED_BYTES || MemoryBudget::process().hold(layout.size(), freed)
+            }
+        };
+        let trim = || pool.as_ref().map_or(0, |pool| pool.trim());
+        if !hold(0) && !hold(trim()) {
+            return None;
+        }
+        let mapped = if layout.size() >= HUGE_PAGES_BYTES && memory::is_limited() { MAPPED } else { 0 };
+        // SAFETY: the layout has a non-zero size, and what is zeroed neither by the system nor by the allocator is zeroed
+        // here.
+        let claim = || unsafe {
+            if mapped > 0 {
+                map(layout.size())
+            } else if capacity >= POOLED_BYTES {
                 alloc_zeroed(layout)
             } else {
                 let block = alloc(layout);
@@ -195,14 +224,27 @@ impl Heap {
                 block
             }
         };
-        let Some(header) = NonNull::new(block.cast::<Header>()) else { handle_alloc_error(layout) };
-        memory::promise(layout.size());
+        let mut block = claim();
+        if block.is_null() && trim() > 0 {
+            block = claim();
+        }
+        let Some(header) = NonNull::new(block.cast::<Header>()) else {
+            release_charge(layout.size(), pool.as_deref());
+            return None;
+        };
         if layout.size() >= HUGE_PAGES_BYTES {
             ask_for_huge_pages(block, layout.size());
         }
         // SAFETY: the block is large enough and aligned for a header.
-        unsafe { header.write(Header { references: AtomicUsize::new(1), length, capacity, pool }) };
-        Heap(header)
+        unsafe {
+            header.write(Header {
+                references: AtomicUsize::new(1),
+                length,
+                capacity: capacity | mapped,
+                pool,
+            })
+        };
+        Some(Heap(header))
     }
 
     #[inline]
@@ -220,6 +262,14 @@ impl Heap {
     #[inline]
     fn is_unique(&self) -> bool {
         self.header().references.load(Ordering::Acquire) == 1
+    }
+}
+
+/// Tells the budget that charged a block that it is no more.
+#[inline]
+fn release_charge(bytes: usize, pool: Option<&BufferPool>) {
+    if bytes >= memory::COUNTED_BYTES {
+        pool.map_or(MemoryBudget::process(), |pool| &pool.budget).release(bytes);
     }
 }
 
@@ -241,9 +291,28 @@ impl Drop for Heap {
         let pool = unsafe { (*self.0.as_ptr()).pool.take() };
         match pool {
             Some(pool) => pool.recycle(Block(self.0)),
-            None => drop(Block(self.0)),
+            None => Block(self.0).free(None),
         }
     }
+}
+
+/// Zeroed pages of the system for a block of this size; null if it has none.
+fn map(size: usize) -> *mut u8 {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // SAFETY: the pages are new, so that nobody else uses them.
+    unsafe { mmap_anonymous(std::ptr::null_mut(), size, protection, flags) }
+        .map_or(std::ptr::null_mut(), |p| p.cast())
+}
+
+/// Gives pages back to the system.
+///
+/// # Safety
+///
+/// They come from [`map`] with this size, and nobody uses them any more.
+unsafe fn unmap(block: *mut u8, size: usize) {
+    // SAFETY: as the caller says. It cannot fail for pages that were mapped so.
+    let _ = unsafe { rustix::mm::munmap(block.cast(), size) };
 }
 
 /// Asks the kernel to back a new block with huge pages: first touching a large tensor then costs one page fault where it
@@ -359,18 +428,27 @@ unsafe impl Send for Block {}
 
 impl Block {
     fn capacity(&self) -> usize {
+        self.marked_capacity() & !MAPPED
+    }
+
+    fn marked_capacity(&self) -> usize {
         // SAFETY: the header stays valid until the block is freed.
         unsafe { self.0.as_ref().capacity }
     }
-}
 
-impl Drop for Block {
+    /// Gives the block back to the allocator, and its bytes to the budget of its pool.
     #[inline]
-    fn drop(&mut self) {
+    fn free(self, pool: Option<&BufferPool>) {
         let layout = layout(self.capacity());
-        memory::give_back(layout.size());
-        // SAFETY: the block was allocated with this layout and has no owners left.
-        unsafe { dealloc(self.0.as_ptr().cast::<u8>(), layout) }
+        let is_mapped = self.marked_capacity() & MAPPED != 0;
+        // SAFETY: the block was mapped with this length, or allocated with this layout, and has no owners left.
+        unsafe {
+            match is_mapped {
+                true => unmap(self.0.as_ptr().cast::<u8>(), layout.size()),
+                false => dealloc(self.0.as_ptr().cast::<u8>(), layout),
+            }
+        }
+        release_charge(layout.size(), pool);
     }
 }
 
@@ -381,6 +459,8 @@ pub struct BufferPool {
     kept: AtomicUsize,
     /// Bytes that may be kept.
     limit: usize,
+    /// Where blocks are charged, those that are kept included.
+    budget: MemoryBudget,
 }
 
 /// Four classes per power of two, from 1 KiB to 64 GiB.
@@ -397,25 +477,47 @@ fn class_of(length: usize) -> (usize, usize) {
 }
 
 impl BufferPool {
-    /// A pool that keeps at most `limit` bytes of free blocks.
+    /// A pool that keeps at most `limit` bytes of free blocks, charged to the process.
     pub fn new(limit: usize) -> Arc<BufferPool> {
-        let classes = (0..CLASSES + 4).map(|_| Mutex::default()).collect();
-        Arc::new(BufferPool { classes, kept: AtomicUsize::new(0), limit })
+        BufferPool::within(limit, MemoryBudget::process().clone())
     }
 
-    /// A buffer of `length` bytes whose contents are initialized but unspecified.
+    /// A pool that keeps at most `limit` bytes of free blocks, charged to this budget.
+    pub fn within(limit: usize, budget: MemoryBudget) -> Arc<BufferPool> {
+        let classes = (0..CLASSES + 4).map(|_| Mutex::default()).collect();
+        Arc::new(BufferPool { classes, kept: AtomicUsize::new(0), limit, budget })
+    }
+
+    /// Where its blocks are charged.
+    pub fn budget(&self) -> &MemoryBudget {
+        &self.budget
+    }
+
+    /// Whether there would be memory for so many bytes, if need be after what is kept is given back.
+    pub(crate) fn admits(&self, bytes: usize) -> bool {
+        self.budget.admits(bytes) || self.budget.admits_after(bytes, self.trim())
+    }
+
+    /// A buffer of `length` bytes whose contents are initialized but unspecified. Panics if there is no memory for it.
     pub fn allocate(self: &Arc<Self>, length: usize) -> Buffer {
+        self.try_allocate(length).unwrap_or_else(|| memory::give_up(length))
+    }
+
+    /// A buffer of `length` bytes whose contents are initialized but unspecified, if there is memory for it.
+    pub fn try_allocate(self: &Arc<Self>, length: usize) -> Option<Buffer> {
         if length < POOLED_BYTES {
-            return Buffer::zeroed(length);
+            return Buffer::try_zeroed(length);
+        }
+        if length > MAX_CAPACITY / 2 {
+            return None;
         }
         let (class, capacity) = class_of(length);
-        let Some(list) = self.classes.get(class) else { return Buffer::zeroed(length) };
+        let Some(list) = self.classes.get(class) else { return Buffer::try_zeroed(length) };
         let block = list.lock().expect("no panic while a list is locked").pop();
         match block {
             Some(block) => {
                 self.kept.fetch_sub(block.capacity(), Ordering::Relaxed);
-                let header = block.0;
-                std::mem::forget(block);
+                let (header, capacity) = (block.0, block.marked_capacity());
                 // SAFETY: the block has no owners; its header is rewritten for the new one.
                 unsafe {
                     header.write(Header {
@@ -425,16 +527,18 @@ impl BufferPool {
                         pool: Some(self.clone()),
                     })
                 };
-                Buffer(Repr::Large(Heap(header)))
+                Some(Buffer(Repr::Large(Heap(header))))
             }
-            None => Buffer(Repr::Large(Heap::allocate(length, capacity, Some(self.clone())))),
+            None => {
+                Heap::allocate(length, capacity, Some(self.clone())).map(|heap| Buffer(Repr::Large(heap)))
+            }
         }
     }
 
     fn recycle(&self, block: Block) {
         let capacity = block.capacity();
         if self.kept.load(Ordering::Relaxed) + capacity > self.limit {
-            return;
+            return block.free(Some(self));
         }
         self.kept.fetch_add(capacity, Ordering::Relaxed);
         let (class, _) = class_of(capacity);
@@ -453,9 +557,16 @@ impl BufferPool {
             for block in class.lock().expect("no panic while a list is locked").drain(..) {
                 self.kept.fetch_sub(block.capacity(), Ordering::Relaxed);
                 bytes += block.capacity();
+                block.free(Some(self));
             }
         }
         bytes
+    }
+}
+
+impl Drop for BufferPool {
+    fn drop(&mut self) {
+        self.trim();
     }
 }
 
@@ -505,6 +616,28 @@ mod tests {
     }
 
     #[test]
+    fn blocks_of_limited_processes_come_from_the_system() {
+        // Far beyond what tests need.
+        let share = MemoryBudget::share(1 << 47);
+        let pool = BufferPool::within(64 << 20, share.part(usize::MAX));
+        let mut buffer = pool.try_allocate(5 << 20).expect("there is room");
+        assert!(
+            buffer.as_slice().iter().all(|byte| *byte == 0)
+                && buffer.as_slice().as_ptr().align_offset(64) == 0
+        );
+        buffer.make_mut().fill(7);
+        let address = buffer.as_slice().as_ptr();
+        drop(buffer);
+        drop(share);
+        // It stays what it is, whatever holds for blocks that follow.
+        let again = pool.try_allocate(5 << 20).expect("there is room");
+        assert_eq!(again.as_slice().as_ptr(), address);
+        drop(again);
+        assert!(pool.trim() >= 5 << 20);
+        assert_eq!(pool.budget().held(), 0);
+    }
+
+    #[test]
     fn the_pool_recycles_blocks_up_to_its_limit() {
         let pool = BufferPool::new(10_000);
         let address = pool.allocate(5000).as_slice().as_ptr();
@@ -513,5 +646,24 @@ mod tests {
         assert!(pool.kept_bytes() <= 10_000);
         pool.trim();
         assert_eq!(pool.kept_bytes(), 0);
+    }
+
+    #[test]
+    fn blocks_are_charged_as_long_as_anybody_keeps_them() {
+        let budget = MemoryBudget::process().part(1 << 20);
+        let pool = BufferPool::within(1 << 20, budget.clone());
+        let buffer = pool.try_allocate(600_000).expect("there is room");
+        let held = budget.held();
+        assert!(held >= 600_000);
+        drop(buffer);
+        assert_eq!(budget.held(), held, "the pool keeps the block");
+        assert!(pool.try_allocate(900_000).is_some(), "what is kept makes room");
+        assert!(pool.try_allocate(2 << 20).is_none() && pool.try_allocate(usize::MAX).is_none());
+        let buffer = pool.try_allocate(500_000);
+        drop(pool);
+        assert!(budget.held() > 0, "a buffer outlives its pool");
+        drop(buffer);
+        assert_eq!(budget.held(), 0);
+        assert!(Buffer::try_zeroed(usize::MAX).is_none() && Buffer::try_zeroed(1 << 47).is_none());
     }
 }

@@ -1,7 +1,7 @@
 //! Tensors on the wire: every `TensorProto` encoding is read, the raw one is written.
 
 use super::{Buffer, Element, Storage, Tensor};
-use crate::memory;
+use crate::memory::{MemoryBudget, limits};
 use crate::resource::ResourceHandle;
 use crate::variant::Variant;
 use crate::{DType, Result, Shape, bail, ensure};
@@ -22,11 +22,12 @@ impl Tensor {
         // A shape and one repeated value are a few bytes on the wire whatever the tensor's size.
         let unit = if dtype.is_plain() { dtype.size() } else { size_of::<Bytes>() };
         let bytes = elements.checked_mul(unit);
-        ensure!(
-            bytes.is_some_and(memory::is_available),
-            InvalidArgument,
-            "a {dtype} tensor of shape {shape} needs more memory than there is"
-        );
+        if !bytes.is_some_and(|bytes| MemoryBudget::process().admits(bytes)) {
+            // Stock cannot make sense of what no machine could hold.
+            let hopeless = bytes.is_none_or(|bytes| limits::least().is_none_or(|least| bytes > least.bytes));
+            ensure!(!hopeless, InvalidArgument, "{}", no_memory(dtype, &shape));
+            bail!(ResourceExhausted, "{}", no_memory(dtype, &shape))
+        }
         use DType::*;
         match dtype {
             Float => expand(shape, &proto.float_val, |v| *v),
@@ -58,7 +59,7 @@ impl Tensor {
                 retype(expand(shape, &proto.float8_val, |v| *v)?, dtype)
             }
             Resource => {
-                let mut handles = Vec::with_capacity(elements);
+                let mut handles = Vec::with_capacity(elements.min(proto.resource_handle_val.len()));
                 for handle in &proto.resource_handle_val {
                     handles.push(ResourceHandle::from_proto(handle)?);
                 }
@@ -131,11 +132,17 @@ fn from_content(dtype: DType, shape: Shape, content: &Bytes) -> Result<Tensor> {
                 want.unwrap_or(usize::MAX),
                 content.len()
             );
-            let mut buffer = Buffer::zeroed(content.len());
+            let Some(mut buffer) = Buffer::try_zeroed(content.len()) else {
+                bail!(ResourceExhausted, "{}", no_memory(dtype, &shape))
+            };
             buffer.make_mut().copy_from_slice(content);
             Tensor::from_buffer(dtype, shape, buffer)
         }
     }
+}
+
+fn no_memory(dtype: DType, shape: &Shape) -> String {
+    format!("a {dtype} tensor of shape {shape} needs more memory than there is")
 }
 
 fn decode<M: Message + Default>(bytes: Bytes) -> Result<M> {
@@ -143,7 +150,8 @@ fn decode<M: Message + Default>(bytes: Bytes) -> Result<M> {
 }
 
 fn expand<P, T: Element>(shape: Shape, given: &[P], convert: impl Fn(&P) -> T) -> Result<Tensor> {
-    let mut tensor = Tensor::zeros(T::DTYPE, shape);
+    let refusal = no_memory(T::DTYPE, &shape);
+    let Some(mut tensor) = Tensor::try_zeros(T::DTYPE, shape) else { bail!(ResourceExhausted, "{refusal}") };
     let elements = tensor.flat_mut::<T>()?;
     // Values beyond the last element are left out, as in stock.
     let (first, rest) = elements.split_at_mut(given.len().min(elements.len()));

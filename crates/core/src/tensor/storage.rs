@@ -45,24 +45,36 @@ impl Storage {
         Storage::Plain(buffer)
     }
 
-    /// Default elements (zeros, empty strings, empty handles); plain ones only if `zero` is set, else unspecified.
-    pub(super) fn new(dtype: DType, elements: usize, pool: Option<&Arc<BufferPool>>, zero: bool) -> Storage {
-        match Storage::kind_of(dtype) {
-            Kind::Strings => Storage::Strings(Arc::new(vec![Bytes::new(); elements])),
-            Kind::Resources => Storage::Resources(Arc::new(vec![ResourceHandle::default(); elements])),
-            Kind::Variants => Storage::Variants(Arc::new(vec![Variant::default(); elements])),
+    /// Default elements (zeros, empty strings, empty handles); plain ones only if `zero` is set, else unspecified. None if
+    /// there is no memory for them.
+    pub(super) fn new(
+        dtype: DType,
+        elements: usize,
+        pool: Option<&Arc<BufferPool>>,
+        zero: bool,
+    ) -> Option<Storage> {
+        fn filled<T: Default + Clone>(elements: usize) -> Option<Arc<Vec<T>>> {
+            let mut values = Vec::new();
+            values.try_reserve_exact(elements).ok()?;
+            values.resize(elements, T::default());
+            Some(Arc::new(values))
+        }
+        Some(match Storage::kind_of(dtype) {
+            Kind::Strings => Storage::Strings(filled(elements)?),
+            Kind::Resources => Storage::Resources(filled(elements)?),
+            Kind::Variants => Storage::Variants(filled(elements)?),
             Kind::Plain => {
-                let bytes = elements * dtype.size();
+                let bytes = elements.checked_mul(dtype.size())?;
                 let mut buffer = match pool {
-                    Some(pool) => pool.allocate(bytes),
-                    None => return Storage::Plain(Buffer::zeroed(bytes)),
+                    Some(pool) => pool.try_allocate(bytes)?,
+                    None => return Buffer::try_zeroed(bytes).map(Storage::Plain),
                 };
                 if zero {
                     buffer.get_mut().expect("a new buffer has one owner").fill(0);
                 }
                 Storage::Plain(buffer)
             }
-        }
+        })
     }
 
     #[inline]

@@ -131,7 +131,7 @@ impl BundleReader {
         }
         let bytes = shape.elements().checked_mul(dtype.size());
         let bytes = bytes.ok_or_else(|| status!(DataLoss, "{dtype} tensor of shape {shape}"))?;
-        let mut out = Buffer::zeroed(bytes);
+        let mut out = allocate(bytes)?;
         for (bounds, piece) in pieces {
             self.copy_part(piece, bounds, wanted, out.make_mut())?;
         }
@@ -223,7 +223,7 @@ impl BundleReader {
                 Tensor::new(entry.shape.clone(), values)
             }
             dtype if dtype.is_plain() => {
-                let mut buffer = Buffer::zeroed(entry.size as usize);
+                let mut buffer = allocate(entry.size as usize)?;
                 let (mut offset, mut checksum) = (entry.offset, 0);
                 for chunk in buffer.make_mut().chunks_mut(CHUNK) {
                     check_cancelled(&self.cancellation)?;
@@ -252,4 +252,10 @@ impl BundleReader {
 
 fn missing(name: &str) -> ferroflow_core::Status {
     status!(NotFound, "Key {name} not found in checkpoint")
+}
+
+/// Memory for the elements of a tensor.
+fn allocate(bytes: usize) -> Result<Buffer> {
+    Buffer::try_zeroed(bytes)
+        .ok_or_else(|| status!(ResourceExhausted, "no memory for a tensor of {bytes} bytes"))
 }

@@ -284,8 +284,7 @@ fn plus_rows(
     let width: usize = dims[1..].iter().product::<i64>() as usize;
     dims[0] = merged.len() as i64;
     let shape = Shape::new(dims)?;
-    device.check_allocation(spec.dtype, &shape)?;
-    let mut sum = Tensor::unspecified(spec.dtype, shape, device.memory());
+    let mut sum = device.allocate(spec.dtype, shape)?;
     let (mut sum_indices, mut sum_counts) =
         (Vec::with_capacity(merged.len()), Vec::with_capacity(merged.len()));
     for (at, (old, new)) in merged.into_iter().enumerate() {

@@ -23,8 +23,7 @@ pub fn gather(
     );
     let shape = dims[..axis].iter().chain(&index_dims[batch_dims..]).chain(&dims[axis + 1..]).copied();
     let shape = Shape::new(shape)?;
-    device.check_allocation(params.dtype(), &shape)?;
-    let mut out = Tensor::unspecified(params.dtype(), shape, device.memory());
+    let mut out = device.allocate(params.dtype(), shape)?;
     let count = |dims: &[i64]| dims.iter().product::<i64>() as usize;
     let extents = Extents {
         outer: count(&dims[batch_dims..axis]),

@@ -9,6 +9,7 @@ use crate::pool::ComputePool;
 use crate::trace::StepTrace;
 use ferroflow_core::graph::NodeKind;
 use ferroflow_core::kernel::{FutureCx, Kernel, KernelCx, Outputs, Value};
+use ferroflow_core::memory::is_out_of_memory;
 use ferroflow_core::op::OpClass;
 use ferroflow_core::resource::View;
 use ferroflow_core::step::StepCx;
@@ -552,6 +553,9 @@ impl Drop for Run {
 fn panic_status(panic: &(dyn std::any::Any + Send)) -> Status {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    if is_out_of_memory(&text) {
+        return status!(ResourceExhausted, "{text}");
+    }
     status!(Internal, "a kernel panicked, which is a bug of the server: {text}")
 }
 

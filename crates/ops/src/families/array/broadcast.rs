@@ -48,7 +48,7 @@ fn tile_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let Some(multiples) = constant_ints(s, 1)? else {
         let rank = input.rank().or_else(|| s.constant_shape(1).ok()?.rank());
         if let Some(rank) = rank {
-            s.output(0, vec![UNKNOWN_DIM; rank])?;
+            s.output(0, std::iter::repeat_n(UNKNOWN_DIM, rank))?;
         }
         return Ok(());
     };

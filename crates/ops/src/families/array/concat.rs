@@ -119,7 +119,7 @@ fn join_shape(s: &mut ShapeCx<'_>, axis_input: usize, values: Range<usize>) -> R
         for input in values {
             s.rank(input, rank)?;
         }
-        return s.output(0, vec![UNKNOWN_DIM; rank]);
+        return s.output(0, std::iter::repeat_n(UNKNOWN_DIM, rank));
     };
     let Some(at) = axis(value, rank) else {
         bail!(

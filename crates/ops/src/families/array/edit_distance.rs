@@ -40,7 +40,7 @@ fn edit_distance_shape(s: &mut ShapeCx<'_>) -> Result<()> {
         _ => {
             let length = |input: usize| s.input(input).dims().map(|dims| dims[0]).filter(|dim| *dim > 0);
             match length(2).or_else(|| length(5)) {
-                Some(rank) => s.output(0, vec![UNKNOWN_DIM; rank as usize - 1]),
+                Some(rank) => s.output(0, std::iter::repeat_n(UNKNOWN_DIM, rank as usize - 1)),
                 None => Ok(()),
             }
         }

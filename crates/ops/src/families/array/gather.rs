@@ -89,7 +89,7 @@ fn gather_v2_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let (Some(params), Some(indices)) = (params.dims(), indices.dims()) else { return Ok(()) };
     let batch = batch(batch_dims, params.len(), indices.len())?;
     let Some(value) = constant_int(s, 2)? else {
-        return s.output(0, vec![UNKNOWN_DIM; params.len() + indices.len() - 1 - batch]);
+        return s.output(0, std::iter::repeat_n(UNKNOWN_DIM, params.len() + indices.len() - 1 - batch));
     };
     let Some(at) = axis(value, params.len()) else {
         let least = if value < 0 { -value } else { value + 1 };

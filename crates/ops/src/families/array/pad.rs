@@ -68,7 +68,7 @@ fn padded(s: &mut ShapeCx<'_>, dim: impl Fn(i64, i64, i64) -> i64) -> Result<()>
         let rank = input.rank().map(|rank| rank as i64).unwrap_or(paddings[0]);
         s.merge_dims(rank, paddings[0])?;
         if rank != UNKNOWN_DIM {
-            s.output(0, vec![UNKNOWN_DIM; rank as usize])?;
+            s.output(0, std::iter::repeat_n(UNKNOWN_DIM, rank as usize))?;
         }
         return Ok(());
     };

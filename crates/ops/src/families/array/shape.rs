@@ -235,7 +235,7 @@ fn expand_dims_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let input = s.input(0);
     let Some(dims) = input.dims() else { return Ok(()) };
     let Some(values) = constant_ints(s, 1)? else {
-        return s.output(0, vec![UNKNOWN_DIM; dims.len() + 1]);
+        return s.output(0, std::iter::repeat_n(UNKNOWN_DIM, dims.len() + 1));
     };
     let at = expanded(&values, dims.len())?;
     s.output(0, dims[..at].iter().copied().chain([1]).chain(dims[at..].iter().copied()))

@@ -155,7 +155,7 @@ fn block_shape(s: &mut ShapeCx<'_>, rearrange: Rearrange) -> Result<()> {
     let Some(dims) = input.dims() else { return Ok(()) };
     let (block, margins) = (constant_ints(s, 1)?, constant_ints(s, 2)?);
     let (Some(block), Some(margins)) = (block, margins) else {
-        return s.output(0, vec![UNKNOWN_DIM; dims.len()]);
+        return s.output(0, std::iter::repeat_n(UNKNOWN_DIM, dims.len()));
     };
     ensure!(
         dims.len() > block.len(),

@@ -131,7 +131,7 @@ fn transpose_shape(s: &mut ShapeCx<'_>) -> Result<()> {
             s.output(0, perm.iter().map(|from| dims[*from as usize]))
         }
         None if rank <= 1 => s.output(0, dims.iter().copied()),
-        None => s.output(0, vec![UNKNOWN_DIM; rank as usize]),
+        None => s.output(0, std::iter::repeat_n(UNKNOWN_DIM, rank as usize)),
     }
 }
 

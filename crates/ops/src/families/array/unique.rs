@@ -84,7 +84,7 @@ fn unique_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 
 fn unique_v2_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     if let Some(rank) = s.input(0).rank() {
-        s.output(0, vec![UNKNOWN_DIM; rank])?;
+        s.output(0, std::iter::repeat_n(UNKNOWN_DIM, rank))?;
     }
     s.output(1, [UNKNOWN_DIM])?;
     s.output(2, [UNKNOWN_DIM])
