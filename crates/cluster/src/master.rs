@@ -6,6 +6,7 @@ mod partial_run;
 mod parts;
 mod plan;
 mod plan_cache;
+mod reclaim;
 mod session;
 mod step;
 mod transfer_log;
@@ -14,6 +15,7 @@ mod waits;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use reclaim::Presence;
 pub(crate) use waits::LongWaits;
 
 use crate::api::{CallableOutcome, Devices, MasterApi, RunCallable, RunStep, StepOutcome};
@@ -26,32 +28,40 @@ use ferroflow_core::{Code, Result, Status, bail, ensure, status};
 use ferroflow_proto::tensorflow::{CallableOptions, ConfigProto, GraphDef, PartialRunSetupRequest};
 use futures_util::future::{join_all, try_join_all};
 use members::{Members, SessionCluster};
+use prost::Message;
 use session::MasterSession;
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 /// How many requests are remembered, as in stock's masters.
 const REMEMBERED_REQUESTS: usize = 10_000;
+
+/// What a session takes before it has a graph.
+const SESSION_BYTES: usize = 128 << 10;
 
 /// The master of one task.
 pub struct Master {
     worker: Arc<Worker>,
     port: u16,
     requests: RecentRequests,
-    /// Open sessions by handle. They stay until they are closed, however long nobody uses them.
+    /// Open sessions by handle. They stay until they are closed, or reclaimed.
     sessions: RwLock<HashMap<String, Arc<MasterSession>>>,
+    /// After how long sessions are closed whose programs are gone; never, if this is not given.
+    reclaim_after: Option<Duration>,
 }
 
 const UNPOISONED: &str = "no panic while sessions are locked";
 
 impl Master {
     /// A master that runs graphs on this worker and its peers and is reached at this port.
-    pub(crate) fn new(worker: Arc<Worker>, port: u16) -> Arc<Master> {
+    pub(crate) fn new(worker: Arc<Worker>, port: u16, reclaim_after: Option<Duration>) -> Arc<Master> {
         Arc::new(Master {
             worker,
             port,
             requests: RecentRequests::new(REMEMBERED_REQUESTS),
             sessions: RwLock::default(),
+            reclaim_after,
         })
     }
 
@@ -63,6 +73,11 @@ impl Master {
     fn remove(&self, handle: &str) -> Result<Arc<MasterSession>> {
         let removed = self.sessions.write().expect(UNPOISONED).remove(handle);
         removed.ok_or_else(|| restarted(Code::Aborted, handle))
+    }
+
+    /// How many sessions are open.
+    pub(crate) fn session_count(&self) -> usize {
+        self.sessions.read().expect(UNPOISONED).len()
     }
 
     /// How many steps of its sessions are under way.
@@ -148,7 +163,9 @@ impl MasterApi for Master {
         let handle = format!("{:016x}", random()?);
         let cluster = self.cluster(&config, target)?;
         let members = Members::gather(&handle, &self.worker, cluster, &config, filters).await?;
-        let session = MasterSession::new(members, config);
+        let mut charge = self.worker.device().memory().budget().charge(SESSION_BYTES)?;
+        charge.add(config.encoded_len())?;
+        let session = MasterSession::new(members, config, charge);
         if let Err(error) = session.extend(graph, None).await {
             session.close(MasterSession::closed_by_program()).await;
             return Err(error);

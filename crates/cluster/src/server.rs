@@ -5,13 +5,14 @@ use crate::master::{LongWaits, Master};
 use crate::random;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::client::Channels;
+use crate::transport::intake::Intake;
 use crate::transport::io::{Carrier, Io, IoThread};
 use crate::transport::local;
-use crate::transport::server::{Services, spawn};
-use crate::transport::tensor_codec::Intake;
+use crate::transport::server::{AcceptFailures, Services, spawn};
 use crate::waiting::Waiting;
 use crate::worker::{Census, Worker};
 use ferroflow_core::device::Device;
+use ferroflow_core::memory::{MemoryBudget, limits};
 use ferroflow_core::op::Registry;
 use ferroflow_core::tensor::BufferPool;
 use ferroflow_core::{Result, status};
@@ -41,6 +42,13 @@ pub struct ServerConfig {
     pub tensor_limit: usize,
     /// How many bytes of freed tensor memory to keep for the next ones.
     pub kept_memory: usize,
+    /// The bytes beyond which the process may not grow; requests that need more are refused with `ResourceExhausted`, as
+    /// they are at the limits of the system, which hold in any case.
+    pub memory: Option<usize>,
+    /// The bytes that requests on their way may hold per connection; by default half of what there is.
+    pub connection_memory: Option<usize>,
+    /// After how long to close sessions whose programs are gone without closing them; by default never, as stock.
+    pub reclaim_sessions: Option<Duration>,
 }
 
 impl Default for ServerConfig {
@@ -54,12 +62,20 @@ impl Default for ServerConfig {
             compute_threads: cores,
             tensor_limit: 1 << 42,
             kept_memory: 1 << 30,
+            memory: None,
+            connection_memory: None,
+            reclaim_sessions: None,
         }
     }
 }
 
-/// How many bytes may be promised to tensors that clients have announced but not sent.
-const MAX_PROMISED: usize = 16 << 30;
+impl ServerConfig {
+    /// The bytes that the server may use: its own limit, or the least of the system's.
+    pub fn room(&self) -> usize {
+        let least = limits::least().map_or(usize::MAX, |limit| limit.bytes);
+        self.memory.unwrap_or(usize::MAX).min(least)
+    }
+}
 
 /// How often a server that drains looks whether steps are still under way.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
@@ -190,6 +206,20 @@ impl Server {
 pub struct Whereabouts(Arc<Services>);
 
 impl Whereabouts {
+    /// What the server is doing, in one sentence: for operators who ask.
+    pub fn summary(&self) -> String {
+        let Services { master, worker, .. } = &*self.0;
+        let (sessions, steps) = (master.session_count(), master.running_steps() + worker.running_calls());
+        let Census { parcels, receivers, .. } = worker.census();
+        let held = worker.device().memory().budget().held() >> 20;
+        let resident = limits::Usage::now().unwrap_or_default().resident >> 20;
+        format!(
+            "{} has {sessions} sessions open and {steps} steps under way; {parcels} tensors wait for their receivers and \
+             {receivers} receivers for their tensors; tensors hold {held} MiB, the process {resident} MiB",
+            worker.task()
+        )
+    }
+
     /// Sessions that are opened from now on use the addresses of this cluster, if its epoch is a newer one. Those in which
     /// a task takes part that has moved end with `Aborted`.
     pub fn learn(&self, cluster: &ClusterSpec, epoch: u64) -> Result<()> {
@@ -217,7 +247,7 @@ fn assemble(config: &ServerConfig, registry: Registry, port: u16) -> Result<Asse
     let prepared = registry.clone();
     let pool = ComputePool::prepared(config.compute_threads, move || prepared.prepare_thread());
     let device = Arc::new(make_device(config, &registry)?);
-    let intake = Arc::new(Intake::new(device.memory().clone(), MAX_PROMISED.min(config.tensor_limit)));
+    let intake = Intake::new(device.memory().clone(), config.connection_memory.unwrap_or(config.room() / 2));
     let (io_threads, io) = Io::prepare(config.io_threads)?;
     let channels = Channels::new(io.clone(), intake.clone());
     let worker = Worker::new(
@@ -229,8 +259,9 @@ fn assemble(config: &ServerConfig, registry: Registry, port: u16) -> Result<Asse
         &config.cluster,
         config.epoch,
     )?;
-    let master = Master::new(worker.clone(), port);
-    Ok(Assembled { services: Arc::new(Services { master, worker, intake }), io, io_threads })
+    let master = Master::new(worker.clone(), port, config.reclaim_sessions);
+    let services = Services { master, worker, intake, accept_failures: AcceptFailures::default() };
+    Ok(Assembled { services: Arc::new(services), io, io_threads })
 }
 
 fn make_device(config: &ServerConfig, registry: &Registry) -> Result<Device> {
@@ -241,7 +272,8 @@ fn make_device(config: &ServerConfig, registry: &Registry) -> Result<Device> {
         .start_handler(move |_| prepared.prepare_thread())
         .build()
         .map_err(|error| status!(Internal, "cannot start kernel threads: {error}"))?;
-    let memory = BufferPool::new(config.kept_memory);
+    let kept = config.kept_memory.min(config.room() / 4);
+    let memory = BufferPool::within(kept, MemoryBudget::share(config.memory.unwrap_or(usize::MAX)));
     Device::new(&config.task.cpu(0), random()?.max(1), memory, config.tensor_limit, Arc::new(threads))
 }
 
@@ -263,6 +295,7 @@ fn watch_for_shutdown(
                 tokio::select! {
                     () = shutdown => {}
                     () = LongWaits::watch(&services.master) => {}
+                    () = services.master.reclaim_sessions() => {}
                 }
                 services.master.end().await;
                 stop.send_replace(());

@@ -2,7 +2,9 @@
 
 pub(crate) mod client;
 pub(crate) mod direct;
+mod greeting;
 mod grpc;
+pub(crate) mod intake;
 pub(crate) mod introduction;
 pub(crate) mod io;
 mod keys;
@@ -14,4 +16,5 @@ pub(crate) mod server;
 mod sockets;
 mod status;
 pub(crate) mod tensor_codec;
+mod wire_cost;
 mod worker_service;

@@ -27,6 +27,7 @@ use ferroflow_proto::tensorflow::{
 };
 use ferroflow_runtime::{ComputePool, RuntimeEnv};
 use introduction::Told;
+use prost::Message;
 use sessions::WorkerSessions;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -41,6 +42,9 @@ const REPORTED_MEMORY: i64 = 256 << 20;
 
 /// How many requests are remembered, as in stock's workers.
 const REMEMBERED_REQUESTS: usize = 100_000;
+
+/// What a session of a master takes before it has a graph.
+const SESSION_BYTES: usize = 64 << 10;
 
 /// Marks a status that says that this process is not the one that the caller knew.
 const RESTARTED: &str = "type.googleapis.com/tensorflow.distributed_runtime.WorkerPossiblyRestarted";
@@ -172,12 +176,24 @@ impl Worker {
         self.steps.get(id)
     }
 
-    /// Takes a tensor that a peer has pushed. One of a step that is over is dropped.
-    pub(crate) fn deliver(&self, step_id: i64, key: &RendezvousKey, parcel: Parcel) {
-        if let Some(step) = self.steps.find(step_id)
-            && let Err(error) = step.local().send(key, parcel)
-        {
-            tracing::debug!(step_id, %key, %error, "A tensor came too late.");
+    /// Takes a tensor that a peer has pushed, or why it could not be taken, which ends its step. One of a step that is
+    /// over is dropped.
+    pub(crate) fn deliver(&self, step_id: i64, key: &RendezvousKey, parcel: Result<Parcel>) {
+        let Some(step) = self.steps.find(step_id) else { return };
+        match parcel {
+            Ok(parcel) => {
+                if let Err(error) = step.local().send(key, parcel) {
+                    tracing::debug!(step_id, %key, %error, "A tensor came too late.");
+                }
+            }
+            Err(why) => step.abort(why),
+        }
+    }
+
+    /// Forgets a step in which nothing ran and nobody waits for anything.
+    pub(crate) fn forget_unused_step(&self, id: i64) {
+        if let Some(step) = self.steps.find(id) {
+            self.steps.forget_if_idle(&step);
         }
     }
 
@@ -272,7 +288,9 @@ impl Worker {
             WorkerSession::new(own, env, isolate, peers)
         };
         let (handle, master) = (&request.session_handle, &request.master_task);
-        let session = self.sessions.create(handle, master, request.master_incarnation, make)?;
+        let mut charge = self.device().memory().budget().charge(SESSION_BYTES)?;
+        charge.add(request.encoded_len())?;
+        let session = self.sessions.create(handle, master, request.master_incarnation, charge, make)?;
         // A master that restarted leaves steps behind.
         self.steps.sweep();
         Ok(session)

@@ -12,6 +12,7 @@ use crate::target::Target;
 pub use ferroflow_cluster::server::Whereabouts;
 use ferroflow_cluster::server::{Server as Task, ServerConfig};
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
+pub use ferroflow_core::memory::limits::{Limit as MemoryLimit, least as memory_limit};
 use ferroflow_core::op::Registry;
 use ferroflow_core::{Result, ensure};
 use meeting::Membership;

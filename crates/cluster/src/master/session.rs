@@ -5,11 +5,13 @@ use super::members::Members;
 use super::partial_run::PartialRuns;
 use super::plan::{PlanContext, StepPlan};
 use super::plan_cache::{PlanCache, Prepared};
+use super::reclaim::Users;
 use super::step::{RunningSteps, run_plan};
 use crate::api::{RunStep, StepOutcome};
 use crate::waiting::Waiting;
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::graph::Graph;
+use ferroflow_core::memory::Charge;
 use ferroflow_core::{Result, Status, ensure, status};
 use ferroflow_proto::tensorflow::{ConfigProto, DeviceAttributes, GraphDef};
 use ferroflow_runtime::plan::place::Placer;
@@ -34,6 +36,9 @@ pub(crate) struct MasterSession {
     pub(super) callables: Callables,
     pub(super) partial_runs: PartialRuns,
     pub(super) steps: Arc<RunningSteps>,
+    pub(super) users: Users,
+    /// What the session takes, graphs apart.
+    _charge: Charge,
 }
 
 struct Versioned {
@@ -45,7 +50,7 @@ const UNPOISONED: &str = "no panic while the graph is locked";
 
 impl MasterSession {
     /// A session with an empty graph.
-    pub(super) fn new(members: Members, config: ConfigProto) -> Arc<MasterSession> {
+    pub(super) fn new(members: Members, config: ConfigProto, charge: Charge) -> Arc<MasterSession> {
         let graph = Arc::new(Graph::new(members.own().env().registry.clone()));
         let task = members.own().task().to_string();
         let options = plan_options(&config);
@@ -57,6 +62,8 @@ impl MasterSession {
             callables: Callables::default(),
             partial_runs: PartialRuns::default(),
             steps: RunningSteps::new(),
+            users: Users::default(),
+            _charge: charge,
         })
     }
 

@@ -1,6 +1,7 @@
 //! Sessions of a master whose other tasks fall silent: their ports are open, but nobody answers there.
 
 use crate::api::{MasterApi, RunStep};
+use crate::client::MasterClient;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::worker::Census;
 use crate::{Server, ServerConfig};
@@ -209,4 +210,42 @@ fn a_session_that_is_given_up_while_it_waits_for_a_task_leaves_nothing() {
         }
         eventually("the end of what was given up", || cluster.sessions() == [0, 0]).await;
     });
+}
+
+/// Sessions that a program leaves behind are kept, as in stock, unless the server was told to reclaim them.
+#[test]
+fn sessions_of_programs_that_are_gone_are_reclaimed_on_demand() {
+    for reclaim_sessions in [None, Some(Duration::from_millis(50))] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let config = ServerConfig { reclaim_sessions, ..ServerConfig::default() };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let shutdown = async { drop(stopped.await) };
+        let server = Server::start(config, ferroflow_ops::registry(), vec![listener], shutdown).unwrap();
+        let open = || {
+            let program = MasterClient::connect(&server.address().to_string()).unwrap();
+            let opening = program.create_session(GraphDef::default(), ConfigProto::default(), "");
+            let handle = program.wait(None, "a session", opening).unwrap();
+            (program, handle)
+        };
+        let (stays, its_session) = open();
+        let (goes, abandoned) = open();
+        // A handle that two programs know is in use as long as one of them is there.
+        let (other, shared) = open();
+        stays.wait(None, "a use", stays.extend_session(&shared, GraphDef::default(), 0)).unwrap();
+        drop((goes, other));
+        let own = server.client();
+        let is_open = |handle: &str| own.wait(None, "a look", own.list_devices(handle)).is_ok();
+        if reclaim_sessions.is_some() {
+            let deadline = Instant::now() + PATIENCE;
+            while is_open(&abandoned) {
+                assert!(Instant::now() < deadline, "the session stays");
+                std::thread::yield_now();
+            }
+        } else {
+            assert!(is_open(&abandoned), "stock keeps sessions, too");
+        }
+        assert!(is_open(&its_session) && is_open(&shared));
+        drop(stop);
+        server.join();
+    }
 }

@@ -12,7 +12,7 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use frames::RunPart;
+pub(crate) use frames::{GREETING, RunPart};
 pub(crate) use link::{Link, LinkHandle, connect};
 pub(crate) use memory::PeerMemory;
-pub(crate) use serve::{is_direct, serve};
+pub(crate) use serve::serve;

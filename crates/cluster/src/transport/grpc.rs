@@ -1,9 +1,11 @@
 //! Unary gRPC over HTTP/2: what a request says in its headers, how its message starts, how a response ends.
 
+use super::intake::Intake;
 use super::reader::{Frames, Reader};
 use super::rope::Rope;
 use super::status::to_trailers;
 use bytes::{Buf, Bytes};
+use ferroflow_core::memory::Charge;
 use ferroflow_core::{Result, Status, bail, ensure, status};
 use http::{HeaderMap, HeaderValue, Response};
 use http_body::{Body, Frame};
@@ -13,11 +15,23 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io::Read;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tokio::task::spawn_blocking;
+use tokio::time::{Sleep, sleep};
 
 /// What a compressed message may grow to: the largest that other implementations of the protocol accept.
-const MAX_INFLATED: u64 = i32::MAX as u64;
+const MAX_INFLATED: usize = i32::MAX as usize;
+
+/// Compressed messages of fewer bytes are inflated by the thread that carries the call.
+const INFLATED_IN_PLACE: usize = 32 << 10;
+
+/// What is inflated between two looks at the budget.
+const INFLATED_AT_ONCE: usize = 256 << 10;
+
+/// How long a caller may be silent within a request.
+const MAX_SILENCE: Duration = Duration::from_secs(60);
 
 /// The message of one request, as it arrives.
 pub(crate) type Request = Reader<Source>;
@@ -25,32 +39,57 @@ pub(crate) type Request = Reader<Source>;
 /// Where a request's bytes come from.
 pub(crate) enum Source {
     /// The frames of the HTTP body.
-    Body(Incoming),
+    Body(RequestBody),
     /// Nothing more: the message was at hand as a whole.
     Nothing,
 }
 
 impl Frames for Source {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
-        let Source::Body(body) = self else { return Poll::Ready(None) };
+        match self {
+            Source::Body(body) => body.poll_frame(cx),
+            Source::Nothing => Poll::Ready(None),
+        }
+    }
+}
+
+/// The body of a request, which must go on: calls that begin and say no more do not stay.
+pub(crate) struct RequestBody<B = Incoming> {
+    incoming: B,
+    /// Ends when the caller has been silent for too long; none while nobody waits for it.
+    silence: Option<Pin<Box<Sleep>>>,
+}
+
+impl<B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin> RequestBody<B> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         loop {
-            let frame = match ready!(Pin::new(&mut *body).poll_frame(cx)) {
-                Some(Ok(frame)) => frame,
-                Some(Err(error)) => {
+            match Pin::new(&mut self.incoming).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.silence = None;
+                    if let Ok(data) = frame.into_data() {
+                        return Poll::Ready(Some(Ok(data)));
+                    }
+                }
+                Poll::Ready(Some(Err(error))) => {
                     return Poll::Ready(Some(Err(status!(Cancelled, "the request broke off: {error}"))));
                 }
-                None => return Poll::Ready(None),
-            };
-            if let Ok(data) = frame.into_data() {
-                return Poll::Ready(Some(Ok(data)));
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(MAX_SILENCE)));
+                    ready!(silence.as_mut().poll(cx));
+                    let seconds = MAX_SILENCE.as_secs();
+                    let refusal =
+                        status!(DeadlineExceeded, "nothing more of the request came for {seconds} seconds");
+                    return Poll::Ready(Some(Err(refusal)));
+                }
             }
         }
     }
 }
 
 /// Reads the prefix of the message and prepares to read the message itself.
-pub(crate) async fn open(headers: &HeaderMap, body: Incoming) -> Result<Request> {
-    let mut source = Source::Body(body);
+pub(crate) async fn open(headers: &HeaderMap, body: Incoming, intake: &Arc<Intake>) -> Result<Request> {
+    let mut source = Source::Body(RequestBody { incoming: body, silence: None });
     let mut start = Bytes::new();
     while start.len() < 5 {
         match poll_fn(|cx| source.poll_frame(cx)).await {
@@ -61,36 +100,80 @@ pub(crate) async fn open(headers: &HeaderMap, body: Incoming) -> Result<Request>
     }
     let compressed = start.get_u8();
     let length = u64::from(start.get_u32());
-    let mut reader = Reader::new(source, start, length);
+    let mut reader = Reader::new(source, start, length, intake);
     if compressed == 0 {
         return Ok(reader);
     }
     ensure!(compressed == 1, Internal, "malformed request: {compressed} marks no message");
     let packed = reader.bytes(length).await?;
-    let message = inflate(headers.get("grpc-encoding"), &packed)?;
-    let length = message.len() as u64;
-    Ok(Reader::new(Source::Nothing, message, length))
+    let encoding = Encoding::of(headers.get("grpc-encoding"))?;
+    let mut charge = intake.charge();
+    let inflated = match packed.len() < INFLATED_IN_PLACE {
+        true => inflate(encoding, &packed, &mut charge)?,
+        // It takes a while, and this thread has other calls to carry.
+        false => {
+            let inflating = move || inflate(encoding, &packed, &mut charge).map(|message| (message, charge));
+            let inflated = spawn_blocking(inflating).await;
+            let (message, charged) =
+                inflated.map_err(|error| status!(Internal, "a message was not inflated: {error}"))??;
+            charge = charged;
+            message
+        }
+    };
+    let length = inflated.len() as u64;
+    let mut inflated = Reader::new(Source::Nothing, inflated, length, intake);
+    *inflated.gathered() = charge;
+    Ok(inflated)
 }
 
-fn inflate(encoding: Option<&HeaderValue>, packed: &[u8]) -> Result<Bytes> {
-    let mut out = Vec::new();
-    let read = match encoding.map(HeaderValue::as_bytes) {
-        Some(b"gzip") => flate2::read::GzDecoder::new(packed).take(MAX_INFLATED + 1).read_to_end(&mut out),
-        Some(b"deflate") => {
-            flate2::read::ZlibDecoder::new(packed).take(MAX_INFLATED + 1).read_to_end(&mut out)
+/// How a message is compressed.
+#[derive(Clone, Copy)]
+enum Encoding {
+    Gzip,
+    Deflate,
+}
+
+impl Encoding {
+    fn of(header: Option<&HeaderValue>) -> Result<Encoding> {
+        match header.map(HeaderValue::as_bytes) {
+            Some(b"gzip") => Ok(Encoding::Gzip),
+            Some(b"deflate") => Ok(Encoding::Deflate),
+            Some(other) => {
+                bail!(Unimplemented, "messages compressed with {} are not supported", other.escape_ascii())
+            }
+            None => bail!(Internal, "a compressed message without a grpc-encoding"),
         }
-        Some(other) => {
-            bail!(Unimplemented, "messages compressed with {} are not supported", other.escape_ascii())
-        }
-        None => bail!(Internal, "a compressed message without a grpc-encoding"),
+    }
+}
+
+/// Inflates a message. Its memory grows with what comes out, each time after it is charged: nothing on the wire says how
+/// much that will be.
+fn inflate(encoding: Encoding, packed: &[u8], charge: &mut Charge) -> Result<Bytes> {
+    let mut unpacked: Box<dyn Read + '_> = match encoding {
+        Encoding::Gzip => Box::new(flate2::read::GzDecoder::new(packed)),
+        Encoding::Deflate => Box::new(flate2::read::ZlibDecoder::new(packed)),
     };
-    read.or_else(|error| bail!(Internal, "a compressed message cannot be read: {error}"))?;
-    ensure!(
-        out.len() as u64 <= MAX_INFLATED,
-        ResourceExhausted,
-        "a compressed message holds more than {MAX_INFLATED} bytes"
-    );
-    Ok(out.into())
+    let mut out = Vec::new();
+    loop {
+        if out.len() == out.capacity() {
+            let more = out.len().clamp(INFLATED_AT_ONCE, MAX_INFLATED);
+            charge.add(more)?;
+            let reserved = out.try_reserve_exact(more);
+            reserved
+                .map_err(|_| status!(ResourceExhausted, "no memory for a message of {} bytes", out.len()))?;
+        }
+        let room = (out.capacity() - out.len()) as u64;
+        let read = unpacked.by_ref().take(room).read_to_end(&mut out);
+        let read = read.or_else(|error| bail!(Internal, "a compressed message cannot be read: {error}"))?;
+        ensure!(
+            out.len() <= MAX_INFLATED,
+            ResourceExhausted,
+            "a compressed message holds more than {MAX_INFLATED} bytes"
+        );
+        if read == 0 {
+            return Ok(out.into());
+        }
+    }
 }
 
 /// How long the caller is willing to wait.
@@ -165,6 +248,49 @@ pub(crate) fn deadline_exceeded() -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferroflow_core::tensor::BufferPool;
+    use std::io::Write;
+
+    fn inflated(encoding: Option<&HeaderValue>, packed: &[u8]) -> Result<Bytes> {
+        let intake = Intake::new(BufferPool::new(0), 4 << 20);
+        inflate(Encoding::of(encoding)?, packed, &mut intake.charge())
+    }
+
+    /// The body of a caller that sends this and then nothing more.
+    struct Stalled(Option<Bytes>);
+
+    impl Body for Stalled {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            self.0.take().map_or(Poll::Pending, |bytes| Poll::Ready(Some(Ok(Frame::data(bytes)))))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_that_fall_silent_are_given_up() {
+        let start = tokio::time::Instant::now();
+        let mut body = RequestBody { incoming: Stalled(Some("a start".into())), silence: None };
+        let first = poll_fn(|cx| body.poll_frame(cx)).await;
+        assert_eq!(first.unwrap().unwrap(), "a start");
+        let refused = poll_fn(|cx| body.poll_frame(cx)).await.unwrap().unwrap_err();
+        assert_eq!(refused.code(), ferroflow_core::Code::DeadlineExceeded);
+        assert_eq!(start.elapsed(), MAX_SILENCE);
+    }
+
+    #[test]
+    fn a_message_that_inflates_beyond_the_budget_is_refused() {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        (0..64).for_each(|_| encoder.write_all(&[0; 1 << 20]).unwrap());
+        let packed = encoder.finish().unwrap();
+        assert!(packed.len() < 1 << 17, "{} bytes become 64 MiB", packed.len());
+        let refused = inflated(Some(&HeaderValue::from_static("gzip")), &packed).unwrap_err();
+        assert_eq!(refused.code(), ferroflow_core::Code::ResourceExhausted);
+    }
 
     #[test]
     fn timeouts_are_read_in_every_unit() {
@@ -188,8 +314,9 @@ mod tests {
         let mut packed = Vec::new();
         zlib.read_to_end(&mut packed).unwrap();
         let encoding = HeaderValue::from_static("deflate");
-        assert_eq!(inflate(Some(&encoding), &packed).unwrap(), "message");
-        assert!(inflate(Some(&encoding), b"garbage").is_err());
-        assert!(inflate(Some(&HeaderValue::from_static("br")), &packed).is_err());
+        assert_eq!(inflated(Some(&encoding), &packed).unwrap(), "message");
+        assert!(inflated(Some(&encoding), b"garbage").is_err());
+        assert!(inflated(Some(&HeaderValue::from_static("br")), &packed).is_err());
+        assert!(inflated(None, &packed).is_err());
     }
 }

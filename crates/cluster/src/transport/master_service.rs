@@ -2,7 +2,7 @@
 
 use super::grpc::Request;
 use super::rope::Rope;
-use super::server::{Services, unknown_method};
+use super::server::{Caller, Services, unknown_method};
 use super::tensor_codec::{read_run_callable, read_run_step, write_run_callable, write_run_step};
 use crate::api::{MasterApi, RunCallable, RunStep};
 use ferroflow_core::{Result, Status};
@@ -14,27 +14,39 @@ use ferroflow_proto::tensorflow::{
 };
 
 /// Answers one call.
-pub(crate) async fn call(services: &Services, method: &str, request: Request) -> Result<Rope> {
+pub(crate) async fn call(
+    services: &Services,
+    caller: &Caller,
+    method: &str,
+    request: Request,
+) -> Result<Rope> {
     match method {
-        "RunStep" => run_step(services, request).await,
-        "RunCallable" => run_callable(services, request).await,
+        "RunStep" => run_step(services, caller, request).await,
+        "RunCallable" => run_callable(services, caller, request).await,
         // Every call has room for the largest of them; steps should not pay for graphs and configurations.
-        _ => Box::pin(call_rarely(services, method, request)).await,
+        _ => Box::pin(call_rarely(services, caller, method, request)).await,
     }
 }
 
-async fn call_rarely(services: &Services, method: &str, mut request: Request) -> Result<Rope> {
+async fn call_rarely(
+    services: &Services,
+    caller: &Caller,
+    method: &str,
+    mut request: Request,
+) -> Result<Rope> {
     let master = &*services.master;
     match method {
         "CreateSession" => {
             let CreateSessionRequest { graph_def, config, target } = request.decode().await?;
             let (graph, config) = (graph_def.unwrap_or_default(), config.unwrap_or_default());
             let session_handle = master.create_session(graph, config, &target).await?;
+            master.used_by(&session_handle, &caller.presence);
             Ok(Rope::from_message(&CreateSessionResponse { session_handle, graph_version: 0 }))
         }
         "ExtendSession" => {
             let ExtendSessionRequest { session_handle, graph_def, current_graph_version } =
                 request.decode().await?;
+            master.used_by(&session_handle, &caller.presence);
             let new_graph_version = master
                 .extend_session(&session_handle, graph_def.unwrap_or_default(), current_graph_version)
                 .await?;
@@ -42,6 +54,7 @@ async fn call_rarely(services: &Services, method: &str, mut request: Request) ->
         }
         "PartialRunSetup" => {
             let request: PartialRunSetupRequest = request.decode().await?;
+            master.used_by(&request.session_handle, &caller.presence);
             let partial_run_handle = master.partial_run_setup(request).await?;
             Ok(Rope::from_message(&PartialRunSetupResponse { partial_run_handle }))
         }
@@ -63,6 +76,7 @@ async fn call_rarely(services: &Services, method: &str, mut request: Request) ->
         }
         "MakeCallable" => {
             let MakeCallableRequest { session_handle, options, request_id } = request.decode().await?;
+            master.used_by(&session_handle, &caller.presence);
             let handle =
                 master.make_callable(&session_handle, options.unwrap_or_default(), request_id).await?;
             Ok(Rope::from_message(&MakeCallableResponse { handle }))
@@ -76,8 +90,9 @@ async fn call_rarely(services: &Services, method: &str, mut request: Request) ->
     }
 }
 
-async fn run_step(services: &Services, mut request: Request) -> Result<Rope> {
-    let (request, feeds) = read_run_step(&mut request, &services.intake).await?;
+async fn run_step(services: &Services, caller: &Caller, mut request: Request) -> Result<Rope> {
+    let (request, feeds) = read_run_step(&mut request).await?;
+    services.master.used_by(&request.session_handle, &caller.presence);
     let store_errors = request.store_errors_in_response_body;
     let done = async {
         let step = RunStep {
@@ -107,8 +122,9 @@ fn error_body(status: &Status) -> RunStepResponse {
     }
 }
 
-async fn run_callable(services: &Services, mut request: Request) -> Result<Rope> {
-    let (request, feeds) = read_run_callable(&mut request, &services.intake).await?;
+async fn run_callable(services: &Services, caller: &Caller, mut request: Request) -> Result<Rope> {
+    let (request, feeds) = read_run_callable(&mut request).await?;
+    services.master.used_by(&request.session_handle, &caller.presence);
     let call = RunCallable {
         session_handle: request.session_handle,
         handle: request.handle,

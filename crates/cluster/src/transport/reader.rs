@@ -4,12 +4,19 @@
 //! copied once, from the frame they arrived in to where they are wanted. Written as async functions, so that a frame
 //! border may lie anywhere and the compiler keeps the state.
 
+use super::intake::Intake;
+use super::wire_cost;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
+use ferroflow_core::memory::Charge;
 use ferroflow_core::{Result, Status, bail, status};
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+
+/// Messages of fewer bytes cannot become large, whatever is in them.
+const ESTIMATED_BYTES: usize = 1 << 10;
 
 /// Where the bytes of a message come from.
 pub(crate) trait Frames {
@@ -36,12 +43,34 @@ pub(crate) struct Reader<F> {
     current: Bytes,
     position: u64,
     length: u64,
+    /// Memory for what comes.
+    intake: Arc<Intake>,
+    /// What is held of the message outside tensors, as long as the call takes.
+    gathered: Charge,
+    /// What its tensors hold.
+    contents: Charge,
 }
 
 impl<F: Frames> Reader<F> {
     /// A reader of a message of `length` bytes, of which `current` holds the first (and perhaps more that follow it).
-    pub(crate) fn new(frames: F, current: Bytes, length: u64) -> Reader<F> {
-        Reader { frames, current, position: 0, length }
+    pub(crate) fn new(frames: F, current: Bytes, length: u64, intake: &Arc<Intake>) -> Reader<F> {
+        let (gathered, contents) = (intake.charge(), intake.charge_part());
+        Reader { frames, current, position: 0, length, intake: intake.clone(), gathered, contents }
+    }
+
+    /// Memory for what comes.
+    pub(crate) fn intake(&self) -> &Intake {
+        &self.intake
+    }
+
+    /// What is held of the message outside tensors.
+    pub(crate) fn gathered(&mut self) -> &mut Charge {
+        &mut self.gathered
+    }
+
+    /// What the message's tensors hold.
+    pub(crate) fn contents(&mut self) -> &mut Charge {
+        &mut self.contents
     }
 
     /// Where the message ends.
@@ -156,13 +185,23 @@ impl<F: Frames> Reader<F> {
 
     /// Reads the rest as a message of this type.
     pub(crate) async fn decode<M: Message + Default>(&mut self) -> Result<M> {
-        decode(self.bytes(self.length).await?)
+        let bytes = self.bytes(self.length).await?;
+        self.decode_gathered(bytes)
+    }
+
+    /// Decodes a part of the message that is at hand as a whole, after charging what that will take.
+    pub(crate) fn decode_gathered<M: Message + Default>(&mut self, bytes: Bytes) -> Result<M> {
+        if bytes.len() >= ESTIMATED_BYTES {
+            self.gathered.add(wire_cost::decoded(&bytes))?;
+        }
+        decode(bytes)
     }
 
     async fn append(&mut self, mut length: u64, out: &mut BytesMut) -> Result<()> {
         while length > 0 {
             let piece = self.piece(length).await?;
             length -= piece.len() as u64;
+            self.gathered.add(piece.len())?;
             out.put(piece);
         }
         Ok(())

@@ -3,12 +3,13 @@
 //! A few threads, each with a single-threaded runtime of its own. A connection stays on the thread that accepted it and
 //! its small calls are answered there: a hop to another thread costs more than such a call.
 
+use super::greeting::{Greeted, greet};
 use super::grpc::{self, Pieces};
+use super::intake::Intake;
 use super::io::IoThread;
 use super::sockets::{CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence};
 use super::{direct, local, master_service, worker_service};
-use crate::master::Master;
-use crate::transport::tensor_codec::Intake;
+use crate::master::{Master, Presence};
 use crate::worker::Worker;
 use ferroflow_core::{Result, Status, status};
 use futures_util::FutureExt;
@@ -20,9 +21,9 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::net::TcpListener;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
@@ -35,12 +36,49 @@ const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 const DRAIN: Duration = Duration::from_millis(500);
 /// How long to wait after an accept failed, e.g. because the process has no file descriptors left.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// How often accept failures are logged.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+/// Calls that may be open at once on a connection. Steps that wait for each other must not keep each other out, and a
+/// task may wait for some thousand tensors of another; clients let further calls wait.
+const MAX_CALLS: u32 = 16_384;
 
-/// What calls reach.
+/// Services reachable from a connection.
 pub(crate) struct Services {
     pub(crate) master: Arc<Master>,
     pub(crate) worker: Arc<Worker>,
     pub(crate) intake: Arc<Intake>,
+    pub(crate) accept_failures: AcceptFailures,
+}
+
+/// Connections that could not be accepted, of which one line a second is logged, whoever of the threads met them.
+#[derive(Default)]
+pub(crate) struct AcceptFailures(Mutex<Unreported>);
+
+#[derive(Default)]
+struct Unreported {
+    count: u64,
+    reported: Option<Instant>,
+}
+
+impl AcceptFailures {
+    /// Counts a failure; returns how many there were since the last time, if that is worth a line.
+    fn count(&self) -> Option<u64> {
+        let mut unreported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        unreported.count += 1;
+        let due = unreported.reported.is_none_or(|reported| reported.elapsed() >= REPORT_EVERY);
+        due.then(|| {
+            unreported.reported = Some(Instant::now());
+            std::mem::take(&mut unreported.count)
+        })
+    }
+}
+
+/// A caller's connection: what its calls share.
+pub(crate) struct Caller {
+    /// Memory for what comes on it.
+    pub(crate) intake: Arc<Intake>,
+    /// Lives as long as the connection.
+    pub(crate) presence: Presence,
 }
 
 /// Starts a thread that serves `listeners` until `stop` changes.
@@ -104,10 +142,12 @@ async fn accept(listener: Listener, services: Arc<Services>, mut stop: watch::Re
                 Ok(Connection::Local(stream)) => {
                     let peer = "a task of this machine".to_owned();
                     let memory = direct::PeerMemory::of(&stream);
-                    connections.spawn(serve_directly(stream, memory, peer, services.clone(), stop.clone()));
+                    connections.spawn(serve_locally(stream, memory, peer, services.clone(), stop.clone()));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "Accepting a connection failed; trying again.");
+                    if let Some(count) = services.accept_failures.count() {
+                        tracing::warn!(%error, count, "Connections cannot be accepted; trying again.");
+                    }
                     tokio::time::sleep(ACCEPT_RETRY).await;
                 }
             },
@@ -126,16 +166,19 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
     if let Err(error) = stream.set_nodelay(true).and_then(|()| watch_for_silence(&stream)) {
         tracing::debug!(%error, "A connection keeps its default options.");
     }
-    let mut first = [0];
-    let peeked = tokio::select! {
-        peeked = stream.peek(&mut first) => peeked,
+    let peer = stream.peer_addr().map_or_else(|_| String::new(), |address| address.to_string());
+    let greeted = tokio::select! {
+        greeted = greet(stream) => greeted,
         _ = stop.changed() => return,
     };
-    if matches!(peeked, Ok(1)) && direct::is_direct(first[0]) {
-        let peer = stream.peer_addr().map_or_else(|_| String::new(), |address| address.to_string());
-        return serve_directly(stream, None, peer, services, stop).await;
-    }
-    let service = service_fn(move |request| handle(services.clone(), request).map(Ok::<_, Infallible>));
+    let stream = match greeted {
+        Ok(Greeted::Http2(stream)) => stream,
+        Ok(Greeted::Direct(stream)) => return serve_directly(stream, None, peer, services, stop).await,
+        Err(error) => return tracing::debug!(peer, %error, "A connection was refused."),
+    };
+    let caller = Arc::new(Caller { intake: services.intake.for_connection(), presence: Presence::default() });
+    let service =
+        service_fn(move |request| handle(services.clone(), caller.clone(), request).map(Ok::<_, Infallible>));
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)
@@ -143,8 +186,8 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
         .max_frame_size(FRAME_BYTES)
         .max_header_list_size(HEADER_LIST_BYTES)
         .max_send_buf_size(FRAME_BYTES as usize)
-        // Blocked steps must never keep others out, and any number of them may be given up at once.
-        .max_concurrent_streams(None)
+        .max_concurrent_streams(MAX_CALLS)
+        // Any number of calls may be given up at once.
         .max_pending_accept_reset_streams(10_000)
         .max_local_error_reset_streams(None)
         .keep_alive_interval(KEEP_ALIVE_INTERVAL)
@@ -164,6 +207,24 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
     }
 }
 
+/// Serves a task of this machine, after its greeting.
+async fn serve_locally(
+    stream: UnixStream,
+    memory: Option<direct::PeerMemory>,
+    peer: String,
+    services: Arc<Services>,
+    mut stop: watch::Receiver<()>,
+) {
+    let greeted = tokio::select! {
+        greeted = greet(stream) => greeted,
+        _ = stop.changed() => return,
+    };
+    match greeted {
+        Ok(Greeted::Direct(stream)) => serve_directly(stream, memory, peer, services, stop).await,
+        _ => tracing::debug!("A local connection was refused."),
+    }
+}
+
 async fn serve_directly(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     memory: Option<direct::PeerMemory>,
@@ -180,7 +241,11 @@ async fn serve_directly(
     }
 }
 
-async fn handle(services: Arc<Services>, request: Request<Incoming>) -> Response<Pieces> {
+async fn handle(
+    services: Arc<Services>,
+    caller: Arc<Caller>,
+    request: Request<Incoming>,
+) -> Response<Pieces> {
     let (head, body) = request.into_parts();
     if !grpc::is_call(&head.method, &head.headers) {
         let mut refusal = Response::new(Pieces::default());
@@ -191,11 +256,11 @@ async fn handle(services: Arc<Services>, request: Request<Incoming>) -> Response
     let call = Box::pin(async {
         let path = head.uri.path();
         if let Some(method) = path.strip_prefix("/tensorflow.MasterService/") {
-            let request = grpc::open(&head.headers, body).await?;
-            return master_service::call(&services, method, request).await;
+            let request = grpc::open(&head.headers, body, &caller.intake).await?;
+            return master_service::call(&services, &caller, method, request).await;
         }
         if let Some(method) = path.strip_prefix("/tensorflow.WorkerService/") {
-            let request = grpc::open(&head.headers, body).await?;
+            let request = grpc::open(&head.headers, body, &caller.intake).await?;
             return worker_service::call(&services, method, request).await;
         }
         Err(unknown_method())

@@ -3,68 +3,18 @@
 //! Only fields that hold tensors are taken apart here; all others are gathered and left to the generated decoders, so
 //! there is one definition of what they mean.
 
-use super::reader::{Field, Frames, Reader, decode, malformed};
+use super::reader::{Field, Frames, Reader, malformed};
 use super::rope::Rope;
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::rendezvous::Parcel;
-use ferroflow_core::tensor::{Buffer, BufferPool, Storage, encode_string_list};
-use ferroflow_core::{DType, Result, Shape, Tensor, ensure, status};
+use ferroflow_core::tensor::{Buffer, Storage, encode_string_list};
+use ferroflow_core::{DType, Result, Shape, Tensor, status};
 use ferroflow_proto::tensorflow::{
     NamedTensorProto, RunCallableRequest, RunCallableResponse, RunMetadata, RunStepRequest, RunStepResponse,
     TensorProto,
 };
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
-use std::ops::Deref;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Memory for incoming tensors: a pool, and a bound on what is promised to messages that are not here yet,
-/// so that lengths alone cannot exhaust the address space.
-pub(crate) struct Intake {
-    memory: Arc<BufferPool>,
-    promised: AtomicUsize,
-    limit: usize,
-}
-
-/// Memory promised to one tensor whose bytes are on their way.
-pub(crate) struct Promise<I: Deref<Target = Intake>> {
-    intake: I,
-    bytes: usize,
-}
-
-impl Intake {
-    /// Promises at most `limit` bytes at any time.
-    pub(crate) fn new(memory: Arc<BufferPool>, limit: usize) -> Intake {
-        Intake { memory, promised: AtomicUsize::new(0), limit }
-    }
-
-    /// Memory for a content that is on its way.
-    pub(crate) fn allocate(&self, bytes: usize) -> Buffer {
-        self.memory.allocate(bytes)
-    }
-}
-
-impl<I: Deref<Target = Intake>> Promise<I> {
-    /// Promises memory, unless too much of it is promised already.
-    pub(crate) fn new(intake: I, bytes: usize) -> Result<Promise<I>> {
-        let limit = intake.limit;
-        let promised = intake.promised.fetch_add(bytes, Ordering::Relaxed);
-        let promise = Promise { intake, bytes };
-        ensure!(
-            promised.saturating_add(bytes) <= limit,
-            ResourceExhausted,
-            "no memory for a tensor of {bytes} bytes: {promised} bytes are promised to tensors on their way"
-        );
-        Ok(promise)
-    }
-}
-
-impl<I: Deref<Target = Intake>> Drop for Promise<I> {
-    fn drop(&mut self) {
-        self.intake.promised.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
 
 /// Feeds as read: well-formed messages may still hold values that are no tensors, which is the caller's mistake and
 /// not the wire's.
@@ -73,7 +23,6 @@ pub(crate) type Feeds<T> = Result<Vec<T>>;
 /// Reads a `RunStepRequest`; its feeds come apart from the rest.
 pub(crate) async fn read_run_step<F: Frames>(
     reader: &mut Reader<F>,
-    intake: &Intake,
 ) -> Result<(RunStepRequest, Feeds<(String, Tensor)>)> {
     const FEED: u32 = 2;
     let (mut rest, mut feeds) = (BytesMut::new(), Ok(Vec::new()));
@@ -81,19 +30,18 @@ pub(crate) async fn read_run_step<F: Frames>(
     while let Some(field) = reader.field(end).await? {
         if field.is_message(FEED) {
             let end = reader.enter(end).await?;
-            let (name, tensor) = read_named_tensor(reader, end, intake).await?;
+            let (name, tensor) = read_named_tensor(reader, end).await?;
             add_feed(&mut feeds, tensor.map(|tensor| (name, tensor)));
         } else {
             reader.gather(field, end, &mut rest).await?;
         }
     }
-    Ok((decode(rest.freeze())?, feeds))
+    Ok((reader.decode_gathered(rest.freeze())?, feeds))
 }
 
 /// Reads a `RunCallableRequest`; its feeds come apart from the rest.
 pub(crate) async fn read_run_callable<F: Frames>(
     reader: &mut Reader<F>,
-    intake: &Intake,
 ) -> Result<(RunCallableRequest, Feeds<Tensor>)> {
     const FEED: u32 = 3;
     let (mut rest, mut feeds) = (BytesMut::new(), Ok(Vec::new()));
@@ -101,12 +49,12 @@ pub(crate) async fn read_run_callable<F: Frames>(
     while let Some(field) = reader.field(end).await? {
         if field.is_message(FEED) {
             let end = reader.enter(end).await?;
-            add_feed(&mut feeds, read_tensor(reader, end, intake).await?);
+            add_feed(&mut feeds, read_tensor(reader, end).await?);
         } else {
             reader.gather(field, end, &mut rest).await?;
         }
     }
-    Ok((decode(rest.freeze())?, feeds))
+    Ok((reader.decode_gathered(rest.freeze())?, feeds))
 }
 
 /// A tensor from another task.
@@ -117,10 +65,7 @@ pub(crate) struct Received {
 }
 
 /// Reads a `RecvTensorResponse`. As with feeds, a value that is no tensor is not the wire's fault.
-pub(crate) async fn read_recv_tensor<F: Frames>(
-    reader: &mut Reader<F>,
-    intake: &Intake,
-) -> Result<Result<Received>> {
+pub(crate) async fn read_recv_tensor<F: Frames>(reader: &mut Reader<F>) -> Result<Result<Received>> {
     const TENSOR: u32 = 1;
     const IS_DEAD: Field = Field { number: 2, wire_type: WireType::Varint };
     const SEND_START: Field = Field { number: 3, wire_type: WireType::Varint };
@@ -130,7 +75,7 @@ pub(crate) async fn read_recv_tensor<F: Frames>(
     while let Some(field) = reader.field(end).await? {
         if field.is_message(TENSOR) {
             let end = reader.enter(end).await?;
-            tensor = Some(read_tensor(reader, end, intake).await?);
+            tensor = Some(read_tensor(reader, end).await?);
         } else if field == IS_DEAD {
             dead = reader.varint(end).await? != 0;
         } else if field == SEND_START {
@@ -187,11 +132,7 @@ fn add_feed<T>(feeds: &mut Feeds<T>, feed: Result<T>) {
     }
 }
 
-async fn read_named_tensor<F: Frames>(
-    reader: &mut Reader<F>,
-    end: u64,
-    intake: &Intake,
-) -> Result<(String, Result<Tensor>)> {
+async fn read_named_tensor<F: Frames>(reader: &mut Reader<F>, end: u64) -> Result<(String, Result<Tensor>)> {
     const TENSOR: u32 = 2;
     let (mut rest, mut tensor) = (BytesMut::new(), None);
     while let Some(field) = reader.field(end).await? {
@@ -200,17 +141,17 @@ async fn read_named_tensor<F: Frames>(
                 return Err(malformed("a name with two tensors"));
             }
             let end = reader.enter(end).await?;
-            tensor = Some(read_tensor(reader, end, intake).await?);
+            tensor = Some(read_tensor(reader, end).await?);
         } else {
             reader.gather(field, end, &mut rest).await?;
         }
     }
-    let NamedTensorProto { name, .. } = decode(rest.freeze())?;
+    let NamedTensorProto { name, .. } = reader.decode_gathered(rest.freeze())?;
     Ok((name, tensor.unwrap_or_else(|| Tensor::from_proto(&TensorProto::default()))))
 }
 
 /// Reads a `TensorProto` that ends at `end`. Raw content of plain elements is copied once, into pooled memory.
-async fn read_tensor<F: Frames>(reader: &mut Reader<F>, end: u64, intake: &Intake) -> Result<Result<Tensor>> {
+async fn read_tensor<F: Frames>(reader: &mut Reader<F>, end: u64) -> Result<Result<Tensor>> {
     const DTYPE: Field = Field { number: 1, wire_type: WireType::Varint };
     const CONTENT: u32 = 4;
     let (mut rest, mut dtype, mut content) = (BytesMut::new(), None, None);
@@ -222,12 +163,12 @@ async fn read_tensor<F: Frames>(reader: &mut Reader<F>, end: u64, intake: &Intak
             dtype = DType::from_wire(number as i32).ok();
         } else if field.is_message(CONTENT) && dtype.is_some_and(DType::is_plain) && content.is_none() {
             let end = reader.enter(end).await?;
-            content = Some(read_content(reader, end, intake).await?);
+            content = Some(read_content(reader, end).await?);
         } else {
             reader.gather(field, end, &mut rest).await?;
         }
     }
-    let proto: TensorProto = decode(rest.freeze())?;
+    let proto: TensorProto = reader.decode_gathered(rest.freeze())?;
     Ok(match content {
         Some(buffer) if !buffer.is_empty() && proto.tensor_content.is_empty() => from_content(&proto, buffer),
         _ => Tensor::from_proto(&proto),
@@ -242,11 +183,16 @@ fn from_content(proto: &TensorProto, content: Buffer) -> Result<Tensor> {
     Tensor::from_buffer(DType::from_wire(proto.dtype)?, shape, content)
 }
 
-async fn read_content<F: Frames>(reader: &mut Reader<F>, end: u64, intake: &Intake) -> Result<Buffer> {
-    let length = (end - reader.position()) as usize;
-    let _promise = Promise::new(intake, length)?;
-    let mut buffer = intake.allocate(length);
-    reader.fill(buffer.get_mut().expect("a new buffer has one owner")).await?;
+async fn read_content<F: Frames>(reader: &mut Reader<F>, end: u64) -> Result<Buffer> {
+    let mut content = reader.intake().expect((end - reader.position()) as usize)?;
+    while content.missing() > 0 {
+        let room = content.room()?;
+        let count = room.len();
+        reader.fill(room).await?;
+        content.advance(count);
+    }
+    let (buffer, charge) = content.finish();
+    reader.contents().absorb(charge);
     Ok(buffer)
 }
 
@@ -285,7 +231,6 @@ pub(crate) fn write_run_callable_request(request: &RunCallableRequest, feeds: &[
 /// Reads a `RunStepResponse`; its tensors come apart from the rest.
 pub(crate) async fn read_run_step_response<F: Frames>(
     reader: &mut Reader<F>,
-    intake: &Intake,
 ) -> Result<(RunStepResponse, Vec<(String, Tensor)>)> {
     const TENSOR: u32 = 1;
     let (mut rest, mut fetches) = (BytesMut::new(), Vec::new());
@@ -293,19 +238,18 @@ pub(crate) async fn read_run_step_response<F: Frames>(
     while let Some(field) = reader.field(end).await? {
         if field.is_message(TENSOR) {
             let end = reader.enter(end).await?;
-            let (name, tensor) = read_named_tensor(reader, end, intake).await?;
+            let (name, tensor) = read_named_tensor(reader, end).await?;
             fetches.push((name, tensor?));
         } else {
             reader.gather(field, end, &mut rest).await?;
         }
     }
-    Ok((decode(rest.freeze())?, fetches))
+    Ok((reader.decode_gathered(rest.freeze())?, fetches))
 }
 
 /// Reads a `RunCallableResponse`; its tensors come apart from the rest.
 pub(crate) async fn read_run_callable_response<F: Frames>(
     reader: &mut Reader<F>,
-    intake: &Intake,
 ) -> Result<(RunCallableResponse, Vec<Tensor>)> {
     const FETCH: u32 = 1;
     let (mut rest, mut fetches) = (BytesMut::new(), Vec::new());
@@ -313,12 +257,12 @@ pub(crate) async fn read_run_callable_response<F: Frames>(
     while let Some(field) = reader.field(end).await? {
         if field.is_message(FETCH) {
             let end = reader.enter(end).await?;
-            fetches.push(read_tensor(reader, end, intake).await??);
+            fetches.push(read_tensor(reader, end).await??);
         } else {
             reader.gather(field, end, &mut rest).await?;
         }
     }
-    Ok((decode(rest.freeze())?, fetches))
+    Ok((reader.decode_gathered(rest.freeze())?, fetches))
 }
 
 /// Writes a `RunCallableResponse`.
@@ -424,11 +368,14 @@ fn put_message(number: u32, message: &impl Message, rope: &mut Rope) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::intake::Intake;
+    use ferroflow_core::tensor::BufferPool;
     use ferroflow_proto::tensorflow::RunOptions;
     use futures_util::FutureExt;
     use proptest::collection::vec;
     use proptest::prelude::*;
     use std::collections::VecDeque;
+    use std::sync::Arc;
     use std::task::{Context, Poll};
 
     /// Frames at hand, as if the network were infinitely fast.
@@ -440,7 +387,7 @@ mod tests {
         }
     }
 
-    fn intake() -> Intake {
+    fn intake() -> Arc<Intake> {
         Intake::new(BufferPool::new(1 << 20), 1 << 30)
     }
 
@@ -450,13 +397,12 @@ mod tests {
         borders.extend([0, message.len()]);
         borders.sort();
         let frames = borders.windows(2).map(|pair| Bytes::copy_from_slice(&message[pair[0]..pair[1]]));
-        Reader::new(Ready(frames.collect()), Bytes::new(), message.len() as u64)
+        Reader::new(Ready(frames.collect()), Bytes::new(), message.len() as u64, &intake())
     }
 
     fn read(message: &[u8], borders: &[usize]) -> Result<(RunStepRequest, Feeds<(String, Tensor)>)> {
-        let intake = intake();
         let mut reader = reader(message, borders);
-        read_run_step(&mut reader, &intake).now_or_never().expect("all frames are at hand")
+        read_run_step(&mut reader).now_or_never().expect("all frames are at hand")
     }
 
     /// Values of some dtypes in some encoding, right and wrong ones.
@@ -563,8 +509,15 @@ mod tests {
         // A feed whose content claims more bytes than its message has.
         let message = [0x12, 9, 0x12, 7, 8, 1, 0x22, 0xff, 0xff, 0xff, 0x7f];
         assert!(read(&message, &[]).is_err());
-        let intake = intake();
-        assert!(Promise::new(&intake, 2 << 30).is_err());
-        assert!(Promise::new(&intake, 1 << 30).is_ok());
+    }
+
+    #[test]
+    fn what_a_decoder_would_make_of_a_message_is_charged_first() {
+        // Two bytes per feed on the wire, and some hundred in memory.
+        let message: Vec<u8> = std::iter::repeat_n([0x1a, 0], 1 << 16).flatten().collect();
+        let intake = Intake::new(BufferPool::new(1 << 20), 1 << 20);
+        let mut reader = Reader::new(Ready([message.clone().into()].into()), Bytes::new(), 1 << 17, &intake);
+        let read = read_run_step(&mut reader).now_or_never().expect("all frames are at hand");
+        assert_eq!(read.unwrap_err().code(), ferroflow_core::Code::ResourceExhausted);
     }
 }

@@ -1,11 +1,13 @@
 //! How tasks of ours get to know each other: each says what cluster it is in, and both compare.
 
+use super::sessions::MAX_NAME;
 use super::{Worker, since_epoch};
 use crate::spec::{ClusterSpec, Difference};
 use crate::transport::introduction::{Answer, Question, Reach, is_settling};
 use ferroflow_core::{Result, bail, ensure};
 use futures_util::future::join_all;
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -13,15 +15,36 @@ use tokio::net::TcpStream;
 /// How long another task may take to accept a connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(2);
 
+/// How many tasks that are not in this task's cluster are listened to. Anybody can send names, and any number of them.
+const MAX_STRANGERS: usize = 64;
+
+/// How many differences between two clusters are logged.
+const MAX_TOLD: usize = 8;
+
 /// What this task has said about differences, by the other task's name: it says everything once.
 #[derive(Default)]
-pub(super) struct Told(Mutex<HashMap<String, Vec<Difference>>>);
+pub(super) struct Told(Mutex<HashMap<String, u64>>);
 
 impl Told {
-    fn is_new(&self, task: &str, differences: &[Difference]) -> bool {
+    /// Whether these differences have not been told yet. `known` says whether the task is in the cluster as this task
+    /// knows it; of others only a few are remembered, and nothing is told of the rest.
+    fn is_new(&self, task: &str, known: bool, differences: &[Difference]) -> bool {
+        if task.len() > MAX_NAME {
+            return false;
+        }
+        let digest = match differences {
+            [] => 0,
+            some => {
+                let mut hasher = DefaultHasher::new();
+                some.iter().for_each(|difference| difference.to_string().hash(&mut hasher));
+                hasher.finish().max(1)
+            }
+        };
         let mut told = self.0.lock().expect("no panic while differences are noted");
-        let before = told.insert(task.to_owned(), differences.to_vec());
-        before.unwrap_or_default() != differences
+        if !known && told.len() >= MAX_STRANGERS && !told.contains_key(task) {
+            return false;
+        }
+        told.insert(task.to_owned(), digest).unwrap_or_default() != digest
     }
 }
 
@@ -60,8 +83,9 @@ impl Worker {
         let known = self.known.borrow();
         let differences = known.cluster.differences(theirs);
         // Tasks that meet at a rendezvous hear of changes one after the other.
-        if !is_settling(known.epoch, epoch) && self.told.is_new(task, &differences) {
-            for difference in &differences {
+        let is_known = known.cluster.tasks().any(|(name, _)| name.to_string() == task);
+        if !is_settling(known.epoch, epoch) && self.told.is_new(task, is_known, &differences) {
+            for difference in differences.iter().take(MAX_TOLD) {
                 tracing::warn!(
                     task,
                     "Another task was started with another cluster: {difference}. Start all tasks with the same one."
@@ -123,5 +147,31 @@ impl Worker {
             Reach { task: task.to_string(), address: address.to_owned(), failure }
         });
         join_all(tried).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_from_outside_are_not_collected() {
+        let cluster = |address: &str| {
+            let mut cluster = ClusterSpec::new();
+            cluster.add_hosts("ps", address).unwrap();
+            cluster
+        };
+        let differences = cluster("a:1").differences(&cluster("b:1"));
+        assert!(!differences.is_empty());
+        let told = Told::default();
+        assert!(!told.is_new(&"x".repeat(1 << 20), false, &differences), "a long name is not remembered");
+        for stranger in 0..10_000 {
+            told.is_new(&format!("/job:stranger/replica:0/task:{stranger}"), false, &differences);
+        }
+        assert_eq!(told.0.lock().unwrap().len(), MAX_STRANGERS);
+        let ps = "/job:ps/replica:0/task:0";
+        assert!(told.is_new(ps, true, &differences), "tasks of the cluster are always heard");
+        assert!(!told.is_new(ps, true, &differences), "and answered once");
+        assert!(told.is_new(ps, true, &[]) && !told.is_new(ps, true, &[]));
     }
 }

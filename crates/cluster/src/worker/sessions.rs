@@ -4,6 +4,7 @@ use super::graphs::Graphs;
 use crate::spec::TaskName;
 use crate::transport::client::Peers;
 use ferroflow_core::cancel::Cancellation;
+use ferroflow_core::memory::Charge;
 use ferroflow_core::rendezvous::Rendezvous;
 use ferroflow_core::resource::ResourceManager;
 use ferroflow_core::step::StepCx;
@@ -79,6 +80,8 @@ impl Drop for WorkerSession {
 }
 
 struct Entry {
+    /// What the session takes, graphs apart.
+    _charge: Charge,
     session: Arc<WorkerSession>,
     master_task: String,
     master_incarnation: i64,
@@ -94,6 +97,11 @@ pub(super) struct WorkerSessions {
 
 const UNPOISONED: &str = "no panic while sessions are locked";
 
+/// The longest name of a task that is remembered.
+pub(super) const MAX_NAME: usize = 256;
+/// How many masters are remembered: more than any cluster has tasks.
+const MAX_SEEN: usize = 16_384;
+
 impl WorkerSessions {
     /// The session with this handle, made if it is new. A master that comes back under another incarnation has
     /// restarted, so its older sessions go.
@@ -102,10 +110,11 @@ impl WorkerSessions {
         handle: &str,
         master_task: &str,
         master_incarnation: i64,
+        charge: Charge,
         make: impl FnOnce() -> WorkerSession,
     ) -> Result<Arc<WorkerSession>> {
         ensure!(!handle.is_empty(), InvalidArgument, "Session must be non-empty.");
-        self.seen.lock().expect(UNPOISONED).insert(master_task.to_owned());
+        self.see(master_task);
         let mut sessions = self.open.lock().expect(UNPOISONED);
         let outdated: Vec<Entry> = sessions
             .extract_if(|_, entry| {
@@ -116,6 +125,7 @@ impl WorkerSessions {
             .map(|(_, entry)| entry)
             .collect();
         let entry = sessions.entry(handle.to_owned()).or_insert_with(|| Entry {
+            _charge: charge,
             session: Arc::new(make()),
             master_task: master_task.to_owned(),
             master_incarnation,
@@ -126,6 +136,14 @@ impl WorkerSessions {
             tracing::info!(master_task, sessions = outdated.len(), "A master restarted; its sessions end.");
         }
         Ok(session)
+    }
+
+    /// Remembers a master. Names come from outside, so that only so many of them are.
+    fn see(&self, master_task: &str) {
+        let mut seen = self.seen.lock().expect(UNPOISONED);
+        if master_task.len() <= MAX_NAME && seen.len() < MAX_SEEN && !seen.contains(master_task) {
+            seen.insert(master_task.to_owned());
+        }
     }
 
     /// The session with this handle.

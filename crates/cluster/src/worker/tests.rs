@@ -6,9 +6,9 @@ use super::Census;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::client::{Channels, Naming, Peers, RemoteWorker};
 use crate::transport::direct::{LinkHandle, RunPart};
+use crate::transport::intake::Intake;
 use crate::transport::introduction::Question;
 use crate::transport::io::Io;
-use crate::transport::tensor_codec::Intake;
 use crate::{Server, ServerConfig};
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::tensor::BufferPool;
@@ -69,7 +69,7 @@ impl Cluster {
         let (mut io_threads, io) = Io::prepare(1).unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
         io_threads.remove(0).start(move || async { drop(stopped.await) }).unwrap();
-        let channels = Channels::new(io, Arc::new(Intake::new(BufferPool::new(1 << 20), 1 << 30)));
+        let channels = Channels::new(io, Intake::new(BufferPool::new(1 << 20), 1 << 30));
         let mut cluster = Cluster { spec, tasks: Vec::new(), channels, _stop: stop, _kept: kept };
         for (task, address) in addresses.into_iter().enumerate() {
             let task = cluster.start_task(task as u32, TcpListener::bind(address).unwrap()).await;
@@ -523,7 +523,7 @@ impl Task {
     /// A direct connection, and what comes on it.
     async fn link(&self) -> (Arc<LinkHandle>, mpsc::UnboundedReceiver<(i64, RendezvousKey, Parcel)>) {
         let (tell, told) = mpsc::unbounded_channel();
-        let deliver = move |step, key, parcel| drop(tell.send((step, key, parcel)));
+        let deliver = move |step, key, parcel: Result<Parcel>| drop(tell.send((step, key, parcel.unwrap())));
         (self.remote.link(0, deliver).await.expect("the task is ours"), told)
     }
 

@@ -5,13 +5,13 @@
 //! the call only shares state with it. Dropping a call resets its stream, which tells the peer to stop.
 
 use super::super::grpc::deadline_exceeded;
+use super::super::intake::Intake;
 use super::super::io::Io;
 use super::super::reader::{Frames, Reader};
 use super::super::sockets::{
     CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence,
 };
 use super::super::status::from_trailers;
-use super::super::tensor_codec::Intake;
 use super::lanes::Lanes;
 use crate::transport::direct::{self, LinkHandle};
 use crate::transport::local;
@@ -39,6 +39,8 @@ pub(crate) struct Channel {
     lanes: Lanes<Link>,
     /// Connections of the other kind, to tasks of our own.
     direct: Lanes<Arc<LinkHandle>>,
+    /// Memory for what comes on it.
+    intake: Arc<Intake>,
 }
 
 /// A connection. It closes when the last clone and the last call are gone.
@@ -46,11 +48,11 @@ type Link = SendRequest<Bytes>;
 
 impl Channel {
     /// A channel to `host:port`; nothing is connected yet.
-    pub(crate) fn new(address: &str, io: Arc<Io>) -> Arc<Channel> {
+    pub(crate) fn new(address: &str, io: Arc<Io>, intake: &Intake) -> Arc<Channel> {
         let address: Arc<str> = address.into();
         let lanes = Lanes::new(address.clone(), io.clone());
         let direct = Lanes::new(address.clone(), io.clone());
-        Arc::new(Channel { address, io, lanes, direct })
+        Arc::new(Channel { address, io, lanes, direct, intake: intake.for_connection() })
     }
 
     /// Where it leads.
@@ -98,7 +100,7 @@ impl Channel {
             self.address,
             head.status
         );
-        Answer::open(Body { stream, address: self.address.clone() }, lane).await
+        Answer::open(Body { stream, address: self.address.clone() }, lane, &self.intake).await
     }
 
     /// Connects if that has not happened yet.
@@ -161,7 +163,7 @@ impl Channel {
         hint: u64,
         local_name: impl FnOnce() -> String,
         intake: &Arc<Intake>,
-        deliver: impl Fn(i64, RendezvousKey, Parcel) + Send + 'static,
+        deliver: impl Fn(i64, RendezvousKey, Result<Parcel>) + Send + 'static,
     ) -> Result<Arc<LinkHandle>> {
         let lane = self.io.choose(hint);
         if let Some((generation, link)) = self.direct.open(lane) {
@@ -170,7 +172,7 @@ impl Channel {
             }
             self.direct.forget(lane, generation);
         }
-        let (address, intake, local_name) = (self.address.clone(), intake.clone(), local_name());
+        let (address, intake, local_name) = (self.address.clone(), intake.for_connection(), local_name());
         let connect = || async move {
             if let Ok(socket) = local::connect(&local_name) {
                 let memory = direct::PeerMemory::of(&socket);
@@ -314,7 +316,7 @@ impl Body {
 }
 
 impl Answer {
-    async fn open(mut body: Body, lane: usize) -> Result<Answer> {
+    async fn open(mut body: Body, lane: usize, intake: &Arc<Intake>) -> Result<Answer> {
         let mut start = Bytes::new();
         while start.len() < 5 {
             match poll_fn(|cx| body.poll_frame(cx)).await {
@@ -328,7 +330,7 @@ impl Answer {
         }
         ensure!(start.get_u8() == 0, Internal, "{} compresses without being asked to", body.address);
         let length = u64::from(start.get_u32());
-        Ok(Answer { reader: Reader::new(body, start, length), lane })
+        Ok(Answer { reader: Reader::new(body, start, length, intake), lane })
     }
 
     /// The I/O thread that carries it.

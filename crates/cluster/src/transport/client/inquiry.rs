@@ -1,16 +1,22 @@
 //! Single questions to servers that nobody stays connected to.
 
+use super::super::intake::Intake;
 use super::super::introduction::{Answer, Question};
 use super::super::io::{Carrier, Io};
 use super::channel::Channel;
 use super::method::Method;
 use ferroflow_core::Result;
+use ferroflow_core::tensor::BufferPool;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// What answers may take in memory.
+const MAX_ANSWER: usize = 64 << 20;
 
 /// A thread that carries questions and their answers.
 pub(crate) struct Inquiry {
     io: Arc<Io>,
+    intake: Arc<Intake>,
     _carrier: Carrier,
 }
 
@@ -18,12 +24,13 @@ impl Inquiry {
     /// Starts the thread.
     pub(crate) fn new() -> Result<Inquiry> {
         let (threads, io) = Io::prepare(1)?;
-        Ok(Inquiry { io, _carrier: Carrier::start(threads)? })
+        let intake = Intake::new(BufferPool::new(0), MAX_ANSWER);
+        Ok(Inquiry { io, intake, _carrier: Carrier::start(threads)? })
     }
 
     /// Asks the server at `host:port`.
     pub(crate) async fn ask(&self, address: &str, question: &Question, limit: Duration) -> Result<Answer> {
-        let channel = Channel::new(address, self.io.clone());
+        let channel = Channel::new(address, self.io.clone(), &self.intake);
         let method = Method::new(address, "/tensorflow.WorkerService/GetStatus", Some(limit))?;
         method.unary(&channel, question, 0).await
     }

@@ -1,7 +1,7 @@
 //! The other tasks of a cluster, as one task or one session sees them.
 
+use super::super::intake::Intake;
 use super::super::io::Io;
-use super::super::tensor_codec::Intake;
 use super::channel::Channel;
 use super::remote_worker::RemoteWorker;
 use crate::spec::TaskName;
@@ -34,7 +34,7 @@ impl Channels {
         if let Some(channel) = channels.get(address).and_then(Weak::upgrade) {
             return channel;
         }
-        let channel = Channel::new(address, self.io.clone());
+        let channel = Channel::new(address, self.io.clone(), &self.intake);
         channels.retain(|_, channel| channel.strong_count() > 0);
         channels.insert(address.to_owned(), Arc::downgrade(&channel));
         channel

@@ -3,11 +3,11 @@
 //! Calls end when they are answered, when the connection breaks, or when they are dropped, which cancels them at the
 //! master too. None is ever repeated once it may have arrived, so no request needs an id.
 
+use super::super::intake::Intake;
 use super::super::io::{Carrier, Io};
 use super::super::rope::Rope;
 use super::super::tensor_codec::{
-    Intake, read_run_callable_response, read_run_step_response, write_run_callable_request,
-    write_run_step_request,
+    read_run_callable_response, read_run_step_response, write_run_callable_request, write_run_step_request,
 };
 use super::channel::{Answer, Channel};
 use super::method::{Method, methods};
@@ -28,15 +28,12 @@ use std::time::{Duration, Instant};
 
 /// How many bytes of freed tensor memory a client keeps.
 const KEPT_MEMORY: usize = 256 << 20;
-/// How many bytes may be promised to tensors on their way.
-const MAX_PROMISED: usize = 16 << 30;
 /// How much longer than a call's own timeout the client waits for the master to report it.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A master that is reached over gRPC.
 pub(crate) struct RemoteMaster {
     channel: Arc<Channel>,
-    intake: Arc<Intake>,
     methods: Methods,
     /// Spreads calls over connections.
     hint: u64,
@@ -62,10 +59,10 @@ impl RemoteMaster {
     pub(crate) fn new(address: &str) -> Result<RemoteMaster> {
         let (threads, io) = Io::prepare(1)?;
         let carrier = Carrier::start(threads)?;
-        let intake = Arc::new(Intake::new(BufferPool::new(KEPT_MEMORY), MAX_PROMISED));
+        let intake = Intake::new(BufferPool::new(KEPT_MEMORY), usize::MAX);
         let methods = Methods::new(address)?;
-        let channel = Channel::new(address, io);
-        Ok(RemoteMaster { channel, intake, methods, hint: random()?, _carrier: carrier })
+        let channel = Channel::new(address, io, &intake);
+        Ok(RemoteMaster { channel, methods, hint: random()?, _carrier: carrier })
     }
 
     /// Where it is reached.
@@ -163,7 +160,7 @@ impl MasterApi for RemoteMaster {
         let method = &self.methods.run_step;
         let done = async {
             let mut answer = self.call(method, message).await?;
-            let (rest, fetches) = read_run_step_response(answer.message(), &self.intake).await?;
+            let (rest, fetches) = read_run_step_response(answer.message()).await?;
             answer.finish().await?;
             match rest.status_code {
                 0 => Ok(StepOutcome { fetches, metadata: rest.metadata.unwrap_or_default() }),
@@ -215,7 +212,7 @@ impl MasterApi for RemoteMaster {
         let request = RunCallableRequest { session_handle, handle, feed: Vec::new(), request_id };
         let message = write_run_callable_request(&request, &feeds)?;
         let mut answer = self.call(&self.methods.run_callable, message).await?;
-        let (rest, fetches) = read_run_callable_response(answer.message(), &self.intake).await?;
+        let (rest, fetches) = read_run_callable_response(answer.message()).await?;
         answer.finish().await?;
         Ok(CallableOutcome { fetches, metadata: rest.metadata.unwrap_or_default() })
     }

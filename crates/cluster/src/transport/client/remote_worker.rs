@@ -1,10 +1,11 @@
 //! The worker service of another task.
 
 use super::super::direct::{LinkHandle, RunPart};
+use super::super::intake::Intake;
 use super::super::introduction::{Answer as Introduction, Question, is_settling};
 use super::super::keys::KeyText;
 use super::super::rope::PREFIX_BYTES;
-use super::super::tensor_codec::{Intake, Received, read_recv_tensor};
+use super::super::tensor_codec::{Received, read_recv_tensor};
 use super::super::worker_service::SessionOpened;
 use super::channel::{Answer, Channel};
 use super::method::{Method, methods};
@@ -192,7 +193,7 @@ impl RemoteWorker {
     pub(crate) async fn link(
         &self,
         step_id: i64,
-        deliver: impl Fn(i64, RendezvousKey, Parcel) + Send + 'static,
+        deliver: impl Fn(i64, RendezvousKey, Result<Parcel>) + Send + 'static,
     ) -> Option<Arc<LinkHandle>> {
         if !self.is_ours.load(Ordering::Relaxed) {
             return None;
@@ -271,10 +272,10 @@ impl RemoteWorker {
             let called = self.channel.call(method.head(), [request], step_id as u64);
             let answer = self.channel.aloud(method.waiting(), &self.task, &key.edge(), called).await?;
             if answer.length() < LARGE_ANSWER {
-                return receive(answer, &self.intake).await;
+                return receive(answer).await;
             }
-            let (io, lane, intake) = (self.channel.io(), answer.lane(), self.intake.clone());
-            io.run(lane, async move { receive(answer, &intake).await }).await
+            let (io, lane) = (self.channel.io(), answer.lane());
+            io.run(lane, async move { receive(answer).await }).await
         };
         received.await.map_err(|error| self.explain(method, error))
     }
@@ -373,8 +374,8 @@ fn checked(answer: RunGraphResponse) -> Result<RunGraphResponse> {
     }
 }
 
-async fn receive(mut answer: Answer, intake: &Intake) -> Result<Received> {
-    let received = read_recv_tensor(answer.message(), intake).await?;
+async fn receive(mut answer: Answer) -> Result<Received> {
+    let received = read_recv_tensor(answer.message()).await?;
     answer.finish().await?;
     received
 }

@@ -9,7 +9,7 @@ use ferroflow_proto::tensorflow::{RunGraphRequest, TensorProto};
 use prost::Message;
 
 /// What the caller says first. HTTP/2 starts with another letter.
-pub(super) const GREETING: &[u8; 8] = b"Ferro/2\n";
+pub(crate) const GREETING: &[u8; 8] = b"Ferro/2\n";
 /// What the other side answers.
 pub(super) const WELCOME: &[u8; 8] = b"ferro/2\n";
 
@@ -268,6 +268,7 @@ pub(super) struct Keys(std::collections::HashMap<Box<[u8]>, RendezvousKey>);
 
 impl Keys {
     const KEPT: usize = 8192;
+    const LONGEST: usize = 4096;
 
     pub(super) fn get(&mut self, text: &[u8]) -> Result<RendezvousKey> {
         if let Some(key) = self.0.get(text) {
@@ -277,8 +278,8 @@ impl Keys {
             Ok(text) => RendezvousKey::parse(text)?,
             Err(_) => bail!(Internal, "a rendezvous key that is no text"),
         };
-        // Keys of iterations do not come again.
-        if (key.frame, key.iteration) == (0, 0) {
+        // Keys of iterations do not come again, and long ones are not worth their memory.
+        if (key.frame, key.iteration) == (0, 0) && text.len() <= Keys::LONGEST {
             if self.0.len() >= Keys::KEPT {
                 self.0.clear();
             }

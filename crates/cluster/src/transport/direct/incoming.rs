@@ -4,10 +4,10 @@
 use super::frames::{HEAD_BYTES, Head, Keys, Kind, Proof, TensorHead};
 use super::link::Link;
 use super::memory::PeerMemory;
+use crate::transport::intake::{Content, Intake};
 use crate::transport::reader::malformed;
-use crate::transport::tensor_codec::{Intake, Promise};
+use ferroflow_core::memory::Charge;
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
-use ferroflow_core::tensor::Buffer;
 use ferroflow_core::{Result, Status, bail, ensure, status};
 use prost::Message;
 use std::collections::HashMap;
@@ -20,10 +20,13 @@ const BUFFER_BYTES: usize = 128 << 10;
 /// What is read of a peer's memory before others of the thread have their turn.
 const STRETCH_BYTES: usize = 2 << 20;
 
+/// Contents that may be on their way at once; more of them are not of a task that means well.
+const MAX_TRANSFERS: usize = 1 << 16;
+
 /// Takes what the peer says.
 pub(super) trait Deliver: Send {
-    /// A tensor of a step.
-    fn tensor(&mut self, step: i64, key: RendezvousKey, parcel: Parcel);
+    /// A tensor of a step, or why it cannot be taken.
+    fn tensor(&mut self, step: i64, key: RendezvousKey, parcel: Result<Parcel>);
 
     /// Anything else.
     fn message(&mut self, kind: Kind, step: i64, body: &[u8]) -> Result<()>;
@@ -43,6 +46,7 @@ pub(super) async fn read_all(
         link,
         intake,
         buffer: vec![0; BUFFER_BYTES],
+        surplus: intake.charge(),
         start: 0,
         end: 0,
         transfers: HashMap::new(),
@@ -61,9 +65,39 @@ struct Transfer {
     step: i64,
     key: RendezvousKey,
     head: TensorHead<'static>,
-    buffer: Buffer,
-    filled: usize,
-    _promise: Promise<Arc<Intake>>,
+    content: Arriving,
+}
+
+enum Arriving {
+    Kept(Content),
+    /// There was no memory for it, which its step has been told; so many bytes have yet to be skipped.
+    Skipped(usize),
+}
+
+impl Transfer {
+    fn missing(&self) -> usize {
+        match &self.content {
+            Arriving::Kept(content) => content.missing(),
+            Arriving::Skipped(missing) => *missing,
+        }
+    }
+
+    /// Tells the step that there is no memory for the content, which is skipped from now on.
+    fn give_up(&mut self, why: Status, deliver: &mut impl Deliver) {
+        let missing = self.missing();
+        self.content = Arriving::Skipped(missing);
+        deliver.tensor(self.step, self.key.clone(), Err(why));
+    }
+
+    /// Delivers a content that is there as a whole.
+    fn finish(self, deliver: &mut impl Deliver) -> Result<()> {
+        if let Arriving::Kept(content) = self.content {
+            let (buffer, _charge) = content.finish();
+            let parcel = self.head.with_buffer(buffer)?;
+            deliver.tensor(self.step, self.key, Ok(parcel));
+        }
+        Ok(())
+    }
 }
 
 struct Incoming<'a, S> {
@@ -73,6 +107,8 @@ struct Incoming<'a, S> {
     link: &'a Link,
     intake: &'a Arc<Intake>,
     buffer: Vec<u8>,
+    /// What the buffer has grown by, for a frame that is larger than usual.
+    surplus: Charge,
     /// What has arrived and was not read yet is between these.
     start: usize,
     end: usize,
@@ -100,11 +136,12 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
                 let (head, content) = TensorHead::parse(body)?;
                 let key = self.keys.get(head.key)?;
                 let parcel = if head.is_plain() {
-                    let mut buffer = self.intake.allocate(content.len());
-                    buffer.get_mut().expect("a new buffer has one owner").copy_from_slice(content);
-                    head.with_buffer(buffer)?
+                    self.intake.allocate(content.len()).and_then(|mut buffer| {
+                        buffer.get_mut().expect("a new buffer has one owner").copy_from_slice(content);
+                        head.with_buffer(buffer)
+                    })
                 } else {
-                    head.with_encoded(content)?
+                    head.with_encoded(content)
                 };
                 deliver.tensor(step, key, parcel);
             }
@@ -115,19 +152,31 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
                 let number = u32::from_le_bytes([a, b, c, d]);
                 let (numbers, _) = numbers.as_chunks();
                 let [content_length, address] = [0, 1].map(|i: usize| u64::from_le_bytes(numbers[i]));
+                let content_length = usize::try_from(content_length).map_err(malformed)?;
                 let (head, _) = TensorHead::parse(head)?;
-                let promise = Promise::new(self.intake.clone(), content_length as usize)?;
-                let transfer = Transfer {
-                    step,
-                    key: self.keys.get(head.key)?,
-                    head: head.into_owned(),
-                    buffer: self.intake.allocate(content_length as usize),
-                    filled: 0,
-                    _promise: promise,
+                let key = self.keys.get(head.key)?;
+                ensure!(
+                    self.transfers.len() + self.taken.len() < MAX_TRANSFERS,
+                    ResourceExhausted,
+                    "more than {MAX_TRANSFERS} tensors on their way"
+                );
+                let expected = match kind {
+                    Kind::Offered => self.intake.expect_whole(content_length),
+                    _ => self.intake.expect(content_length),
                 };
                 self.start += HEAD_BYTES + length;
+                let mut transfer = Transfer {
+                    step,
+                    key,
+                    head: head.into_owned(),
+                    content: Arriving::Skipped(content_length),
+                };
+                match expected {
+                    Ok(content) => transfer.content = Arriving::Kept(content),
+                    Err(why) => transfer.give_up(why, deliver),
+                }
                 if kind == Kind::Offered {
-                    self.take(number, address, transfer).await;
+                    self.take(number, address, transfer).await?;
                 } else {
                     self.transfers.insert(number, transfer);
                 }
@@ -146,8 +195,7 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
                 let Some(transfer) = self.taken.remove(&(step as u32)) else {
                     bail!(Internal, "a tensor is given that was not taken")
                 };
-                let parcel = transfer.head.with_buffer(transfer.buffer)?;
-                deliver.tensor(transfer.step, transfer.key, parcel);
+                transfer.finish(deliver)?;
             }
             _ => deliver.message(kind, step, body)?,
         }
@@ -156,21 +204,29 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
     }
 
     /// Reads an offered content from the peer's memory.
-    async fn take(&mut self, number: u32, address: u64, mut transfer: Transfer) {
-        let memory = transfer.buffer.get_mut().expect("a new buffer has one owner");
+    async fn take(&mut self, number: u32, address: u64, mut transfer: Transfer) -> Result<()> {
         let mut at = address;
-        for stretch in memory.chunks_mut(STRETCH_BYTES) {
-            let read = self.memory.map(|peer| peer.read(at, stretch));
-            if !matches!(read, Some(Ok(()))) {
-                tracing::debug!(?read, "A peer's memory cannot be read; contents come in pieces.");
-                self.transfers.insert(number, transfer);
-                return self.link.tell(Kind::Refused, number);
+        // One that is skipped is taken as it is: the peer need not send it.
+        if let Arriving::Kept(content) = &mut transfer.content {
+            while content.missing() > 0 {
+                let room = content.room()?;
+                let stretch = room.len().min(STRETCH_BYTES);
+                let read = self.memory.map(|peer| peer.read(at, &mut room[..stretch]));
+                if !matches!(read, Some(Ok(()))) {
+                    tracing::debug!(?read, "A peer's memory cannot be read; contents come in pieces.");
+                    content.restart();
+                    self.transfers.insert(number, transfer);
+                    self.link.tell(Kind::Refused, number);
+                    return Ok(());
+                }
+                content.advance(stretch);
+                at = at.wrapping_add(stretch as u64);
+                tokio::task::yield_now().await;
             }
-            at = at.wrapping_add(stretch.len() as u64);
-            tokio::task::yield_now().await;
         }
         self.taken.insert(number, transfer);
         self.link.tell(Kind::Taken, number);
+        Ok(())
     }
 
     /// Reads a piece of a content into the tensor's memory.
@@ -179,43 +235,73 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
         let number = self.buffer[self.start..].first_chunk().expect("that much has arrived");
         let number = u32::from_le_bytes(*number);
         self.start += 4;
-        let Some(length) = length.checked_sub(4) else { bail!(Internal, "a piece of nothing") };
+        let Some(mut left) = length.checked_sub(4) else { bail!(Internal, "a piece of nothing") };
         let Some(transfer) = self.transfers.get_mut(&number) else {
             bail!(Internal, "a piece of a tensor that was not announced")
         };
-        let memory = transfer.buffer.get_mut().expect("a new buffer has one owner");
-        let end = transfer.filled + length;
-        ensure!(end <= memory.len(), Internal, "more of a tensor than was announced");
-        let mut wanted = &mut memory[transfer.filled..end];
-        let at_hand = wanted.len().min(self.end - self.start);
-        wanted[..at_hand].copy_from_slice(&self.buffer[self.start..][..at_hand]);
-        self.start += at_hand;
-        wanted = &mut wanted[at_hand..];
-        while !wanted.is_empty() {
-            let count = arrived(self.socket.read(wanted).await)?;
-            wanted = &mut wanted[count..];
+        ensure!(left <= transfer.missing(), Internal, "more of a tensor than was announced");
+        while left > 0 {
+            let refused = match &mut transfer.content {
+                Arriving::Kept(content) => content.room().err(),
+                Arriving::Skipped(_) => None,
+            };
+            if let Some(why) = refused {
+                transfer.give_up(why, deliver);
+            }
+            let at_hand = left.min(self.end - self.start);
+            let count = match &mut transfer.content {
+                Arriving::Kept(content) => {
+                    let room = content.room()?;
+                    let wanted = left.min(room.len());
+                    let count = if at_hand > 0 {
+                        let count = at_hand.min(wanted);
+                        room[..count].copy_from_slice(&self.buffer[self.start..][..count]);
+                        self.start += count;
+                        count
+                    } else {
+                        arrived(self.socket.read(&mut room[..wanted]).await)?
+                    };
+                    content.advance(count);
+                    count
+                }
+                Arriving::Skipped(missing) => {
+                    if at_hand == 0 {
+                        (self.start, self.end) = (0, arrived(self.socket.read(&mut self.buffer).await)?);
+                        continue;
+                    }
+                    self.start += at_hand;
+                    *missing -= at_hand;
+                    at_hand
+                }
+            };
+            left -= count;
         }
-        transfer.filled = end;
-        if end == transfer.buffer.len() {
+        if transfer.missing() == 0 {
             let Some(transfer) = self.transfers.remove(&number) else { return Ok(()) };
-            let parcel = transfer.head.with_buffer(transfer.buffer)?;
-            deliver.tensor(transfer.step, transfer.key, parcel);
+            transfer.finish(deliver)?;
         }
         Ok(())
     }
 
-    /// Waits until so many bytes have arrived.
+    /// Waits until so many bytes have arrived. The buffer grows with what comes, not with what is to come.
     async fn need(&mut self, count: usize) -> Result<()> {
         while self.end - self.start < count {
             if self.start == self.end {
                 (self.start, self.end) = (0, 0);
+                if self.buffer.len() > BUFFER_BYTES && count <= BUFFER_BYTES {
+                    self.buffer = vec![0; BUFFER_BYTES];
+                    self.surplus.clear();
+                }
             }
-            if self.start + count > self.buffer.len() {
+            if self.start > 0 && self.start + count > self.buffer.len() {
                 self.buffer.copy_within(self.start..self.end, 0);
                 (self.start, self.end) = (0, self.end - self.start);
-                if count > self.buffer.len() {
-                    self.buffer.resize(count, 0);
-                }
+            }
+            if self.end == self.buffer.len() {
+                let more = self.buffer.len().min(count - self.buffer.len());
+                // For what is decoded from it, too.
+                self.surplus.add(2 * more)?;
+                self.buffer.resize(self.buffer.len() + more, 0);
             }
             self.end += arrived(self.socket.read(&mut self.buffer[self.end..]).await)?;
         }

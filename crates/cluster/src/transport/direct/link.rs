@@ -5,7 +5,8 @@ use super::frames::{GREETING, Head, Kind, Outgoing, Proof, RunPart, WELCOME};
 use super::incoming::{Deliver, read_all};
 use super::memory::PeerMemory;
 use crate::random;
-use crate::transport::tensor_codec::Intake;
+use crate::transport::greeting::GREETING_WAIT;
+use crate::transport::intake::Intake;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::{Result, Status, bail, status};
@@ -22,6 +23,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 /// Contents of more bytes are sent in pieces, between which other frames may go, and are read into the tensor's memory.
 const WHOLE_BYTES: usize = 64 << 10;
@@ -349,17 +351,18 @@ pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     memory: Option<PeerMemory>,
     address: Arc<str>,
     intake: Arc<Intake>,
-    deliver: impl Fn(i64, RendezvousKey, Parcel) + Send,
+    deliver: impl Fn(i64, RendezvousKey, Result<Parcel>) + Send,
 ) -> Result<(Arc<LinkHandle>, impl Future<Output = ()>)> {
     let mut answer = [0; WELCOME.len()];
     let greeted = async {
         socket.write_all(GREETING).await?;
         socket.read_exact(&mut answer).await
     };
-    match greeted.await {
-        Ok(_) if answer == *WELCOME => {}
-        Ok(_) => bail!(Unavailable, "{address} is no task of ours"),
-        Err(error) => bail!(Unavailable, "{address} takes no direct connection: {error}"),
+    match timeout(GREETING_WAIT, greeted).await {
+        Ok(Ok(_)) if answer == *WELCOME => {}
+        Ok(Ok(_)) => bail!(Unavailable, "{address} is not a Ferroflow task"),
+        Err(_) => bail!(Unavailable, "{address} does not answer a greeting"),
+        Ok(Err(error)) => bail!(Unavailable, "{address} takes no direct connection: {error}"),
     }
     let link = Link::new(address);
     let handle = Arc::new(LinkHandle(link.clone()));
@@ -376,8 +379,8 @@ struct Caller<D> {
     deliver: D,
 }
 
-impl<D: Fn(i64, RendezvousKey, Parcel) + Send> Deliver for Caller<D> {
-    fn tensor(&mut self, step: i64, key: RendezvousKey, parcel: Parcel) {
+impl<D: Fn(i64, RendezvousKey, Result<Parcel>) + Send> Deliver for Caller<D> {
+    fn tensor(&mut self, step: i64, key: RendezvousKey, parcel: Result<Parcel>) {
         (self.deliver)(step, key, parcel);
     }
 

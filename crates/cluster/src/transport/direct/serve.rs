@@ -1,9 +1,10 @@
 //! The called side of a direct connection: runs parts for the caller.
 
-use super::frames::{GREETING, Kind, RunPart, WELCOME};
+use super::frames::{Kind, RunPart, WELCOME};
 use super::incoming::Deliver;
 use super::link::Link;
 use super::memory::PeerMemory;
+use crate::transport::greeting::GREETING_WAIT;
 use crate::transport::reader::malformed;
 use crate::transport::server::Services;
 use crate::transport::worker_service::error_response;
@@ -12,32 +13,23 @@ use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::{Result, bail};
 use prost::Message;
 use std::collections::HashMap;
-use std::io::{Error, ErrorKind, Result as IoResult};
+use std::io::Result as IoResult;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
 
-/// Whether a connection that starts with this byte is direct.
-pub(crate) fn is_direct(first: u8) -> bool {
-    first == GREETING[0]
-}
-
-/// Answers the greeting and then whatever the caller wants, until the connection ends.
+/// Answers a greeting that has been read and then whatever the caller wants, until the connection ends.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     mut socket: S,
     memory: Option<PeerMemory>,
     peer: String,
     services: Arc<Services>,
 ) -> IoResult<()> {
-    let mut greeting = [0; GREETING.len()];
-    socket.read_exact(&mut greeting).await?;
-    if greeting != *GREETING {
-        return Err(Error::new(ErrorKind::InvalidData, "neither HTTP/2 nor a greeting of ours"));
-    }
-    socket.write_all(WELCOME).await?;
+    timeout(GREETING_WAIT, socket.write_all(WELCOME)).await??;
     let link = Link::new(peer.into());
     let called = Called { link: link.clone(), services: services.clone(), runs: Runs::default() };
-    link.carry(socket, memory, &services.intake, called).await;
+    link.carry(socket, memory, &services.intake.for_connection(), called).await;
     Ok(())
 }
 
@@ -56,7 +48,7 @@ struct Runs {
 }
 
 impl Deliver for Called {
-    fn tensor(&mut self, step: i64, key: RendezvousKey, parcel: Parcel) {
+    fn tensor(&mut self, step: i64, key: RendezvousKey, parcel: Result<Parcel>) {
         self.services.worker.deliver(step, &key, parcel);
     }
 
@@ -97,7 +89,7 @@ impl Called {
     }
 }
 
-/// Forgets a step whose tensors nobody but the caller wants, however its part ends.
+/// Forgets a step whose tensors nobody but the caller wants, or that never ran, however its part ends.
 struct StepEnd {
     worker: Arc<Worker>,
     id: i64,
@@ -108,6 +100,9 @@ impl Drop for StepEnd {
     fn drop(&mut self) {
         if self.alone {
             self.worker.cleanup_step(self.id);
+        } else {
+            // A part that never began leaves a step that nobody ends.
+            self.worker.forget_unused_step(self.id);
         }
     }
 }

@@ -1,0 +1,129 @@
+//! The first bytes of a connection: they tell HTTP/2 from direct connections, and have to come soon.
+
+use super::direct;
+use std::io::{Error, ErrorKind, Result};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::time::timeout;
+
+/// How long the first bytes may take. Clients send them as soon as they are connected.
+pub(crate) const GREETING_WAIT: Duration = Duration::from_secs(10);
+
+/// What HTTP/2 begins with.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// What a caller speaks.
+pub(crate) enum Greeted<S> {
+    /// HTTP/2, whose first bytes are read once more.
+    Http2(Rewound<S>),
+    /// The protocol between Ferroflow tasks.
+    Direct(S),
+}
+
+/// Reads the greeting of a caller.
+pub(crate) async fn greet<S: AsyncRead + Unpin>(mut socket: S) -> Result<Greeted<S>> {
+    let greeting = async {
+        let mut first = [0; direct::GREETING.len()];
+        socket.read_exact(&mut first).await?;
+        if first == *direct::GREETING {
+            return Ok(Greeted::Direct(socket));
+        }
+        let mut preface = [0; PREFACE.len()];
+        preface[..first.len()].copy_from_slice(&first);
+        if PREFACE.starts_with(&first) {
+            socket.read_exact(&mut preface[first.len()..]).await?;
+        }
+        match preface == *PREFACE {
+            true => Ok(Greeted::Http2(Rewound { unread: PREFACE, socket })),
+            false => Err(Error::new(ErrorKind::InvalidData, "neither HTTP/2 nor a Ferroflow task")),
+        }
+    };
+    timeout(GREETING_WAIT, greeting).await?
+}
+
+/// A connection whose first bytes have been looked at.
+pub(crate) struct Rewound<S> {
+    unread: &'static [u8],
+    socket: S,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
+    #[inline]
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        if self.unread.is_empty() {
+            return Pin::new(&mut self.socket).poll_read(cx, out);
+        }
+        let (now, later) = self.unread.split_at(self.unread.len().min(out.remaining()));
+        out.put_slice(now);
+        self.unread = later;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
+    #[inline]
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+
+    #[inline]
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[std::io::IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        Pin::new(&mut self.socket).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncWriteExt, duplex};
+    use tokio::time::Instant;
+
+    /// What becomes of a caller that says this and then waits.
+    async fn greeted(says: &[u8]) -> Result<Greeted<tokio::io::DuplexStream>> {
+        let (mut caller, socket) = duplex(64);
+        caller.write_all(says).await.unwrap();
+        let greeted = greet(socket).await;
+        drop(caller);
+        greeted
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_are_told_apart() {
+        let Ok(Greeted::Http2(mut rewound)) = greeted(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nmore").await else {
+            panic!("HTTP/2 is not recognized")
+        };
+        let mut all = String::new();
+        rewound.read_to_string(&mut all).await.unwrap();
+        assert_eq!(all, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nmore");
+        assert!(matches!(greeted(direct::GREETING).await, Ok(Greeted::Direct(_))));
+        assert!(greeted(b"GET / HTTP/1.1\r\n\r\n").await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_that_never_finish_are_let_go() {
+        for says in [&b""[..], b"P", b"Ferro", b"PRI * HTTP/2.0\r\n\r\nSM\r\n"] {
+            let start = Instant::now();
+            let refused = greeted(says).await.err().expect("nothing follows");
+            assert_eq!(refused.kind(), ErrorKind::TimedOut);
+            assert_eq!(start.elapsed(), GREETING_WAIT);
+        }
+    }
+}
