@@ -62,6 +62,9 @@ mod rendezvous;
 /// Log lines of Rust programs.
 mod logging;
 
+/// Servers under limits of memory and files, floods, and signals.
+mod limits;
+
 /// Mistakes of programs, and what is said of them.
 mod misuse;
 

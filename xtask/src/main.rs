@@ -8,6 +8,7 @@ mod compat;
 mod differential;
 mod faults;
 mod format;
+mod fuzz;
 mod goldens;
 mod managers;
 mod nfs;
@@ -45,6 +46,8 @@ enum Task {
     Format(format::Args),
     /// Save and restore gigabytes, and watch the server's memory
     Checkpoints(checkpoints::Args),
+    /// Send damaged calls and frames to a server with a memory limit, and watch it
+    Fuzz(fuzz::Args),
     /// Kill and restart the tasks of a cluster under load, and watch the others
     Faults(faults::Args),
     /// Write what stock TensorFlow answers, or check that it is current
@@ -67,6 +70,7 @@ fn main() -> Result<()> {
         Task::Differential(args) => differential::run(&args),
         Task::Format(args) => format::run(&args),
         Task::Checkpoints(args) => checkpoints::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
         Task::Faults(args) => faults::run(&args),
         Task::Goldens(args) => goldens::run(&args),
         Task::Managers(args) => managers::run(&args),

@@ -3,6 +3,7 @@
 use crate::exit::Failure;
 use crate::member::{MeetingArgs, Member, OnMove};
 use crate::role_args::RoleArgs;
+use crate::serve::Resources;
 use ferroflow::discovery::PortChoice;
 use ferroflow::discovery::rendezvous::EndWith;
 use std::time::Duration;
@@ -80,6 +81,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         meeting: &args.meeting,
         role: &args.role,
         port: args.port,
+        bind: None,
+        resources: &Resources::default(),
+        questions: None,
         end_with: match args.end_with {
             Whose::Chief => EndWith::Chief,
             Whose::Programs => EndWith::Programs,

@@ -6,7 +6,8 @@ mod program;
 use crate::exit::{self, Failure};
 use crate::local::described;
 use crate::role_args::RoleArgs;
-use crate::signals;
+use crate::serve::Resources;
+use crate::signals::{self, Questions};
 use ferroflow::discovery::rendezvous::{
     self, Change, EndWith, Event, Host, Rendezvous, Seat, Socket, Stop, Url, meet_through_launcher,
 };
@@ -15,6 +16,7 @@ use ferroflow::{ClusterSpec, Server, ServerConfig, TaskName, Waiting};
 use program::Program;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -87,6 +89,12 @@ pub(crate) struct Member<'a> {
     pub(crate) meeting: &'a MeetingArgs,
     pub(crate) role: &'a RoleArgs,
     pub(crate) port: PortChoice,
+    /// The address to listen on; all of them without one.
+    pub(crate) bind: Option<IpAddr>,
+    /// What a task that serves may take.
+    pub(crate) resources: &'a Resources,
+    /// Signals by which operators ask what a task that serves is doing.
+    pub(crate) questions: Option<&'a Questions>,
     /// Whose good end ends the tasks that serve others.
     pub(crate) end_with: EndWith,
     /// How long those stay for programs that still run.
@@ -197,9 +205,8 @@ impl Member<'_> {
         let (url, host) = match &self.meeting.rendezvous {
             Some(text) => (named(text, role.run_id.as_deref())?, None),
             None if pmi::is_offered() => {
-                let (advertise, interface) =
-                    (self.meeting.advertise.as_deref(), self.meeting.interface.as_deref());
-                let wishes = Wishes { advertise, interface, peer: None };
+                let (advertise, interface) = (self.advertise(), self.meeting.interface.as_deref());
+                let wishes = Wishes { advertise: advertise.as_deref(), interface, peer: None };
                 meet_through_launcher(&wishes, self.port).map_err(said)?
             }
             None => {
@@ -224,13 +231,20 @@ impl Member<'_> {
             grace: self.grace,
             end_with: self.end_with,
             fail_fast: self.meeting.fail_fast.unwrap_or(!condor && role.source != Source::Kubernetes),
-            advertise: self.meeting.advertise.clone(),
+            advertise: self.advertise(),
+            bind: self.bind,
             interface: self.meeting.interface.clone(),
             port: self.port,
             program,
             reserve: program,
         };
         Ok((rendezvous, host))
+    }
+
+    /// By what others reach this task: what the user says, or the one address that it listens on.
+    fn advertise(&self) -> Option<String> {
+        let only = self.bind.filter(|address| !address.is_unspecified() && self.meeting.interface.is_none());
+        self.meeting.advertise.clone().or_else(|| only.map(|address| address.to_string()))
     }
 
     /// Serves until the work is done, somebody asks for an end, or another task fails.
@@ -242,9 +256,14 @@ impl Member<'_> {
         happened: &Receiver<Happened>,
     ) -> Result<End, String> {
         let (task, epoch) = (seat.task(), seat.epoch());
-        let config = ServerConfig { task, cluster, epoch, ..ServerConfig::default() };
+        crate::serve::warn_of_exposure(std::slice::from_ref(&listener));
+        let config = ServerConfig { task, cluster, epoch, ..self.resources.config()? };
+        self.resources.tell(&config);
         let server = Server::start(config, ferroflow::registry(), vec![listener], std::future::pending())
             .map_err(|status| status.to_string())?;
+        if let Some(questions) = self.questions {
+            questions.answer(server.whereabouts());
+        }
         println!("Ferroflow {} serves {} at {}", env!("CARGO_PKG_VERSION"), server.task(), server.target());
         let end = loop {
             match happened.recv() {

@@ -1,16 +1,19 @@
 //! `ferroflow serve`: one task of a cluster, until it is told to end.
 
 mod lifetime;
+mod resources;
 
 use crate::exit::Failure;
 use crate::member::{MeetingArgs, Member};
 use crate::role_args::RoleArgs;
+use crate::signals::Questions;
 use ferroflow::discovery::rendezvous::EndWith;
 use ferroflow::discovery::{PortChoice, Role, Source};
 use ferroflow::server::{Place, listen};
 use ferroflow::{Server, ServerConfig};
 use lifetime::Lifetime;
-use std::net::IpAddr;
+pub(crate) use resources::Resources;
+use std::net::{IpAddr, TcpListener};
 use tracing::level_filters::LevelFilter;
 
 /// Arguments of `ferroflow serve`.
@@ -22,7 +25,7 @@ pub(crate) struct Args {
     port: Option<PortChoice>,
 
     /// Address to listen on; by default the one in this task's entry of the cluster, or 127.0.0.1
-    #[arg(long, conflicts_with = "rendezvous")]
+    #[arg(long)]
     bind: Option<IpAddr>,
 
     /// Listen on the socket that is standard input, as `ferroflow demo` starts its tasks, and end with the parent
@@ -31,6 +34,9 @@ pub(crate) struct Args {
 
     #[command(flatten)]
     lifetime: Lifetime,
+
+    #[command(flatten)]
+    resources: Resources,
 
     /// What to log: error, warn, info, debug, trace or off
     #[arg(long, default_value = "info", env = "FERROFLOW_LOG")]
@@ -45,9 +51,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     crate::logging::start(args.log);
+    let questions = Questions::hear()?;
     // A socket was handed over because the addresses are known.
     if args.meeting.rendezvous.is_some() && !args.inherit {
-        return meet(args);
+        return meet(args, &questions);
     }
     args.meeting.refuse()?;
     let port = match args.port {
@@ -76,20 +83,26 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             .map_err(|status| status.message().to_owned())?,
     };
     let is_alone = cluster.tasks().count() <= 1;
-    let config = ServerConfig { task, cluster, ..ServerConfig::default() };
+    warn_of_exposure(&listeners);
+    let config = ServerConfig { task, cluster, ..args.resources.config()? };
+    args.resources.tell(&config);
     let server = Server::start(config, ferroflow::registry(), listeners, std::future::pending())
         .map_err(|status| status.to_string())?;
+    questions.answer(server.whereabouts());
     println!("Ferroflow {} serves {} at {}", env!("CARGO_PKG_VERSION"), server.task(), server.target());
     args.lifetime.serve(server, is_alone)
 }
 
 /// Serves with others that are found first.
-fn meet(args: &Args) -> Result<(), Failure> {
+fn meet(args: &Args, questions: &Questions) -> Result<(), Failure> {
     let grace = args.lifetime.exit_with_chief();
     let member = Member {
         meeting: &args.meeting,
         role: &args.role,
         port: args.port.unwrap_or_default(),
+        bind: args.bind,
+        resources: &args.resources,
+        questions: Some(questions),
         end_with: if grace.is_some() { EndWith::Chief } else { EndWith::Nobody },
         grace: grace.unwrap_or_default(),
         drain: args.lifetime.drain(),
@@ -98,6 +111,20 @@ fn meet(args: &Args) -> Result<(), Failure> {
         program: &[],
     };
     member.run()
+}
+
+/// Says what it means to be reached from other machines: the protocol, which is stock's, knows no passwords.
+pub(crate) fn warn_of_exposure(listeners: &[TcpListener]) {
+    let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok());
+    let exposed: Vec<String> =
+        addresses.filter(|address| !address.ip().is_loopback()).map(|address| address.to_string()).collect();
+    if !exposed.is_empty() {
+        tracing::warn!(
+            "Listening on {}: whoever reaches this port can run code as this user and read and change all variables. Let \
+             only the tasks of the cluster reach it.",
+            exposed.join(" and ")
+        );
+    }
 }
 
 /// Says who told this task its role, unless its own flags did, and what was not listened to.

@@ -1,6 +1,8 @@
-//! Signals that ask this process to end, heard by a thread.
+//! Signals: those that ask this process to end, and those that ask what it is doing, heard by threads.
 
+use ferroflow::server::Whereabouts;
 use rustix::process::Signal;
+use std::sync::{Arc, OnceLock};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Tells of every signal that asks for an end, from now on, until `tell` says that nobody listens any more.
@@ -25,4 +27,50 @@ pub(crate) fn hear(tell: impl Fn(Signal) -> bool + Send + 'static) -> Result<(),
     };
     std::thread::spawn(move || runtime.block_on(listen));
     Ok(())
+}
+
+/// Signals by which an operator asks what a server is doing: SIGUSR1 and SIGUSR2, which would otherwise end it.
+pub(crate) struct Questions(Arc<OnceLock<Whereabouts>>);
+
+impl Questions {
+    /// Hears the signals from now on, and says in the log what goes on.
+    pub(crate) fn hear() -> Result<Questions, String> {
+        let failed = |error: std::io::Error| format!("signals cannot be heard: {error}");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let (mut first, mut second) = {
+            let _entered = runtime.enter();
+            let listen = |kind| signal(kind).map_err(failed);
+            (listen(SignalKind::user_defined1())?, listen(SignalKind::user_defined2())?)
+        };
+        let server: Arc<OnceLock<Whereabouts>> = Arc::default();
+        let asked = server.clone();
+        let listen = async move {
+            loop {
+                tokio::select! {
+                    _ = first.recv() => {}
+                    _ = second.recv() => {}
+                }
+                match asked.get() {
+                    Some(server) => tracing::info!("{}.", server.summary()),
+                    None => tracing::info!("The server has not started yet."),
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("signals".to_owned());
+        thread.spawn(move || runtime.block_on(listen)).map_err(failed)?;
+        Ok(Questions(server))
+    }
+
+    /// Answers for this server from now on.
+    pub(crate) fn answer(&self, server: Whereabouts) {
+        let _ = self.0.set(server);
+    }
+}
+
+/// Whether this process was started with a signal ignored, as `nohup` does for SIGHUP.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    mask >> (signal.as_raw() - 1) & 1 == 1
 }

@@ -33,6 +33,7 @@ pub use watch::{Change, Event};
 
 use crate::{Count, PortChoice, Topology, nearest};
 use ferroflow_core::{Code, Result, Status, ensure, status};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +71,8 @@ pub struct Rendezvous {
     pub advertise: Option<String>,
     /// The interface whose addresses to publish.
     pub interface: Option<String>,
+    /// The address to listen on; by default the advertised one if it is this machine's, or all.
+    pub bind: Option<IpAddr>,
     /// The port to serve on.
     pub port: PortChoice,
     /// Whether this task ends by itself when its work is done, as one that trains does; others wait for it.
@@ -105,6 +108,7 @@ impl Rendezvous {
             fail_fast: true,
             advertise: None,
             interface: None,
+            bind: None,
             port: PortChoice::Any,
             program: false,
             reserve: false,

@@ -89,7 +89,7 @@ fn functions_that_double_at_every_level() {
     let library = format!("library {{ {}{levels} }}", function(0, "Identity", "output", float));
     let call = node("f40", &["c"], "");
     let bomb = constant("c", "DT_FLOAT", &[], "float_val: 1") + &call + &library;
-    let refusal = run(&graph(&bomb), "out:0").err().expect("2^40 nodes are too many");
+    let refusal = run(&graph(&bomb), "out:0").expect_err("2^40 nodes are too many");
     assert_eq!(refusal.code(), Code::ResourceExhausted, "{refusal}");
     assert!(refusal.message().contains("out calls functions"), "{refusal}");
     // The same functions, fewer of them.
@@ -134,6 +134,30 @@ fn counts_without_substance() {
         + &constant("value", "DT_FLOAT", &[4], "float_val: 1")
         + &node("Split", &["axis", "value"], "num_split=i: 1152921504606846976, T=type: DT_FLOAT");
     refused(&split, TOO_LARGE);
+}
+
+/// Shape functions that take a rank from a dimension: it is checked before anything of its size is made.
+#[test]
+fn ranks_that_no_shape_has() {
+    let placeholder = |name: &str, dtype: &str, dims: &str| {
+        format!(
+            "node {{ name: '{name}' op: 'Placeholder' attr {{ key: 'dtype' value {{ type: {dtype} }} }} \
+             attr {{ key: 'shape' value {{ shape {{ {dims} }} }} }} }}\n"
+        )
+    };
+    let many = "dim { size: 1000000000000 }";
+    let value = constant("value", "DT_FLOAT", &[], "float_val: 1");
+    let dims = placeholder("dims", "DT_INT64", many);
+    let free = placeholder("free", "DT_FLOAT", "unknown_rank: true");
+    let fill = node("Fill", &["dims", "value"], "T=type: DT_FLOAT, index_type=type: DT_INT64");
+    refused(&(value.clone() + &dims + &fill), INVALID);
+    let reshape = node("Reshape", &["free", "dims"], "T=type: DT_FLOAT, Tshape=type: DT_INT64");
+    refused(&(free.clone() + &dims + &reshape), INVALID);
+    let transpose = node("Transpose", &["free", "dims"], "T=type: DT_FLOAT, Tperm=type: DT_INT64");
+    refused(&(free.clone() + &dims + &transpose), INVALID);
+    let paddings = placeholder("paddings", "DT_INT64", &format!("{many} dim {{ size: 2 }}"));
+    let pad = node("Pad", &["free", "paddings"], "T=type: DT_FLOAT, Tpaddings=type: DT_INT64");
+    refused(&(free + &paddings + &pad), INVALID);
 }
 
 #[test]

@@ -12,6 +12,9 @@ mod graph;
 /// Attacks that are worth a name.
 mod hostile;
 
+/// Calls and frames against a server.
+mod wire;
+
 use proptest::test_runner::Config;
 
 /// The number of inputs to try; failures print what is needed to repeat them, and no files are left behind.

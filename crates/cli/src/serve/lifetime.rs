@@ -1,8 +1,10 @@
 //! How long a served task lives, and how it ends: on a signal, after its steps, or by itself when training is over.
 
 use crate::exit::{self, Failure};
+use crate::signals::is_ignored;
 use ferroflow::Server;
 use rustix::process::Signal;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -64,6 +66,17 @@ impl Lifetime {
         let listen = |kind| signal(kind).map_err(|error| format!("signals cannot be heard: {error}"));
         let mut interrupt = listen(SignalKind::interrupt())?;
         let mut terminate = listen(SignalKind::terminate())?;
+        // A terminal that is closed asks for an end, too, unless the task was started to outlive it.
+        let mut hangup = match is_ignored(Signal::HUP) {
+            true => None,
+            false => Some(listen(SignalKind::hangup())?),
+        };
+        let mut hung_up = pin!(async {
+            match &mut hangup {
+                Some(hangup) => drop(hangup.recv().await),
+                None => std::future::pending().await,
+            }
+        });
         let training = async {
             match self.exit_with_chief() {
                 Some(grace) => server.until_chief_is_done(grace).await,
@@ -73,6 +86,7 @@ impl Lifetime {
         let end = tokio::select! {
             _ = interrupt.recv() => End::Signal(Signal::INT),
             _ = terminate.recv() => End::Signal(Signal::TERM),
+            () = &mut hung_up => End::Signal(Signal::TERM),
             done = training => {
                 done.map_err(|error| format!("--exit-with-chief: {}", error.message()))?;
                 End::Training

@@ -44,6 +44,14 @@ impl Master {
         }
     }
 
+    /// The handles of sessions whose connections are gone, and in which nothing runs.
+    fn unused_sessions(&self) -> Vec<String> {
+        let unused = |session: &MasterSession| session.users.are_gone() && session.steps.count() == 0;
+        let sessions = self.sessions.read().expect(UNPOISONED);
+        let unused = sessions.iter().filter(|(_, session)| unused(session));
+        unused.map(|(handle, _)| handle.clone()).collect()
+    }
+
     /// Closes sessions that nobody can use any more, again and again; never ends.
     pub(crate) async fn reclaim_sessions(&self) {
         let Some(after) = self.reclaim_after else { return std::future::pending().await };
@@ -51,11 +59,7 @@ impl Master {
         let mut gone: HashMap<String, Instant> = HashMap::new();
         loop {
             tokio::time::sleep(look_every).await;
-            let unused = |session: &MasterSession| session.users.are_gone() && session.steps.count() == 0;
-            let sessions = self.sessions.read().expect(UNPOISONED);
-            let unused = sessions.iter().filter(|(_, session)| unused(session));
-            let unused: Vec<String> = unused.map(|(handle, _)| handle.clone()).collect();
-            drop(sessions);
+            let unused = self.unused_sessions();
             gone.retain(|handle, _| unused.contains(handle));
             for handle in unused {
                 let since = *gone.entry(handle.clone()).or_insert_with(Instant::now);

@@ -77,7 +77,7 @@ impl<'a> KernelCx<'a> {
     }
 
     #[inline]
-    fn stop_if_large(&self, dtype: DType, shape: &Shape) -> Result<()> {
+    fn leave_large(&self, dtype: DType, shape: &Shape) -> Result<()> {
         let unit = if dtype.is_plain() { dtype.size() } else { 32 };
         if self.stop.load(Ordering::Relaxed) == MAY_STOP && shape.elements() >= LARGE_OUTPUT / unit {
             self.stop()?;
@@ -203,13 +203,13 @@ impl<'a> KernelCx<'a> {
     /// Memory for an output of a type known at run time: initialized, contents unspecified.
     #[inline]
     pub fn alloc_dtype(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
-        self.stop_if_large(dtype, &shape)?;
+        self.leave_large(dtype, &shape)?;
         self.device().allocate(dtype, shape)
     }
 
     /// Memory for an output, all zeros (or empty strings).
     pub fn zeros(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
-        self.stop_if_large(dtype, &shape)?;
+        self.leave_large(dtype, &shape)?;
         self.device().allocate_zeros(dtype, shape)
     }
 

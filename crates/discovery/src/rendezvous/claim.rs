@@ -102,7 +102,8 @@ pub(super) fn enter(options: Rendezvous, wake: Arc<Wake>, host: Option<Host>) ->
     };
     let wishes =
         Wishes { advertise: options.advertise.as_deref(), interface: options.interface.as_deref(), peer };
-    let advertised = advertise(&wishes)?;
+    let mut advertised = advertise(&wishes)?;
+    advertised.bind = options.bind.or(advertised.bind);
     let control_port = match options.port {
         PortChoice::Range(..) => options.port,
         PortChoice::Any | PortChoice::Fixed(_) => PortChoice::Any,

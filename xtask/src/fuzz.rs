@@ -1,0 +1,100 @@
+//! `cargo xtask fuzz`: damaged calls and frames against a server with a memory limit, for as long as asked; watches for
+//! its death, for calls that hang, and for growth.
+
+use crate::workspace;
+use anyhow::{Context, Result, bail, ensure};
+use std::io::{self, BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How often the server is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How long to go on
+    #[arg(long, default_value_t = 60)]
+    minutes: u64,
+    /// Choose other inputs
+    #[arg(long, default_value_t = 1_000_000)]
+    seed: u64,
+    /// The server's memory limit, in MiB
+    #[arg(long, default_value_t = 1024)]
+    memory: u64,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // Not optimized: overflows are found that wrap elsewhere.
+    let built = Command::new(&cargo)
+        .args(["build", "--quiet", "--package", "ferroflow-cli"])
+        .current_dir(workspace::root())
+        .status()?;
+    ensure!(built.success(), "the build failed");
+    let named = std::env::var_os("FERROFLOW_SERVER").map(PathBuf::from);
+    let binary = named.unwrap_or_else(|| workspace::target().join("debug/ferroflow"));
+    let mut server = Command::new(binary)
+        .args(["serve", "--port", "0", "--log", "warn", "--reclaim-sessions", "5"])
+        .args(["--memory", &format!("{}M", args.memory)])
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("the server")?;
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().context("the output is a pipe")?).read_line(&mut line)?;
+    let target = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+    let mut fuzzing = Command::new(cargo)
+        .args(["test", "--quiet", "--package", "ferroflow-tests", "--test", "fuzz", "--"])
+        .args(["--nocapture", "a_server_survives_damaged_calls_and_frames"])
+        .env("FERROFLOW_FUZZ_TARGET", target)
+        .env("FERROFLOW_FUZZ_SECONDS", (args.minutes * 60).to_string())
+        .env("FERROFLOW_FUZZ_SEED", args.seed.to_string())
+        .current_dir(workspace::root())
+        .spawn()
+        .context("the tests")?;
+    let (tell, told) = channel();
+    // The tests end by themselves when their time is up, or when the server is gone.
+    std::thread::spawn(move || tell.send(fuzzing.wait()));
+    let outcome = watch(&mut server, &told, args.memory << 20);
+    let _ = server.kill();
+    let _ = server.wait();
+    outcome
+}
+
+/// Watches the server until the tests have ended.
+fn watch(server: &mut Child, fuzzing: &Receiver<io::Result<ExitStatus>>, limit: u64) -> Result<()> {
+    let (started, mut next_word, mut most) = (Instant::now(), Duration::ZERO, 0);
+    loop {
+        if let Some(ended) = server.try_wait()? {
+            bail!("the server ended: {ended}");
+        }
+        let resident = resident(server.id())?;
+        most = most.max(resident);
+        ensure!(most < limit + (256 << 20), "the server holds {} MiB", most >> 20);
+        if started.elapsed() >= next_word {
+            println!(
+                "{:4} s: {} MiB, at most {} MiB",
+                started.elapsed().as_secs(),
+                resident >> 20,
+                most >> 20
+            );
+            next_word += Duration::from_secs(60);
+        }
+        if let Ok(ended) = fuzzing.recv_timeout(LOOK_EVERY) {
+            ensure!(ended?.success(), "the tests failed");
+            println!(
+                "The server lives, with {} MiB, and never had more than {} MiB.",
+                resident >> 20,
+                most >> 20
+            );
+            return Ok(());
+        }
+    }
+}
+
+fn resident(process: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
+    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? << 10)
+}
