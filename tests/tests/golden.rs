@@ -1,7 +1,7 @@
 //! Goldens on every runtime: one test per runtime and family, such as `planned::cwise_unary`.
 //!
 //! `GOLDEN=segment cargo test -p ferroflow-tests --test golden` runs one family, `GOLDEN=segment/SegmentSum` its cases
-//! whose name starts so. Test names filter as usual: `-- planned::segment`.
+//! whose name starts so, and commas separate several. Test names filter as usual: `-- planned::segment`.
 
 use ferroflow_core::op::Registry;
 use ferroflow_runtime::PlanOptions;
@@ -17,15 +17,15 @@ use std::sync::Arc;
 
 /// The runtimes by name; every golden runs on each.
 fn runtimes(registry: &Registry) -> Vec<(&'static str, Arc<dyn Runtime + Send + Sync>)> {
-    let local = |optimize| {
-        let local = Local::new(registry.clone(), PlanOptions { optimize });
+    let local = |optimize, threads| {
+        let local = Local::with_threads(registry.clone(), PlanOptions { optimize }, threads);
         Arc::new(local.expect("threads start")) as Arc<dyn Runtime + Send + Sync>
     };
-    let scattered = Local::scattered(registry.clone(), PlanOptions::default(), 3).expect("threads start");
+    let scattered = Local::scattered(registry.clone(), PlanOptions::default(), 3, 8).expect("threads start");
     let served = Arc::new(Remote::start(registry.clone()).expect("a server starts"));
     vec![
-        ("planned", local(true)),
-        ("unoptimized", local(false)),
+        ("planned", local(true, 2)),
+        ("unoptimized", local(false, 1)),
         ("scattered", Arc::new(scattered)),
         ("served", served),
     ]
@@ -35,12 +35,18 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let registry = ferroflow_ops::registry();
     let only = std::env::var("GOLDEN").unwrap_or_default();
-    let (only_family, only_case) = only.split_once('/').unwrap_or((&only, ""));
+    let only: Vec<(&str, &str)> = only
+        .split(',')
+        .filter(|words| !words.is_empty())
+        .map(|words| words.split_once('/').unwrap_or((words, "")))
+        .collect();
     let mut trials = Vec::new();
     for (name, runtime) in runtimes(&registry) {
         for family in golden::families().expect("testdata is part of the repository") {
-            if only_family.is_empty() || only_family == family {
-                let (registry, runtime, prefix) = (registry.clone(), runtime.clone(), only_case.to_owned());
+            let wanted = only.iter().find(|(name, _)| *name == family);
+            if only.is_empty() || wanted.is_some() {
+                let prefix = wanted.map_or("", |(_, prefix)| prefix).to_owned();
+                let (registry, runtime) = (registry.clone(), runtime.clone());
                 trials.push(Trial::test(format!("{name}::{family}"), move || {
                     check(&family, &prefix, &registry, runtime.as_ref())
                 }));

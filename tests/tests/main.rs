@@ -9,6 +9,9 @@ mod flow;
 /// Graphs that Rust programs build and differentiate.
 mod graphs;
 
+/// Results on machines with one thread and with several.
+mod threads;
+
 /// The gradient of every op against stock's.
 mod gradients;
 

@@ -12,6 +12,7 @@ pub mod elementwise;
 pub mod float8;
 pub mod functions;
 pub mod gather;
+mod plain_product;
 pub mod pool;
 pub mod product;
 pub mod reduce;
@@ -20,3 +21,7 @@ pub mod softmax;
 pub mod special;
 pub mod strided_copy;
 pub mod window;
+
+/// Parts in which sums over much are taken. It is the same however many threads share them, so that rounding, and with it
+/// every result, does not depend on the machine.
+const SUM_PARTS: usize = 8;

@@ -42,14 +42,24 @@ pub struct Local {
 impl Local {
     /// A runtime with a device and threads of its own.
     pub fn new(registry: Registry, options: PlanOptions) -> Result<Local> {
-        Local::scattered(registry, options, 1)
+        Local::with_threads(registry, options, 2)
     }
 
-    /// A runtime that scatters graphs over so many devices.
-    pub fn scattered(registry: Registry, options: PlanOptions, devices: usize) -> Result<Local> {
+    /// A runtime with a device and so many threads.
+    pub fn with_threads(registry: Registry, options: PlanOptions, threads: usize) -> Result<Local> {
+        Local::scattered(registry, options, 1, threads)
+    }
+
+    /// A runtime that scatters graphs over so many devices, which share so many threads.
+    pub fn scattered(
+        registry: Registry,
+        options: PlanOptions,
+        devices: usize,
+        thread_count: usize,
+    ) -> Result<Local> {
         let (prepared, also_prepared) = (registry.clone(), registry.clone());
         let threads = rayon::ThreadPoolBuilder::new()
-            .num_threads(2)
+            .num_threads(thread_count)
             .start_handler(move |_| prepared.prepare_thread())
             .build();
         let threads = threads.map_err(|error| status!(Internal, "cannot start threads: {error}"))?;
@@ -60,7 +70,7 @@ impl Local {
                 .map(Arc::new)
         };
         let devices = (0..devices).map(device).collect::<Result<Vec<_>>>()?;
-        let pool = ComputePool::prepared(2, move || also_prepared.prepare_thread());
+        let pool = ComputePool::prepared(thread_count, move || also_prepared.prepare_thread());
         Ok(Local { registry, devices, pool, options })
     }
 

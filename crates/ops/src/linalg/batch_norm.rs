@@ -1,6 +1,7 @@
 //! Sums over everything but the channels, and element-wise functions whose constants depend on the channel: what batch
 //! normalization is made of. Elements may be 16 bits wide; sums are in single precision.
 
+use super::SUM_PARTS;
 use crate::numeric::Num;
 use ferroflow_core::device::Device;
 use multiversion::multiversion;
@@ -21,6 +22,8 @@ pub struct Channels {
 const BLOCK: usize = 128;
 /// Sums of a plane that are kept side by side, and channels that are computed so.
 const LANES: usize = 16;
+/// Sums of fewer elements per channel have one part.
+const PARTED_ELEMENTS: usize = 4096;
 
 impl Channels {
     /// Elements of each channel.
@@ -42,8 +45,9 @@ impl Channels {
         if width == 0 {
             return totals;
         }
-        // Every thread sums over its own rows.
-        let parts = device.thread_count().min(self.outer).max(1);
+        // Every part is summed over rows of its own.
+        let is_small = self.outer * self.inner < PARTED_ELEMENTS;
+        let parts = if is_small { 1 } else { SUM_PARTS.min(self.outer).max(1) };
         let share = self.outer.div_ceil(parts).max(1);
         let mut sums = vec![0.0f32; parts * width];
         device.parallel_rows(&mut sums, width, 4 * share * self.inner, |first, sums| {

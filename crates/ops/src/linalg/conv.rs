@@ -3,6 +3,7 @@
 //!
 //! Every thread has its own part of the positions and goes through it in tiles that stay in its cache.
 
+use super::SUM_PARTS;
 use super::product::{MatrixView, Tile};
 use super::window::Grid;
 use crate::numeric::Num;
@@ -13,6 +14,8 @@ use multiversion::multiversion;
 const TILE: usize = 1 << 16;
 /// Products with fewer rows than this waste what is spent on preparing the filter.
 const LEAST_ROWS: usize = 48;
+/// Elements of partial sums of a filter's gradient, all parts together.
+const PART_ELEMENTS: usize = 1 << 22;
 
 /// A convolution of images with channels last.
 #[derive(Clone, Copy, Debug)]
@@ -105,8 +108,9 @@ impl Conv {
         }
         let positions = gradient.len() / outputs;
         let tile = self.tile(positions);
-        // Every thread sums over its own positions.
-        let parts = if positions.saturating_mul(self.work()) < 1 << 19 { 1 } else { device.thread_count() };
+        // Every part is summed over positions of its own, in memory of its own, which large filters have little of.
+        let most = SUM_PARTS.min(PART_ELEMENTS / out.len()).max(2);
+        let parts = if positions.saturating_mul(self.work()) < 1 << 19 { 1 } else { most };
         let parts = parts.min(positions.div_ceil(tile)).max(1);
         let share = positions.div_ceil(parts).max(1);
         let mut sums = vec![T::ZERO; parts * out.len()];

@@ -4,6 +4,7 @@
 //! Padding is skipped. Stock multiplies it, and zero times what is no finite number is none: where there are such numbers,
 //! these products are added afterwards.
 
+use super::SUM_PARTS;
 use super::window::Grid;
 use crate::numeric::Num;
 use ferroflow_core::device::Device;
@@ -75,9 +76,9 @@ impl Depthwise {
             return;
         }
         let image = self.grid.pixels() * self.channels;
-        let parts = device.thread_count().min(self.grid.batch).max(1);
+        let parts = SUM_PARTS.min(self.grid.batch).max(1);
         let share = self.grid.batch.div_ceil(parts).max(1);
-        // Every thread sums over its own images.
+        // Every part is summed over images of its own.
         let mut sums = vec![T::ZERO; parts * out.len()];
         device.parallel_rows(&mut sums, out.len(), share * windows, |first, sums| {
             for (number, sum) in sums.chunks_mut(out.len()).enumerate() {

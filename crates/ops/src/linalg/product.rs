@@ -1,6 +1,8 @@
 //! Matrix products over `gemm`, for every element type that has a `MatMul`.
 #![allow(unsafe_code)]
 
+use super::plain_product::{gemm_runs, multiply_rows};
+use crate::numeric::Num;
 use ferroflow_core::device::Device;
 use ferroflow_core::{C64, C128, Element, bf16, f16};
 use std::ops::Range;
@@ -80,6 +82,14 @@ impl<'a, T> MatrixView<'a, T> {
     }
 }
 
+impl<T: Num> MatrixView<'_, T> {
+    /// The element there, after transposition and conjugation.
+    pub(super) fn value(&self, row: usize, column: usize) -> T {
+        let value = *self.at(row, column);
+        if self.conjugate { value.conj() } else { value }
+    }
+}
+
 /// An element type with a matrix product.
 pub trait Gemm: Element {
     /// Writes `a · b` into the row-major `out`.
@@ -101,6 +111,9 @@ macro_rules! by_gemm {
                 }
                 if k == 0 {
                     return out.fill($zero);
+                }
+                if !gemm_runs() {
+                    return device.parallel_rows(out, n, k, |first, rows| multiply_rows(a, b, first, rows, false));
                 }
                 let work = m * k * n;
                 let threads = if work < PARALLEL_WORK { 1 } else { device.thread_count() };
@@ -182,6 +195,9 @@ macro_rules! tiles_by_gemm {
                         out.fill(0.0);
                     }
                     return;
+                }
+                if !gemm_runs() {
+                    return multiply_rows(a, b, 0, out, add);
                 }
                 // SAFETY: the views and the output cover exactly the elements that these strides reach, and the output
                 // does not overlap them (it is borrowed mutably).

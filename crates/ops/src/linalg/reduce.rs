@@ -4,6 +4,7 @@
 //! after another, innermost first. Long folds are joined as a balanced tree of short ones, so that rounding errors grow
 //! with the logarithm of the length.
 
+use super::SUM_PARTS;
 use crate::numeric::{Int, Num, Real};
 use ferroflow_core::Element;
 use ferroflow_core::device::Device;
@@ -92,9 +93,8 @@ pub fn fold<F: Fold>(device: &Device, input: &[F::In], axis: Axis, out: &mut [F:
         return out.fill(F::identity());
     }
     // Too few outer parts to keep all threads busy: the folded axis itself is cut.
-    let threads = device.thread_count();
-    if outer == 1 && threads > 1 && n >= 2 * threads && input.len() >= SPLIT_ELEMENTS {
-        let part = n.div_ceil(threads);
+    if outer == 1 && n >= 2 * SUM_PARTS && input.len() >= SPLIT_ELEMENTS {
+        let part = n.div_ceil(SUM_PARTS);
         let parts = n.div_ceil(part);
         let mut gathered = vec![F::identity(); parts * inner];
         device.parallel_rows(&mut gathered, inner, part, |first, rows| {
