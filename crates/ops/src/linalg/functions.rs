@@ -1,4 +1,5 @@
-//! Functions of one number, for floats and complex numbers alike. The 16-bit floats compute in `f32` and round once.
+//! Functions of one number, for floats and complex numbers alike. The 16-bit floats compute in
+//! `f32` and round once, but for the sigmoid.
 
 use super::complex;
 use super::elementary::Elementary;
@@ -70,14 +71,18 @@ macro_rules! float_functions {
             <$type>::from_math(self.to_math().$inner())
         }
     )+};
-    ($($type:ty),+) => {$(
+    ($($type:ty: $sigmoid:path),+ $(,)?) => {$(
         impl Functions for $type {
             float_functions!(@methods $type:
                 sqrt => sqrt, recip => recip, exp => fast_exp, exp_m1 => fast_exp_m1, ln => fast_ln,
                 ln_1p => fast_ln_1p, sin => sin, cos => cos, tan => tan, asin => asin, acos => acos, atan => atan,
                 sinh => sinh, cosh => cosh, tanh => fast_tanh, atanh => atanh,
-                sigmoid => fast_sigmoid, small_sin => fast_sin, small_cos => fast_cos,
+                small_sin => fast_sin, small_cos => fast_cos,
             );
+            #[inline(always)]
+            fn sigmoid(self) -> $type {
+                $sigmoid(self)
+            }
             #[inline(always)]
             fn rsqrt(self) -> $type {
                 <$type>::from_math(self.to_math().sqrt().recip())
@@ -106,7 +111,21 @@ macro_rules! float_functions {
         }
     )+};
 }
-float_functions!(f16, bf16, f32, f64);
+float_functions!(
+    f16: sigmoid_in_steps, bf16: sigmoid_in_steps, f32: Elementary::fast_sigmoid, f64: Elementary::fast_sigmoid,
+);
+
+/// The sigmoid of a 16-bit float: stock rounds the exponential and the sum to 16 bits, too.
+#[inline(always)]
+fn sigmoid_in_steps<T: Float>(x: T) -> T
+where
+    T::Math: Elementary,
+{
+    let power = T::from_math(x.to_math().fast_exp());
+    let sum = Num::add(power, T::ONE);
+    // Where the exponential overflows the quotient is not a number.
+    if x > T::ONE && !sum.is_finite() { T::ONE } else { Num::div(power, sum) }
+}
 
 macro_rules! complex_functions {
     (@methods $type:ty: $($name:ident => $inner:ident),+ $(,)?) => {$(

@@ -253,8 +253,9 @@ binary_kernels! {
     mul_no_nan: ARITHMETIC, zip, [floats, complex], T => |x: T, y: T| if y.is_zero() { T::ZERO } else { x.mul(y) };
     div_no_nan: ARITHMETIC, zip, [floats, complex], T => |x: T, y: T| if y.is_zero() { T::ZERO } else { x.div(y) };
     xdivy: ARITHMETIC, zip, [floats, complex], T => |x: T, y: T| if x.is_zero() { x } else { x.div(y) };
-    xlogy: POLYNOMIAL, wide_zip, [floats, complex], T => x_ln_y::<T>;
-    xlog1py: POLYNOMIAL, wide_zip, [floats, complex], T => x_ln_1p_y::<T>;
+    // Stock rounds the logarithm to 16 bits, too.
+    xlogy: POLYNOMIAL, wide_zip, [wide, halves, complex], T => x_ln_y::<T>;
+    xlog1py: POLYNOMIAL, wide_zip, [wide, halves, complex], T => x_ln_1p_y::<T>;
     maximum_of_wide: ARITHMETIC, wide_zip, [wide, signed, unsigned], T => <T as Real>::maximum;
     minimum_of_wide: ARITHMETIC, wide_zip, [wide, signed, unsigned], T => <T as Real>::minimum;
     // Of equals, which only zeros tell apart, 16-bit floats take the first and all others the second, as in stock.

@@ -63,7 +63,8 @@ macro_rules! gradient_kernels {
 gradient_kernels! {
     sigmoid_grad: T => |y, dy| y.mul(T::ONE.sub(y)).mul(dy);
     tanh_grad: T => |y, dy| dy.mul(T::ONE.sub(y.mul(y)));
-    sqrt_grad: T => |y, dy| unless_zero(dy, || T::from_f64(0.5).mul(dy).div(y.conj()));
+    // In stock's order, which shows in the last bit.
+    sqrt_grad: T => |y, dy| unless_zero(dy, || T::from_f64(0.5).div(y.conj()).mul(dy));
     rsqrt_grad: T => |y, dy| unless_zero(dy, || {
         let y = y.conj();
         T::from_f64(-0.5).mul(dy.mul(y)).mul(y.mul(y))

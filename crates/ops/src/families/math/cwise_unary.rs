@@ -332,7 +332,7 @@ method_kernels! {
     asinh: FUNCTION, map, [floats, complex], T => <T as Functions>::asinh;
     acosh: FUNCTION, map, [floats, complex], T => <T as Functions>::acosh;
     atanh: FUNCTION, map, [floats, complex], T => <T as Functions>::atanh;
-    sigmoid: POLYNOMIAL, wide_map, [floats, complex], T => <T as Functions>::sigmoid;
+    sigmoid: POLYNOMIAL, wide_map, [wide, halves, complex], T => <T as Functions>::sigmoid;
     erf: POLYNOMIAL, wide_map, [floats], T => <T as Elementary>::fast_erf;
     erfc: FUNCTION, map, [floats], T => |x: T| T::from_f64(libm::erfc(x.to_f64()));
     floor: ARITHMETIC, wide_map, [floats], T => T::floor;

@@ -271,17 +271,25 @@ fn selu_grad(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn softplus(init: &Init<'_>) -> Result<Kernel> {
-    cwise::kernel(init, 2 * POLYNOMIAL, loops![init; floats; T => Loop::wide_map(softplus_of::<T>)]?)
+    cwise::kernel(init, 2 * POLYNOMIAL, loops![init; wide, halves; T => Loop::wide_map(softplus_of::<T>)]?)
 }
 
-/// ln(1 + eˣ), without the sum where one of its terms is lost in rounding.
+/// ln(1 + eˣ), without the sum where one of its terms is lost in rounding. In 16 bits every step is rounded, as in stock.
 #[inline(always)]
-fn softplus_of<M: Elementary>(x: M) -> M {
-    // ln ε + 2
-    let threshold = M::from_f64(if M::DTYPE == DType::Double { -34.043_653_389_117_15 } else { -13.942_385 });
-    let power = x.fast_exp();
-    let value = if x < threshold { power } else { power.fast_ln_1p() };
-    if x > -threshold { x } else { value }
+fn softplus_of<T: Float>(x: T) -> T
+where
+    T::Math: Elementary,
+{
+    // ln ε + 2, with stock's ε, which of halves is an eighth of theirs.
+    let threshold = T::from_f64(match T::DTYPE {
+        DType::Double => -34.043_653_389_117_15,
+        DType::Float => -13.942_385,
+        DType::Half => -7.007_812_5,
+        _ => -2.843_75,
+    });
+    let power = T::from_math(x.to_math().fast_exp());
+    let value = if x < threshold { power } else { T::from_math(power.to_math().fast_ln_1p()) };
+    if x > Num::neg(threshold) { x } else { value }
 }
 
 /// The exponential may overflow in 16 bits, which stock's does.
@@ -294,7 +302,9 @@ fn softplus_grad(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn softsign(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; floats; T => Loop::map(|x: T| x / (T::abs(x) + 1.0))]?;
+    // Stock rounds the sum to 16 bits, too.
+    let function =
+        loops![init; wide, halves; T => Loop::map(|x: T| Num::div(x, Num::add(Real::abs(x), T::ONE)))]?;
     cwise::kernel(init, ARITHMETIC, function)
 }
 
