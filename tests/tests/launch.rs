@@ -116,8 +116,7 @@ fn unknown_placeholders_are_refused_before_anything_starts() {
 #[test]
 fn the_chief_decides_and_failed_tasks_are_started_again() {
     // Workers that never end by themselves, as those of a coordinator.
-    let script =
-        "test $1 = worker && exec sleep 1000; test -e $2/x && echo again && exit 0; touch $2/x; exit 3";
+    let script = r#"test $1 = worker && exec sleep 1000; test -e "$2/x" && echo again && exit 0; touch "$2/x"; exit 3"#;
     let directory = Directory::new("again");
     let flags = ["--chief", "--workers", "2", "--restarts", "1", "--grace", "0"];
     let output = run_script(&flags, script, &["{job}", directory.text()]);

@@ -6,6 +6,7 @@ mod checkpoints;
 mod codegen;
 mod compat;
 mod differential;
+mod emulate;
 mod faults;
 mod format;
 mod fuzz;
@@ -20,6 +21,7 @@ mod workspace;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Project tasks of Ferroflow")]
@@ -40,6 +42,8 @@ enum Task {
     Compat(compat::Args),
     /// Compare speed and memory with stock TensorFlow
     Bench(bench::Args),
+    /// Run the kernels' tests on processors with fewer features than this one
+    Emulate,
     /// Compare random graphs with stock TensorFlow
     Differential(differential::Args),
     /// Format every Rust file, or check that it is
@@ -60,13 +64,25 @@ enum Task {
     Tidy,
 }
 
-fn main() -> Result<()> {
-    match Cli::parse().task {
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The causes, and no stack: what went wrong is not in this program.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    match task {
         Task::Test(args) => check::run(&args),
         Task::Setup => setup::run(),
         Task::Codegen(args) => codegen::run(&args),
         Task::Compat(args) => compat::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Emulate => emulate::run(),
         Task::Differential(args) => differential::run(&args),
         Task::Format(args) => format::run(&args),
         Task::Checkpoints(args) => checkpoints::run(&args),

@@ -4,9 +4,10 @@
 const MOST_LINES: usize = 60;
 
 /// The lines that say what failed: the reports of tests, after a list of their names and of the programs that were
-/// killed before they could report, or the end of the log.
+/// killed before they could report, or the end of the log. Stacks are left out: they are the test runner's, and where a
+/// test failed is in its report.
 pub(super) fn of(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
+    let lines = without_stacks(log);
     let reports = failed_tests(&lines);
     let heads = reports.iter().filter(|line| line.starts_with("---- ")).copied();
     let killed = lines.iter().filter(|line| line.contains("process didn't exit successfully")).copied();
@@ -31,6 +32,55 @@ fn failed_tests<'a>(lines: &[&'a str]) -> Vec<&'a str> {
         }
     }
     shown
+}
+
+/// The lines outside of stacks: Rust's, Python's (whose last line, the error, stays), and those of stock's checks.
+fn without_stacks(log: &str) -> Vec<&str> {
+    let (mut frames, mut kept) = (None, Vec::new());
+    for line in log.lines() {
+        let words = line.trim_start();
+        let starts = match words {
+            "stack backtrace:" | "Stack backtrace:" => Some(Stack::Rust),
+            "Traceback (most recent call last):" => Some(Stack::Python { indent: line.len() - words.len() }),
+            "*** Check failure stack trace: ***" => Some(Stack::Stock),
+            _ => None,
+        };
+        if starts.is_some() {
+            frames = starts;
+            continue;
+        }
+        if frames.as_ref().is_some_and(|stack| stack.has(line)) {
+            continue;
+        }
+        frames = None;
+        if !words.starts_with("note: run with `RUST_BACKTRACE=") {
+            kept.push(line);
+        }
+    }
+    kept
+}
+
+enum Stack {
+    Rust,
+    Python { indent: usize },
+    Stock,
+}
+
+impl Stack {
+    /// Whether a line belongs to the stack that began before.
+    fn has(&self, line: &str) -> bool {
+        let words = line.trim_start();
+        match self {
+            // `3: function`, `at file:line`, and a note about what was left out.
+            Stack::Rust => {
+                let numbered =
+                    words.split_once(": ").is_some_and(|(number, _)| number.parse::<u32>().is_ok());
+                numbered || words.starts_with("at ") || words.starts_with("note: Some details")
+            }
+            Stack::Python { indent } => line.len() - words.len() > *indent,
+            Stack::Stock => words.starts_with("@ "),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -63,5 +113,17 @@ mod tests {
             shown.contains("line 99") && shown.contains("line 40\n") && !shown.contains("line 39\n"),
             "{shown}"
         );
+    }
+
+    #[test]
+    fn stacks_are_left_out_and_errors_stay() {
+        let log = "thread 'a' panicked at a.rs:1:2:\nleft is not right\nstack backtrace:\n   0: std::panicking\n\
+                   \x20            at /rustc/lib.rs:3:4\n   1: a::b\nnote: Some details are omitted\nafter\n\
+                   note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n\
+                   Traceback (most recent call last):\n  File \"run.py\", line 1, in main\n    fail()\n    ^^^^\n\
+                   ValueError: no such case\n*** Check failure stack trace: ***\n    @     0x7f40  tensorflow::Get()\nend\n";
+        let shown = of(log);
+        let expected = "    thread 'a' panicked at a.rs:1:2:\n    left is not right\n    after\n    ValueError: no such case\n    end\n";
+        assert_eq!(shown, expected);
     }
 }
