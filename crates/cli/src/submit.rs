@@ -160,7 +160,7 @@ impl Training {
         self.may_write(&path, text)?;
         fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         println!("Wrote {}", path.display());
-        let shown = format!("{} {}", tool.command.join(" "), path.display());
+        let shown = format!("{} {}", tool.command.join(" "), slurm::quote(&path.display().to_string()));
         let program = match program {
             Some(program) if !self.dry_run => program,
             _ => {

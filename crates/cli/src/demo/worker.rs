@@ -93,11 +93,7 @@ pub(crate) fn run(task: &Task) -> Result<()> {
         }
         let end = || Status::new(Code::OutOfRange, "the digits have ended");
         let (images, labels) = batches.next().ok_or_else(end)??;
-        session.run_step(
-            &[(&model.images, images), (&model.labels, labels)],
-            &[],
-            &[&train],
-        )?;
+        session.run_step(&[(&model.images, images), (&model.labels, labels)], &[], &[&train])?;
         Ok(())
     })
 }

@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args) -> Result<(), String> {
     };
     let file = args.training.hand_over(&format!("{name}.yaml"), &text, &tool)?;
     if args.flavor == Flavor::Plain {
-        let file = file.display();
+        let file = super::slurm::quote(&file.display().to_string());
         println!("When the training is done, remove the servers with: kubectl delete --filename {file}");
     }
     Ok(())

@@ -56,7 +56,7 @@ fn script(args: &Args, name: &str) -> Result<String, String> {
         format!("--job-name={name}"),
         format!("--ntasks={tasks}"),
         // %x is the job's name and %j its number.
-        format!("--output={}/%x-%j.out", directory.display()),
+        format!("--output={}", quote(&format!("{}/%x-%j.out", directory.display()))),
         // A requeued job goes on in the same file.
         "--open-mode=append".to_owned(),
         "--requeue".to_owned(),
@@ -130,8 +130,8 @@ fn directory_of(url: &str) -> Result<String, String> {
     }
 }
 
-/// A word that a shell takes as it is.
-fn quote(word: &str) -> String {
+/// A word that a shell takes as it is, as does Slurm in the options of a script.
+pub(super) fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
         true => word.to_owned(),
@@ -180,6 +180,17 @@ mod tests {
         );
         assert!(script.contains(" join --jobs ps:1,worker:2 --serve ps --rendezvous "), "{script}");
         assert!(!script.contains("pmi2") && !script.contains("requeue \""), "{script}");
+    }
+
+    #[test]
+    fn a_directory_may_have_spaces() {
+        let directory = std::env::temp_dir().join(format!("ferroflow submit {}", std::process::id()));
+        let args: Args = parsed(["--jobs", "ps:1", "--dir", directory.to_str().unwrap()]);
+        let script = script(&args, "x").unwrap();
+        let canonical = directory.canonicalize().unwrap();
+        std::fs::remove_dir(&directory).unwrap();
+        let expected = format!("#SBATCH --output='{}/%x-%j.out'\n", canonical.display());
+        assert!(script.contains(&expected), "{expected}\n{script}");
     }
 
     #[test]
