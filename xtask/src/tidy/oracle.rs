@@ -126,7 +126,8 @@ fn code_lines(text: &str) -> impl Iterator<Item = &str> {
 
 /// Whether a file does more than define things, so that somebody may run it.
 fn acts_when_run(text: &str) -> bool {
-    const DEFINITIONS: &[&str] = &["import ", "from ", "def ", "class ", "async ", "@", "#", ")", "]", "}"];
+    const DEFINITIONS: &[&str] =
+        &["import ", "from ", "def ", "class ", "async ", "@", "#", ")", "]", "}", "sys.path."];
     code_lines(text).any(|line| {
         let is_statement = !line.is_empty() && !line.starts_with([' ', '\t']);
         is_statement && !DEFINITIONS.iter().any(|start| line.starts_with(start)) && !line.contains('=')
