@@ -41,6 +41,11 @@ fn a_task_that_stands_still_does_not_stop_sessions() {
 }
 
 #[test]
+fn loops_without_end_let_others_have_their_turn() {
+    run(&["long_loops"]);
+}
+
+#[test]
 fn a_task_that_is_asked_to_end_is_gone_for_those_who_wait() {
     run(&["endings"]);
 }

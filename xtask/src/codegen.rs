@@ -74,6 +74,10 @@ fn messages(descriptors: &FileDescriptorSet, outputs: &mut Outputs) -> Result<()
     // Ordered maps make equal messages encode to equal bytes; shared bytes let tensors alias what was received.
     let mut config = prost_build::Config::new();
     config.btree_map(["."]).bytes(["."]).enable_type_names();
+    // Nearly all attributes are types and numbers; large kinds kept inside would make every one of them large.
+    for kind in ["tensor", "list", "func"] {
+        config.boxed(format!(".tensorflow.AttrValue.value.{kind}"));
+    }
 
     // Well-known types yield no code (`prost-types` has them), but prost asks about their fields.
     let request = |file: &FileDescriptorProto| {

@@ -5,12 +5,29 @@ use bytes::Bytes;
 use ferroflow_proto::tensorflow::attr_value::{ListValue, Value};
 use ferroflow_proto::tensorflow::{AttrValue, NameAttrList, TensorShapeProto};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Attributes by name.
+/// Attributes by name. Nodes whose attributes are the same share them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Attrs(pub BTreeMap<String, AttrValue>);
+pub struct Attrs(Arc<BTreeMap<String, AttrValue>>);
+
+impl From<BTreeMap<String, AttrValue>> for Attrs {
+    fn from(map: BTreeMap<String, AttrValue>) -> Attrs {
+        Attrs(Arc::new(map))
+    }
+}
 
 impl Attrs {
+    /// All of them, by name.
+    pub fn map(&self) -> &BTreeMap<String, AttrValue> {
+        &self.0
+    }
+
+    /// All of them to change; they are no longer shared then.
+    pub fn map_mut(&mut self) -> &mut BTreeMap<String, AttrValue> {
+        Arc::make_mut(&mut self.0)
+    }
+
     /// The attribute's value as a Rust type.
     pub fn get<T: FromAttr>(&self, name: &str) -> Result<T> {
         let value = self.0.get(name).and_then(|attr| attr.value.as_ref());
@@ -30,7 +47,7 @@ impl Attrs {
 
     /// Sets an attribute.
     pub fn set(&mut self, name: &str, value: Value) {
-        self.0.insert(name.to_owned(), AttrValue { value: Some(value) });
+        self.map_mut().insert(name.to_owned(), AttrValue { value: Some(value) });
     }
 }
 
@@ -120,7 +137,7 @@ from_attr! {
     PartialShape, "shape", Shape(v) => PartialShape::from_proto(v);
     Shape, "shape", Shape(v) => Shape::from_proto(v);
     Tensor, "tensor", Tensor(v) => Tensor::from_proto(v);
-    NameAttrList, "func", Func(v) => Ok(v.clone());
+    NameAttrList, "func", Func(v) => Ok((**v).clone());
     Vec<i64>, "list(int)", List(v) => Ok(v.i.clone());
     Vec<f32>, "list(float)", List(v) => Ok(v.f.clone());
     Vec<bool>, "list(bool)", List(v) => Ok(v.b.clone());
@@ -177,10 +194,10 @@ to_attr! {
     &PartialShape, v => Value::Shape(v.to_proto());
     Shape, v => Value::Shape(v.to_proto());
     &Shape, v => Value::Shape(v.to_proto());
-    Tensor, v => Value::Tensor(v.to_proto()?);
-    &Tensor, v => Value::Tensor(v.to_proto()?);
-    NameAttrList, v => Value::Func(v);
-    &NameAttrList, v => Value::Func(v.clone());
+    Tensor, v => Value::Tensor(Box::new(v.to_proto()?));
+    &Tensor, v => Value::Tensor(Box::new(v.to_proto()?));
+    NameAttrList, v => Value::Func(Box::new(v));
+    &NameAttrList, v => Value::Func(Box::new(v.clone()));
 }
 
 impl<T: ToAttr> ToAttr for Vec<T> {
@@ -194,12 +211,12 @@ impl<T: ToAttr> ToAttr for Vec<T> {
                 Value::B(v) => list.b.push(v),
                 Value::Type(v) => list.r#type.push(v),
                 Value::Shape(v) => list.shape.push(v),
-                Value::Tensor(v) => list.tensor.push(v),
-                Value::Func(v) => list.func.push(v),
+                Value::Tensor(v) => list.tensor.push(*v),
+                Value::Func(v) => list.func.push(*v),
                 other => bail!(InvalidArgument, "a list holds no values of kind {}", kind_name(&other)),
             }
         }
-        Ok(Value::List(list))
+        Ok(Value::List(Box::new(list)))
     }
 }
 

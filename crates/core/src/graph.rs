@@ -256,6 +256,15 @@ impl Graph {
         self.bypassing.get(&output).map_or(&[], Vec::as_slice)
     }
 
+    /// The same graph without a way to find nodes by name, which costs as much memory as the nodes themselves. For graphs
+    /// that are complete.
+    #[must_use]
+    pub fn without_names(mut self) -> Graph {
+        self.names = HashMap::new();
+        self.nodes.shrink_to_fit();
+        self
+    }
+
     /// The node with this name.
     pub fn find(&self, name: &str) -> Option<NodeId> {
         self.names.get(name).copied()

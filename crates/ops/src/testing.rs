@@ -10,7 +10,7 @@ use ferroflow_core::resource::ResourceManager;
 use ferroflow_core::step::StepCx;
 use ferroflow_core::tensor::BufferPool;
 use ferroflow_core::{BoxFuture, Code, DType, PartialShape, Result, Status, Tensor, bail};
-use ferroflow_proto::tensorflow::attr_value::Value as AttrValue;
+use ferroflow_proto::tensorflow::attr_value::{ListValue, Value as AttrValue};
 use std::sync::Arc;
 
 /// Checks a shape function: `infer("MatMul", "[2,3];[3,?]", "[2,?]")`. `?` alone is an unknown shape.
@@ -285,11 +285,11 @@ into_attr! {
     DType, v => AttrValue::Type(v.to_wire());
     PartialShape, v => AttrValue::Shape(v.to_proto());
     AttrValue, v => v;
-    Vec<i64>, v => AttrValue::List(ferroflow_proto::tensorflow::attr_value::ListValue { i: v, ..Default::default() });
-    Vec<String>, v => AttrValue::List(ferroflow_proto::tensorflow::attr_value::ListValue {
+    Vec<i64>, v => AttrValue::List(Box::new(ListValue { i: v, ..Default::default() }));
+    Vec<String>, v => AttrValue::List(Box::new(ListValue {
         s: v.into_iter().map(|text| text.into_bytes().into()).collect(),
         ..Default::default()
-    });
+    }));
     Vec<DType>, v => v.into_iter().map(|dtype| dtype.to_wire()).collect::<Vec<i32>>().into_attr_types();
 }
 
@@ -299,9 +299,6 @@ trait IntoAttrTypes {
 
 impl IntoAttrTypes for Vec<i32> {
     fn into_attr_types(self) -> AttrValue {
-        AttrValue::List(ferroflow_proto::tensorflow::attr_value::ListValue {
-            r#type: self,
-            ..Default::default()
-        })
+        AttrValue::List(Box::new(ListValue { r#type: self, ..Default::default() }))
     }
 }

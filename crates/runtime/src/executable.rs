@@ -25,7 +25,6 @@ const KEPT_SCRATCHES: usize = 8;
 /// A graph planned for one set of feeds, fetches and targets.
 pub struct Executable {
     layout: Arc<Layout>,
-    graph: Graph,
     arg_names: Vec<String>,
     arg_types: Vec<DType>,
     env: Arc<RuntimeEnv>,
@@ -70,10 +69,10 @@ impl Executable {
     }
 
     fn new(planned: Planned, env: &Arc<RuntimeEnv>, scope: &KernelScope) -> Result<Arc<Executable>> {
-        let layout = Layout::new(&planned, env, scope)?;
+        let Planned { graph, fetches, fetch_names, .. } = planned;
+        let layout = Layout::new(graph, &fetches, fetch_names, env, scope)?;
         Ok(Arc::new(Executable {
             layout: Arc::new(layout),
-            graph: planned.graph,
             arg_names: planned.arg_names,
             arg_types: planned.arg_types,
             env: env.clone(),
@@ -149,12 +148,7 @@ impl Executable {
 
     /// The part that runs here in wire form, every node with its device.
     pub fn partition_graphs(&self) -> Vec<GraphDef> {
-        vec![self.graph.to_def()]
-    }
-
-    /// The planned graph.
-    pub fn graph(&self) -> &Graph {
-        &self.graph
+        vec![self.layout.graph.to_def()]
     }
 
     fn run(

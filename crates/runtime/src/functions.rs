@@ -149,7 +149,7 @@ impl FunctionLibrary for PlanLibrary {
 
 /// The kernel of a node whose op is a function's name.
 pub(crate) fn call_kernel(library: &Arc<dyn FunctionLibrary>, name: &str, attrs: &Attrs) -> Result<Kernel> {
-    let function = library.instantiate(&NameAttrList { name: name.to_owned(), attr: attrs.0.clone() })?;
+    let function = library.instantiate(&NameAttrList { name: name.to_owned(), attr: attrs.map().clone() })?;
     Kernel::future(move |mut cx| {
         let function = function.clone();
         async move {

@@ -1,6 +1,6 @@
 //! What ran when: the statistics behind `RunOptions.FULL_TRACE`.
 
-use crate::exec::layout::ExecNode;
+use crate::exec::layout::Layout;
 use ferroflow_core::Tensor;
 use ferroflow_core::kernel::Value;
 use ferroflow_proto::tensorflow::{
@@ -28,7 +28,16 @@ impl StepTrace {
         })
     }
 
-    pub(crate) fn record(&self, node: &ExecNode, start: Instant, end: Instant, outputs: &[Value]) {
+    /// Records a run of the node of this number.
+    pub(crate) fn record(
+        &self,
+        layout: &Layout,
+        number: u32,
+        start: Instant,
+        end: Instant,
+        outputs: &[Value],
+    ) {
+        let node = &layout.nodes[number as usize];
         let start_nanos =
             (self.origin.1 + start.saturating_duration_since(self.origin.0).as_nanos() as u64) as i64;
         let length = end.saturating_duration_since(start).as_nanos() as i64;
@@ -38,7 +47,7 @@ impl StepTrace {
             op_start_rel_micros: 0,
             op_end_rel_micros: length / 1000,
             all_end_rel_micros: (length + 999) / 1000,
-            timeline_label: node.details.label.clone(),
+            timeline_label: layout.label(number),
             scheduled_micros: start_nanos / 1000,
             all_start_nanos: start_nanos,
             op_end_rel_nanos: length,

@@ -67,11 +67,11 @@ fn attr() -> impl Strategy<Value = AttrValue> {
         any::<f32>().prop_map(Value::F),
         ".{0,8}".prop_map(|text| Value::S(text.into_bytes().into())),
         shape().prop_map(Value::Shape),
-        tensor().prop_map(Value::Tensor),
+        tensor().prop_map(|tensor| Value::Tensor(Box::new(tensor))),
         prop::collection::vec(1i32..24, 0..6)
-            .prop_map(|types| Value::List(ListValue { r#type: types, ..Default::default() })),
+            .prop_map(|types| Value::List(Box::new(ListValue { r#type: types, ..Default::default() }))),
         prop::collection::vec(-4i64..5, 0..6)
-            .prop_map(|numbers| Value::List(ListValue { i: numbers, ..Default::default() })),
+            .prop_map(|numbers| Value::List(Box::new(ListValue { i: numbers, ..Default::default() }))),
     ];
     value.prop_map(|value| AttrValue { value: Some(value) })
 }

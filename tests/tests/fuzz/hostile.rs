@@ -164,14 +164,14 @@ fn ranks_that_no_shape_has() {
 fn nesting_deeper_than_any_stack() {
     let mut function = NameAttrList { name: "leaf".to_owned(), ..Default::default() };
     for _ in 0..50 {
-        let inner = AttrValue { value: Some(Value::Func(function)) };
+        let inner = AttrValue { value: Some(Value::Func(Box::new(function))) };
         function = NameAttrList { name: "shell".to_owned(), attr: [("f".to_owned(), inner)].into() };
     }
     let node = NodeDef {
         name: "out".to_owned(),
         op: "PartitionedCall".to_owned(),
         attr: [
-            ("f".to_owned(), AttrValue { value: Some(Value::Func(function)) }),
+            ("f".to_owned(), AttrValue { value: Some(Value::Func(Box::new(function))) }),
             ("Tin".to_owned(), AttrValue { value: Some(Value::List(Default::default())) }),
             ("Tout".to_owned(), AttrValue { value: Some(Value::List(Default::default())) }),
         ]

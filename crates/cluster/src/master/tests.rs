@@ -119,10 +119,10 @@ fn graph_on(device: &str) -> GraphDef {
             .collect(),
         ..Default::default()
     };
-    let one = Value::Tensor(Tensor::scalar(1f32).to_proto().unwrap());
+    let one = Value::Tensor(Box::new(Tensor::scalar(1f32).to_proto().unwrap()));
     let constant = node("c", "Const", &[], &[("dtype", Value::Type(1)), ("value", one)]);
     // Random numbers are not folded, so that the step needs the device.
-    let shape = Value::Tensor(Tensor::vector(vec![2i32]).to_proto().unwrap());
+    let shape = Value::Tensor(Box::new(Tensor::vector(vec![2i32]).to_proto().unwrap()));
     let shape = node("shape", "Const", &[], &[("dtype", Value::Type(3)), ("value", shape)]);
     let random =
         node("random", "RandomUniform", &["shape"], &[("T", Value::Type(3)), ("dtype", Value::Type(1))]);

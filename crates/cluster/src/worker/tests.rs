@@ -211,7 +211,7 @@ fn constant(name: &str, value: &Tensor) -> NodeDef {
         name,
         "Const",
         &[],
-        &[("dtype", Value::Type(1)), ("value", Value::Tensor(value.to_proto().unwrap()))],
+        &[("dtype", Value::Type(1)), ("value", Value::Tensor(Box::new(value.to_proto().unwrap())))],
     )
 }
 
@@ -229,8 +229,12 @@ fn failing() -> [NodeDef; 2] {
 /// A queue that nobody fills, and a node that waits for it.
 fn blocked() -> [NodeDef; 2] {
     let types = ferroflow_proto::tensorflow::attr_value::ListValue { r#type: vec![1], ..Default::default() };
-    let queue = node("queue", "FIFOQueueV2", &[], &[("component_types", Value::List(types.clone()))]);
-    [queue, node("dequeue", "QueueDequeueV2", &["queue"], &[("component_types", Value::List(types))])]
+    let queue =
+        node("queue", "FIFOQueueV2", &[], &[("component_types", Value::List(Box::new(types.clone())))]);
+    [
+        queue,
+        node("dequeue", "QueueDequeueV2", &["queue"], &[("component_types", Value::List(Box::new(types)))]),
+    ]
 }
 
 async fn eventually(what: &str, condition: impl Fn() -> bool) {

@@ -6,8 +6,34 @@ use crate::op::{AttrKind, OpSpec, Registry};
 use crate::{DType, Result, Status, bail, ensure, status};
 use ferroflow_proto::tensorflow::attr_value::Value;
 use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, NodeDef, op_def};
-use std::collections::BTreeMap;
+use prost::Message;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+
+/// Longer attributes than this are not compared with others.
+const MAX_SHARED_BYTES: usize = 512;
+
+/// Attributes of the nodes that are being added, by their encoding. Most nodes of a large graph have those of another one.
+#[derive(Default)]
+pub(super) struct SharedAttrs(HashMap<Vec<u8>, Attrs>);
+
+impl SharedAttrs {
+    /// The same attributes, shared with other nodes that have them.
+    pub(super) fn share(&mut self, attrs: Attrs) -> Attrs {
+        let mut key = Vec::new();
+        for (name, value) in attrs.map() {
+            if key.len() + value.encoded_len() > MAX_SHARED_BYTES {
+                return attrs;
+            }
+            key.extend_from_slice(name.as_bytes());
+            key.push(0);
+            if value.encode_length_delimited(&mut key).is_err() {
+                return attrs;
+            }
+        }
+        self.0.entry(key).or_insert(attrs).clone()
+    }
+}
 
 /// What checking a node needs to know.
 pub(super) struct Checker<'a> {
@@ -63,7 +89,7 @@ fn check_op(
     for (name, value) in given {
         // Attributes that the op does not know come from newer clients or are hints; stock lets them pass too.
         if spec.attr(name).is_none() {
-            attrs.0.insert(name.clone(), value.clone());
+            attrs.map_mut().insert(name.clone(), value.clone());
         }
     }
     Ok(NodeData {
@@ -81,7 +107,7 @@ fn check_function_call(
     function: &FunctionDef,
     given: &BTreeMap<String, AttrValue>,
 ) -> Result<NodeData> {
-    let attrs = Attrs(given.clone());
+    let attrs = Attrs::from(given.clone());
     let signature = function.signature.clone().unwrap_or_default();
     let types = |args: &[op_def::ArgDef]| -> Result<Vec<(DType, bool)>> {
         let mut types = Vec::new();

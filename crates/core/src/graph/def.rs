@@ -1,6 +1,6 @@
 //! Graphs from and to the wire form.
 
-use super::build::Checker;
+use super::build::{Checker, SharedAttrs};
 use super::{GRAPH_VERSION, Graph, Node, NodeData, NodeId, NodeKind, Output};
 use crate::{DType, Result, bail, ensure};
 use ferroflow_proto::tensorflow::attr_value::Value;
@@ -36,6 +36,7 @@ impl Graph {
 
     fn add_nodes(&mut self, def: &GraphDef, extending: bool, planned: bool) -> Result<()> {
         let first = self.node_count();
+        let mut shared = SharedAttrs::default();
         for node_def in &def.node {
             let library = self.library.clone();
             let checker = Checker { registry: &self.registry, library: &library, planned };
@@ -50,7 +51,8 @@ impl Graph {
                 }
                 bail!(InvalidArgument, "Node '{}' is not unique", node_def.name);
             }
-            let data = checker.check(node_def, &node_def.attr)?;
+            let mut data = checker.check(node_def, &node_def.attr)?;
+            data.attrs = shared.share(data.attrs);
             self.push(Node { data: Arc::new(data), inputs: Vec::new(), controls: Vec::new() });
         }
         for (position, node_def) in def.node.iter().enumerate() {
@@ -148,7 +150,7 @@ impl Graph {
     fn node_def(&self, node: &Node) -> NodeDef {
         let mut input: Vec<String> = node.inputs.iter().map(|input| self.output_name(*input)).collect();
         input.extend(node.controls.iter().map(|id| format!("^{}", self.node(*id).data.name)));
-        let mut attr = node.data.attrs.0.clone();
+        let mut attr = node.data.attrs.map().clone();
         let mut set =
             |name: &str, value: Value| attr.insert(name.to_owned(), AttrValue { value: Some(value) });
         match &node.data.kind {
@@ -160,7 +162,7 @@ impl Graph {
             NodeKind::Constant(value) => {
                 set("dtype", Value::Type(value.dtype().to_wire()));
                 if let Ok(proto) = value.to_proto() {
-                    set("value", Value::Tensor(proto));
+                    set("value", Value::Tensor(Box::new(proto)));
                 }
             }
             NodeKind::Op(_) | NodeKind::Function(_) | NodeKind::Unsupported(_) => {}

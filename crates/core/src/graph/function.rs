@@ -42,7 +42,7 @@ impl FunctionBody {
     ) -> Result<FunctionBody> {
         let signature = function.signature.as_ref();
         let signature = signature.ok_or_else(|| status!(InvalidArgument, "a function has no signature"))?;
-        let bound = Attrs(attrs.clone());
+        let bound = Attrs::from(attrs.clone());
         let mut graph = Graph::new(registry.clone());
         graph.library = library.clone();
         let mut names = Names::default();

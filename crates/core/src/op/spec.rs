@@ -325,7 +325,7 @@ impl AttrSpec {
             default_value: self.default.clone().map(|value| AttrValue { value: Some(value) }),
             has_minimum: self.minimum.is_some(),
             minimum: self.minimum.unwrap_or_default(),
-            allowed_values: allowed.map(|list| AttrValue { value: Some(Value::List(list)) }),
+            allowed_values: allowed.map(|list| AttrValue { value: Some(Value::List(Box::new(list))) }),
             ..Default::default()
         }
     }
@@ -487,7 +487,7 @@ fn parse_default(text: &str, kind: AttrKind, list: bool) -> Result<Value> {
             other => bail!(Internal, "no list defaults of kind {}", crate::attr::kind_name(&other)),
         }
     }
-    Ok(Value::List(values))
+    Ok(Value::List(Box::new(values)))
 }
 
 fn parse_value(text: &str, kind: AttrKind) -> Result<Value> {
@@ -503,7 +503,7 @@ fn parse_value(text: &str, kind: AttrKind) -> Result<Value> {
         }
         AttrKind::Shape if text == "<unknown>" => Value::Shape(crate::PartialShape::unknown().to_proto()),
         AttrKind::Shape if text == "{}" => Value::Shape(crate::PartialShape::scalar().to_proto()),
-        AttrKind::Tensor => Value::Tensor(parse_vector(text).ok_or_else(bad)?),
+        AttrKind::Tensor => Value::Tensor(Box::new(parse_vector(text).ok_or_else(bad)?)),
         AttrKind::Shape | AttrKind::Func => return Err(bad()),
     })
 }

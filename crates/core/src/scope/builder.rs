@@ -198,7 +198,7 @@ impl OpBuilder {
         let def = NodeDef {
             name: name.clone(),
             op: self.op.clone(),
-            attr: self.settings.attrs.0.clone(),
+            attr: self.settings.attrs.map().clone(),
             ..Default::default()
         };
         for attr in def.attr.keys().filter(|attr| !attr.starts_with('_')) {
@@ -237,7 +237,7 @@ impl OpBuilder {
 
 /// A node as stock describes it in errors.
 fn summary(name: &str, op: &str, attrs: &Attrs, inputs: &[String]) -> String {
-    let attrs = attrs.0.iter().filter_map(|(name, value)| {
+    let attrs = attrs.map().iter().filter_map(|(name, value)| {
         let value = value.value.as_ref().filter(|_| !name.starts_with('_'))?;
         Some(format!("{name}={}", attr_text(value)))
     });

@@ -327,7 +327,7 @@ impl FunctionGraph {
             signature.input_arg.push(arg_def(data.name.clone(), data.output_types[0].0));
             let shapes =
                 ListValue { shape: vec![state.known.shape(arg.edge()).to_proto()], ..Default::default() };
-            let shapes = AttrValue { value: Some(Value::List(shapes)) };
+            let shapes = AttrValue { value: Some(Value::List(Box::new(shapes))) };
             let attr = [("_output_shapes".to_owned(), shapes)].into_iter().collect();
             def.arg_attr.insert(index as u32, ArgAttrs { attr });
         }

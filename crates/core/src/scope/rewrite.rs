@@ -79,7 +79,7 @@ impl State {
             name: old.data.name.clone(),
             op: old.data.op_name().to_owned(),
             device: old.data.device.clone(),
-            attr: attrs.0,
+            attr: attrs.map().clone(),
             ..Default::default()
         };
         let data = Arc::new(self.graph.check_user_node(&def)?);
@@ -117,8 +117,12 @@ impl State {
     /// Makes a node one of another op, on no device in particular.
     fn change(&mut self, id: NodeId, op: &str, attrs: Attrs, inputs: Vec<graph::Output>) -> Result<()> {
         let old = self.graph.node(id).clone();
-        let def =
-            NodeDef { name: old.data.name.clone(), op: op.to_owned(), attr: attrs.0, ..Default::default() };
+        let def = NodeDef {
+            name: old.data.name.clone(),
+            op: op.to_owned(),
+            attr: attrs.map().clone(),
+            ..Default::default()
+        };
         let data = Arc::new(self.graph.check_user_node(&def)?);
         self.replace(id, graph::Node { data, inputs, controls: Vec::new() }, old)
     }

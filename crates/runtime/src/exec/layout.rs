@@ -2,7 +2,6 @@
 
 use crate::env::RuntimeEnv;
 use crate::functions::Functions;
-use crate::plan::Planned;
 use ferroflow_core::graph::{Graph, NodeData, NodeId, NodeKind, Output};
 use ferroflow_core::kernel::{FunctionLibrary, Init, Kernel, KernelCx, NoFunctions, Outputs};
 use ferroflow_core::op::OpClass;
@@ -11,6 +10,8 @@ use std::sync::Arc;
 
 /// Everything that a step needs to know about its graph.
 pub(crate) struct Layout {
+    /// What was laid out; its nodes have the numbers of `nodes`. It is asked for by those who look at a step.
+    pub(crate) graph: Graph,
     pub(crate) nodes: Vec<ExecNode>,
     /// Outgoing edges, grouped by node, then by output, control edges last.
     pub(crate) edges: Vec<Edge>,
@@ -49,8 +50,6 @@ pub(crate) struct ExecNode {
 pub(crate) struct NodeDetails {
     /// For nodes that enter a loop: the loop's frame, and whether the value is the same in every iteration.
     pub(crate) enters: Option<(u32, bool)>,
-    /// `name = Op(inputs)`, which timelines draw their arrows from.
-    pub(crate) label: String,
     pub(crate) data: Arc<NodeData>,
 }
 
@@ -121,14 +120,20 @@ pub(crate) struct Counter {
 }
 
 impl Layout {
-    /// Lays out a plan and makes its kernels.
-    pub(crate) fn new(planned: &Planned, env: &Arc<RuntimeEnv>, scope: &KernelScope) -> Result<Layout> {
-        let (graph, fetches) = (&planned.graph, &planned.fetches);
+    /// Lays out the nodes of a plan and makes their kernels. `fetches` are the plan's, with their names.
+    pub(crate) fn new(
+        graph: Graph,
+        fetches: &[Output],
+        fetch_names: Vec<String>,
+        env: &Arc<RuntimeEnv>,
+        scope: &KernelScope,
+    ) -> Result<Layout> {
+        let graph = graph.without_names();
         let mut may_not_run = None;
-        let frames = assign_frames(graph)?;
+        let frames = assign_frames(&graph)?;
         let mut layouts = frames.layouts;
         let mut nodes = Vec::with_capacity(graph.node_count());
-        let views = below_refs(graph);
+        let views = below_refs(&graph);
         for id in graph.ids() {
             let node = graph.node(id);
             let data = &node.data;
@@ -146,7 +151,7 @@ impl Layout {
                 // What this server lacks is refused when it is reached, which may be never.
                 Err(error) if error.code() == Code::Unimplemented => {
                     if may_not_run.is_none() {
-                        may_not_run = Some(nodes_that_may_not_run(graph)?);
+                        may_not_run = Some(nodes_that_may_not_run(&graph)?);
                     }
                     if !may_not_run.as_ref().is_some_and(|may_not| may_not[id.index()]) {
                         return Err(error.at_node(&data.name));
@@ -175,12 +180,11 @@ impl Layout {
                 details: Box::new(NodeDetails {
                     enters: frames.entered[id.index()]
                         .map(|frame| (frame, data.attrs.get::<bool>("is_constant").unwrap_or_default())),
-                    label: label(graph, id),
                     data: data.clone(),
                 }),
             });
         }
-        let edges = lay_out_edges(graph, fetches, &mut nodes);
+        let edges = lay_out_edges(&graph, fetches, &mut nodes);
         let waits = |node: &ExecNode| layouts[node.frame as usize].counters[node.counter as usize].pending;
         let roots = (0..nodes.len() as u32)
             .filter(|i| {
@@ -188,7 +192,14 @@ impl Layout {
                 waits(node) == 0 && !is_merge(node.class)
             })
             .collect();
-        Ok(Layout { nodes, edges, frames: layouts, roots, fetches: planned.fetch_names.clone() })
+        Ok(Layout { graph, nodes, edges, frames: layouts, roots, fetches: fetch_names })
+    }
+
+    /// `name = Op(inputs)`, which timelines draw their arrows from.
+    pub(crate) fn label(&self, node: u32) -> String {
+        let node = self.graph.node(NodeId(node));
+        let inputs: Vec<String> = node.inputs.iter().map(|input| self.graph.output_name(*input)).collect();
+        format!("{} = {}({})", node.data.name, node.data.op_name(), inputs.join(", "))
     }
 }
 
@@ -215,12 +226,6 @@ fn below_refs(graph: &Graph) -> Vec<bool> {
         }
     }
     below
-}
-
-fn label(graph: &Graph, id: NodeId) -> String {
-    let node = graph.node(id);
-    let inputs: Vec<String> = node.inputs.iter().map(|input| graph.output_name(*input)).collect();
-    format!("{} = {}({})", node.data.name, node.data.op_name(), inputs.join(", "))
 }
 
 pub(crate) fn is_merge(class: OpClass) -> bool {

@@ -331,7 +331,7 @@ impl Run {
             }
         };
         if let Some(trace) = &self.trace {
-            trace.record(node, self.since, Instant::now(), outputs.values());
+            trace.record(layout, token.node(), self.since, Instant::now(), outputs.values());
         }
         self.finish(layout, scratch, token, outputs)?;
         Ok(None)
@@ -347,8 +347,8 @@ impl Run {
         value: Tensor,
     ) -> Result<Option<Progress>> {
         if let Some(trace) = &self.trace {
-            let (node, output) = (&layout.nodes[token.node() as usize], Value::Tensor(value.clone()));
-            trace.record(node, self.since, Instant::now(), &[output]);
+            let output = Value::Tensor(value.clone());
+            trace.record(layout, token.node(), self.since, Instant::now(), &[output]);
         }
         let mut ready = Ready { tokens: &mut scratch.ready, fetches: &mut scratch.fetched };
         scratch.frames.propagate(layout, token, &mut [Value::Tensor(value)], &mut ready);
@@ -529,7 +529,7 @@ impl Run {
         self.current = token.node();
         let outputs = outputs.map_err(|error| error.at_node(&node.data().name))?;
         if let (Some(trace), Some(since)) = (&self.trace, since) {
-            trace.record(node, since, Instant::now(), outputs.values());
+            trace.record(layout, token.node(), since, Instant::now(), outputs.values());
         }
         self.finish(layout, scratch, token, outputs)
     }

@@ -113,7 +113,7 @@ impl Lowering<'_> {
             return Ok(());
         }
         if let NodeKind::Function(name) = &data.kind {
-            let function = NameAttrList { name: name.clone(), attr: data.attrs.0.clone() };
+            let function = NameAttrList { name: name.clone(), attr: data.attrs.map().clone() };
             return self.lower_call(id, &function);
         }
         let function = |name: &str| data.attrs.get::<NameAttrList>(name).ok();
@@ -270,7 +270,7 @@ impl Lowering<'_> {
         let mut def = NodeDef { name, device, op: "NoOp".to_owned(), ..Default::default() };
         if !results.is_empty() {
             def.op = "IdentityN".to_owned();
-            let types = Value::List(ListValue { r#type: types, ..Default::default() });
+            let types = Value::List(Box::new(ListValue { r#type: types, ..Default::default() }));
             def.attr.insert("T".to_owned(), AttrValue { value: Some(types) });
         }
         let data = Arc::new(self.graph.check_node(&def)?);
@@ -375,7 +375,10 @@ fn inherit(caller: &str, own: &str) -> String {
 /// Attributes in which colocation names nodes by their new names.
 fn prefixed_classes(attrs: &Attrs, prefix: &str) -> Attrs {
     let mut attrs = attrs.clone();
-    if let Some(AttrValue { value: Some(Value::List(list)) }) = attrs.0.get_mut("_class") {
+    if !attrs.has("_class") {
+        return attrs;
+    }
+    if let Some(AttrValue { value: Some(Value::List(list)) }) = attrs.map_mut().get_mut("_class") {
         for class in &mut list.s {
             if let Some(name) = class.strip_prefix(b"loc:@") {
                 *class = [b"loc:@", prefix.as_bytes(), b"/", name].concat().into();

@@ -63,7 +63,7 @@ fn key_of(graph: &Graph, id: NodeId) -> Option<Key> {
         NodeKind::Op(_)
             if matches!(data.class(), OpClass::Plain | OpClass::Identity) && !node.inputs.is_empty() =>
         {
-            for (name, value) in &data.attrs.0 {
+            for (name, value) in data.attrs.map() {
                 attrs.extend_from_slice(name.as_bytes());
                 attrs.push(0);
                 attrs.extend(prost::Message::encode_to_vec(value));

@@ -46,9 +46,12 @@ impl Lowering<'_> {
         let controls = self.join_controls(id)?;
         let chosen = self.split(id, choice, choice, split, functions.len(), &device, controls)?;
         let mut pivots = Vec::with_capacity(functions.len());
-        for output in &chosen {
+        for (branch, output) in chosen.iter().enumerate() {
             let types = [("T", self.type_of(*output))];
-            let pivot = format!("{name}/pivot");
+            let pivot = match split {
+                Split::Two => format!("{name}/pivot_{}", ["f", "t"][branch.min(1)]),
+                Split::Many => format!("{name}/pivot_{branch}"),
+            };
             pivots.push(self.add(id, "Identity", &pivot, &device, &types, vec![*output], Vec::new())?);
         }
         // Each input is switched where it is, so that only the branch that is taken has it sent.
@@ -61,7 +64,11 @@ impl Lowering<'_> {
         let mut ends = Vec::new();
         for (branch, (body, function)) in bodies.into_iter().zip(&functions).enumerate() {
             let inputs: Vec<Output> = switched.iter().map(|outputs| outputs[branch]).collect();
-            let prefix = format!("{name}/branch_{branch}");
+            // Named as stock names them, which timelines show.
+            let prefix = match split {
+                Split::Two => format!("{name}/{}", ["else", "then"][branch.min(1)]),
+                Split::Many => format!("{name}/branch_{branch}"),
+            };
             let controls = vec![pivots[branch]];
             let site = Site { caller: id, prefix: &prefix, inputs: &inputs, controls, in_flow: true };
             let inlined = self.inline(&site, body, function)?;

@@ -70,7 +70,7 @@ impl Sizes<'_> {
     }
 
     fn called(&mut self, attrs: &Attrs) -> usize {
-        self.attrs(&attrs.0)
+        self.attrs(attrs.map())
     }
 
     /// What the functions among attributes make.
