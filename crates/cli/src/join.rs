@@ -90,6 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         },
         grace: Duration::from_secs(args.grace),
         drain: Duration::from_secs(args.drain),
+        cpu_devices: 1,
         on_move: args.on_move,
         serve: &args.serve,
         program: &args.program,

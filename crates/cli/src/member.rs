@@ -101,6 +101,8 @@ pub(crate) struct Member<'a> {
     pub(crate) grace: Duration,
     /// How long steps under way may take to finish after SIGTERM.
     pub(crate) drain: Duration,
+    /// CPU devices of a task that serves others.
+    pub(crate) cpu_devices: usize,
     pub(crate) on_move: Option<OnMove>,
     /// Jobs whose tasks serve others instead of running the program.
     pub(crate) serve: &'a [String],
@@ -257,7 +259,8 @@ impl Member<'_> {
     ) -> Result<End, String> {
         let (task, epoch) = (seat.task(), seat.epoch());
         crate::serve::warn_of_exposure(std::slice::from_ref(&listener));
-        let config = ServerConfig { task, cluster, epoch, ..self.resources.config()? };
+        let cpu_devices = self.cpu_devices;
+        let config = ServerConfig { task, cluster, epoch, cpu_devices, ..self.resources.config()? };
         self.resources.tell(&config);
         let server = Server::start(config, ferroflow::registry(), vec![listener], std::future::pending())
             .map_err(|status| status.to_string())?;

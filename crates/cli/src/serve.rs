@@ -28,6 +28,11 @@ pub(crate) struct Args {
     #[arg(long)]
     bind: Option<IpAddr>,
 
+    /// CPU devices of this task, `/device:CPU:0` to N-1, as stock has them with device_count={"CPU": N}. They share its
+    /// threads and memory; each has its own variables
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
+    cpu_devices: u16,
+
     /// Listen on the socket that is standard input, as `ferroflow demo` starts its tasks, and end with the parent
     #[arg(long, hide = true, conflicts_with_all = ["port", "bind"])]
     inherit: bool,
@@ -84,7 +89,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let is_alone = cluster.tasks().count() <= 1;
     warn_of_exposure(&listeners);
-    let config = ServerConfig { task, cluster, ..args.resources.config()? };
+    let cpu_devices = args.cpu_devices.into();
+    let config = ServerConfig { task, cluster, cpu_devices, ..args.resources.config()? };
     args.resources.tell(&config);
     let server = Server::start(config, ferroflow::registry(), listeners, std::future::pending())
         .map_err(|status| status.to_string())?;
@@ -106,6 +112,7 @@ fn meet(args: &Args, questions: &Questions) -> Result<(), Failure> {
         end_with: if grace.is_some() { EndWith::Chief } else { EndWith::Nobody },
         grace: grace.unwrap_or_default(),
         drain: args.lifetime.drain(),
+        cpu_devices: args.cpu_devices.into(),
         on_move: None,
         serve: &[],
         program: &[],

@@ -146,6 +146,14 @@ impl Master {
                  session was opened at {target}"
             )
         };
+        ensure!(
+            own != *self.worker.task(),
+            InvalidArgument,
+            "The ClusterSpec names the job and task index to be the same names that were provided when the server \
+             booted. This is currently not allowed. Job: {}, task index: {}",
+            own.job,
+            own.task
+        );
         let peers = self.worker.peers_in(&spec, &own)?;
         Ok(SessionCluster { own, peers, brought: Some(def.clone()) })
     }

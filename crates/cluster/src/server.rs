@@ -15,7 +15,7 @@ use ferroflow_core::device::Device;
 use ferroflow_core::memory::{MemoryBudget, limits};
 use ferroflow_core::op::Registry;
 use ferroflow_core::tensor::BufferPool;
-use ferroflow_core::{Result, status};
+use ferroflow_core::{Result, bail, status};
 use ferroflow_runtime::ComputePool;
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
@@ -34,6 +34,8 @@ pub struct ServerConfig {
     pub cluster: ClusterSpec,
     /// Which of the clusters that a rendezvous formed it is; 0 for one that stays as it is.
     pub epoch: u64,
+    /// CPU devices, `/device:CPU:0` and so on, which share the threads and the memory; at least one.
+    pub cpu_devices: usize,
     /// Threads that accept connections and answer calls.
     pub io_threads: usize,
     /// Threads that run steps.
@@ -58,6 +60,7 @@ impl Default for ServerConfig {
             task: TaskName::new("localhost", 0),
             cluster: ClusterSpec::new(),
             epoch: 0,
+            cpu_devices: 1,
             io_threads: cores.clamp(1, 4),
             compute_threads: cores,
             tensor_limit: 1 << 42,
@@ -246,14 +249,15 @@ struct Assembled {
 fn assemble(config: &ServerConfig, registry: Registry, port: u16) -> Result<Assembled> {
     let prepared = registry.clone();
     let pool = ComputePool::prepared(config.compute_threads, move || prepared.prepare_thread());
-    let device = Arc::new(make_device(config, &registry)?);
+    let devices = make_devices(config, &registry)?;
+    let [device, ..] = &devices[..] else { bail!(InvalidArgument, "a server needs a CPU device") };
     let intake = Intake::new(device.memory().clone(), config.connection_memory.unwrap_or(config.room() / 2));
     let (io_threads, io) = Io::prepare(config.io_threads)?;
     let channels = Channels::new(io.clone(), intake.clone());
     let worker = Worker::new(
         config.task.clone(),
         registry,
-        vec![device],
+        devices,
         pool,
         channels,
         &config.cluster,
@@ -264,7 +268,7 @@ fn assemble(config: &ServerConfig, registry: Registry, port: u16) -> Result<Asse
     Ok(Assembled { services: Arc::new(services), io, io_threads })
 }
 
-fn make_device(config: &ServerConfig, registry: &Registry) -> Result<Device> {
+fn make_devices(config: &ServerConfig, registry: &Registry) -> Result<Vec<Arc<Device>>> {
     let prepared = registry.clone();
     let threads = rayon::ThreadPoolBuilder::new()
         .num_threads(config.compute_threads)
@@ -274,7 +278,12 @@ fn make_device(config: &ServerConfig, registry: &Registry) -> Result<Device> {
         .map_err(|error| status!(Internal, "cannot start kernel threads: {error}"))?;
     let kept = config.kept_memory.min(config.room() / 4);
     let memory = BufferPool::within(kept, MemoryBudget::share(config.memory.unwrap_or(usize::MAX)));
-    Device::new(&config.task.cpu(0), random()?.max(1), memory, config.tensor_limit, Arc::new(threads))
+    let threads = Arc::new(threads);
+    let make = |index: usize| {
+        let (name, incarnation) = (config.task.cpu(index as u32), random()?.max(1));
+        Device::new(&name, incarnation, memory.clone(), config.tensor_limit, threads.clone()).map(Arc::new)
+    };
+    (0..config.cpu_devices).map(make).collect()
 }
 
 /// A thread that waits for the end and meanwhile says which steps take long; then it cancels what is under way and

@@ -10,6 +10,7 @@ mod steps;
 mod tests;
 mod transfers;
 
+pub(crate) use run_graph::side_by_side;
 pub(crate) use sessions::WorkerSession;
 pub(crate) use steps::WorkerStep;
 
@@ -20,7 +21,7 @@ use ferroflow_core::device::Device;
 use ferroflow_core::op::Registry;
 use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
 use ferroflow_core::resource::ResourceManager;
-use ferroflow_core::{Code, Result, Status, ensure, status};
+use ferroflow_core::{Code, Result, Status, ensure};
 use ferroflow_proto::tensorflow::{
     CreateWorkerSessionRequest, DeregisterGraphRequest, DeviceAttributes, DeviceLocality, LoggingRequest,
     LoggingResponse, RegisterGraphRequest, ServerDef,
@@ -75,13 +76,19 @@ pub(crate) struct Known {
     pub(crate) peers: Arc<Peers>,
 }
 
+/// A device of a worker.
+struct WorkerDevice {
+    device: Arc<Device>,
+    /// State on it that all sessions share that do not ask for state of their own. As in stock, devices of one task do
+    /// not see each other's.
+    resources: Arc<ResourceManager>,
+}
+
 /// The worker of one task.
 pub struct Worker {
     task: TaskName,
     registry: Registry,
-    devices: Vec<Arc<Device>>,
-    /// State shared by all sessions that do not ask for state of their own.
-    resources: Arc<ResourceManager>,
+    devices: Vec<WorkerDevice>,
     pool: Arc<ComputePool>,
     channels: Arc<Channels>,
     /// The cluster as this task knows it, for sessions that do not bring one of their own.
@@ -115,18 +122,24 @@ impl Worker {
         cluster: &ClusterSpec,
         epoch: u64,
     ) -> Result<Arc<Worker>> {
-        let resources = ResourceManager::new(&task.job);
+        ensure!(!devices.is_empty(), InvalidArgument, "a worker needs a device");
+        let devices = devices.into_iter().map(|device| {
+            let resources = ResourceManager::new(&task.job);
+            WorkerDevice { device, resources }
+        });
+        let devices: Vec<WorkerDevice> = devices.collect();
         let peers = peers(&channels, &task, cluster, Naming::Own)?;
         let transfers = Arc::new(Transfers::default());
         let steps = Steps::new(transfers.clone());
-        let device = devices.first().ok_or_else(|| status!(InvalidArgument, "a worker needs a device"))?;
-        let env = RuntimeEnv::new(registry.clone(), device.clone(), resources.clone(), pool.clone());
+        let envs = devices.iter().map(|WorkerDevice { device, resources }| {
+            RuntimeEnv::new(registry.clone(), device.clone(), resources.clone(), pool.clone())
+        });
+        let envs = envs.collect();
         Ok(Arc::new(Worker {
-            legacy_session: Arc::new(WorkerSession::new(task.clone(), env, false, peers.clone())),
+            legacy_session: Arc::new(WorkerSession::new(task.clone(), envs, false, peers.clone())),
             task,
             registry,
             devices,
-            resources,
             pool,
             channels,
             known: watch::Sender::new(Known { cluster: cluster.clone(), epoch, peers }),
@@ -219,7 +232,7 @@ impl Worker {
 
     /// The device that takes whatever is not placed explicitly.
     pub(crate) fn device(&self) -> &Arc<Device> {
-        self.devices.first().expect("a worker has a device")
+        &self.devices.first().expect("a worker has a device").device
     }
 
     /// Counts what is kept.
@@ -255,13 +268,13 @@ impl Worker {
         self.steps.calls()
     }
 
-    fn devices(&self) -> &[Arc<Device>] {
-        &self.devices
+    fn devices(&self) -> impl Iterator<Item = &Arc<Device>> {
+        self.devices.iter().map(|each| &each.device)
     }
 
     /// The devices, as other tasks and clients are told.
     pub fn device_attributes(&self) -> Vec<DeviceAttributes> {
-        self.devices.iter().map(|device| attributes(device)).collect()
+        self.devices().map(|device| attributes(device)).collect()
     }
 
     /// Opens a session for a master; opening one that is open changes nothing.
@@ -277,15 +290,22 @@ impl Worker {
             }
             _ => (self.task.clone(), self.peers()),
         };
-        let device = self.device();
-        let device = if own == self.task { device.clone() } else { Arc::new(device.renamed(&own.cpu(0))?) };
-        // In a cluster that a session brings along, stock's tasks have state for that session alone.
-        let isolate = request.isolate_session_state || own != self.task;
+        let renamed = |(index, device): (u32, &Arc<Device>)| match own == self.task {
+            true => Ok(device.clone()),
+            false => device.renamed(&own.cpu(index)).map(Arc::new),
+        };
+        let devices: Vec<Arc<Device>> = (0..).zip(self.devices()).map(renamed).collect::<Result<_>>()?;
+        // Also under other names: a master whose session is not to share the state of the tasks that it renames says so.
+        let isolate = request.isolate_session_state;
         let make = || {
-            let resources =
-                if isolate { ResourceManager::new(&self.task.job) } else { self.resources.clone() };
-            let env = RuntimeEnv::new(self.registry.clone(), device, resources, self.pool.clone());
-            WorkerSession::new(own, env, isolate, peers)
+            let envs = self.devices.iter().zip(devices).map(|(known, device)| {
+                let resources = match isolate {
+                    true => ResourceManager::new(&self.task.job),
+                    false => known.resources.clone(),
+                };
+                RuntimeEnv::new(self.registry.clone(), device, resources, self.pool.clone())
+            });
+            WorkerSession::new(own.clone(), envs.collect(), isolate, peers)
         };
         let (handle, master) = (&request.session_handle, &request.master_task);
         let mut charge = self.device().memory().budget().charge(SESSION_BYTES)?;
@@ -337,11 +357,13 @@ impl Worker {
 
     /// Empties these containers, or the default one if none is named, after releasing whoever waits in them.
     pub fn cleanup_all(&self, containers: &[String]) {
-        if containers.is_empty() {
-            self.resources.clear(self.resources.default_container());
-        }
-        for container in containers {
-            self.resources.clear(container);
+        for WorkerDevice { resources, .. } in &self.devices {
+            if containers.is_empty() {
+                resources.clear(resources.default_container());
+            }
+            for container in containers {
+                resources.clear(container);
+            }
         }
     }
 }

@@ -29,7 +29,24 @@ pub struct Target {
 impl Target {
     /// A cluster of one in this process, which sessions may share. It ends with the last of them.
     pub fn local() -> Result<Target> {
-        let config = ServerConfig { io_threads: 1, ..ServerConfig::default() };
+        Target::local_with_cpus(1)
+    }
+
+    /// The same with several CPU devices, `/device:CPU:0` and so on, which share threads and memory. Each has its own
+    /// variables, and nodes go to the first unless they name another.
+    ///
+    /// ```
+    /// use ferroflow::{Graph, Session, Target};
+    ///
+    /// let target = Target::local_with_cpus(2)?;
+    /// let graph = Graph::new();
+    /// let one = graph.scope().device("/device:CPU:1").constant(1.0f32)?;
+    /// let session = Session::connect(&target, &graph)?;
+    /// assert_eq!(session.eval(&one)?.to_scalar::<f32>()?, 1.0);
+    /// # Ok::<(), ferroflow::Status>(())
+    /// ```
+    pub fn local_with_cpus(cpu_devices: usize) -> Result<Target> {
+        let config = ServerConfig { io_threads: 1, cpu_devices, ..ServerConfig::default() };
         Ok(Target::direct(in_process(&config, crate::registry())?))
     }
 

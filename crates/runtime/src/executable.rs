@@ -151,6 +151,16 @@ impl Executable {
         vec![self.layout.graph.to_def()]
     }
 
+    /// The surroundings that it was made for.
+    pub fn env(&self) -> &Arc<RuntimeEnv> {
+        &self.env
+    }
+
+    /// The planned graph.
+    pub fn graph(&self) -> &Graph {
+        &self.layout.graph
+    }
+
     fn run(
         self: &Arc<Self>,
         args: Vec<Option<Tensor>>,

@@ -106,10 +106,14 @@ impl Members {
             worker.sleep(PAUSE).await?;
         };
         let mut own_devices = worker.device_attributes();
-        if let (Some(_), Some(device)) = (&cluster.brought, own_devices.first_mut()) {
-            device.name = cluster.own.cpu(0);
+        if cluster.brought.is_some() {
+            (0..).zip(&mut own_devices).for_each(|(index, device)| device.name = cluster.own.cpu(index));
         }
-        let isolated = config.isolate_session_state || cluster.brought.is_some();
+        // As in stock, state under names that a session brings along is the session's own unless it says otherwise,
+        // which then goes before any other wish.
+        let experimental = config.experimental.as_ref();
+        let shares = experimental.is_some_and(|set| set.share_session_state_in_clusterspec_propagation);
+        let isolated = !shares && (config.isolate_session_state || cluster.brought.is_some());
         let mut own_request = cluster.request(handle, worker, isolated, &cluster.own);
         if shares_devices {
             let others = candidates.iter().flat_map(|member| &member.devices);
@@ -175,11 +179,10 @@ impl Members {
         let names: BTreeSet<&str> = nodes.map(|node| node.device.as_str()).collect();
         let named: Vec<DeviceSpec> =
             names.into_iter().filter_map(|name| DeviceSpec::parse(name).ok()).collect();
-        let own = self.own.env().device.spec();
         let means = |spec: &DeviceSpec, task: &TaskName| {
             // What may be here will be here, as what names nobody will.
             (spec.job.is_some() || spec.task.is_some())
-                && !spec.matches(own)
+                && !self.own.envs().iter().any(|env| spec.matches(env.device.spec()))
                 && spec.task_part().matches(&task.spec())
         };
         let _joining = self.joining.lock().await;
@@ -276,6 +279,17 @@ impl Members {
         let roster = self.roster.read().expect(UNPOISONED);
         let others = roster.members.iter().flat_map(|member| &member.devices);
         self.own_devices.iter().chain(others).cloned().collect()
+    }
+
+    /// Where unconstrained nodes go: a position in these devices, the session's. That is the master's first device, but
+    /// stock's masters do not know which one that is among names that a session brings along, and take the first by name.
+    pub(super) fn default_device(&self, devices: &[DeviceSpec]) -> usize {
+        let own = self.own.env().device.spec();
+        let position = match self.cluster.brought {
+            Some(_) => (0..devices.len()).min_by_key(|position| devices[*position].to_string()),
+            None => devices.iter().position(|device| device == own),
+        };
+        position.unwrap_or_default()
     }
 
     /// The incarnation of a device; 0 for one that is not of this session.

@@ -3,7 +3,7 @@
 use super::parts::from_task;
 use super::plan_cache::{Prepared, full_name};
 use super::session::MasterSession;
-use super::step::{StepGuard, step_cx};
+use super::step::{OwnParts, StepGuard};
 use crate::api::{RunStep, StepOutcome};
 use ferroflow_core::graph::{Graph, Output};
 use ferroflow_core::{Code, Result, Tensor, bail, ensure, status};
@@ -104,16 +104,21 @@ impl MasterSession {
         let (session, prepared, hub) = (self.clone(), prepared.clone(), hub.clone());
         let pool = self.env().pool.clone();
         if prepared.plan.remote.is_empty() {
-            let step = step_cx(self, guard, Arc::new(LocalRendezvous::default()));
-            let run = prepared.plan.local.start_partial(step, hub);
-            let done = async move { run.await.map(|_| ()).map_err(|error| from_task(error, &session.task)) };
+            let (place, rendezvous) = (guard.place(), Arc::new(LocalRendezvous::default()));
+            let done = async move {
+                let own = OwnParts::new(&prepared.plan, place, rendezvous);
+                let done = own.run_partially(hub.clone()).await.map_err(|error| from_task(error, &session.task));
+                // Whoever waits for a fetch must hear of a failure on another device too.
+                done.map(drop).inspect_err(|error| hub.fail(error.clone().derived()))
+            };
             return pool.complete(done).boxed();
         }
-        let on_worker = self.start_on_worker(guard);
-        let step = step_cx(self, guard, on_worker.rendezvous(self.context.members.own()));
+        let (place, on_worker) = (guard.place(), self.start_on_worker(guard));
         let done = async move {
-            let cancellation = step.cancellation.clone();
-            let local = prepared.plan.local.start_partial(step, hub.clone());
+            let cancellation = place.1.clone();
+            let rendezvous = on_worker.rendezvous(session.context.members.own());
+            let own = OwnParts::new(&prepared.plan, place, rendezvous);
+            let local = own.run_partially(hub.clone());
             let run = session.parts_run(&on_worker, &cancellation, ExecutorOpts::default());
             let done = run.run(&prepared.plan, local).await;
             // Whoever waits for a fetch must hear of a failure elsewhere too.

@@ -1,11 +1,12 @@
 //! A plan for one signature: the part that runs here, and the parts that other tasks have registered.
 
 use super::members::Members;
+use crate::spec::TaskName;
 use crate::transport::client::RemoteWorker;
 use ferroflow_core::Result;
 use ferroflow_core::graph::Graph;
 use ferroflow_core::op::OpClass;
-use ferroflow_proto::tensorflow::{ConfigProto, DeregisterGraphRequest, RegisterGraphRequest};
+use ferroflow_proto::tensorflow::{ConfigProto, DeregisterGraphRequest, GraphDef, RegisterGraphRequest};
 use ferroflow_runtime::plan::partition::{Borders, Part, Parts, partition};
 use ferroflow_runtime::plan::plan;
 use ferroflow_runtime::{Executable, PlanOptions, Signature};
@@ -24,8 +25,10 @@ pub(super) struct PlanContext {
 
 /// A step that is ready to run, again and again.
 pub(crate) struct StepPlan {
-    /// The part of the master's own task, which takes the feeds and gives the fetches.
+    /// The part of the master's own device, which takes the feeds and gives the fetches.
     pub(super) local: Arc<Executable>,
+    /// The parts of other devices of the master's task.
+    pub(super) beside: Vec<Arc<Executable>>,
     /// The parts of other tasks.
     pub(super) remote: Vec<RemotePart>,
 }
@@ -40,9 +43,31 @@ pub(super) struct RemotePart {
     pub(super) alone: bool,
 }
 
+impl StepPlan {
+    /// The parts of the master's own task, the one that feeds and fetches first.
+    pub(super) fn own_parts(&self) -> impl Iterator<Item = &Arc<Executable>> {
+        [&self.local].into_iter().chain(&self.beside)
+    }
+}
+
+/// A plan, cut at the borders of devices.
+pub(super) struct Cut {
+    local: Arc<Executable>,
+    beside: Vec<Arc<Executable>>,
+    remote: Vec<TaskPart>,
+}
+
+/// What another task is to register: the parts of its devices, which exchange tensors there.
+struct TaskPart {
+    worker: Arc<RemoteWorker>,
+    graph: GraphDef,
+    /// Whether nobody but the master's task receives tensors from it.
+    alone: bool,
+}
+
 impl PlanContext {
-    /// Plans a graph, cuts it at the borders of tasks and makes the kernels of the local part.
-    pub(super) fn cut(&self, graph: &Graph, signature: &Signature) -> Result<(Arc<Executable>, Vec<Part>)> {
+    /// Plans a graph, cuts it at the borders of devices and makes the kernels of the parts of the own task.
+    pub(super) fn cut(&self, graph: &Graph, signature: &Signature) -> Result<Cut> {
         let env = self.members.own().env();
         let planned = plan(graph, signature, &self.options, env)?;
         let options = self.config.graph_options.as_ref();
@@ -53,25 +78,42 @@ impl PlanContext {
             bfloat16: options.is_some_and(|options| options.enable_bfloat16_sendrecv),
         };
         let Parts { local, remote } = partition(planned, &borders)?;
-        Ok((Executable::from_plan(local, env)?, remote))
+        let local = Executable::from_plan(local, env)?;
+        let (mut beside, mut tasks): (_, Vec<TaskPart>) = (Vec::new(), Vec::new());
+        for part in remote {
+            if let Some(env) = self.members.own().env_on(&part.device) {
+                beside.push(Executable::for_part(part.graph, env)?);
+                continue;
+            }
+            let worker = self.members.owner(&part.device)?;
+            let (alone, def) = (self.is_alone(&part, worker.task()), part.graph.to_def());
+            match tasks.last_mut().filter(|last| last.worker.task() == worker.task()) {
+                Some(last) => {
+                    last.graph.node.extend(def.node);
+                    last.alone &= alone;
+                }
+                None => tasks.push(TaskPart { worker, graph: def, alone }),
+            }
+        }
+        Ok(Cut { local, beside, remote: tasks })
     }
 
     /// Has the other tasks register their parts. If one fails, those that succeeded are given back.
-    pub(super) async fn register(&self, local: Arc<Executable>, parts: Vec<Part>) -> Result<StepPlan> {
-        let registering = parts.iter().map(|part| async {
-            let worker = self.members.owner(&part.device)?;
-            let graph_handle = worker.register_graph(&self.request(&part.graph)).await?;
+    pub(super) async fn register(&self, cut: Cut) -> Result<StepPlan> {
+        let Cut { local, beside, remote: parts } = cut;
+        let registering = parts.into_iter().map(|TaskPart { worker, graph, alone }| async move {
+            let graph_handle = worker.register_graph(&self.request(graph)).await?;
             let task = worker.task().to_string();
-            Ok(RemotePart { worker, task, graph_handle, alone: self.is_alone(&part.graph) })
+            Ok(RemotePart { worker, task, graph_handle, alone })
         });
-        let (mut remote, mut failure) = (Vec::with_capacity(parts.len()), None);
+        let (mut remote, mut failure) = (Vec::new(), None);
         for registered in join_all(registering).await {
             match registered {
                 Ok(part) => remote.push(part),
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        let Some(error) = failure else { return Ok(StepPlan { local, remote }) };
+        let Some(error) = failure else { return Ok(StepPlan { local, beside, remote }) };
         for part in remote {
             part.worker.forget_graph(DeregisterGraphRequest {
                 session_handle: self.members.handle().to_owned(),
@@ -82,18 +124,20 @@ impl PlanContext {
         Err(error)
     }
 
-    /// Whether a part sends to the master's own device only.
-    fn is_alone(&self, graph: &Graph) -> bool {
-        let own = self.members.own().env().device.name();
-        let sends = graph.nodes().iter().filter(|node| node.data.class() == OpClass::Send);
+    /// Whether a part of this task sends to the master's task, or within its own, only.
+    fn is_alone(&self, part: &Part, task: &TaskName) -> bool {
+        let (own, there) = (self.members.own(), format!("{task}/device:"));
+        let sends = part.graph.nodes().iter().filter(|node| node.data.class() == OpClass::Send);
         let mut targets = sends.map(|node| node.data.attrs.get::<String>("recv_device"));
-        targets.all(|target| target.is_ok_and(|target| target == own))
+        targets.all(|target| {
+            target.is_ok_and(|target| own.env_on(&target).is_some() || target.starts_with(&there))
+        })
     }
 
-    fn request(&self, graph: &Graph) -> RegisterGraphRequest {
+    fn request(&self, graph: GraphDef) -> RegisterGraphRequest {
         RegisterGraphRequest {
             session_handle: self.members.handle().to_owned(),
-            graph_def: Some(graph.to_def()),
+            graph_def: Some(graph),
             has_control_flow: false,
             graph_options: self.config.graph_options.clone(),
             create_worker_session_called: true,

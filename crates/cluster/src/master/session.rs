@@ -104,7 +104,7 @@ impl MasterSession {
         let mut graph = (*current.graph).clone();
         graph.extend(def)?;
         self.place(&mut graph, current.graph.node_count())?;
-        self.env().set_library(graph.library().clone());
+        self.context.members.own().set_library(graph.library());
         current.graph = Arc::new(graph);
         current.version += i64::from(version.is_some());
         Ok(current.version)
@@ -115,8 +115,7 @@ impl MasterSession {
         let devices: Result<Vec<DeviceSpec>> =
             self.devices().iter().map(|device| DeviceSpec::parse(&device.name)).collect();
         let devices = devices?;
-        let own = self.env().device.spec();
-        let default = devices.iter().position(|device| device == own).unwrap_or_default();
+        let default = self.context.members.default_device(&devices);
         let soft = self.context.config.allow_soft_placement;
         let inline_calls = self.context.options.optimize;
         Placer { devices: &devices, default, soft, inline_calls }.place(graph, first)
@@ -158,8 +157,8 @@ impl MasterSession {
         // Closing ends this first: a task is not asked to register a part for a session that it was told to forget, which
         // would look as if that task had restarted.
         let registered = async {
-            let (local, parts) = self.context.cut(graph, signature)?;
-            self.context.register(local, parts).await
+            let cut = self.context.cut(graph, signature)?;
+            self.context.register(cut).await
         };
         self.while_open(registered).await.map(Arc::new)
     }

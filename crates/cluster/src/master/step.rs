@@ -4,7 +4,7 @@ use super::parts::{PartsRun, from_task};
 use super::plan::StepPlan;
 use super::session::MasterSession;
 use super::transfer_log::TransferLog;
-use crate::worker::WorkerStep;
+use crate::worker::{WorkerSession, WorkerStep, side_by_side};
 use ferroflow_core::cancel::{Cancellation, Cancelled};
 use ferroflow_core::rendezvous::Rendezvous;
 use ferroflow_core::step::StepCx;
@@ -12,7 +12,8 @@ use ferroflow_core::{Code, Result, Status, Tensor, ensure, status};
 use ferroflow_proto::tensorflow::{
     ExecutorOpts, RunGraphResponse, RunMetadata, RunOptions, StepStats, run_options::TraceLevel,
 };
-use ferroflow_runtime::{LocalRendezvous, StepTrace};
+use ferroflow_runtime::{Executable, LocalRendezvous, PartialHub, StepTrace};
+use futures_util::future::try_join;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,17 +39,17 @@ pub(super) async fn run_plan(
     );
     let mut guard = session.steps.begin()?;
     let full_trace = options.trace_level == TraceLevel::FullTrace as i32;
-    let trace = full_trace.then(|| StepTrace::new(session.env().device.name()));
+    let trace = |part: &Arc<Executable>| StepTrace::new(part.env().device.name());
+    let traces: Vec<_> = if full_trace { plan.own_parts().map(trace).collect() } else { Vec::new() };
     let run = async {
         if plan.remote.is_empty() {
-            let step = step_cx(session, &guard, Arc::new(LocalRendezvous::default()));
-            let done = async { plan.local.start(feeds, step, trace.clone())?.near_caller().await };
-            let values = done.await.map_err(|error| from_task(error, &session.task))?;
-            return Ok((values, Vec::new()));
+            let own = OwnParts::new(plan, guard.place(), Arc::new(LocalRendezvous::default()));
+            let done = own.run(feeds, &traces).await;
+            return Ok((done.map_err(|error| from_task(error, &session.task))?, Vec::new()));
         }
         let on_worker = session.start_on_worker(&guard);
-        let step = step_cx(session, &guard, on_worker.rendezvous(session.context.members.own()));
-        let local = async { plan.local.start(feeds, step, trace.clone())?.near_caller().await };
+        let own = OwnParts::new(plan, guard.place(), on_worker.rendezvous(session.context.members.own()));
+        let local = own.run(feeds, &traces);
         let exec_opts = ExecutorOpts {
             record_timeline: full_trace,
             record_partition_graphs: options.output_partition_graphs,
@@ -74,12 +75,12 @@ pub(super) async fn run_plan(
     };
     let (values, responses) = done.map_err(|error| session.explain(error))?;
     guard.finished();
+    let own_stats = traces.iter().flat_map(|trace| trace.to_proto().dev_stats);
     let mut metadata = RunMetadata {
-        step_stats: trace.map(|trace| trace.to_proto()),
-        partition_graphs: if options.output_partition_graphs {
-            plan.local.partition_graphs()
-        } else {
-            Vec::new()
+        step_stats: full_trace.then(|| StepStats { dev_stats: own_stats.collect() }),
+        partition_graphs: match options.output_partition_graphs {
+            true => plan.own_parts().flat_map(|part| part.partition_graphs()).collect(),
+            false => Vec::new(),
         },
         ..Default::default()
     };
@@ -97,13 +98,58 @@ fn merge_metadata(metadata: &mut RunMetadata, response: RunGraphResponse) {
     metadata.partition_graphs.extend(response.partition_graph);
 }
 
-/// What everything in the own part of a step shares.
-pub(super) fn step_cx(
-    session: &MasterSession,
-    guard: &StepGuard,
+/// The parts of a step that run on the devices of the master's own task.
+pub(super) struct OwnParts<'a> {
+    plan: &'a StepPlan,
+    step_id: i64,
     rendezvous: Arc<dyn Rendezvous>,
-) -> Arc<StepCx> {
-    session.context.members.own().step_cx(guard.id as i64, rendezvous, guard.cancellation.clone())
+    cancellation: Cancellation,
+}
+
+impl<'a> OwnParts<'a> {
+    /// The own parts of a plan in one step; `rendezvous` is where their tensors meet.
+    pub(super) fn new(
+        plan: &'a StepPlan,
+        (step_id, cancellation): (i64, Cancellation),
+        rendezvous: Arc<dyn Rendezvous>,
+    ) -> OwnParts<'a> {
+        OwnParts { plan, step_id, rendezvous, cancellation }
+    }
+
+    /// What everything on one of the devices shares.
+    fn step_cx(&self, part: &Executable) -> Arc<StepCx> {
+        WorkerSession::step_cx(part.env(), self.step_id, self.rendezvous.clone(), self.cancellation.clone())
+    }
+
+    /// Runs all of them; returns the fetches. Without `traces`, which has one for each part, nothing is recorded.
+    async fn run(&self, feeds: Vec<Tensor>, traces: &[Arc<StepTrace>]) -> Result<Vec<Tensor>> {
+        let run = self.plan.local.start(feeds, self.step_cx(&self.plan.local), traces.first().cloned())?;
+        self.beside(run.near_caller(), traces.get(1..).unwrap_or_default()).await
+    }
+
+    /// Runs all of them as a partial run, whose feeds come and whose fetches leave through `hub`.
+    pub(super) async fn run_partially(&self, hub: Arc<PartialHub>) -> Result<Vec<Tensor>> {
+        let run = self.plan.local.start_partial(self.step_cx(&self.plan.local), hub);
+        self.beside(run, &[]).await
+    }
+
+    async fn beside(
+        &self,
+        first: impl Future<Output = Result<Vec<Tensor>>>,
+        traces: &[Arc<StepTrace>],
+    ) -> Result<Vec<Tensor>> {
+        if self.plan.beside.is_empty() {
+            return first.await;
+        }
+        let mut traces = traces.iter().cloned();
+        let others = self.plan.beside.iter().map(|part| {
+            let run = part.start(Vec::new(), self.step_cx(part), traces.next())?;
+            Ok(run.near_caller())
+        });
+        let others = side_by_side(others.collect::<Result<Vec<_>>>()?);
+        let (values, ()) = try_join(first, others).await?;
+        Ok(values)
+    }
 }
 
 impl MasterSession {
@@ -225,6 +271,11 @@ pub(super) struct StepGuard {
 }
 
 impl StepGuard {
+    /// The step's id, and what ends it early.
+    pub(super) fn place(&self) -> (i64, Cancellation) {
+        (self.id as i64, self.cancellation.clone())
+    }
+
     /// Ends when the step is cancelled, with the reason.
     pub(super) fn cancelled(&self) -> Cancelled {
         self.cancellation.cancelled()

@@ -1,10 +1,11 @@
 //! The graphs that masters have registered: this task's parts of the steps to come.
 
 use super::sessions::WorkerSession;
-use ferroflow_core::device::{Device, DeviceSpec};
+use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::graph::{Graph, Library};
 use ferroflow_core::{Result, Status, bail, ensure, status};
 use ferroflow_proto::tensorflow::GraphDef;
+use ferroflow_runtime::plan::partition::{Borders, split};
 use ferroflow_runtime::{Executable, RuntimeEnv};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,26 +16,29 @@ pub(super) struct Graphs(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
-    graphs: HashMap<String, Arc<Executable>>,
+    graphs: HashMap<String, Arc<TaskGraph>>,
     last: u64,
 }
+
+/// A registered graph: the parts of the task's devices.
+pub(super) struct TaskGraph(pub(super) Vec<Arc<Executable>>);
 
 const UNPOISONED: &str = "no panic while graphs are locked";
 
 impl Graphs {
-    fn insert(&self, graph: Arc<Executable>) -> String {
+    fn insert(&self, graph: TaskGraph) -> String {
         let mut table = self.0.lock().expect(UNPOISONED);
         table.last += 1;
         let handle = format!("{:016x}", table.last);
-        table.graphs.insert(handle.clone(), graph);
+        table.graphs.insert(handle.clone(), Arc::new(graph));
         handle
     }
 
-    fn get(&self, handle: &str) -> Option<Arc<Executable>> {
+    fn get(&self, handle: &str) -> Option<Arc<TaskGraph>> {
         self.0.lock().expect(UNPOISONED).graphs.get(handle).cloned()
     }
 
-    fn remove(&self, handle: &str) -> Option<Arc<Executable>> {
+    fn remove(&self, handle: &str) -> Option<Arc<TaskGraph>> {
         self.0.lock().expect(UNPOISONED).graphs.remove(handle)
     }
 
@@ -47,15 +51,44 @@ impl Graphs {
 impl WorkerSession {
     /// Makes a graph ready to run, which may take a while, and returns its handle.
     pub(super) fn register(&self, def: &GraphDef) -> Result<String> {
-        let env = self.env_for(def)?;
-        check_devices(def, &env.device)?;
-        let mut graph = Graph::new(env.registry.clone());
+        let envs = self.envs_for(def)?;
+        check_devices(def, &envs)?;
+        let mut graph = Graph::new(self.env().registry.clone());
         graph.extend_planned(def)?;
-        Ok(self.graphs.insert(Executable::for_part(graph, &env)?))
+        self.name_devices(&mut graph);
+        let [first, others @ ..] = &envs[..] else { bail!(Internal, "a session has a device") };
+        if others.is_empty() {
+            return Ok(self.graphs.insert(TaskGraph(vec![Executable::for_part(graph, first)?])));
+        }
+        let borders = Borders {
+            client: first.device.name(),
+            incarnation: &|device| self.env_on(device).map_or(0, |env| env.device.incarnation()),
+            next_id: &self.next_edge,
+            bfloat16: false,
+        };
+        let parts = split(graph, &borders)?.into_iter().map(|part| {
+            let env = envs.iter().find(|env| env.device.name() == part.device);
+            Executable::for_part(part.graph, env.ok_or_else(|| unknown_device(&part.device))?)
+        });
+        Ok(self.graphs.insert(TaskGraph(parts.collect::<Result<_>>()?)))
+    }
+
+    /// Gives nodes whose device is abbreviated its full name.
+    fn name_devices(&self, graph: &mut Graph) {
+        for id in graph.ids() {
+            let device = &graph.node(id).data.device;
+            if self.env_on(device).is_some() {
+                continue;
+            }
+            let Ok(spec) = DeviceSpec::parse(device) else { continue };
+            if let Some(env) = self.envs().iter().find(|env| spec.matches(env.device.spec())) {
+                graph.set_device(id, env.device.name());
+            }
+        }
     }
 
     /// A registered graph.
-    pub(super) fn graph(&self, handle: &str) -> Result<Arc<Executable>> {
+    pub(super) fn graph(&self, handle: &str) -> Result<Arc<TaskGraph>> {
         self.graphs.get(handle).ok_or_else(|| unknown(handle))
     }
 
@@ -70,18 +103,18 @@ impl WorkerSession {
 
     /// The session's surroundings with the graph's functions in them. A function that differs from an earlier one of the
     /// same name, which stock's optimizers may send with another graph, needs surroundings of its own.
-    fn env_for(&self, def: &GraphDef) -> Result<Arc<RuntimeEnv>> {
-        let Some(functions) = &def.library else { return Ok(self.env().clone()) };
+    fn envs_for(&self, def: &GraphDef) -> Result<Vec<Arc<RuntimeEnv>>> {
+        let Some(functions) = &def.library else { return Ok(self.envs().to_vec()) };
         let _extending = self.extending_library.lock().expect(UNPOISONED);
         let env = self.env();
         match env.library().with(functions, &env.registry) {
             Ok(library) => {
-                env.set_library(Arc::new(library));
-                Ok(env.clone())
+                self.set_library(&Arc::new(library));
+                Ok(self.envs().to_vec())
             }
             Err(_) => {
-                let library = Library::default().with(functions, &env.registry)?;
-                Ok(env.with_library(Arc::new(library)))
+                let library = Arc::new(Library::default().with(functions, &env.registry)?);
+                Ok(self.envs().iter().map(|env| env.with_library(library.clone())).collect())
             }
         }
     }
@@ -91,8 +124,12 @@ fn unknown(handle: &str) -> Status {
     status!(Aborted, "Graph handle is not found: {handle}")
 }
 
+fn unknown_device(device: &str) -> Status {
+    status!(InvalidArgument, "{device} unknown device.")
+}
+
 /// Every node must name a device of this task.
-fn check_devices(def: &GraphDef, device: &Device) -> Result<()> {
+fn check_devices(def: &GraphDef, envs: &[Arc<RuntimeEnv>]) -> Result<()> {
     let mut known = "";
     for node in &def.node {
         if node.device == known && !known.is_empty() {
@@ -105,8 +142,8 @@ fn check_devices(def: &GraphDef, device: &Device) -> Result<()> {
             node.name
         );
         match DeviceSpec::parse(&node.device) {
-            Ok(spec) if spec.matches(device.spec()) => known = &node.device,
-            _ => bail!(InvalidArgument, "{} unknown device.", node.device),
+            Ok(spec) if envs.iter().any(|env| spec.matches(env.device.spec())) => known = &node.device,
+            _ => return Err(unknown_device(&node.device)),
         }
     }
     Ok(())

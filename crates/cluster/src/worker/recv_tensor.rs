@@ -37,7 +37,7 @@ impl Worker {
     /// Checks that a tensor comes from a device of this process.
     fn check_source(&self, key: &RendezvousKey) -> Result<()> {
         let local = key.source().find("/device:").map_or(key.source(), |at| &key.source()[at..]);
-        let device = self.devices().iter().find(|device| device.name().ends_with(local) && !local.is_empty());
+        let device = self.devices().find(|device| device.name().ends_with(local) && !local.is_empty());
         let Some(device) = device else { bail!(InvalidArgument, "{local} unknown device.") };
         let (expected, found) = (key.source_incarnation(), device.incarnation());
         if expected != found {

@@ -1,16 +1,18 @@
 //! Runs this task's part of a step.
 
 use super::Worker;
+use super::graphs::TaskGraph;
 use super::sessions::WorkerSession;
 use super::steps::WorkerStep;
 use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
 use ferroflow_core::{Result, Tensor, bail, ensure, status};
 use ferroflow_proto::tensorflow::{
-    CostGraphDef, ExecutorOpts, NamedTensorProto, RunGraphRequest, RunGraphResponse,
+    CostGraphDef, ExecutorOpts, NamedTensorProto, RunGraphRequest, RunGraphResponse, StepStats,
 };
-use ferroflow_runtime::{Executable, StepTrace};
-use futures_util::FutureExt;
+use ferroflow_runtime::StepTrace;
 use futures_util::future::{BoxFuture, Shared};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use std::sync::Arc;
 
 /// How a partial run ends; every clone gives the same.
@@ -55,15 +57,23 @@ impl Worker {
     ) -> Result<RunGraphResponse> {
         let graph = session.graph(&request.graph_handle)?;
         let options = request.exec_opts.unwrap_or_default();
-        let cx = session.step_cx(step.id(), step.rendezvous(session), step.cancellation().clone());
-        let trace = wants_stats(&options).then(|| StepTrace::new(cx.device.name()));
-        graph.start(Vec::new(), cx.clone(), trace.clone())?.near_caller().await?;
+        let rendezvous = step.rendezvous(session);
+        let mut traces = Vec::new();
+        let mut runs = Vec::with_capacity(graph.0.len());
+        for part in &graph.0 {
+            let cx = WorkerSession::step_cx(part.env(), step.id(), rendezvous.clone(), step.cancellation().clone());
+            let trace = wants_stats(&options).then(|| StepTrace::new(cx.device.name()));
+            traces.extend(trace.clone());
+            runs.push(part.start(Vec::new(), cx, trace)?.near_caller());
+        }
+        side_by_side(runs).await?;
+        let stats = || StepStats { dev_stats: traces.iter().flat_map(|trace| trace.to_proto().dev_stats).collect() };
         Ok(RunGraphResponse {
-            recv: receive(&*cx.rendezvous, &request.recv_key).await?,
-            step_stats: trace.map(|trace| trace.to_proto()),
+            recv: receive(&*rendezvous, &request.recv_key).await?,
+            step_stats: (!traces.is_empty()).then(stats),
             cost_graph: Some(CostGraphDef::default()),
             partition_graph: match options.record_partition_graphs {
-                true => graph.partition_graphs(),
+                true => graph.0.iter().flat_map(|part| part.partition_graphs()).collect(),
                 false => Vec::new(),
             },
             ..Default::default()
@@ -93,20 +103,40 @@ impl Worker {
         &self,
         session: &Arc<WorkerSession>,
         step: &Arc<WorkerStep>,
-        graph: &Arc<Executable>,
+        graph: &TaskGraph,
     ) -> Result<Ending> {
-        let cx = session.step_cx(step.id(), step.rendezvous(session), step.cancellation().clone());
-        let run = graph.start(Vec::new(), cx, None)?;
+        let rendezvous = step.rendezvous(session);
+        let runs = graph.0.iter().map(|part| {
+            let cx = WorkerSession::step_cx(part.env(), step.id(), rendezvous.clone(), step.cancellation().clone());
+            part.start(Vec::new(), cx, None)
+        });
+        let run = side_by_side(runs.collect::<Result<Vec<_>>>()?);
         // The step holds its run, so the run must not hold the step.
         let failing = Arc::downgrade(step);
         let run = async move {
-            let done = run.await.map(drop);
+            let done = run.await;
             if let (Err(error), Some(step)) = (&done, failing.upgrade()) {
                 step.abort(error.clone());
             }
             done
         };
         Ok(self.pool.complete(run).boxed().shared())
+    }
+}
+
+/// Runs the parts of a task's devices, which wait for each other's tensors, until all have ended or one has failed; the
+/// others are given up then.
+pub(crate) async fn side_by_side<T>(mut runs: Vec<impl Future<Output = Result<T>>>) -> Result<()> {
+    match runs.len() {
+        0 => Ok(()),
+        1 => runs.remove(0).await.map(drop),
+        _ => {
+            let mut ends: FuturesUnordered<_> = runs.into_iter().collect();
+            while let Some(end) = ends.next().await {
+                end?;
+            }
+            Ok(())
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use super::graphs::Graphs;
 use crate::spec::TaskName;
 use crate::transport::client::Peers;
 use ferroflow_core::cancel::Cancellation;
+use ferroflow_core::graph::Library;
 use ferroflow_core::memory::Charge;
 use ferroflow_core::rendezvous::Rendezvous;
 use ferroflow_core::resource::ResourceManager;
@@ -11,29 +12,34 @@ use ferroflow_core::step::StepCx;
 use ferroflow_core::{Result, ensure};
 use ferroflow_runtime::RuntimeEnv;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 /// A master's session on one worker.
 pub(crate) struct WorkerSession {
     /// What this task is called in the session.
     own: TaskName,
-    env: Arc<RuntimeEnv>,
+    /// One for each device of the task.
+    envs: Vec<Arc<RuntimeEnv>>,
     isolated: bool,
     peers: Arc<Peers>,
+    /// Numbers the edges that the session's graphs have between devices of this task.
+    pub(super) next_edge: AtomicU64,
     pub(super) graphs: Graphs,
     /// Held while the functions of a new graph join the session's.
     pub(super) extending_library: Mutex<()>,
 }
 
 impl WorkerSession {
+    /// A session on devices of which there is at least one; the first takes whatever is not placed explicitly.
     pub(crate) fn new(
         own: TaskName,
-        env: Arc<RuntimeEnv>,
+        envs: Vec<Arc<RuntimeEnv>>,
         isolated: bool,
         peers: Arc<Peers>,
     ) -> WorkerSession {
-        let (graphs, extending_library) = (Graphs::default(), Mutex::default());
-        WorkerSession { own, env, isolated, peers, graphs, extending_library }
+        let (graphs, extending_library, next_edge) = (Graphs::default(), Mutex::default(), AtomicU64::new(0));
+        WorkerSession { own, envs, isolated, peers, next_edge, graphs, extending_library }
     }
 
     /// What this task is called in the session.
@@ -46,17 +52,17 @@ impl WorkerSession {
         &self.peers
     }
 
-    /// What everything that runs here in a step shares.
+    /// What everything that runs on a device in a step shares.
     pub(crate) fn step_cx(
-        &self,
+        env: &RuntimeEnv,
         step_id: i64,
         rendezvous: Arc<dyn Rendezvous>,
         cancellation: Cancellation,
     ) -> Arc<StepCx> {
         Arc::new(StepCx {
             step_id,
-            device: self.env.device.clone(),
-            resources: self.env.resources.clone(),
+            device: env.device.clone(),
+            resources: env.resources.clone(),
             step_resources: ResourceManager::new("step"),
             rendezvous,
             cancellation,
@@ -64,9 +70,24 @@ impl WorkerSession {
         })
     }
 
-    /// The surroundings of the session's plans.
+    /// The surroundings of the session's plans on the first device, which feeds and fetches.
     pub(crate) fn env(&self) -> &Arc<RuntimeEnv> {
-        &self.env
+        self.envs.first().expect("a session has a device")
+    }
+
+    /// The same for every device.
+    pub(crate) fn envs(&self) -> &[Arc<RuntimeEnv>] {
+        &self.envs
+    }
+
+    /// The surroundings of plans on a device, given by its full name, if that is one of this task.
+    pub(crate) fn env_on(&self, device: &str) -> Option<&Arc<RuntimeEnv>> {
+        self.envs.iter().find(|env| env.device.name() == device)
+    }
+
+    /// Makes the functions of a graph that has grown known on every device.
+    pub(crate) fn set_library(&self, library: &Arc<Library>) {
+        self.envs.iter().for_each(|env| env.set_library(library.clone()));
     }
 }
 
@@ -74,7 +95,7 @@ impl Drop for WorkerSession {
     fn drop(&mut self) {
         if self.isolated {
             // Whoever still waits in the session's own queues must not keep them alive.
-            self.env.resources.clear_all();
+            self.envs.iter().for_each(|env| env.resources.clear_all());
         }
     }
 }

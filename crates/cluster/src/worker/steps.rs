@@ -150,7 +150,7 @@ impl Rendezvous for StepRendezvous {
 
     fn recv(&self, key: &RendezvousKey) -> BoxFuture<Result<Parcel>> {
         let source = key.source();
-        if source == self.session.env().device.name() || self.step.link(source).is_some() {
+        if self.session.env_on(source).is_some() || self.step.link(source).is_some() {
             return self.step.local.recv(key);
         }
         let Some(peer) = self.session.peers().of_device(source).cloned() else {

@@ -23,6 +23,7 @@ pub struct SessionOptions {
     device_filters: Vec<String>,
     soft_placement: bool,
     isolate: bool,
+    share: bool,
     optimize: bool,
     cluster: Option<ClusterSpec>,
     open_timeout: Option<Duration>,
@@ -42,6 +43,7 @@ impl SessionOptions {
             device_filters: Vec::new(),
             soft_placement: true,
             isolate: false,
+            share: false,
             optimize: true,
             cluster: None,
             open_timeout: Some(OPEN_TIMEOUT),
@@ -74,9 +76,17 @@ impl SessionOptions {
         self
     }
 
-    /// A cluster that the session brings along, instead of the one that the servers were started with.
+    /// A cluster that the session brings along, instead of the one that the servers were started with. The master's task
+    /// must have another name in it. Variables and queues are the session's own, unless it shares those of the tasks
+    /// ([`SessionOptions::share_state`]).
     pub fn cluster(mut self, cluster: ClusterSpec) -> Self {
         self.cluster = Some(cluster);
+        self
+    }
+
+    /// Whether a session that brings a cluster along shares variables and queues with the other sessions of its tasks.
+    pub fn share_state(mut self, share: bool) -> Self {
+        self.share = share;
         self
     }
 
@@ -104,7 +114,12 @@ impl SessionOptions {
     pub(crate) fn to_config(&self) -> proto::ConfigProto {
         let rewrites = proto::RewriterConfig { disable_meta_optimizer: true, ..Default::default() };
         let unchanged = proto::GraphOptions { rewrite_options: Some(rewrites), ..Default::default() };
+        let experimental = proto::config_proto::Experimental {
+            share_session_state_in_clusterspec_propagation: true,
+            ..Default::default()
+        };
         proto::ConfigProto {
+            experimental: self.share.then_some(experimental),
             device_filters: self.device_filters.clone(),
             allow_soft_placement: self.soft_placement,
             isolate_session_state: self.isolate,

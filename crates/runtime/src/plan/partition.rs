@@ -80,6 +80,37 @@ pub fn partition(mut planned: Planned, borders: &Borders<'_>) -> Result<Parts> {
     })
 }
 
+/// Cuts a graph that runs as it is, without feeds or fetches, into the parts of its devices.
+pub fn split(graph: Graph, borders: &Borders<'_>) -> Result<Vec<Part>> {
+    let crosses = |node: &Node| node.sources().any(|source| graph.node(source).data.device != node.data.device);
+    if !graph.nodes().iter().any(crosses) {
+        return Ok(separate(&graph));
+    }
+    let Parts { local, remote } = partition(Planned::whole(graph), borders)?;
+    let local = Part { device: borders.client.to_owned(), graph: local.graph };
+    Ok([local].into_iter().chain(remote).filter(|part| part.graph.node_count() > 0).collect())
+}
+
+/// The parts of a graph without an edge that crosses, such as one that was cut before.
+fn separate(graph: &Graph) -> Vec<Part> {
+    let mut parts: BTreeMap<&str, Graph> = BTreeMap::new();
+    let mut new_ids = Vec::with_capacity(graph.node_count());
+    for node in graph.nodes() {
+        let part = parts.entry(&node.data.device).or_insert_with(|| graph.empty_like());
+        let copy = Node { data: node.data.clone(), inputs: Vec::new(), controls: Vec::new() };
+        new_ids.push(part.push(copy));
+    }
+    for id in graph.ids() {
+        let node = graph.node(id);
+        let moved = |output: &Output| Output { node: new_ids[output.node.index()], index: output.index };
+        let part = parts.get_mut(&*node.data.device).expect("inserted above");
+        let copy = part.node_mut(new_ids[id.index()]);
+        copy.inputs = node.inputs.iter().map(moved).collect();
+        copy.controls = node.controls.iter().map(|control| new_ids[control.index()]).collect();
+    }
+    parts.into_iter().map(|(device, graph)| Part { device: device.to_owned(), graph }).collect()
+}
+
 struct Cutter<'a> {
     graph: &'a Graph,
     borders: &'a Borders<'a>,

@@ -2,7 +2,7 @@
 //!
 //! Nodes that must be together form groups: those joined by a reference or a resource, and those that the user
 //! colocated. A group goes to a device that all device specifications in it allow: the default device if it is among
-//! them, else the first by name. Sources without inputs go to their consumers, and ops that look at a shape alone go to
+//! them, else one of the same task, else the first by name. Sources without inputs go to their consumers, and ops that look at a shape alone go to
 //! their input.
 
 mod groups;

@@ -47,7 +47,12 @@ impl<'a> Groups<'a> {
             groups.push(Group { parent: i as u32, rank: 0, assigned, resource, requested });
         }
         let mut preference: Vec<usize> = (0..placer.devices.len()).collect();
-        preference.sort_by_cached_key(|i| (*i != placer.default, placer.devices[*i].to_string()));
+        let default_task = placer.devices.get(placer.default).map(DeviceSpec::task_part);
+        preference.sort_by_cached_key(|i| {
+            let device = &placer.devices[*i];
+            let elsewhere = default_task.as_ref().is_none_or(|task| !task.matches(device));
+            (*i != placer.default, elsewhere, device.to_string())
+        });
         Ok(Groups { placer, groups, preference, found: HashMap::new() })
     }
 
@@ -114,7 +119,7 @@ impl<'a> Groups<'a> {
         Ok(device)
     }
 
-    /// The device that a specification means: the default one, or the first by name.
+    /// The device that a specification means: the default one, another of its task, or the first by name.
     fn find(&mut self, wanted: &DeviceSpec) -> Option<usize> {
         if let Some(known) = self.found.get(wanted) {
             return *known;
