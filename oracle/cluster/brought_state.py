@@ -11,10 +11,8 @@ KINDS = {
     "plain": (False, False, {}),
     "isolated": (False, False, {"isolate_session_state": True}),
     "brought": (True, False, {}),
-    "brought, isolated": (True, False, {"isolate_session_state": True}),
     "brought, sharing": (True, True, {}),
     "brought, sharing, isolated": (True, True, {"isolate_session_state": True}),
-    "sharing": (False, True, {}),
     "sharing, isolated": (False, True, {"isolate_session_state": True}),
 }
 
@@ -24,10 +22,10 @@ ALL, MASTER = {"ps": "store", "worker": "trainer"}, {"ps": "ps", "worker": "trai
 
 def run(cluster):
     refused(cluster)
-    for names in [ALL, MASTER]:
-        for first, second in itertools.product(KINDS, KINDS):
-            if KINDS[first][0] or KINDS[second][0] or names is ALL:
-                pair(cluster, names, first, second)
+    for first, second in itertools.product(KINDS, KINDS):
+        pair(cluster, ALL, first, second)
+    for first, second in itertools.permutations(["plain", "brought", "brought, sharing"], 2):
+        pair(cluster, MASTER, first, second)
     containers(cluster)
     resets(cluster)
 

@@ -149,6 +149,41 @@ def crash(binary):
     print("a chief that crashed was waited for, and the end of the next one was the end of all", flush=True)
 
 
+def late(binary):
+    """A worker whose program begins after the chief has ended finds the parameter server; a chief that never comes is not waited for."""
+    ps, *workers = (f"127.0.0.1:{port}" for port in tasks.free_ports(3))
+    flags = [f"--ps_hosts={ps}", f"--worker_hosts={','.join(workers)}"]
+    serving = Started("ps", argv=[binary, "serve", *flags, "--job_name=ps", "--exit-with-chief=1", "--log", "info"])
+    hosts = {"ps": [ps], "worker": workers}
+
+    def slow():
+        server = tf.distribute.Server(hosts, "worker", 1)
+        print("the worker listens", flush=True)
+        # As a program that reads its data first.
+        signal.sigwait([signal.SIGUSR1])
+        with tf.Graph().as_default(), tf.device("/job:ps/task:0"):
+            weight = v1.get_variable("weight", initializer=0.0)
+            config = v1.ConfigProto(device_filters=["/job:ps", "/job:worker/task:1"])
+            with v1.Session(server.target, config=config) as session:
+                print("trained weight found:", session.run(v1.is_variable_initialized(weight)), flush=True)
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    worker = Started("worker 1", body=slow)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+    worker.await_line("the worker listens")
+    chief = Started("worker 0", body=lambda: trainer.main([*flags, "--job_name=worker", f"--steps={STEPS}"]))
+    assert chief.wait() == 0, chief.said()
+    serving.await_line("task:1, which is there and has not begun, may yet train")
+    os.kill(worker.pid, signal.SIGUSR1)
+    assert worker.wait() == 0 and "found: True" in worker.said(), worker.said()
+    assert serving.wait() == 0, serving.said()
+    print("a worker that begins after the chief's end finds the parameter server", flush=True)
+    alone = Started("ps", argv=[binary, "serve", *flags, "--job_name=ps", "--exit-with-chief", "--chief-timeout=1"])
+    code, said = alone.wait(), alone.said()
+    assert code == 1 and "task:0 has not come within 1 s" in said, f"{code}: {said}"
+    print("a chief that never comes is not waited for", flush=True)
+
+
 def drain(binary):
     """A task that is asked to terminate finishes its step, refuses the next one, and says that it was needed."""
     ps, worker = (f"127.0.0.1:{port}" for port in tasks.free_ports(2))
@@ -203,6 +238,7 @@ def main():
     binary = sys.argv[1]
     any_order(binary)
     crash(binary)
+    late(binary)
     drain(binary)
 
 

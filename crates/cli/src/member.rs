@@ -260,7 +260,9 @@ impl Member<'_> {
         let (task, epoch) = (seat.task(), seat.epoch());
         crate::serve::warn_of_exposure(std::slice::from_ref(&listener));
         let cpu_devices = self.cpu_devices;
-        let config = ServerConfig { task, cluster, epoch, cpu_devices, ..self.resources.config()? };
+        let opens_sessions = false;
+        let shares = self.resources.config()?;
+        let config = ServerConfig { task, cluster, epoch, cpu_devices, opens_sessions, ..shares };
         self.resources.tell(&config);
         let server = Server::start(config, ferroflow::registry(), vec![listener], std::future::pending())
             .map_err(|status| status.to_string())?;

@@ -89,8 +89,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     let is_alone = cluster.tasks().count() <= 1;
     warn_of_exposure(&listeners);
-    let cpu_devices = args.cpu_devices.into();
-    let config = ServerConfig { task, cluster, cpu_devices, ..args.resources.config()? };
+    let (opens_sessions, cpu_devices) = (false, args.cpu_devices.into());
+    let config = ServerConfig { task, cluster, opens_sessions, cpu_devices, ..args.resources.config()? };
     args.resources.tell(&config);
     let server = Server::start(config, ferroflow::registry(), listeners, std::future::pending())
         .map_err(|status| status.to_string())?;

@@ -7,6 +7,7 @@ mod parts;
 mod plan;
 mod plan_cache;
 mod reclaim;
+mod refusals;
 mod session;
 mod step;
 mod transfer_log;

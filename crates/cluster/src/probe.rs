@@ -38,6 +38,8 @@ pub struct Identity {
     pub reached: Vec<(String, String, Option<String>)>,
     /// The tasks whose masters had sessions open there, and have closed them.
     pub done_with: Vec<String>,
+    /// Whether it says that no program of its process opens sessions.
+    pub serves_only: bool,
 }
 
 impl Probe<'_> {
@@ -79,6 +81,7 @@ fn identity(answer: Answer, asked: f64, round_trip: Duration) -> Identity {
         round_trip,
         reached: reached.collect(),
         done_with: answer.done_with,
+        serves_only: answer.serves_only,
     }
 }
 

@@ -34,6 +34,8 @@ pub struct ServerConfig {
     pub cluster: ClusterSpec,
     /// Which of the clusters that a rendezvous formed it is; 0 for one that stays as it is.
     pub epoch: u64,
+    /// Whether a program of this process opens sessions. Other tasks wait for such a program at the end of training.
+    pub opens_sessions: bool,
     /// CPU devices, `/device:CPU:0` and so on, which share the threads and the memory; at least one.
     pub cpu_devices: usize,
     /// Threads that accept connections and answer calls.
@@ -60,6 +62,7 @@ impl Default for ServerConfig {
             task: TaskName::new("localhost", 0),
             cluster: ClusterSpec::new(),
             epoch: 0,
+            opens_sessions: true,
             cpu_devices: 1,
             io_threads: cores.clamp(1, 4),
             compute_threads: cores,
@@ -170,6 +173,12 @@ impl Server {
         self.services.worker.has_seen(&master.to_string())
     }
 
+    /// How long ago the master of this task closed the last session that it had here; `None` if it never had one or has
+    /// one open.
+    pub fn closed_for(&self, master: &TaskName) -> Option<Duration> {
+        self.services.worker.closed_for(&master.to_string())
+    }
+
     /// By which the server hears of newer clusters.
     pub fn whereabouts(&self) -> Whereabouts {
         Whereabouts(self.services.clone())
@@ -254,15 +263,11 @@ fn assemble(config: &ServerConfig, registry: Registry, port: u16) -> Result<Asse
     let intake = Intake::new(device.memory().clone(), config.connection_memory.unwrap_or(config.room() / 2));
     let (io_threads, io) = Io::prepare(config.io_threads)?;
     let channels = Channels::new(io.clone(), intake.clone());
-    let worker = Worker::new(
-        config.task.clone(),
-        registry,
-        devices,
-        pool,
-        channels,
-        &config.cluster,
-        config.epoch,
-    )?;
+    let worker =
+        Worker::new(config.task.clone(), registry, devices, pool, channels, &config.cluster, config.epoch)?;
+    if !config.opens_sessions {
+        worker.serve_only();
+    }
     let master = Master::new(worker.clone(), port, config.reclaim_sessions);
     let services = Services { master, worker, intake, accept_failures: AcceptFailures::default() };
     Ok(Assembled { services: Arc::new(services), io, io_threads })
@@ -305,6 +310,7 @@ fn watch_for_shutdown(
                     () = shutdown => {}
                     () = LongWaits::watch(&services.master) => {}
                     () = services.master.reclaim_sessions() => {}
+                    () = services.worker.watch_for_stalled_masters() => {}
                 }
                 services.master.end().await;
                 stop.send_replace(());

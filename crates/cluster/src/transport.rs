@@ -1,5 +1,6 @@
 //! The wire: gRPC for everybody, and a direct path between tasks of our own. Nothing here decides anything; [`crate::master`] and [`crate::worker`] do.
 
+pub(crate) mod caller;
 pub(crate) mod client;
 pub(crate) mod direct;
 mod greeting;

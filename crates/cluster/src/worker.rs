@@ -3,8 +3,10 @@
 mod graphs;
 mod introduction;
 mod recv_tensor;
+mod rivals;
 mod run_graph;
 mod sessions;
+mod stalled;
 mod steps;
 #[cfg(test)]
 mod tests;
@@ -16,6 +18,7 @@ pub(crate) use steps::WorkerStep;
 
 use crate::requests::RecentRequests;
 use crate::spec::{ClusterSpec, TaskName};
+use crate::transport::caller;
 use crate::transport::client::{Channels, Naming, Peers};
 use ferroflow_core::device::Device;
 use ferroflow_core::op::Registry;
@@ -30,6 +33,7 @@ use ferroflow_runtime::{ComputePool, RuntimeEnv};
 use introduction::Told;
 use prost::Message;
 use sessions::WorkerSessions;
+use stalled::Asked;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,6 +105,10 @@ pub struct Worker {
     steps: Steps,
     requests: RecentRequests,
     transfers: Arc<Transfers>,
+    /// Masters that have asked for devices and have opened no session yet.
+    asked: Asked,
+    /// Whether no program of this process opens sessions.
+    serves_only: AtomicBool,
     /// Set when the task is about to end: what runs may finish, nothing new begins.
     draining: AtomicBool,
 }
@@ -148,6 +156,8 @@ impl Worker {
             steps,
             requests: RecentRequests::new(REMEMBERED_REQUESTS),
             transfers,
+            asked: Asked::default(),
+            serves_only: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         }))
     }
@@ -250,6 +260,30 @@ impl Worker {
     /// Whether the master of this task has ever opened a session here.
     pub fn has_seen(&self, master_task: &str) -> bool {
         self.sessions.has_seen(master_task)
+    }
+
+    /// How long ago the master of this task closed the last session that it had here; `None` if it never had one or has
+    /// one open.
+    pub fn closed_for(&self, master_task: &str) -> Option<Duration> {
+        self.sessions.closed_for(master_task)
+    }
+
+    /// Tells others that no program of this process opens sessions.
+    pub(crate) fn serve_only(&self) {
+        self.serves_only.store(true, Ordering::Relaxed);
+    }
+
+    /// Where this task's server is, as its cluster has it; empty if it has none.
+    pub(crate) fn address(&self) -> String {
+        self.known.borrow().cluster.address(&self.task).unwrap_or_default().to_owned()
+    }
+
+    /// Notes a master that has opened a session, and where it says that its server is.
+    pub(crate) fn note_master(&self, handle: &str, address: &str) {
+        self.sessions.set_address(handle, address);
+        if let Some(peer) = caller::peer() {
+            self.asked.remove(peer);
+        }
     }
 
     /// From now on nothing new begins.

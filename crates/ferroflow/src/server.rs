@@ -9,6 +9,7 @@ pub use listen::{Place, listen};
 pub use task_config::TaskConfig;
 
 use crate::target::Target;
+use chief_watch::Patience;
 pub use ferroflow_cluster::server::Whereabouts;
 use ferroflow_cluster::server::{Server as Task, ServerConfig};
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
@@ -134,10 +135,15 @@ impl Server {
         self.task.drain(limit).await
     }
 
-    /// Ends when training is over: the chief has been here, has closed its sessions and has been gone for `grace`, and
-    /// no other master that is still there has a session open. To be polled in a runtime of tokio.
-    pub async fn until_chief_is_done(&self, grace: Duration) -> Result<()> {
-        chief_watch::until_done(&self.task, &self.cluster, grace).await
+    /// Ends when training is over: the chief has been here, has closed its sessions and has been gone for `grace`, no
+    /// other master that is still there has a session open, and no worker that is there may yet begin. Fails with
+    /// `DeadlineExceeded` if the chief does not come, or come back, within `limit`. To be polled in a runtime of tokio.
+    pub async fn until_chief_is_done(
+        &self,
+        grace: Duration,
+        limit: impl Into<Option<Duration>>,
+    ) -> Result<()> {
+        chief_watch::until_done(&self.task, &self.cluster, &Patience::new(grace, limit.into())).await
     }
 
     /// Serves until the future that it was started with ends; for one without, as long as the process lives.

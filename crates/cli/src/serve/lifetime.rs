@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 #[derive(clap::Args)]
 pub(crate) struct Lifetime {
     /// End by itself, with exit code 0, when the chief (worker 0 without one) has been gone for so many seconds after
-    /// closing its session, and nobody else is at work
+    /// closing its session, and nobody else is at work or about to begin
     #[arg(
         long,
         visible_alias = "exit_with_chief",
@@ -22,6 +22,11 @@ pub(crate) struct Lifetime {
         default_missing_value = "5"
     )]
     exit_with_chief: Option<u64>,
+
+    /// With --exit-with-chief: fail if the chief does not come, or come back after a crash, within so many seconds; 0 for
+    /// no limit
+    #[arg(long, visible_alias = "chief_timeout", value_name = "SECONDS", default_value_t = 3600)]
+    chief_timeout: u64,
 
     /// How many seconds steps under way may take to finish after SIGTERM; new ones are refused
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
@@ -79,7 +84,10 @@ impl Lifetime {
         });
         let training = async {
             match self.exit_with_chief() {
-                Some(grace) => server.until_chief_is_done(grace).await,
+                Some(grace) => {
+                    let limit = Some(self.chief_timeout).filter(|seconds| *seconds > 0);
+                    server.until_chief_is_done(grace, limit.map(Duration::from_secs)).await
+                }
                 None => std::future::pending().await,
             }
         };

@@ -62,7 +62,8 @@ impl MasterSession {
             feeds.len()
         );
         let feeds = prepared.order_feeds(feeds);
-        let (values, metadata) = run_plan(self, &prepared.plan, feeds, &callable.options).await?;
+        let ran = run_plan(self, &prepared.plan, feeds, &callable.options).await;
+        let (values, metadata) = ran.inspect_err(|error| self.tell_refusal(error, &prepared.signature))?;
         let fetches = prepared.fetch_positions().iter().map(|&position| values[position].clone());
         Ok(CallableOutcome { fetches: fetches.collect(), metadata })
     }

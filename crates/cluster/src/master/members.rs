@@ -147,7 +147,7 @@ impl Members {
         request.cluster_device_attributes = devices.to_vec();
         // If this is given up, it may have opened the session all the same.
         self.roster.write().expect(UNPOISONED).doubtful.push(member.worker.clone());
-        member.worker.create_session(&request).await?;
+        member.worker.create_session(&request, self.worker.address()).await?;
         let mut roster = self.roster.write().expect(UNPOISONED);
         if roster.over {
             drop(member.worker.forget_session(&self.handle));

@@ -107,7 +107,8 @@ impl MasterSession {
             let (place, rendezvous) = (guard.place(), Arc::new(LocalRendezvous::default()));
             let done = async move {
                 let own = OwnParts::new(&prepared.plan, place, rendezvous);
-                let done = own.run_partially(hub.clone()).await.map_err(|error| from_task(error, &session.task));
+                let done =
+                    own.run_partially(hub.clone()).await.map_err(|error| from_task(error, &session.task));
                 // Whoever waits for a fetch must hear of a failure on another device too.
                 done.map(drop).inspect_err(|error| hub.fail(error.clone().derived()))
             };

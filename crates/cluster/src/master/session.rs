@@ -6,6 +6,7 @@ use super::partial_run::PartialRuns;
 use super::plan::{PlanContext, StepPlan};
 use super::plan_cache::{PlanCache, Prepared};
 use super::reclaim::Users;
+use super::refusals::Refusals;
 use super::step::{RunningSteps, run_plan};
 use crate::api::{RunStep, StepOutcome};
 use crate::waiting::Waiting;
@@ -39,6 +40,7 @@ pub(crate) struct MasterSession {
     pub(super) users: Users,
     /// What the session takes, graphs apart.
     _charge: Charge,
+    refusals: Refusals,
 }
 
 struct Versioned {
@@ -64,6 +66,7 @@ impl MasterSession {
             steps: RunningSteps::new(),
             users: Users::default(),
             _charge: charge,
+            refusals: Refusals::default(),
         })
     }
 
@@ -132,7 +135,8 @@ impl MasterSession {
             }
         };
         let feeds = prepared.order_feeds(step.feeds.into_iter().map(|(_, feed)| feed));
-        let (values, metadata) = run_plan(self, &prepared.plan, feeds, &step.options).await?;
+        let ran = run_plan(self, &prepared.plan, feeds, &step.options).await;
+        let (values, metadata) = ran.inspect_err(|error| self.tell_refusal(error, &prepared.signature))?;
         let named = prepared.named_fetches();
         let fetches = named.map(|(name, position)| (name.clone(), values[position].clone())).collect();
         Ok(StepOutcome { fetches, metadata })
@@ -149,7 +153,15 @@ impl MasterSession {
             };
             self.env().pool.complete(plan).boxed()
         };
-        self.plans.prepare(request, build).await
+        let wanted = request.clone();
+        self.plans.prepare(request, build).await.inspect_err(|error| self.tell_refusal(error, &wanted))
+    }
+
+    /// Says in the log that a step of this signature was refused, if it was.
+    pub(super) fn tell_refusal(&self, error: &Status, signature: &Signature) {
+        let handle = self.context.members.handle();
+        self.refusals
+            .tell(handle, error, || [&signature.fetches[..], &signature.targets[..]].concat().join(", "));
     }
 
     /// Plans `graph`, which is the session's or a variation of it, and has other tasks register their parts.

@@ -43,6 +43,9 @@ pub(crate) struct Answer {
     /// Masters that had sessions open here, and have closed them.
     #[prost(string, repeated, tag = "61006")]
     pub(crate) done_with: Vec<String>,
+    /// Whether no program of the process opens sessions: it serves others, and ends with them or when it is told to.
+    #[prost(bool, tag = "61007")]
+    pub(crate) serves_only: bool,
 }
 
 /// Whether clusters of these epochs may differ because one task has yet to hear of another that moved.

@@ -8,7 +8,7 @@ use super::grpc::{self, Pieces};
 use super::intake::Intake;
 use super::io::IoThread;
 use super::sockets::{CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence};
-use super::{direct, local, master_service, worker_service};
+use super::{caller, direct, local, master_service, worker_service};
 use crate::master::{Master, Presence};
 use crate::worker::Worker;
 use ferroflow_core::{Result, Status, status};
@@ -166,7 +166,8 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
     if let Err(error) = stream.set_nodelay(true).and_then(|()| watch_for_silence(&stream)) {
         tracing::debug!(%error, "A connection keeps its default options.");
     }
-    let peer = stream.peer_addr().map_or_else(|_| String::new(), |address| address.to_string());
+    let address = stream.peer_addr().ok();
+    let peer = address.map_or_else(String::new, |address| address.to_string());
     let greeted = tokio::select! {
         greeted = greet(stream) => greeted,
         _ = stop.changed() => return,
@@ -176,9 +177,12 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
         Ok(Greeted::Direct(stream)) => return serve_directly(stream, None, peer, services, stop).await,
         Err(error) => return tracing::debug!(peer, %error, "A connection was refused."),
     };
-    let caller = Arc::new(Caller { intake: services.intake.for_connection(), presence: Presence::default() });
-    let service =
-        service_fn(move |request| handle(services.clone(), caller.clone(), request).map(Ok::<_, Infallible>));
+    let connection =
+        Arc::new(Caller { intake: services.intake.for_connection(), presence: Presence::default() });
+    let service = service_fn(move |request| {
+        let answer = handle(services.clone(), connection.clone(), request);
+        caller::on_behalf_of(address, answer).map(Ok::<_, Infallible>)
+    });
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .initial_stream_window_size(STREAM_WINDOW)

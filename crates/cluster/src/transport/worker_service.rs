@@ -11,8 +11,8 @@ use ferroflow_core::{Result, Status, bail};
 use ferroflow_proto::tensorflow::{
     CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse,
     CreateWorkerSessionRequest, DeleteWorkerSessionRequest, DeleteWorkerSessionResponse,
-    DeregisterGraphResponse, MarkRecvFinishedRequest, MarkRecvFinishedResponse, RecvTensorRequest,
-    RegisterGraphResponse, RunGraphRequest, RunGraphResponse,
+    DeregisterGraphResponse, DeviceAttributes, MarkRecvFinishedRequest, MarkRecvFinishedResponse,
+    RecvTensorRequest, RegisterGraphResponse, RunGraphRequest, RunGraphResponse, ServerDef,
 };
 use prost::Message;
 
@@ -34,8 +34,10 @@ async fn call_rarely(worker: &Worker, method: &str, mut request: Request) -> Res
             Ok(Rope::from_message(&worker.introduce(&question).await))
         }
         "CreateWorkerSession" => {
-            let request: CreateWorkerSessionRequest = request.decode().await?;
+            let (request, address) = request.decode::<SessionRequest>().await?.into_parts();
+            worker.refuse_rival(&request, &address).await?;
             worker.create_session(&request)?;
+            worker.note_master(&request.session_handle, &address);
             Ok(Rope::from_message(&SessionOpened {
                 takes_direct_links: true,
                 local_name: local::name(worker.device().incarnation()),
@@ -102,6 +104,62 @@ pub(crate) fn error_response(status: &Status) -> RunGraphResponse {
         status_code: status.code() as i32,
         status_error_message: status.message().to_owned(),
         ..Default::default()
+    }
+}
+
+/// A `CreateWorkerSessionRequest` with a field of our own, which stock ignores.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SessionRequest {
+    #[prost(string, tag = "1")]
+    session_handle: String,
+    #[prost(message, optional, tag = "2")]
+    server_def: Option<ServerDef>,
+    #[prost(bool, tag = "3")]
+    isolate_session_state: bool,
+    #[prost(message, repeated, tag = "4")]
+    cluster_device_attributes: Vec<DeviceAttributes>,
+    #[prost(string, tag = "5")]
+    master_task: String,
+    #[prost(int64, tag = "6")]
+    master_incarnation: i64,
+    /// Where the master's server is.
+    #[prost(string, tag = "61001")]
+    master_address: String,
+}
+
+impl SessionRequest {
+    /// The request of a master whose server is at this address.
+    pub(crate) fn new(request: &CreateWorkerSessionRequest, master_address: String) -> SessionRequest {
+        let CreateWorkerSessionRequest {
+            session_handle,
+            server_def,
+            isolate_session_state,
+            cluster_device_attributes,
+            master_task,
+            master_incarnation,
+        } = request.clone();
+        SessionRequest {
+            session_handle,
+            server_def,
+            isolate_session_state,
+            cluster_device_attributes,
+            master_task,
+            master_incarnation,
+            master_address,
+        }
+    }
+
+    /// Stock's part, and the address.
+    fn into_parts(self) -> (CreateWorkerSessionRequest, String) {
+        let request = CreateWorkerSessionRequest {
+            session_handle: self.session_handle,
+            server_def: self.server_def,
+            isolate_session_state: self.isolate_session_state,
+            cluster_device_attributes: self.cluster_device_attributes,
+            master_task: self.master_task,
+            master_incarnation: self.master_incarnation,
+        };
+        (request, self.master_address)
     }
 }
 

@@ -3,12 +3,14 @@
 use super::sessions::MAX_NAME;
 use super::{Worker, since_epoch};
 use crate::spec::{ClusterSpec, Difference};
+use crate::transport::caller;
 use crate::transport::introduction::{Answer, Question, Reach, is_settling};
 use ferroflow_core::{Result, bail, ensure};
 use futures_util::future::join_all;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
@@ -60,6 +62,9 @@ impl Worker {
     pub(crate) async fn introduce(&self, question: &Question) -> Answer {
         let device_attributes = self.device_attributes();
         if question.task.is_empty() {
+            if let Some(peer) = caller::peer() {
+                self.asked.add(peer);
+            }
             return Answer { device_attributes, ..Answer::default() };
         }
         if let Some(theirs) = question.cluster.as_ref().and_then(|def| ClusterSpec::from_def(def).ok()) {
@@ -75,6 +80,7 @@ impl Worker {
             reached,
             epoch: known.epoch,
             done_with: self.sessions.done_with(),
+            serves_only: self.serves_only.load(Ordering::Relaxed),
         }
     }
 

@@ -61,13 +61,19 @@ impl Worker {
         let mut traces = Vec::new();
         let mut runs = Vec::with_capacity(graph.0.len());
         for part in &graph.0 {
-            let cx = WorkerSession::step_cx(part.env(), step.id(), rendezvous.clone(), step.cancellation().clone());
+            let cx = WorkerSession::step_cx(
+                part.env(),
+                step.id(),
+                rendezvous.clone(),
+                step.cancellation().clone(),
+            );
             let trace = wants_stats(&options).then(|| StepTrace::new(cx.device.name()));
             traces.extend(trace.clone());
             runs.push(part.start(Vec::new(), cx, trace)?.near_caller());
         }
         side_by_side(runs).await?;
-        let stats = || StepStats { dev_stats: traces.iter().flat_map(|trace| trace.to_proto().dev_stats).collect() };
+        let stats =
+            || StepStats { dev_stats: traces.iter().flat_map(|trace| trace.to_proto().dev_stats).collect() };
         Ok(RunGraphResponse {
             recv: receive(&*rendezvous, &request.recv_key).await?,
             step_stats: (!traces.is_empty()).then(stats),
@@ -107,7 +113,12 @@ impl Worker {
     ) -> Result<Ending> {
         let rendezvous = step.rendezvous(session);
         let runs = graph.0.iter().map(|part| {
-            let cx = WorkerSession::step_cx(part.env(), step.id(), rendezvous.clone(), step.cancellation().clone());
+            let cx = WorkerSession::step_cx(
+                part.env(),
+                step.id(),
+                rendezvous.clone(),
+                step.cancellation().clone(),
+            );
             part.start(Vec::new(), cx, None)
         });
         let run = side_by_side(runs.collect::<Result<Vec<_>>>()?);

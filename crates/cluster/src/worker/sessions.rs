@@ -1,6 +1,7 @@
 //! The sessions that masters have open on a worker.
 
 use super::graphs::Graphs;
+use super::rivals::KnownMaster;
 use crate::spec::TaskName;
 use crate::transport::client::Peers;
 use ferroflow_core::cancel::Cancellation;
@@ -14,6 +15,7 @@ use ferroflow_runtime::RuntimeEnv;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// A master's session on one worker.
 pub(crate) struct WorkerSession {
@@ -106,12 +108,16 @@ struct Entry {
     session: Arc<WorkerSession>,
     master_task: String,
     master_incarnation: i64,
+    /// Where the master's server is, as it said; empty if it did not.
+    master_address: String,
 }
 
 /// Sessions by handle.
 #[derive(Default)]
 pub(super) struct WorkerSessions {
     open: Mutex<HashMap<String, Entry>>,
+    /// Masters that have closed one, and when they did so last.
+    closed: Mutex<HashMap<String, Instant>>,
     /// Masters that have opened one, ever.
     seen: Mutex<HashSet<String>>,
 }
@@ -150,6 +156,7 @@ impl WorkerSessions {
             session: Arc::new(make()),
             master_task: master_task.to_owned(),
             master_incarnation,
+            master_address: String::new(),
         });
         let session = entry.session.clone();
         drop(sessions);
@@ -165,6 +172,25 @@ impl WorkerSessions {
         if master_task.len() <= MAX_NAME && seen.len() < MAX_SEEN && !seen.contains(master_task) {
             seen.insert(master_task.to_owned());
         }
+    }
+
+    /// Notes where the server of a session's master is.
+    pub(super) fn set_address(&self, handle: &str, address: &str) {
+        if let Some(entry) = self.open.lock().expect(UNPOISONED).get_mut(handle) {
+            entry.master_address = address.to_owned();
+        }
+    }
+
+    /// A master of this name with sessions here that has another incarnation.
+    pub(super) fn other_incarnation(&self, master_task: &str, incarnation: i64) -> Option<KnownMaster> {
+        let sessions = self.open.lock().expect(UNPOISONED);
+        let other = |entry: &&Entry| {
+            !master_task.is_empty()
+                && entry.master_task == master_task
+                && entry.master_incarnation != incarnation
+        };
+        let entry = sessions.values().find(other)?;
+        Some(KnownMaster { incarnation: entry.master_incarnation, address: entry.master_address.clone() })
     }
 
     /// The session with this handle.
@@ -196,9 +222,24 @@ impl WorkerSessions {
         self.seen.lock().expect(UNPOISONED).contains(master_task)
     }
 
+    /// How long ago a master closed the last session that it had here; `None` if it never had one or has one open.
+    pub(super) fn closed_for(&self, master_task: &str) -> Option<Duration> {
+        let open = self.masters().contains(master_task);
+        let closed = self.closed.lock().expect(UNPOISONED);
+        closed.get(master_task).filter(|_| !open).map(Instant::elapsed)
+    }
+
     /// Forgets a session; one that is not known is fine.
     pub(super) fn delete(&self, handle: &str) {
         let removed = self.open.lock().expect(UNPOISONED).remove(handle);
+        if let Some(entry) = &removed {
+            let mut closed = self.closed.lock().expect(UNPOISONED);
+            if entry.master_task.len() <= MAX_NAME
+                && (closed.len() < MAX_SEEN || closed.contains_key(&entry.master_task))
+            {
+                closed.insert(entry.master_task.clone(), Instant::now());
+            }
+        }
         drop(removed);
     }
 }

@@ -100,10 +100,10 @@ impl Cluster {
         let ready = remote.get_status_when_ready(&question, Some(soon)).await;
         let devices = ready.unwrap().device_attributes;
         remote
-            .create_session(&CreateWorkerSessionRequest {
-                session_handle: SESSION.to_owned(),
-                ..Default::default()
-            })
+            .create_session(
+                &CreateWorkerSessionRequest { session_handle: SESSION.to_owned(), ..Default::default() },
+                String::new(),
+            )
             .await
             .unwrap();
         Task { server, remote, device: task.cpu(0), incarnation: devices[0].incarnation, stop }

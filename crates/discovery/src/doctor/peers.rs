@@ -129,7 +129,11 @@ fn absent(examination: &Examination<'_>, peer: &Peer, error: &Status) -> Finding
         _ if needed && waits => "; training waits for it",
         _ => "",
     });
-    Finding::faulty(verdict, "task", &about, text, obstacle.fix(&about, address))
+    let mut fix = obstacle.fix(&about, address);
+    if may_come {
+        fix.push_str("; sessions of stock TensorFlow wait for it unless their device_filters leave it out");
+    }
+    Finding::faulty(verdict, "task", &about, text, fix)
 }
 
 /// Returns whether training cannot begin without a task: the chief, and every task of another job, because the chief's
@@ -278,6 +282,7 @@ mod tests {
                 clock_ahead: ahead,
                 round_trip: Duration::from_secs_f64(round_trip),
                 reached: Vec::new(),
+                serves_only: false,
                 done_with: Vec::new(),
             };
             let finding = clock("ps:0", &identity);

@@ -4,12 +4,16 @@
 //! they use and delete it when the program closes its own, and then their process ends, so that nobody listens at their
 //! address any more. A chief that goes without deleting its sessions has crashed and is waited for. A task that it never
 //! used cannot tell the two by itself: it asks the others, and without any that the chief has used it waits.
+//!
+//! Other workers may have yet to begin when the chief is done: those of stock look every 30 seconds whether its variables
+//! are ready, with a session that they close again. As long as their servers answer, they are waited for until they have
+//! trained.
 
 use ferroflow_cluster::probe::Probe;
 use ferroflow_cluster::server::Server as Task;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_cluster::waiting::Waiting;
-use ferroflow_core::{Result, status};
+use ferroflow_core::{Result, ensure, status};
 use ferroflow_discovery::is_chief;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -20,8 +24,28 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long a task may take to accept a connection or to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// Ends when training is over.
-pub(super) async fn until_done(task: &Task, cluster: &ClusterSpec, grace: Duration) -> Result<()> {
+/// How long a task waits, and for what.
+pub(super) struct Patience {
+    /// How long it stays after the chief.
+    pub(super) grace: Duration,
+    /// How long it waits for a chief that is not there; `None` for ever.
+    pub(super) chief: Option<Duration>,
+    /// How long a worker that closed its session may take to open another one: stock's look every 30 seconds.
+    pub(super) poll: Duration,
+    /// How long a worker that answers may take to open its first session.
+    pub(super) begin: Duration,
+}
+
+impl Patience {
+    /// What suits programs of stock.
+    pub(super) fn new(grace: Duration, chief: Option<Duration>) -> Patience {
+        Patience { grace, chief, poll: Duration::from_secs(40), begin: Duration::from_secs(600) }
+    }
+}
+
+/// Ends when training is over. Fails if the chief is away for longer than the task has patience.
+pub(super) async fn until_done(task: &Task, cluster: &ClusterSpec, patience: &Patience) -> Result<()> {
+    let grace = patience.grace;
     let chief = cluster.tasks().map(|(task, _)| task).find(|task| is_chief(task, cluster));
     let chief = chief.ok_or_else(|| {
         status!(InvalidArgument, "no task ends the training: the cluster has neither a chief nor a worker 0")
@@ -35,6 +59,8 @@ pub(super) async fn until_done(task: &Task, cluster: &ClusterSpec, grace: Durati
         let closed = !masters.contains(&chief.to_string());
         // The own task is there until it ends here, so that only its sessions can tell.
         let gone = closed && (!here || chief == *task.task());
+        let done = closed && (used || watch.trained);
+        watch.note_presence(here || done, patience.chief)?;
         if !watch.seen {
             watch.speak(Wait::Start, "it has not come yet");
         } else if !gone {
@@ -51,12 +77,19 @@ pub(super) async fn until_done(task: &Task, cluster: &ClusterSpec, grace: Durati
                 watch.speak(Wait::Return, others);
             } else if since.elapsed() >= grace {
                 let busy = still_there(task, cluster, &masters).await;
-                if busy.is_empty() {
+                let unfinished = match busy.is_empty() {
+                    true => watch.unfinished(task, cluster, patience, since).await?,
+                    false => Vec::new(),
+                };
+                if busy.is_empty() && unfinished.is_empty() {
                     tracing::info!(%chief, "The chief is done; ending.");
                     return Ok(());
                 }
-                watch
-                    .speak(Wait::Others, &format!("the chief is done, but {busy:?} have sessions open here"));
+                let why = match busy.is_empty() {
+                    true => format!("the chief is done, but {} may yet train", unfinished.join(" and ")),
+                    false => format!("the chief is done, but {busy:?} have sessions open here"),
+                };
+                watch.speak(Wait::Others, &why);
             }
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -82,12 +115,78 @@ struct Watch {
     met: bool,
     /// One of them says that the chief has used it, and has closed its sessions.
     trained: bool,
+    /// Since when nobody has been at its address.
+    away: Option<Instant>,
     wait: Option<(Wait, Waiting)>,
 }
 
 impl Watch {
     fn new(chief: TaskName) -> Watch {
-        Watch { chief, seen: false, gone: None, met: false, trained: false, wait: None }
+        Watch { chief, seen: false, gone: None, met: false, trained: false, away: None, wait: None }
+    }
+
+    /// Fails if the chief has been away for too long; one that is done with its training counts as present.
+    fn note_presence(&mut self, present: bool, limit: Option<Duration>) -> Result<()> {
+        if present {
+            self.away = None;
+            return Ok(());
+        }
+        let away = self.away.get_or_insert_with(Instant::now).elapsed();
+        let happened = if self.seen { "has not come back" } else { "has not come" };
+        ensure!(
+            limit.is_none_or(|limit| away < limit),
+            DeadlineExceeded,
+            "{} {happened} within {} s, so this task ends",
+            self.chief,
+            away.as_secs()
+        );
+        Ok(())
+    }
+
+    /// Workers beside the chief whose servers answer and who may have yet to train, with what is known of them.
+    async fn unfinished(
+        &self,
+        task: &Task,
+        cluster: &ClusterSpec,
+        patience: &Patience,
+        gone_since: Instant,
+    ) -> Result<Vec<String>> {
+        let serves = |name: &TaskName| matches!(name.job.as_str(), "ps" | "evaluator");
+        let others =
+            cluster.tasks().filter(|(name, _)| name != task.task() && *name != self.chief && !serves(name));
+        let mut new = Vec::new();
+        let mut unfinished = Vec::new();
+        for (name, address) in others {
+            match task.closed_for(&name) {
+                Some(closed) if closed >= patience.poll => {}
+                Some(_) => {
+                    if is_there(task, cluster, &name).await {
+                        unfinished.push(format!("{name}, which closed its session a moment ago,"));
+                    }
+                }
+                None if gone_since.elapsed() >= patience.begin => {}
+                None => new.push((name, address.to_owned())),
+            }
+        }
+        if new.is_empty() {
+            return Ok(unfinished);
+        }
+        let probe = Probe { task: task.task(), cluster, try_others: false, limit: ANSWER_WITHIN };
+        let addresses: Vec<String> = cluster.tasks().map(|(_, address)| address.to_owned()).collect();
+        let answers: Vec<_> = addresses.iter().zip(probe.answers(&addresses).await?).collect();
+        let done: Vec<&String> = answers
+            .iter()
+            .filter_map(|(_, answer)| answer.as_ref().ok())
+            .flat_map(|it| &it.done_with)
+            .collect();
+        for (name, address) in new {
+            let answer = answers.iter().find(|(asked, _)| **asked == address);
+            let may_begin = answer.is_some_and(|(_, answer)| answer.as_ref().is_ok_and(|it| !it.serves_only));
+            if may_begin && !done.contains(&&name.to_string()) {
+                unfinished.push(format!("{name}, which is there and has not begun,"));
+            }
+        }
+        Ok(unfinished)
     }
 
     fn speak(&mut self, wait: Wait, why: &str) {

@@ -82,7 +82,8 @@ pub fn partition(mut planned: Planned, borders: &Borders<'_>) -> Result<Parts> {
 
 /// Cuts a graph that runs as it is, without feeds or fetches, into the parts of its devices.
 pub fn split(graph: Graph, borders: &Borders<'_>) -> Result<Vec<Part>> {
-    let crosses = |node: &Node| node.sources().any(|source| graph.node(source).data.device != node.data.device);
+    let crosses =
+        |node: &Node| node.sources().any(|source| graph.node(source).data.device != node.data.device);
     if !graph.nodes().iter().any(crosses) {
         return Ok(separate(&graph));
     }

@@ -6,7 +6,7 @@ use super::super::introduction::{Answer as Introduction, Question, is_settling};
 use super::super::keys::KeyText;
 use super::super::rope::PREFIX_BYTES;
 use super::super::tensor_codec::{Received, read_recv_tensor};
-use super::super::worker_service::SessionOpened;
+use super::super::worker_service::{SessionOpened, SessionRequest};
 use super::channel::{Answer, Channel};
 use super::method::{Method, methods};
 use super::peers::Naming;
@@ -181,9 +181,14 @@ impl RemoteWorker {
         }
     }
 
-    /// Opens a session.
-    pub(crate) async fn create_session(&self, request: &CreateWorkerSessionRequest) -> Result<()> {
-        let opened: SessionOpened = self.unary(&self.methods.create_session, request, 0).await?;
+    /// Opens a session of a master whose server is at `master_address`.
+    pub(crate) async fn create_session(
+        &self,
+        request: &CreateWorkerSessionRequest,
+        master_address: String,
+    ) -> Result<()> {
+        let request = SessionRequest::new(request, master_address);
+        let opened: SessionOpened = self.unary(&self.methods.create_session, &request, 0).await?;
         *self.local_name.lock().unwrap_or_else(PoisonError::into_inner) = opened.local_name;
         self.is_ours.store(opened.takes_direct_links, Ordering::Relaxed);
         Ok(())

@@ -50,12 +50,19 @@ fn new_nodes_go_to_the_variables_and_resources_of_old_ones() {
 #[test]
 fn the_other_devices_of_the_default_task_come_before_those_of_others() {
     let spec = |name: &str| DeviceSpec::parse(name).unwrap();
-    let names = ["/job:ps/task:0/cpu:0", "/job:ps/task:0/cpu:1", "/job:worker/task:0/cpu:0", "/job:worker/task:0/cpu:1"];
+    let names = [
+        "/job:ps/task:0/cpu:0",
+        "/job:ps/task:0/cpu:1",
+        "/job:worker/task:0/cpu:0",
+        "/job:worker/task:0/cpu:1",
+    ];
     let devices = names.map(spec);
-    let mut graph = graph("a = Value() value=1 @/cpu:1\nb = Value() value=1\nc = Value() value=1 @/job:ps/cpu:1");
+    let mut graph =
+        graph("a = Value() value=1 @/cpu:1\nb = Value() value=1\nc = Value() value=1 @/job:ps/cpu:1");
     Placer { devices: &devices, default: 2, soft: false }.place(&mut graph, 0).unwrap();
     let placed: Vec<&str> = graph.nodes().iter().map(|node| node.data.device.as_str()).collect();
-    let expected = ["/job:worker/task:0/device:CPU:1", "/job:worker/task:0/device:CPU:0", "/job:ps/task:0/device:CPU:1"];
+    let expected =
+        ["/job:worker/task:0/device:CPU:1", "/job:worker/task:0/device:CPU:0", "/job:ps/task:0/device:CPU:1"];
     assert_eq!(placed, expected);
 }
 

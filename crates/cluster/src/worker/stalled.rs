@@ -1,0 +1,143 @@
+//! Masters of stock that wait for tasks that are not there.
+//!
+//! Such a master asks every task for its devices once, and opens its session when the last one has answered. Until then it
+//! says nothing to the program. A task that has answered, and then is not spoken to, can tell why.
+
+use super::Worker;
+use crate::spec::{ClusterSpec, TaskName};
+use futures_util::future::join_all;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+/// How long a master that asked for devices may take to open its session before it counts as stalled.
+const STALLED_AFTER: Duration = Duration::from_secs(10);
+/// How often to look for such masters.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How long a master is remembered that never opens a session.
+const REMEMBERED: Duration = Duration::from_secs(600);
+/// How many are remembered. Anybody can ask.
+const MAX_ASKED: usize = 256;
+
+/// Masters that have asked for devices and have not opened a session yet, by the address they called from.
+#[derive(Default)]
+pub(super) struct Asked(Mutex<HashMap<SocketAddr, Inquirer>>);
+
+struct Inquirer {
+    since: Instant,
+    /// What was last said about it.
+    told: Option<String>,
+}
+
+const UNPOISONED: &str = "no panic while questions are noted";
+
+impl Asked {
+    /// Notes a question for devices.
+    pub(super) fn add(&self, peer: SocketAddr) {
+        let mut asked = self.0.lock().expect(UNPOISONED);
+        asked.retain(|_, inquirer| inquirer.since.elapsed() < REMEMBERED);
+        if asked.len() < MAX_ASKED {
+            asked.entry(peer).or_insert_with(|| Inquirer { since: Instant::now(), told: None });
+        }
+    }
+
+    /// Notes that a master has opened a session.
+    pub(super) fn remove(&self, peer: SocketAddr) {
+        self.0.lock().expect(UNPOISONED).remove(&peer);
+    }
+
+    /// Those who wait for so long, and since when.
+    fn stalled(&self, after: Duration) -> Vec<(SocketAddr, Duration)> {
+        let asked = self.0.lock().expect(UNPOISONED);
+        let waits = asked.iter().map(|(peer, inquirer)| (*peer, inquirer.since.elapsed()));
+        waits.filter(|(_, since)| *since >= after).collect()
+    }
+
+    fn is_news(&self, peer: SocketAddr, word: &str) -> bool {
+        let mut asked = self.0.lock().expect(UNPOISONED);
+        let Some(inquirer) = asked.get_mut(&peer) else { return false };
+        inquirer.told.replace(word.to_owned()).as_deref() != Some(word)
+    }
+}
+
+impl Worker {
+    /// Looks for stalled masters again and again, and says what they wait for; never ends.
+    pub(crate) async fn watch_for_stalled_masters(&self) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            for word in self.stalled_masters(STALLED_AFTER).await {
+                tracing::info!("{word}");
+            }
+        }
+    }
+
+    /// What is to be said about masters that wait for so long and that nobody was told of yet.
+    pub(super) async fn stalled_masters(&self, after: Duration) -> Vec<String> {
+        let stalled = self.asked.stalled(after);
+        let cluster = self.known.borrow().cluster.clone();
+        if stalled.is_empty() || cluster.is_empty() {
+            return Vec::new();
+        }
+        let (there, missing) = self.who_is_there(&cluster).await;
+        if missing.is_empty() {
+            return Vec::new();
+        }
+        let words = stalled.into_iter().filter_map(|(peer, since)| {
+            let who = self.candidates(&there, peer);
+            let word = explain(&who, &missing);
+            let seconds = since.as_secs();
+            self.asked.is_news(peer, &word).then(|| format!("For {seconds} s, {word}"))
+        });
+        words.collect()
+    }
+
+    /// The other tasks, with their addresses, that accept connections, and those that do not.
+    async fn who_is_there(
+        &self,
+        cluster: &ClusterSpec,
+    ) -> (Vec<(TaskName, String)>, Vec<(TaskName, String)>) {
+        let others = cluster.tasks().filter(|(task, _)| *task != self.task);
+        let tried = others.map(|(task, address)| async move {
+            let connected = tokio::time::timeout(Duration::from_secs(2), TcpStream::connect(address)).await;
+            (matches!(connected, Ok(Ok(_))), (task, address.to_owned()))
+        });
+        let (there, missing): (Vec<_>, Vec<_>) =
+            join_all(tried).await.into_iter().partition(|(connected, _)| *connected);
+        let tasks =
+            |tried: Vec<(bool, (TaskName, String))>| tried.into_iter().map(|(_, task)| task).collect();
+        (tasks(there), tasks(missing))
+    }
+
+    /// The caller as a person knows it: the task of that machine that has no session here, if there is only one.
+    fn candidates(&self, there: &[(TaskName, String)], peer: SocketAddr) -> String {
+        let masters = self.masters();
+        let mut idle = there.iter().filter(|(task, address)| {
+            let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+            let host = host.trim_matches(['[', ']']);
+            let same = host
+                .parse()
+                .map_or(peer.ip().is_loopback() && host == "localhost", |ip: std::net::IpAddr| {
+                    ip == peer.ip()
+                });
+            same && task.job != "ps" && !masters.contains(&task.to_string())
+        });
+        match (idle.next(), idle.next()) {
+            (Some((task, address)), None) => format!("{task} at {address}"),
+            _ => format!("a process that calls from {peer}"),
+        }
+    }
+}
+
+fn explain(who: &str, missing: &[(TaskName, String)]) -> String {
+    let missing: Vec<String> = missing.iter().map(|(task, address)| format!("{task} at {address}")).collect();
+    let verb = if missing.len() == 1 { "does" } else { "do" };
+    format!(
+        "{who} has wanted to open a session, but {} {verb} not answer. A session of stock TensorFlow waits for every task of \
+         the cluster, without a word. Start what is missing, or give the session device filters that leave it out, such as \
+         tf.compat.v1.ConfigProto(device_filters=[\"/job:ps\", \"/job:worker/task:0\"]) in worker 0.",
+        missing.join(" and ")
+    )
+}
