@@ -44,6 +44,7 @@ SCENARIOS = [
     "cpu_devices",
     "rivals",
     "missing_workers",
+    "refusals",
     "replicas",
     "trainers",
     "checkpoints",

@@ -6,6 +6,8 @@ from report import session, show, v1
 
 
 def run(cluster):
+    with tf.Graph().as_default():
+        costs(cluster)
     x = v1.placeholder(tf.float32, [2, 2], name="x")
     with tf.device("/job:ps/task:0"):
         product = tf.matmul(x, x, name="product")
@@ -33,6 +35,52 @@ def run(cluster):
             metadata = v1.RunMetadata()
             sess.run(tripled, feed, None, metadata)
             show("nothing unless asked", [len(metadata.step_stats.dev_stats), len(metadata.partition_graphs)])
+
+
+def costs(cluster):
+    """Costs of some of the steps: of which, and how nodes hang together in them."""
+    x = v1.placeholder(tf.float32, [2, 2], name="given")
+    with tf.device("/job:ps/task:0"):
+        product = tf.matmul(x, x, name="squared")
+    with tf.device("/job:ps/task:1"):
+        top, _ = tf.math.top_k(product, 1, name="top")
+    total = tf.subtract(tf.reduce_sum(top, name="topmost"), x, name="moved")
+    for every, after in [(0, 0), (1, 0), (2, 0), (3, 1), (2, 3), (-1, 0)]:
+        config = v1.ConfigProto()
+        config.graph_options.build_cost_model, config.graph_options.build_cost_model_after = every, after
+        with v1.Session(cluster.target(), config=config) as sess:
+            found = []
+            for _ in range(5):
+                metadata = v1.RunMetadata()
+                sess.run(total, {x: [[1.0, 2.0], [3.0, 4.0]]}, None, metadata)
+                found.append([len(metadata.cost_graph.node) > 0, metadata.HasField("cost_graph"), len(metadata.step_stats.dev_stats)])
+            show(f"costs of every {every} after {after}", found)
+            metadata = v1.RunMetadata()
+            sess.run(total, {x: [[1.0, 2.0], [3.0, 4.0]]}, v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), metadata)
+            show("and traced", [len(metadata.cost_graph.node) > 0, len(metadata.step_stats.dev_stats) > 0])
+            if every == 1:
+                show("a model", model(metadata.cost_graph))
+
+
+def model(graph):
+    """What does not depend on the names of what was added, or on the clock."""
+    lines, parts = [], []
+    for node in graph.node:
+        if node.name == "_SOURCE":
+            parts.append({})
+        parts[-1][node.id] = node
+    for part in parts:
+        lines.append([part[0].name, part[1].name, sorted(part) == list(range(len(part))), part[1].control_input[0]])
+        for node in part.values():
+            if node.name not in ["squared", "top", "topmost", "moved"]:
+                continue
+            outputs = [[each.size, [dim.size for dim in each.shape.dim], each.dtype] for each in node.output_info]
+            known = [part[each.preceding_node].name in ("squared", "top", "topmost") for each in node.input_info]
+            ports = [each.preceding_port for each in node.input_info]
+            lines.append([node.name, node.device, outputs, known, ports, node.is_final, node.compute_cost >= 0, node.inaccurate])
+        sends = [node for node in part.values() if node.is_final]
+        lines.append([len(sends), all(not node.output_info for node in sends), all(node.device for node in sends)])
+    return sorted(lines, key=str)
 
 
 def transfers(sess, fetch, feed):

@@ -46,6 +46,21 @@ fn loops_without_end_let_others_have_their_turn() {
 }
 
 #[test]
+fn tasks_with_several_cpu_devices_are_used_as_stocks_are() {
+    run(&["cpu_devices"]);
+}
+
+#[test]
+fn a_second_process_of_the_same_task_is_refused() {
+    run(&["rivals"]);
+}
+
+#[test]
+fn servers_say_what_keeps_sessions_from_opening_and_steps_from_running() {
+    run(&["missing_workers", "refusals"]);
+}
+
+#[test]
 fn a_task_that_is_asked_to_end_is_gone_for_those_who_wait() {
     run(&["endings"]);
 }

@@ -374,7 +374,8 @@ impl Worker {
     pub(crate) async fn register_graph(&self, request: RegisterGraphRequest) -> Result<String> {
         let session = self.session(&request.session_handle, request.create_worker_session_called)?;
         // Making kernels takes a while, so not on a thread that answers calls.
-        let register = async move { session.register(&request.graph_def.unwrap_or_default()) };
+        let models_costs = request.graph_options.as_ref().is_some_and(|options| options.build_cost_model > 0);
+        let register = async move { session.register(&request.graph_def.unwrap_or_default(), models_costs) };
         self.pool.complete(register).await
     }
 

@@ -9,7 +9,7 @@ use crate::plan::{self, PlanOptions, Planned, Signature};
 use crate::rendezvous::LocalRendezvous;
 use crate::trace::StepTrace;
 use ferroflow_core::cancel::Cancellation;
-use ferroflow_core::graph::{FunctionBody, Graph};
+use ferroflow_core::graph::{FunctionBody, Graph, Output};
 use ferroflow_core::resource::ResourceManager;
 use ferroflow_core::step::StepCx;
 use ferroflow_core::{DType, Result, Tensor, ensure};
@@ -27,6 +27,7 @@ pub struct Executable {
     layout: Arc<Layout>,
     arg_names: Vec<String>,
     arg_types: Vec<DType>,
+    fetches: Vec<Output>,
     env: Arc<RuntimeEnv>,
     /// The functions that the plan calls; kernels only point to them. None if this is itself a function's body.
     _functions: Option<Arc<Functions>>,
@@ -75,6 +76,7 @@ impl Executable {
             layout: Arc::new(layout),
             arg_names: planned.arg_names,
             arg_types: planned.arg_types,
+            fetches: planned.fetches,
             env: env.clone(),
             _functions: (!scope.in_function).then(|| scope.functions.clone()),
             scratches: Mutex::default(),
@@ -149,6 +151,11 @@ impl Executable {
     /// The part that runs here in wire form, every node with its device.
     pub fn partition_graphs(&self) -> Vec<GraphDef> {
         vec![self.layout.graph.to_def()]
+    }
+
+    /// The outputs that leave a step.
+    pub(crate) fn fetches(&self) -> &[Output] {
+        &self.fetches
     }
 
     /// The surroundings that it was made for.

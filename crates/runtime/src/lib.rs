@@ -15,9 +15,12 @@ pub mod partial;
 pub mod rendezvous;
 pub mod trace;
 
+pub mod cost;
+
 #[cfg(test)]
 mod testing;
 
+pub use cost::cost_nodes;
 pub use env::RuntimeEnv;
 pub use executable::{Executable, StepRun};
 pub use partial::PartialHub;

@@ -12,7 +12,7 @@ use ferroflow_runtime::plan::plan;
 use ferroflow_runtime::{Executable, PlanOptions, Signature};
 use futures_util::future::join_all;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// What every plan of a session depends on.
 pub(super) struct PlanContext {
@@ -31,6 +31,8 @@ pub(crate) struct StepPlan {
     pub(super) beside: Vec<Arc<Executable>>,
     /// The parts of other tasks.
     pub(super) remote: Vec<RemotePart>,
+    /// How often it has begun to run.
+    runs: AtomicI64,
 }
 
 /// A part that another task has registered.
@@ -47,6 +49,15 @@ impl StepPlan {
     /// The parts of the master's own task, the one that feeds and fetches first.
     pub(super) fn own_parts(&self) -> impl Iterator<Item = &Arc<Executable>> {
         [&self.local].into_iter().chain(&self.beside)
+    }
+
+    /// Counts another run; says whether its costs are wanted, which the session's configuration decides as in stock: of
+    /// every so many runs of a plan one.
+    pub(super) fn count_run(&self, config: &ConfigProto) -> bool {
+        let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
+        let Some(options) = &config.graph_options else { return false };
+        let every = options.build_cost_model;
+        every > 0 && run.wrapping_sub(options.build_cost_model_after) % every == 0
     }
 }
 
@@ -113,7 +124,9 @@ impl PlanContext {
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        let Some(error) = failure else { return Ok(StepPlan { local, beside, remote }) };
+        let Some(error) = failure else {
+            return Ok(StepPlan { local, beside, remote, runs: AtomicI64::new(0) });
+        };
         for part in remote {
             part.worker.forget_graph(DeregisterGraphRequest {
                 session_handle: self.members.handle().to_owned(),

@@ -26,7 +26,11 @@ impl Refusals {
         };
         if is_new {
             let client = caller::peer().map_or_else(|| "this process".to_owned(), |peer| peer.to_string());
-            tracing::info!(session, client, wanted, "A step was refused: {}", error.message());
+            let why = error.message().replace('\n', " ");
+            tracing::info!(
+                session,
+                "A step of the client at {client} that wants {wanted} was refused: {why}"
+            );
         }
     }
 }

@@ -10,9 +10,9 @@ use ferroflow_core::rendezvous::Rendezvous;
 use ferroflow_core::step::StepCx;
 use ferroflow_core::{Code, Result, Status, Tensor, ensure, status};
 use ferroflow_proto::tensorflow::{
-    ExecutorOpts, RunGraphResponse, RunMetadata, RunOptions, StepStats, run_options::TraceLevel,
+    CostGraphDef, ExecutorOpts, RunGraphResponse, RunMetadata, RunOptions, StepStats, run_options::TraceLevel,
 };
-use ferroflow_runtime::{Executable, LocalRendezvous, PartialHub, StepTrace};
+use ferroflow_runtime::{Executable, LocalRendezvous, PartialHub, StepTrace, cost_nodes};
 use futures_util::future::try_join;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +40,8 @@ pub(super) async fn run_plan(
     let mut guard = session.steps.begin()?;
     let full_trace = options.trace_level == TraceLevel::FullTrace as i32;
     let trace = |part: &Arc<Executable>| StepTrace::new(part.env().device.name());
-    let traces: Vec<_> = if full_trace { plan.own_parts().map(trace).collect() } else { Vec::new() };
+    let costs = plan.count_run(&session.context.config);
+    let traces: Vec<_> = if full_trace || costs { plan.own_parts().map(trace).collect() } else { Vec::new() };
     let run = async {
         if plan.remote.is_empty() {
             let own = OwnParts::new(plan, guard.place(), Arc::new(LocalRendezvous::default()));
@@ -52,6 +53,7 @@ pub(super) async fn run_plan(
         let local = own.run(feeds, &traces);
         let exec_opts = ExecutorOpts {
             record_timeline: full_trace,
+            record_costs: costs,
             record_partition_graphs: options.output_partition_graphs,
             ..Default::default()
         };
@@ -75,9 +77,11 @@ pub(super) async fn run_plan(
     };
     let (values, responses) = done.map_err(|error| session.explain(error))?;
     guard.finished();
+    let own_costs = || plan.own_parts().zip(&traces).flat_map(|(part, trace)| cost_nodes(part, trace));
     let own_stats = traces.iter().flat_map(|trace| trace.to_proto().dev_stats);
     let mut metadata = RunMetadata {
         step_stats: full_trace.then(|| StepStats { dev_stats: own_stats.collect() }),
+        cost_graph: costs.then(|| CostGraphDef { node: own_costs().collect(), ..Default::default() }),
         partition_graphs: match options.output_partition_graphs {
             true => plan.own_parts().flat_map(|part| part.partition_graphs()).collect(),
             false => Vec::new(),
@@ -87,6 +91,10 @@ pub(super) async fn run_plan(
     for response in responses {
         merge_metadata(&mut metadata, response);
     }
+    if !full_trace {
+        // Tasks of stock tell it with their costs.
+        metadata.step_stats = None;
+    }
     Ok((values, metadata))
 }
 
@@ -94,6 +102,9 @@ pub(super) async fn run_plan(
 fn merge_metadata(metadata: &mut RunMetadata, response: RunGraphResponse) {
     if let Some(stats) = response.step_stats {
         metadata.step_stats.get_or_insert_default().dev_stats.extend(stats.dev_stats);
+    }
+    if let (Some(costs), Some(more)) = (&mut metadata.cost_graph, response.cost_graph) {
+        costs.node.extend(more.node);
     }
     metadata.partition_graphs.extend(response.partition_graph);
 }

@@ -91,7 +91,7 @@ mod tests {
     fn raw_contents_are_not_multiplied() {
         let content: Vec<u8> = (0..100_000u32).flat_map(|i| (i as f32).sqrt().to_le_bytes()).collect();
         let tensor = TensorProto { dtype: 1, tensor_content: content.into(), ..Default::default() };
-        let value = AttrValue { value: Some(Value::Tensor(tensor)) };
+        let value = AttrValue { value: Some(Value::Tensor(Box::new(tensor))) };
         let node =
             NodeDef { name: "c".into(), attr: [("value".to_owned(), value)].into(), ..Default::default() };
         let cost = cost(&GraphDef { node: vec![node], ..Default::default() });

@@ -21,7 +21,11 @@ struct Table {
 }
 
 /// A registered graph: the parts of the task's devices.
-pub(super) struct TaskGraph(pub(super) Vec<Arc<Executable>>);
+pub(super) struct TaskGraph {
+    pub(super) parts: Vec<Arc<Executable>>,
+    /// Whether its master may want to know what a run of it costs.
+    pub(super) models_costs: bool,
+}
 
 const UNPOISONED: &str = "no panic while graphs are locked";
 
@@ -50,7 +54,7 @@ impl Graphs {
 
 impl WorkerSession {
     /// Makes a graph ready to run, which may take a while, and returns its handle.
-    pub(super) fn register(&self, def: &GraphDef) -> Result<String> {
+    pub(super) fn register(&self, def: &GraphDef, models_costs: bool) -> Result<String> {
         let envs = self.envs_for(def)?;
         check_devices(def, &envs)?;
         let mut graph = Graph::new(self.env().registry.clone());
@@ -58,7 +62,8 @@ impl WorkerSession {
         self.name_devices(&mut graph);
         let [first, others @ ..] = &envs[..] else { bail!(Internal, "a session has a device") };
         if others.is_empty() {
-            return Ok(self.graphs.insert(TaskGraph(vec![Executable::for_part(graph, first)?])));
+            let parts = vec![Executable::for_part(graph, first)?];
+            return Ok(self.graphs.insert(TaskGraph { parts, models_costs }));
         }
         let borders = Borders {
             client: first.device.name(),
@@ -70,7 +75,8 @@ impl WorkerSession {
             let env = envs.iter().find(|env| env.device.name() == part.device);
             Executable::for_part(part.graph, env.ok_or_else(|| unknown_device(&part.device))?)
         });
-        Ok(self.graphs.insert(TaskGraph(parts.collect::<Result<_>>()?)))
+        let parts = parts.collect::<Result<_>>()?;
+        Ok(self.graphs.insert(TaskGraph { parts, models_costs }))
     }
 
     /// Gives nodes whose device is abbreviated its full name.

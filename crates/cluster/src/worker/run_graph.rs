@@ -9,7 +9,7 @@ use ferroflow_core::{Result, Tensor, bail, ensure, status};
 use ferroflow_proto::tensorflow::{
     CostGraphDef, ExecutorOpts, NamedTensorProto, RunGraphRequest, RunGraphResponse, StepStats,
 };
-use ferroflow_runtime::StepTrace;
+use ferroflow_runtime::{StepTrace, cost_nodes};
 use futures_util::future::{BoxFuture, Shared};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -59,8 +59,8 @@ impl Worker {
         let options = request.exec_opts.unwrap_or_default();
         let rendezvous = step.rendezvous(session);
         let mut traces = Vec::new();
-        let mut runs = Vec::with_capacity(graph.0.len());
-        for part in &graph.0 {
+        let mut runs = Vec::with_capacity(graph.parts.len());
+        for part in &graph.parts {
             let cx = WorkerSession::step_cx(
                 part.env(),
                 step.id(),
@@ -77,9 +77,20 @@ impl Worker {
         Ok(RunGraphResponse {
             recv: receive(&*rendezvous, &request.recv_key).await?,
             step_stats: (!traces.is_empty()).then(stats),
-            cost_graph: Some(CostGraphDef::default()),
+            cost_graph: Some(CostGraphDef {
+                node: match options.record_costs && graph.models_costs {
+                    true => graph
+                        .parts
+                        .iter()
+                        .zip(&traces)
+                        .flat_map(|(part, trace)| cost_nodes(part, trace))
+                        .collect(),
+                    false => Vec::new(),
+                },
+                ..Default::default()
+            }),
             partition_graph: match options.record_partition_graphs {
-                true => graph.0.iter().flat_map(|part| part.partition_graphs()).collect(),
+                true => graph.parts.iter().flat_map(|part| part.partition_graphs()).collect(),
                 false => Vec::new(),
             },
             ..Default::default()
@@ -112,7 +123,7 @@ impl Worker {
         graph: &TaskGraph,
     ) -> Result<Ending> {
         let rendezvous = step.rendezvous(session);
-        let runs = graph.0.iter().map(|part| {
+        let runs = graph.parts.iter().map(|part| {
             let cx = WorkerSession::step_cx(
                 part.env(),
                 step.id(),

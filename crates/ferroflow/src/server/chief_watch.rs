@@ -9,6 +9,9 @@
 //! are ready, with a session that they close again. As long as their servers answer, they are waited for until they have
 //! trained.
 
+#[cfg(test)]
+mod tests;
+
 use ferroflow_cluster::probe::Probe;
 use ferroflow_cluster::server::Server as Task;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};

@@ -1,6 +1,6 @@
 //! Partitioning as text, and parts that run side by side and must agree with the whole.
 
-use super::{Borders, Parts, partition};
+use super::{Borders, Parts, partition, split};
 use crate::plan::plan;
 use crate::testing::{block_on, env, graph, run, signature, step};
 use crate::{Executable, LocalRendezvous, PlanOptions, RuntimeEnv};
@@ -386,4 +386,32 @@ fn nested_loops_on_several_devices_count() {
             assert_eq!(run_parts(&nested_loop(limit, devices), "out"), [expected], "{devices:?}");
         }
     }
+}
+
+#[test]
+fn a_graph_of_several_devices_is_split_with_and_without_edges_between_them() {
+    let split = |text: &str| {
+        let mut graph = graph(text);
+        let other = CLIENT.replace("CPU:0", "CPU:1");
+        for id in graph.ids() {
+            let device = if graph.node(id).data.device.is_empty() { CLIENT } else { &other };
+            graph.set_device(id, device);
+        }
+        let next_id = AtomicU64::new(0);
+        let borders = Borders { client: CLIENT, incarnation: &|_| 7, next_id: &next_id, bfloat16: false };
+        let parts = split(graph, &borders).unwrap();
+        let shown = |name: &str| name.rsplit(':').next().unwrap_or_default().to_owned();
+        let nodes = |graph: &ferroflow_core::graph::Graph| {
+            let names = graph.nodes().iter().map(|node| node.data.op_name().to_owned());
+            names.collect::<Vec<_>>().join(" ")
+        };
+        parts
+            .iter()
+            .map(|part| format!("{}: {}", shown(&part.device), nodes(&part.graph)))
+            .collect::<Vec<_>>()
+    };
+    let apart = split("a = Variable()\nb = Handle() @/cpu:1\nc = Read(b) @/cpu:1");
+    assert_eq!(apart, ["0: Variable", "1: Handle Read"]);
+    let crossing = split("h = Handle() @/cpu:1\nr = Read(h) @/cpu:1\ns = Add(r, r)");
+    assert_eq!(crossing, ["0: Add _Recv", "1: Handle Read _Send"]);
 }

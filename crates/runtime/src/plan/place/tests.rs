@@ -59,7 +59,7 @@ fn the_other_devices_of_the_default_task_come_before_those_of_others() {
     let devices = names.map(spec);
     let mut graph =
         graph("a = Value() value=1 @/cpu:1\nb = Value() value=1\nc = Value() value=1 @/job:ps/cpu:1");
-    Placer { devices: &devices, default: 2, soft: false }.place(&mut graph, 0).unwrap();
+    Placer { devices: &devices, default: 2, soft: false, inline_calls: true }.place(&mut graph, 0).unwrap();
     let placed: Vec<&str> = graph.nodes().iter().map(|node| node.data.device.as_str()).collect();
     let expected =
         ["/job:worker/task:0/device:CPU:1", "/job:worker/task:0/device:CPU:0", "/job:ps/task:0/device:CPU:1"];

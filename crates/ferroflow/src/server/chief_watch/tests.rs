@@ -1,0 +1,98 @@
+use super::{Patience, until_done};
+use crate::{ClusterSpec, Graph, Server, ServerConfig, Session};
+use ferroflow_cluster::spec::TaskName;
+use ferroflow_core::{Code, Result};
+use std::net::TcpListener;
+use std::time::Duration;
+
+/// What takes longer hangs.
+const SOON: Duration = Duration::from_secs(60);
+/// What is not over by then is waited for.
+const A_WHILE: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A parameter server, a chief and another worker.
+struct Cluster {
+    spec: ClusterSpec,
+    ps: Server,
+    chief: Server,
+    worker: Server,
+}
+
+impl Cluster {
+    /// `program`: whether a program belongs to the other worker.
+    fn start(program: bool) -> Cluster {
+        let tasks = [("ps", 0), ("worker", 0), ("worker", 1)];
+        let listeners = tasks.map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let mut spec = ClusterSpec::new();
+        for ((job, task), listener) in tasks.iter().zip(&listeners) {
+            spec.add(job, *task, &listener.local_addr().unwrap().to_string()).unwrap();
+        }
+        let mut servers = tasks.iter().zip(listeners).map(|((job, task), listener)| {
+            let config = ServerConfig {
+                task: TaskName::new(job, *task),
+                cluster: spec.clone(),
+                opens_sessions: program || (*job, *task) != ("worker", 1),
+                io_threads: 1,
+                compute_threads: 1,
+                ..ServerConfig::default()
+            };
+            Server::start(config, crate::registry(), vec![listener], std::future::pending()).unwrap()
+        });
+        let mut next = || servers.next().unwrap();
+        let (ps, chief, worker) = (next(), next(), next());
+        drop(servers);
+        Cluster { spec, ps, chief, worker }
+    }
+
+    /// The end of training as the parameter server sees it; `None` if it waits.
+    fn end(&self, limit: Duration, patience: &Patience) -> Option<Result<()>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let done = until_done(&self.ps.task, &self.spec, patience);
+        runtime.block_on(async { tokio::time::timeout(limit, done).await.ok() })
+    }
+}
+
+fn train(server: &Server) {
+    let graph = Graph::new();
+    let one = graph.scope().device("/job:ps/task:0").constant(1.0f32).unwrap();
+    let session = Session::connect(server, &graph).unwrap();
+    session.eval(&one).unwrap();
+    session.close().unwrap();
+}
+
+fn patience() -> Patience {
+    Patience { grace: Duration::ZERO, chief: None, poll: Duration::ZERO, begin: LONG }
+}
+
+#[test]
+fn a_worker_that_has_not_begun_is_waited_for_until_it_has_trained() {
+    let mut cluster = Cluster::start(true);
+    train(&cluster.chief);
+    std::mem::replace(&mut cluster.chief, Server::local().unwrap()).stop();
+    assert!(cluster.end(A_WHILE, &patience()).is_none(), "the worker may begin at any time");
+    let hasty = Patience { begin: Duration::ZERO, ..patience() };
+    assert!(matches!(cluster.end(SOON, &hasty), Some(Ok(()))), "but not for ever");
+    train(&cluster.worker);
+    let polling = Patience { poll: LONG, ..patience() };
+    assert!(cluster.end(A_WHILE, &polling).is_none(), "it may only have looked whether the chief is ready");
+    assert!(matches!(cluster.end(SOON, &patience()), Some(Ok(()))), "it has trained");
+}
+
+#[test]
+fn a_server_without_a_program_is_not_waited_for() {
+    let mut cluster = Cluster::start(false);
+    train(&cluster.chief);
+    std::mem::replace(&mut cluster.chief, Server::local().unwrap()).stop();
+    assert!(matches!(cluster.end(SOON, &patience()), Some(Ok(()))));
+}
+
+#[test]
+fn a_chief_that_never_comes_is_not_waited_for() {
+    let mut cluster = Cluster::start(true);
+    std::mem::replace(&mut cluster.chief, Server::local().unwrap()).stop();
+    let impatient = Patience { chief: Some(Duration::from_millis(1)), ..patience() };
+    let error = cluster.end(SOON, &impatient).unwrap().unwrap_err();
+    assert_eq!(error.code(), Code::DeadlineExceeded);
+    assert!(error.message().contains("/job:worker/replica:0/task:0 has not come"), "{}", error.message());
+}
