@@ -76,7 +76,7 @@ impl Executable {
             layout: Arc::new(layout),
             arg_names: planned.arg_names,
             arg_types: planned.arg_types,
-            fetches: planned.fetches,
+            fetches,
             env: env.clone(),
             _functions: (!scope.in_function).then(|| scope.functions.clone()),
             scratches: Mutex::default(),
