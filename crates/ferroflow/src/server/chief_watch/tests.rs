@@ -1,3 +1,5 @@
+//! The decision to end: a chief that comes late, never, or has trained; workers that have not begun.
+
 use super::{Patience, until_done};
 use crate::{ClusterSpec, Graph, Server, ServerConfig, Session};
 use ferroflow_cluster::spec::TaskName;
