@@ -22,7 +22,7 @@ def orchestrate(layout, binary):
         print(f"the missing task is named: {told}", flush=True)
         said = ps.tail()
         waits = f"{first.name} at {cluster.spec['worker'][0]} has wanted to open a session"
-        print(f"who waits, and the cure, {said}: {waits in said and 'device_filters' in said}", flush=True)
+        print(f"who waits, and the cure, {said.splitlines()}: {waits in said and 'device_filters' in said}", flush=True)
         second.start()
         second.wait()
         print(f"with it the session opens: {client.finish(60) == ['2.0']}", flush=True)
