@@ -236,7 +236,7 @@ impl Account {
 /// Whether this process has a limit that somebody has set for it alone.
 pub(crate) fn is_limited() -> bool {
     static BY_SYSTEM: OnceLock<bool> = OnceLock::new();
-    MemoryBudget::process().limit() < usize::MAX || *BY_SYSTEM.get_or_init(limits::has_own)
+    MemoryBudget::process().limit() < usize::MAX || *BY_SYSTEM.get_or_init(limits::limits_data)
 }
 
 /// Bytes charged to a budget, given back when this is dropped.

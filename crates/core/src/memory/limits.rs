@@ -121,9 +121,9 @@ pub(super) fn admit(bytes: usize, untouched: usize, own: Option<(usize, usize)>,
     verdict
 }
 
-/// Whether the process has limits of its own.
-pub(super) fn has_own() -> bool {
-    [Resource::As, Resource::Data].into_iter().any(|resource| current(resource).is_some())
+/// Whether the data of this process is limited. (What the allocator keeps of an address space it can also use.)
+pub(super) fn limits_data() -> bool {
+    current(Resource::Data).is_some()
 }
 
 fn left_of(limit: usize) -> usize {

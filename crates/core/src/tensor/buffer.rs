@@ -208,25 +208,28 @@ impl Heap {
         if !hold(0) && !hold(trim()) {
             return None;
         }
-        let mapped = if layout.size() >= HUGE_PAGES_BYTES && memory::is_limited() { MAPPED } else { 0 };
+        let wants_map = layout.size() >= HUGE_PAGES_BYTES && memory::is_limited();
         // SAFETY: the layout has a non-zero size, and what is zeroed neither by the system nor by the allocator is zeroed
         // here.
         let claim = || unsafe {
-            if mapped > 0 {
-                map(layout.size())
-            } else if capacity >= POOLED_BYTES {
-                alloc_zeroed(layout)
-            } else {
-                let block = alloc(layout);
+            if wants_map {
+                let block = map(layout.size());
                 if !block.is_null() {
-                    block.write_bytes(0, layout.size());
+                    return (block, MAPPED);
                 }
-                block
             }
+            if capacity >= POOLED_BYTES {
+                return (alloc_zeroed(layout), 0);
+            }
+            let block = alloc(layout);
+            if !block.is_null() {
+                block.write_bytes(0, layout.size());
+            }
+            (block, 0)
         };
-        let mut block = claim();
+        let (mut block, mut mapped) = claim();
         if block.is_null() && trim() > 0 {
-            block = claim();
+            (block, mapped) = claim();
         }
         let Some(header) = NonNull::new(block.cast::<Header>()) else {
             release_charge(layout.size(), pool.as_deref());
