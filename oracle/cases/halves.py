@@ -4,7 +4,7 @@ from values import *
 
 # Lengths are multiples of a vector's: what is left after the last whole vector stock computes by other steps, of which
 # some (`Rsqrt`, `SigmoidGrad`, `SqrtGrad`) round differently. Ours are the steps of vectors everywhere, so that a result
-# does not depend on where it lies. Left out is `Reciprocal`: stock starts from the processor's estimate, of which AMD's and Intel's differ, and of some
+# does not depend on where it lies. Left out is `Reciprocal`: stock seems to start from the processor's estimate, which vendors make differently, and of some
 # numbers the last bit with it.
 BFLOAT16 = "Square Sqrt Rsqrt Exp Expm1 Log Log1p Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh Erf Erfc".split()
 BFLOAT16 += "Relu Relu6 Elu Selu LeakyRelu".split()
