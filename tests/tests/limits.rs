@@ -160,7 +160,7 @@ fn the_share_of_the_machine_is_shown_and_kept() {
     one.args(["-c", "0"]).arg(binary::path());
     let mut pinned = Served::start(one, &[]);
     let line = pinned.log_line("Computes with");
-    assert!(line.contains("with 1 threads"), "{line}");
+    assert!(line.contains("with 1 thread") && !line.contains("threads"), "{line}");
     let refused = binary::command(&["serve", "--port", "0", "--memory", "lots"]).output().unwrap();
     let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && errors.contains("'lots' is not an amount of memory"), "{errors}");

@@ -48,16 +48,19 @@ impl Resources {
 
     /// Says what the server may take, and who sets the bound.
     pub(crate) fn tell(&self, config: &ServerConfig) {
-        let threads = config.compute_threads;
+        let threads = match config.compute_threads {
+            1 => "1 thread".to_owned(),
+            several => format!("{several} threads"),
+        };
         let system = memory_limit();
         let (memory, source) = match (config.memory, &system) {
             (Some(own), Some(limit)) if limit.bytes < own => (limit.bytes, limit.source.to_string()),
             (Some(own), _) => (own, "--memory".to_owned()),
             (None, Some(limit)) => (limit.bytes, limit.source.to_string()),
-            (None, None) => return tracing::info!(threads, "Computes with {threads} threads."),
+            (None, None) => return tracing::info!("Computes with {threads}."),
         };
         let memory = Readable(memory);
-        tracing::info!("Computes with {threads} threads and up to {memory} of memory, as {source} allows.");
+        tracing::info!("Computes with {threads} and up to {memory} of memory, as {source} allows.");
     }
 }
 
