@@ -32,6 +32,8 @@ pub(crate) struct Scratch {
     ready: Vec<Token>,
     /// Sends of references and views, which run when nothing else is ready.
     late: Vec<Token>,
+    /// How many of those are ready now: they are at the bottom of the stack.
+    late_below: usize,
     fetched: Vec<(u32, Value)>,
 }
 
@@ -41,8 +43,19 @@ impl Scratch {
             frames: Frames::new(layout),
             ready: Vec::with_capacity(64),
             late: Vec::new(),
+            late_below: 0,
             fetched: Vec::new(),
         }
+    }
+
+    /// The node to run next.
+    #[inline]
+    fn next(&mut self) -> Option<Token> {
+        if self.ready.is_empty() && !self.late.is_empty() {
+            std::mem::swap(&mut self.ready, &mut self.late);
+            self.late_below = self.ready.len();
+        }
+        self.ready.pop()
     }
 }
 
@@ -142,6 +155,7 @@ impl Run {
         let mut scratch = self.scratch.take()?;
         scratch.ready.clear();
         scratch.late.clear();
+        scratch.late_below = 0;
         scratch.fetched.clear();
         scratch.frames.reset(&self.layout).then_some(scratch)
     }
@@ -208,7 +222,7 @@ impl Run {
         // What was woken since the last poll goes on here; what is woken by this one goes on with the compute threads.
         let mut may_take_events = !(self.turn.inline && std::mem::take(&mut self.first_poll));
         loop {
-            while let Some(token) = scratch.ready.pop() {
+            while let Some(token) = scratch.next() {
                 self.unchecked = self.unchecked.saturating_sub(1);
                 if self.unchecked == 0 {
                     self.unchecked = CHECK_EVERY;
@@ -220,15 +234,9 @@ impl Run {
                         return Ok(Progress::Yield);
                     }
                 }
-                if is_late(layout, scratch, token) {
-                    scratch.late.push(token);
-                } else if let Some(progress) = self.run_node(layout, scratch, token)? {
+                if let Some(progress) = self.run_node(layout, scratch, token)? {
                     return Ok(progress);
                 }
-            }
-            if let Some(token) = scratch.late.pop() {
-                self.run_node(layout, scratch, token)?;
-                continue;
             }
             if self.outstanding == 0 {
                 return Ok(Progress::Done);
@@ -283,6 +291,15 @@ impl Run {
                 let inputs = scratch.frames.inputs(layout, token);
                 let mut views = Views::new();
                 if node.refs {
+                    // In stock the receiver's request comes a little later than the send and finds what updates have left
+                    // until then; here updates that can run at once run before the value leaves.
+                    if node.class == OpClass::Send && matches!(inputs, [Value::Ref(_) | Value::View(_)]) {
+                        if scratch.ready.len() >= scratch.late_below {
+                            scratch.late.push(token);
+                            return Ok(None);
+                        }
+                        scratch.late_below = scratch.ready.len();
+                    }
                     read_refs(node, inputs, &mut views).map_err(|error| error.at_node(&node.data().name))?;
                 }
                 match &**kernel {
@@ -312,7 +329,7 @@ impl Run {
                             scratch.ready.push(token);
                             return Ok(Some(Progress::Yield));
                         }
-                        inputs.fill_with(Value::default);
+                        clear(inputs);
                         match outputs {
                             Ok(outputs) if !views.is_empty() => view_again(node, outputs, &views),
                             Ok(Outputs::One(Value::Tensor(value))) => {
@@ -386,7 +403,7 @@ impl Run {
 
     fn finish_dead(&mut self, layout: &Layout, scratch: &mut Scratch, token: Token) {
         let node = &layout.nodes[token.node() as usize];
-        scratch.frames.inputs(layout, token).fill_with(Value::default);
+        clear(scratch.frames.inputs(layout, token));
         let mut outputs: SmallVec<[Value; 4]> =
             node.data().output_types.iter().map(|_| Value::None).collect();
         let mut ready = Ready { tokens: &mut scratch.ready, fetches: &mut scratch.fetched };
@@ -580,7 +597,7 @@ fn native(node: &ExecNode, inputs: &mut [Value]) -> Result<Outputs> {
             if node.class == OpClass::Merge {
                 data = data.dereferenced()?;
             }
-            inputs.fill_with(Value::default);
+            clear(inputs);
             Outputs::Many(vec![data, Value::Tensor(Tensor::scalar(live as i32))])
         }
         OpClass::ControlTrigger => Outputs::None,
@@ -595,23 +612,29 @@ fn native(node: &ExecNode, inputs: &mut [Value]) -> Result<Outputs> {
     })
 }
 
+/// Drops what a kernel has left of its inputs. Most of it is tensors, or gone.
+#[inline]
+fn clear(inputs: &mut [Value]) {
+    for input in inputs {
+        match std::mem::take(input) {
+            Value::None => {}
+            Value::Tensor(tensor) => drop(tensor),
+            reference => drop_reference(reference),
+        }
+    }
+}
+
+#[cold]
+fn drop_reference(reference: Value) {
+    drop(reference);
+}
+
 fn read_predicate(value: &Value) -> Result<bool> {
     let tensor = value.read()?;
     match tensor.flat::<bool>()? {
         [predicate] if tensor.rank() == 0 => Ok(*predicate),
         _ => bail!(InvalidArgument, "The second input must be a scalar, but it has shape {}", tensor.shape()),
     }
-}
-
-/// Whether a node sends what a reference leads to. In stock the receiver's request comes a little later than the send and
-/// finds what updates have left until then; here updates that can run at once run before the value leaves.
-#[inline]
-fn is_late(layout: &Layout, scratch: &mut Scratch, token: Token) -> bool {
-    let node = &layout.nodes[token.node() as usize];
-    node.refs
-        && node.class == OpClass::Send
-        && !token.dead()
-        && matches!(scratch.frames.inputs(layout, token), [Value::Ref(_) | Value::View(_)])
 }
 
 /// The views among a node's inputs, with what they showed when the node ran.
