@@ -3,11 +3,11 @@ server is deaf when there are as many as it has threads.
 """
 
 import threading
-import time
 
 import tensorflow as tf
 
 import tasks
+from cancellation import stands_still, wait_for_work
 from report import session, v1
 
 VERDICTS = True
@@ -53,25 +53,6 @@ def with_handles(step, handles):
         return (called[0], *passed)
 
     return tf.function(body).get_concrete_function(*specs)
-
-
-def wait_for_work(sess, count):
-    deadline = time.monotonic() + 20
-    before = int(sess.run(count))
-    while int(sess.run(count)) == before and time.monotonic() < deadline:
-        time.sleep(0.01)
-
-
-def stands_still(sess, count):
-    deadline = time.monotonic() + 20
-    before = -1
-    while time.monotonic() < deadline:
-        now = int(sess.run(count))
-        if now == before:
-            return now > 0
-        before = now
-        time.sleep(0.2)
-    return False
 
 
 def use(target):

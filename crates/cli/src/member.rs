@@ -91,7 +91,7 @@ pub(crate) struct Member<'a> {
     pub(crate) port: PortChoice,
     /// The address to listen on; all of them without one.
     pub(crate) bind: Option<IpAddr>,
-    /// What a task that serves may take.
+    /// The share of the machine that a serving task may use.
     pub(crate) resources: &'a Resources,
     /// Signals by which operators ask what a task that serves is doing.
     pub(crate) questions: Option<&'a Questions>,

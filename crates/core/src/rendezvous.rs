@@ -140,7 +140,7 @@ impl Parcel {
         Parcel { tensor: filler, dead: true, reference: None }
     }
 
-    /// What an edge carries. A reference or a view is read when the parcel is delivered: whoever reads a variable
+    /// A parcel with the value of an edge. A reference or a view is read when the parcel is delivered: whoever reads a variable
     /// elsewhere after an update of the same step must see the update, although the reference was sent before it.
     pub fn of(value: Value) -> Result<Parcel> {
         let tensor = value.read()?;

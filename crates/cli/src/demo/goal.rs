@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(last(0, 100), 100);
         assert_eq!(last(70, 100), 100, "the same command goes on");
         assert_eq!(last(70, 10), 80, "another number of steps is another goal");
-        assert_eq!(last(80, 10), 90, "what is reached is no goal any more");
+        assert_eq!(last(80, 10), 90, "a step that was reached is not a goal");
         Goal::reached(&directory);
         assert_eq!(last(85, 10), 95);
         std::fs::remove_dir_all(directory).unwrap();

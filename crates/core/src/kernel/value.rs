@@ -14,7 +14,7 @@ pub enum Value {
     Tensor(Tensor),
     /// A reference to a variable; a consumer that wants a value reads the variable when it runs.
     Ref(Arc<Variable>),
-    /// What a reference pointed to when an op took it for a value. Updates show until a consumer runs.
+    /// The memory that a reference led to when an op took it for a value. Updates show until a consumer runs.
     View(Arc<View>),
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Scratch {
     ready: Vec<Token>,
     /// Sends of references and views, which run when nothing else is ready.
     late: Vec<Token>,
-    /// How many of those are ready now: they are at the bottom of the stack.
+    /// The number of those that are ready now: they are at the bottom of the stack.
     late_below: usize,
     fetched: Vec<(u32, Value)>,
 }
