@@ -2,7 +2,7 @@
 
 use crate::launch::processes_with;
 use crate::{binary, ports, stock};
-use ferroflow::discovery::rendezvous::Rendezvous;
+use ferroflow::discovery::meeting::Meeting;
 use ferroflow::{Graph, Server, Session};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -298,10 +298,10 @@ fn a_program_that_fails_ends_all_with_its_code() {
 fn rust_programs_meet_train_and_end() {
     let directory = Directory::new("rust");
     let at = |job: &str| {
-        let mut rendezvous = Rendezvous::new(&directory.url(), "ps:1,worker:1", job, None).unwrap();
-        rendezvous.advertise = Some("127.0.0.1".to_owned());
-        rendezvous.program = job == "worker";
-        rendezvous
+        let mut meeting = Meeting::new(&directory.url(), "ps:1,worker:1", job, None).unwrap();
+        meeting.advertise = Some("127.0.0.1".to_owned());
+        meeting.program = job == "worker";
+        meeting
     };
     let ps = at("ps");
     let serving = std::thread::spawn(move || Server::meet(ps).unwrap().join());

@@ -5,7 +5,7 @@ use crate::member::{MeetingArgs, Member, OnMove};
 use crate::role_args::RoleArgs;
 use crate::serve::Resources;
 use ferroflow::discovery::PortChoice;
-use ferroflow::discovery::rendezvous::EndWith;
+use ferroflow::discovery::meeting::EndWith;
 use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 

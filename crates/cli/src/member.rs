@@ -8,8 +8,8 @@ use crate::local::described;
 use crate::role_args::RoleArgs;
 use crate::serve::Resources;
 use crate::signals::{self, Questions};
-use ferroflow::discovery::rendezvous::{
-    self, Change, EndWith, Event, Host, Rendezvous, Seat, Socket, Stop, Url, meet_through_launcher,
+use ferroflow::discovery::meeting::{
+    self, Change, EndWith, Event, Host, Meeting, Seat, Socket, Stop, Url, meet_through_launcher,
 };
 use ferroflow::discovery::{Environment, PortChoice, Source, Topology, Wishes, pmi};
 use ferroflow::{ClusterSpec, Server, ServerConfig, TaskName, Waiting};
@@ -137,8 +137,8 @@ enum Outcome {
 impl Member<'_> {
     /// Takes part until the end.
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let (rendezvous, host) = self.rendezvous()?;
-        let on_move = self.on_move.unwrap_or(match rendezvous.fail_fast {
+        let (meeting, host) = self.meeting()?;
+        let on_move = self.on_move.unwrap_or(match meeting.fail_fast {
             true => OnMove::Keep,
             // Where single tasks are started again, they are so elsewhere.
             false => OnMove::Restart,
@@ -151,14 +151,13 @@ impl Member<'_> {
             stopping.stop();
             heard
         })?;
-        let mut seat =
-            rendezvous.enter_hosting(&stop, host).map_err(|failure| before(&failure, &happened))?;
+        let mut seat = meeting.enter_hosting(&stop, host).map_err(|failure| before(&failure, &happened))?;
         let cluster = match seat.wait() {
             Ok(cluster) => cluster,
             Err(failure) => {
                 let failed = before(&failure, &happened);
                 // The others have been told of the other failures, or know them themselves.
-                use rendezvous::Failure::{Peer, Stopped, Unusable};
+                use meeting::Failure::{Peer, Stopped, Unusable};
                 if matches!(failure, Stopped | Unusable(_) | Peer(..)) {
                     seat.leave(failed.code(), &failure.to_string());
                 }
@@ -190,7 +189,7 @@ impl Member<'_> {
     }
 
     /// Where to join, as whom, under which conditions.
-    fn rendezvous(&self) -> Result<(Rendezvous, Option<Host>), String> {
+    fn meeting(&self) -> Result<(Meeting, Option<Host>), String> {
         let role = self.role.role(None)?;
         crate::serve::tell(&role);
         let environment = Environment::of_process();
@@ -223,7 +222,7 @@ impl Member<'_> {
         }
         let program = !self.program.is_empty() && !self.serve.contains(&job);
         let timeout = self.meeting.timeout.unwrap_or(if condor { QUEUED_TIMEOUT } else { TIMEOUT });
-        let rendezvous = Rendezvous {
+        let meeting = Meeting {
             url,
             jobs,
             job,
@@ -240,7 +239,7 @@ impl Member<'_> {
             program,
             reserve: program,
         };
-        Ok((rendezvous, host))
+        Ok((meeting, host))
     }
 
     /// By what others reach this task: what the user says, or the one address that it listens on.
@@ -446,23 +445,21 @@ fn of_event(event: Event) -> End {
 }
 
 /// The failure of a task that is not part of a cluster yet.
-fn before(failure: &rendezvous::Failure, happened: &Receiver<Happened>) -> Failure {
+fn before(failure: &meeting::Failure, happened: &Receiver<Happened>) -> Failure {
     match (failure, happened.try_recv()) {
-        (rendezvous::Failure::Stopped, Ok(Happened::Signal(signal))) => {
-            Failure::told(exit::of_signal(signal))
-        }
+        (meeting::Failure::Stopped, Ok(Happened::Signal(signal))) => Failure::told(exit::of_signal(signal)),
         _ => Failure::new(code_of(failure), failure.to_string()),
     }
 }
 
-fn code_of(failure: &rendezvous::Failure) -> u8 {
+fn code_of(failure: &meeting::Failure) -> u8 {
     match failure {
-        rendezvous::Failure::TimedOut(_) => exit::TIMED_OUT,
-        rendezvous::Failure::Superseded(_) => exit::SUPERSEDED,
-        rendezvous::Failure::Mismatch(_) => exit::MISMATCH,
-        rendezvous::Failure::Peer(_, code) => *code,
-        rendezvous::Failure::Stopped => exit::of_signal(Signal::TERM),
-        rendezvous::Failure::Unusable(_) => exit::PERMANENT,
+        meeting::Failure::TimedOut(_) => exit::TIMED_OUT,
+        meeting::Failure::Superseded(_) => exit::SUPERSEDED,
+        meeting::Failure::Mismatch(_) => exit::MISMATCH,
+        meeting::Failure::Peer(_, code) => *code,
+        meeting::Failure::Stopped => exit::of_signal(Signal::TERM),
+        meeting::Failure::Unusable(_) => exit::PERMANENT,
     }
 }
 

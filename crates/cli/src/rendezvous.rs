@@ -3,7 +3,7 @@
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::signals;
-use ferroflow::discovery::rendezvous::{Host, Survey, Url, collect_garbage, survey};
+use ferroflow::discovery::meeting::{Host, Survey, Url, collect_garbage, survey};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;

@@ -7,7 +7,7 @@ use crate::exit::Failure;
 use crate::member::{MeetingArgs, Member};
 use crate::role_args::RoleArgs;
 use crate::signals::Questions;
-use ferroflow::discovery::rendezvous::EndWith;
+use ferroflow::discovery::meeting::EndWith;
 use ferroflow::discovery::{PortChoice, Role, Source};
 use ferroflow::server::{Place, listen};
 use ferroflow::{Server, ServerConfig};

@@ -3,7 +3,7 @@
 use super::Server;
 use ferroflow_cluster::server::ServerConfig;
 use ferroflow_core::{Result, bail};
-use ferroflow_discovery::rendezvous::{Change, Event, Failure, Rendezvous, Seat, Socket, Stop};
+use ferroflow_discovery::meeting::{Change, Event, Failure, Meeting, Seat, Socket, Stop};
 use tokio::sync::oneshot;
 
 /// A place in a run that is left, with everybody told, when the server ends.
@@ -26,23 +26,23 @@ impl Server {
     ///
     /// ```no_run
     /// use ferroflow::Server;
-    /// use ferroflow::discovery::rendezvous::Rendezvous;
+    /// use ferroflow::discovery::meeting::Meeting;
     ///
     /// let place = "file:///shared/dir/job-42";
     /// // In the processes that hold the variables:
-    /// Server::meet(Rendezvous::new(place, "ps:2,worker:4", "ps", None)?)?.join();
+    /// Server::meet(Meeting::new(place, "ps:2,worker:4", "ps", None)?)?.join();
     ///
     /// // In those that train:
-    /// let mut rendezvous = Rendezvous::new(place, "ps:2,worker:4", "worker", None)?;
-    /// rendezvous.program = true;
-    /// let server = Server::meet(rendezvous)?;
+    /// let mut meeting = Meeting::new(place, "ps:2,worker:4", "worker", None)?;
+    /// meeting.program = true;
+    /// let server = Server::meet(meeting)?;
     /// println!("{} trains in {}", server.task(), server.cluster());
     /// server.stop();
     /// # Ok::<(), ferroflow::Status>(())
     /// ```
-    pub fn meet(rendezvous: Rendezvous) -> Result<Server> {
+    pub fn meet(meeting: Meeting) -> Result<Server> {
         crate::logging::start();
-        let mut seat = rendezvous.enter(&Stop::default()).map_err(Failure::into_status)?;
+        let mut seat = meeting.enter(&Stop::default()).map_err(Failure::into_status)?;
         let cluster = seat.wait().map_err(Failure::into_status)?;
         let Some(Socket::Listening(listener)) = seat.take_socket() else {
             bail!(InvalidArgument, "a server listens by itself, so no port is to be reserved for it");

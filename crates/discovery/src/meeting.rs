@@ -40,15 +40,15 @@ use std::time::Duration;
 /// Where and as whom a task joins, and under which conditions.
 ///
 /// ```no_run
-/// use ferroflow_discovery::rendezvous::{Rendezvous, Stop};
+/// use ferroflow_discovery::meeting::{Meeting, Stop};
 ///
-/// let rendezvous = Rendezvous::new("file:///shared/dir/job-42", "ps:1,worker:2", "worker", None)?;
-/// let seat = rendezvous.enter(&Stop::default())?;
+/// let meeting = Meeting::new("file:///shared/dir/job-42", "ps:1,worker:2", "worker", None)?;
+/// let seat = meeting.enter(&Stop::default())?;
 /// println!("{} is in {}", seat.task(), seat.wait()?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Rendezvous {
+pub struct Meeting {
     /// Where the tasks meet.
     pub url: Url,
     /// The jobs of the cluster; all tasks must say the same.
@@ -93,10 +93,10 @@ pub enum EndWith {
     Nobody,
 }
 
-impl Rendezvous {
+impl Meeting {
     /// Joins as a task of a job, with the usual conditions.
-    pub fn new(url: &str, jobs: &str, job: &str, task: Option<u32>) -> Result<Rendezvous> {
-        Ok(Rendezvous {
+    pub fn new(url: &str, jobs: &str, job: &str, task: Option<u32>) -> Result<Meeting> {
+        Ok(Meeting {
             url: url.parse()?,
             jobs: jobs.parse()?,
             job: job.to_owned(),

@@ -9,7 +9,7 @@ use super::record::{Cluster, Member, VERSION, address, seal, short};
 use super::table::{Table, View};
 use super::tcp::TcpBoard;
 use super::wake::Wake;
-use super::{Failure, Host, Rendezvous, Url};
+use super::{Failure, Host, Meeting, Url};
 use crate::advertise::{Advertised, Wishes, advertise};
 use crate::{PortChoice, ReservedPort, listen_on};
 use ferroflow_cluster::spec::TaskName;
@@ -39,7 +39,7 @@ pub enum Socket {
 
 /// What the waiting, the watching and the leaving share.
 pub(super) struct Inner {
-    pub(super) options: Rendezvous,
+    pub(super) options: Meeting,
     pub(super) run: String,
     pub(super) machine: String,
     pub(super) me: Member,
@@ -94,7 +94,7 @@ impl Drop for Seat {
     }
 }
 
-pub(super) fn enter(options: Rendezvous, wake: Arc<Wake>, host: Option<Host>) -> Result<Seat, Failure> {
+pub(super) fn enter(options: Meeting, wake: Arc<Wake>, host: Option<Host>) -> Result<Seat, Failure> {
     let started = Instant::now();
     let peer = match &options.url {
         Url::Tcp { host, .. } => Some(host.as_str()),
@@ -170,7 +170,7 @@ pub(super) fn open(url: &Url, task: Option<Option<Host>>) -> Result<Box<dyn Boar
 }
 
 struct Claim {
-    options: Rendezvous,
+    options: Meeting,
     run: String,
     machine: String,
     advertised: Advertised,

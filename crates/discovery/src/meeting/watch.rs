@@ -54,7 +54,7 @@ impl Seat {
             }
         };
         std::thread::Builder::new()
-            .name("rendezvous-watch".to_owned())
+            .name("meeting-watch".to_owned())
             .spawn(watch)
             .map(drop)
             .map_err(|error| ferroflow_core::status!(Internal, "cannot watch the others: {error}"))

@@ -60,7 +60,7 @@ impl LineServer {
         let address = listener.local_addr()?;
         let ending = Arc::new(AtomicBool::new(false));
         let (told, answer) = (ending.clone(), Arc::new(answer));
-        let thread = std::thread::Builder::new().name("rendezvous".to_owned()).spawn(move || {
+        let thread = std::thread::Builder::new().name("meeting".to_owned()).spawn(move || {
             let busy = Arc::new(AtomicUsize::new(0));
             for stream in listener.incoming() {
                 if told.load(Ordering::Acquire) {
@@ -77,7 +77,7 @@ impl LineServer {
                     let _ = converse(&stream, &*answer);
                     counted.fetch_sub(1, Ordering::AcqRel);
                 };
-                if std::thread::Builder::new().name("rendezvous-talk".to_owned()).spawn(talk).is_err() {
+                if std::thread::Builder::new().name("meeting-talk".to_owned()).spawn(talk).is_err() {
                     busy.fetch_sub(1, Ordering::AcqRel);
                 }
             }

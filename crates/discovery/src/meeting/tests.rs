@@ -30,9 +30,9 @@ fn tasks_meet_at_one_of_them() {
 fn meet(url: &str) {
     let tasks = [("ps", Some(0)), ("worker", None), ("worker", None)];
     let joining = tasks.map(|(job, task)| {
-        let rendezvous = at(url, job, task);
+        let meeting = at(url, job, task);
         std::thread::spawn(move || {
-            let seat = rendezvous.enter(&Stop::default()).unwrap();
+            let seat = meeting.enter(&Stop::default()).unwrap();
             let cluster = seat.wait().unwrap();
             (seat, cluster)
         })
@@ -65,11 +65,11 @@ fn the_host_of_a_board_goes_with_the_last_of_the_others() {
     for round in 0..10 {
         let url = format!("tcp://127.0.0.1:{}/{round}", port.port());
         let joining = ["ps", "worker"].map(|job| {
-            let mut rendezvous = at(&url, job, Some(0));
-            rendezvous.jobs = "ps:1,worker:1".parse().unwrap();
-            rendezvous.grace = 10 * LONG;
+            let mut meeting = at(&url, job, Some(0));
+            meeting.jobs = "ps:1,worker:1".parse().unwrap();
+            meeting.grace = 10 * LONG;
             std::thread::spawn(move || {
-                let seat = rendezvous.enter(&Stop::default()).unwrap();
+                let seat = meeting.enter(&Stop::default()).unwrap();
                 seat.wait().unwrap();
                 seat
             })
@@ -153,7 +153,7 @@ fn the_older_of_two_starts_gives_way() {
 fn different_jobs_do_not_mix_and_both_are_named() {
     let directory = Directory::new("mix");
     let first = at(&directory.url(), "worker", Some(0)).enter(&Stop::default()).unwrap();
-    let other = Rendezvous::new(&directory.url(), "ps:2,worker:1", "ps", Some(0)).unwrap();
+    let other = Meeting::new(&directory.url(), "ps:2,worker:1", "ps", Some(0)).unwrap();
     let refused = other.enter(&Stop::default()).map(drop).unwrap_err();
     assert!(matches!(&refused, Failure::Mismatch(_)), "{refused}");
     for part in ["ps:1,worker:2", "ps:2,worker:1", "worker:0"] {
@@ -161,9 +161,7 @@ fn different_jobs_do_not_mix_and_both_are_named() {
     }
     drop(first);
     // The dead may have meant another cluster.
-    assert!(
-        Rendezvous::new(&directory.url(), "ps:2", "ps", Some(0)).unwrap().enter(&Stop::default()).is_ok()
-    );
+    assert!(Meeting::new(&directory.url(), "ps:2", "ps", Some(0)).unwrap().enter(&Stop::default()).is_ok());
 }
 
 #[test]
@@ -260,10 +258,10 @@ fn a_task_that_moved_is_told_to_those_who_run() {
 fn fewer_workers_are_enough_where_the_user_says_so() {
     let directory = Directory::new("fewer");
     let join = |task| {
-        let mut rendezvous = at(&directory.url(), "worker", Some(task));
-        rendezvous.jobs = "worker:3".parse().unwrap();
-        rendezvous.min_workers = Some(2);
-        std::thread::spawn(move || rendezvous.enter(&Stop::default()).unwrap().wait().unwrap())
+        let mut meeting = at(&directory.url(), "worker", Some(task));
+        meeting.jobs = "worker:3".parse().unwrap();
+        meeting.min_workers = Some(2);
+        std::thread::spawn(move || meeting.enter(&Stop::default()).unwrap().wait().unwrap())
     };
     let joining = [join(0), join(2)];
     for cluster in joining {
@@ -366,28 +364,28 @@ fn runs_of_the_dead_are_found_and_removed() {
 #[test]
 fn mistakes_are_named_before_anything_is_published() {
     let directory = Directory::new("mistakes");
-    let refused = |change: fn(&mut Rendezvous)| {
-        let mut rendezvous = at(&directory.url(), "worker", None);
-        change(&mut rendezvous);
-        rendezvous.enter(&Stop::default()).map(drop).unwrap_err().to_string()
+    let refused = |change: fn(&mut Meeting)| {
+        let mut meeting = at(&directory.url(), "worker", None);
+        change(&mut meeting);
+        meeting.enter(&Stop::default()).map(drop).unwrap_err().to_string()
     };
-    let message = refused(|rendezvous| rendezvous.job = "chief".to_owned());
+    let message = refused(|meeting| meeting.job = "chief".to_owned());
     assert!(message.contains("job chief is not among"), "{message}");
-    let message = refused(|rendezvous| rendezvous.task = Some(2));
+    let message = refused(|meeting| meeting.task = Some(2));
     assert!(message.contains("no worker:2"), "{message}");
-    let message = refused(|rendezvous| rendezvous.min_workers = Some(3));
+    let message = refused(|meeting| meeting.min_workers = Some(3));
     assert!(message.contains("have 2"), "{message}");
-    let message = refused(|rendezvous| rendezvous.jobs = "ps:1,worker:*".parse().unwrap());
+    let message = refused(|meeting| meeting.jobs = "ps:1,worker:*".parse().unwrap());
     assert!(message.contains("must be known"), "{message}");
     assert!(!directory.run().exists());
 }
 
-fn at(url: &str, job: &str, task: Option<u32>) -> Rendezvous {
-    let mut rendezvous = Rendezvous::new(url, "ps:1,worker:2", job, task).unwrap();
-    rendezvous.advertise = Some("127.0.0.1".to_owned());
-    rendezvous.grace = Duration::ZERO;
-    rendezvous.timeout = Some(LONG);
-    rendezvous
+fn at(url: &str, job: &str, task: Option<u32>) -> Meeting {
+    let mut meeting = Meeting::new(url, "ps:1,worker:2", job, task).unwrap();
+    meeting.advertise = Some("127.0.0.1".to_owned());
+    meeting.grace = Duration::ZERO;
+    meeting.timeout = Some(LONG);
+    meeting
 }
 
 /// A parameter server and a worker, which leads.
@@ -396,10 +394,10 @@ fn pair(url: &str) -> [Seat; 2] {
 }
 
 fn one(url: &str, job: &str) -> std::thread::JoinHandle<Seat> {
-    let mut rendezvous = at(url, job, Some(0));
-    rendezvous.jobs = "ps:1,worker:1".parse().unwrap();
+    let mut meeting = at(url, job, Some(0));
+    meeting.jobs = "ps:1,worker:1".parse().unwrap();
     std::thread::spawn(move || {
-        let seat = rendezvous.enter(&Stop::default()).unwrap();
+        let seat = meeting.enter(&Stop::default()).unwrap();
         seat.wait().unwrap();
         seat
     })
