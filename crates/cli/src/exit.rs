@@ -9,13 +9,16 @@ use std::process::{ExitCode, ExitStatus};
 /// The code of a failure that another start would not cure.
 pub(crate) const PERMANENT: u8 = 1;
 
-/// Tasks were told of different clusters.
+/// The code of tasks that were told of different clusters.
 pub(crate) const MISMATCH: u8 = 3;
 
-/// The same task was started again, and this start of it gives way.
+/// The code of a task that could not be reached when it was started a second time, and lost its place.
 pub(crate) const SUPERSEDED: u8 = 4;
 
-/// The others did not come in time; they may come next time.
+/// The code of a second process that was started as a task that is alive.
+pub(crate) const TAKEN: u8 = 5;
+
+/// The code of a task whose peers did not come in time; they may come next time.
 pub(crate) const TIMED_OUT: u8 = 75;
 
 /// The exit code, as in shells, of a process that wrote to a pipe without a reader.

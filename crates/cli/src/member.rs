@@ -12,6 +12,7 @@ use ferroflow::discovery::meeting::{
     self, Change, EndWith, Event, Host, Meeting, Seat, Socket, Stop, Url, meet_through_launcher,
 };
 use ferroflow::discovery::{Environment, PortChoice, Source, Topology, Wishes, pmi};
+use ferroflow::server::Listeners;
 use ferroflow::{ClusterSpec, Server, ServerConfig, TaskName, Waiting};
 use program::Program;
 use rustix::process::Signal;
@@ -169,7 +170,7 @@ impl Member<'_> {
         let changed = move |change| drop(changes.send(Happened::Changed(change)));
         seat.watch(changed, move |event| drop(events.send(Happened::Heard(event)))).map_err(said)?;
         let end = match socket {
-            Some(Socket::Listening(listener)) => self.serve(&seat, cluster, listener, &happened),
+            Some(Socket::Listening(listeners)) => self.serve(&seat, cluster, listeners, &happened),
             // The port is kept while the program runs.
             kept => {
                 let ended = self.run_programs(&seat, cluster, on_move, &sender, &happened);
@@ -253,17 +254,17 @@ impl Member<'_> {
         &self,
         seat: &Seat,
         cluster: ClusterSpec,
-        listener: std::net::TcpListener,
+        listeners: Listeners,
         happened: &Receiver<Happened>,
     ) -> Result<End, String> {
         let (task, epoch) = (seat.task(), seat.epoch());
-        crate::serve::warn_of_exposure(std::slice::from_ref(&listener));
+        crate::serve::warn_of_exposure(&listeners.sockets);
         let cpu_devices = self.cpu_devices;
         let opens_sessions = false;
         let shares = self.resources.config()?;
         let config = ServerConfig { task, cluster, epoch, cpu_devices, opens_sessions, ..shares };
         self.resources.tell(&config);
-        let server = Server::start(config, ferroflow::registry(), vec![listener], std::future::pending())
+        let server = Server::start(config, ferroflow::registry(), listeners, std::future::pending())
             .map_err(|status| status.to_string())?;
         if let Some(questions) = self.questions {
             questions.answer(server.whereabouts());
@@ -455,6 +456,7 @@ fn before(failure: &meeting::Failure, happened: &Receiver<Happened>) -> Failure 
 fn code_of(failure: &meeting::Failure) -> u8 {
     match failure {
         meeting::Failure::TimedOut(_) => exit::TIMED_OUT,
+        meeting::Failure::Taken(_) => exit::TAKEN,
         meeting::Failure::Superseded(_) => exit::SUPERSEDED,
         meeting::Failure::Mismatch(_) => exit::MISMATCH,
         meeting::Failure::Peer(_, code) => *code,

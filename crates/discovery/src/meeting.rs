@@ -189,7 +189,9 @@ impl Stop {
 pub enum Failure {
     /// The others did not come in time.
     TimedOut(String),
-    /// The same task was started again, elsewhere or here.
+    /// Another process is the same task, and alive.
+    Taken(String),
+    /// The same task was started again by a process that could not reach this one, and has its place.
     Superseded(String),
     /// Tasks were told of different clusters.
     Mismatch(String),
@@ -212,6 +214,7 @@ impl Failure {
     pub fn into_status(self) -> Status {
         let code = match &self {
             Failure::TimedOut(_) => Code::DeadlineExceeded,
+            Failure::Taken(_) => Code::AlreadyExists,
             Failure::Superseded(_) | Failure::Peer(..) => Code::Aborted,
             Failure::Mismatch(_) => Code::FailedPrecondition,
             Failure::Stopped => Code::Cancelled,
@@ -227,6 +230,7 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Failure::TimedOut(message)
+            | Failure::Taken(message)
             | Failure::Superseded(message)
             | Failure::Mismatch(message)
             | Failure::Peer(message, _) => f.write_str(message),

@@ -1,7 +1,7 @@
 //! A task's entry: its sockets, its number and its record.
 
 use super::board::Board;
-use super::control::{Control, reach, tell_to_look};
+use super::control::{Control, Identity, reach, tell_to_look};
 use super::file::FileBoard;
 use super::form::leader;
 use super::patience::Patience;
@@ -12,14 +12,14 @@ use super::wake::Wake;
 use super::{Failure, Host, Meeting, Url};
 use crate::advertise::{Advertised, Wishes, advertise};
 use crate::{PortChoice, ReservedPort, listen_on};
+use ferroflow_cluster::Listeners;
 use ferroflow_cluster::spec::TaskName;
 use ferroflow_core::{Code, Result, status};
 use std::collections::{HashMap, HashSet};
-use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A member that does not answer at all, neither yes nor no, is given up after so long.
+/// The time after which a member that does not answer at all, neither yes nor no, is given up.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// A task's place in a run. Others are told of its end by [`Seat::leave`].
@@ -28,16 +28,16 @@ pub struct Seat {
     socket: Option<Socket>,
 }
 
-/// What a task was given to serve on.
+/// The port of a task.
 #[derive(Debug)]
 pub enum Socket {
-    /// Connections wait there already.
-    Listening(TcpListener),
+    /// Open for the task's own server. The questions of other tasks come to the same port.
+    Listening(Listeners),
     /// Kept for a program that listens by itself.
     Reserved(ReservedPort),
 }
 
-/// What the waiting, the watching and the leaving share.
+/// The state that waiting, watching and leaving share.
 pub(super) struct Inner {
     pub(super) options: Meeting,
     pub(super) run: String,
@@ -48,10 +48,10 @@ pub(super) struct Inner {
     /// Starts whose ends were on the board before this one began: they say nothing about this cluster.
     pub(super) bygone: HashSet<String>,
     pub(super) state: Mutex<State>,
-    _control: Control,
+    pub(super) control: Control,
 }
 
-/// What changes while a task is a member.
+/// The facts that change while a task is a member.
 pub(super) struct State {
     pub(super) table: Table,
     /// The cluster that this task is part of, once there is one.
@@ -60,22 +60,22 @@ pub(super) struct State {
     pub(super) reached: HashMap<String, (String, Instant)>,
     /// Starts that are known to be gone.
     pub(super) dead: HashSet<String>,
-    /// Since when nobody joined, and how many had by then.
+    /// The number of tasks when the last one joined, and when that was.
     pub(super) settled: Option<(usize, Instant)>,
 }
 
 impl Seat {
-    /// Who this task is.
+    /// The name of this task.
     pub fn task(&self) -> TaskName {
         self.inner.me.task_name()
     }
 
-    /// How often this task was started before in this run.
+    /// The number of earlier starts of this task in this run.
     pub fn generation(&self) -> u64 {
         self.inner.me.generation
     }
 
-    /// Counts the clusters of this run; 0 before there is one.
+    /// The number of clusters that this run has formed; 0 before the first.
     pub fn epoch(&self) -> u64 {
         let state = self.inner.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.cluster.as_ref().map_or(0, |cluster| cluster.epoch)
@@ -89,7 +89,8 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        // Whoever watches holds the control socket open.
+        self.inner.control.leave();
+        // The thread that watches holds the control port open.
         self.inner.wake.stop();
     }
 }
@@ -104,31 +105,24 @@ pub(super) fn enter(options: Meeting, wake: Arc<Wake>, host: Option<Host>) -> Re
         Wishes { advertise: options.advertise.as_deref(), interface: options.interface.as_deref(), peer };
     let mut advertised = advertise(&wishes)?;
     advertised.bind = options.bind.or(advertised.bind);
-    let control_port = match options.port {
-        PortChoice::Range(..) => options.port,
-        PortChoice::Any | PortChoice::Fixed(_) => PortChoice::Any,
-    };
-    let listener = listen_on(advertised.bind, control_port)?;
     let random = getrandom::u64().map_err(|error| status!(Internal, "no random numbers: {error}"))?;
-    let (run, incarnation) = (options.url.run(), format!("{random:016x}"));
-    let control = Control::start(listener, run.clone(), incarnation.clone(), wake.clone())?;
     let mut claim = Claim {
         table: Table::new(open(&options.url, Some(host))?),
         patience: Patience::new(started, options.timeout),
+        identity: Identity { run: options.url.run(), incarnation: format!("{random:016x}") },
         machine: machine(),
         dead: HashSet::new(),
         silent: HashMap::new(),
         lost: HashMap::new(),
-        run,
         advertised,
         wake,
         options,
     };
-    let (me, socket, view) = claim.take(&control, &incarnation)?;
-    let Claim { options, run, machine, wake, table, dead, advertised, .. } = claim;
-    let others = match advertised.hosts.len() {
-        1 => String::new(),
-        _ => format!("; also {}", advertised.hosts[1..].join(", ")),
+    let Claimed { me, socket, control, before } = claim.take()?;
+    let Claim { options, identity: Identity { run, .. }, machine, wake, table, dead, advertised, .. } = claim;
+    let others = match &advertised.hosts[1..] {
+        [] => String::new(),
+        others => format!("; also {}", others.join(", ")),
     };
     tracing::info!(
         "{} is published at {} as {} ({}{others}), generation {}.",
@@ -138,23 +132,14 @@ pub(super) fn enter(options: Meeting, wake: Arc<Wake>, host: Option<Host>) -> Re
         advertised.reason,
         me.generation
     );
-    let bygone = view.notes.iter().map(|note| note.incarnation.clone()).collect();
-    // The start before this one, and whoever forms clusters, should know at once.
+    let bygone = before.notes.iter().map(|note| note.incarnation.clone()).collect();
+    // The start before this one, and the task that forms clusters, should know at once.
     let concerned = [me.task_name(), leader(&options.jobs)];
     let concerned: HashSet<&TaskName> = concerned.iter().collect();
-    tell_to_look(concerned.into_iter().filter_map(|task| view.members.get(task)), &run, &machine);
+    tell_to_look(concerned.into_iter().filter_map(|task| before.members.get(task)), &run, &machine);
     let state = State { table, cluster: None, reached: HashMap::new(), dead, settled: None };
-    let inner = Inner {
-        options,
-        run,
-        machine,
-        me,
-        started,
-        wake,
-        bygone,
-        state: Mutex::new(state),
-        _control: control,
-    };
+    let state = Mutex::new(state);
+    let inner = Inner { options, run, machine, me, started, wake, bygone, state, control };
     Ok(Seat { inner: Arc::new(inner), socket: Some(socket) })
 }
 
@@ -169,27 +154,37 @@ pub(super) fn open(url: &Url, task: Option<Option<Host>>) -> Result<Box<dyn Boar
     })
 }
 
+/// An attempt to become a member.
 struct Claim {
     options: Meeting,
-    run: String,
+    identity: Identity,
     machine: String,
     advertised: Advertised,
     wake: Arc<Wake>,
     table: Table,
     patience: Patience,
+    /// Starts that are known to be gone.
     dead: HashSet<String>,
     /// Starts that do not answer at all, and since when.
     silent: HashMap<String, Instant>,
-    /// Generations that somebody else published first.
+    /// Generations that another process published first.
     lost: HashMap<TaskName, u64>,
 }
 
+/// A published member with its sockets, and the board as it was before.
+struct Claimed {
+    me: Member,
+    socket: Socket,
+    control: Control,
+    before: View,
+}
+
 impl Claim {
-    /// Publishes this task's record. The view is the one from before.
-    fn take(&mut self, control: &Control, incarnation: &str) -> Result<(Member, Socket, View), Failure> {
+    /// Publishes this task's record.
+    fn take(&mut self) -> Result<Claimed, Failure> {
         loop {
-            let problem = match self.attempt(control, incarnation) {
-                Ok(Ok(done)) => return Ok(done),
+            let problem = match self.attempt() {
+                Ok(Ok(claimed)) => return Ok(claimed),
                 Ok(Err(problem)) => problem,
                 Err(Failure::Unusable(status)) if status.code() == Code::Unavailable => {
                     Some(status.message().to_owned())
@@ -212,23 +207,18 @@ impl Claim {
         }
     }
 
-    /// One try; the inner error is what to wait for, or nothing if another try may succeed at once.
-    #[allow(clippy::type_complexity, reason = "the two kinds of failure of one private step")]
-    fn attempt(
-        &mut self,
-        control: &Control,
-        incarnation: &str,
-    ) -> Result<Result<(Member, Socket, View), Option<String>>, Failure> {
-        let view = self.table.look()?;
+    /// Tries once; the inner error is what to wait for, or nothing if another try may succeed at once.
+    fn attempt(&mut self) -> Result<Result<Claimed, Option<String>>, Failure> {
+        let before = self.table.look()?;
         let jobs = self.options.jobs.to_string();
         let own = |member: &&Member| member.jobs == jobs && member.version == VERSION;
-        for member in view.members.values().filter(|member| !own(member)) {
+        for member in before.members.values().filter(|member| !own(member)) {
             if self.is_there(member) {
                 return Err(mismatch(member, &jobs, &self.options.url));
             }
         }
-        let Some(task) = self.choose(&view) else {
-            let taken = view.members.values().filter(|member| member.job == self.options.job);
+        let Some(task) = self.choose(&before) else {
+            let taken = before.members.values().filter(|member| member.job == self.options.job);
             let taken: Vec<String> = taken
                 .map(|member| {
                     format!("{} by process {} on {}", short(&member.task_name()), member.pid, member.host)
@@ -237,34 +227,44 @@ impl Claim {
             let problem = format!("all tasks of job {} are taken, {}", self.options.job, taken.join(", "));
             return Ok(Err(Some(problem)));
         };
-        let previous = view.members.get(&task);
+        let previous = before.members.get(&task);
+        if let Some(previous) = previous
+            && self.options.task.is_some()
+        {
+            self.refuse_rival(previous, &before)?;
+        }
         let after = |generation: Option<u64>| generation.map_or(0, |generation| generation + 1);
         let generation =
             after(previous.map(|member| member.generation)).max(after(self.lost.get(&task).copied()));
-        let socket = self.socket(previous)?;
-        let member = Member {
+        let (socket, control) = self.sockets(previous)?;
+        let port = match (self.advertised.port, &socket) {
+            (Some(port), _) => port,
+            (None, Socket::Reserved(reserved)) => reserved.port(),
+            (None, Socket::Listening(_)) => control.port(),
+        };
+        let me = Member {
             version: VERSION,
             job: task.job.clone(),
             task: task.task,
             generation,
-            incarnation: incarnation.to_owned(),
+            incarnation: self.identity.incarnation.clone(),
             hosts: self.advertised.hosts.clone(),
-            port: self.advertised.port.map_or_else(|| socket.port(), Ok)?,
-            control: control.port(),
-            host: gethostname::gethostname().to_string_lossy().into_owned(),
+            port,
+            control: if self.options.reserve { control.port() } else { port },
+            host: host_name(),
             machine: self.machine.clone(),
             pid: std::process::id(),
             jobs,
             program: self.options.program,
         };
-        if !self.table.publish(member.name(), seal(&member)?)? {
+        if !self.table.publish(me.name(), seal(&me)?)? {
             self.lost.insert(task, generation);
             return Ok(Err(None));
         }
-        Ok(Ok((member, socket, view)))
+        Ok(Ok(Claimed { me, socket, control, before }))
     }
 
-    /// The number asked for, or one that nobody has: never taken, or left by one that is dead.
+    /// The number asked for, or one that is free: never taken, or left by a task that is dead.
     fn choose(&mut self, view: &View) -> Option<TaskName> {
         let job = self.options.job.clone();
         if let Some(task) = self.options.task {
@@ -275,16 +275,58 @@ impl Claim {
             return Some(free.clone());
         }
         let mut members: Vec<&Member> = tasks.iter().filter_map(|task| view.members.get(task)).collect();
-        // What ran here before can have its address again.
+        // A task that ran here before can have its address again.
         members.sort_by_key(|member| member.machine != self.machine);
         members.into_iter().find(|member| !self.is_there(member)).map(Member::task_name)
+    }
+
+    /// Refuses to take the place of an earlier start of the same task that answers. One that does not answer is replaced,
+    /// and ends when it learns of that.
+    fn refuse_rival(&mut self, earlier: &Member, view: &View) -> Result<(), Failure> {
+        let ended = view.note_of(&earlier.incarnation).is_some();
+        if ended || self.dead.contains(&earlier.incarnation) {
+            return Ok(());
+        }
+        let task = short(&earlier.task_name());
+        match reach(earlier, &self.identity.run, &self.machine) {
+            Ok(host) => Err(Failure::Taken(format!(
+                "{task} is alive at {} (process {} on {}), and this process ({} on {}, {}) was started as the same task; \
+                 give it another task index, or end the other one first",
+                address(&host, earlier.port),
+                earlier.pid,
+                earlier.host,
+                std::process::id(),
+                host_name(),
+                self.own_address()
+            ))),
+            Err(unreached) => {
+                tracing::info!(
+                    "{task} was started before, as process {} on {}, which is gone ({}); this start takes its place.",
+                    earlier.pid,
+                    earlier.host,
+                    unreached.reason
+                );
+                self.dead.insert(earlier.incarnation.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// The address that this task would have, or its host alone if it can have no port.
+    fn own_address(&self) -> String {
+        let host = self.advertised.hosts.first().map_or("", String::as_str);
+        let port = self.advertised.port.or_else(|| {
+            let listener = listen_on(self.advertised.bind, self.options.port).ok()?;
+            listener.local_addr().ok().map(|address| address.port())
+        });
+        port.map_or_else(|| host.to_owned(), |port| address(host, port))
     }
 
     fn is_there(&mut self, member: &Member) -> bool {
         if self.dead.contains(&member.incarnation) {
             return false;
         }
-        match reach(member, &self.run, &self.machine) {
+        match reach(member, &self.identity.run, &self.machine) {
             Ok(_) => true,
             Err(unreached) => {
                 let since = *self.silent.entry(member.incarnation.clone()).or_insert_with(Instant::now);
@@ -297,57 +339,61 @@ impl Claim {
         }
     }
 
-    /// A port; the one that the task had before if it can be had, because the others know that one.
-    fn socket(&self, previous: Option<&Member>) -> Result<Socket> {
-        let bind = |choice| match self.options.reserve {
-            true => ReservedPort::new(self.advertised.bind, choice).map(Socket::Reserved),
-            false => listen_on(self.advertised.bind, choice).map(Socket::Listening),
+    /// Opens the task's port, and the one for questions where a program will listen on the first.
+    fn sockets(&self, previous: Option<&Member>) -> Result<(Socket, Control)> {
+        let (bind, identity, wake) = (self.advertised.bind, self.identity.clone(), self.wake.clone());
+        if !self.options.reserve {
+            let listener = self.on_old_port(previous, |choice| listen_on(bind, choice))?;
+            let (control, listeners) = Control::start_shared(listener, identity, wake)?;
+            return Ok((Socket::Listening(listeners), control));
+        }
+        let reserved = self.on_old_port(previous, |choice| ReservedPort::new(bind, choice))?;
+        let choice = match self.options.port {
+            PortChoice::Range(..) => self.options.port,
+            PortChoice::Any | PortChoice::Fixed(_) => PortChoice::Any,
         };
-        let again = previous.filter(|previous| {
-            previous.machine == self.machine
-                && self.options.port == PortChoice::Any
-                && self.advertised.port.is_none()
-        });
-        match again.map(|previous| bind(PortChoice::Fixed(previous.port))) {
-            Some(Ok(socket)) => Ok(socket),
-            _ => bind(self.options.port),
+        let control = Control::start(listen_on(bind, choice)?, identity, wake)?;
+        Ok((Socket::Reserved(reserved), control))
+    }
+
+    /// Opens the port that the task had before if it is free, because the others know that one, or else one of choice.
+    fn on_old_port<T>(&self, previous: Option<&Member>, open: impl Fn(PortChoice) -> Result<T>) -> Result<T> {
+        let free_choice = self.options.port == PortChoice::Any && self.advertised.port.is_none();
+        let previous = previous.filter(|previous| previous.machine == self.machine && free_choice);
+        match previous.map(|previous| open(PortChoice::Fixed(previous.port))) {
+            Some(Ok(opened)) => Ok(opened),
+            _ => open(self.options.port),
         }
     }
 }
 
-impl Socket {
-    fn port(&self) -> Result<u16> {
-        match self {
-            Socket::Listening(listener) => {
-                let address = listener.local_addr();
-                Ok(address.map_err(|error| status!(Internal, "the socket has no address: {error}"))?.port())
-            }
-            Socket::Reserved(reserved) => Ok(reserved.port()),
-        }
-    }
+fn host_name() -> String {
+    gethostname::gethostname().to_string_lossy().into_owned()
 }
 
 pub(super) fn mismatch(member: &Member, jobs: &str, url: &Url) -> Failure {
     let who = format!("{} (process {} on {})", short(&member.task_name()), member.pid, member.host);
-    Failure::Mismatch(match member.version == VERSION {
-        true => format!(
+    Failure::Mismatch(if member.version == VERSION {
+        format!(
             "{who} joined {url} with the jobs {}, this task has {jobs}; start all with the same --jobs, or choose another \
              rendezvous",
             member.jobs
-        ),
-        false => format!(
-            "{who} joined {url} with another version of Ferroflow (protocol {}, here {VERSION})",
+        )
+    } else {
+        format!(
+            "{who} joined {url} with another version of Ferroflow (protocol {}, here {VERSION}); start all tasks with the \
+             same version",
             member.version
-        ),
+        )
     })
 }
 
-/// Equal for processes that reach each other by the loopback address: one boot, one network.
+/// Identifies the boot and the network of this machine: equal for processes that reach each other by the loopback address.
 pub(super) fn machine() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let network = std::fs::read_link("/proc/self/ns/net").unwrap_or_default();
     match boot.trim() {
-        "" => gethostname::gethostname().to_string_lossy().into_owned(),
+        "" => host_name(),
         boot => format!("{boot} {}", network.display()),
     }
 }

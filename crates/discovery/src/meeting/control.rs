@@ -1,4 +1,5 @@
-//! The socket by which a task shows, for its whole life, that it is the one that the board speaks of.
+//! The port at which a task shows, for its whole life, that it is the one that the board speaks of: the one that it serves
+//! on, or one of its own where a program listens on that.
 //!
 //! It also hears at once what it would find on the board a little later: that there is something new, and who left.
 
@@ -6,51 +7,92 @@ use super::lines::{LineServer, ask};
 use super::record::{Member, Note, Place, address};
 use super::wake::Wake;
 use crate::lookup::look_up;
-use ferroflow_core::{Result, status};
+use ferroflow_cluster::Listeners;
+use ferroflow_core::{Result, Status, status};
 use serde_json::{Value, json};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long a task may take to answer; its threads are idle, so this is the network's time.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The time that a task has to answer. Threads that also serve sessions may need a moment.
+const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The open socket.
+/// The answers of one start of a task, for as long as it is a member.
 pub(super) struct Control {
-    server: LineServer,
+    server: Arc<LineServer>,
+    left: Arc<AtomicBool>,
+}
+
+/// The facts that a task answers with.
+#[derive(Clone)]
+pub(super) struct Identity {
+    pub(super) run: String,
+    pub(super) incarnation: String,
 }
 
 impl Control {
-    pub(super) fn start(
+    /// Answers on a port of its own.
+    pub(super) fn start(listener: TcpListener, identity: Identity, wake: Arc<Wake>) -> Result<Control> {
+        let left = Arc::new(AtomicBool::new(false));
+        let server = LineServer::start(listener, answers(identity, wake, left.clone()));
+        Ok(Control { server: Arc::new(server.map_err(unserved)?), left })
+    }
+
+    /// Answers on the port that the task's server is going to listen on, and returns that server's socket.
+    pub(super) fn start_shared(
         listener: TcpListener,
-        run: String,
-        incarnation: String,
+        identity: Identity,
         wake: Arc<Wake>,
-    ) -> Result<Control> {
-        let answer = move |question: &Value| {
-            if question["run"] != run.as_str() {
-                return json!({"ok": false});
-            }
-            match question["op"].as_str() {
-                // Whoever asks has read the incarnation from the board; it is not told to others.
-                Some("hello") => return json!({"ok": question["incarnation"] == incarnation.as_str()}),
-                Some("look") => wake.look(),
-                Some("note") => match serde_json::from_value(question["note"].clone()) {
-                    Ok(note) => wake.tell(note),
-                    Err(_) => return json!({"ok": false}),
-                },
-                _ => return json!({"ok": false}),
-            }
-            json!({"ok": true})
-        };
-        let server = LineServer::start(listener, answer)
-            .map_err(|error| status!(Internal, "the control socket cannot be served: {error}"))?;
-        Ok(Control { server })
+    ) -> Result<(Control, Listeners)> {
+        let left = Arc::new(AtomicBool::new(false));
+        let server = LineServer::start_shared(listener, answers(identity, wake, left.clone()));
+        let server = Arc::new(server.map_err(unserved)?);
+        let listeners = server.share().map_err(unserved)?;
+        Ok((Control { server, left }, listeners))
     }
 
     pub(super) fn port(&self) -> u16 {
         self.server.port()
+    }
+
+    /// Answers again by itself, after the server that shared the port has stopped.
+    pub(super) fn resume(&self) {
+        if let Err(error) = self.server.resume() {
+            tracing::debug!(%error, "Other tasks cannot ask this one while it ends.");
+        }
+    }
+
+    /// Denies from now on that this start of the task is a member.
+    pub(super) fn leave(&self) {
+        self.left.store(true, Ordering::Release);
+    }
+}
+
+fn unserved(error: io::Error) -> Status {
+    status!(Internal, "the questions of other tasks cannot be answered: {error}")
+}
+
+fn answers(identity: Identity, wake: Arc<Wake>, left: Arc<AtomicBool>) -> impl Fn(&Value) -> Value {
+    move |question| {
+        if question["run"] != identity.run.as_str() {
+            return json!({"ok": false});
+        }
+        match question["op"].as_str() {
+            // A task that asks has read the incarnation from the board; it is not told to others.
+            Some("hello") => {
+                let known = question["incarnation"] == identity.incarnation.as_str();
+                return json!({"ok": known && !left.load(Ordering::Acquire)});
+            }
+            Some("look") => wake.look(),
+            Some("note") => match serde_json::from_value(question["note"].clone()) {
+                Ok(note) => wake.tell(note),
+                Err(_) => return json!({"ok": false}),
+            },
+            _ => return json!({"ok": false}),
+        }
+        json!({"ok": true})
     }
 }
 
@@ -146,8 +188,8 @@ mod tests {
     fn only_who_has_read_the_board_is_answered() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let wake = Arc::new(Wake::default());
-        let control =
-            Control::start(listener, "job-42".to_owned(), "secret".to_owned(), wake.clone()).unwrap();
+        let identity = Identity { run: "job-42".to_owned(), incarnation: "secret".to_owned() };
+        let control = Control::start(listener, identity, wake.clone()).unwrap();
         let said = |question: Value| ask_host("127.0.0.1", control.port(), &question).unwrap()["ok"] == true;
         assert!(said(json!({"op": "hello", "run": "job-42", "incarnation": "secret"})));
         assert!(!said(json!({"op": "hello", "run": "job-42", "incarnation": "guessed"})));
@@ -157,5 +199,7 @@ mod tests {
         assert!(!said(json!({"op": "end", "run": "job-42"})));
         assert!(wake.notes().is_empty());
         assert!(said(json!({"op": "look", "run": "job-42"})));
+        control.leave();
+        assert!(!said(json!({"op": "hello", "run": "job-42", "incarnation": "secret"})));
     }
 }

@@ -138,15 +138,44 @@ fn a_finished_run_of_the_same_name_is_not_taken_for_the_end_of_this_one() {
 }
 
 #[test]
-fn the_older_of_two_starts_gives_way() {
+fn a_second_start_of_a_living_task_is_refused() {
     let directory = Directory::new("twice");
+    let first = at(&directory.url(), "worker", Some(0)).enter(&Stop::default()).unwrap();
+    let refused = at(&directory.url(), "worker", Some(0)).enter(&Stop::default()).map(drop).unwrap_err();
+    assert!(matches!(&refused, Failure::Taken(_)), "{refused}");
+    let there = format!("worker:0 is alive at 127.0.0.1:{} (process ", first.inner.me.port);
+    assert!(refused.to_string().contains(&there), "{refused}");
+    assert_eq!(refused.to_string().matches("127.0.0.1:").count(), 2, "{refused}");
+    assert_eq!(refused.into_status().code(), Code::AlreadyExists);
+    // Without a number there is another place.
+    let other = at(&directory.url(), "worker", None).enter(&Stop::default()).unwrap();
+    assert_eq!(other.task(), TaskName::new("worker", 1));
+    drop(first);
+    let again = at(&directory.url(), "worker", Some(0)).enter(&Stop::default()).unwrap();
+    assert_eq!(again.generation(), 1);
+}
+
+#[test]
+fn a_task_whose_place_was_taken_while_nobody_reached_it_ends() {
+    let directory = Directory::new("superseded");
     let older = at(&directory.url(), "worker", Some(0)).enter(&Stop::default()).unwrap();
-    let waiting = std::thread::spawn(move || older.wait().unwrap_err());
-    let newer = at(&directory.url(), "worker", Some(0)).enter(&Stop::default()).unwrap();
-    assert_eq!(newer.generation(), 1);
-    let given = waiting.join().unwrap();
+    let newer = Member { generation: 1, incarnation: "newer".to_owned(), ..older.inner.me.clone() };
+    let board = claim::open(&directory.url().parse().unwrap(), Some(None)).unwrap();
+    board.publish(&newer.name(), &seal(&newer).unwrap()).unwrap();
+    let given = older.wait().unwrap_err();
     assert!(matches!(&given, Failure::Superseded(_)), "{given}");
     assert!(given.to_string().contains("worker:0 was started again"), "{given}");
+}
+
+#[test]
+fn a_task_that_serves_has_one_port_and_one_with_a_program_has_two() {
+    let directory = Directory::new("ports");
+    let mut program = at(&directory.url(), "worker", Some(0));
+    program.reserve = true;
+    let program = program.enter(&Stop::default()).unwrap();
+    assert_ne!(program.inner.me.control, program.inner.me.port);
+    let serving = at(&directory.url(), "ps", Some(0)).enter(&Stop::default()).unwrap();
+    assert_eq!(serving.inner.me.control, serving.inner.me.port);
 }
 
 #[test]

@@ -64,6 +64,7 @@ impl Seat {
     /// stays until the others have read it, but not longer than the grace period.
     pub fn leave(self, code: u8, reason: &str) {
         let inner = &self.inner;
+        inner.control.resume();
         let note = inner.publish_note(code, reason);
         let mut state = inner.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(cluster) = state.cluster.clone() else { return };

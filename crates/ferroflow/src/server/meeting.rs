@@ -44,7 +44,7 @@ impl Server {
         crate::logging::start();
         let mut seat = meeting.enter(&Stop::default()).map_err(Failure::into_status)?;
         let cluster = seat.wait().map_err(Failure::into_status)?;
-        let Some(Socket::Listening(listener)) = seat.take_socket() else {
+        let Some(Socket::Listening(listeners)) = seat.take_socket() else {
             bail!(InvalidArgument, "a server listens by itself, so no port is to be reserved for it");
         };
         let (ended, end) = oneshot::channel();
@@ -56,7 +56,7 @@ impl Server {
         };
         let (task, epoch) = (seat.task(), seat.epoch());
         let config = ServerConfig { task, cluster, epoch, ..ServerConfig::default() };
-        let mut server = Server::start(config, crate::registry(), vec![listener], shutdown)?;
+        let mut server = Server::start(config, crate::registry(), listeners, shutdown)?;
         let whereabouts = server.whereabouts();
         let follow = move |change: Change| {
             if let Err(error) = whereabouts.learn(&change.cluster, change.epoch) {
