@@ -2,7 +2,7 @@
 
 use crate::flag_value;
 use ferroflow::ClusterSpec;
-use ferroflow::discovery::{Asked, Environment, Role, Topology};
+use ferroflow::discovery::{Environment, Role, RoleRequest, Topology};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -72,7 +72,7 @@ impl LocatedRoleArgs {
 impl RoleArgs {
     /// The role of this process. `port` is the first one of addresses that are computed.
     pub(crate) fn role(&self, port: Option<u16>) -> Result<Role, String> {
-        let asked = Asked {
+        let request = RoleRequest {
             job: self.job_name.clone(),
             task: self.task_index,
             cluster: self.flagged_cluster()?,
@@ -80,7 +80,7 @@ impl RoleArgs {
             jobs: self.jobs.clone(),
             port,
         };
-        Role::resolve(&asked, &Environment::of_process()).map_err(|error| error.message().to_owned())
+        Role::resolve(&request, &Environment::of_process()).map_err(|error| error.message().to_owned())
     }
 
     /// The cluster that the flags describe; empty if none does.

@@ -17,7 +17,7 @@ pub use advertise::{Advertised, Wishes, advertise};
 pub use environment::Environment;
 pub use port::{PortChoice, ReservedPort, listen_on};
 pub use port_owner::owner_of_port;
-pub use role::{Asked, Overridden, Rank, Role, is_chief, tf_config};
+pub use role::{Overridden, Rank, Role, RoleRequest, is_chief, tf_config};
 pub use source::{Source, TfConfig};
 pub use spelling::nearest;
 pub use topology::{Count, Topology};

@@ -1,19 +1,19 @@
-//! How tasks that do not know each other's addresses find each other.
+//! The meeting of tasks that do not know each other's addresses.
 //!
 //! Every start of a task publishes a record at a meeting place (a directory or a process): who it is, where it may be
 //! reached, and a random incarnation. The leader, a task that everybody knows from the list of jobs, asks every member at
 //! its control socket whether it still is the one that published, and publishes the cluster when all are there. Records of
 //! the dead do not answer and are waited out; a task that is started again publishes a higher generation, and the leader
-//! the next epoch of the cluster. Who leaves says how, so that the others end too.
+//! the next epoch of the cluster. A task that leaves says how it ended, so that the others end too.
 
 mod board;
+mod bounded_wait;
 mod claim;
 mod control;
 mod file;
 mod form;
 mod launch;
 mod lines;
-mod patience;
 mod record;
 mod survey;
 mod table;
@@ -37,7 +37,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where and as whom a task joins, and under which conditions.
+/// The place where a task joins a run, its name there, and the conditions.
 ///
 /// ```no_run
 /// use ferroflow_discovery::meeting::{Meeting, Stop};
@@ -49,7 +49,7 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Meeting {
-    /// Where the tasks meet.
+    /// The place where the tasks meet.
     pub url: Url,
     /// The jobs of the cluster; all tasks must say the same.
     pub jobs: Topology,
@@ -57,17 +57,17 @@ pub struct Meeting {
     pub job: String,
     /// Its number; without one, the next free number is taken.
     pub task: Option<u32>,
-    /// So many workers are enough, if all other tasks are there and no more workers come.
+    /// The number of workers that are enough, if all other tasks are there and no more workers come.
     pub min_workers: Option<u32>,
-    /// How long to wait for the others; without it, until stopped.
+    /// The longest wait for the others; without a limit, until stopped.
     pub timeout: Option<Duration>,
-    /// How long tasks that serve others stay when the chief is done, for programs that are not.
+    /// The time that tasks that serve others stay when the chief is done, for programs that are not.
     pub grace: Duration,
-    /// Whose end is the end.
+    /// The tasks whose end is the end.
     pub end_with: EndWith,
     /// Whether the failure of one task ends all; not where single tasks are started again.
     pub fail_fast: bool,
-    /// The host, or host and port, that others reach this task by.
+    /// The host, or host and port, at which others reach this task.
     pub advertise: Option<String>,
     /// The interface whose addresses to publish.
     pub interface: Option<String>,
@@ -81,15 +81,15 @@ pub struct Meeting {
     pub reserve: bool,
 }
 
-/// Whose end, if it is a good one, ends the tasks that serve others.
+/// The tasks whose success ends the tasks that serve others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EndWith {
-    /// The chief's, or the first worker's where there is none.
+    /// The chief, or the first worker where there is none.
     #[default]
     Chief,
-    /// The last program's.
+    /// All programs.
     Programs,
-    /// Nobody's: they stay until they are told to end.
+    /// None: servers stay until they are asked to end.
     Nobody,
 }
 
@@ -115,18 +115,18 @@ impl Meeting {
         })
     }
 
-    /// Publishes this task, with its port open or kept. Waits for nobody unless all numbers of its job are taken.
+    /// Publishes this task, with its port open or kept. Waits only while all numbers of its job are taken.
     pub fn enter(self, stop: &Stop) -> Result<Seat, Failure> {
         self.enter_hosting(stop, None)
     }
 
-    /// The same for a task that hosts the meeting place already.
+    /// Publishes a task that may host the meeting place already.
     pub fn enter_hosting(self, stop: &Stop, host: Option<Host>) -> Result<Seat, Failure> {
         self.check()?;
         claim::enter(self, stop.0.clone(), host)
     }
 
-    /// The job that a misspelled one may be.
+    /// Returns the hint at the job that a misspelled one may be.
     fn meant(&self) -> String {
         let meant = nearest(&self.job, self.jobs.jobs().map(|(job, _)| job));
         meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default()
@@ -147,7 +147,7 @@ impl Meeting {
             ensure!(
                 count != Count::Rest,
                 InvalidArgument,
-                "how many tasks job {job} has must be known before they meet; {} leaves it open",
+                "the number of tasks of job {job} must be known before they meet, and {} leaves it open; write e.g. {job}:2",
                 self.jobs
             );
         }
@@ -178,13 +178,13 @@ impl Meeting {
 pub struct Stop(Arc<wake::Wake>);
 
 impl Stop {
-    /// Whoever waits gives up.
+    /// Lets every wait with this handle end.
     pub fn stop(&self) {
         self.0.stop();
     }
 }
 
-/// Why a task is not, or no longer, part of a cluster.
+/// The reason why a task is not, or no longer, part of a cluster.
 #[derive(Clone, Debug)]
 pub enum Failure {
     /// The others did not come in time.
@@ -193,13 +193,13 @@ pub enum Failure {
     Taken(String),
     /// The same task was started again by a process that could not reach this one, and has its place.
     Superseded(String),
-    /// Tasks were told of different clusters.
+    /// Tasks were started with different clusters.
     Mismatch(String),
     /// Another task failed, with this exit code.
     Peer(String, u8),
-    /// Somebody asked to stop.
+    /// [`Stop::stop`] was called.
     Stopped,
-    /// The meeting place, the network or the arguments are no good.
+    /// The meeting place, the network or the arguments cannot be used.
     Unusable(Status),
 }
 
@@ -210,7 +210,7 @@ impl From<Status> for Failure {
 }
 
 impl Failure {
-    /// The same as a status. There is no conversion by itself, which would make every other one ambiguous.
+    /// Converts the failure to a status. An implementation of `From` would make every other one ambiguous.
     pub fn into_status(self) -> Status {
         let code = match &self {
             Failure::TimedOut(_) => Code::DeadlineExceeded,

@@ -118,7 +118,7 @@ fn beyond_connection(connection: TcpStream, failure: &Status) -> Obstacle {
     }
 }
 
-/// The first line that a program sends, by itself or to somebody who speaks HTTP/1.
+/// The first line that a program sends, unasked or in answer to a request of HTTP/1.
 fn greeting(mut connection: TcpStream) -> Option<String> {
     connection.set_read_timeout(Some(GREETING_WAIT)).ok()?;
     connection.set_write_timeout(Some(GREETING_WAIT)).ok()?;
@@ -144,7 +144,7 @@ mod tests {
     fn causes_are_told_apart() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        // Nobody accepts, so nobody answers either.
+        // Connections are not accepted, so requests are not answered.
         assert_eq!(found(&address, Code::DeadlineExceeded), Obstacle::Silent);
         let web = std::thread::spawn(move || {
             let (mut first, _) = listener.accept().unwrap();

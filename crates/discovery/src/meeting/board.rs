@@ -1,4 +1,4 @@
-//! What the protocol needs of a meeting place: names that are published once and found by all.
+//! The operations that the protocol needs of a meeting place: names that are published once and found by all.
 
 use ferroflow_core::Result;
 
@@ -6,33 +6,33 @@ use ferroflow_core::Result;
 ///
 /// An error with the code `Unavailable` may pass; any other means that the place cannot be used.
 pub(super) trait Board: Send {
-    /// What it is, for people.
+    /// Names the place, for people.
     fn place(&self) -> String;
 
-    /// Publishes a text, unless the name is taken; whether this call did it.
+    /// Publishes a text, unless the name is taken; returns whether this call did it.
     fn publish(&self, name: &str, text: &str) -> Result<bool>;
 
-    /// Every published name.
+    /// Lists every published name.
     fn list(&self) -> Result<Listing>;
 
-    /// The content of a name; `None` if there is none.
+    /// Returns the content of a name; `None` if there is none.
     fn read(&self, name: &str) -> Result<Option<String>>;
 
     /// Removes everything, and the place itself if it was made for this.
     fn remove_all(&self) -> Result<()>;
 
-    /// Whether what is published can only vanish because somebody removed it.
+    /// Returns whether published names vanish only because a task removed them.
     fn is_lasting(&self) -> bool {
         true
     }
 
-    /// Whether other tasks lose the place when this process ends.
+    /// Returns whether other tasks lose the place when this process ends.
     fn is_host(&self) -> bool {
         false
     }
 }
 
-/// What is published.
+/// The names on a board at one moment.
 pub(super) struct Listing {
     pub(super) names: Vec<String>,
     /// Changes when the place was made anew, so that a name may have another content than before.

@@ -1,10 +1,10 @@
 //! A task's entry: its sockets, its number and its record.
 
 use super::board::Board;
+use super::bounded_wait::BoundedWait;
 use super::control::{Control, Identity, reach, tell_to_look};
 use super::file::FileBoard;
 use super::form::leader;
-use super::patience::Patience;
 use super::record::{Cluster, Member, VERSION, address, seal, short};
 use super::table::{Table, View};
 use super::tcp::TcpBoard;
@@ -108,7 +108,7 @@ pub(super) fn enter(options: Meeting, wake: Arc<Wake>, host: Option<Host>) -> Re
     let random = getrandom::u64().map_err(|error| status!(Internal, "no random numbers: {error}"))?;
     let mut claim = Claim {
         table: Table::new(open(&options.url, Some(host))?),
-        patience: Patience::new(started, options.timeout),
+        wait: BoundedWait::new(started, options.timeout),
         identity: Identity { run: options.url.run(), incarnation: format!("{random:016x}") },
         machine: machine(),
         dead: HashSet::new(),
@@ -143,7 +143,7 @@ pub(super) fn enter(options: Meeting, wake: Arc<Wake>, host: Option<Host>) -> Re
     Ok(Seat { inner: Arc::new(inner), socket: Some(socket) })
 }
 
-/// The board at a place. Only tasks make one; a task may host one already.
+/// Opens the board at a place. Only tasks make one; a task may host one already.
 pub(super) fn open(url: &Url, task: Option<Option<Host>>) -> Result<Box<dyn Board>> {
     Ok(match (url, task) {
         (Url::File(directory), Some(_)) => Box::new(FileBoard::create(directory)?),
@@ -162,7 +162,7 @@ struct Claim {
     advertised: Advertised,
     wake: Arc<Wake>,
     table: Table,
-    patience: Patience,
+    wait: BoundedWait,
     /// Starts that are known to be gone.
     dead: HashSet<String>,
     /// Starts that do not answer at all, and since when.
@@ -195,15 +195,15 @@ impl Claim {
             if self.wake.stopped() {
                 return Err(Failure::Stopped);
             }
-            if self.patience.is_over() {
+            if self.wait.is_over() {
                 return Err(Failure::TimedOut(format!(
                     "no place at {} after {} s: {problem}",
                     self.options.url,
-                    self.patience.seconds()
+                    self.wait.seconds()
                 )));
             }
-            self.patience.speak("a place at the rendezvous", &problem);
-            self.patience.pause(&self.wake);
+            self.wait.speak("a place at the rendezvous", &problem);
+            self.wait.pause(&self.wake);
         }
     }
 

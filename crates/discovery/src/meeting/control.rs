@@ -1,7 +1,7 @@
 //! The port at which a task shows, for its whole life, that it is the one that the board speaks of: the one that it serves
 //! on, or one of its own where a program listens on that.
 //!
-//! It also hears at once what it would find on the board a little later: that there is something new, and who left.
+//! It also hears at once what it would find on the board a little later: that there is something new, and which tasks left.
 
 use super::lines::{LineServer, ask};
 use super::record::{Member, Note, Place, address};
@@ -96,15 +96,15 @@ fn answers(identity: Identity, wake: Arc<Wake>, left: Arc<AtomicBool>) -> impl F
     }
 }
 
-/// Why a member could not be reached.
+/// The reason why a member could not be reached.
 #[derive(Clone, Debug)]
 pub(super) struct Unreached {
     pub(super) reason: String,
-    /// Nothing came back at all: it may be there, behind a network that does not work.
+    /// True if nothing came back at all: it may be there, behind a network that does not work.
     pub(super) silent: bool,
 }
 
-/// The first of a member's hosts at which the very start of the task that published it answers.
+/// Returns the first of a member's hosts at which the very start of the task that published it answers.
 pub(super) fn reach(member: &Member, run: &str, machine: &str) -> Result<String, Unreached> {
     let question = json!({"op": "hello", "run": run, "incarnation": member.incarnation});
     let mut unreached =
@@ -136,7 +136,7 @@ pub(super) fn reach(member: &Member, run: &str, machine: &str) -> Result<String,
     Err(unreached)
 }
 
-/// Tells tasks to look at the board, all at the same time; who is not there is not missed.
+/// Tells tasks to look at the board, all at the same time; tasks that are gone are left out.
 pub(super) fn tell_to_look<'a>(members: impl Iterator<Item = &'a Member>, run: &str, machine: &str) {
     let question = json!({"op": "look", "run": run});
     std::thread::scope(|scope| {
@@ -148,8 +148,8 @@ pub(super) fn tell_to_look<'a>(members: impl Iterator<Item = &'a Member>, run: &
                     .hosts
                     .iter()
                     .filter(|host| own || !host.parse::<IpAddr>().is_ok_and(|host| host.is_loopback()));
-                let mut told = hosts.map(|host| ask_host(host, member.control, question).is_ok());
-                let _ = told.any(|told| told);
+                let mut answered = hosts.map(|host| ask_host(host, member.control, question).is_ok());
+                let _ = answered.any(|answered| answered);
             });
         }
     });
@@ -169,7 +169,7 @@ pub(super) fn tell_note<'a>(places: impl Iterator<Item = &'a Place>, run: &str, 
 }
 
 fn ask_host(host: &str, port: u16, question: &Value) -> io::Result<Value> {
-    let mut last = io::Error::new(ErrorKind::AddrNotAvailable, "its name leads nowhere");
+    let mut last = io::Error::new(ErrorKind::AddrNotAvailable, "its name has no address");
     for address in look_up(host, port)? {
         match ask(address, question, PATIENCE) {
             Ok(answer) => return Ok(answer),
@@ -185,7 +185,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn only_who_has_read_the_board_is_answered() {
+    fn only_tasks_that_have_read_the_board_are_answered() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let wake = Arc::new(Wake::default());
         let identity = Identity { run: "job-42".to_owned(), incarnation: "secret".to_owned() };

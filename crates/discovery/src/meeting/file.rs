@@ -1,4 +1,4 @@
-//! A directory as a meeting place, by what network file systems promise.
+//! A directory as a meeting place, which relies only on what network file systems promise.
 //!
 //! A name appears whole or not at all: it is linked to a temporary file that was written before. Names are found by
 //! listing, because a client that once found a name missing may believe so for a minute. Nothing is locked, rewritten or
@@ -11,10 +11,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// No record is longer.
+/// The longest record, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// Begins the names of files that are being written.
+/// The prefix of the names of files that are being written.
 pub(super) const TEMPORARY: &str = ".t.";
 
 /// A directory of one run.
@@ -37,14 +37,14 @@ impl FileBoard {
         Ok(board)
     }
 
-    /// A directory that must be there.
+    /// Opens a directory that must exist.
     pub(super) fn open(directory: &Path) -> Result<FileBoard> {
         let board = FileBoard { directory: directory.to_owned() };
         board.check()?;
         Ok(board)
     }
 
-    /// The directory decides whom a task talks to: it must be the user's own.
+    /// Checks that the directory is the user's own: it decides which processes a task talks to.
     fn check(&self) -> Result<()> {
         let shown = self.directory.display();
         let found = std::fs::symlink_metadata(&self.directory).map_err(|error| match error.kind() {
@@ -67,7 +67,7 @@ impl FileBoard {
             found.mode() & 0o7777
         );
         let parent = self.directory.parent().and_then(|parent| std::fs::metadata(parent).ok());
-        // Whoever can write to the parent can put another directory in this one's place, unless it is sticky.
+        // A user who can write to the parent can replace the directory, unless the parent is sticky.
         ensure!(
             parent.is_none_or(|parent| parent.mode() & 0o1002 != 0o0002),
             PermissionDenied,
@@ -164,19 +164,19 @@ impl Board for FileBoard {
             Ok(entries) => entries,
         };
         for entry in entries.flatten() {
-            if is_ours(&entry.file_name().to_string_lossy()) {
+            if is_record(&entry.file_name().to_string_lossy()) {
                 gone(std::fs::remove_file(entry.path()))?;
             }
         }
         match std::fs::remove_dir(&self.directory) {
-            // Somebody keeps other files here.
+            // There are other files here.
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(()),
             done => gone(done),
         }
     }
 }
 
-/// Whether a file of this name is one that rendezvous make.
-pub(super) fn is_ours(name: &str) -> bool {
+/// Returns whether a file of this name belongs to a meeting.
+pub(super) fn is_record(name: &str) -> bool {
     ["m.", "c.", "x.", TEMPORARY].iter().any(|prefix| name.starts_with(prefix))
 }

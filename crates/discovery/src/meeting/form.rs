@@ -1,9 +1,9 @@
-//! How members become a cluster: the leader publishes it when all are there, the others wait for it.
+//! The forming of a cluster: the leader publishes it when all members are there, the others wait for it.
 
 use super::Failure;
+use super::bounded_wait::BoundedWait;
 use super::claim::{Inner, Seat, State, mismatch};
 use super::control::{Unreached, reach, tell_to_look};
-use super::patience::Patience;
 use super::record::{Cluster, Member, Note, Place, VERSION, seal, short};
 use super::table::View;
 use crate::Topology;
@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-/// How long a member that answered is taken to be there.
+/// The time for which a member that answered is taken to be there.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// Where fewer workers are enough, so long must nobody have joined.
+/// The time without a further task after which fewer workers are enough.
 const SETTLING: Duration = Duration::from_secs(5);
 
-/// The exit code that a note about a timeout has.
+/// The exit code in a note about a timeout.
 pub(super) const TIMED_OUT: u8 = 75;
 
-/// The task that forms clusters, which is never one that the cluster could do without.
+/// Returns the task that forms clusters, which is never one that the cluster could do without.
 pub(super) fn leader(jobs: &Topology) -> TaskName {
     let rank = |task: &TaskName| {
         let order = ["chief", "master", "worker", "ps"];
@@ -31,18 +31,18 @@ pub(super) fn leader(jobs: &Topology) -> TaskName {
     jobs.tasks().min_by_key(rank).unwrap_or_else(|| TaskName::new("worker", 0))
 }
 
-/// What a leader made of what it saw.
+/// The outcome of an attempt to form a cluster.
 pub(super) enum Formed {
     /// A new epoch is published, by this task or another.
     Published,
-    /// These are missing, and why.
+    /// These tasks are missing, for these reasons.
     Missing(Vec<(TaskName, String)>),
-    /// Nothing has changed.
+    /// The cluster is the same as before.
     Unchanged,
 }
 
 impl Seat {
-    /// Waits until the cluster is complete, and says from time to time who is missing.
+    /// Waits until the cluster is complete, and logs from time to time which tasks are missing.
     pub fn wait(&self) -> Result<ClusterSpec, Failure> {
         let done = self.inner.wait();
         if let Err(Failure::TimedOut(reason)) = &done {
@@ -54,14 +54,14 @@ impl Seat {
 
 impl Inner {
     fn wait(&self) -> Result<ClusterSpec, Failure> {
-        let mut patience = Patience::new(self.started, self.options.timeout);
+        let mut wait = BoundedWait::new(self.started, self.options.timeout);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut last = View::default();
         loop {
             if self.wake.stopped() {
                 return Err(Failure::Stopped);
             }
-            let over = patience.is_over();
+            let over = wait.is_over();
             let mut missing = None;
             match self.look(&mut state) {
                 Ok(view) => {
@@ -75,7 +75,7 @@ impl Inner {
                     if leader(&self.options.jobs) == self.me.task_name() {
                         match self.form(&mut state, &view, over)? {
                             Formed::Published => {
-                                patience.hurry();
+                                wait.hurry();
                                 continue;
                             }
                             Formed::Missing(tasks) => missing = Some(list(&tasks)),
@@ -89,39 +89,41 @@ impl Inner {
                 }
                 Err(status) => return Err(status.into()),
             }
-            if over || patience.is_due() {
+            if over || wait.is_due() {
                 let missing = missing.unwrap_or_else(|| self.missing(&mut state, &last));
                 if over {
                     return Err(Failure::TimedOut(format!(
                         "the cluster at {} is not complete after {} s: {missing}",
                         self.options.url,
-                        patience.seconds()
+                        wait.seconds()
                     )));
                 }
-                patience.speak("the other tasks", &missing);
+                wait.speak("the other tasks", &missing);
             }
-            patience.pause(&self.wake);
+            wait.pause(&self.wake);
         }
     }
 
-    /// The board, and what was told directly.
+    /// Reads the board, and adds the notes that other tasks sent directly.
     pub(super) fn look(&self, state: &mut State) -> Result<View> {
         let mut view = state.table.look()?;
-        self.add_told(&mut view);
+        self.add_sent_notes(&mut view, state.cluster.as_ref());
         Ok(view)
     }
 
-    /// A note that was told directly counts only if it is of a member, whose incarnation strangers do not know.
-    pub(super) fn add_told(&self, view: &mut View) {
+    /// Adds notes that were sent directly. One counts only if it is a member's, whose incarnation strangers do not know. The
+    /// members of the cluster are known even if the board was lost with its host.
+    pub(super) fn add_sent_notes(&self, view: &mut View, cluster: Option<&Cluster>) {
         for note in self.wake.notes() {
-            let known = view.members.values().any(|member| member.incarnation == note.incarnation);
+            let listed = view.members.values().any(|member| member.incarnation == note.incarnation);
+            let known = listed || cluster.is_some_and(|cluster| cluster.has(&note.incarnation));
             if known && view.note_of(&note.incarnation).is_none() {
                 view.notes.push(note);
             }
         }
     }
 
-    /// What ends a membership.
+    /// Fails if something ends the membership.
     fn check(&self, state: &mut State, view: &View) -> Result<(), Failure> {
         self.check_superseded(view)?;
         let others =
@@ -160,7 +162,7 @@ impl Inner {
         }
     }
 
-    /// The newest cluster, if this start is in it and everybody in it is the newest start of its task.
+    /// Returns the newest cluster, if this start is in it and everybody in it is the newest start of its task.
     fn own_cluster<'a>(&self, view: &'a View) -> Option<&'a Cluster> {
         let newest = |place: &Place| {
             let member = view.members.get(&place.task_name());
@@ -206,12 +208,12 @@ impl Inner {
         Ok(Formed::Published)
     }
 
-    /// Whether there is no cluster without this task.
+    /// Returns whether there is no cluster without this task.
     fn is_needed(&self, task: &TaskName) -> bool {
         self.options.min_workers.is_none() || task.job != "worker" || *task == leader(&self.options.jobs)
     }
 
-    /// Who is there, at the address that works, and who is not.
+    /// Finds the members that answer, with the address that works, and the tasks that do not.
     fn find(&self, state: &mut State, view: &View) -> (Vec<Place>, Vec<(TaskName, String)>) {
         let ended = |member: &Member| {
             view.note_of(&member.incarnation).is_some_and(|note| note.code == 0)
@@ -275,7 +277,7 @@ impl Inner {
         })
     }
 
-    /// Whom a task that does not form clusters waits for.
+    /// Describes the tasks that a task that does not form clusters waits for.
     fn missing(&self, state: &mut State, view: &View) -> String {
         match self.find(state, view).1 {
             missing if missing.is_empty() => {
@@ -286,7 +288,7 @@ impl Inner {
         }
     }
 
-    /// Says on the board how this task ended.
+    /// Publishes how this task ended.
     pub(super) fn publish_note(&self, code: u8, reason: &str) -> Note {
         let note = Note {
             job: self.me.job.clone(),
@@ -300,7 +302,7 @@ impl Inner {
         if let Err(error) = published {
             tracing::warn!("The others may not learn how this task ended: {}", error.message());
         }
-        // What is missing from now on was cleaned up by the last to leave, and has to stay away.
+        // Records that are missing from now on were removed by the last task to leave, and are not to come back.
         state.table.leave();
         note
     }

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, TcpStream};
 use std::time::Duration;
 
-/// How long the network may take to let a task through to the host.
+/// The time that the network has to let a task through to the host.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What the first process tells all.
+/// The address of the meeting place, which the first process gives to all.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct PlaceAddress {
     hosts: Vec<String>,
     port: u16,
     machine: String,
@@ -35,32 +35,35 @@ pub fn meet_through_launcher(wishes: &Wishes<'_>, port: PortChoice) -> Result<(U
     let own = match &host {
         None => String::new(),
         Some(host) => {
-            let told = Told { hosts: advertise(wishes)?.hosts, port: host.port(), machine: machine() };
-            serde_json::to_string(&told).map_err(|error| status!(Internal, "{error}"))?
+            let hosts = advertise(wishes)?.hosts;
+            let place = PlaceAddress { hosts, port: host.port(), machine: machine() };
+            serde_json::to_string(&place).map_err(|error| status!(Internal, "{error}"))?
         }
     };
-    let told = pmi::exchange(&own)?;
-    let told: Told = serde_json::from_str(told.first().map(String::as_str).unwrap_or_default())
-        .map_err(|error| status!(FailedPrecondition, "the first process told no place to meet: {error}"))?;
-    let (name, port) = (reachable(&told)?, told.port);
+    let published = pmi::exchange(&own)?;
+    let first = published.first().map(String::as_str).unwrap_or_default();
+    let place: PlaceAddress = serde_json::from_str(first).map_err(|error| {
+        status!(FailedPrecondition, "the first process of this launch published no place to meet: {error}")
+    })?;
+    let (name, port) = (reachable(&place)?, place.port);
     Ok((Url::Tcp { host: name, port, run: String::new() }, host))
 }
 
-/// The first of the host's names at which somebody takes a connection.
-fn reachable(told: &Told) -> Result<String> {
-    let own = told.machine == machine();
+/// Returns the first of the place's hosts that accepts a connection.
+fn reachable(place: &PlaceAddress) -> Result<String> {
+    let own = place.machine == machine();
     let outside = |host: &&String| own || !host.parse::<IpAddr>().is_ok_and(|host| host.is_loopback());
     let answers = |host: &&String| {
-        let mut addresses = look_up(host, told.port).into_iter().flatten();
+        let mut addresses = look_up(host, place.port).into_iter().flatten();
         addresses.any(|address| TcpStream::connect_timeout(&address, PATIENCE).is_ok())
     };
-    let found = told.hosts.iter().filter(outside).find(answers);
+    let found = place.hosts.iter().filter(outside).find(answers);
     ensure!(
         found.is_some(),
         Unavailable,
         "the first process of this launch cannot be reached at {}, port {}; name a rendezvous in a shared directory instead",
-        told.hosts.join(", "),
-        told.port
+        place.hosts.join(", "),
+        place.port
     );
     Ok(found.cloned().unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! What is published: members, clusters and the notes of those who left, each sealed so that a torn file is not read.
+//! Published records: members, clusters and the notes of tasks that left, each sealed so that a torn file is not read.
 
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_core::{Result, status};
@@ -16,20 +16,20 @@ pub(super) struct Member {
     pub(super) task: u32,
     /// Counts the starts of this task in this run.
     pub(super) generation: u64,
-    /// Random; who knows it has read the board.
+    /// Random; a process that knows it has read the board.
     pub(super) incarnation: String,
-    /// Where others may reach the machine, the likeliest first.
+    /// Hosts at which others may reach the machine, the likeliest first.
     pub(super) hosts: Vec<String>,
     /// The port that the task serves on, as others reach it.
     pub(super) port: u16,
-    /// The port where it answers for the rendezvous.
+    /// The port at which it answers questions of other tasks: the same, unless a program listens on that.
     pub(super) control: u16,
     /// The name of the machine, for people.
     pub(super) host: String,
     /// Equal for tasks that share a loopback address.
     pub(super) machine: String,
     pub(super) pid: u32,
-    /// The jobs of the cluster, as this task was told.
+    /// The jobs of the cluster that this task was started with.
     pub(super) jobs: String,
     /// Whether a program of the user runs in it, which ends by itself.
     pub(super) program: bool,
@@ -54,7 +54,7 @@ pub(super) struct Place {
     pub(super) program: bool,
 }
 
-/// `x.<job>.<task>.<generation>`: how a member ended.
+/// `x.<job>.<task>.<generation>`: the end of a member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Note {
     pub(super) job: String,
@@ -64,7 +64,7 @@ pub(super) struct Note {
     pub(super) reason: String,
 }
 
-/// Any of them.
+/// A record of any kind.
 #[derive(Clone, Debug)]
 pub(super) enum Record {
     Member(Member),
@@ -115,7 +115,7 @@ impl Cluster {
         self.members.iter().any(|place| place.incarnation == incarnation)
     }
 
-    /// The addresses as programs are told them. An evaluator is beside the cluster, not in it.
+    /// Returns the addresses that programs are given. An evaluator is beside the cluster, not in it.
     pub(super) fn spec(&self) -> Result<ClusterSpec> {
         let mut spec = ClusterSpec::new();
         for place in self.members.iter().filter(|place| place.job != "evaluator") {
@@ -126,20 +126,17 @@ impl Cluster {
     }
 }
 
-/// A host and a port as clusters write them.
+/// Formats a host and a port as clusters write them.
 pub(super) fn address(host: &str, port: u16) -> String {
-    match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
-    }
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// `worker:1`, as people write it.
+/// Formats a task as `worker:1`.
 pub(super) fn short(task: &TaskName) -> String {
     format!("{}:{}", task.job, task.task)
 }
 
-/// The record under a name; `None` if it is not whole, or nothing of ours.
+/// Reads the record under a name; `None` if it is not whole, or not a record.
 pub(super) fn read(name: &str, text: &str) -> Option<Record> {
     match name.split_once('.')?.0 {
         "m" => unseal(text).map(Record::Member),
@@ -149,7 +146,7 @@ pub(super) fn read(name: &str, text: &str) -> Option<Record> {
     }
 }
 
-/// One line of JSON and one with its checksum.
+/// Writes a record as one line of JSON and one with its checksum.
 pub(super) fn seal(record: &impl Serialize) -> Result<String> {
     let json = serde_json::to_string(record).map_err(|error| status!(Internal, "{error}"))?;
     let sum = crc32c::crc32c(json.as_bytes());

@@ -3,7 +3,7 @@
 use super::Url;
 use super::claim::{machine, open};
 use super::control::reach;
-use super::file::{TEMPORARY, is_ours};
+use super::file::{TEMPORARY, is_record};
 use super::record::{Member, address};
 use super::table::{Table, View};
 use crate::Topology;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The state of a rendezvous.
 #[derive(Clone, Debug, Serialize)]
 pub struct Survey {
-    /// The jobs, as the newest member was told.
+    /// The jobs that the newest member was started with.
     pub jobs: Option<String>,
     /// The number of times that a cluster was complete.
     pub epoch: u64,
@@ -85,7 +85,8 @@ fn describe(member: &Member, view: &View, run: &str) -> SurveyedTask {
     }
 }
 
-/// Removes runs below a directory of which nobody answers and nothing was written for so long; `dry` only finds them.
+/// Removes runs below a directory that have no living task and were not written to for `older_than`; `dry` only finds
+/// them.
 pub fn collect_garbage(directory: &Path, older_than: Duration, dry: bool) -> Result<Vec<PathBuf>> {
     let shown = directory.display();
     let failed = |error: std::io::Error| status!(FailedPrecondition, "{shown}: {error}");
@@ -118,7 +119,7 @@ pub fn collect_garbage(directory: &Path, older_than: Duration, dry: bool) -> Res
     Ok(removed)
 }
 
-/// The time of the server, which gives files their times: the one of a file made just now.
+/// Returns the time of the file server, which dates files: that of a file made just now.
 fn clock_of(directory: &Path) -> std::io::Result<i64> {
     let path = directory.join(format!("{TEMPORARY}clock.{}", std::process::id()));
     let file = OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
@@ -127,12 +128,12 @@ fn clock_of(directory: &Path) -> std::io::Result<i64> {
     now
 }
 
-/// When a run was last written to; `None` for a directory that is none of a run, which is left alone.
+/// Returns the time at which a run was last written to; `None` for another directory, which is left alone.
 fn newest_of_run(directory: &Path) -> Option<i64> {
     let mut newest = None;
     for entry in std::fs::read_dir(directory).ok()? {
         let entry = entry.ok()?;
-        if !is_ours(&entry.file_name().to_string_lossy()) {
+        if !is_record(&entry.file_name().to_string_lossy()) {
             return None;
         }
         newest = newest.max(entry.metadata().ok().map(|found| found.mtime()));

@@ -7,20 +7,20 @@ use ferroflow_cluster::waiting::aloud;
 use ferroflow_core::Result;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// A board and what is known of it.
+/// A board and the records that were read from it.
 pub(super) struct Table {
     board: Box<dyn Board>,
     era: String,
     known: HashMap<String, Record>,
-    /// What this task published, which it puts back if it got lost.
+    /// The records of this task, which it puts back if they got lost.
     own: Vec<(String, String)>,
-    /// This task leaves: what somebody removes of what it published stays away.
+    /// True while this task leaves: records of it that another task removes are not put back.
     leaving: bool,
-    /// Somebody did.
+    /// True once another task has removed them.
     cleaned_up: bool,
 }
 
-/// What the board says at one moment.
+/// The records on a board at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     /// The newest start of every task.
@@ -31,7 +31,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// How the start of a task with this incarnation ended; `None` while it has not said so.
+    /// Returns the note of the start of a task with this incarnation; `None` while it has published none.
     pub(super) fn note_of(&self, incarnation: &str) -> Option<&Note> {
         self.notes.iter().find(|note| note.incarnation == incarnation)
     }
@@ -85,7 +85,7 @@ impl Table {
         Ok(self.view())
     }
 
-    /// Publishes what others may not change; whether the name was free.
+    /// Publishes a record; returns whether the name was free.
     pub(super) fn publish(&mut self, name: String, text: String) -> Result<bool> {
         let publish = || self.board.publish(&name, &text);
         let done = aloud(self.board.place(), "it does not answer", publish)?;
@@ -95,12 +95,12 @@ impl Table {
         Ok(done)
     }
 
-    /// This task leaves: what somebody removes of what it published is not published again.
+    /// Publishes no record again that another task removes, because this task leaves.
     pub(super) fn leave(&mut self) {
         self.leaving = true;
     }
 
-    /// Whether somebody who saw that all have left removed what was published.
+    /// Returns whether the last task to leave has removed the records.
     pub(super) fn is_cleaned_up(&self) -> bool {
         self.cleaned_up
     }

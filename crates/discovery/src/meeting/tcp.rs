@@ -1,7 +1,7 @@
-//! A process as a meeting place: it keeps what is published, in memory, for all who reach it.
+//! A process as a meeting place: it keeps the records, in memory, for all tasks that reach it.
 //!
-//! Whoever is the first to find nobody at the address, and whose own address it is, becomes the host. A host that dies
-//! takes the board with it; tasks that still run say so, and put what is theirs on the board of the next host.
+//! The first task that gets no answer at the address, and whose own address it is, becomes the host. A host that dies
+//! takes the board with it; tasks that still run say so, and publish their records again at the next host.
 
 use super::board::{Board, Listing};
 use super::lines::{LineServer, ask};
@@ -15,10 +15,10 @@ use std::net::{IpAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a host may take to answer.
+/// The time that a host has to answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How many names one host keeps, and how many bytes.
+/// The largest number of names, and of bytes, that one host keeps.
 const MOST_NAMES: usize = 100_000;
 const MOST_BYTES: usize = 64 << 20;
 
@@ -27,18 +27,18 @@ pub(super) struct TcpBoard {
     host: String,
     port: u16,
     run: String,
-    /// May become the host.
+    /// True if this process may become the host.
     may_host: bool,
     hosted: Mutex<Option<Host>>,
 }
 
 impl TcpBoard {
-    /// Knows where to ask; whether somebody answers shows later.
+    /// Makes a board that asks at an address; nothing is asked yet.
     pub(super) fn new(host: &str, port: u16, run: &str, may_host: bool) -> TcpBoard {
         TcpBoard { host: host.to_owned(), port, run: run.to_owned(), may_host, hosted: Mutex::new(None) }
     }
 
-    /// The same for the process that hosts it, if this one does.
+    /// Adds the host that this process runs, if it does.
     pub(super) fn hosting(mut self, host: Option<Host>) -> TcpBoard {
         self.hosted = Mutex::new(host);
         self
@@ -59,7 +59,7 @@ impl TcpBoard {
             }
             ErrorKind::ConnectionRefused => status!(
                 Unavailable,
-                "nobody answers at {place}; start a task on that machine, or run: ferroflow rendezvous --listen {}:{}",
+                "nothing answers at {place}; start a task on that machine, or run: ferroflow rendezvous --listen {}:{}",
                 self.host,
                 self.port
             ),
@@ -72,7 +72,7 @@ impl TcpBoard {
     }
 
     fn ask_anywhere(&self, question: &Value) -> io::Result<Value> {
-        let mut last = io::Error::new(ErrorKind::AddrNotAvailable, "its name leads nowhere");
+        let mut last = io::Error::new(ErrorKind::AddrNotAvailable, "its name has no address");
         for address in look_up(&self.host, self.port)? {
             match ask(address, question, PATIENCE) {
                 Ok(answer) => return Ok(answer),
@@ -82,7 +82,7 @@ impl TcpBoard {
         Err(last)
     }
 
-    /// Listens at the address if it is this machine's and nobody else does.
+    /// Listens at the address if it is this machine's and free.
     fn become_host(&self) -> Result<bool> {
         let mut hosted = self.hosted.lock().unwrap_or_else(PoisonError::into_inner);
         if hosted.is_some() || !self.may_host {
@@ -94,7 +94,7 @@ impl TcpBoard {
                 tracing::info!("This task hosts the rendezvous at {}:{}.", self.host, self.port);
                 Ok(true)
             }
-            // Another machine's, or somebody was faster.
+            // It is another machine's, or another task was faster.
             Err(error) if error.code() == Code::Unavailable => Ok(true),
             Err(error) => Err(error),
         }
@@ -114,7 +114,12 @@ impl Board for TcpBoard {
     fn list(&self) -> Result<Listing> {
         let answer = self.ask(json!({"op": "list"}))?;
         let (Some(names), Some(era)) = (answer["names"].as_array(), answer["era"].as_str()) else {
-            bail!(FailedPrecondition, "what answers at {}:{} is not a rendezvous", self.host, self.port);
+            bail!(
+                FailedPrecondition,
+                "the program that answers at {}:{} is not a rendezvous; check the port",
+                self.host,
+                self.port
+            );
         };
         let names = names.iter().filter_map(Value::as_str).map(str::to_owned).collect();
         Ok(Listing { names, era: era.to_owned() })
@@ -129,7 +134,7 @@ impl Board for TcpBoard {
         self.ask(json!({"op": "remove"})).map(drop)
     }
 
-    /// Another task may have to host the place, which then begins empty.
+    /// Returns false: another task may have to host the place, which then begins empty.
     fn is_lasting(&self) -> bool {
         false
     }
@@ -202,7 +207,7 @@ impl Host {
         Ok(Host { _server: LineServer::start(listener, answer).map_err(failed)?, port })
     }
 
-    /// Where it listens.
+    /// The port that it listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -238,7 +243,7 @@ impl Runs {
                 self.bytes -= removed.values().map(String::len).sum::<usize>();
                 json!({"removed": removed.len()})
             }
-            _ => json!({"error": "it does not know this question"}),
+            _ => json!({"error": "the question is not known"}),
         }
     }
 }
@@ -268,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_to_find_nobody_becomes_the_host() {
+    fn the_first_that_gets_no_answer_becomes_the_host() {
         let port = crate::ReservedPort::new(None, PortChoice::Any).unwrap();
         let boards = [(); 3].map(|()| TcpBoard::new("localhost", port.port(), "", true));
         let won: Vec<bool> = boards.iter().map(|board| board.publish("c.1", "").unwrap()).collect();

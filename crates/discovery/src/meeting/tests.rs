@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
-/// Nothing in these tests takes that long; where it shows, the test fails.
+/// Longer than anything in these tests takes; where it shows, the test fails.
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
@@ -194,7 +194,7 @@ fn different_jobs_do_not_mix_and_both_are_named() {
 }
 
 #[test]
-fn who_is_missing_is_told_at_the_deadline_and_to_the_others() {
+fn missing_tasks_are_named_at_the_deadline_and_to_the_others() {
     let directory = Directory::new("missing");
     let patient = at(&directory.url(), "worker", Some(1)).enter(&Stop::default()).unwrap();
     let mut hasty = at(&directory.url(), "worker", Some(0));
@@ -318,6 +318,19 @@ fn a_host_that_dies_is_replaced_by_another_task_of_its_machine() {
         std::thread::yield_now();
     }
     worker.leave(0, "");
+    assert!(matches!(told.recv_timeout(LONG), Ok(Event::Ended(_))));
+}
+
+#[test]
+fn a_note_counts_even_if_the_board_was_lost_with_its_host() {
+    let port = ReservedPort::new(None, PortChoice::Any).unwrap();
+    let url = format!("tcp://127.0.0.1:{}", port.port());
+    let host = Host::at(&format!("127.0.0.1:{}", port.port())).unwrap();
+    let [ps, worker] = pair(&url);
+    drop(host);
+    // It hosts the board for a moment, and takes its own record along.
+    worker.leave(0, "");
+    let told = events(&ps);
     assert!(matches!(told.recv_timeout(LONG), Ok(Event::Ended(_))));
 }
 

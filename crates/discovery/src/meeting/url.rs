@@ -1,5 +1,6 @@
-//! Where tasks meet: `file:///shared/dir/job-42` or `tcp://host:port`.
+//! The URL of a place where tasks meet: `file:///shared/dir/job-42` or `tcp://host:port`.
 
+use super::record::address;
 use ferroflow_core::{Result, Status, bail, ensure, status};
 use std::fmt;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ pub enum Url {
 }
 
 impl Url {
-    /// The name of the run, by which tasks know each other as members of it.
+    /// Returns the name of the run, by which tasks know each other as members of it.
     pub fn run(&self) -> String {
         match self {
             Url::File(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
@@ -40,10 +41,14 @@ impl FromStr for Url {
             ensure!(
                 path.len() > 1 && path.starts_with('/'),
                 InvalidArgument,
-                "'{text}' names no directory from the root on, expected e.g. file:///shared/dir/job-42"
+                "'{text}' is not an absolute path, expected e.g. file:///shared/dir/job-42"
             );
             let path = PathBuf::from(path);
-            ensure!(path.file_name().is_some(), InvalidArgument, "'{text}' ends with no name of a run");
+            ensure!(
+                path.file_name().is_some(),
+                InvalidArgument,
+                "'{text}' does not end with the name of a run, expected e.g. file:///shared/dir/job-42"
+            );
             return Ok(Url::File(path));
         }
         let Some(rest) = text.strip_prefix("tcp://") else {
@@ -60,7 +65,11 @@ impl FromStr for Url {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         ensure!(!host.is_empty(), InvalidArgument, "'{text}' has no host, expected e.g. tcp://node1:7777");
         let run = run.trim_matches('/');
-        ensure!(run.len() <= 200, InvalidArgument, "the name of the run in '{text}' is too long");
+        ensure!(
+            run.len() <= 200,
+            InvalidArgument,
+            "the name of the run in '{text}' is longer than 200 bytes"
+        );
         Ok(Url::Tcp { host: host.to_owned(), port, run: run.to_owned() })
     }
 }
@@ -70,10 +79,7 @@ impl fmt::Display for Url {
         match self {
             Url::File(path) => write!(f, "file://{}", path.display()),
             Url::Tcp { host, port, run } => {
-                match host.contains(':') {
-                    true => write!(f, "tcp://[{host}]:{port}")?,
-                    false => write!(f, "tcp://{host}:{port}")?,
-                }
+                write!(f, "tcp://{}", address(host, *port))?;
                 if run.is_empty() { Ok(()) } else { write!(f, "/{run}") }
             }
         }
@@ -91,9 +97,9 @@ mod tests {
         }
         assert_eq!("file:///a/job-42/".parse::<Url>().unwrap().run(), "job-42");
         let message = |text: &str| text.parse::<Url>().unwrap_err().message().to_owned();
-        assert!(message("file://relative/dir").contains("from the root on"));
-        assert!(message("file:///").contains("names no directory"));
-        assert!(message("file:///a/..").contains("no name of a run"));
+        assert!(message("file://relative/dir").contains("not an absolute path"));
+        assert!(message("file:///").contains("not an absolute path"));
+        assert!(message("file:///a/..").contains("the name of a run"));
         assert!(message("tcp://node1").contains("no host and port"));
         assert!(message("tcp://:80").contains("no host"));
         assert!(message("/shared/dir").contains("is not a rendezvous"));

@@ -1,10 +1,10 @@
-//! What cuts a wait short: news, or the wish to stop.
+//! Events that cut a wait short: news, or the wish to stop.
 
 use super::record::Note;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What happened since somebody last looked.
+/// Events since the board was last looked at.
 #[derive(Default)]
 pub(super) struct Wake {
     news: Mutex<News>,
@@ -19,17 +19,17 @@ struct News {
 }
 
 impl Wake {
-    /// There is something new on the board.
+    /// Ends waits because there is something new on the board.
     pub(super) fn look(&self) {
         self.change(|news| news.look = true);
     }
 
-    /// Nobody wants to wait any longer.
+    /// Ends this wait and all later ones.
     pub(super) fn stop(&self) {
         self.change(|news| news.stop = true);
     }
 
-    /// A task said how it ended. Notes of strangers do no harm, but do not pile up either.
+    /// Adds the note of a task that ended. Notes of strangers do no harm, but do not pile up either.
     pub(super) fn tell(&self, note: Note) {
         self.change(|news| {
             if news.notes.len() < 10_000 && !news.notes.contains(&note) {

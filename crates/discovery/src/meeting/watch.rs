@@ -1,9 +1,9 @@
-//! After the cluster has formed: who was started again, who failed, and when it is over.
+//! Watching a cluster that has formed: restarts, failures and the end.
 
+use super::bounded_wait::{BoundedWait, jittered};
 use super::claim::{Inner, Seat, State};
 use super::control::tell_note;
 use super::form::{Formed, leader, peer_failed};
-use super::patience::{Patience, jittered};
 use super::record::{Cluster, Member, Place, short};
 use super::table::View;
 use super::{EndWith, Failure};
@@ -12,31 +12,31 @@ use ferroflow_core::Result;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often the board is looked at when nobody tells of news.
+/// The pause between looks at the board when no task tells of news.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// How often it is asked whether the programs are still there.
+/// The pause between questions whether the programs are still there.
 const ROUNDS: Duration = Duration::from_secs(15);
 
 /// Tasks have joined, or were started again, some at other addresses.
 #[derive(Clone, Debug)]
 pub struct Change {
-    /// Where all tasks are by now.
+    /// The addresses of all tasks by now.
     pub cluster: ClusterSpec,
-    /// Counts the clusters of this run.
+    /// The number of clusters that this run has formed.
     pub epoch: u64,
-    /// Those whose addresses are others than before.
+    /// Tasks whose addresses have changed.
     pub moved: Vec<TaskName>,
 }
 
-/// What ends a member's work.
+/// The end of a member's work.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The work is done: whoever serves others can go.
+    /// The work is done: tasks that serve others can end.
     Ended(String),
     /// This task must stop.
     Failed(Failure),
-    /// All programs have been gone for long, and none said how it ended.
+    /// No program has answered for long, and none said how it ended.
     Orphaned(String),
 }
 
@@ -70,19 +70,19 @@ impl Seat {
         let Some(cluster) = state.cluster.clone() else { return };
         let others = || cluster.members.iter().filter(|place| place.incarnation != inner.me.incarnation);
         tell_note(others(), &inner.run, &note);
-        let patience = if state.table.is_host() { inner.options.grace } else { Duration::ZERO };
-        let mut patience = Patience::new(Instant::now(), Some(patience));
+        let limit = if state.table.is_host() { inner.options.grace } else { Duration::ZERO };
+        let mut wait = BoundedWait::new(Instant::now(), Some(limit));
         loop {
             let Ok(view) = inner.look(&mut state) else { return };
-            // Whoever was the last to leave has cleaned up, and with that what was to be read here.
+            // The last task to leave has removed the records that were to be read here.
             if state.table.is_cleaned_up() {
                 return;
             }
-            // Notes that were told directly count even if the board has nothing else of their tasks any more.
-            let told = inner.wake.notes();
+            // Notes that were sent directly count even if the board has nothing else of their tasks any more.
+            let sent = inner.wake.notes();
             let note_of = |place: &Place| {
-                let told = told.iter().find(|note| note.incarnation == place.incarnation);
-                view.note_of(&place.incarnation).or(told)
+                let sent = sent.iter().find(|note| note.incarnation == place.incarnation);
+                view.note_of(&place.incarnation).or(sent)
             };
             if cluster.members.iter().all(|place| note_of(place).is_some_and(|note| note.code == 0)) {
                 if let Err(error) = state.table.remove_all() {
@@ -90,7 +90,7 @@ impl Seat {
                 }
                 return;
             }
-            if patience.is_over() || inner.wake.stopped() {
+            if wait.is_over() || inner.wake.stopped() {
                 return;
             }
             let absent = |place: &&Place| note_of(place).is_none();
@@ -98,14 +98,14 @@ impl Seat {
             if left.is_empty() {
                 return;
             }
-            patience.speak(&left.join(", "), "this task hosts the rendezvous, which they have yet to leave");
-            patience.pause(&inner.wake);
+            wait.speak(&left.join(", "), "this task hosts the rendezvous, which they have yet to leave");
+            wait.pause(&inner.wake);
         }
     }
 }
 
 impl Inner {
-    /// Those of these members that answer.
+    /// Returns those of these members that answer.
     fn still_there<'a>(&self, view: &View, places: impl Iterator<Item = &'a Place>) -> Vec<String> {
         let names = places.map(Place::task_name);
         let members: Vec<&Member> = names.filter_map(|name| view.members.get(&name)).collect();
@@ -117,13 +117,13 @@ impl Inner {
 
 struct Watch {
     inner: Arc<Inner>,
-    /// What is to be told.
+    /// A change that is to be passed on.
     change: Option<Change>,
     view: View,
-    /// What is wrong with the board, so that it is said once.
+    /// The problem with the board, so that it is logged once.
     trouble: String,
     chief_done: Option<Instant>,
-    /// When a program was last seen, and when that was last asked.
+    /// The time at which a program last answered, and at which programs were last asked.
     seen: Instant,
     asked: Instant,
 }
@@ -142,7 +142,7 @@ impl Watch {
         }
     }
 
-    /// Until something ends the work; `None` if the task was told to stop or has left.
+    /// Watches until something ends the work; `None` if the task was asked to stop or has left.
     fn run(&mut self, mut changed: impl FnMut(Change)) -> Option<Event> {
         loop {
             if self.inner.wake.stopped() {
@@ -171,7 +171,7 @@ impl Watch {
                 self.view = view;
             }
             Err(error) => {
-                inner.add_told(&mut self.view);
+                inner.add_sent_notes(&mut self.view, state.cluster.as_ref());
                 if self.trouble != error.message() {
                     tracing::warn!(
                         "Restarts of other tasks are not heard of for now: {}.",
@@ -189,7 +189,7 @@ impl Watch {
         self.failure(&cluster).or_else(|| self.end(&cluster)).or_else(|| self.orphaned(&state, &cluster))
     }
 
-    /// Forms the next epoch if this task is the leader, and takes notice of one that somebody else formed.
+    /// Forms the next epoch if this task is the leader, and follows one that another task formed.
     fn follow(&mut self, state: &mut State) {
         let (inner, view) = (&self.inner, &self.view);
         let Some(own) = state.cluster.clone() else { return };
@@ -257,7 +257,7 @@ impl Watch {
         }
     }
 
-    /// Programs whose machines died say nothing; whoever serves them does not wait for ever.
+    /// Ends the wait for programs whose machines died, which leave no note.
     fn orphaned(&mut self, state: &State, cluster: &Cluster) -> Option<Event> {
         let timeout =
             self.inner.options.timeout.filter(|_| self.inner.options.end_with != EndWith::Nobody)?;
@@ -285,7 +285,7 @@ impl Watch {
     }
 }
 
-/// Those whose programs end by themselves; parameter servers wait for the others.
+/// Returns the members whose programs end by themselves; parameter servers wait for the others.
 fn programs(cluster: &Cluster) -> impl Iterator<Item = &Place> {
     cluster.members.iter().filter(|place| place.program && place.job != "ps")
 }

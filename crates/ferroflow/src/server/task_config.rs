@@ -3,7 +3,7 @@
 use super::Server;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_core::Result;
-use ferroflow_discovery::{Asked, Environment, Role, Source, is_chief};
+use ferroflow_discovery::{Environment, Role, RoleRequest, Source, is_chief};
 
 /// Who this task is, and in which cluster.
 ///
@@ -28,20 +28,20 @@ impl TaskConfig {
     /// Asks `TF_CONFIG` and then schedulers, which `FERROFLOW_JOBS` tells which jobs there are. A program that is told
     /// nothing is a worker of its own, with an empty cluster.
     pub fn from_env() -> Result<TaskConfig> {
-        TaskConfig::resolve(Asked::default(), &Environment::of_process())
+        TaskConfig::resolve(RoleRequest::default(), &Environment::of_process())
     }
 
     /// Reads `{"cluster": {"ps": […], "worker": […]}, "task": {"type": "worker", "index": 0}}`, in every form that stock
     /// accepts. A program that is told nothing is a worker of its own.
     pub fn from_tf_config(text: &str) -> Result<TaskConfig> {
-        TaskConfig::resolve(Asked::default(), &[("TF_CONFIG", text)].into_iter().collect())
+        TaskConfig::resolve(RoleRequest::default(), &[("TF_CONFIG", text)].into_iter().collect())
     }
 
-    pub(crate) fn resolve(mut asked: Asked, environment: &Environment) -> Result<TaskConfig> {
-        if asked.jobs.is_none() {
-            asked.jobs = environment.get("FERROFLOW_JOBS").map(str::parse).transpose()?;
+    pub(crate) fn resolve(mut request: RoleRequest, environment: &Environment) -> Result<TaskConfig> {
+        if request.jobs.is_none() {
+            request.jobs = environment.get("FERROFLOW_JOBS").map(str::parse).transpose()?;
         }
-        let role = Role::resolve(&asked, environment)?;
+        let role = Role::resolve(&request, environment)?;
         role.located()?;
         let task = if role.source == Source::Local { TaskName::new("worker", 0) } else { role.task };
         Ok(TaskConfig { cluster: role.cluster, task })

@@ -1,36 +1,36 @@
-//! How long a task waits for the others, how often it looks, and when it says whom it waits for.
+//! The wait of a task for the others: its limit, the pauses between looks, and the log lines that say whom it is for.
 
 use super::wake::Wake;
 use ferroflow_cluster::waiting::Waiting;
 use std::time::{Duration, Instant};
 
-/// Looks come quickly at first, since tasks mostly start together.
+/// The first pause between looks, and the longest: looks come quickly at first, since tasks mostly start together.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A wait with an end.
-pub(super) struct Patience {
+/// A wait with a limit.
+pub(super) struct BoundedWait {
     waiting: Waiting,
     timeout: Option<Duration>,
     pause: Duration,
 }
 
-impl Patience {
-    pub(super) fn new(started: Instant, timeout: Option<Duration>) -> Patience {
-        Patience { waiting: Waiting::since(started), timeout, pause: FIRST_PAUSE }
+impl BoundedWait {
+    pub(super) fn new(started: Instant, timeout: Option<Duration>) -> BoundedWait {
+        BoundedWait { waiting: Waiting::since(started), timeout, pause: FIRST_PAUSE }
     }
 
-    /// Whether it is time to give up.
+    /// Returns whether it is time to give up.
     pub(super) fn is_over(&self) -> bool {
         self.left().is_some_and(|left| left.is_zero())
     }
 
-    /// Whether it is time to say whom the wait is for.
+    /// Returns whether it is time to log whom the wait is for.
     pub(super) fn is_due(&self) -> bool {
         self.waiting.is_due()
     }
 
-    /// Says whom the wait is for, why, and how long it may still take, if it is time.
+    /// Logs whom the wait is for, why, and how long it may still take, if it is time.
     pub(super) fn speak(&mut self, whom: &str, why: &str) {
         match self.left() {
             Some(left) => {
@@ -41,7 +41,7 @@ impl Patience {
         }
     }
 
-    /// How long it has taken.
+    /// The seconds that it has taken.
     pub(super) fn seconds(&self) -> u64 {
         self.waiting.so_far().as_secs()
     }
@@ -58,13 +58,13 @@ impl Patience {
         self.pause = (self.pause * 3 / 2).min(LONGEST_PAUSE);
     }
 
-    /// Something happened: more may follow at once.
+    /// Shortens the next pause, because more news may follow at once.
     pub(super) fn hurry(&mut self) {
         self.pause = FIRST_PAUSE;
     }
 }
 
-/// Between half of it and half more, so that tasks do not look all at the same moment.
+/// Returns between half of a pause and half more, so that tasks do not look all at the same moment.
 pub(super) fn jittered(pause: Duration) -> Duration {
     let random = getrandom::u32().unwrap_or(u32::MAX / 2);
     pause.mul_f64(0.5 + f64::from(random) / f64::from(u32::MAX))
