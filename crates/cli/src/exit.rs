@@ -41,18 +41,18 @@ pub(crate) fn end_with_reader() {
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
-    /// None if the reason has been printed already.
+    /// `None` if the reason has been printed already.
     message: Option<String>,
 }
 
 impl Failure {
-    /// A failure with a code of its own.
+    /// Makes a failure with a code of its own.
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Failure {
         Failure { code, message: Some(message.into()) }
     }
 
-    /// A failure whose reason has been printed already.
-    pub(crate) fn told(code: u8) -> Failure {
+    /// Makes a failure whose reason has been printed already.
+    pub(crate) fn reported(code: u8) -> Failure {
         Failure { code, message: None }
     }
 
@@ -82,12 +82,12 @@ impl From<&str> for Failure {
     }
 }
 
-/// The code of a process that a signal ended, as shells give it.
+/// Returns the code of a process that a signal ended, as shells give it.
 pub(crate) fn of_signal(signal: Signal) -> u8 {
     128u8.saturating_add(u8::try_from(signal.as_raw()).unwrap_or(u8::MAX))
 }
 
-/// The code with which a process passes on how another one ended.
+/// Returns the code with which a process passes on how another one ended.
 pub(crate) fn of_status(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));

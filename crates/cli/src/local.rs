@@ -1,9 +1,9 @@
 //! A cluster of processes on this machine.
 //!
 //! A served task listens on a socket that this process opened for it and hands over as its standard input: no port can
-//! be taken by somebody else in between, and peers that connect early wait in the socket's queue. For programs that
+//! be taken by another program in between, and peers that connect early wait in the socket's queue. For programs that
 //! listen by themselves this process keeps the port. Every task is a process group of its own, which ends with the
-//! process that started it, however that ends; what leaves the group is found by a mark in its environment.
+//! process that started it, however that ends; processes that leave the group are found by a mark in their environment.
 
 mod ending;
 mod log_files;

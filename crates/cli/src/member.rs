@@ -21,46 +21,46 @@ use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How long a program that is told to end may take, where nothing else says so.
+/// The time that a program has to end when it is asked to, where no flag says so.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long to wait for others whose start depends on a queue.
+/// The seconds to wait for others whose start depends on a queue, and for others.
 const QUEUED_TIMEOUT: u64 = 3600;
 const TIMEOUT: u64 = 300;
 
-/// Where and how tasks meet.
+/// Arguments about the meeting with other tasks.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Meeting the other tasks")]
 pub(crate) struct MeetingArgs {
-    /// Place where the tasks meet: file:///shared/dir/job-42 or tcp://host:port; {run} stands for the name that a launcher
+    /// Meet the other tasks here: file:///shared/dir/job-42 or tcp://host:port; {run} stands for the name that a launcher
     /// gave to this launch
     #[arg(long, env = "FERROFLOW_RENDEZVOUS", value_name = "URL")]
     pub(crate) rendezvous: Option<String>,
 
-    /// Fewest workers to start with, once all other tasks are there and no more workers come
+    /// Start with this many workers, once all other tasks are there and no more workers come
     #[arg(long, visible_alias = "min_workers", value_name = "N")]
     min_workers: Option<u32>,
 
-    /// Seconds to wait for the others, 0 for no limit; 300 by default, 3600 under HTCondor, whose jobs start one by one
+    /// Wait this many seconds for the others, 0 for no limit; 300 by default, 3600 under HTCondor, whose jobs start one by
+    /// one
     #[arg(long, visible_aliases = ["rendezvous_timeout", "deadline"], value_name = "SECONDS")]
     timeout: Option<u64>,
 
-    /// Host, or host:port, at which others reach this task; by default the machine's address
+    /// Publish this host, or host:port, as the one at which others reach this task; by default the machine's addresses
     #[arg(long, visible_alias = "advertise_host", value_name = "HOST")]
     advertise: Option<String>,
 
-    /// Interface whose addresses to publish
+    /// Publish the addresses of this interface
     #[arg(long, value_name = "NAME", conflicts_with = "advertise")]
     interface: Option<String>,
 
-    /// Whether the failure of one task ends all; true by default, unless the manager starts single tasks again (HTCondor,
-    /// Kubernetes)
+    /// End all tasks when one fails; true by default, unless the manager starts single tasks again (HTCondor, Kubernetes)
     #[arg(long, visible_alias = "fail_fast", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     fail_fast: Option<bool>,
 }
 
 impl MeetingArgs {
-    /// Refuses what means nothing to a task that meets nobody.
+    /// Refuses flags that mean nothing to a task that does not meet others.
     pub(crate) fn refuse(&self) -> Result<(), String> {
         let given = [
             (self.min_workers.is_some(), "--min-workers"),
@@ -70,13 +70,15 @@ impl MeetingArgs {
             (self.fail_fast.is_some(), "--fail-fast"),
         ];
         match given.iter().find(|(given, _)| *given) {
-            Some((_, flag)) => Err(format!("{flag} is for tasks that meet; add --rendezvous")),
+            Some((_, flag)) => {
+                Err(format!("{flag} is only for tasks that meet others; add --rendezvous, or leave it out"))
+            }
             None => Ok(()),
         }
     }
 }
 
-/// What a program does when a parameter server comes back elsewhere.
+/// The treatment of a program when a parameter server comes back elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OnMove {
     /// Leave it running, with the old address
@@ -96,11 +98,11 @@ pub(crate) struct Member<'a> {
     pub(crate) resources: &'a Resources,
     /// Signals by which operators ask what a task that serves is doing.
     pub(crate) questions: Option<&'a Questions>,
-    /// Whose good end ends the tasks that serve others.
+    /// The tasks whose success ends the tasks that serve others.
     pub(crate) end_with: EndWith,
-    /// How long those stay for programs that still run.
+    /// The time that those stay for programs that still run.
     pub(crate) grace: Duration,
-    /// How long steps under way may take to finish after SIGTERM.
+    /// The time that steps under way have to finish after SIGTERM.
     pub(crate) drain: Duration,
     /// CPU devices of a task that serves others.
     pub(crate) cpu_devices: usize,
@@ -111,7 +113,7 @@ pub(crate) struct Member<'a> {
     pub(crate) program: &'a [String],
 }
 
-/// What can happen to a task that works.
+/// An event in the life of a task that works.
 enum Happened {
     Signal(Signal),
     Changed(Change),
@@ -120,15 +122,15 @@ enum Happened {
     Exited,
 }
 
-/// How a task ends: its code, and what the others are told.
+/// The end of a task: its code, and the reason for the other tasks.
 struct End {
     code: u8,
     reason: String,
-    /// This process should say it, too.
+    /// True if this process should print the reason, too.
     news: bool,
 }
 
-/// What became of a program.
+/// The outcome of a program.
 enum Outcome {
     Ended(End),
     /// It was ended, to be started again with this cluster.
@@ -139,16 +141,14 @@ impl Member<'_> {
     /// Takes part until the end.
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let (meeting, host) = self.meeting()?;
-        let on_move = self.on_move.unwrap_or(match meeting.fail_fast {
-            true => OnMove::Keep,
-            // Where single tasks are started again, they are so elsewhere.
-            false => OnMove::Restart,
-        });
+        // Where single tasks are started again, they may be so elsewhere.
+        let default = if meeting.fail_fast { OnMove::Keep } else { OnMove::Restart };
+        let on_move = self.on_move.unwrap_or(default);
         let (sender, happened) = channel();
         let stop = Stop::default();
-        let (told, stopping) = (sender.clone(), stop.clone());
+        let (signals, stopping) = (sender.clone(), stop.clone());
         signals::hear(move |signal| {
-            let heard = told.send(Happened::Signal(signal)).is_ok();
+            let heard = signals.send(Happened::Signal(signal)).is_ok();
             stopping.stop();
             heard
         })?;
@@ -185,11 +185,11 @@ impl Member<'_> {
         match end {
             End { code: 0, .. } => Ok(()),
             End { code, reason, news: true } => Err(Failure::new(code, reason)),
-            End { code, .. } => Err(Failure::told(code)),
+            End { code, .. } => Err(Failure::reported(code)),
         }
     }
 
-    /// Where to join, as whom, under which conditions.
+    /// Reads the flags and the environment: the place, this task and the conditions.
     fn meeting(&self) -> Result<(Meeting, Option<Host>), String> {
         let role = self.role.role(None)?;
         crate::serve::tell(&role);
@@ -243,13 +243,13 @@ impl Member<'_> {
         Ok((meeting, host))
     }
 
-    /// By what others reach this task: what the user says, or the one address that it listens on.
+    /// Returns the address at which others reach this task, if the user names it or the only one that it listens on.
     fn advertise(&self) -> Option<String> {
         let only = self.bind.filter(|address| !address.is_unspecified() && self.meeting.interface.is_none());
         self.meeting.advertise.clone().or_else(|| only.map(|address| address.to_string()))
     }
 
-    /// Serves until the work is done, somebody asks for an end, or another task fails.
+    /// Serves until the work is done, a signal asks for an end, or another task fails.
     fn serve(
         &self,
         seat: &Seat,
@@ -358,7 +358,7 @@ impl Member<'_> {
                 }
                 Happened::Signal(signal) => {
                     program.signal(if asked { Signal::KILL } else { signal });
-                    // Whoever asks for an end wants no other start.
+                    // A task that is asked to end is not started again.
                     decided = decided.filter(|decided| matches!(decided, Outcome::Ended(_)));
                     end_within(self.grace.max(END_WITHIN));
                 }
@@ -395,7 +395,7 @@ fn named(text: &str, run: Option<&str>) -> Result<Url, String> {
         (true, Some(run)) => text.replace("{run}", run),
         (true, None) => {
             return Err(format!(
-                "--rendezvous: no launcher gives {{run}} in {text} a value; write a name instead"
+                "--rendezvous: {text} has {{run}}, and no launcher gives it a value; write a name instead"
             ));
         }
         (false, _) => text.to_owned(),
@@ -403,7 +403,7 @@ fn named(text: &str, run: Option<&str>) -> Result<Url, String> {
     text.parse().map_err(|error| format!("--rendezvous: {}", said(error)))
 }
 
-/// The jobs of a cluster whose addresses somebody wrote down, although they are found out here.
+/// Returns the jobs of a cluster whose addresses are written down, although they are found out here.
 fn jobs_of(cluster: &ClusterSpec) -> Option<Topology> {
     let mut jobs: BTreeMap<String, u32> = BTreeMap::new();
     for (task, _) in cluster.tasks() {
@@ -413,8 +413,8 @@ fn jobs_of(cluster: &ClusterSpec) -> Option<Topology> {
     Topology::new(jobs.iter().map(|(job, count)| (job.as_str(), *count))).ok()
 }
 
-/// Whether a parameter server comes back elsewhere, without its variables, that a program of this task uses. Programs use
-/// no workers but their own; what such a move means to parameter servers, a restart would not cure.
+/// Returns whether a parameter server comes back elsewhere, without its variables, that a program of this task uses.
+/// Programs use no workers but their own, and a restart would not help parameter servers whose workers move.
 fn loses_variables(task: &TaskName, change: &Change) -> bool {
     task.job != "ps" && change.moved.iter().any(|moved| moved.job == "ps")
 }
@@ -445,10 +445,12 @@ fn of_event(event: Event) -> End {
     }
 }
 
-/// The failure of a task that is not part of a cluster yet.
+/// Returns the failure of a task that is not part of a cluster yet.
 fn before(failure: &meeting::Failure, happened: &Receiver<Happened>) -> Failure {
     match (failure, happened.try_recv()) {
-        (meeting::Failure::Stopped, Ok(Happened::Signal(signal))) => Failure::told(exit::of_signal(signal)),
+        (meeting::Failure::Stopped, Ok(Happened::Signal(signal))) => {
+            Failure::reported(exit::of_signal(signal))
+        }
         _ => Failure::new(code_of(failure), failure.to_string()),
     }
 }

@@ -65,7 +65,7 @@ pub struct Meeting {
     pub grace: Duration,
     /// The tasks whose end is the end.
     pub end_with: EndWith,
-    /// Whether the failure of one task ends all; not where single tasks are started again.
+    /// True if the failure of one task ends all; false where single tasks are started again.
     pub fail_fast: bool,
     /// The host, or host and port, at which others reach this task.
     pub advertise: Option<String>,
@@ -75,9 +75,9 @@ pub struct Meeting {
     pub bind: Option<IpAddr>,
     /// The port to serve on.
     pub port: PortChoice,
-    /// Whether this task ends by itself when its work is done, as one that trains does; others wait for it.
+    /// True if this task ends by itself when its work is done, as one that trains does; others wait for it.
     pub program: bool,
-    /// Whether the port is kept for a program that listens by itself, instead of listened on.
+    /// True if the port is kept for a program that listens by itself, instead of listened on.
     pub reserve: bool,
 }
 

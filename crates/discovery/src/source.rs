@@ -97,7 +97,7 @@ impl fmt::Display for Source {
             Source::Slurm => "Slurm",
             Source::Condor => "HTCondor",
             Source::Kubernetes => "Kubernetes",
-            Source::Local => "nobody",
+            Source::Local => "no source",
         })
     }
 }

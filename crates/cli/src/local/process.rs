@@ -1,4 +1,4 @@
-//! A task's process: what it writes, and its end.
+//! A task's process: its output, and its end.
 
 use super::{Heard, Stream};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -7,7 +7,7 @@ use std::process::Child;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// A longer line is cut: a progress bar may never end its line.
+/// The longest line in bytes; a longer one is cut, since a progress bar may never end its line.
 const LINE_BYTES: u64 = 64 << 10;
 
 /// The time that children may hold the output of a process open after its end.
@@ -22,7 +22,7 @@ pub(super) fn follow(mut process: Child, task: usize, sender: &Sender<Heard>) {
     let sender = sender.clone();
     std::thread::spawn(move || {
         let group = Pid::from_child(&process);
-        // The process is not taken off the system's list yet, so that its group is nobody else's.
+        // The process is not taken off the system's list yet, so that no other process gets its number.
         let _ = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let _ = kill_process_group(group, Signal::TERM);
         let in_time = await_close(&both_closed);

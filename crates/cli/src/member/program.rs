@@ -1,4 +1,4 @@
-//! The program of a task that joined. Whatever it starts ends with it, and with this process.
+//! The program of a task that joined. All processes that it starts end with it, and with this process.
 
 use super::Happened;
 use crate::local::ProcessTree;
@@ -38,20 +38,20 @@ impl Program {
         let group = Pid::from_child(&process);
         tree.watch(group);
         std::thread::spawn(move || {
-            // The process is not taken off the system's list yet, so that its group is nobody else's.
+            // The process is not taken off the system's list yet, so that no other process gets its number.
             let _ = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             let _ = sender.send(Happened::Exited);
         });
         Ok(Program { process, group, tree })
     }
 
-    /// Sends a signal to the program and whatever it has started.
+    /// Sends a signal to the program and the processes that it has started.
     pub(super) fn signal(&self, signal: Signal) {
         // Fails only if all of it has just ended.
         let _ = kill_process_group(self.group, signal);
     }
 
-    /// After its end: what it left behind ends too.
+    /// Ends the processes that the program left behind, after its end.
     pub(super) fn reap(mut self) -> Result<ExitStatus, String> {
         self.signal(Signal::TERM);
         let status = self.process.wait();

@@ -31,7 +31,7 @@ pub(super) struct Member {
     pub(super) pid: u32,
     /// The jobs of the cluster that this task was started with.
     pub(super) jobs: String,
-    /// Whether a program of the user runs in it, which ends by itself.
+    /// True if a program of the user runs in it, which ends by itself.
     pub(super) program: bool,
 }
 

@@ -83,7 +83,7 @@ pub(super) fn template(cluster: &Cluster<'_>, job: &Job, shape: &Shape<'_>) -> R
     Ok(json!({"metadata": {"labels": labels}, "spec": spec}))
 }
 
-/// Rules by which a Job tells failures apart: what the cluster did to a pod is not its fault.
+/// Rules by which a Job tells failures apart: a pod that the cluster disrupted has not failed.
 pub(super) fn failure_policy() -> Value {
     json!({"rules": [
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
