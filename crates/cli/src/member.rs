@@ -200,7 +200,11 @@ impl Member<'_> {
         let (job, task) = match &self.role.job_name {
             Some(job) => (job.clone(), self.role.task_index),
             None if role.source == Source::Local => {
-                return Err(format!("the job of this task is not known; add --job with one of {jobs}"));
+                let names: Vec<&str> = jobs.jobs().map(|(job, _)| job).collect();
+                return Err(format!(
+                    "the job of this task is not known; add --job {}",
+                    names.join(" or --job ")
+                ));
             }
             None => (role.task.job.clone(), Some(role.task.task)),
         };

@@ -115,6 +115,9 @@ impl Role {
 
     fn alone(request: &RoleRequest) -> Role {
         let job = request.job.as_deref().unwrap_or("localhost");
+        let unchosen = request.jobs.as_ref().filter(|_| request.job.is_none()).map(|jobs| {
+            format!("no launcher says which task of {jobs} this is; add --job_name, or start it with srun or mpiexec")
+        });
         Role {
             source: if request.job.is_some() { Source::Flags } else { Source::Local },
             task: TaskName::new(job, request.task.unwrap_or_default()),
@@ -123,7 +126,7 @@ impl Role {
             rank: None,
             unlocated: None,
             run_id: None,
-            notes: Vec::new(),
+            notes: unchosen.into_iter().collect(),
             overridden: Vec::new(),
         }
     }

@@ -72,8 +72,9 @@ pub fn ping(address: &str, limit: Duration) -> Result<Identity, String> {
     let caller = TaskName::new("localhost", 0);
     let check = ClusterSpec::new().add("localhost", 0, address);
     check.map_err(|error| {
-        let message = error.message();
-        message.split_once("the address ").map_or(message, |(_, fault)| fault).to_owned()
+        let fault = error.message();
+        let fault = fault.split_once("expected host:port: ").map_or(fault, |(_, fault)| fault);
+        format!("'{address}' is not an address, expected host:port: {fault}")
     })?;
     let cluster = ClusterSpec::new();
     let probe = Probe { task: &caller, cluster: &cluster, try_others: false, limit };

@@ -52,9 +52,11 @@ impl FromStr for Url {
             return Ok(Url::File(path));
         }
         let Some(rest) = text.strip_prefix("tcp://") else {
+            let meant =
+                if text.starts_with('/') { format!("; did you mean file://{text}?") } else { String::new() };
             bail!(
                 InvalidArgument,
-                "'{text}' is not a rendezvous, expected file:///shared/dir/job-42 or tcp://host:port"
+                "'{text}' is not a rendezvous, expected file:///shared/dir/job-42 or tcp://host:port{meant}"
             );
         };
         let (place, run) = rest.split_once('/').unwrap_or((rest, ""));
@@ -102,6 +104,7 @@ mod tests {
         assert!(message("file:///a/..").contains("the name of a run"));
         assert!(message("tcp://node1").contains("no host and port"));
         assert!(message("tcp://:80").contains("no host"));
-        assert!(message("/shared/dir").contains("is not a rendezvous"));
+        assert!(message("/shared/dir").ends_with("did you mean file:///shared/dir?"));
+        assert!(message("node1:7777").contains("is not a rendezvous"));
     }
 }
