@@ -366,7 +366,7 @@ impl Member<'_> {
                     decided = decided.filter(|decided| matches!(decided, Outcome::Ended(_)));
                     end_within(self.grace.max(END_WITHIN));
                 }
-                // Programs of workers end by themselves; parameter servers wait for ever.
+                // Programs of workers end by themselves; parameter servers wait forever.
                 Happened::Heard(Event::Ended(_)) if task.job != "ps" => {}
                 Happened::Changed(change) => match &mut decided {
                     Some(Outcome::Again(cluster)) => *cluster = change.cluster,

@@ -6,7 +6,8 @@ use ferroflow::discovery::{Environment, Role, RoleRequest, Topology};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// The role of this task. Without any of these, the environment tells it: `TF_CONFIG`, a launcher or scheduler, a pod's name.
+/// The role of this task. Without any of these, the environment tells it: `TF_CONFIG`, a launcher or scheduler, the name
+/// of a pod.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Role of this task (by default from TF_CONFIG or the launcher)")]
 pub(crate) struct RoleArgs {

@@ -1,4 +1,4 @@
-//! `ferroflow serve`: one task of a cluster, until it is told to end.
+//! `ferroflow serve`: one task of a cluster, until it is asked to end.
 
 mod lifetime;
 mod resources;

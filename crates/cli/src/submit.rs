@@ -68,8 +68,8 @@ struct Training {
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     force: bool,
 
-    /// Run this program, with its arguments, in which {job}, {task} and other words are filled in (see `ferroflow join --help`);
-    /// without a program all tasks are servers
+    /// Run this program, with its arguments, in which {job}, {task} and other words are filled in (see `ferroflow join
+    /// --help`); without a program all tasks are servers
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
 }

@@ -1,8 +1,8 @@
 //! The addresses of this machine that a task publishes, and the reason for the choice.
 //!
 //! An address that the user names is taken as it is. Otherwise every address is published that others may reach, the
-//! likeliest first; the task that forms the cluster tries them in that order. The loopback address comes last and counts only among tasks of one
-//! machine.
+//! likeliest first; the task that forms the cluster tries them in that order. The loopback address comes last and counts
+//! only among tasks of one machine.
 
 use crate::lookup::look_up;
 use ferroflow_core::{Result, ensure, status};
@@ -38,7 +38,7 @@ pub struct Advertised {
     pub reason: String,
 }
 
-/// Chooses the addresses that others may reach this machine by.
+/// Chooses the addresses at which others may reach this machine.
 pub fn advertise(wishes: &Wishes<'_>) -> Result<Advertised> {
     if let Some(wish) = wishes.advertise {
         return as_wished(wish);
@@ -156,7 +156,7 @@ impl Candidates {
 
     fn interfaces(&mut self, wanted: impl Fn(&str) -> bool, reason: &str) {
         let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-        // Addresses of version 4 are the ones that everybody reaches.
+        // Every machine reaches addresses of version 4.
         let (four, six): (Vec<_>, Vec<_>) = interfaces
             .into_iter()
             .filter(|found| wanted(&found.name))

@@ -1,10 +1,10 @@
 //! The meeting of tasks that do not know each other's addresses.
 //!
-//! Every start of a task publishes a record at a meeting place (a directory or a process): who it is, where it may be
-//! reached, and a random incarnation. The leader, a task that everybody knows from the list of jobs, asks every member at
-//! its control socket whether it still is the one that published, and publishes the cluster when all are there. Records of
-//! the dead do not answer and are waited out; a task that is started again publishes a higher generation, and the leader
-//! the next epoch of the cluster. A task that leaves says how it ended, so that the others end too.
+//! Every start of a task publishes a record at a meeting place (a directory or a process): its name, its addresses
+//! and a random incarnation. The leader, a task that all know from the list of jobs, asks every member at its control port
+//! whether it still is the one that published, and publishes the cluster when all are there. Dead tasks leave records
+//! behind and do not answer, so they are waited out; a task that is started again publishes a higher generation, and the
+//! leader the next epoch of the cluster. A task that leaves says how it ended, so that the others end too.
 
 mod board;
 mod bounded_wait;

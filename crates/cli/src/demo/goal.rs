@@ -16,8 +16,8 @@ pub(crate) struct Goal {
 }
 
 impl Goal {
-    /// Chooses the goal of a run that starts at step `first`. The same command goes on to the goal of the run that it continues;
-    /// another number of steps is another goal.
+    /// Chooses the goal of a run that starts at step `first`. The same command goes on to the goal of the run that it
+    /// continues; another number of steps is another goal.
     pub(crate) fn choose(directory: &Path, first: i64, steps: i64) -> Result<Goal, String> {
         let goal = match Goal::read(directory) {
             Some(goal) if goal.steps == steps && goal.last > first => goal,

@@ -165,6 +165,6 @@ mod tests {
                 .unwrap_err()
                 .contains("is not a place to meet")
         );
-        assert!(written(&["--jobs", "worker:*"]).unwrap_err().contains("leaves open"));
+        assert!(written(&["--jobs", "worker:*"]).unwrap_err().contains("of job worker open"));
     }
 }

@@ -1,7 +1,8 @@
 //! Manifests for Kubernetes: pods whose names are known in advance, each told its role by `TF_CONFIG`.
 //!
 //! Served jobs, by default the parameter servers, run `ferroflow serve`, all other tasks the program: the image must hold
-//! both. Every pod of a job has the same template; its number comes from a label or annotation that the controller sets, through the downward API.
+//! both. Every pod of a job has the same template; its number comes from a label or annotation that the controller sets,
+//! through the downward API.
 
 mod jobset;
 mod plain;

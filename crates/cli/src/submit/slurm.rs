@@ -212,6 +212,6 @@ mod tests {
             assert!(!written(line).unwrap().contains("--serve"), "{line}");
         }
         let args: Args = parsed(["--jobs", "ps:1", "--time", "1 day"]);
-        assert!(script(&args, "x").unwrap_err().contains("--time: '1 day' must be one word"));
+        assert!(script(&args, "x").unwrap_err().contains("--time: '1 day' is not one word"));
     }
 }

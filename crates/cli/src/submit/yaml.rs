@@ -1,7 +1,7 @@
 //! Values of JSON as YAML.
 //!
-//! A string of JSON is one of YAML, so only the layout is decided here: blocks, and quotes only where a reader of YAML could take
-//! a word for something else.
+//! A string of JSON is one of YAML, so only the layout is decided here: blocks, and quotes only where a reader of YAML
+//! could take a word for something else.
 
 use serde_json::Value;
 use std::fmt::Write;

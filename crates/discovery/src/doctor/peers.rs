@@ -60,14 +60,14 @@ fn ask(examination: &Examination<'_>) -> Result<Vec<Peer>, Status> {
     Ok(peers.map(|((task, address), answer)| Peer { task, address, answer }).collect())
 }
 
-/// The task that answers at an address.
+/// Returns the task that answers at an address.
 pub fn who_answers(role: &Role, address: &str) -> Option<TaskName> {
     let limit = Duration::from_secs(2);
     let probe = Probe { task: &role.task, cluster: &role.cluster, try_others: false, limit };
     probe.ask(&[address.to_owned()]).ok()?.pop()?.ok()?.task
 }
 
-/// Asks the server at `host:port` who it is; an error says why it does not answer, and what to do.
+/// Asks the server at `host:port` which task it is; an error says why it does not answer, and what to do.
 pub fn ping(address: &str, limit: Duration) -> Result<Identity, String> {
     let caller = TaskName::new("localhost", 0);
     let check = ClusterSpec::new().add("localhost", 0, address);
@@ -231,8 +231,8 @@ fn clock(about: &str, identity: &Identity) -> Finding {
     }
 }
 
-/// Judges the ways from a task to the others. One that is not up is not reached from anywhere, and one that the task looks for
-/// elsewhere is a difference of lists: neither says anything about the network.
+/// Judges the ways from a task to the others. One that is not up is not reached from anywhere, and one that the task looks
+/// for elsewhere is a difference of lists: neither says anything about the network.
 fn ways(examination: &Examination<'_>, about: &str, identity: &Identity, all: &[Peer]) -> Vec<Finding> {
     let role = examination.role;
     let mut findings = Vec::new();

@@ -111,8 +111,8 @@ impl Inner {
         Ok(view)
     }
 
-    /// Adds notes that were sent directly. One counts only if it is a member's, whose incarnation strangers do not know. The
-    /// members of the cluster are known even if the board was lost with its host.
+    /// Adds notes that were sent directly. One counts only if it is a member's, whose incarnation strangers do not know.
+    /// The members of the cluster are known even if the board was lost with its host.
     pub(super) fn add_sent_notes(&self, view: &mut View, cluster: Option<&Cluster>) {
         for note in self.wake.notes() {
             let listed = view.members.values().any(|member| member.incarnation == note.incarnation);
@@ -162,7 +162,7 @@ impl Inner {
         }
     }
 
-    /// Returns the newest cluster, if this start is in it and everybody in it is the newest start of its task.
+    /// Returns the newest cluster, if this start is in it and all members in it are the newest starts of their tasks.
     fn own_cluster<'a>(&self, view: &'a View) -> Option<&'a Cluster> {
         let newest = |place: &Place| {
             let member = view.members.get(&place.task_name());
@@ -172,7 +172,7 @@ impl Inner {
         (cluster.has(&self.me.incarnation) && cluster.members.iter().all(newest)).then_some(cluster)
     }
 
-    /// Publishes the next epoch if everybody who is needed is there.
+    /// Publishes the next epoch if all tasks that are needed are there.
     pub(super) fn form(&self, state: &mut State, view: &View, over: bool) -> Result<Formed> {
         let (places, missing) = self.find(state, view);
         let needed = missing.iter().filter(|(task, _)| self.is_needed(task)).count();

@@ -32,7 +32,7 @@ const FIRST_BYTE: u8 = b'{';
 /// Asks one question.
 pub(super) fn ask(address: SocketAddr, question: &Value, timeout: Duration) -> io::Result<Value> {
     let mut stream = TcpStream::connect_timeout(&address, timeout)?;
-    // A port of this machine that nobody listens on can be connected to itself.
+    // A port of this machine without a listener can be connected to itself.
     if stream.local_addr()? == stream.peer_addr()? {
         return Err(ErrorKind::ConnectionRefused.into());
     }
@@ -78,7 +78,7 @@ struct Conversations {
 
 /// Destination of connections that do not begin as questions do.
 enum Others {
-    /// They are told that they are wrong here.
+    /// They get an error.
     Answered,
     /// They are kept for a server that will share the port.
     Kept(VecDeque<TcpStream>),

@@ -163,7 +163,7 @@ fn listen_at(host: &str, port: u16) -> Result<TcpListener> {
     listen_on(address, choice)
 }
 
-/// Keeps what the tasks of any number of runs publish, until it is dropped.
+/// Keeps the records of any number of runs, until it is dropped.
 pub struct Host {
     _server: LineServer,
     port: u16,

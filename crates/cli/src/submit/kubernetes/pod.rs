@@ -53,7 +53,7 @@ pub(super) fn template(cluster: &Cluster<'_>, job: &Job, shape: &Shape<'_>) -> R
         "ports": [{"name": shape.port, "containerPort": args.port}],
     });
     if job.serves {
-        // Whether it listens, for those who look; and whether it still answers, for the one who starts it again.
+        // A pod is ready when it listens, and is started again when it no longer answers.
         container["readinessProbe"] = json!({"tcpSocket": {"port": args.port}, "periodSeconds": 5});
         container["livenessProbe"] = json!({
             "exec": {"command": ["ferroflow", "ping", format!("127.0.0.1:{}", args.port)]},
