@@ -301,7 +301,7 @@ impl Claim {
             ))),
             Err(unreached) => {
                 tracing::info!(
-                    "{task} was started before, as process {} on {}, which is gone ({}); this start takes its place.",
+                    "{task} was started before, as process {} on {}, which does not answer ({}); this start takes its place.",
                     earlier.pid,
                     earlier.host,
                     unreached.reason

@@ -93,7 +93,8 @@ impl Inner {
                 let missing = missing.unwrap_or_else(|| self.missing(&mut state, &last));
                 if over {
                     return Err(Failure::TimedOut(format!(
-                        "the cluster at {} is not complete after {} s: {missing}",
+                        "the cluster at {} is not complete after {} s: {missing}; start the missing tasks, or wait longer \
+                         (--timeout)",
                         self.options.url,
                         wait.seconds()
                     )));
