@@ -129,7 +129,7 @@ impl Scope {
         self.changed(|context| {
             for operation in operations {
                 let operation = operation.into();
-                match context.graph.admit(&operation) {
+                match context.graph.check_owns(&operation) {
                     Ok(()) if context.controls.contains(&operation) => {}
                     Ok(()) => context.controls.push(operation),
                     Err(error) => context.fail(error),
@@ -148,7 +148,7 @@ impl Scope {
     #[must_use]
     pub fn colocate_with(&self, operation: impl Into<Operation>) -> Scope {
         let operation = operation.into();
-        self.changed(|context| match context.graph.admit(&operation) {
+        self.changed(|context| match context.graph.check_owns(&operation) {
             Ok(()) => context.colocated.push(operation),
             Err(error) => context.fail(error),
         })

@@ -98,8 +98,8 @@ impl Source {
         let mut bytes = Vec::new();
         // A file can be longer than memory, with nothing in it.
         let reserved = bytes.try_reserve_exact(length as usize).is_ok();
-        let admitted = reserved && MemoryBudget::process().admits(length as usize);
-        ensure!(admitted, ResourceExhausted, "no memory for {length} bytes of {}", self.path.display());
+        let fits = reserved && MemoryBudget::process().has_room_for(length as usize);
+        ensure!(fits, ResourceExhausted, "no memory for {length} bytes of {}", self.path.display());
         bytes.resize(length as usize, 0);
         self.read(offset, &mut bytes)?;
         Ok(bytes)

@@ -202,7 +202,7 @@ impl Graph {
     }
 
     /// Fails unless the operation is of this graph.
-    pub(super) fn admit(&self, operation: &Operation) -> Result<()> {
+    pub(super) fn check_owns(&self, operation: &Operation) -> Result<()> {
         if !self.is_same(operation.graph()) {
             bail!(
                 InvalidArgument,

@@ -110,7 +110,7 @@ impl Import {
             *input = match input.strip_prefix('^') {
                 Some(name) => match self.controls.get(name) {
                     Some(operation) => {
-                        scope.graph().admit(operation)?;
+                        scope.graph().check_owns(operation)?;
                         format!("^{}", operation.name())
                     }
                     None => format!("^{prefix}{name}"),
