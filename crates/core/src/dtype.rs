@@ -1,4 +1,4 @@
-//! Element types, numbered as on the wire.
+//! Element types, with the numbers they have on the wire.
 
 use crate::{Result, bail};
 use std::fmt;
@@ -69,7 +69,7 @@ dtypes! {
 const REF_OFFSET: i32 = 100;
 
 impl DType {
-    /// The type with this wire number; reference types and unknown numbers are refused.
+    /// The type with this wire number; reference types and unknown numbers are errors.
     pub fn from_wire(number: i32) -> Result<DType> {
         match DType::ALL.iter().find(|dtype| **dtype as i32 == number) {
             Some(dtype) => Ok(*dtype),
@@ -105,7 +105,7 @@ impl DType {
         }
     }
 
-    /// Whether elements are plain bytes that may be copied and sent as they are.
+    /// Returns whether elements are plain bytes that may be copied and sent without conversion.
     #[inline]
     pub fn is_plain(self) -> bool {
         self.size() != 0

@@ -1,4 +1,4 @@
-//! State that outlives a step: named, typed, kept in containers on a device.
+//! State that outlives a step: named, typed, and kept in containers on a device.
 
 mod handle;
 mod manager;

@@ -11,11 +11,11 @@ use std::sync::Arc;
 pub struct HandleShape {
     /// Element type.
     pub dtype: DType,
-    /// What is known of the shape.
+    /// The shape, as far as it is known.
     pub shape: PartialShape,
 }
 
-/// Names a resource on a device. Cloning is cheap.
+/// The name of a resource on a device. Cloning is cheap.
 #[derive(Clone, Default)]
 pub struct ResourceHandle(Option<Arc<Inner>>);
 
@@ -27,14 +27,14 @@ struct Inner {
     hash_code: u64,
     type_name: String,
     shapes: Vec<HandleShape>,
-    /// Set for anonymous resources: the handle owns them, no manager knows them.
+    /// The resource itself, for anonymous resources: the handle owns them, no manager knows them.
     owned: Option<Arc<dyn Resource>>,
-    /// What a manager found under the names.
+    /// The last lookup of the name in a manager.
     remembered: Remembered,
 }
 
 impl ResourceHandle {
-    /// A handle to a resource that a manager keeps under (container, name).
+    /// A handle to a resource that a manager keeps under a container and a name.
     pub fn named(
         device: &str,
         container: &str,
@@ -64,7 +64,7 @@ impl ResourceHandle {
         })))
     }
 
-    /// The device that keeps the resource; empty for an empty handle.
+    /// The device that holds the resource; empty for an empty handle.
     pub fn device(&self) -> &str {
         self.0.as_ref().map_or("", |inner| &inner.device)
     }
@@ -79,7 +79,7 @@ impl ResourceHandle {
         self.0.as_ref().map_or("", |inner| &inner.name)
     }
 
-    /// The resource's type, as the wire spells it.
+    /// The resource's type, as on the wire.
     pub fn type_name(&self) -> &str {
         self.0.as_ref().map_or("", |inner| &inner.type_name)
     }
@@ -98,7 +98,7 @@ impl ResourceHandle {
         self.0.as_ref().map(|inner| &inner.remembered)
     }
 
-    /// Reads a handle off the wire.
+    /// Reads a handle from its wire form.
     pub fn from_proto(proto: &ResourceHandleProto) -> Result<ResourceHandle> {
         let mut shapes = Vec::new();
         for entry in &proto.dtypes_and_shapes {

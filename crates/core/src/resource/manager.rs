@@ -1,4 +1,4 @@
-//! Who keeps resources: containers of (type, name) → resource, one manager per device.
+//! The resource manager: containers that map a type and a name to a resource. There is one manager per device.
 
 use super::ResourceHandle;
 use crate::{Result, Status, status};
@@ -9,10 +9,10 @@ use std::sync::{Arc, RwLock, Weak};
 
 /// State kept under a name: a variable, a queue, a table.
 pub trait Resource: Any + Send + Sync {
-    /// The type's name on the wire and in error texts.
+    /// The type's name on the wire and in messages.
     fn type_name(&self) -> &'static str;
 
-    /// Releases every waiter; called before the container that holds the resource is cleared.
+    /// Wakes all waiters; called before the container that holds the resource is cleared.
     fn cancel_waiters(&self) {}
 }
 
@@ -23,18 +23,19 @@ pub struct ResourceManager {
     default_container: String,
     /// Guards lookups and creation; resources guard themselves.
     containers: RwLock<HashMap<Box<str>, Container>>,
-    /// How often something was removed; changes while `containers` is locked for writing.
+    /// The number of removals so far; changes only while `containers` is locked for writing.
     removals: Arc<AtomicU64>,
-    /// How many numbers were given out.
+    /// The last number returned by [`ResourceManager::unique_number`].
     numbers: AtomicU64,
 }
 
-/// The answer to a lookup, good until its manager removes something: steps look the same resources up again and again.
+/// The result of a lookup, valid until its manager removes a resource: steps look up the same resources again and
+/// again.
 #[derive(Default)]
 pub struct Remembered(RwLock<Option<Found>>);
 
 struct Found {
-    /// The manager's count, and what it was.
+    /// The manager's count of removals, and its value at the lookup.
     removals: Arc<AtomicU64>,
     seen: u64,
     resource: Weak<dyn Resource>,
@@ -56,7 +57,7 @@ impl Remembered {
 const UNPOISONED: &str = "no panic while resources are locked";
 
 impl ResourceManager {
-    /// An empty manager whose default container has this name (stock uses the job's name).
+    /// An empty manager whose default container has this name (in stock, the job's name).
     pub fn new(default_container: &str) -> Arc<ResourceManager> {
         Arc::new(ResourceManager {
             default_container: default_container.to_owned(),
@@ -66,7 +67,7 @@ impl ResourceManager {
         })
     }
 
-    /// A number that nobody else gets, which tells things of one name apart.
+    /// A number that is unique within this manager, for telling apart resources of the same name.
     pub fn unique_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -102,7 +103,7 @@ impl ResourceManager {
         Ok(downcast(resource))
     }
 
-    /// A resource, and how often something had been removed when it was still there.
+    /// Finds a resource; also returns the count of removals at a time when it existed.
     fn find<R: Resource>(&self, container: &str, name: &str) -> Result<(Arc<dyn Resource>, u64)> {
         let containers = self.containers.read().expect(UNPOISONED);
         let Some(entries) = containers.get(container) else {
@@ -117,7 +118,7 @@ impl ResourceManager {
         }
     }
 
-    /// Finds a resource or makes it; `make` runs with the manager locked, so that it runs once.
+    /// Finds a resource or creates it. `make` runs with the manager locked, so it runs once.
     pub fn lookup_or_create<R: Resource>(
         &self,
         container: &str,
@@ -149,7 +150,7 @@ impl ResourceManager {
         Ok(())
     }
 
-    /// Removes a resource; whoever holds it keeps it alive.
+    /// Removes a resource; it lives on while others hold it.
     pub fn delete<R: Resource>(&self, container: &str, name: &str) -> Result<()> {
         let mut containers = self.containers.write().expect(UNPOISONED);
         let named = containers.get_mut(container).and_then(|entries| entries.get_mut(&TypeId::of::<R>()));
@@ -158,7 +159,7 @@ impl ResourceManager {
         removed.map(|_| ()).ok_or_else(|| missing::<R>(container, name))
     }
 
-    /// Removes the resource that a handle names, whatever its type. What a handle owns ends with the handle.
+    /// Removes the resource that a handle names, whatever its type. An anonymous resource ends with its handle instead.
     pub fn delete_named(&self, handle: &ResourceHandle) -> Result<()> {
         if handle.owned_resource().is_some() {
             return Ok(());
@@ -196,7 +197,7 @@ impl ResourceManager {
         })
     }
 
-    /// Empties a container after releasing everybody who waits in it.
+    /// Empties a container after waking all waiters in it.
     pub fn clear(&self, container: &str) {
         let mut containers = self.containers.write().expect(UNPOISONED);
         let removed = containers.remove(container);
@@ -225,7 +226,7 @@ impl ResourceManager {
         self.len() == 0
     }
 
-    /// To be called with the containers locked for writing.
+    /// Counts a removal; the containers must be locked for writing.
     fn count_removal(&self) {
         self.removals.fetch_add(1, Ordering::Release);
     }
