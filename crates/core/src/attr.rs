@@ -41,7 +41,7 @@ impl Attrs {
         self.0.get(name)?.value.as_ref()
     }
 
-    /// Whether the attribute is present.
+    /// Returns whether the attribute is present.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }

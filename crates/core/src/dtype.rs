@@ -111,17 +111,17 @@ impl DType {
         self.size() != 0
     }
 
-    /// Whether this is a real floating-point type.
+    /// Returns whether this is a real floating-point type.
     pub fn is_floating(self) -> bool {
         matches!(self, DType::Half | DType::Bfloat16 | DType::Float | DType::Double)
     }
 
-    /// Whether this is a complex type.
+    /// Returns whether this is a complex type.
     pub fn is_complex(self) -> bool {
         matches!(self, DType::Complex64 | DType::Complex128)
     }
 
-    /// Whether this is an integer type, quantized ones excluded.
+    /// Returns whether this is an integer type, quantized ones excluded.
     pub fn is_integer(self) -> bool {
         use DType::*;
         matches!(self, Int4 | Int8 | Int16 | Int32 | Int64 | Uint4 | Uint8 | Uint16 | Uint32 | Uint64)

@@ -98,7 +98,7 @@ impl NodeData {
         }
     }
 
-    /// Whether the node has state or effects.
+    /// Returns whether the node has state or effects.
     pub fn is_stateful(&self) -> bool {
         match &self.kind {
             NodeKind::Op(entry) => entry.op.stateful,

@@ -40,15 +40,15 @@ pub struct Op {
     /// True if the kernel of a stateful op may be stopped when it asks for memory for its outputs and restarted,
     /// because it touches its state only afterwards. Stateless kernels may always be stopped there.
     pub restartable: bool,
-    /// Whether the inputs may be swapped.
+    /// True if the inputs may be swapped.
     pub commutative: bool,
     /// True if the op uses only its input's shape: it is placed with the input, which need not be sent.
     pub metadata: bool,
     /// True if the op adds up any number of inputs.
     pub aggregate: bool,
-    /// Whether the first output is the memory of the first input under another shape or type.
+    /// True if the first output is the memory of the first input under another shape or type.
     pub reinterprets: bool,
-    /// Whether ref inputs may be uninitialized.
+    /// True if ref inputs may be uninitialized.
     pub allows_uninitialized_input: bool,
     /// True if the op communicates with other tasks.
     pub distributed: bool,

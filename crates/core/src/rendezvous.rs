@@ -124,7 +124,7 @@ impl fmt::Display for RendezvousKey {
 pub struct Parcel {
     /// The value; unspecified if dead.
     pub tensor: Tensor,
-    /// Whether the sending node was dead.
+    /// True if the sending node was dead.
     pub dead: bool,
     /// A reference to the value, if it is sent by reference.
     reference: Option<Value>,

@@ -101,13 +101,13 @@ impl Shape {
         self.0.iter().product::<i64>() as usize
     }
 
-    /// Whether this is a scalar's shape.
+    /// Returns whether this is a scalar's shape.
     #[inline]
     pub fn is_scalar(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this is a vector's shape.
+    /// Returns whether this is a vector's shape.
     pub fn is_vector(&self) -> bool {
         self.0.len() == 1
     }

@@ -127,7 +127,7 @@ impl Status {
         &self.0.payloads
     }
 
-    /// Whether another failure caused this one; such a status never masks its cause.
+    /// Returns whether another failure caused this one; such a status never masks its cause.
     pub fn is_derived(&self) -> bool {
         self.0.derived
     }

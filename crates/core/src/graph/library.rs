@@ -30,7 +30,7 @@ impl Library {
         self.functions.len()
     }
 
-    /// Whether there are no functions.
+    /// Returns whether there are no functions.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }

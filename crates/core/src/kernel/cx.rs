@@ -125,7 +125,7 @@ impl<'a> KernelCx<'a> {
         }
     }
 
-    /// Whether an input is a reference to a variable.
+    /// Returns whether an input is a reference to a variable.
     #[inline]
     pub fn is_ref(&self, input: usize) -> bool {
         matches!(self.inputs.get(input), Some(Value::Ref(_)))

@@ -184,7 +184,7 @@ impl Registry {
         self.entries.get(name)
     }
 
-    /// Whether this registry or stock has an op with this name.
+    /// Returns whether this registry or stock has an op with this name.
     pub fn declares(&self, name: &str) -> bool {
         self.get(name).is_some() || line_about(self.stock_ops, name).is_some()
     }

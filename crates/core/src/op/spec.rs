@@ -29,7 +29,7 @@ pub struct ArgSpec {
     pub ty: ArgType,
     /// The attribute that says how many tensors it stands for.
     pub number_attr: Option<String>,
-    /// Whether it is a reference.
+    /// True if it is a reference.
     pub is_ref: bool,
 }
 

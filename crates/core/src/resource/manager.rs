@@ -221,7 +221,7 @@ impl ResourceManager {
         containers.values().flat_map(HashMap::values).map(HashMap::len).sum()
     }
 
-    /// Whether no resource exists.
+    /// Returns whether no resource exists.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -63,7 +63,7 @@ impl Variable {
         &self.name
     }
 
-    /// Whether a value has been assigned.
+    /// Returns whether a value has been assigned.
     pub fn is_initialized(&self) -> bool {
         self.reading().value.is_some()
     }

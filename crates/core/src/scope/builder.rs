@@ -45,7 +45,7 @@ impl Settings {
         }
     }
 
-    /// Starts a node with these settings.
+    /// Starts building a node with these settings.
     pub fn node(self, scope: &Scope, op: &str) -> OpBuilder {
         OpBuilder::new(scope, op, self)
     }
@@ -90,13 +90,13 @@ impl OpBuilder {
         self
     }
 
-    /// The next declared input, which stands for one tensor.
+    /// Sets the next declared input, which is a single tensor.
     pub fn input(mut self, input: impl Into<Input>) -> OpBuilder {
         self.args.push(vec![input.into()]);
         self
     }
 
-    /// The next declared input, which stands for any number of tensors.
+    /// Sets the next declared input, which is a list of tensors.
     pub fn inputs<I>(mut self, inputs: I) -> OpBuilder
     where
         I: IntoIterator,
@@ -118,7 +118,7 @@ impl OpBuilder {
         self
     }
 
-    /// Adds the node, or says what is wrong with it and where it was asked for.
+    /// Adds the node; the error says what is wrong and which line of the program asked for the node.
     #[track_caller]
     pub fn build(self) -> Result<Operation> {
         let caller = Location::caller();
@@ -180,7 +180,7 @@ impl OpBuilder {
         }
     }
 
-    /// The output that an input is, or the constant that it becomes.
+    /// The output behind an input; a value becomes a constant.
     fn resolve(&self, input: &Input, dtype: DType, name: &str) -> Result<Output> {
         let constant = |value: &Tensor| {
             let scope = self.scope.without_control();
@@ -205,7 +205,7 @@ impl OpBuilder {
             check_declared(self.scope.graph().registry().get(&self.op), attr)?;
         }
         let data = self.scope.graph().lock().graph.check_user_node(&def)?;
-        // Device functions are the program's own code, so no lock is held.
+        // Device functions are user code, so they must not run while the graph is locked.
         let data = self.scope.place(data)?;
         let attrs = data.attrs.clone();
         let edges: Vec<graph::Output> = inputs.iter().map(Output::edge).collect();
@@ -235,7 +235,7 @@ impl OpBuilder {
     }
 }
 
-/// A node as stock describes it in errors.
+/// A node as stock describes it in error messages.
 fn summary(name: &str, op: &str, attrs: &Attrs, inputs: &[String]) -> String {
     let attrs = attrs.map().iter().filter_map(|(name, value)| {
         let value = value.value.as_ref().filter(|_| !name.starts_with('_'))?;
@@ -283,7 +283,7 @@ fn infer_attrs(entry: &OpEntry, attrs: &mut Attrs, args: &[Vec<Input>]) -> Resul
             }
         }
     }
-    // Numbers take what is decided by now.
+    // Numbers take the types that are determined by now.
     for (spec, arg) in specs.iter().zip(args) {
         let ArgType::Attr(attr) = &spec.ty else { continue };
         if attrs.has(attr) {
@@ -310,7 +310,7 @@ fn infer_attrs(entry: &OpEntry, attrs: &mut Attrs, args: &[Vec<Input>]) -> Resul
                 }
                 vec![*dtype; arg.len()]
             }
-            // An empty list leaves the type open: the op's own check says so.
+            // An empty list leaves the type open; the op's own check reports that.
             ArgType::Attr(attr) => vec![attrs.get(attr).unwrap_or(DType::Float); arg.len()],
             ArgType::List(attr) => {
                 let given: Vec<DType> = arg.iter().map(natural_type).collect();

@@ -1,14 +1,14 @@
-//! What may stand where a node takes an input: an output, or a value that becomes a constant.
+//! Inputs of nodes: an output, or a value that becomes a constant.
 
 use super::{Output, Scope};
 use crate::{C64, C128, DType, Element, PartialShape, Result, Shape, Status, Tensor, bail};
 use half::{bf16, f16};
 
-/// What a node takes as an input: an [`Output`] (or the `Result` of making one), a [`Tensor`], or plain numbers.
+/// An input of a node: an [`Output`] (or the `Result` of making one), a [`Tensor`], or plain numbers.
 ///
-/// Numbers (`2.0`, `[0, 1]`, `vec![..]`) have no type of their own: they take the type of the op's other inputs. Where
-/// nothing else decides, integers are `int32` (`int64` from `i64`) and floating-point numbers are `float`, as in stock's
-/// Python. Text becomes a string tensor.
+/// Numbers (`2.0`, `[0, 1]`, `vec![..]`) take the type of the op's other inputs. If nothing else determines it,
+/// integers are `int32` (`int64` from `i64`) and floating-point numbers are `float`, as in stock's Python. Text becomes
+/// a string tensor.
 #[derive(Clone, Debug)]
 pub struct Input(pub(super) Kind);
 
@@ -21,7 +21,7 @@ pub(super) enum Kind {
 }
 
 impl Input {
-    /// The output that this is, or a constant in this scope.
+    /// The output, or a constant with the value, added to this scope.
     pub fn into_output(self, scope: &Scope) -> Result<Output> {
         match self.0 {
             Kind::Output(output) => scope.own(&output),
@@ -31,7 +31,7 @@ impl Input {
         }
     }
 
-    /// The output that this is, if it is one.
+    /// The output, if this is one.
     pub fn output(&self) -> Option<&Output> {
         match &self.0 {
             Kind::Output(output) => Some(output),
@@ -39,7 +39,7 @@ impl Input {
         }
     }
 
-    /// What is known of the shape.
+    /// The shape, as far as it is known.
     pub fn known_shape(&self) -> PartialShape {
         match &self.0 {
             Kind::Output(output) => output.shape(),
@@ -50,12 +50,12 @@ impl Input {
     }
 }
 
-/// Numbers whose element type the op decides.
+/// Numbers whose element type the op determines.
 #[derive(Clone, Debug)]
 pub(super) struct Numbers {
     shape: Shape,
     values: Values,
-    /// The type they have where nothing else decides.
+    /// The type that they have if nothing else determines it.
     pub(super) natural: DType,
 }
 
@@ -66,7 +66,7 @@ enum Values {
 }
 
 impl Numbers {
-    /// The numbers as elements of this type.
+    /// The numbers converted to this element type.
     pub(super) fn to_tensor(&self, dtype: DType) -> Result<Tensor> {
         macro_rules! elements {
             ($values:expr, $($variant:ident => $type:ty, $convert:expr;)+) => {

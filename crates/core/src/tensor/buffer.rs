@@ -101,7 +101,7 @@ impl Buffer {
         }
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -376,7 +376,7 @@ impl<T> Shared<T> {
         unsafe { self.0.as_ref() }
     }
 
-    /// Whether this is the only reference.
+    /// Returns whether this is the only reference.
     #[inline]
     pub(super) fn is_unique(&self) -> bool {
         self.counted().references.load(Ordering::Acquire) == 1
