@@ -1,4 +1,4 @@
-//! The meeting place of one step within this process.
+//! The in-process rendezvous of one step.
 
 use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
 use ferroflow_core::{BoxFuture, Result, Status, bail};
@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// Parcels by key; senders and receivers may come in any order.
+/// Parcels by key; senders and receivers may arrive in any order.
 #[derive(Clone, Default)]
 pub struct LocalRendezvous(Arc<Mutex<State>>);
 
@@ -15,7 +15,7 @@ pub struct LocalRendezvous(Arc<Mutex<State>>);
 struct State {
     parcels: HashMap<RendezvousKey, Parcel>,
     waiting: HashMap<RendezvousKey, Vec<(u64, Waker)>>,
-    /// Numbers receivers, so that one that is given up takes its waker along.
+    /// The next receiver's number. A receiver that is dropped removes its waker by number.
     next_receiver: u64,
     aborted: Option<Status>,
 }
@@ -23,23 +23,23 @@ struct State {
 const UNPOISONED: &str = "no panic while the rendezvous is locked";
 
 impl LocalRendezvous {
-    /// How many parcels wait for a receiver, and how many receivers for a parcel.
+    /// The number of parcels without a receiver, and of receivers without a parcel.
     pub fn pending(&self) -> (usize, usize) {
         let state = self.0.lock().expect(UNPOISONED);
         (state.parcels.len(), state.waiting.values().map(Vec::len).sum())
     }
 
-    /// What receivers wait for.
+    /// The keys that receivers are waiting for.
     pub fn awaited(&self) -> Vec<RendezvousKey> {
         self.0.lock().expect(UNPOISONED).waiting.keys().cloned().collect()
     }
 
-    /// Why nothing will be delivered any more, if so.
+    /// The reason for which the rendezvous was aborted, if it was.
     pub fn aborted(&self) -> Option<Status> {
         self.0.lock().expect(UNPOISONED).aborted.clone()
     }
 
-    /// Takes the parcel if it is here.
+    /// Takes the parcel if it has arrived.
     pub fn try_recv(&self, key: &RendezvousKey) -> Option<Result<Parcel>> {
         self.0.lock().expect(UNPOISONED).take(key)
     }
@@ -75,7 +75,7 @@ impl Rendezvous for LocalRendezvous {
         Box::pin(Receiving { rendezvous: self.clone(), key: key.clone(), receiver: None })
     }
 
-    /// The first reason stays, unless another failure caused it and this one is the cause.
+    /// Keeps the first reason, unless that one was derived and the new one is a root cause.
     fn abort(&self, reason: Status) {
         let (wakers, parcels) = {
             let mut state = self.0.lock().expect(UNPOISONED);
@@ -85,12 +85,12 @@ impl Rendezvous for LocalRendezvous {
             (std::mem::take(&mut state.waiting), std::mem::take(&mut state.parcels))
         };
         wakers.into_values().flatten().for_each(|(_, waker)| waker.wake());
-        // Dropped outside the lock: tensors give their memory back.
+        // Dropped outside the lock, because tensors return memory to their pool.
         drop(parcels);
     }
 }
 
-/// A receiver at work.
+/// A pending receive.
 struct Receiving {
     rendezvous: LocalRendezvous,
     key: RendezvousKey,
