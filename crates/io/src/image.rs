@@ -1,8 +1,8 @@
-//! Images as summaries hold them: bytes per channel, packed as PNG.
+//! PNG encoding of images in summaries.
 
 use ferroflow_core::{Result, bail, ensure, status};
 
-/// Packs an image with 1 (gray), 2 (gray and opacity), 3 (RGB) or 4 (RGBA) bytes per pixel.
+/// Encodes an image with 1 (gray), 2 (gray and alpha), 3 (RGB) or 4 (RGBA) bytes per pixel.
 pub fn encode_png(height: usize, width: usize, channels: usize, pixels: &[u8]) -> Result<Vec<u8>> {
     let color = match channels {
         1 => png::ColorType::Grayscale,
@@ -33,8 +33,8 @@ pub fn encode_png(height: usize, width: usize, channels: usize, pixels: &[u8]) -
     Ok(packed)
 }
 
-/// Bytes for an image of floats, as stock's summaries scale them: from 0 to the largest value, or symmetric around 128
-/// if some value is negative. Pixels with values that are not finite get `bad_color`.
+/// Converts an image of floats to bytes, scaled as in stock's summaries: from 0 to the largest value, or symmetric
+/// around 128 if some value is negative. Pixels with NaN or infinite values get `bad_color`.
 pub fn scale_to_bytes(values: &[f32], channels: usize, bad_color: &[u8]) -> Vec<u8> {
     let pixels = || values.chunks_exact(channels.max(1));
     let finite = |pixel: &&[f32]| pixel.iter().all(|value| value.is_finite());

@@ -1,5 +1,5 @@
-//! Checkpoints of TensorFlow's first format, for reading: one table per file, with what the file holds under the empty
-//! key and the values of every slice, as messages, under the others.
+//! Reader of checkpoints in TensorFlow's V1 format: one table per file, with the metadata under the empty key and the
+//! values of every slice, as messages, under the other keys.
 
 use crate::bundle::TensorSlice;
 use crate::bundle::runs::{Runs, intersection};
@@ -13,7 +13,7 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// An open checkpoint of the first format.
+/// An open V1 checkpoint.
 pub struct V1Reader {
     tables: Vec<TableReader>,
     tensors: BTreeMap<String, Stored>,
@@ -22,12 +22,12 @@ pub struct V1Reader {
 struct Stored {
     dtype: DType,
     shape: Shape,
-    /// Slices and the table that holds each.
+    /// Slices, and the index of the table that holds each.
     slices: Vec<(TensorSlice, usize)>,
 }
 
 impl V1Reader {
-    /// Opens every file that the pattern names.
+    /// Opens all files that match the pattern.
     pub fn open(pattern: &str) -> Result<V1Reader> {
         let paths = file::matching(pattern).map_err(|error| {
             status!(
@@ -101,7 +101,7 @@ impl V1Reader {
         self.tensors.get(name).map(|stored| (stored.dtype, &stored.shape))
     }
 
-    /// A part of a tensor.
+    /// Reads a part of a tensor.
     pub fn read_slice(&self, name: &str, slice: &TensorSlice) -> Result<Tensor> {
         let copying = || status!(InvalidArgument, "Error copying slice data");
         let stored = self.tensors.get(name).ok_or_else(copying)?;
@@ -146,7 +146,7 @@ impl V1Reader {
         Tensor::from_buffer(stored.dtype, shape, out)
     }
 
-    /// The values of one slice.
+    /// Reads the values of one slice.
     fn load(&self, name: &str, stored: &Stored, slice: &TensorSlice, table: usize) -> Result<Tensor> {
         let bytes = self.tables[table].get(&slice.key(name))?;
         let bytes = bytes.ok_or_else(|| lost(name, slice))?;
@@ -156,8 +156,8 @@ impl V1Reader {
         if !stored.dtype.is_plain() && stored.dtype != DType::String {
             bail!(Unimplemented, "Restoring data type {} not yet supported", stored.dtype);
         }
-        // A message shorter than its elements would be filled up with copies of the last one, which could make a small
-        // file a huge tensor.
+        // A message with too few elements is padded with copies of the last one, which could turn a small file into a
+        // huge tensor.
         ensure!(
             shape.elements() <= bytes.len().saturating_mul(8),
             DataLoss,
@@ -178,7 +178,7 @@ fn lost(name: &str, slice: &TensorSlice) -> Status {
 mod tests {
     use super::*;
 
-    /// Two files that stock wrote, with slices of one tensor in both.
+    /// Two files written by stock, with slices of one tensor in both.
     const PATTERN: &str =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/checkpoints/v1-?????-of-00002");
 
