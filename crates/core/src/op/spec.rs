@@ -382,10 +382,7 @@ fn arg_text(arg: &op_def::ArgDef) -> String {
     let ty = [&arg.type_attr, &arg.type_list_attr].into_iter().find(|attr| !attr.is_empty());
     let ty = ty.map_or_else(fixed, String::as_str);
     let many = if arg.number_attr.is_empty() { String::new() } else { format!("{} * ", arg.number_attr) };
-    match arg.is_ref {
-        true => format!("{}: Ref({many}{ty})", arg.name),
-        false => format!("{}: {many}{ty}", arg.name),
-    }
+    if arg.is_ref { format!("{}: Ref({many}{ty})", arg.name) } else { format!("{}: {many}{ty}", arg.name) }
 }
 
 /// An attribute in the signature language, without the allowed types.

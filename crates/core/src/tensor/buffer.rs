@@ -445,9 +445,10 @@ impl Block {
         let is_mapped = self.marked_capacity() & MAPPED != 0;
         // SAFETY: the block was mapped with this length, or allocated with this layout, and has no owners left.
         unsafe {
-            match is_mapped {
-                true => unmap(self.0.as_ptr().cast::<u8>(), layout.size()),
-                false => dealloc(self.0.as_ptr().cast::<u8>(), layout),
+            if is_mapped {
+                unmap(self.0.as_ptr().cast::<u8>(), layout.size());
+            } else {
+                dealloc(self.0.as_ptr().cast::<u8>(), layout);
             }
         }
         release_charge(layout.size(), pool);
