@@ -1,7 +1,7 @@
 //! The shared vocabulary of Ferroflow: status, element types, shapes, tensors, devices, graphs, the declaration of an
 //! op, the context a kernel runs in, resources, the rendezvous contract, and the types that programs build graphs with.
 //!
-//! This crate knows no concrete op, no user file, no socket and no async runtime. Modules are listed in reading order.
+//! This crate knows no concrete op, no file format, no socket and no async runtime. Modules are listed in reading order.
 
 pub mod status;
 
