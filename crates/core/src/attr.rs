@@ -215,7 +215,11 @@ impl<T: ToAttr> ToAttr for Vec<T> {
                 Value::Shape(v) => list.shape.push(v),
                 Value::Tensor(v) => list.tensor.push(*v),
                 Value::Func(v) => list.func.push(*v),
-                other => bail!(InvalidArgument, "a list holds no values of kind {}", kind_name(&other)),
+                other => bail!(
+                    InvalidArgument,
+                    "a list attribute cannot hold values of kind {}",
+                    kind_name(&other)
+                ),
             }
         }
         Ok(Value::List(Box::new(list)))

@@ -73,7 +73,7 @@ impl DType {
     pub fn from_wire(number: i32) -> Result<DType> {
         match DType::ALL.iter().find(|dtype| **dtype as i32 == number) {
             Some(dtype) => Ok(*dtype),
-            None => bail!(InvalidArgument, "expected a DataType, got the number {number}, which names none"),
+            None => bail!(InvalidArgument, "{number} is not the number of a DataType"),
         }
     }
 

@@ -322,7 +322,7 @@ const OUT_OF_MEMORY: &str = "out of memory";
 /// Panics because there is no memory for a block.
 #[cold]
 pub(crate) fn give_up(bytes: usize) -> ! {
-    panic!("{OUT_OF_MEMORY}: a block of {bytes} bytes is refused")
+    panic!("{OUT_OF_MEMORY}: cannot allocate a block of {bytes} bytes")
 }
 
 /// Returns whether a panic message reports a lack of memory, which is not a bug.

@@ -66,7 +66,7 @@ impl Tensor {
 
     /// A tensor of owned units (strings, handles, variants) or of plain units as wide as `dtype`.
     pub fn from_units<U: Unit>(dtype: DType, shape: Shape, values: Vec<U>) -> Result<Tensor> {
-        ensure!(U::fits(dtype), Internal, "units of another width than those of {dtype}");
+        ensure!(U::fits(dtype), Internal, "units do not have the width of {dtype} elements");
         check_count(&shape, values.len())?;
         Ok(Tensor::of(dtype, shape, U::store(values)))
     }
@@ -192,14 +192,14 @@ impl Tensor {
     /// The elements as units, for code that only moves them.
     #[inline]
     pub fn units<U: Unit>(&self) -> Result<&[U]> {
-        ensure!(U::fits(self.dtype()), Internal, "units of another width than those of {}", self.dtype());
+        ensure!(U::fits(self.dtype()), Internal, "units do not have the width of {} elements", self.dtype());
         Ok(U::view(&self.0.storage).expect("storage follows the element type"))
     }
 
     /// The elements as units, for writing. Only units of the same element type may be written.
     #[inline]
     pub fn units_mut<U: Unit>(&mut self) -> Result<&mut [U]> {
-        ensure!(U::fits(self.dtype()), Internal, "units of another width than those of {}", self.dtype());
+        ensure!(U::fits(self.dtype()), Internal, "units do not have the width of {} elements", self.dtype());
         Ok(U::view_mut(&mut self.0.make_mut().storage).expect("storage follows the element type"))
     }
 

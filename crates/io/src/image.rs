@@ -13,12 +13,12 @@ pub fn encode_png(height: usize, width: usize, channels: usize, pixels: &[u8]) -
     };
     let size = |dim: usize| u32::try_from(dim).ok().filter(|dim| *dim > 0);
     let (Some(rows), Some(columns)) = (size(height), size(width)) else {
-        bail!(InvalidArgument, "an image of {height}×{width} pixels cannot be packed");
+        bail!(InvalidArgument, "an image of {height}×{width} pixels cannot be encoded");
     };
     ensure!(
         pixels.len() == height * width * channels,
         InvalidArgument,
-        "{} bytes for an image of {height}×{width}×{channels}",
+        "got {} bytes for an image of {height}×{width}×{channels}",
         pixels.len()
     );
     let mut packed = Vec::new();
@@ -29,7 +29,7 @@ pub fn encode_png(height: usize, width: usize, channels: usize, pixels: &[u8]) -
         writer.write_image_data(pixels)?;
         writer.finish()
     });
-    written.map_err(|error| status!(Internal, "an image cannot be packed: {error}"))?;
+    written.map_err(|error| status!(Internal, "an image cannot be encoded: {error}"))?;
     Ok(packed)
 }
 

@@ -90,7 +90,7 @@ impl Callable for FunctionHandle {
             ensure!(
                 depth < MAX_CALL_DEPTH,
                 ResourceExhausted,
-                "function {} is called {depth} levels deep, which looks like a recursion without end",
+                "function {} is called {depth} levels deep, which looks like infinite recursion",
                 self.name
             );
             let instance = self.instance.upgrade().ok_or_else(|| gone(&self.name))?;

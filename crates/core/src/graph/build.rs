@@ -140,7 +140,7 @@ pub(super) fn arg_types(arg: &op_def::ArgDef, attrs: &Attrs) -> Result<Vec<DType
         "" => 1,
         attr => attrs.get::<usize>(attr)?,
     };
-    ensure!(count <= 1 << 20, InvalidArgument, "argument '{}' stands for {count} tensors", arg.name);
+    ensure!(count <= 1 << 20, InvalidArgument, "argument '{}' has too many tensors: {count}", arg.name);
     Ok(vec![dtype; count])
 }
 

@@ -50,7 +50,7 @@ impl IndexedSlices {
         let Some(shape) = &self.dense_shape else {
             bail!(
                 InvalidArgument,
-                "rows '{}' cannot become a whole tensor, because its shape is not known",
+                "the sparse gradient '{}' cannot be made dense, because the shape of the whole tensor is unknown",
                 self.values.name()
             )
         };

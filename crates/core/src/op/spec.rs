@@ -198,7 +198,7 @@ impl ArgSpec {
             None => 1,
         };
         // A real message names at least one input or consumer for each tensor, so a larger count is hostile.
-        ensure!(count <= 1 << 20, InvalidArgument, "argument '{}' stands for {count} tensors", self.name);
+        ensure!(count <= 1 << 20, InvalidArgument, "argument '{}' has too many tensors: {count}", self.name);
         match &self.ty {
             ArgType::Fixed(dtype) => types.extend(std::iter::repeat_n((*dtype, self.is_ref), count)),
             ArgType::Attr(attr) => {

@@ -115,7 +115,7 @@ impl Numbers {
             Values::Ints(_) => "integers",
             Values::Floats(_) => "floating-point numbers",
         };
-        bail!(InvalidArgument, "{kind} cannot stand for {dtype} values; pass a tensor of that type")
+        bail!(InvalidArgument, "{kind} cannot be converted to {dtype}; pass a tensor of that type")
     }
 }
 

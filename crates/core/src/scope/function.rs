@@ -263,7 +263,11 @@ impl FunctionGraph {
 
     /// Replaces an argument or a capture with another output of the body; it is no longer an argument then.
     pub fn bind(&mut self, arg: &Output, value: &Output) -> Result<()> {
-        ensure!(value.graph().is_same(&self.graph), Internal, "a body is bound to its own outputs");
+        ensure!(
+            value.graph().is_same(&self.graph),
+            Internal,
+            "the value must be an output of the function's body"
+        );
         let mut state = self.graph.lock();
         state.become_identity(arg.edge().node, &[value.edge()])?;
         state.captures.retain(|capture| capture.inner != arg.edge());
@@ -337,7 +341,7 @@ impl FunctionGraph {
                 ensure!(
                     args.iter().any(|arg| Some(arg.edge().node) == id),
                     Internal,
-                    "function '{name}' does not get its argument '{}'",
+                    "argument '{}' of function '{name}' is not declared",
                     node.data.name
                 );
                 continue;

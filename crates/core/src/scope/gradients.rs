@@ -82,7 +82,7 @@ impl Gradients {
             ensure!(
                 output.graph().is_same(graph) && scope.graph().is_within(graph),
                 InvalidArgument,
-                "output '{}' belongs to another graph; ys, xs and stops are of the graph that gradients are added to",
+                "output '{}' belongs to another graph; ys, xs and stopped outputs must belong to the graph that gradients are added to",
                 output.name()
             );
         }

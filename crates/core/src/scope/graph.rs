@@ -138,7 +138,7 @@ impl Graph {
         let (node, index) = match name.rsplit_once(':') {
             Some((node, digits)) => {
                 let index = digits.parse().map_err(|_| {
-                    status!(InvalidArgument, "'{name}' names no output; expected <operation>:<number>")
+                    status!(InvalidArgument, "'{name}' is not an output; expected <operation>:<number>")
                 })?;
                 (node, index)
             }

@@ -105,7 +105,7 @@ impl Operation {
         ensure!(
             index < count,
             OutOfRange,
-            "operation '{}' ({}) has {count} outputs, so none with the number {index}",
+            "operation '{}' ({}) has {count} outputs; there is no output {index}",
             self.name(),
             self.op_type()
         );
@@ -124,12 +124,7 @@ impl Operation {
         let Some(spec) = data.spec() else { return Ok(self.outputs()) };
         let specs = &spec.outputs;
         let Some(spec) = specs.get(arg) else {
-            bail!(
-                OutOfRange,
-                "{} declares {} outputs, so none with the number {arg}",
-                data.op_name(),
-                specs.len()
-            )
+            bail!(OutOfRange, "{} declares {} outputs; there is no output {arg}", data.op_name(), specs.len())
         };
         let start = OpSpec::arg_types(&specs[..arg], &data.attrs)?.len();
         let count = OpSpec::arg_types(std::slice::from_ref(spec), &data.attrs)?.len();
@@ -140,7 +135,7 @@ impl Operation {
     pub fn output_arg(&self, arg: usize) -> Result<Output> {
         match self.output_list(arg)?.into_iter().next() {
             Some(output) => Ok(output),
-            None => bail!(OutOfRange, "declared output {arg} of {} stands for no tensor", self.op_type()),
+            None => bail!(OutOfRange, "declared output {arg} of {} is an empty list", self.op_type()),
         }
     }
 }
@@ -242,9 +237,13 @@ impl Output {
 
     /// Refines the shape; an error if that contradicts what is known.
     pub fn set_shape(&self, shape: impl ToPartialShape) -> Result<()> {
-        let (known, told) = (self.shape(), shape.to_partial_shape()?);
-        let Some(merged) = known.merged(&told) else {
-            bail!(InvalidArgument, "output '{}' has shape {known}, which cannot be {told}", self.name())
+        let (known, given) = (self.shape(), shape.to_partial_shape()?);
+        let Some(merged) = known.merged(&given) else {
+            bail!(
+                InvalidArgument,
+                "output '{}' has shape {known}, which is incompatible with {given}",
+                self.name()
+            )
         };
         self.graph().lock().known.set_shape(self.edge(), merged);
         Ok(())

@@ -92,7 +92,11 @@ impl State {
     pub(super) fn become_identity(&mut self, id: NodeId, values: &[graph::Output]) -> Result<()> {
         let types: Vec<DType> =
             self.graph.node(id).data.output_types.iter().map(|(dtype, _)| *dtype).collect();
-        ensure!(!values.is_empty() && values.len() <= types.len(), Internal, "a node passes on what it gave");
+        ensure!(
+            !values.is_empty() && values.len() <= types.len(),
+            Internal,
+            "an identity has at most as many outputs as the node it replaces"
+        );
         let types = &types[..values.len()];
         let outputs: Vec<graph::Output> =
             (0..values.len()).map(|index| graph::Output { node: id, index: index as u32 }).collect();

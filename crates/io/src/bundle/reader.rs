@@ -91,7 +91,7 @@ impl BundleReader {
             ensure!(
                 piece.dtype == entry.dtype && piece.shape == stored.shape_within(&entry.shape)?,
                 DataLoss,
-                "slice {stored} of {name} does not have the type and shape that the tensor promises"
+                "slice {stored} of {name} does not have the type and shape given in the tensor's entry"
             );
             self.check_extent(&piece)?;
             pieces.push((bounds, piece));
@@ -130,7 +130,8 @@ impl BundleReader {
             return Tensor::new(shape, out);
         }
         let bytes = shape.elements().checked_mul(dtype.size());
-        let bytes = bytes.ok_or_else(|| status!(DataLoss, "{dtype} tensor of shape {shape}"))?;
+        let bytes =
+            bytes.ok_or_else(|| status!(DataLoss, "a {dtype} tensor of shape {shape} is too large"))?;
         let mut out = allocate(bytes)?;
         for (bounds, piece) in pieces {
             self.copy_part(piece, bounds, wanted, out.make_mut())?;

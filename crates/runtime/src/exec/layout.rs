@@ -339,7 +339,7 @@ fn make_kernel(
         }
         NodeKind::Function(name) => crate::functions::call_kernel(library, name, &data.attrs),
         NodeKind::Unsupported(spec) => Err(env.registry.refuse_unsupported(spec, &data.name, &data.attrs)),
-        NodeKind::Arg(_) | NodeKind::Constant(_) => bail!(Internal, "{} needs no kernel", data.name),
+        NodeKind::Arg(_) | NodeKind::Constant(_) => bail!(Internal, "{} does not have a kernel", data.name),
     }
 }
 
@@ -364,11 +364,11 @@ fn nodes_that_may_not_run(graph: &Graph) -> Result<Vec<bool>> {
 /// The value of a constant node.
 fn constant_value(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result<Tensor> {
     let kernel = pure_kernel(data, env)?;
-    let Kernel::Sync(run) = &kernel else { bail!(Internal, "a constant does not wait") };
+    let Kernel::Sync(run) = &kernel else { bail!(Internal, "the kernel of a constant must not wait") };
     let step = crate::executable::planning_step(env);
     match run(&mut KernelCx::new(&mut [], &step, Default::default(), false))? {
         Outputs::One(value) => value.read(),
-        _ => bail!(Internal, "a constant has one output"),
+        _ => bail!(Internal, "a constant must have one output"),
     }
 }
 

@@ -599,7 +599,7 @@ fn panic_status(panic: &(dyn std::any::Any + Send)) -> Status {
     if is_out_of_memory(&text) {
         return status!(ResourceExhausted, "{text}");
     }
-    status!(Internal, "a kernel panicked, which is a bug of the server: {text}")
+    status!(Internal, "a kernel panicked, which is a bug in the server: {text}")
 }
 
 /// Runs a node that has no kernel: control flow and identity.
