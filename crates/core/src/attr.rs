@@ -111,7 +111,7 @@ pub fn attr_text(value: &Value) -> String {
     }
 }
 
-fn expected<T>(want: &str, value: &Value) -> Result<T> {
+fn wrong_kind<T>(want: &str, value: &Value) -> Result<T> {
     bail!(InvalidArgument, "expected a value of kind {want}, got {}", kind_name(value))
 }
 
@@ -121,7 +121,7 @@ macro_rules! from_attr {
             fn from_attr(value: &Value) -> Result<Self> {
                 match value {
                     Value::$variant($value) => $convert,
-                    other => expected($kind, other),
+                    other => wrong_kind($kind, other),
                 }
             }
         }

@@ -321,7 +321,7 @@ const OUT_OF_MEMORY: &str = "out of memory";
 
 /// Panics because there is no memory for a block.
 #[cold]
-pub(crate) fn give_up(bytes: usize) -> ! {
+pub(crate) fn panic_out_of_memory(bytes: usize) -> ! {
     panic!("{OUT_OF_MEMORY}: cannot allocate a block of {bytes} bytes")
 }
 

@@ -5,5 +5,5 @@ mod manager;
 mod variable;
 
 pub use handle::{HandleShape, ResourceHandle};
-pub use manager::{Remembered, Resource, ResourceManager};
+pub use manager::{CachedLookup, Resource, ResourceManager};
 pub use variable::{RefVariable, Variable, View};

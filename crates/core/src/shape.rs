@@ -29,7 +29,7 @@ impl Clone for Shape {
 }
 
 /// Collects dimensions; an error if there are more than a shape may have.
-fn collected(dims: impl IntoIterator<Item = i64>) -> Result<Dims> {
+fn collect_dims(dims: impl IntoIterator<Item = i64>) -> Result<Dims> {
     let mut rest = dims.into_iter();
     let dims: Dims = rest.by_ref().take(MAX_RANK).collect();
     ensure!(
@@ -49,7 +49,7 @@ impl Shape {
 
     /// A shape with these dimensions; an error if one is negative or the number of elements overflows.
     pub fn new(dims: impl IntoIterator<Item = i64>) -> Result<Shape> {
-        let dims = collected(dims)?;
+        let dims = collect_dims(dims)?;
         let mut elements: i64 = 1;
         for &dim in &dims {
             ensure!(dim >= 0, InvalidArgument, "Dimension {dim} must be >= 0 in shape {}", ShapeText(&dims));
@@ -184,7 +184,7 @@ impl PartialShape {
 
     /// A shape with these dimensions, −1 for each unknown one.
     pub fn new(dims: impl IntoIterator<Item = i64>) -> Result<PartialShape> {
-        let dims = collected(dims)?;
+        let dims = collect_dims(dims)?;
         let mut elements: i64 = 1;
         for &dim in &dims {
             ensure!(dim >= -1, InvalidArgument, "Shape {} has dimensions below -1", ShapeText(&dims));

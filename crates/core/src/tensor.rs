@@ -82,7 +82,7 @@ impl Tensor {
     pub fn zeros(dtype: DType, shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
         let bytes = shape.elements().saturating_mul(dtype.size());
-        Tensor::try_zeros(dtype, shape).unwrap_or_else(|| memory::give_up(bytes))
+        Tensor::try_zeros(dtype, shape).unwrap_or_else(|| memory::panic_out_of_memory(bytes))
     }
 
     /// A tensor of zeros, empty strings or empty handles; `None` if there is no memory for it.

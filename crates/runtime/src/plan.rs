@@ -73,7 +73,7 @@ pub fn plan(
 ) -> Result<Planned> {
     let planned = prune::prune(graph, signature, env.device.name())?;
     refuse_removed_ops(&planned.graph)?;
-    finish(Planned { options: options.clone(), ..planned }, env)
+    optimize_and_check(Planned { options: options.clone(), ..planned }, env)
 }
 
 /// Refuses ops that were removed at or before the graph's version if they would run, as stock does.
@@ -115,10 +115,10 @@ pub(crate) fn plan_function(
         graph: body.graph,
         options: PlanOptions::default(),
     };
-    finish(prune::keep_needed(planned), env)
+    optimize_and_check(prune::keep_needed(planned), env)
 }
 
-fn finish(mut planned: Planned, env: &Arc<RuntimeEnv>) -> Result<Planned> {
+fn optimize_and_check(mut planned: Planned, env: &Arc<RuntimeEnv>) -> Result<Planned> {
     if planned.options.optimize {
         planned = fold::fold_constants(planned, env)?;
         planned = share::share_common(planned)?;

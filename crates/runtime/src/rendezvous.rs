@@ -14,7 +14,7 @@ pub struct LocalRendezvous(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     parcels: HashMap<RendezvousKey, Parcel>,
-    waiting: HashMap<RendezvousKey, Vec<(u64, Waker)>>,
+    receivers: HashMap<RendezvousKey, Vec<(u64, Waker)>>,
     /// The next receiver's number. A receiver that is dropped removes its waker by number.
     next_receiver: u64,
     aborted: Option<Status>,
@@ -26,12 +26,12 @@ impl LocalRendezvous {
     /// The number of parcels without a receiver, and of receivers without a parcel.
     pub fn pending(&self) -> (usize, usize) {
         let state = self.0.lock().expect(UNPOISONED);
-        (state.parcels.len(), state.waiting.values().map(Vec::len).sum())
+        (state.parcels.len(), state.receivers.values().map(Vec::len).sum())
     }
 
     /// The keys that receivers are waiting for.
     pub fn awaited(&self) -> Vec<RendezvousKey> {
-        self.0.lock().expect(UNPOISONED).waiting.keys().cloned().collect()
+        self.0.lock().expect(UNPOISONED).receivers.keys().cloned().collect()
     }
 
     /// The reason for which the rendezvous was aborted, if it was.
@@ -65,14 +65,14 @@ impl Rendezvous for LocalRendezvous {
                 bail!(Aborted, "Duplicated send: {key}");
             }
             state.parcels.insert(key.clone(), parcel);
-            state.waiting.remove(key)
+            state.receivers.remove(key)
         };
         wakers.into_iter().flatten().for_each(|(_, waker)| waker.wake());
         Ok(())
     }
 
     fn recv(&self, key: &RendezvousKey) -> BoxFuture<Result<Parcel>> {
-        Box::pin(Receiving { rendezvous: self.clone(), key: key.clone(), receiver: None })
+        Box::pin(PendingRecv { rendezvous: self.clone(), key: key.clone(), receiver: None })
     }
 
     /// Keeps the first reason, unless that one was derived and the new one is a root cause.
@@ -82,7 +82,7 @@ impl Rendezvous for LocalRendezvous {
             if state.aborted.as_ref().is_none_or(|known| known.is_derived() && !reason.is_derived()) {
                 state.aborted = Some(reason);
             }
-            (std::mem::take(&mut state.waiting), std::mem::take(&mut state.parcels))
+            (std::mem::take(&mut state.receivers), std::mem::take(&mut state.parcels))
         };
         wakers.into_values().flatten().for_each(|(_, waker)| waker.wake());
         // Dropped outside the lock, because tensors return memory to their pool.
@@ -91,28 +91,28 @@ impl Rendezvous for LocalRendezvous {
 }
 
 /// A pending receive.
-struct Receiving {
+struct PendingRecv {
     rendezvous: LocalRendezvous,
     key: RendezvousKey,
     receiver: Option<u64>,
 }
 
-impl Future for Receiving {
+impl Future for PendingRecv {
     type Output = Result<Parcel>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let receiving = &mut *self;
-        let mut state = receiving.rendezvous.0.lock().expect(UNPOISONED);
+        let pending = &mut *self;
+        let mut state = pending.rendezvous.0.lock().expect(UNPOISONED);
         let state = &mut *state;
-        if let Some(parcel) = state.take(&receiving.key) {
+        if let Some(parcel) = state.take(&pending.key) {
             return Poll::Ready(parcel);
         }
-        let receiver = *receiving.receiver.get_or_insert_with(|| {
+        let receiver = *pending.receiver.get_or_insert_with(|| {
             state.next_receiver += 1;
             state.next_receiver
         });
         let waker = context.waker();
-        let waiting = state.waiting.entry(receiving.key.clone()).or_default();
+        let waiting = state.receivers.entry(pending.key.clone()).or_default();
         match waiting.iter_mut().find(|(number, _)| *number == receiver) {
             Some((_, known)) => known.clone_from(waker),
             None => waiting.push((receiver, waker.clone())),
@@ -121,14 +121,14 @@ impl Future for Receiving {
     }
 }
 
-impl Drop for Receiving {
+impl Drop for PendingRecv {
     fn drop(&mut self) {
         let Some(receiver) = self.receiver else { return };
         let mut state = self.rendezvous.0.lock().expect(UNPOISONED);
-        if let Some(waiting) = state.waiting.get_mut(&self.key) {
+        if let Some(waiting) = state.receivers.get_mut(&self.key) {
             waiting.retain(|(number, _)| *number != receiver);
             if waiting.is_empty() {
-                state.waiting.remove(&self.key);
+                state.receivers.remove(&self.key);
             }
         }
     }

@@ -55,15 +55,15 @@ impl Checker<'_> {
         );
         if let Some(entry) = self.registry.get(&def.op) {
             let kind = NodeKind::Op(entry.clone());
-            return check_op(def, kind, entry.spec(), attrs).map_err(|error| at(def, error));
+            return check_op(def, kind, entry.spec(), attrs).map_err(|error| name_node(def, error));
         }
         if let Some(function) = self.library.get(&def.op) {
-            return check_function_call(def, function, attrs).map_err(|error| at(def, error));
+            return check_function_call(def, function, attrs).map_err(|error| name_node(def, error));
         }
         if let Some(spec) = self.registry.unsupported(&def.op) {
             let spec = Arc::new(spec);
             let kind = NodeKind::Unsupported(spec.clone());
-            return check_op(def, kind, &spec, attrs).map_err(|error| at(def, error));
+            return check_op(def, kind, &spec, attrs).map_err(|error| name_node(def, error));
         }
         Err(self.registry.unknown(&def.op, &def.name))
     }
@@ -183,7 +183,7 @@ fn missing_attr(spec: &OpSpec, name: &str, op: &str, given: &BTreeMap<String, At
     }
 }
 
-fn at(def: &NodeDef, error: Status) -> Status {
+fn name_node(def: &NodeDef, error: Status) -> Status {
     if error.message().contains("{{node ") {
         return error;
     }

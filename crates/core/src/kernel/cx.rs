@@ -66,7 +66,7 @@ impl<'a> KernelCx<'a> {
 
     /// Records that inputs are no longer intact, so the kernel cannot be restarted.
     #[inline]
-    fn takes_input(&mut self) {
+    fn mark_input_taken(&mut self) {
         *self.stop.get_mut() = RUNS;
     }
 
@@ -77,7 +77,7 @@ impl<'a> KernelCx<'a> {
     }
 
     #[inline]
-    fn leave_large(&self, dtype: DType, shape: &Shape) -> Result<()> {
+    fn stop_before_large_output(&self, dtype: DType, shape: &Shape) -> Result<()> {
         let unit = if dtype.is_plain() { dtype.size() } else { 32 };
         if self.stop.load(Ordering::Relaxed) == MAY_STOP && shape.elements() >= LARGE_OUTPUT / unit {
             self.stop()?;
@@ -134,7 +134,7 @@ impl<'a> KernelCx<'a> {
     /// Takes an input out of the context.
     #[inline]
     pub fn take(&mut self, input: usize) -> Result<Tensor> {
-        self.takes_input();
+        self.mark_input_taken();
         match self.inputs.get_mut(input).map(std::mem::take) {
             Some(Value::Tensor(tensor)) => Ok(tensor),
             _ => bail!(Internal, "input {input} is missing"),
@@ -143,7 +143,7 @@ impl<'a> KernelCx<'a> {
 
     /// Puts an input back, e.g. with another shape.
     pub fn put(&mut self, input: usize, tensor: Tensor) {
-        self.takes_input();
+        self.mark_input_taken();
         if let Some(slot) = self.inputs.get_mut(input) {
             *slot = Value::Tensor(tensor);
         }
@@ -151,7 +151,7 @@ impl<'a> KernelCx<'a> {
 
     /// Takes an input, whether it is a reference or a value.
     pub fn take_value(&mut self, input: usize) -> Result<Value> {
-        self.takes_input();
+        self.mark_input_taken();
         match self.inputs.get_mut(input).map(std::mem::take) {
             Some(Value::None) | None => bail!(Internal, "input {input} is missing"),
             Some(value) => Ok(value),
@@ -202,13 +202,13 @@ impl<'a> KernelCx<'a> {
     /// Memory for an output of a type known at run time: initialized, with unspecified contents.
     #[inline]
     pub fn alloc_dtype(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
-        self.leave_large(dtype, &shape)?;
+        self.stop_before_large_output(dtype, &shape)?;
         self.device().allocate(dtype, shape)
     }
 
     /// Memory for an output, all zeros (or empty strings).
     pub fn zeros(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
-        self.leave_large(dtype, &shape)?;
+        self.stop_before_large_output(dtype, &shape)?;
         self.device().allocate_zeros(dtype, shape)
     }
 
@@ -235,7 +235,7 @@ impl<'a> KernelCx<'a> {
                 if tensor.dtype() == dtype && tensor.elements() == elements && tensor.is_unique())
         };
         let input = candidates.iter().copied().find(|input| self.inputs.get(*input).is_some_and(fits))?;
-        self.takes_input();
+        self.mark_input_taken();
         match std::mem::take(&mut self.inputs[input]) {
             Value::Tensor(tensor) => Some((input, tensor)),
             _ => None,

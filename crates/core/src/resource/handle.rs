@@ -1,6 +1,6 @@
 //! Handles: values that name a resource and travel along graph edges.
 
-use super::{Remembered, Resource};
+use super::{CachedLookup, Resource};
 use crate::{DType, PartialShape, Result};
 use ferroflow_proto::tensorflow::{ResourceHandleProto, resource_handle_proto};
 use std::fmt;
@@ -30,7 +30,7 @@ struct Inner {
     /// The resource itself, for anonymous resources: the handle owns them, no manager knows them.
     owned: Option<Arc<dyn Resource>>,
     /// The last lookup of the name in a manager.
-    remembered: Remembered,
+    cached_lookup: CachedLookup,
 }
 
 impl ResourceHandle {
@@ -94,8 +94,8 @@ impl ResourceHandle {
         self.0.as_ref()?.owned.as_ref()
     }
 
-    pub(super) fn remembered(&self) -> Option<&Remembered> {
-        self.0.as_ref().map(|inner| &inner.remembered)
+    pub(super) fn cached_lookup(&self) -> Option<&CachedLookup> {
+        self.0.as_ref().map(|inner| &inner.cached_lookup)
     }
 
     /// Reads a handle from its wire form.

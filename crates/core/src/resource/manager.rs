@@ -12,7 +12,7 @@ pub trait Resource: Any + Send + Sync {
     /// The type's name on the wire and in messages.
     fn type_name(&self) -> &'static str;
 
-    /// Wakes all waiters; called before the container that holds the resource is cleared.
+    /// Wakes all waiters; called when the container that holds the resource is cleared.
     fn cancel_waiters(&self) {}
 }
 
@@ -25,14 +25,14 @@ pub struct ResourceManager {
     containers: RwLock<HashMap<Box<str>, Container>>,
     /// The number of removals so far; changes only while `containers` is locked for writing.
     removals: Arc<AtomicU64>,
-    /// The last number returned by [`ResourceManager::unique_number`].
+    /// The next number for [`ResourceManager::unique_number`].
     numbers: AtomicU64,
 }
 
 /// The result of a lookup, valid until its manager removes a resource: steps look up the same resources again and
 /// again.
 #[derive(Default)]
-pub struct Remembered(RwLock<Option<Found>>);
+pub struct CachedLookup(RwLock<Option<Found>>);
 
 struct Found {
     /// The manager's count of removals, and its value at the lookup.
@@ -41,7 +41,7 @@ struct Found {
     resource: Weak<dyn Resource>,
 }
 
-impl Remembered {
+impl CachedLookup {
     fn get<R: Resource>(&self, removals: &Arc<AtomicU64>) -> Option<Arc<R>> {
         let guard = self.0.read().expect(UNPOISONED);
         let found = guard.as_ref()?;
@@ -88,18 +88,18 @@ impl ResourceManager {
     }
 
     /// Finds a resource that was probably looked up before.
-    pub fn lookup_again<R: Resource>(
+    pub fn lookup_cached<R: Resource>(
         &self,
-        remembered: &Remembered,
+        cached: &CachedLookup,
         container: &str,
         name: &str,
     ) -> Result<Arc<R>> {
-        if let Some(found) = remembered.get(&self.removals) {
+        if let Some(found) = cached.get(&self.removals) {
             return Ok(found);
         }
         let (resource, seen) = self.find::<R>(container, name)?;
         let found = Found { removals: self.removals.clone(), seen, resource: Arc::downgrade(&resource) };
-        *remembered.0.write().expect(UNPOISONED) = Some(found);
+        *cached.0.write().expect(UNPOISONED) = Some(found);
         Ok(downcast(resource))
     }
 
@@ -160,7 +160,7 @@ impl ResourceManager {
     }
 
     /// Removes the resource that a handle names, whatever its type. An anonymous resource ends with its handle instead.
-    pub fn delete_named(&self, handle: &ResourceHandle) -> Result<()> {
+    pub fn delete_by_handle(&self, handle: &ResourceHandle) -> Result<()> {
         if handle.owned_resource().is_some() {
             return Ok(());
         }
@@ -181,8 +181,8 @@ impl ResourceManager {
     /// The resource that a handle names or owns.
     pub fn resolve<R: Resource>(&self, handle: &ResourceHandle) -> Result<Arc<R>> {
         let Some(owned) = handle.owned_resource() else {
-            return match handle.remembered() {
-                Some(remembered) => self.lookup_again(remembered, handle.container(), handle.name()),
+            return match handle.cached_lookup() {
+                Some(cached) => self.lookup_cached(cached, handle.container(), handle.name()),
                 None => self.lookup(handle.container(), handle.name()),
             };
         };
@@ -197,7 +197,7 @@ impl ResourceManager {
         })
     }
 
-    /// Empties a container after waking all waiters in it.
+    /// Empties a container and wakes all waiters in it.
     pub fn clear(&self, container: &str) {
         let mut containers = self.containers.write().expect(UNPOISONED);
         let removed = containers.remove(container);
@@ -271,10 +271,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_forgotten_when_something_is_removed() {
+    fn cached_lookups_are_invalid_after_a_removal() {
         let manager = ResourceManager::new("localhost");
-        let remembered = Remembered::default();
-        let look = || manager.lookup_again::<Counter>(&remembered, "c", "x").map(|found| found.0);
+        let cached = CachedLookup::default();
+        let look = || manager.lookup_cached::<Counter>(&cached, "c", "x").map(|found| found.0);
         assert!(look().is_err());
         manager.create("c", "x", Arc::new(Counter(1))).unwrap();
         assert_eq!((look().unwrap(), look().unwrap()), (1, 1));
@@ -284,6 +284,6 @@ mod tests {
         manager.create("c", "x", Arc::new(Counter(2))).unwrap();
         assert_eq!((look().unwrap(), kept.0), (2, 1));
         let other = ResourceManager::new("localhost");
-        assert!(other.lookup_again::<Counter>(&remembered, "c", "x").is_err());
+        assert!(other.lookup_cached::<Counter>(&cached, "c", "x").is_err());
     }
 }

@@ -142,7 +142,7 @@ impl OpBuilder {
         for input in self.args.iter_mut().flatten() {
             match &mut input.0 {
                 Kind::Failed(error) => return Err(error.clone()),
-                Kind::Output(output) => *output = self.scope.own(output)?,
+                Kind::Output(output) => *output = self.scope.capture(output)?,
                 Kind::Value(_) | Kind::Numbers(_) => {}
             }
         }
@@ -187,7 +187,7 @@ impl OpBuilder {
             scope.named_constant(&format!("{}/", scope.graph().unique_name(name)), value)
         };
         match &input.0 {
-            Kind::Output(output) => self.scope.own(output),
+            Kind::Output(output) => self.scope.capture(output),
             Kind::Value(value) => constant(value),
             Kind::Numbers(numbers) => constant(&numbers.to_tensor(dtype)?),
             Kind::Failed(error) => Err(error.clone()),

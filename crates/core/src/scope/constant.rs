@@ -24,7 +24,7 @@ impl Input {
     /// The output, or a constant with the value, added to this scope.
     pub fn into_output(self, scope: &Scope) -> Result<Output> {
         match self.0 {
-            Kind::Output(output) => scope.own(&output),
+            Kind::Output(output) => scope.capture(&output),
             Kind::Value(value) => scope.constant(value),
             Kind::Numbers(numbers) => scope.constant(numbers.to_tensor(numbers.natural)?),
             Kind::Failed(error) => Err(error),

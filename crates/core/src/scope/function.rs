@@ -145,7 +145,7 @@ impl Function {
             scope.op(op).inputs(inputs).attr("Tin", types).attr("Tout", results).attr("f", &self.function);
         let outputs = call.build()?.outputs();
         for (output, spec) in outputs.iter().zip(&self.results) {
-            output.tell(spec);
+            output.refine(spec);
         }
         Ok(outputs)
     }
@@ -175,7 +175,7 @@ impl FunctionGraph {
         // Device rules of the scope apply inside; control dependencies and colocation apply to the call instead.
         let inner = traced.graph.scope().changed(|context| context.devices = scope.0.devices.clone());
         let results = body(&inner, &traced.args)?;
-        traced.results = results.iter().map(|output| inner.own(output)).collect::<Result<_>>()?;
+        traced.results = results.iter().map(|output| inner.capture(output)).collect::<Result<_>>()?;
         Ok(traced)
     }
 
@@ -256,7 +256,7 @@ impl FunctionGraph {
     pub fn pass_captures(&mut self, captures: &[Output]) -> Result<()> {
         let inner = self.graph.scope();
         for capture in captures {
-            self.results.push(inner.pass(capture)?);
+            self.results.push(inner.capture_by_argument(capture)?);
         }
         Ok(())
     }
@@ -303,7 +303,7 @@ impl FunctionGraph {
         let inner = self.graph.scope();
         let mut args = self.args.clone();
         for capture in captures {
-            args.push(inner.pass(capture)?);
+            args.push(inner.capture_by_argument(capture)?);
         }
         let root = self.graph.root();
         let taken = |name: &str| root.lock().graph.library().get(name).is_some();
@@ -423,7 +423,7 @@ impl Graph {
 impl Scope {
     /// The output to use in this scope's graph: the output itself or, in the body of a function, the capture that
     /// stands for an outer output. An error if the output belongs to an unrelated graph.
-    pub fn own(&self, output: &Output) -> Result<Output> {
+    pub fn capture(&self, output: &Output) -> Result<Output> {
         let graph = self.graph();
         if graph.is_same(output.graph()) {
             return Ok(output.clone());
@@ -434,13 +434,13 @@ impl Scope {
                 && value.elements() <= COPIED_ELEMENTS
                 && graph.is_within(output.graph())
             {
-                return self.copy(output, &value);
+                return self.capture_by_copy(output, &value);
             }
         }
-        self.pass(output)
+        self.capture_by_argument(output)
     }
 
-    fn copy(&self, output: &Output, value: &crate::Tensor) -> Result<Output> {
+    fn capture_by_copy(&self, output: &Output, value: &crate::Tensor) -> Result<Output> {
         if let Some(known) = self.known_capture(output, true) {
             return Ok(known);
         }
@@ -452,8 +452,8 @@ impl Scope {
         Ok(copy)
     }
 
-    /// Like [`Scope::own`], but constants are passed in rather than copied.
-    fn pass(&self, output: &Output) -> Result<Output> {
+    /// Like [`Scope::capture`], but constants are passed in rather than copied.
+    fn capture_by_argument(&self, output: &Output) -> Result<Output> {
         let graph = self.graph();
         if graph.is_same(output.graph()) {
             return Ok(output.clone());
@@ -474,7 +474,7 @@ impl Scope {
         if let Some(known) = self.known_capture(output, false) {
             return Ok(known);
         }
-        let mut passed = outer.scope.pass(output)?;
+        let mut passed = outer.scope.capture_by_argument(output)?;
         if passed.is_ref() {
             passed = outer.scope.op("Identity").input(&passed).build()?.output(0)?;
         }
@@ -497,7 +497,7 @@ impl Scope {
 
 impl Output {
     /// Sets the shape of an output and of what is behind a handle.
-    pub(super) fn tell(&self, spec: &TensorSpec) {
+    pub(super) fn refine(&self, spec: &TensorSpec) {
         let mut state = self.graph().lock();
         if let Some(shape) = state.known.shape(self.edge()).merged(&spec.shape) {
             state.known.set_shape(self.edge(), shape);

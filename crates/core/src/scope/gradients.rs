@@ -100,15 +100,15 @@ impl Gradients {
 }
 
 /// The nodes that `ys` depend on.
-fn reached(graph: &graph::Graph, ys: &[Output]) -> HashSet<NodeId> {
-    let mut reached = HashSet::new();
+fn dependencies(graph: &graph::Graph, ys: &[Output]) -> HashSet<NodeId> {
+    let mut dependencies = HashSet::new();
     let mut ahead: Vec<NodeId> = ys.iter().map(|y| y.op().id()).collect();
     while let Some(id) = ahead.pop() {
-        if reached.insert(id) {
+        if dependencies.insert(id) {
             ahead.extend(graph.node(id).inputs.iter().map(|input| input.node));
         }
     }
-    reached
+    dependencies
 }
 
 /// Replaces operations that cannot be differentiated with ones that can, until none is left. `elsewhere` is set if the
@@ -116,7 +116,7 @@ fn reached(graph: &graph::Graph, ys: &[Output]) -> HashSet<NodeId> {
 fn replace(graph: &Graph, ys: &[Output], elsewhere: bool) -> Result<()> {
     let root = graph.scope();
     loop {
-        let mut ids: Vec<NodeId> = reached(&graph.lock().graph, ys).into_iter().collect();
+        let mut ids: Vec<NodeId> = dependencies(&graph.lock().graph, ys).into_iter().collect();
         ids.sort_unstable();
         let mut replaced = false;
         for operation in ids.into_iter().map(|id| Operation::new(&root, id)) {
@@ -158,13 +158,13 @@ struct Walk {
 impl Walk {
     fn new(scope: &Scope, graph: &Graph, ys: &[Output], xs: &[Output], stops: &[Output]) -> Result<Walk> {
         let state = graph.lock();
-        let reached = reached(&state.graph, ys);
+        let dependencies = dependencies(&state.graph, ys);
         let stops: HashSet<NodeId> = stops.iter().map(|stop| stop.op().id()).collect();
         let sources: HashSet<NodeId> = xs.iter().map(|x| x.op().id()).collect();
         let mut active = HashSet::new();
         let mut order = Vec::new();
         for id in state.graph.topological_order()? {
-            if !reached.contains(&id) {
+            if !dependencies.contains(&id) {
                 continue;
             }
             let node = state.graph.node(id);
@@ -178,7 +178,7 @@ impl Walk {
             }
         }
         order.reverse();
-        let order = by_waiting(&state.graph, order, &active, ys);
+        let order = in_stock_order(&state.graph, order, &active, ys);
         drop(state);
         Ok(Walk { scope: scope.clone(), graph: graph.clone(), order, active, grads: HashMap::new() })
     }
@@ -205,7 +205,7 @@ impl Walk {
         for id in std::mem::take(&mut self.order) {
             self.differentiate(&Operation::new(&root, id), options)?;
         }
-        xs.iter().map(|x| self.arrived(x)).collect()
+        xs.iter().map(|x| self.sum_of_grads(x)).collect()
     }
 
     fn ones(&self, y: &Output, index: usize) -> Result<Grad> {
@@ -221,7 +221,7 @@ impl Walk {
     }
 
     /// The sum of the gradients that have arrived at an output.
-    fn arrived(&mut self, output: &Output) -> Result<Option<Grad>> {
+    fn sum_of_grads(&mut self, output: &Output) -> Result<Option<Grad>> {
         let Some(mut grads) = self.grads.remove(output) else { return Ok(None) };
         if grads.len() > 1 {
             grads = vec![sum(&self.scope, output, &grads)?];
@@ -236,7 +236,7 @@ impl Walk {
 
     fn differentiate(&mut self, operation: &Operation, options: &Gradients) -> Result<()> {
         let dys =
-            operation.outputs().iter().map(|output| self.arrived(output)).collect::<Result<Vec<_>>>()?;
+            operation.outputs().iter().map(|output| self.sum_of_grads(output)).collect::<Result<Vec<_>>>()?;
         if dys.iter().all(Option::is_none) {
             return Ok(());
         }
@@ -286,7 +286,7 @@ impl Walk {
 
 /// The nodes in the order in which stock visits them, which determines the order of sums: each node after all its
 /// consumers, first come, first served. Loops keep the given order.
-fn by_waiting(
+fn in_stock_order(
     graph: &graph::Graph,
     order: Vec<NodeId>,
     active: &HashSet<NodeId>,

@@ -117,7 +117,7 @@ impl Import {
                 None => match self.inputs.get(&full_name(input)) {
                     Some(output) => {
                         used.push(full_name(input));
-                        scope.own(output)?.name()
+                        scope.capture(output)?.name()
                     }
                     None => format!("{prefix}{input}"),
                 },

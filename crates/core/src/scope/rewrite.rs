@@ -23,7 +23,7 @@ impl Operation {
     ) -> Result<()> {
         let scope = self.graph().scope();
         let more =
-            more_inputs.iter().map(|input| Ok(scope.own(input)?.edge())).collect::<Result<Vec<_>>>()?;
+            more_inputs.iter().map(|input| Ok(scope.capture(input)?.edge())).collect::<Result<Vec<_>>>()?;
         let mut changed = self.data().attrs.clone();
         for (name, value) in attrs {
             changed.set(name, value);
@@ -35,7 +35,8 @@ impl Operation {
     /// unused.
     pub fn become_identity(&self, values: &[Output]) -> Result<()> {
         let scope = self.graph().scope();
-        let values = values.iter().map(|value| Ok(scope.own(value)?.edge())).collect::<Result<Vec<_>>>()?;
+        let values =
+            values.iter().map(|value| Ok(scope.capture(value)?.edge())).collect::<Result<Vec<_>>>()?;
         self.graph().lock().become_identity(self.id(), &values)
     }
 

@@ -103,36 +103,36 @@ impl From<Vec<usize>> for Shape {
 }
 
 /// The dimensions as `i64`.
-fn widened<T: TryInto<i64> + Copy + Display>(dims: &[T]) -> Result<Dims> {
+fn widen_dims<T: TryInto<i64> + Copy + Display>(dims: &[T]) -> Result<Dims> {
     let widen =
         |dim: &T| (*dim).try_into().map_err(|_| status!(InvalidArgument, "Dimension {dim} is too large"));
     dims.iter().map(widen).collect()
 }
 
-macro_rules! written_as {
+macro_rules! convert_list {
     ($list:ty $(, $generics:tt $name:ident $kind:ty)?) => {
         impl$(<$generics $name: $kind>)? ToShape for $list {
             fn to_shape(self) -> Result<Shape> {
-                Shape::new(widened(&self[..])?)
+                Shape::new(widen_dims(&self[..])?)
             }
         }
 
         impl$(<$generics $name: $kind>)? ToPartialShape for $list {
             fn to_partial_shape(self) -> Result<PartialShape> {
-                PartialShape::new(widened(&self[..])?)
+                PartialShape::new(widen_dims(&self[..])?)
             }
         }
     };
 }
 
-written_as!([i64; N], const N usize);
-written_as!(&[i64; N], const N usize);
+convert_list!([i64; N], const N usize);
+convert_list!(&[i64; N], const N usize);
 
 macro_rules! lists {
     ($($dim:ty)*) => {$(
-        written_as!(&[$dim]);
-        written_as!(Vec<$dim>);
-        written_as!(&Vec<$dim>);
+        convert_list!(&[$dim]);
+        convert_list!(Vec<$dim>);
+        convert_list!(&Vec<$dim>);
     )*};
 }
 
@@ -140,10 +140,10 @@ lists!(i64 i32 usize);
 
 macro_rules! arrays {
     ($($rank:literal)*) => {$(
-        written_as!([i32; $rank]);
-        written_as!(&[i32; $rank]);
-        written_as!([usize; $rank]);
-        written_as!(&[usize; $rank]);
+        convert_list!([i32; $rank]);
+        convert_list!(&[i32; $rank]);
+        convert_list!([usize; $rank]);
+        convert_list!(&[usize; $rank]);
 
         impl ToPartialShape for [Option<i64>; $rank] {
             fn to_partial_shape(self) -> Result<PartialShape> {

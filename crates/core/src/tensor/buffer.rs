@@ -79,7 +79,7 @@ impl Buffer {
     /// A zeroed buffer outside any pool. Panics if there is no memory for it.
     #[inline]
     pub fn zeroed(length: usize) -> Buffer {
-        Buffer::try_zeroed(length).unwrap_or_else(|| memory::give_up(length))
+        Buffer::try_zeroed(length).unwrap_or_else(|| memory::panic_out_of_memory(length))
     }
 
     /// A zeroed buffer outside any pool; `None` if there is no memory for it.
@@ -503,7 +503,7 @@ impl BufferPool {
 
     /// A buffer of `length` bytes, initialized but with unspecified contents. Panics if there is no memory for it.
     pub fn allocate(self: &Arc<Self>, length: usize) -> Buffer {
-        self.try_allocate(length).unwrap_or_else(|| memory::give_up(length))
+        self.try_allocate(length).unwrap_or_else(|| memory::panic_out_of_memory(length))
     }
 
     /// A buffer of `length` bytes, initialized but with unspecified contents; `None` if there is no memory for it.

@@ -43,7 +43,7 @@ impl Token {
     }
 
     /// The same node, dead.
-    pub(crate) fn died(self) -> Token {
+    pub(crate) fn as_dead(self) -> Token {
         Token::new(self.node(), self.frame(), self.iteration(), true)
     }
 }

@@ -134,7 +134,7 @@ impl Layout {
         let frames = assign_frames(&graph)?;
         let mut layouts = frames.layouts;
         let mut nodes = Vec::with_capacity(graph.node_count());
-        let views = below_refs(&graph);
+        let views = derive_from_refs(&graph);
         for id in graph.ids() {
             let node = graph.node(id);
             let data = &node.data;
@@ -207,7 +207,7 @@ impl Layout {
 
 /// For each node, whether an input is a reference or derives from one: an op that takes a reference as a value may
 /// output a view of it, and its consumers may do the same.
-fn below_refs(graph: &Graph) -> Vec<bool> {
+fn derive_from_refs(graph: &Graph) -> Vec<bool> {
     let is_ref = |input: &Output| graph.node(input.node).data.output_types[input.index as usize].1;
     let mut below: Vec<bool> = graph.ids().map(|id| graph.node(id).inputs.iter().any(is_ref)).collect();
     if !below.contains(&true) {

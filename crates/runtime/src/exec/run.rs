@@ -35,7 +35,7 @@ pub(crate) struct Scratch {
     /// Sends of references and views, which run only when nothing else is ready.
     late: Vec<Token>,
     /// The number of late sends at the bottom of the `ready` stack.
-    late_below: usize,
+    late_ready: usize,
     fetched: Vec<(u32, Value)>,
 }
 
@@ -45,7 +45,7 @@ impl Scratch {
             frames: StepFrames::new(layout),
             ready: Vec::with_capacity(64),
             late: Vec::new(),
-            late_below: 0,
+            late_ready: 0,
             fetched: Vec::new(),
         }
     }
@@ -55,7 +55,7 @@ impl Scratch {
     fn next(&mut self) -> Option<Token> {
         if self.ready.is_empty() && !self.late.is_empty() {
             std::mem::swap(&mut self.ready, &mut self.late);
-            self.late_below = self.ready.len();
+            self.late_ready = self.ready.len();
         }
         self.ready.pop()
     }
@@ -157,7 +157,7 @@ impl Run {
     }
 
     /// Marks this as the run of a function body, which the calling step drives.
-    pub(crate) fn nested(mut self) -> Run {
+    pub(crate) fn as_call(mut self) -> Run {
         self.stage = Stage::NewCall;
         self
     }
@@ -172,7 +172,7 @@ impl Run {
         let mut scratch = self.scratch.take()?;
         scratch.ready.clear();
         scratch.late.clear();
-        scratch.late_below = 0;
+        scratch.late_ready = 0;
         scratch.fetched.clear();
         scratch.frames.reset(&self.layout).then_some(scratch)
     }
@@ -319,11 +319,11 @@ impl Run {
                     // In stock, the receiver's request arrives a little after the send and sees updates that ran in
                     // between. Here, updates that can run at once run before the value is sent.
                     if node.class == OpClass::Send && matches!(inputs, [Value::Ref(_) | Value::View(_)]) {
-                        if scratch.ready.len() >= scratch.late_below {
+                        if scratch.ready.len() >= scratch.late_ready {
                             scratch.late.push(token);
                             return Ok(None);
                         }
-                        scratch.late_below = scratch.ready.len();
+                        scratch.late_ready = scratch.ready.len();
                     }
                     read_refs(node, inputs, &mut views).map_err(|error| error.at_node(&node.data().name))?;
                 }
@@ -417,7 +417,7 @@ impl Run {
             Outputs::None => scratch.frames.propagate(layout, token, &mut [], &mut ready),
             Outputs::Many(mut values) => scratch.frames.propagate(layout, token, &mut values, &mut ready),
             Outputs::Dead => {
-                self.finish_dead(layout, scratch, token.died());
+                self.finish_dead(layout, scratch, token.as_dead());
             }
         }
         if scratch.fetched.is_empty() {

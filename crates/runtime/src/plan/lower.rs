@@ -43,11 +43,16 @@ pub fn lower(graph: &mut Graph, first: usize, which: Lowered) -> Result<()> {
 
 /// Lowers the body of the function with this name.
 pub(crate) fn lower_body(body: &mut Graph, function: &str) -> Result<()> {
-    let within = Within { function: function.to_owned(), outer: None };
+    let within = InlinedFrom { function: function.to_owned(), outer: None };
     lower_within(body, 0, Lowered::AsMarked, Some(Arc::new(within)))
 }
 
-fn lower_within(graph: &mut Graph, first: usize, which: Lowered, within: Option<Arc<Within>>) -> Result<()> {
+fn lower_within(
+    graph: &mut Graph,
+    first: usize,
+    which: Lowered,
+    within: Option<Arc<InlinedFrom>>,
+) -> Result<()> {
     let calls = |node: &Node| node.data.class() == OpClass::Call;
     if !graph.nodes().iter().skip(first).any(calls) {
         return Ok(());
@@ -56,7 +61,7 @@ fn lower_within(graph: &mut Graph, first: usize, which: Lowered, within: Option<
     let in_flow = in_flow(graph)?;
     let within = vec![within; graph.node_count()];
     let mut lowering =
-        Lowering { graph, which, in_flow, within, replaced: HashMap::new(), over: HashMap::new() };
+        Lowering { graph, which, in_flow, within, replaced: HashMap::new(), completions: HashMap::new() };
     let mut next = first;
     // Nodes of inlined functions are appended, and visited in turn.
     while next < lowering.graph.node_count() {
@@ -74,16 +79,17 @@ struct Lowering<'a> {
     /// For each node, true if it may be in a branch or a loop.
     in_flow: Vec<bool>,
     /// For each node, the functions that it was inlined from, innermost first.
-    within: Vec<Option<Arc<Within>>>,
+    within: Vec<Option<Arc<InlinedFrom>>>,
     /// The replacements of outputs of lowered nodes.
     replaced: HashMap<Output, Output>,
     /// The replacements of lowered nodes in control edges.
-    over: HashMap<NodeId, NodeId>,
+    completions: HashMap<NodeId, NodeId>,
 }
 
-struct Within {
+/// A function that nodes were inlined from.
+struct InlinedFrom {
     function: String,
-    outer: Option<Arc<Within>>,
+    outer: Option<Arc<InlinedFrom>>,
 }
 
 /// The place where a function is inlined.
@@ -154,7 +160,7 @@ impl Lowering<'_> {
     /// The body of a function that `caller` calls; `None` if the call must stay.
     fn body(&self, caller: NodeId, function: &NameAttrList) -> Result<Option<FunctionBody>> {
         let mut within = self.within[caller.index()].as_deref();
-        while let Some(Within { function: outer, outer: next }) = within {
+        while let Some(InlinedFrom { function: outer, outer: next }) = within {
             if *outer == function.name {
                 return Ok(None);
             }
@@ -223,7 +229,7 @@ impl Lowering<'_> {
     fn inline(&mut self, site: &Site<'_>, body: FunctionBody, function: &NameAttrList) -> Result<Inlined> {
         let caller_device = self.graph.node(site.caller).data.device.clone();
         let outer = self.within[site.caller.index()].clone();
-        let within = Some(Arc::new(Within { function: function.name.clone(), outer }));
+        let within = Some(Arc::new(InlinedFrom { function: function.name.clone(), outer }));
         let start = self.graph.node_count() as u32;
         let args = body.arg_types.len() as u32;
         // Arguments come first in a body; the other nodes keep their order.
@@ -266,9 +272,9 @@ impl Lowering<'_> {
             let mut all: Vec<NodeId> = results.iter().map(|result| result.node).chain(ends.clone()).collect();
             all.sort();
             all.dedup();
-            let over = format!("{name}/output_control");
-            let over = self.add(id, "NoOp", &over, &device, &[], Vec::new(), all)?;
-            self.over.insert(id, over);
+            let completion = format!("{name}/output_control");
+            let completion = self.add(id, "NoOp", &completion, &device, &[], Vec::new(), all)?;
+            self.completions.insert(id, completion);
         }
         let types = results.iter().map(|result| self.dtype(*result).to_wire()).collect();
         let mut def = NodeDef { name, device, op: "NoOp".to_owned(), ..Default::default() };
@@ -300,14 +306,14 @@ impl Lowering<'_> {
                 }
             }
             for control in &mut self.graph.node_mut(id).controls {
-                while let Some(over) = self.over.get(control) {
-                    *control = *over;
+                while let Some(completion) = self.completions.get(control) {
+                    *control = *completion;
                 }
             }
         }
     }
 
-    fn push(&mut self, node: Node, in_flow: bool, within: Option<Arc<Within>>) -> NodeId {
+    fn push(&mut self, node: Node, in_flow: bool, within: Option<Arc<InlinedFrom>>) -> NodeId {
         self.in_flow.push(in_flow);
         self.within.push(within);
         self.graph.push(node)

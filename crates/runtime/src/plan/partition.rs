@@ -124,7 +124,7 @@ struct Cutter<'a> {
     /// Outputs that have crossed, by output, the nodes it waited for, and receiving device.
     received: HashMap<(Output, Vec<NodeId>, String), Output>,
     /// Control edges that have crossed together, by source nodes and receiving device.
-    awaited: HashMap<(Vec<NodeId>, String), NodeId>,
+    received_controls: HashMap<(Vec<NodeId>, String), NodeId>,
     /// Copies of constants and of nodes that begin an iteration, by device.
     copies: HashMap<(NodeId, String), NodeId>,
     /// Loop skeletons, by frame and device.
@@ -142,7 +142,7 @@ impl<'a> Cutter<'a> {
             parts: BTreeMap::new(),
             new_ids: Vec::with_capacity(graph.node_count()),
             received: HashMap::new(),
-            awaited: HashMap::new(),
+            received_controls: HashMap::new(),
             copies: HashMap::new(),
             skeletons: HashMap::new(),
         })
@@ -206,7 +206,7 @@ impl<'a> Cutter<'a> {
     fn bring_edges(&mut self, node: &Node, device: &str) -> Result<(Vec<Output>, Vec<NodeId>)> {
         let inputs: Result<Vec<Output>> =
             node.inputs.iter().map(|input| self.bring(*input, device, &node.controls)).collect();
-        Ok((inputs?, self.bring_ends(&node.controls, device)?))
+        Ok((inputs?, self.bring_controls(&node.controls, device)?))
     }
 
     /// The output as seen on `device`: itself, or received there. A node reads a reference when it runs, so a reference
@@ -226,7 +226,7 @@ impl<'a> Cutter<'a> {
         if let Some(known) = self.received.get(&key) {
             return Ok(*known);
         }
-        let after = self.bring_ends(controls, &source.device)?;
+        let after = self.bring_controls(controls, &source.device)?;
         let frame = self.frames.after(self.graph, output.node);
         let from =
             Crossing { node: &source.name, device: &source.device, output: local, after, dtype, frame };
@@ -236,7 +236,7 @@ impl<'a> Cutter<'a> {
     }
 
     /// Control inputs on `device` that stand for these nodes. Nodes of one device cross together.
-    fn bring_ends(&mut self, ids: &[NodeId], device: &str) -> Result<Vec<NodeId>> {
+    fn bring_controls(&mut self, ids: &[NodeId], device: &str) -> Result<Vec<NodeId>> {
         let mut here = Vec::with_capacity(ids.len());
         let mut elsewhere: BTreeMap<&str, Vec<NodeId>> = BTreeMap::new();
         for id in ids {
@@ -251,11 +251,11 @@ impl<'a> Cutter<'a> {
         }
         for sources in elsewhere.into_values() {
             let key = (sources, device.to_owned());
-            let node = match self.awaited.get(&key) {
+            let node = match self.received_controls.get(&key) {
                 Some(known) => *known,
                 None => {
-                    let node = self.cross_ends(&key.0, device)?;
-                    self.awaited.insert(key, node);
+                    let node = self.cross_controls(&key.0, device)?;
+                    self.received_controls.insert(key, node);
                     node
                 }
             };

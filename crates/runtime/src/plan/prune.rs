@@ -82,7 +82,6 @@ pub(super) fn prune(graph: &Graph, signature: &Signature, client: &str) -> Resul
         }
         let ids: Vec<NodeId> = pruned.ids().collect();
         for id in ids {
-            // References cannot be fed: the op would update the caller's value.
             for input in &mut pruned.node_mut(id).inputs {
                 if let Some(arg) = fed.get(input) {
                     *input = *arg;

@@ -71,7 +71,7 @@ fn key_of(graph: &Graph, id: NodeId) -> Option<Key> {
         }
         _ => return None,
     }
-    // Lists are values, but resources have identity.
+    // References, resources and variants may refer to state that changes between two reads.
     let plain =
         |(dtype, is_ref): &(DType, bool)| !is_ref && *dtype != DType::Resource && *dtype != DType::Variant;
     if !data.input_types.iter().chain(&data.output_types).all(plain) {

@@ -36,7 +36,7 @@ impl Cutter<'_> {
     }
 
     /// Adds a send and a receive of an empty tensor for the completion of these nodes, which are on one device.
-    pub(super) fn cross_ends(&mut self, sources: &[NodeId], device: &str) -> Result<NodeId> {
+    pub(super) fn cross_controls(&mut self, sources: &[NodeId], device: &str) -> Result<NodeId> {
         let first = &self.graph.node(sources[0]).data;
         let signal = NodeData {
             name: self.fresh_name(&first.name).0,
@@ -61,7 +61,7 @@ impl Cutter<'_> {
         // run.
         let mut attrs = Attrs::default();
         attrs.set("T", Value::Type(DType::Float.to_wire()));
-        let told = NodeData {
+        let forwarded = NodeData {
             name: self.fresh_name(&first.name).0,
             kind: NodeKind::Op(self.entry("Identity")?),
             attrs,
@@ -69,7 +69,7 @@ impl Cutter<'_> {
             input_types: vec![(DType::Float, false)],
             output_types: vec![(DType::Float, false)],
         };
-        Ok(self.add(told, vec![received], Vec::new()))
+        Ok(self.add(forwarded, vec![received], Vec::new()))
     }
 
     fn send_and_receive(&mut self, from: &Crossing<'_>, device: &str) -> Result<Output> {

@@ -63,7 +63,7 @@ impl<'a> Groups<'a> {
             for (input, (dtype, is_ref)) in node.inputs.iter().zip(&node.data.input_types) {
                 let joined = match dtype {
                     _ if *is_ref => true,
-                    DType::Resource => !captures(&node.data),
+                    DType::Resource => !only_passes_resources(&node.data),
                     DType::Variant => makes_dataset(graph.node(input.node)) && makes_dataset(node),
                     _ => false,
                 };
@@ -94,7 +94,7 @@ impl<'a> Groups<'a> {
                 match self.join(graph, id, *root) {
                     // With soft placement, a colocation that cannot be satisfied is dropped, as in stock.
                     Err(_) if self.placer.soft => {}
-                    Err(error) => return Err(at(&data.name, error)),
+                    Err(error) => return Err(with_node(&data.name, error)),
                     Ok(()) => {}
                 }
             }
@@ -107,9 +107,10 @@ impl<'a> Groups<'a> {
         let root = self.root(id);
         let requested = self.groups[root].requested.clone();
         let exact = |device: &usize| requested.matches(&self.placer.devices[*device]);
-        let device = preferred.filter(exact).or_else(|| self.find(&requested)).or_else(|| self.soft(root));
+        let device =
+            preferred.filter(exact).or_else(|| self.find(&requested)).or_else(|| self.find_softly(root));
         let Some(device) = device else {
-            return Err(self.nowhere(graph, id));
+            return Err(self.no_device_error(graph, id));
         };
         let group = &mut self.groups[root];
         let spec = &self.placer.devices[device];
@@ -130,7 +131,7 @@ impl<'a> Groups<'a> {
     }
 
     /// A device of the same task if type and index may be changed; the request of resources is kept if possible.
-    fn soft(&mut self, root: usize) -> Option<usize> {
+    fn find_softly(&mut self, root: usize) -> Option<usize> {
         if !self.placer.soft {
             return None;
         }
@@ -171,7 +172,7 @@ impl<'a> Groups<'a> {
             self.groups[to].requested = requested.overridden_by(&self.groups[to].resource);
         }
         self.join(graph, source, target).map_err(|error| {
-            at(
+            with_node(
                 &target_data.name,
                 status!(
                     InvalidArgument,
@@ -225,7 +226,7 @@ impl<'a> Groups<'a> {
     }
 
     /// The error for a node without a possible device, in stock's words.
-    fn nowhere(&mut self, graph: &Graph, id: NodeId) -> Status {
+    fn no_device_error(&mut self, graph: &Graph, id: NodeId) -> Status {
         let data = &graph.node(id).data;
         let root = self.root(id);
         let requested = self.groups[root].requested.clone();
@@ -261,7 +262,7 @@ impl<'a> Groups<'a> {
              framework assigned devices, if any:{members}\n",
             data.device
         );
-        at(name, error)
+        with_node(name, error)
     }
 }
 
@@ -288,7 +289,7 @@ fn refuse_conflict(
 
 fn parse(data: &NodeData) -> Result<DeviceSpec> {
     DeviceSpec::parse(&data.device).map_err(|_| {
-        at(
+        with_node(
             &data.name,
             status!(
                 InvalidArgument,
@@ -300,7 +301,7 @@ fn parse(data: &NodeData) -> Result<DeviceSpec> {
     })
 }
 
-fn at(node: &str, error: Status) -> Status {
+fn with_node(node: &str, error: Status) -> Status {
     error.map_message(|text| format!("{text}\n\t [[{{{{node {node}}}}}]]"))
 }
 
@@ -312,7 +313,7 @@ fn makes_resource(node: &Node) -> bool {
 
 /// Returns whether the node only passes resources on: to a function that runs later and elsewhere, or as a list of
 /// values that may come from any device.
-fn captures(data: &NodeData) -> bool {
+fn only_passes_resources(data: &NodeData) -> bool {
     if data.class() == OpClass::Identity && matches!(data.attrs.raw("T"), Some(Value::List(_))) {
         return true;
     }
