@@ -29,7 +29,7 @@ pub struct MemoryBudget(Arc<Account>);
 struct Account {
     parent: Option<MemoryBudget>,
     limit: AtomicUsize,
-    kind: Kind,
+    kind: BudgetKind,
     held: AtomicUsize,
     /// Bytes charged since the system was last asked.
     unasked: AtomicUsize,
@@ -38,8 +38,8 @@ struct Account {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// The whole process: limits of the system apply, to resident memory, because much of it is never charged.
+enum BudgetKind {
+    /// The whole process: limits of the system apply, and resident memory counts, because much of it is never charged.
     Process,
     /// A server's share, which limits the whole process while the server lives.
     Share,
@@ -60,7 +60,7 @@ fn change_shares(change: impl FnOnce(&mut Vec<usize>)) {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        if self.kind == Kind::Share {
+        if self.kind == BudgetKind::Share {
             let limit = *self.limit.get_mut();
             change_shares(|shares| {
                 if let Some(at) = shares.iter().position(|share| *share == limit) {
@@ -75,22 +75,22 @@ impl MemoryBudget {
     /// The budget of this process, shared by all servers in it.
     pub fn process() -> &'static MemoryBudget {
         static PROCESS: OnceLock<MemoryBudget> = OnceLock::new();
-        PROCESS.get_or_init(|| MemoryBudget::new(None, usize::MAX, Kind::Process))
+        PROCESS.get_or_init(|| MemoryBudget::new(None, usize::MAX, BudgetKind::Process))
     }
 
     /// The budget of a server, which lets the process grow to `limit` bytes. While it lives, the limit applies to the
     /// whole process, because servers of a process share its memory.
     pub fn share(limit: usize) -> MemoryBudget {
         change_shares(|shares| shares.push(limit));
-        MemoryBudget::new(Some(MemoryBudget::process().clone()), limit, Kind::Share)
+        MemoryBudget::new(Some(MemoryBudget::process().clone()), limit, BudgetKind::Share)
     }
 
     /// A budget within this one, e.g. for one connection.
     pub fn part(&self, limit: usize) -> MemoryBudget {
-        MemoryBudget::new(Some(self.clone()), limit, Kind::Part)
+        MemoryBudget::new(Some(self.clone()), limit, BudgetKind::Part)
     }
 
-    fn new(parent: Option<MemoryBudget>, limit: usize, kind: Kind) -> MemoryBudget {
+    fn new(parent: Option<MemoryBudget>, limit: usize, kind: BudgetKind) -> MemoryBudget {
         MemoryBudget(Arc::new(Account {
             parent,
             limit: AtomicUsize::new(limit),
@@ -205,7 +205,7 @@ impl Account {
         {
             return false;
         }
-        if self.kind != Kind::Process {
+        if self.kind != BudgetKind::Process {
             return true;
         }
         let unasked = self.unasked.fetch_add(request.bytes, Ordering::Relaxed).saturating_add(request.bytes);
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn resident_memory_counts() {
         let Some(usage) = Usage::now() else { return };
-        let tight = MemoryBudget::new(None, usage.resident / 2, Kind::Process);
+        let tight = MemoryBudget::new(None, usage.resident / 2, BudgetKind::Process);
         assert!(!tight.has_room_for(COUNTED_BYTES), "the process is larger than that already");
     }
 
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn after_a_refusal_the_system_is_asked_again() {
-        let budget = MemoryBudget::new(None, usize::MAX, Kind::Process);
+        let budget = MemoryBudget::new(None, usize::MAX, BudgetKind::Process);
         let (large, small) = (1 << 47, 1 << 20);
         assert!(!budget.hold(large, 0));
         assert!(budget.0.unasked.load(Ordering::Relaxed) >= budget.0.ask_every.load(Ordering::Relaxed));
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn many_requests_are_asked_for_like_a_large_one() {
-        let budget = MemoryBudget::new(None, usize::MAX, Kind::Process);
+        let budget = MemoryBudget::new(None, usize::MAX, BudgetKind::Process);
         let (mut asked, part) = (0, ASK_EVERY / 128);
         for _ in 0..512 {
             let before = budget.0.unasked.load(Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::fmt;
 /// The result of every fallible function.
 pub type Result<T, E = Status> = std::result::Result<T, E>;
 
-/// The reason of a failure, chosen by what the caller can do about it.
+/// The reason for a failure, chosen by what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Code {

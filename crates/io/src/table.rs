@@ -25,7 +25,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_found() {
+    fn written_entries_are_found() {
         let path = path("found");
         let mut writer = TableWriter::create(&path).unwrap();
         let keys: Vec<String> = (0..5000).map(|i| format!("layer{i:05}/kernel")).collect();

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_checkpoint_is_refused() {
+    fn files_of_other_formats_are_refused() {
         let missing = V1Reader::open("/nowhere/at-*").err().unwrap();
         assert_eq!(missing.code(), Code::NotFound);
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");

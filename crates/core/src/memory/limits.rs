@@ -39,12 +39,12 @@ pub struct Limit {
     /// The bytes that may be used.
     pub bytes: usize,
     /// The origin of the limit.
-    pub source: Source,
+    pub source: LimitSource,
 }
 
 /// The origin of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum LimitSource {
     /// The machine's physical memory.
     Machine,
     /// A control group that the process is in.
@@ -55,13 +55,13 @@ pub enum Source {
     Data,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for LimitSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Machine => f.write_str("the machine"),
-            Source::ControlGroup(name) => write!(f, "control group {name}"),
-            Source::AddressSpace => f.write_str("RLIMIT_AS"),
-            Source::Data => f.write_str("RLIMIT_DATA"),
+            LimitSource::Machine => f.write_str("the machine"),
+            LimitSource::ControlGroup(name) => write!(f, "control group {name}"),
+            LimitSource::AddressSpace => f.write_str("RLIMIT_AS"),
+            LimitSource::Data => f.write_str("RLIMIT_DATA"),
         }
     }
 }
@@ -69,12 +69,12 @@ impl fmt::Display for Source {
 /// The smallest limit that applies to this process; `None` where the system does not report any.
 pub fn least() -> Option<Limit> {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| field_of(&text, "MemTotal:"));
-    let machine = machine.map(|bytes| Limit { bytes, source: Source::Machine });
+    let machine = machine.map(|bytes| Limit { bytes, source: LimitSource::Machine });
     let groups = cgroup::levels().iter().filter_map(|level| {
         let (bytes, _) = level.limit_and_use()?;
-        Some(Limit { bytes, source: Source::ControlGroup(level.name().to_owned()) })
+        Some(Limit { bytes, source: LimitSource::ControlGroup(level.name().to_owned()) })
     });
-    let own = [(Resource::As, Source::AddressSpace), (Resource::Data, Source::Data)];
+    let own = [(Resource::As, LimitSource::AddressSpace), (Resource::Data, LimitSource::Data)];
     let own =
         own.into_iter().filter_map(|(resource, source)| Some(Limit { bytes: current(resource)?, source }));
     machine.into_iter().chain(groups).chain(own).min_by_key(|limit| limit.bytes)

@@ -240,7 +240,7 @@ mod tests {
     };
 
     #[test]
-    fn what_stock_has_is_not_supported_yet_and_what_it_lacks_has_no_kernel() {
+    fn kernels_that_stock_has_are_unimplemented_and_others_do_not_exist() {
         let registry =
             Registry::default().with_stock_kernels("Abs\tT=float,double\nAcos\tT=half").with([&ABS]).unwrap();
         let refused = |dtype: DType| {

@@ -1,6 +1,6 @@
 //! Builds one node of any op: attributes from inputs, constants from values, then the op's own checks.
 
-use super::constant::{Input, Kind, Numbers};
+use super::constant::{Input, InputKind, Numbers};
 use super::{Operation, Output, Scope};
 use crate::attr::{Attrs, ToAttr, attr_text};
 use crate::graph::{self, NodeId};
@@ -141,15 +141,15 @@ impl OpBuilder {
         };
         for input in self.args.iter_mut().flatten() {
             match &mut input.0 {
-                Kind::Failed(error) => return Err(error.clone()),
-                Kind::Output(output) => *output = self.scope.capture(output)?,
-                Kind::Value(_) | Kind::Numbers(_) => {}
+                InputKind::Failed(error) => return Err(error.clone()),
+                InputKind::Output(output) => *output = self.scope.capture(output)?,
+                InputKind::Value(_) | InputKind::Numbers(_) => {}
             }
         }
-        let kinds = infer_attrs(entry, &mut self.settings.attrs, &self.args)?;
+        let types = infer_attrs(entry, &mut self.settings.attrs, &self.args)?;
         let name = self.take_name();
         let mut inputs = Vec::new();
-        for ((arg, spec), types) in self.args.iter().zip(&entry.spec().inputs).zip(kinds) {
+        for ((arg, spec), types) in self.args.iter().zip(&entry.spec().inputs).zip(types) {
             for (input, dtype) in arg.iter().zip(types) {
                 inputs.push(self.resolve(input, dtype, &format!("{name}/{}", spec.name))?);
             }
@@ -163,7 +163,7 @@ impl OpBuilder {
         let name = self.take_name();
         for (i, input) in self.args.iter().flatten().enumerate() {
             let dtype = match &input.0 {
-                Kind::Numbers(numbers) => numbers.natural,
+                InputKind::Numbers(numbers) => numbers.natural,
                 _ => DType::Float,
             };
             inputs.push(self.resolve(input, dtype, &format!("{name}/arg_{i}"))?);
@@ -187,10 +187,10 @@ impl OpBuilder {
             scope.named_constant(&format!("{}/", scope.graph().unique_name(name)), value)
         };
         match &input.0 {
-            Kind::Output(output) => self.scope.capture(output),
-            Kind::Value(value) => constant(value),
-            Kind::Numbers(numbers) => constant(&numbers.to_tensor(dtype)?),
-            Kind::Failed(error) => Err(error.clone()),
+            InputKind::Output(output) => self.scope.capture(output),
+            InputKind::Value(value) => constant(value),
+            InputKind::Numbers(numbers) => constant(&numbers.to_tensor(dtype)?),
+            InputKind::Failed(error) => Err(error.clone()),
         }
     }
 
@@ -359,7 +359,7 @@ fn set_type(op: &str, arg: &str, attr: &str, dtype: DType, attrs: &mut Attrs) ->
     match attrs.get::<DType>(attr) {
         Ok(known) if known != dtype => bail!(
             InvalidArgument,
-            "input '{arg}' of {op} is {dtype}, but {attr} is {known} from what was given before; ops::cast converts"
+            "input '{arg}' of {op} is {dtype}, but {attr} is {known} because of an earlier input or attribute; ops::cast converts"
         ),
         Ok(_) => Ok(()),
         Err(_) if attrs.has(attr) => bail!(InvalidArgument, "attribute '{attr}' of {op} is not a type"),
@@ -372,15 +372,15 @@ fn set_type(op: &str, arg: &str, attr: &str, dtype: DType, attrs: &mut Attrs) ->
 
 fn dtype_of(input: &Input) -> Option<DType> {
     match &input.0 {
-        Kind::Output(output) => Some(output.dtype()),
-        Kind::Value(value) => Some(value.dtype()),
-        Kind::Numbers(_) | Kind::Failed(_) => None,
+        InputKind::Output(output) => Some(output.dtype()),
+        InputKind::Value(value) => Some(value.dtype()),
+        InputKind::Numbers(_) | InputKind::Failed(_) => None,
     }
 }
 
 fn numbers_of(input: &Input) -> Option<&Numbers> {
     match &input.0 {
-        Kind::Numbers(numbers) => Some(numbers),
+        InputKind::Numbers(numbers) => Some(numbers),
         _ => None,
     }
 }

@@ -1,6 +1,6 @@
 //! `+`, `-`, `*`, `/` and unary `-` on outputs. Nodes get the names that stock's Python operators give.
 
-use super::constant::Kind;
+use super::constant::InputKind;
 use super::{Input, Output, Scope};
 use crate::{DType, Result};
 use std::ops::{Add, Div, Mul, Neg, Sub};
@@ -16,7 +16,7 @@ fn binary(scope: &Scope, op: &str, name: &str, x: impl Into<Input>, y: impl Into
     let (x, y) = (x.into(), y.into());
     // In a function body, the left operand may be an outer output.
     let scope = match &y.0 {
-        Kind::Output(right)
+        InputKind::Output(right)
             if right.graph().is_within(scope.graph()) && !right.graph().is_same(scope.graph()) =>
         {
             right.scope().clone()

@@ -24,7 +24,7 @@ impl Tensor {
         let unit = if dtype.is_plain() { dtype.size() } else { size_of::<Bytes>() };
         let bytes = elements.checked_mul(unit);
         if !bytes.is_some_and(|bytes| MemoryBudget::process().has_room_for(bytes)) {
-            // Stock reports a size that no machine could hold as unparsable.
+            // Stock reports a size that no machine could hold as an invalid tensor.
             let hopeless = bytes.is_none_or(|bytes| limits::least().is_none_or(|least| bytes > least.bytes));
             ensure!(!hopeless, InvalidArgument, "{}", no_memory(dtype, &shape));
             bail!(ResourceExhausted, "{}", no_memory(dtype, &shape))

@@ -43,7 +43,7 @@ impl BundleReader {
     }
 
     /// Makes long reads stop when this is cancelled.
-    pub fn until(mut self, cancellation: Cancellation) -> BundleReader {
+    pub fn cancelled_by(mut self, cancellation: Cancellation) -> BundleReader {
         self.cancellation = cancellation;
         self
     }

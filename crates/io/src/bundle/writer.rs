@@ -40,7 +40,7 @@ impl BundleWriter {
     }
 
     /// Makes long writes stop when this is cancelled; nothing is left on disk then.
-    pub fn until(mut self, cancellation: Cancellation) -> BundleWriter {
+    pub fn cancelled_by(mut self, cancellation: Cancellation) -> BundleWriter {
         self.cancellation = cancellation;
         self
     }

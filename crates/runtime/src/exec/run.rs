@@ -78,7 +78,7 @@ pub(crate) struct Run {
     /// The number of kernels that are pending or run on other threads.
     outstanding: usize,
     /// The number of nodes that may run before the next check of the clock and of cancellation.
-    unchecked: u32,
+    nodes_until_check: u32,
     stage: Stage,
     /// The turn that the current poll belongs to.
     turn: Turn,
@@ -119,7 +119,9 @@ struct PendingKernel {
 
 /// The outcome of driving a step.
 enum Progress {
+    /// Nothing is left to run.
     Done,
+    /// Only kernels that are pending or run on other threads are left.
     Wait,
     /// Ready nodes remain, but this thread should do something else first.
     Yield,
@@ -148,7 +150,7 @@ impl Run {
             inbox: Arc::default(),
             pending: Vec::new(),
             outstanding: 0,
-            unchecked: CHECK_EVERY,
+            nodes_until_check: CHECK_EVERY,
             stage: Stage::New,
             turn: Turn::new(true),
             current: 0,
@@ -248,9 +250,9 @@ impl Run {
         let mut may_take_events = !(self.turn.inline && is_new);
         loop {
             while let Some(token) = scratch.next() {
-                self.unchecked = self.unchecked.saturating_sub(1);
-                if self.unchecked == 0 {
-                    self.unchecked = CHECK_EVERY;
+                self.nodes_until_check = self.nodes_until_check.saturating_sub(1);
+                if self.nodes_until_check == 0 {
+                    self.nodes_until_check = CHECK_EVERY;
                     if self.step.cancellation.is_cancelled() {
                         return Err(self.cancelled());
                     }
@@ -343,7 +345,7 @@ impl Run {
                                 }
                             }
                             let counts = u32::try_from(bytes / BYTES_PER_CHECK).unwrap_or(u32::MAX);
-                            self.unchecked = self.unchecked.saturating_sub(counts);
+                            self.nodes_until_check = self.nodes_until_check.saturating_sub(counts);
                         }
                         let mut cx = KernelCx::new(inputs, &self.step, position, token.dead());
                         if node.may_stop && self.turn.inline {

@@ -30,7 +30,7 @@ fn values_flow_along_edges() {
 }
 
 #[test]
-fn what_only_stock_runs_is_refused_by_the_steps_that_need_it() {
+fn ops_that_only_stock_has_are_refused_by_steps_that_need_them() {
     let text = "a = Value() value=1
          odd = Elsewhere(a, a) N=2
          b = Add(a, odd:2)
@@ -49,7 +49,7 @@ fn what_only_stock_runs_is_refused_by_the_steps_that_need_it() {
 }
 
 #[test]
-fn what_only_stock_runs_may_stand_in_a_branch_that_is_not_taken() {
+fn ops_that_only_stock_has_may_be_in_a_branch_not_taken() {
     let branch = |left: i32, right: i32| {
         format!(
             "a = Value() value={left}

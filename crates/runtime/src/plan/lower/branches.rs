@@ -85,9 +85,9 @@ impl Lowering<'_> {
         // Runs when the taken branch has completed; the ends of other branches are dead, which a merge ignores.
         let attrs = [("T", self.type_of(chosen[0])), ("N", Value::I(pivots.len() as i64))];
         let pivots = pivots.into_iter().map(|node| Output { node, index: 0 }).collect();
-        let over =
+        let completion =
             self.add(id, "Merge", &format!("{name}/branch_executed"), &device, &attrs, pivots, ends)?;
-        self.replace(id, merged, vec![over])
+        self.replace(id, merged, vec![completion])
     }
 
     /// One output per branch: live for the one that is taken, dead for the others.

@@ -66,7 +66,7 @@ fn run_parts(text: &str, fetches: &str) -> Vec<i32> {
 }
 
 #[test]
-fn what_is_on_one_device_stays_as_it_is() {
+fn a_plan_on_one_device_is_not_changed() {
     check(
         "a = Value() value=1\nb = Add(a, a)",
         "",
