@@ -126,7 +126,7 @@ impl Executable {
                 argument.dtype()
             );
         }
-        let run = self.run(arguments.into_iter().map(Some).collect(), step, None, None).as_call();
+        let run = self.run(arguments.into_iter().map(Some).collect(), step, None, None).into_call();
         Ok(StepRun { executable: self.clone(), run })
     }
 

@@ -159,7 +159,7 @@ impl Run {
     }
 
     /// Marks this as the run of a function body, which the calling step drives.
-    pub(crate) fn as_call(mut self) -> Run {
+    pub(crate) fn into_call(mut self) -> Run {
         self.stage = Stage::NewCall;
         self
     }
