@@ -1,4 +1,7 @@
 //! Cancellation of a step: a flag that loops check and a future that waits race against.
+//!
+//! The runtime and the cluster decide when to cancel: a client asks for it, a deadline passes, or another part of the
+//! step fails.
 
 use crate::Status;
 use std::pin::Pin;

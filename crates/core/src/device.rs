@@ -1,4 +1,5 @@
-//! Device names, full and partial, and the memory and threads that a device offers to kernels.
+//! Device names, full and partial, and the memory and threads that a device offers to kernels. Which node runs on which
+//! device is decided by the runtime's placer.
 
 use crate::tensor::{Buffer, BufferPool};
 use crate::{DType, Result, Shape, Status, Tensor, bail, ensure, status};

@@ -1,4 +1,4 @@
-//! Element types, with the numbers they have on the wire.
+//! Element types, with the numbers they have on the wire. The Rust types of elements are in [`crate::tensor`].
 
 use crate::{Result, bail};
 use std::fmt;

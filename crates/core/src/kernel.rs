@@ -1,5 +1,5 @@
 //! Kernels: functions from attributes to a closure. Attributes are read once, when a plan is made; the closure runs in
-//! every step.
+//! every step, called by the executor with a context.
 
 mod cx;
 mod function;

@@ -1,4 +1,7 @@
 //! The declaration of an op: one plain value with everything the system knows about it.
+//!
+//! Building, placement, planning and execution all read the same declaration. Concrete ops are declared in the `ops`
+//! crate, or by a user with the same type.
 
 mod gradient;
 mod registry;

@@ -1,5 +1,8 @@
 //! The exchange of tensors between devices: the contract between send and receive ops and the transport that moves the
 //! bytes.
+//!
+//! The runtime implements it within a process; the cluster extends it across tasks. Edges within one device do not use
+//! it.
 
 use crate::kernel::Value;
 use crate::{BoxFuture, Result, Status, Tensor, bail};
@@ -12,7 +15,7 @@ use std::sync::Arc;
 /// Names are shared and hashed once, so a clone increments a counter and a lookup compares pointers first.
 #[derive(Clone, Debug)]
 pub struct RendezvousKey {
-    edge: Arc<Edge>,
+    edge: Arc<EdgeName>,
     /// The loop frame; 0 outside loops.
     pub frame: u64,
     /// The iteration within the frame.
@@ -20,7 +23,7 @@ pub struct RendezvousKey {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Edge {
+struct EdgeName {
     source: String,
     source_incarnation: u64,
     target: String,
@@ -33,7 +36,7 @@ impl RendezvousKey {
     pub fn new(source: &str, source_incarnation: u64, target: &str, edge: &str) -> RendezvousKey {
         let mut hasher = DefaultHasher::new();
         (source, source_incarnation, target, edge).hash(&mut hasher);
-        let edge = Edge {
+        let edge = EdgeName {
             source: source.to_owned(),
             source_incarnation,
             target: target.to_owned(),

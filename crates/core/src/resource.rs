@@ -1,4 +1,5 @@
-//! State that outlives a step: named, typed, and kept in containers on a device.
+//! State that outlives a step: named, typed, and kept in containers on a device. Variables are defined here; queues,
+//! tables and other resources beside their ops.
 
 mod handle;
 mod manager;

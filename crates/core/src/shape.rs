@@ -1,4 +1,7 @@
 //! Shapes of tensors, and partially known shapes of graph edges.
+//!
+//! Shape functions infer the latter before a step runs ([`crate::op::ShapeCx`]); kernels see only the former. The shape
+//! rules of ops, such as broadcasting, are not here.
 
 mod convert;
 

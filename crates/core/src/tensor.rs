@@ -1,4 +1,5 @@
-//! Tensors: an element type, a shape, and shared memory.
+//! Tensors: an element type, a shape, and shared memory. They are what feeds, fetches and edges carry; kernels compute
+//! with them.
 //!
 //! Cloning a tensor shares its elements. Writing through [`Tensor::flat_mut`] copies them first if there is another
 //! owner, so working in place follows from sole ownership and needs no special case. A tensor is one pointer: edges and

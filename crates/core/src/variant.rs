@@ -1,4 +1,4 @@
-//! Variants: values of op-defined types, such as tensor lists.
+//! Variants: values of op-defined types, such as tensor lists. The types themselves are defined beside their ops.
 
 use crate::{Result, bail};
 use ferroflow_proto::tensorflow::VariantTensorDataProto;

@@ -2,7 +2,7 @@
 //! values of every slice, as messages, under the other keys.
 
 use crate::bundle::TensorSlice;
-use crate::bundle::runs::{Runs, intersection};
+use crate::bundle::runs::{CopyRuns, intersection};
 use crate::file;
 use crate::table::TableReader;
 use bytes::Bytes;
@@ -16,10 +16,10 @@ use std::path::Path;
 /// An open V1 checkpoint.
 pub struct V1Reader {
     tables: Vec<TableReader>,
-    tensors: BTreeMap<String, Stored>,
+    tensors: BTreeMap<String, StoredTensor>,
 }
 
-struct Stored {
+struct StoredTensor {
     dtype: DType,
     shape: Shape,
     /// Slices, and the index of the table that holds each.
@@ -81,7 +81,8 @@ impl V1Reader {
         let dtype = DType::from_wire(meta.r#type).map_err(|_| malformed())?;
         let shape = Shape::from_proto(&meta.shape.clone().unwrap_or_default()).map_err(|_| malformed())?;
         let entry = self.tensors.entry(meta.name.clone());
-        let stored = entry.or_insert_with(|| Stored { dtype, shape: shape.clone(), slices: Vec::new() });
+        let stored =
+            entry.or_insert_with(|| StoredTensor { dtype, shape: shape.clone(), slices: Vec::new() });
         ensure!(
             stored.dtype == dtype && stored.shape == shape,
             InvalidArgument,
@@ -124,7 +125,7 @@ impl V1Reader {
             let mut out = vec![Bytes::new(); shape.elements()];
             for (bounds, piece) in &pieces {
                 let values = piece.flat::<Bytes>()?;
-                for run in Runs::new(bounds, &wanted) {
+                for run in CopyRuns::new(bounds, &wanted) {
                     out[run.to..][..run.length].clone_from_slice(&values[run.from..][..run.length]);
                 }
             }
@@ -138,7 +139,7 @@ impl V1Reader {
         for (bounds, piece) in &pieces {
             let Storage::Plain(values) = piece.storage() else { return Err(copying()) };
             let (values, out) = (values.as_slice(), out.make_mut());
-            for run in Runs::new(bounds, &wanted) {
+            for run in CopyRuns::new(bounds, &wanted) {
                 let (from, to, length) = (run.from * size, run.to * size, run.length * size);
                 out[to..][..length].copy_from_slice(&values[from..][..length]);
             }
@@ -147,7 +148,7 @@ impl V1Reader {
     }
 
     /// Reads the values of one slice.
-    fn load(&self, name: &str, stored: &Stored, slice: &TensorSlice, table: usize) -> Result<Tensor> {
+    fn load(&self, name: &str, stored: &StoredTensor, slice: &TensorSlice, table: usize) -> Result<Tensor> {
         let bytes = self.tables[table].get(&slice.key(name))?;
         let bytes = bytes.ok_or_else(|| lost(name, slice))?;
         let message = SavedTensorSlices::decode(&*bytes).map_err(|_| lost(name, slice))?;

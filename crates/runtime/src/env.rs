@@ -1,4 +1,5 @@
-//! The environment that all plans of a session share: ops, device, state, threads, stateful kernels and functions.
+//! The environment that all plans of a session share on one device: ops, state, threads, stateful kernels and
+//! functions. Created with the session, before any plan.
 
 use crate::pool::ComputePool;
 use ferroflow_core::Result;

@@ -1,4 +1,5 @@
-//! Partial runs: feeds arrive and fetches leave while the step is running.
+//! Partial runs: feeds arrive and fetches leave while the step is running. The executor waits here for feeds; the
+//! master's partial runs supply them.
 
 use ferroflow_core::{BoxFuture, Result, Status, Tensor, status};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! The in-process rendezvous of one step.
+//! The in-process rendezvous of one step, for parts on devices of one task. The cluster builds on it for tensors that
+//! cross tasks.
 
 use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
 use ferroflow_core::{BoxFuture, Result, Status, bail};

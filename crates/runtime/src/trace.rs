@@ -1,4 +1,5 @@
-//! Step traces: the start and duration of every node, for `RunOptions.FULL_TRACE`.
+//! Step traces: the start and duration of every node, for `RunOptions.FULL_TRACE`. The executor records only if a step
+//! has one.
 
 use crate::exec::layout::Layout;
 use ferroflow_core::Tensor;

@@ -24,7 +24,7 @@ pub struct FunctionBody {
 
 /// The meaning of each name in a function body.
 #[derive(Default)]
-struct Names {
+struct BodyNames {
     /// Nodes that stand for an argument.
     args: HashMap<String, Range<u32>>,
     /// Outputs of nodes, by (node, output argument).
@@ -45,7 +45,7 @@ impl FunctionBody {
         let bound = Attrs::from(attrs.clone());
         let mut graph = Graph::new(registry.clone());
         graph.library = library.clone();
-        let mut names = Names::default();
+        let mut names = BodyNames::default();
         let mut types = Vec::new();
         for arg in &signature.input_arg {
             let start = types.len() as u32;
@@ -122,7 +122,7 @@ impl FunctionBody {
     }
 }
 
-impl Names {
+impl BodyNames {
     fn add_outputs(&mut self, name: &str, id: NodeId, data: &NodeData, library: &Library) -> Result<()> {
         let mut start = 0u32;
         let mut add = |arg: &str, count: usize| {

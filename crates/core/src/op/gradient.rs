@@ -1,4 +1,5 @@
-//! The declaration of an op's gradient: a function that builds nodes with the same builders that programs use.
+//! The declaration of an op's gradient: a function that builds nodes with the same builders that programs use. The walk
+//! over the graph that calls it is in [`crate::scope::gradients`].
 
 use crate::attr::FromAttr;
 use crate::scope::{Input, Operation, Output, Scope};

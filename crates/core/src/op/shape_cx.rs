@@ -1,4 +1,5 @@
-//! The context of shape functions, which infer outputs before anything runs.
+//! The context of shape functions, which infer outputs before anything runs: while a program builds a graph, and again
+//! when a plan is made. [`crate::graph::Inference`] calls them.
 
 use crate::attr::{Attrs, FromAttr};
 use crate::resource::HandleShape;

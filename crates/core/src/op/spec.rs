@@ -146,14 +146,14 @@ impl OpSpec {
     /// A signature on one line: the name and, each after a tab, inputs, outputs and the attributes that determine their
     /// types and numbers or name functions. Enough to connect a node, not to run it.
     pub fn to_line(op: &OpDef) -> String {
-        let args = |args: &[op_def::ArgDef]| args.iter().map(arg_text).collect::<Vec<_>>().join("; ");
+        let args = |args: &[op_def::ArgDef]| args.iter().map(arg_signature).collect::<Vec<_>>().join("; ");
         let counts = |attr: &&op_def::AttrDef| {
             let names = |arg: &op_def::ArgDef| {
                 [&arg.type_attr, &arg.type_list_attr, &arg.number_attr].contains(&&attr.name)
             };
             attr.r#type.contains("func") || op.input_arg.iter().chain(&op.output_arg).any(names)
         };
-        let attrs: Vec<String> = op.attr.iter().filter(counts).map(attr_text).collect();
+        let attrs: Vec<String> = op.attr.iter().filter(counts).map(attr_signature).collect();
         let line = [op.name.clone(), args(&op.input_arg), args(&op.output_arg), attrs.join("; ")].join("\t");
         line.trim_end().to_owned()
     }
@@ -377,7 +377,7 @@ fn parse_arg(text: &str, attrs: &[AttrSpec]) -> Result<ArgSpec> {
 }
 
 /// An argument in the signature language.
-fn arg_text(arg: &op_def::ArgDef) -> String {
+fn arg_signature(arg: &op_def::ArgDef) -> String {
     let fixed = || DType::from_wire(arg.r#type).map_or("?", DType::name);
     let ty = [&arg.type_attr, &arg.type_list_attr].into_iter().find(|attr| !attr.is_empty());
     let ty = ty.map_or_else(fixed, String::as_str);
@@ -386,7 +386,7 @@ fn arg_text(arg: &op_def::ArgDef) -> String {
 }
 
 /// An attribute in the signature language, without the allowed types.
-fn attr_text(attr: &op_def::AttrDef) -> String {
+fn attr_signature(attr: &op_def::AttrDef) -> String {
     let minimum = if attr.has_minimum { format!(" >= {}", attr.minimum) } else { String::new() };
     let default = attr.default_value.as_ref().and_then(|default| default.value.as_ref());
     let default = default.map_or(String::new(), |value| format!(" = {}", crate::attr::attr_text(value)));

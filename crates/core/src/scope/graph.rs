@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A graph under construction. Cloning shares; handles may be used from several threads.
 #[derive(Clone)]
-pub struct Graph(Arc<Shared>);
+pub struct Graph(Arc<GraphInner>);
 
-struct Shared {
+struct GraphInner {
     /// The scope in which this function body is used, if this graph is one; the body may capture its outputs.
     outer: Option<Outer>,
     /// Everything that changes when a node is added. Never locked while user code runs.
@@ -77,7 +77,7 @@ impl Graph {
     pub(super) fn with(graph: graph::Graph, outer: Option<Outer>) -> Graph {
         let seed = outer.as_ref().and_then(|outer| outer.scope.graph().seed());
         let state = State { seed, ..State::new(graph) };
-        Graph(Arc::new(Shared { outer, state: Mutex::new(state) }))
+        Graph(Arc::new(GraphInner { outer, state: Mutex::new(state) }))
     }
 
     pub(super) fn outer(&self) -> Option<&Outer> {

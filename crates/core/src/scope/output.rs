@@ -1,4 +1,4 @@
-//! Handles to nodes and their outputs.
+//! Handles to the nodes of a graph under construction, and to their outputs.
 
 use super::{Graph, Scope};
 use crate::attr::FromAttr;

@@ -1,4 +1,5 @@
-//! Tensors as `TensorProto`: every encoding is read, the raw one is written.
+//! Tensors as `TensorProto`: every encoding is read, the raw one is written. For constants in graphs and files; the
+//! transport has a codec of its own that avoids this copy.
 
 use super::{Buffer, Element, Storage, Tensor};
 use crate::memory::{MemoryBudget, limits};

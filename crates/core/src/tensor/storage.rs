@@ -1,4 +1,4 @@
-//! The four kinds of storage for elements.
+//! The four kinds of storage for elements: plain bytes, strings, handles and variants.
 
 use super::buffer::{Buffer, BufferPool};
 use crate::DType;

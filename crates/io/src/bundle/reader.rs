@@ -1,7 +1,7 @@
 //! Reads checkpoints: whole tensors, and any slice of a tensor however it was partitioned.
 
 use super::entry::{Entry, HEADER_KEY, shards_of};
-use super::runs::{Bounds, Runs, intersection};
+use super::runs::{Bounds, CopyRuns, intersection};
 use super::slice::TensorSlice;
 use super::{CHUNK, check_cancelled, data_path, index_path, strings};
 use crate::crc;
@@ -123,7 +123,7 @@ impl BundleReader {
             for (bounds, piece) in pieces {
                 let tensor = self.load(piece)?;
                 let values = tensor.flat::<Bytes>()?;
-                for run in Runs::new(bounds, wanted) {
+                for run in CopyRuns::new(bounds, wanted) {
                     out[run.to..][..run.length].clone_from_slice(&values[run.from..][..run.length]);
                 }
             }
@@ -143,7 +143,7 @@ impl BundleReader {
     /// is read, through a small buffer, because its checksum covers all of it.
     fn copy_part(&self, piece: &Entry, bounds: &Bounds, wanted: &Bounds, out: &mut [u8]) -> Result<()> {
         let (source, size) = (self.check_extent(piece)?, piece.dtype.size());
-        let mut runs = Runs::new(bounds, wanted)
+        let mut runs = CopyRuns::new(bounds, wanted)
             .map(|run| (run.from * size, run.to * size, run.length * size))
             .peekable();
         let mut chunk = vec![0; CHUNK.min(piece.size as usize)];

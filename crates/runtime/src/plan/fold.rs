@@ -1,4 +1,5 @@
-//! Constant folding: computes nodes that depend on constants alone once, at planning time.
+//! Constant folding, after pruning: computes nodes that depend on constants alone once, at planning time. The only pass
+//! that runs kernels.
 
 use super::Planned;
 use crate::env::RuntimeEnv;

@@ -1,4 +1,5 @@
-//! Shape inference over a whole graph, which refuses nodes whose inputs can never fit.
+//! Shape inference over a planned graph, the last planning pass. It only refuses nodes whose inputs can never fit; the
+//! inferred shapes are not kept.
 
 use ferroflow_core::Result;
 use ferroflow_core::graph::{Graph, Inference};

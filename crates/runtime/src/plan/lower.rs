@@ -1,4 +1,5 @@
-//! Lowering: inlines function calls, and turns conditionals into switches and merges and loops into loop frames.
+//! Lowering, the first step of placement: inlines function calls, and turns conditionals into switches and merges and
+//! loops into loop frames.
 //!
 //! A function's nodes may belong on several devices, because they use variables there or because the user says so,
 //! while a call is one node on one device. Stock does the same before it places a graph. A lowered node remains as a

@@ -1,4 +1,5 @@
-//! Partitioning: cuts a placed plan at device borders, where each crossing edge becomes a send and a receive.
+//! Partitioning, after planning: cuts a placed plan at device borders, where each crossing edge becomes a send and a
+//! receive. Handing the parts to their tasks is the cluster's job.
 //!
 //! An output crosses once per receiving device, however many consumers it has there; a control edge crosses as an empty
 //! tensor. Small constants are copied instead of sent. A loop whose nodes are on several devices gets a skeleton on

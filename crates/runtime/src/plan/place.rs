@@ -1,4 +1,5 @@
-//! Placement: chooses the device of every node, as stock does.
+//! Placement: chooses the device of every node, as stock does, when a session's graph is created or extended, before
+//! any plan is made.
 //!
 //! Nodes that must be together form groups: those connected by a reference or a resource, and those that the user
 //! colocated. A group goes to a device that satisfies all device specifications in it: the default device if possible,

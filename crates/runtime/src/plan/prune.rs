@@ -1,4 +1,5 @@
-//! Pruning: keeps the nodes that fetches and targets need, and replaces fed outputs with arguments.
+//! Pruning, the first planning pass: keeps the nodes that fetches and targets need, and replaces fed outputs with
+//! arguments.
 
 use super::{PlanOptions, Planned};
 use ferroflow_core::attr::Attrs;

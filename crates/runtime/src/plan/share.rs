@@ -1,4 +1,5 @@
-//! Common subexpression elimination: nodes that compute the same from the same inputs are merged into one.
+//! Common subexpression elimination, after folding: nodes that compute the same from the same inputs are merged into
+//! one.
 
 use super::Planned;
 use ferroflow_core::graph::{Graph, NodeId, NodeKind, Output};
