@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         port: args.port,
         bind: None,
         resources: &Resources::default(),
-        questions: None,
+        status_signals: None,
         end_with: match args.end_with {
             Whose::Chief => EndWith::Chief,
             Whose::Programs => EndWith::Programs,

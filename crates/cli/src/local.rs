@@ -67,7 +67,7 @@ pub(crate) enum Event {
 }
 
 /// An event as the threads see it that follow processes and signals.
-enum Heard {
+enum ThreadEvent {
     Line { task: usize, stream: Stream, text: Vec<u8> },
     Ended { task: usize, process: Child },
     Signal(Signal),
@@ -77,8 +77,8 @@ enum Heard {
 pub(crate) struct LocalCluster {
     spec: ClusterSpec,
     places: Vec<Place>,
-    sender: Sender<Heard>,
-    heard: Receiver<Heard>,
+    sender: Sender<ThreadEvent>,
+    heard: Receiver<ThreadEvent>,
     tree: ProcessTree,
 }
 
@@ -154,7 +154,7 @@ impl LocalCluster {
     /// Turns signals that ask this process to end into events.
     pub(crate) fn hear_signals(&self) -> Result<(), String> {
         let sender = self.sender.clone();
-        crate::signals::hear(move |signal| sender.send(Heard::Signal(signal)).is_ok())
+        crate::signals::hear(move |signal| sender.send(ThreadEvent::Signal(signal)).is_ok())
     }
 
     /// The name of a task.
@@ -194,18 +194,18 @@ impl LocalCluster {
             }
         };
         match heard {
-            Heard::Line { task, stream, text } => {
+            ThreadEvent::Line { task, stream, text } => {
                 self.places[task].keep(stream, &text);
                 Some(Event::Line { task, stream, text })
             }
-            Heard::Ended { task, mut process } => {
+            ThreadEvent::Ended { task, mut process } => {
                 if let Some(group) = self.places[task].running.take() {
                     self.tree.forget(group);
                 }
                 let status = process.wait().unwrap_or_default();
                 Some(Event::Ended { task, status })
             }
-            Heard::Signal(signal) => Some(Event::Signal(signal)),
+            ThreadEvent::Signal(signal) => Some(Event::Signal(signal)),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::exit::{self, Failure};
 use crate::local::described;
 use crate::role_args::RoleArgs;
 use crate::serve::Resources;
-use crate::signals::{self, Questions};
+use crate::signals::{self, StatusSignals};
 use ferroflow::discovery::meeting::{
     self, Change, EndWith, Event, Host, Meeting, Seat, Socket, Stop, Url, meet_through_launcher,
 };
@@ -97,7 +97,7 @@ pub(crate) struct Member<'a> {
     /// The share of the machine that a serving task may use.
     pub(crate) resources: &'a Resources,
     /// Signals by which operators ask what a task that serves is doing.
-    pub(crate) questions: Option<&'a Questions>,
+    pub(crate) status_signals: Option<&'a StatusSignals>,
     /// The tasks whose success ends the tasks that serve others.
     pub(crate) end_with: EndWith,
     /// The time that those stay for programs that still run.
@@ -114,10 +114,10 @@ pub(crate) struct Member<'a> {
 }
 
 /// An event in the life of a task that works.
-enum Happened {
+enum TaskEvent {
     Signal(Signal),
     Changed(Change),
-    Heard(Event),
+    Meeting(Event),
     /// The program has ended.
     Exited,
 }
@@ -144,19 +144,20 @@ impl Member<'_> {
         // Where single tasks are started again, they may be so elsewhere.
         let default = if meeting.fail_fast { OnMove::Keep } else { OnMove::Restart };
         let on_move = self.on_move.unwrap_or(default);
-        let (sender, happened) = channel();
+        let (sender, task_events) = channel();
         let stop = Stop::default();
         let (signals, stopping) = (sender.clone(), stop.clone());
         signals::hear(move |signal| {
-            let heard = signals.send(Happened::Signal(signal)).is_ok();
+            let heard = signals.send(TaskEvent::Signal(signal)).is_ok();
             stopping.stop();
             heard
         })?;
-        let mut seat = meeting.enter_hosting(&stop, host).map_err(|failure| before(&failure, &happened))?;
+        let mut seat =
+            meeting.enter_hosting(&stop, host).map_err(|failure| before(&failure, &task_events))?;
         let cluster = match seat.wait() {
             Ok(cluster) => cluster,
             Err(failure) => {
-                let failed = before(&failure, &happened);
+                let failed = before(&failure, &task_events);
                 // The others have been told of the other failures, or know them themselves.
                 use meeting::Failure::{Peer, Stopped, Unusable};
                 if matches!(failure, Stopped | Unusable(_) | Peer(..)) {
@@ -167,13 +168,13 @@ impl Member<'_> {
         };
         let socket = seat.take_socket();
         let (changes, events) = (sender.clone(), sender.clone());
-        let changed = move |change| drop(changes.send(Happened::Changed(change)));
-        seat.watch(changed, move |event| drop(events.send(Happened::Heard(event)))).map_err(said)?;
+        let changed = move |change| drop(changes.send(TaskEvent::Changed(change)));
+        seat.watch(changed, move |event| drop(events.send(TaskEvent::Meeting(event)))).map_err(said)?;
         let end = match socket {
-            Some(Socket::Listening(listeners)) => self.serve(&seat, cluster, listeners, &happened),
+            Some(Socket::Listening(listeners)) => self.serve(&seat, cluster, listeners, &task_events),
             // The port is kept while the program runs.
             kept => {
-                let ended = self.run_programs(&seat, cluster, on_move, &sender, &happened);
+                let ended = self.run_programs(&seat, cluster, on_move, &sender, &task_events);
                 drop(kept);
                 ended
             }
@@ -259,7 +260,7 @@ impl Member<'_> {
         seat: &Seat,
         cluster: ClusterSpec,
         listeners: Listeners,
-        happened: &Receiver<Happened>,
+        task_events: &Receiver<TaskEvent>,
     ) -> Result<End, String> {
         let (task, epoch) = (seat.task(), seat.epoch());
         crate::serve::warn_of_exposure(&listeners.sockets);
@@ -270,18 +271,18 @@ impl Member<'_> {
         self.resources.tell(&config);
         let server = Server::start(config, ferroflow::registry(), listeners, std::future::pending())
             .map_err(|status| status.to_string())?;
-        if let Some(questions) = self.questions {
-            questions.answer(server.whereabouts());
+        if let Some(status_signals) = self.status_signals {
+            status_signals.answer(server.whereabouts());
         }
         println!("Ferroflow {} serves {} at {}", env!("CARGO_PKG_VERSION"), server.task(), server.target());
         let end = loop {
-            match happened.recv() {
-                Ok(Happened::Changed(change)) => {
+            match task_events.recv() {
+                Ok(TaskEvent::Changed(change)) => {
                     server.whereabouts().learn(&change.cluster, change.epoch).map_err(said)?;
                 }
-                Ok(Happened::Heard(event)) => break of_event(event),
-                Ok(Happened::Signal(signal)) => break drained(&server, signal, self.drain)?,
-                Ok(Happened::Exited) => {}
+                Ok(TaskEvent::Meeting(event)) => break of_event(event),
+                Ok(TaskEvent::Signal(signal)) => break drained(&server, signal, self.drain)?,
+                Ok(TaskEvent::Exited) => {}
                 Err(_) => return Err("the threads that watch the task have ended".to_owned()),
             }
         };
@@ -296,11 +297,11 @@ impl Member<'_> {
         seat: &Seat,
         mut cluster: ClusterSpec,
         on_move: OnMove,
-        sender: &Sender<Happened>,
-        happened: &Receiver<Happened>,
+        sender: &Sender<TaskEvent>,
+        task_events: &Receiver<TaskEvent>,
     ) -> Result<End, String> {
         loop {
-            match self.run_program(seat, &cluster, on_move, sender.clone(), happened)? {
+            match self.run_program(seat, &cluster, on_move, sender.clone(), task_events)? {
                 Outcome::Ended(end) => return Ok(end),
                 Outcome::Again(newer) => cluster = newer,
             }
@@ -313,8 +314,8 @@ impl Member<'_> {
         seat: &Seat,
         cluster: &ClusterSpec,
         on_move: OnMove,
-        sender: Sender<Happened>,
-        happened: &Receiver<Happened>,
+        sender: Sender<TaskEvent>,
+        task_events: &Receiver<TaskEvent>,
     ) -> Result<Outcome, String> {
         let task = seat.task();
         let exchanged = self.meeting.rendezvous.is_none();
@@ -325,11 +326,11 @@ impl Member<'_> {
         loop {
             let next = match deadline {
                 None => {
-                    happened.recv().map_err(|_| "the threads that watch the task have ended".to_owned())?
+                    task_events.recv().map_err(|_| "the threads that watch the task have ended".to_owned())?
                 }
                 Some(deadline) => {
                     let left = deadline.saturating_duration_since(Instant::now());
-                    match happened.recv_timeout(left.min(waiting.next_word())) {
+                    match task_events.recv_timeout(left.min(waiting.next_word())) {
                         Ok(next) => next,
                         Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {
                             waiting.speak("the program", "it was asked to end");
@@ -338,7 +339,7 @@ impl Member<'_> {
                         Err(_) => {
                             tracing::warn!("The program does not end and is killed.");
                             program.signal(Signal::KILL);
-                            happened.recv().map_err(|error| error.to_string())?
+                            task_events.recv().map_err(|error| error.to_string())?
                         }
                     }
                 }
@@ -351,7 +352,7 @@ impl Member<'_> {
                 });
             };
             match next {
-                Happened::Exited => {
+                TaskEvent::Exited => {
                     let status = program.reap()?;
                     let code = exit::of_status(status);
                     let reason = match code {
@@ -360,15 +361,15 @@ impl Member<'_> {
                     };
                     return Ok(decided.unwrap_or(Outcome::Ended(End { code, reason, news: false })));
                 }
-                Happened::Signal(signal) => {
+                TaskEvent::Signal(signal) => {
                     program.signal(if asked { Signal::KILL } else { signal });
                     // A task that is asked to end is not started again.
                     decided = decided.filter(|decided| matches!(decided, Outcome::Ended(_)));
                     end_within(self.grace.max(END_WITHIN));
                 }
                 // Programs of workers end by themselves; parameter servers wait forever.
-                Happened::Heard(Event::Ended(_)) if task.job != "ps" => {}
-                Happened::Changed(change) => match &mut decided {
+                TaskEvent::Meeting(Event::Ended(_)) if task.job != "ps" => {}
+                TaskEvent::Changed(change) => match &mut decided {
                     Some(Outcome::Again(cluster)) => *cluster = change.cluster,
                     None if !asked && loses_variables(&task, &change) && on_move == OnMove::Restart => {
                         tracing::info!("The program is started again with the new addresses.");
@@ -384,7 +385,7 @@ impl Member<'_> {
                     ),
                     _ => {}
                 },
-                Happened::Heard(event) => {
+                TaskEvent::Meeting(event) => {
                     decided = Some(Outcome::Ended(of_event(event)));
                     program.signal(Signal::TERM);
                     end_within(END_WITHIN);
@@ -450,9 +451,9 @@ fn of_event(event: Event) -> End {
 }
 
 /// Returns the failure of a task that is not part of a cluster yet.
-fn before(failure: &meeting::Failure, happened: &Receiver<Happened>) -> Failure {
-    match (failure, happened.try_recv()) {
-        (meeting::Failure::Stopped, Ok(Happened::Signal(signal))) => {
+fn before(failure: &meeting::Failure, task_events: &Receiver<TaskEvent>) -> Failure {
+    match (failure, task_events.try_recv()) {
+        (meeting::Failure::Stopped, Ok(TaskEvent::Signal(signal))) => {
             Failure::reported(exit::of_signal(signal))
         }
         _ => Failure::new(code_of(failure), failure.to_string()),

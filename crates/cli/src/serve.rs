@@ -6,7 +6,7 @@ mod resources;
 use crate::exit::Failure;
 use crate::member::{MeetingArgs, Member};
 use crate::role_args::RoleArgs;
-use crate::signals::Questions;
+use crate::signals::StatusSignals;
 use ferroflow::discovery::meeting::EndWith;
 use ferroflow::discovery::{PortChoice, Role, Source};
 use ferroflow::server::{Place, listen};
@@ -56,10 +56,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     crate::logging::start(args.log);
-    let questions = Questions::hear()?;
+    let status_signals = StatusSignals::hear()?;
     // A socket was handed over because the addresses are known.
     if args.meeting.rendezvous.is_some() && !args.inherit {
-        return meet(args, &questions);
+        return meet(args, &status_signals);
     }
     args.meeting.refuse()?;
     let port = match args.port {
@@ -95,13 +95,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     args.resources.tell(&config);
     let server = Server::start(config, ferroflow::registry(), listeners, std::future::pending())
         .map_err(|status| status.to_string())?;
-    questions.answer(server.whereabouts());
+    status_signals.answer(server.whereabouts());
     println!("Ferroflow {} serves {} at {}", env!("CARGO_PKG_VERSION"), server.task(), server.target());
     args.lifetime.serve(server, is_alone)
 }
 
 /// Serves with others that are found first.
-fn meet(args: &Args, questions: &Questions) -> Result<(), Failure> {
+fn meet(args: &Args, status_signals: &StatusSignals) -> Result<(), Failure> {
     let grace = args.lifetime.exit_with_chief();
     let member = Member {
         meeting: &args.meeting,
@@ -109,7 +109,7 @@ fn meet(args: &Args, questions: &Questions) -> Result<(), Failure> {
         port: args.port.unwrap_or_default(),
         bind: args.bind,
         resources: &args.resources,
-        questions: Some(questions),
+        status_signals: Some(status_signals),
         end_with: if grace.is_some() { EndWith::Chief } else { EndWith::Nobody },
         grace: grace.unwrap_or_default(),
         drain: args.lifetime.drain(),

@@ -30,11 +30,11 @@ pub(crate) fn hear(tell: impl Fn(Signal) -> bool + Send + 'static) -> Result<(),
 }
 
 /// Signals by which an operator asks what a server is doing: SIGUSR1 and SIGUSR2, which would otherwise end it.
-pub(crate) struct Questions(Arc<OnceLock<Whereabouts>>);
+pub(crate) struct StatusSignals(Arc<OnceLock<Whereabouts>>);
 
-impl Questions {
+impl StatusSignals {
     /// Waits for the signals from now on, and logs what goes on.
-    pub(crate) fn hear() -> Result<Questions, String> {
+    pub(crate) fn hear() -> Result<StatusSignals, String> {
         let failed = |error: std::io::Error| format!("cannot wait for signals: {error}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (mut first, mut second) = {
@@ -58,7 +58,7 @@ impl Questions {
         };
         let thread = std::thread::Builder::new().name("signals".to_owned());
         thread.spawn(move || runtime.block_on(listen)).map_err(failed)?;
-        Ok(Questions(server))
+        Ok(StatusSignals(server))
     }
 
     /// Answers for this server from now on.

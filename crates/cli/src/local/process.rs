@@ -1,6 +1,6 @@
 //! A task's process: its output, and its end.
 
-use super::{Heard, Stream};
+use super::{Stream, ThreadEvent};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
@@ -14,7 +14,7 @@ const LINE_BYTES: u64 = 64 << 10;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Follows a process on threads of their own, until it has ended and all of its output was read.
-pub(super) fn follow(mut process: Child, task: usize, sender: &Sender<Heard>) {
+pub(super) fn follow(mut process: Child, task: usize, sender: &Sender<ThreadEvent>) {
     let (closed, both_closed) = channel();
     let (output, error) = (process.stdout.take(), process.stderr.take());
     read_lines(output, task, Stream::Output, sender.clone(), closed.clone());
@@ -30,7 +30,7 @@ pub(super) fn follow(mut process: Child, task: usize, sender: &Sender<Heard>) {
         if !in_time {
             await_close(&both_closed);
         }
-        let _ = sender.send(Heard::Ended { task, process });
+        let _ = sender.send(ThreadEvent::Ended { task, process });
     });
 }
 
@@ -44,7 +44,7 @@ fn read_lines(
     source: Option<impl Read + Send + 'static>,
     task: usize,
     stream: Stream,
-    sender: Sender<Heard>,
+    sender: Sender<ThreadEvent>,
     closed: Sender<()>,
 ) {
     let Some(source) = source else { return };
@@ -60,7 +60,7 @@ fn read_lines(
             if text.last() == Some(&b'\n') {
                 text.pop();
             }
-            if sender.send(Heard::Line { task, stream, text }).is_err() {
+            if sender.send(ThreadEvent::Line { task, stream, text }).is_err() {
                 return;
             }
         }

@@ -1,6 +1,6 @@
 //! The program of a task that joined. All processes that it starts end with it, and with this process.
 
-use super::Happened;
+use super::TaskEvent;
 use crate::local::ProcessTree;
 use crate::run::program_command;
 use ferroflow::discovery::pmi;
@@ -24,7 +24,7 @@ impl Program {
         task: &TaskName,
         cluster: &ClusterSpec,
         exchanged: bool,
-        sender: Sender<Happened>,
+        sender: Sender<TaskEvent>,
     ) -> Result<Program, String> {
         let mut command = program_command(task, cluster, words)?;
         // A program that speaks to the launcher again would be taken for a process that ends and returns.
@@ -40,7 +40,7 @@ impl Program {
         std::thread::spawn(move || {
             // The process is not taken off the system's list yet, so that no other process gets its number.
             let _ = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-            let _ = sender.send(Happened::Exited);
+            let _ = sender.send(TaskEvent::Exited);
         });
         Ok(Program { process, group, tree })
     }

@@ -17,6 +17,9 @@ use std::time::Duration;
 /// The longest line, in bytes: a list of thousands of names fits in it.
 const LONGEST: u64 = 1 << 20;
 
+/// The longest question at a port that also serves sessions, where any client may send it.
+const LONGEST_AT_SHARED_PORT: u64 = 256 << 10;
+
 /// The time that a peer has to send or to take its line.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -40,7 +43,7 @@ pub(super) fn ask(address: SocketAddr, question: &Value, timeout: Duration) -> i
     stream.set_write_timeout(Some(timeout))?;
     stream.set_nodelay(true)?;
     stream.write_all(format!("{question}\n").as_bytes())?;
-    let answer = read_line(&stream).map_err(|error| match error.kind() {
+    let answer = read_line(&stream, LONGEST).map_err(|error| match error.kind() {
         ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
         _ => error,
     })?;
@@ -48,9 +51,9 @@ pub(super) fn ask(address: SocketAddr, question: &Value, timeout: Duration) -> i
         .map_err(|_| io::Error::new(ErrorKind::InvalidData, "another program answers"))
 }
 
-fn read_line(stream: &TcpStream) -> io::Result<String> {
+fn read_line(stream: &TcpStream, longest: u64) -> io::Result<String> {
     let mut line = String::new();
-    BufReader::new(stream.take(LONGEST)).read_line(&mut line)?;
+    BufReader::new(stream.take(longest)).read_line(&mut line)?;
     if line.ends_with('\n') {
         Ok(line)
     } else {
@@ -70,6 +73,8 @@ pub(super) struct LineServer {
 /// The connections of a [`LineServer`].
 struct Conversations {
     answer: Box<dyn Fn(&Value) -> Value + Send + Sync>,
+    /// The longest question, in bytes.
+    longest: u64,
     /// The number of connections that are being read from.
     busy: AtomicUsize,
     /// Guards only the decision where a connection goes.
@@ -109,7 +114,9 @@ impl LineServer {
         others: Others,
     ) -> io::Result<LineServer> {
         let address = listener.local_addr()?;
-        let conversations = Conversations { answer, busy: AtomicUsize::new(0), others: Mutex::new(others) };
+        let longest = if matches!(others, Others::Answered) { LONGEST } else { LONGEST_AT_SHARED_PORT };
+        let (busy, others) = (AtomicUsize::new(0), Mutex::new(others));
+        let conversations = Conversations { answer, longest, busy, others };
         let server = LineServer {
             listener,
             address,
@@ -210,7 +217,7 @@ impl Conversations {
                 }
             }
         }
-        let question = read_line(&stream)?;
+        let question = read_line(&stream, self.longest)?;
         let answer = match serde_json::from_str(&question) {
             Ok(question) => (self.answer)(&question),
             Err(_) => json!({"error": "this is a Ferroflow rendezvous, and that was not a question"}),
@@ -275,6 +282,6 @@ mod tests {
     }
 
     fn first_word(stream: &TcpStream) -> String {
-        read_line(stream).unwrap().trim().to_owned()
+        read_line(stream, LONGEST).unwrap().trim().to_owned()
     }
 }
