@@ -30,7 +30,7 @@ pub(crate) struct Args {
     )]
     port: PortChoice,
 
-    /// End the tasks that serve others after the success of this
+    /// Let the success of these end the tasks that serve others
     #[arg(long, value_enum, value_name = "TASKS", default_value_t = Whose::Chief)]
     end_with: Whose,
 
@@ -68,7 +68,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Whose {
-    /// The chief's program, or the first worker's without a chief
+    /// The chief, or the first worker without one
     Chief,
     /// All programs
     Programs,

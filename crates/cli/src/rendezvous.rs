@@ -41,7 +41,7 @@ enum Action {
         #[arg(long, value_name = "DAYS", default_value_t = 7.0)]
         older_than: f64,
 
-        /// Only say what would be removed
+        /// Only print the runs that would be removed
         #[arg(long)]
         dry_run: bool,
     },
@@ -55,6 +55,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             let age = Duration::try_from_secs_f64(older_than * 86_400.0)
                 .map_err(|_| format!("--older-than: {older_than} is not a number of days"))?;
             let removed = collect_garbage(directory, age, *dry_run).map_err(said)?;
+            if removed.is_empty() {
+                println!("nothing to remove in {}", directory.display());
+            }
             for run in &removed {
                 println!("{} {}", if *dry_run { "would remove" } else { "removed" }, run.display());
             }
