@@ -144,3 +144,8 @@ pub mod proto {
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/from-tensorflow.md")]
 mod from_tensorflow {}
+
+/// Compiles the Rust code of the crate's README with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
