@@ -9,7 +9,7 @@ use crate::role_args::RoleArgs;
 use crate::signals::StatusSignals;
 use ferroflow::discovery::meeting::EndWith;
 use ferroflow::discovery::{PortChoice, Role, Source};
-use ferroflow::server::{Place, listen};
+use ferroflow::server::{ListenConfig, listen};
 use ferroflow::{Server, ServerConfig};
 use lifetime::Lifetime;
 pub(crate) use resources::Resources;
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let listeners = if args.inherit {
         vec![crate::local::inherit_socket()?]
     } else {
-        listen(&Place { entry: entry.as_deref(), bind: args.bind, port })
+        listen(&ListenConfig { entry: entry.as_deref(), bind: args.bind, port })
             .map_err(|status| status.message().to_owned())?
     };
     let is_alone = cluster.tasks().count() <= 1;
