@@ -168,7 +168,7 @@ fn restarted(code: Code, handle: &str) -> Status {
 impl MasterApi for Master {
     async fn create_session(&self, graph: GraphDef, config: ConfigProto, target: &str) -> Result<String> {
         let filters = self.check_config(&config)?;
-        self.worker.admit()?;
+        self.worker.check_not_draining()?;
         let handle = format!("{:016x}", random()?);
         let cluster = self.cluster(&config, target)?;
         let members = Members::gather(&handle, &self.worker, cluster, &config, filters).await?;
@@ -194,13 +194,13 @@ impl MasterApi for Master {
         if !step.partial_run_handle.is_empty() {
             return session.continue_partial_run(step).await;
         }
-        self.worker.admit()?;
+        self.worker.check_not_draining()?;
         session.run_step(step).await
     }
 
     async fn partial_run_setup(&self, request: PartialRunSetupRequest) -> Result<String> {
         self.requests.track(request.request_id, "PartialRunSetup (Master)")?;
-        self.worker.admit()?;
+        self.worker.check_not_draining()?;
         self.session(&request.session_handle)?.set_up_partial_run(request).await
     }
 
@@ -213,7 +213,7 @@ impl MasterApi for Master {
 
     async fn list_devices(&self, handle: &str) -> Result<Devices> {
         if handle.is_empty() {
-            let (question, peers) = (self.worker.question(), self.worker.peers());
+            let (question, peers) = (self.worker.status_request(), self.worker.peers());
             let asked = peers.workers().map(|worker| worker.get_status_when_ready(&question, None));
             let remote = try_join_all(asked).await?.into_iter().flat_map(|answer| answer.device_attributes);
             return Ok(Devices { local: self.worker.device_attributes(), remote: remote.collect() });
@@ -247,7 +247,7 @@ impl MasterApi for Master {
 
     async fn run_callable(&self, call: RunCallable) -> Result<CallableOutcome> {
         self.requests.track(call.request_id, "RunCallable (Master)")?;
-        self.worker.admit()?;
+        self.worker.check_not_draining()?;
         self.session(&call.session_handle)?.run_callable(call.handle, call.feeds).await
     }
 

@@ -2,8 +2,8 @@
 
 use crate::client::block_on;
 use crate::spec::{ClusterSpec, TaskName};
-use crate::transport::client::Inquiry;
-use crate::transport::introduction::{Answer, Question};
+use crate::transport::client::StatusClient;
+use crate::transport::task_status::{TaskStatusRequest, TaskStatusResponse};
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::{Result, status};
 use futures_util::future::join_all;
@@ -55,18 +55,18 @@ impl Probe<'_> {
     pub async fn answers(&self, addresses: &[String]) -> Result<Vec<Result<Identity>>> {
         let cluster = (!self.cluster.is_empty()).then(|| self.cluster.to_def());
         let question =
-            Question { task: self.task.to_string(), cluster, try_others: self.try_others, epoch: 0 };
-        let inquiry = Inquiry::new()?;
+            TaskStatusRequest { task: self.task.to_string(), cluster, try_others: self.try_others, epoch: 0 };
+        let client = StatusClient::new()?;
         let asked = addresses.iter().map(|address| async {
             let (asked, clock) = (Instant::now(), now());
-            let answer = inquiry.ask(address, &question, self.limit).await?;
+            let answer = client.ask(address, &question, self.limit).await?;
             Ok(identity(answer, clock, asked.elapsed()))
         });
         Ok(join_all(asked).await)
     }
 }
 
-fn identity(answer: Answer, asked: f64, round_trip: Duration) -> Identity {
+fn identity(answer: TaskStatusResponse, asked: f64, round_trip: Duration) -> Identity {
     let device = answer.device_attributes.first().and_then(|device| DeviceSpec::parse(&device.name).ok());
     let reached = answer.reached.into_iter().map(|reach| {
         let failure = Some(reach.failure).filter(|failure| !failure.is_empty());

@@ -1,6 +1,6 @@
 //! A server: one task of a cluster, with its master, its worker and the threads that carry calls to them.
 
-use crate::client::{Direct, MasterClient};
+use crate::client::{LocalMaster, MasterClient};
 use crate::master::{LongWaits, Master};
 use crate::random;
 use crate::spec::{ClusterSpec, TaskName};
@@ -126,8 +126,8 @@ impl Server {
             threads.push(spawn(thread, listeners, local, services.clone(), stopped.clone())?);
         }
         let (master, worker) = (services.master.clone(), services.worker.clone());
-        let direct = Direct { master, worker, io, stopped, _carrier: None };
-        let client = MasterClient::direct(&target, direct);
+        let local = LocalMaster { master, worker, io, stopped, _carrier: None };
+        let client = MasterClient::in_process(&target, local);
         threads.push(watch_for_shutdown(services.clone(), stop, shutdown)?);
         Ok(Server { address, client, task: config.task, services, threads })
     }
@@ -188,7 +188,7 @@ impl Server {
     /// to begin something hears `Unavailable`.
     pub async fn drain(&self, limit: Duration) -> usize {
         let Services { master, worker, .. } = &*self.services;
-        worker.refuse_work();
+        worker.start_draining();
         let deadline = Instant::now() + limit;
         // A step that was let in just before shows up a moment later.
         let (mut calm, mut waiting) = (0, Waiting::new());
@@ -245,7 +245,7 @@ pub fn in_process(config: &ServerConfig, registry: Registry) -> Result<MasterCli
     let carrier = Carrier::start(io_threads)?;
     let stopped = carrier.stopped();
     let (master, worker) = (services.master.clone(), services.worker.clone());
-    Ok(MasterClient::direct("", Direct { master, worker, io, stopped, _carrier: Some(carrier) }))
+    Ok(MasterClient::in_process("", LocalMaster { master, worker, io, stopped, _carrier: Some(carrier) }))
 }
 
 /// The parts of a task, before anybody reaches them.
@@ -266,7 +266,7 @@ fn assemble(config: &ServerConfig, registry: Registry, port: u16) -> Result<Asse
     let worker =
         Worker::new(config.task.clone(), registry, devices, pool, channels, &config.cluster, config.epoch)?;
     if !config.opens_sessions {
-        worker.serve_only();
+        worker.mark_serve_only();
     }
     let master = Master::new(worker.clone(), port, config.reclaim_sessions);
     let services = Services { master, worker, intake, accept_failures: AcceptFailures::default() };

@@ -1,18 +1,19 @@
 //! A worker: the devices of one task, their state and their threads, and the sessions that masters open on it.
 
 mod graphs;
-mod introduction;
-mod recv_tensor;
 mod rivals;
 mod run_graph;
+mod serve_recv_tensor;
 mod sessions;
 mod stalled;
+mod step_rendezvous;
 mod steps;
+mod task_status;
 #[cfg(test)]
 mod tests;
 mod transfers;
 
-pub(crate) use run_graph::side_by_side;
+pub(crate) use run_graph::run_concurrently;
 pub(crate) use sessions::WorkerSession;
 pub(crate) use steps::WorkerStep;
 
@@ -30,15 +31,15 @@ use ferroflow_proto::tensorflow::{
     LoggingResponse, RegisterGraphRequest, ServerDef,
 };
 use ferroflow_runtime::{ComputePool, RuntimeEnv};
-use introduction::Told;
 use prost::Message;
 use sessions::WorkerSessions;
-use stalled::Asked;
+use stalled::PendingMasters;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use steps::Steps;
+use task_status::LoggedDifferences;
 use tokio::sync::watch;
 use transfers::Transfers;
 
@@ -71,7 +72,7 @@ pub struct Census {
 
 /// What a task knows of its cluster.
 #[derive(Clone)]
-pub(crate) struct Known {
+pub(crate) struct KnownCluster {
     /// All tasks and their addresses.
     pub(crate) cluster: ClusterSpec,
     /// Counts the clusters of a rendezvous, where tasks may move; 0 for one that stays as it is.
@@ -96,9 +97,9 @@ pub struct Worker {
     pool: Arc<ComputePool>,
     channels: Arc<Channels>,
     /// The cluster as this task knows it, for sessions that do not bring one of their own.
-    known: watch::Sender<Known>,
+    known: watch::Sender<KnownCluster>,
     /// What has been said about tasks that know another one.
-    told: Told,
+    logged_differences: LoggedDifferences,
     sessions: WorkerSessions,
     /// Takes the graphs of masters that open no session, as long ago was usual.
     legacy_session: Arc<WorkerSession>,
@@ -106,7 +107,7 @@ pub struct Worker {
     requests: RecentRequests,
     transfers: Arc<Transfers>,
     /// Masters that have asked for devices and have opened no session yet.
-    asked: Asked,
+    pending_masters: PendingMasters,
     /// Whether no program of this process opens sessions.
     serves_only: AtomicBool,
     /// Set when the task is about to end: what runs may finish, nothing new begins.
@@ -150,13 +151,13 @@ impl Worker {
             devices,
             pool,
             channels,
-            known: watch::Sender::new(Known { cluster: cluster.clone(), epoch, peers }),
-            told: Told::default(),
+            known: watch::Sender::new(KnownCluster { cluster: cluster.clone(), epoch, peers }),
+            logged_differences: LoggedDifferences::default(),
             sessions: WorkerSessions::default(),
             steps,
             requests: RecentRequests::new(REMEMBERED_REQUESTS),
             transfers,
-            asked: Asked::default(),
+            pending_masters: PendingMasters::default(),
             serves_only: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         }))
@@ -168,7 +169,7 @@ impl Worker {
     }
 
     /// Hears of changes from now on.
-    pub(crate) fn news(&self) -> watch::Receiver<Known> {
+    pub(crate) fn watch_cluster(&self) -> watch::Receiver<KnownCluster> {
         self.known.subscribe()
     }
 
@@ -183,7 +184,7 @@ impl Worker {
             }
             let differences = known.cluster.differences(cluster).into_iter();
             moved = differences.map(|difference| (difference.task, difference.there)).collect();
-            *known = Known { cluster: cluster.clone(), epoch, peers };
+            *known = KnownCluster { cluster: cluster.clone(), epoch, peers };
             true
         });
         Ok(moved)
@@ -225,7 +226,7 @@ impl Worker {
         self.steps.awaited()
     }
 
-    /// Ends and forgets a step: whoever still waits for its tensors is told. One that is not known is fine.
+    /// Ends and forgets a step: whoever still waits for its tensors is logged_differences. One that is not known is fine.
     pub(crate) fn cleanup_step(&self, id: i64) {
         self.steps.cleanup(id);
     }
@@ -269,7 +270,7 @@ impl Worker {
     }
 
     /// Tells others that no program of this process opens sessions.
-    pub(crate) fn serve_only(&self) {
+    pub(crate) fn mark_serve_only(&self) {
         self.serves_only.store(true, Ordering::Relaxed);
     }
 
@@ -282,17 +283,17 @@ impl Worker {
     pub(crate) fn note_master(&self, handle: &str, address: &str) {
         self.sessions.set_address(handle, address);
         if let Some(peer) = caller::peer() {
-            self.asked.remove(peer);
+            self.pending_masters.remove(peer);
         }
     }
 
     /// From now on nothing new begins.
-    pub(crate) fn refuse_work(&self) {
+    pub(crate) fn start_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
 
     /// Refuses what is about to begin if the task is about to end.
-    pub(crate) fn admit(&self) -> Result<()> {
+    pub(crate) fn check_not_draining(&self) -> Result<()> {
         ensure!(!self.draining.load(Ordering::Relaxed), Unavailable, "{} is ending", self.task);
         Ok(())
     }
@@ -306,14 +307,14 @@ impl Worker {
         self.devices.iter().map(|each| &each.device)
     }
 
-    /// The devices, as other tasks and clients are told.
+    /// The devices, as other tasks and clients are logged_differences.
     pub fn device_attributes(&self) -> Vec<DeviceAttributes> {
         self.devices().map(|device| attributes(device)).collect()
     }
 
     /// Opens a session for a master; opening one that is open changes nothing.
     pub(crate) fn create_session(&self, request: &CreateWorkerSessionRequest) -> Result<Arc<WorkerSession>> {
-        self.admit()?;
+        self.check_not_draining()?;
         let (own, peers) = match &request.server_def {
             Some(ServerDef { cluster: Some(cluster), job_name, task_index, .. })
                 if !cluster.job.is_empty() =>
@@ -324,19 +325,19 @@ impl Worker {
             }
             _ => (self.task.clone(), self.peers()),
         };
-        let renamed = |(index, device): (u32, &Arc<Device>)| match own == self.task {
-            true => Ok(device.clone()),
-            false => device.renamed(&own.cpu(index)).map(Arc::new),
+        let renamed = |(index, device): (u32, &Arc<Device>)| {
+            if own == self.task {
+                return Ok(device.clone());
+            }
+            device.renamed(&own.cpu(index)).map(Arc::new)
         };
         let devices: Vec<Arc<Device>> = (0..).zip(self.devices()).map(renamed).collect::<Result<_>>()?;
         // Also under other names: a master whose session is not to share the state of the tasks that it renames says so.
         let isolate = request.isolate_session_state;
         let make = || {
             let envs = self.devices.iter().zip(devices).map(|(known, device)| {
-                let resources = match isolate {
-                    true => ResourceManager::new(&self.task.job),
-                    false => known.resources.clone(),
-                };
+                let resources =
+                    if isolate { ResourceManager::new(&self.task.job) } else { known.resources.clone() };
                 RuntimeEnv::new(self.registry.clone(), device, resources, self.pool.clone())
             });
             WorkerSession::new(own.clone(), envs.collect(), isolate, peers)
@@ -403,7 +404,7 @@ impl Worker {
     }
 }
 
-/// A device, as other tasks and clients are told.
+/// A device, as other tasks and clients are logged_differences.
 pub(crate) fn attributes(device: &Device) -> DeviceAttributes {
     DeviceAttributes {
         name: device.name().to_owned(),

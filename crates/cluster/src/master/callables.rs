@@ -63,7 +63,7 @@ impl MasterSession {
         );
         let feeds = prepared.order_feeds(feeds);
         let ran = run_plan(self, &prepared.plan, feeds, &callable.options).await;
-        let (values, metadata) = ran.inspect_err(|error| self.tell_refusal(error, &prepared.signature))?;
+        let (values, metadata) = ran.inspect_err(|error| self.log_refusal(error, &prepared.signature))?;
         let fetches = prepared.fetch_positions().iter().map(|&position| values[position].clone());
         Ok(CallableOutcome { fetches: fetches.collect(), metadata })
     }

@@ -5,7 +5,7 @@
 
 use crate::spec::{TaskName, device_passes, task_passes};
 use crate::transport::client::{Peers, RemoteWorker};
-use crate::transport::introduction::{Answer, Question};
+use crate::transport::task_status::{TaskStatusRequest, TaskStatusResponse};
 use crate::waiting::Waiting;
 use crate::worker::{Worker, WorkerSession};
 use ferroflow_core::device::DeviceSpec;
@@ -37,7 +37,7 @@ const UNPOISONED: &str = "no panic while the members are locked";
 struct Member {
     worker: Arc<RemoteWorker>,
     /// What it said about itself.
-    answer: Answer,
+    answer: TaskStatusResponse,
     /// Those of its devices that pass the filters.
     devices: Vec<DeviceAttributes>,
 }
@@ -62,9 +62,9 @@ struct Roster {
     members: Vec<Member>,
     absent: Vec<Arc<RemoteWorker>>,
     /// Those who may have opened the session although they did not say so.
-    doubtful: Vec<Arc<RemoteWorker>>,
+    unconfirmed: Vec<Arc<RemoteWorker>>,
     /// Whether the session ends.
-    over: bool,
+    closing: bool,
     /// Whether everybody has been told so.
     dismissed: bool,
 }
@@ -85,13 +85,13 @@ impl Members {
         let all_at_once = shares_devices || cluster.brought.is_some();
         let mut waiting = Waiting::new();
         let (candidates, absent) = loop {
-            let mut news = worker.news();
+            let mut news = worker.watch_cluster();
             if cluster.brought.is_none() {
                 cluster.peers = worker.peers();
             }
-            let invited = cluster.invite(worker, &filters, all_at_once, deadline);
-            let unsettled = match select(pin!(invited), pin!(news.changed())).await {
-                Either::Left((Ok(invited), _)) => break invited,
+            let found = cluster.find_members(worker, &filters, all_at_once, deadline);
+            let unsettled = match select(pin!(found), pin!(news.changed())).await {
+                Either::Left((Ok(found), _)) => break found,
                 Either::Left((Err(error), _)) if !is_unsettled(&error) => return Err(error),
                 Either::Left((Err(error), _)) => error,
                 Either::Right(_) => continue,
@@ -131,36 +131,37 @@ impl Members {
             joining: tokio::sync::Mutex::default(),
         };
         let devices = own_request.cluster_device_attributes;
-        let joined = join_all(candidates.into_iter().map(|member| members.admit(member, &devices))).await;
+        let joined =
+            join_all(candidates.into_iter().map(|member| members.add_member(member, &devices))).await;
         if let Err(error) = joined.into_iter().collect::<Result<()>>() {
             members.leave().await;
             return Err(error);
         }
-        members.tell_absent();
+        members.log_absent();
         Ok(members)
     }
 
     /// Opens the session on a task, which is a member from then on.
-    async fn admit(&self, member: Member, devices: &[DeviceAttributes]) -> Result<()> {
+    async fn add_member(&self, member: Member, devices: &[DeviceAttributes]) -> Result<()> {
         let mut request =
             self.cluster.request(&self.handle, &self.worker, self.isolated, member.worker.task());
         request.cluster_device_attributes = devices.to_vec();
         // If this is given up, it may have opened the session all the same.
-        self.roster.write().expect(UNPOISONED).doubtful.push(member.worker.clone());
+        self.roster.write().expect(UNPOISONED).unconfirmed.push(member.worker.clone());
         member.worker.create_session(&request, self.worker.address()).await?;
         let mut roster = self.roster.write().expect(UNPOISONED);
-        if roster.over {
+        if roster.closing {
             drop(member.worker.forget_session(&self.handle));
             bail!(Aborted, "Session {} was closed while {} joined it.", self.handle, member.worker.task());
         }
-        roster.doubtful.retain(|peer| peer.task() != member.worker.task());
+        roster.unconfirmed.retain(|peer| peer.task() != member.worker.task());
         roster.absent.retain(|peer| peer.task() != member.worker.task());
         roster.members.push(member);
         roster.members.sort_by(|a, b| a.worker.task().cmp(b.worker.task()));
         Ok(())
     }
 
-    fn tell_absent(&self) {
+    fn log_absent(&self) {
         let roster = self.roster.read().expect(UNPOISONED);
         if !roster.absent.is_empty() {
             let tasks: Vec<String> = roster.absent.iter().map(|peer| peer.task().to_string()).collect();
@@ -189,13 +190,13 @@ impl Members {
         let meant =
             self.absent().into_iter().filter(|peer| named.iter().any(|spec| means(spec, peer.task())));
         let deadline = deadline(config);
-        let question = self.worker.question();
+        let question = self.worker.status_request();
         let joining = meant.map(|peer| {
             let question = &question;
             async move {
                 let member = self.when_ready(peer, question, deadline).await?;
-                member.agree(&self.worker, &self.names()).await?;
-                self.admit(member, &[]).await
+                member.check_agreement(&self.worker, &self.names()).await?;
+                self.add_member(member, &[]).await
             }
         });
         try_join_all(joining).await.map(drop)
@@ -204,15 +205,15 @@ impl Members {
     /// Takes in whoever is there by now.
     pub(super) async fn look_for_absent(&self) {
         let _joining = self.joining.lock().await;
-        let question = self.worker.question();
+        let question = self.worker.status_request();
         let looks = self.absent().into_iter().map(|peer| {
             let question = &question;
             async move {
                 let Ok(Ok(member)) = Member::if_there(peer, question, &self.filters, LONG_LOOK).await else {
                     return;
                 };
-                let joined = match member.agree(&self.worker, &self.names()).await {
-                    Ok(()) => self.admit(member, &[]).await,
+                let joined = match member.check_agreement(&self.worker, &self.names()).await {
+                    Ok(()) => self.add_member(member, &[]).await,
                     refused => refused,
                 };
                 if let Err(error) = joined {
@@ -233,11 +234,11 @@ impl Members {
     async fn when_ready(
         &self,
         mut peer: Arc<RemoteWorker>,
-        question: &Question,
+        question: &TaskStatusRequest,
         deadline: Option<Instant>,
     ) -> Result<Member> {
         loop {
-            let mut news = self.worker.news();
+            let mut news = self.worker.watch_cluster();
             peer = self.cluster.current(&self.worker, peer);
             let ready = Member::when_ready(peer.clone(), question, &self.filters, deadline);
             match select(pin!(ready), pin!(news.changed())).await {
@@ -311,7 +312,7 @@ impl Members {
 
     /// Ends the session on every member. Does not stand still for one that does not answer.
     pub(super) async fn leave(&self) {
-        self.roster.write().expect(UNPOISONED).over = true;
+        self.roster.write().expect(UNPOISONED).closing = true;
         // Whoever is joining now has joined, or has seen that it is over.
         let _joining = tokio::time::timeout(LOOK, self.joining.lock()).await;
         let confirmed = join_all(self.dismiss());
@@ -324,9 +325,9 @@ impl Members {
     fn dismiss(&self) -> Vec<oneshot::Receiver<()>> {
         self.worker.delete_session(&self.handle);
         let mut roster = self.roster.write().expect(UNPOISONED);
-        (roster.over, roster.dismissed) = (true, true);
+        (roster.closing, roster.dismissed) = (true, true);
         let joined: Vec<_> = roster.members.iter().map(|member| member.worker.clone()).collect();
-        let all = joined.into_iter().chain(std::mem::take(&mut roster.doubtful));
+        let all = joined.into_iter().chain(std::mem::take(&mut roster.unconfirmed));
         all.map(|worker| worker.forget_session(&self.handle)).collect()
     }
 }
@@ -355,7 +356,7 @@ impl Member {
     /// A task and its devices, once it is there.
     async fn when_ready(
         worker: Arc<RemoteWorker>,
-        question: &Question,
+        question: &TaskStatusRequest,
         filters: &[DeviceSpec],
         deadline: Option<Instant>,
     ) -> Result<Member> {
@@ -366,11 +367,11 @@ impl Member {
     /// A task and its devices if it is there; else the task alone.
     async fn if_there(
         worker: Arc<RemoteWorker>,
-        question: &Question,
+        question: &TaskStatusRequest,
         filters: &[DeviceSpec],
         look: Duration,
     ) -> Result<std::result::Result<Member, Arc<RemoteWorker>>> {
-        Ok(match worker.ask(question, look).await? {
+        Ok(match worker.try_get_status(question, look).await? {
             Ok(answer) => Ok(Member::new(worker, answer, filters)),
             Err(error) => {
                 tracing::debug!(task = %worker.task(), %error, "A task is not there yet.");
@@ -379,16 +380,16 @@ impl Member {
         })
     }
 
-    fn new(worker: Arc<RemoteWorker>, answer: Answer, filters: &[DeviceSpec]) -> Member {
+    fn new(worker: Arc<RemoteWorker>, answer: TaskStatusResponse, filters: &[DeviceSpec]) -> Member {
         let mut devices = answer.device_attributes.clone();
         devices.retain(|device| device_passes(filters, &device.name));
         Member { worker, answer, devices }
     }
 
     /// Refuses a task that looks elsewhere for the other members than the master's does.
-    async fn agree(&self, master: &Worker, members: &[String]) -> Result<()> {
+    async fn check_agreement(&self, master: &Worker, members: &[String]) -> Result<()> {
         let is_member = |name: &str| members.iter().any(|member| member == name);
-        master.agree(&self.worker.task().to_string(), &self.answer, is_member).await
+        master.check_agreement(&self.worker.task().to_string(), &self.answer, is_member).await
     }
 }
 
@@ -404,17 +405,18 @@ pub(super) struct SessionCluster {
 impl SessionCluster {
     /// The tasks that pass the filters, once those that are needed are there, and those of the master's own job that are
     /// not. All that are there agree about the cluster.
-    async fn invite(
+    async fn find_members(
         &self,
         worker: &Arc<Worker>,
         filters: &[DeviceSpec],
         all_at_once: bool,
         deadline: Option<Instant>,
     ) -> Result<(Vec<Member>, Vec<Arc<RemoteWorker>>)> {
-        let invited = self.peers.workers().filter(|peer| task_passes(filters, peer.task()));
+        let found = self.peers.workers().filter(|peer| task_passes(filters, peer.task()));
         let (needed, others): (Vec<_>, Vec<_>) =
-            invited.cloned().partition(|peer| all_at_once || peer.task().job != self.own.job);
-        let question = if self.brought.is_none() { worker.question() } else { Question::default() };
+            found.cloned().partition(|peer| all_at_once || peer.task().job != self.own.job);
+        let question =
+            if self.brought.is_none() { worker.status_request() } else { TaskStatusRequest::default() };
         let needed = needed.into_iter().map(|peer| Member::when_ready(peer, &question, filters, deadline));
         let others = others.into_iter().map(|peer| Member::if_there(peer, &question, filters, LOOK));
         let (needed, others) = join(try_join_all(needed), join_all(others)).await;
@@ -427,7 +429,7 @@ impl SessionCluster {
             }
         }
         let names: Vec<String> = candidates.iter().map(|member| member.worker.task().to_string()).collect();
-        let agreed = candidates.iter().map(|member| member.agree(worker, &names));
+        let agreed = candidates.iter().map(|member| member.check_agreement(worker, &names));
         try_join_all(agreed).await?;
         Ok((candidates, absent))
     }

@@ -104,7 +104,7 @@ impl MasterSession {
         let (session, prepared, hub) = (self.clone(), prepared.clone(), hub.clone());
         let pool = self.env().pool.clone();
         if prepared.plan.remote.is_empty() {
-            let (place, rendezvous) = (guard.place(), Arc::new(LocalRendezvous::default()));
+            let (place, rendezvous) = (guard.id_and_cancellation(), Arc::new(LocalRendezvous::default()));
             let done = async move {
                 let own = OwnParts::new(&prepared.plan, place, rendezvous);
                 let done =
@@ -114,7 +114,7 @@ impl MasterSession {
             };
             return pool.complete(done).boxed();
         }
-        let (place, on_worker) = (guard.place(), self.start_on_worker(guard));
+        let (place, on_worker) = (guard.id_and_cancellation(), self.start_on_worker(guard));
         let done = async move {
             let cancellation = place.1.clone();
             let rendezvous = on_worker.rendezvous(session.context.members.own());
@@ -134,7 +134,8 @@ impl MasterSession {
         let run = self.partial_runs.get(&step.partial_run_handle)?;
         let (wanted, complete) = run.accept(&step)?;
         // Giving up the call gives up the run: its feeds are spent.
-        let mut ending = Ending { runs: &self.partial_runs, handle: &step.partial_run_handle, end: true };
+        let mut ending =
+            ForgetOnDrop { runs: &self.partial_runs, handle: &step.partial_run_handle, end: true };
         match run.exchange(wanted, complete).await {
             Ok(fetches) => {
                 ending.end = complete;
@@ -150,13 +151,13 @@ impl MasterSession {
 }
 
 /// Forgets a partial run, unless told otherwise.
-struct Ending<'a> {
+struct ForgetOnDrop<'a> {
     runs: &'a PartialRuns,
     handle: &'a str,
     end: bool,
 }
 
-impl Drop for Ending<'_> {
+impl Drop for ForgetOnDrop<'_> {
     fn drop(&mut self) {
         if self.end {
             self.runs.remove(self.handle);

@@ -47,7 +47,7 @@ impl PartsRun<'_> {
         let parts = plan.remote.iter().zip(&cleanup.links);
         let remote: FuturesUnordered<_> = parts.map(|(part, link)| self.run_part(part, link)).collect();
         // The others first, so that requests leave before the own part occupies the thread.
-        let mut ends = pin!(select(remote.map(End::Remote), once(local).map(End::Local)));
+        let mut ends = pin!(select(remote.map(PartEnd::Remote), once(local).map(PartEnd::Local)));
         let (mut values, mut responses) = (Vec::new(), Vec::with_capacity(plan.remote.len()));
         let failure = loop {
             let end = match future::select(ends.next(), &mut cancelled).await {
@@ -56,10 +56,10 @@ impl PartsRun<'_> {
             };
             match end {
                 None => return Ok((values, responses)),
-                Some(End::Local(Ok(fetched))) => values = fetched,
-                Some(End::Remote(Ok(response))) => responses.push(response),
-                Some(End::Local(Err(error))) => break from_task(error, self.task),
-                Some(End::Remote(Err(error))) => break error,
+                Some(PartEnd::Local(Ok(fetched))) => values = fetched,
+                Some(PartEnd::Remote(Ok(response))) => responses.push(response),
+                Some(PartEnd::Local(Err(error))) => break from_task(error, self.task),
+                Some(PartEnd::Remote(Err(error))) => break error,
             }
         };
         // What the step does here ends, and with it what peers wait for from here.
@@ -69,8 +69,8 @@ impl PartsRun<'_> {
         }
         let mut cause = pin!(ends.filter_map(async |end| {
             let error = match end {
-                End::Local(done) => from_task(done.err()?, self.task),
-                End::Remote(done) => done.err()?,
+                PartEnd::Local(done) => from_task(done.err()?, self.task),
+                PartEnd::Remote(done) => done.err()?,
             };
             (!error.is_derived()).then_some(error)
         }));
@@ -117,7 +117,7 @@ impl PartsRun<'_> {
         let done = match link {
             Some(link) => {
                 let caller = self.task.to_owned();
-                let run = RunPart { request: Some(request), caller, alone: part.alone };
+                let run = RunPart { request: Some(request), caller, master_only: part.master_only };
                 part.worker.run_directly(link, run, self.step.id()).await
             }
             None => part.worker.run_graph(&request).await,
@@ -127,7 +127,7 @@ impl PartsRun<'_> {
 }
 
 /// How one part ended.
-enum End {
+enum PartEnd {
     Local(Result<Vec<Tensor>>),
     Remote(Result<RunGraphResponse>),
 }
@@ -151,7 +151,7 @@ impl Drop for Cleanup<'_> {
         for (part, link) in self.remote.iter().zip(&self.links) {
             match link {
                 // It ends there with the part.
-                Some(_) if part.alone => {}
+                Some(_) if part.master_only => {}
                 Some(link) if link.forget(self.step_id).is_ok() => {}
                 _ => part.worker.forget_step(self.step_id),
             }

@@ -15,7 +15,7 @@ pub(super) struct Refusals(Mutex<HashSet<String>>);
 impl Refusals {
     /// Tells of a step that fails for want of an op or a kernel, once for everything that a client asks for. `wanted` is
     /// what it asks for.
-    pub(super) fn tell(&self, session: &str, error: &Status, wanted: impl FnOnce() -> String) {
+    pub(super) fn log_once(&self, session: &str, error: &Status, wanted: impl FnOnce() -> String) {
         if error.code() != Code::Unimplemented {
             return;
         }

@@ -136,7 +136,7 @@ impl MasterSession {
         };
         let feeds = prepared.order_feeds(step.feeds.into_iter().map(|(_, feed)| feed));
         let ran = run_plan(self, &prepared.plan, feeds, &step.options).await;
-        let (values, metadata) = ran.inspect_err(|error| self.tell_refusal(error, &prepared.signature))?;
+        let (values, metadata) = ran.inspect_err(|error| self.log_refusal(error, &prepared.signature))?;
         let named = prepared.named_fetches();
         let fetches = named.map(|(name, position)| (name.clone(), values[position].clone())).collect();
         Ok(StepOutcome { fetches, metadata })
@@ -154,14 +154,14 @@ impl MasterSession {
             self.env().pool.complete(plan).boxed()
         };
         let wanted = request.clone();
-        self.plans.prepare(request, build).await.inspect_err(|error| self.tell_refusal(error, &wanted))
+        self.plans.prepare(request, build).await.inspect_err(|error| self.log_refusal(error, &wanted))
     }
 
     /// Says in the log that a step of this signature was refused, if it was.
-    pub(super) fn tell_refusal(&self, error: &Status, signature: &Signature) {
+    pub(super) fn log_refusal(&self, error: &Status, signature: &Signature) {
         let handle = self.context.members.handle();
         self.refusals
-            .tell(handle, error, || [&signature.fetches[..], &signature.targets[..]].concat().join(", "));
+            .log_once(handle, error, || [&signature.fetches[..], &signature.targets[..]].concat().join(", "));
     }
 
     /// Plans `graph`, which is the session's or a variation of it, and has other tasks register their parts.

@@ -4,7 +4,7 @@ use super::parts::{PartsRun, from_task};
 use super::plan::StepPlan;
 use super::session::MasterSession;
 use super::transfer_log::TransferLog;
-use crate::worker::{WorkerSession, WorkerStep, side_by_side};
+use crate::worker::{WorkerSession, WorkerStep, run_concurrently};
 use ferroflow_core::cancel::{Cancellation, Cancelled};
 use ferroflow_core::rendezvous::Rendezvous;
 use ferroflow_core::step::StepCx;
@@ -44,12 +44,16 @@ pub(super) async fn run_plan(
     let traces: Vec<_> = if full_trace || costs { plan.own_parts().map(trace).collect() } else { Vec::new() };
     let run = async {
         if plan.remote.is_empty() {
-            let own = OwnParts::new(plan, guard.place(), Arc::new(LocalRendezvous::default()));
+            let own = OwnParts::new(plan, guard.id_and_cancellation(), Arc::new(LocalRendezvous::default()));
             let done = own.run(feeds, &traces).await;
             return Ok((done.map_err(|error| from_task(error, &session.task))?, Vec::new()));
         }
         let on_worker = session.start_on_worker(&guard);
-        let own = OwnParts::new(plan, guard.place(), on_worker.rendezvous(session.context.members.own()));
+        let own = OwnParts::new(
+            plan,
+            guard.id_and_cancellation(),
+            on_worker.rendezvous(session.context.members.own()),
+        );
         let local = own.run(feeds, &traces);
         let exec_opts = ExecutorOpts {
             record_timeline: full_trace,
@@ -57,9 +61,10 @@ pub(super) async fn run_plan(
             record_partition_graphs: options.output_partition_graphs,
             ..Default::default()
         };
-        let log = match full_trace {
-            true => Some(TransferLog::start(session.context.members.own_worker(), &plan.remote).await),
-            false => None,
+        let log = if full_trace {
+            Some(TransferLog::start(session.context.members.own_worker(), &plan.remote).await)
+        } else {
+            None
         };
         let (values, mut responses) =
             session.parts_run(&on_worker, &guard.cancellation, exec_opts).run(plan, local).await?;
@@ -82,9 +87,10 @@ pub(super) async fn run_plan(
     let mut metadata = RunMetadata {
         step_stats: full_trace.then(|| StepStats { dev_stats: own_stats.collect() }),
         cost_graph: costs.then(|| CostGraphDef { node: own_costs().collect(), ..Default::default() }),
-        partition_graphs: match options.output_partition_graphs {
-            true => plan.own_parts().flat_map(|part| part.partition_graphs()).collect(),
-            false => Vec::new(),
+        partition_graphs: if options.output_partition_graphs {
+            plan.own_parts().flat_map(|part| part.partition_graphs()).collect()
+        } else {
+            Vec::new()
         },
         ..Default::default()
     };
@@ -135,29 +141,29 @@ impl<'a> OwnParts<'a> {
     /// Runs all of them; returns the fetches. Without `traces`, which has one for each part, nothing is recorded.
     async fn run(&self, feeds: Vec<Tensor>, traces: &[Arc<StepTrace>]) -> Result<Vec<Tensor>> {
         let run = self.plan.local.start(feeds, self.step_cx(&self.plan.local), traces.first().cloned())?;
-        self.beside(run.near_caller(), traces.get(1..).unwrap_or_default()).await
+        self.run_with_others(run.near_caller(), traces.get(1..).unwrap_or_default()).await
     }
 
     /// Runs all of them as a partial run, whose feeds come and whose fetches leave through `hub`.
     pub(super) async fn run_partially(&self, hub: Arc<PartialHub>) -> Result<Vec<Tensor>> {
         let run = self.plan.local.start_partial(self.step_cx(&self.plan.local), hub);
-        self.beside(run, &[]).await
+        self.run_with_others(run, &[]).await
     }
 
-    async fn beside(
+    async fn run_with_others(
         &self,
         first: impl Future<Output = Result<Vec<Tensor>>>,
         traces: &[Arc<StepTrace>],
     ) -> Result<Vec<Tensor>> {
-        if self.plan.beside.is_empty() {
+        if self.plan.other_local.is_empty() {
             return first.await;
         }
         let mut traces = traces.iter().cloned();
-        let others = self.plan.beside.iter().map(|part| {
+        let others = self.plan.other_local.iter().map(|part| {
             let run = part.start(Vec::new(), self.step_cx(part), traces.next())?;
             Ok(run.near_caller())
         });
-        let others = side_by_side(others.collect::<Result<Vec<_>>>()?);
+        let others = run_concurrently(others.collect::<Result<Vec<_>>>()?);
         let (values, ()) = try_join(first, others).await?;
         Ok(values)
     }
@@ -200,7 +206,7 @@ impl MasterSession {
 pub(crate) struct RunningSteps {
     state: Mutex<State>,
     next_id: AtomicU64,
-    /// Told when the last step has ended.
+    /// LoggedDifferences when the last step has ended.
     idle: Notify,
 }
 
@@ -283,7 +289,7 @@ pub(super) struct StepGuard {
 
 impl StepGuard {
     /// The step's id, and what ends it early.
-    pub(super) fn place(&self) -> (i64, Cancellation) {
+    pub(super) fn id_and_cancellation(&self) -> (i64, Cancellation) {
         (self.id as i64, self.cancellation.clone())
     }
 

@@ -17,7 +17,7 @@ impl<'a> TransferLog<'a> {
     /// Starts the logs of the own task and of those that run parts.
     pub(super) async fn start(worker: &'a Arc<Worker>, remote: &'a [RemotePart]) -> TransferLog<'a> {
         let log = TransferLog { worker, remote, wanted: true };
-        log.tell(&LoggingRequest { enable_rpc_logging: true, ..Default::default() }).await;
+        log.send(&LoggingRequest { enable_rpc_logging: true, ..Default::default() }).await;
         log
     }
 
@@ -26,12 +26,12 @@ impl<'a> TransferLog<'a> {
         self.wanted = false;
         let request =
             LoggingRequest { disable_rpc_logging: true, fetch_step_id: vec![step_id], ..Default::default() };
-        let answers = self.tell(&request).await;
+        let answers = self.send(&request).await;
         let steps = answers.into_iter().flat_map(|answer| answer.step);
         steps.filter_map(|step| step.step_stats).flat_map(|stats| stats.dev_stats).collect()
     }
 
-    async fn tell(&self, request: &LoggingRequest) -> Vec<LoggingResponse> {
+    async fn send(&self, request: &LoggingRequest) -> Vec<LoggingResponse> {
         let calls = self.remote.iter().map(|part| part.worker.logging(request));
         let mut answers = vec![self.worker.logging(request)];
         for (part, answer) in self.remote.iter().zip(join_all(calls).await) {

@@ -177,9 +177,10 @@ impl ClusterSpec {
     /// The cluster as people write it: a list of addresses for each job, and a map where numbers are missing.
     pub fn to_value(&self) -> Value {
         let job = |tasks: &BTreeMap<u32, String>| -> Value {
-            match tasks.keys().copied().eq(0..tasks.len() as u32) {
-                true => tasks.values().map(String::as_str).collect(),
-                false => tasks.iter().map(|(task, address)| (task.to_string(), address.as_str())).collect(),
+            if tasks.keys().copied().eq(0..tasks.len() as u32) {
+                tasks.values().map(String::as_str).collect()
+            } else {
+                tasks.iter().map(|(task, address)| (task.to_string(), address.as_str())).collect()
             }
         };
         self.jobs.iter().map(|(name, tasks)| (name.clone(), job(tasks))).collect()

@@ -35,10 +35,10 @@ pub(crate) async fn greet<S: AsyncRead + Unpin>(mut socket: S) -> Result<Greeted
         if PREFACE.starts_with(&first) {
             socket.read_exact(&mut preface[first.len()..]).await?;
         }
-        match preface == *PREFACE {
-            true => Ok(Greeted::Http2(Rewound { unread: PREFACE, socket })),
-            false => Err(Error::new(ErrorKind::InvalidData, "neither HTTP/2 nor a Ferroflow task")),
+        if preface != *PREFACE {
+            return Err(Error::new(ErrorKind::InvalidData, "neither HTTP/2 nor a Ferroflow task"));
         }
+        Ok(Greeted::Http2(Rewound { unread: PREFACE, socket }))
     };
     timeout(GREETING_WAIT, greeting).await?
 }

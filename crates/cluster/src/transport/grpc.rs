@@ -1,7 +1,7 @@
 //! Unary gRPC over HTTP/2: what a request says in its headers, how its message starts, how a response ends.
 
 use super::intake::Intake;
-use super::reader::{Frames, Reader};
+use super::reader::{ByteSource, Reader};
 use super::rope::Rope;
 use super::status::to_trailers;
 use bytes::{Buf, Bytes};
@@ -34,21 +34,21 @@ const INFLATED_AT_ONCE: usize = 256 << 10;
 const MAX_SILENCE: Duration = Duration::from_secs(60);
 
 /// The message of one request, as it arrives.
-pub(crate) type Request = Reader<Source>;
+pub(crate) type Request = Reader<RequestSource>;
 
 /// Where a request's bytes come from.
-pub(crate) enum Source {
+pub(crate) enum RequestSource {
     /// The frames of the HTTP body.
     Body(RequestBody),
     /// Nothing more: the message was at hand as a whole.
     Nothing,
 }
 
-impl Frames for Source {
+impl ByteSource for RequestSource {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         match self {
-            Source::Body(body) => body.poll_frame(cx),
-            Source::Nothing => Poll::Ready(None),
+            RequestSource::Body(body) => body.poll_frame(cx),
+            RequestSource::Nothing => Poll::Ready(None),
         }
     }
 }
@@ -89,7 +89,7 @@ impl<B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin> RequestBody<B> {
 
 /// Reads the prefix of the message and prepares to read the message itself.
 pub(crate) async fn open(headers: &HeaderMap, body: Incoming, intake: &Arc<Intake>) -> Result<Request> {
-    let mut source = Source::Body(RequestBody { incoming: body, silence: None });
+    let mut source = RequestSource::Body(RequestBody { incoming: body, silence: None });
     let mut start = Bytes::new();
     while start.len() < 5 {
         match poll_fn(|cx| source.poll_frame(cx)).await {
@@ -108,20 +108,19 @@ pub(crate) async fn open(headers: &HeaderMap, body: Incoming, intake: &Arc<Intak
     let packed = reader.bytes(length).await?;
     let encoding = Encoding::of(headers.get("grpc-encoding"))?;
     let mut charge = intake.charge();
-    let inflated = match packed.len() < INFLATED_IN_PLACE {
-        true => inflate(encoding, &packed, &mut charge)?,
-        // It takes a while, and this thread has other calls to carry.
-        false => {
-            let inflating = move || inflate(encoding, &packed, &mut charge).map(|message| (message, charge));
-            let inflated = spawn_blocking(inflating).await;
-            let (message, charged) =
-                inflated.map_err(|error| status!(Internal, "a message was not inflated: {error}"))??;
-            charge = charged;
-            message
-        }
+    let inflated = if packed.len() < INFLATED_IN_PLACE {
+        inflate(encoding, &packed, &mut charge)?
+    } else {
+        // Inflating takes a while, and this thread has other calls to serve.
+        let inflating = move || inflate(encoding, &packed, &mut charge).map(|message| (message, charge));
+        let inflated = spawn_blocking(inflating).await;
+        let (message, charged) =
+            inflated.map_err(|error| status!(Internal, "a message was not inflated: {error}"))??;
+        charge = charged;
+        message
     };
     let length = inflated.len() as u64;
-    let mut inflated = Reader::new(Source::Nothing, inflated, length, intake);
+    let mut inflated = Reader::new(RequestSource::Nothing, inflated, length, intake);
     *inflated.gathered() = charge;
     Ok(inflated)
 }

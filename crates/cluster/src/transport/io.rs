@@ -87,7 +87,7 @@ impl Io {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         let mut task = AbortOnDrop(self.handles[index].spawn(future));
-        async move { (&mut task.0).await.unwrap_or_else(|_| Err(stops())) }
+        async move { (&mut task.0).await.unwrap_or_else(|_| Err(server_stopping())) }
     }
 
     /// Lets the calling thread use the timers of the first thread.
@@ -108,9 +108,9 @@ impl Io {
         let ended = self.ended[index].clone();
         async move {
             let mut timer = pin!(timer);
-            poll_fn(|cx| match *ended.read().unwrap_or_else(PoisonError::into_inner) {
-                true => Poll::Ready(Err(stops())),
-                false => timer.as_mut().poll(cx).map(Ok),
+            poll_fn(|cx| {
+                let ended = ended.read().unwrap_or_else(PoisonError::into_inner);
+                if *ended { Poll::Ready(Err(server_stopping())) } else { timer.as_mut().poll(cx).map(Ok) }
             })
             .await
         }
@@ -118,7 +118,7 @@ impl Io {
 }
 
 /// What becomes of work when the threads that carry it have ended.
-pub(crate) fn stops() -> Status {
+pub(crate) fn server_stopping() -> Status {
     status!(Unavailable, "this server stops")
 }
 

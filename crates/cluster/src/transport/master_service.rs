@@ -24,11 +24,11 @@ pub(crate) async fn call(
         "RunStep" => run_step(services, caller, request).await,
         "RunCallable" => run_callable(services, caller, request).await,
         // Every call has room for the largest of them; steps should not pay for graphs and configurations.
-        _ => Box::pin(call_rarely(services, caller, method, request)).await,
+        _ => Box::pin(call_other(services, caller, method, request)).await,
     }
 }
 
-async fn call_rarely(
+async fn call_other(
     services: &Services,
     caller: &Caller,
     method: &str,

@@ -19,7 +19,7 @@ use std::task::{Context, Poll};
 const ESTIMATED_BYTES: usize = 1 << 10;
 
 /// Where the bytes of a message come from.
-pub(crate) trait Frames {
+pub(crate) trait ByteSource {
     /// The next bytes; `None` after the last.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>>;
 }
@@ -51,7 +51,7 @@ pub(crate) struct Reader<F> {
     contents: Charge,
 }
 
-impl<F: Frames> Reader<F> {
+impl<F: ByteSource> Reader<F> {
     /// A reader of a message of `length` bytes, of which `current` holds the first (and perhaps more that follow it).
     pub(crate) fn new(frames: F, current: Bytes, length: u64, intake: &Arc<Intake>) -> Reader<F> {
         let (gathered, contents) = (intake.charge(), intake.charge_part());

@@ -3,7 +3,7 @@
 //! Only fields that hold tensors are taken apart here; all others are gathered and left to the generated decoders, so
 //! there is one definition of what they mean.
 
-use super::reader::{Field, Frames, Reader, malformed};
+use super::reader::{ByteSource, Field, Reader, malformed};
 use super::rope::Rope;
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::rendezvous::Parcel;
@@ -21,7 +21,7 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 pub(crate) type Feeds<T> = Result<Vec<T>>;
 
 /// Reads a `RunStepRequest`; its feeds come apart from the rest.
-pub(crate) async fn read_run_step<F: Frames>(
+pub(crate) async fn read_run_step<F: ByteSource>(
     reader: &mut Reader<F>,
 ) -> Result<(RunStepRequest, Feeds<(String, Tensor)>)> {
     const FEED: u32 = 2;
@@ -40,7 +40,7 @@ pub(crate) async fn read_run_step<F: Frames>(
 }
 
 /// Reads a `RunCallableRequest`; its feeds come apart from the rest.
-pub(crate) async fn read_run_callable<F: Frames>(
+pub(crate) async fn read_run_callable<F: ByteSource>(
     reader: &mut Reader<F>,
 ) -> Result<(RunCallableRequest, Feeds<Tensor>)> {
     const FEED: u32 = 3;
@@ -58,14 +58,16 @@ pub(crate) async fn read_run_callable<F: Frames>(
 }
 
 /// A tensor from another task.
-pub(crate) struct Received {
+pub(crate) struct ReceivedTensor {
     pub(crate) parcel: Parcel,
     /// When the peer sent it, by its clock, in microseconds since 1970.
     pub(crate) sent_micros: i64,
 }
 
 /// Reads a `RecvTensorResponse`. As with feeds, a value that is no tensor is not the wire's fault.
-pub(crate) async fn read_recv_tensor<F: Frames>(reader: &mut Reader<F>) -> Result<Result<Received>> {
+pub(crate) async fn read_recv_tensor<F: ByteSource>(
+    reader: &mut Reader<F>,
+) -> Result<Result<ReceivedTensor>> {
     const TENSOR: u32 = 1;
     const IS_DEAD: Field = Field { number: 2, wire_type: WireType::Varint };
     const SEND_START: Field = Field { number: 3, wire_type: WireType::Varint };
@@ -87,7 +89,7 @@ pub(crate) async fn read_recv_tensor<F: Frames>(reader: &mut Reader<F>) -> Resul
     }
     let tensor = tensor.unwrap_or_else(|| Tensor::from_proto(&TensorProto::default()));
     let parcel = tensor.map(|tensor| if dead { Parcel::dead(tensor) } else { Parcel::new(tensor) });
-    Ok(parcel.map(|parcel| Received { parcel, sent_micros }))
+    Ok(parcel.map(|parcel| ReceivedTensor { parcel, sent_micros }))
 }
 
 /// Writes a `RecvTensorResponse`. A dead parcel carries an empty tensor, as in stock.
@@ -102,7 +104,7 @@ pub(crate) fn write_recv_tensor(parcel: &Parcel, send_start_micros: i64) -> Resu
     } else {
         &parcel.tensor
     };
-    let value = Outgoing::new(tensor)?;
+    let value = EncodedTensor::new(tensor)?;
     let mut rope = Rope::new();
     rope.write(32, |out| {
         if parcel.dead {
@@ -132,7 +134,10 @@ fn add_feed<T>(feeds: &mut Feeds<T>, feed: Result<T>) {
     }
 }
 
-async fn read_named_tensor<F: Frames>(reader: &mut Reader<F>, end: u64) -> Result<(String, Result<Tensor>)> {
+async fn read_named_tensor<F: ByteSource>(
+    reader: &mut Reader<F>,
+    end: u64,
+) -> Result<(String, Result<Tensor>)> {
     const TENSOR: u32 = 2;
     let (mut rest, mut tensor) = (BytesMut::new(), None);
     while let Some(field) = reader.field(end).await? {
@@ -151,7 +156,7 @@ async fn read_named_tensor<F: Frames>(reader: &mut Reader<F>, end: u64) -> Resul
 }
 
 /// Reads a `TensorProto` that ends at `end`. Raw content of plain elements is copied once, into pooled memory.
-async fn read_tensor<F: Frames>(reader: &mut Reader<F>, end: u64) -> Result<Result<Tensor>> {
+async fn read_tensor<F: ByteSource>(reader: &mut Reader<F>, end: u64) -> Result<Result<Tensor>> {
     const DTYPE: Field = Field { number: 1, wire_type: WireType::Varint };
     const CONTENT: u32 = 4;
     let (mut rest, mut dtype, mut content) = (BytesMut::new(), None, None);
@@ -183,7 +188,7 @@ fn from_content(proto: &TensorProto, content: Buffer) -> Result<Tensor> {
     Tensor::from_buffer(DType::from_wire(proto.dtype)?, shape, content)
 }
 
-async fn read_content<F: Frames>(reader: &mut Reader<F>, end: u64) -> Result<Buffer> {
+async fn read_content<F: ByteSource>(reader: &mut Reader<F>, end: u64) -> Result<Buffer> {
     let mut content = reader.intake().expect((end - reader.position()) as usize)?;
     while content.missing() > 0 {
         let room = content.room()?;
@@ -229,7 +234,7 @@ pub(crate) fn write_run_callable_request(request: &RunCallableRequest, feeds: &[
 }
 
 /// Reads a `RunStepResponse`; its tensors come apart from the rest.
-pub(crate) async fn read_run_step_response<F: Frames>(
+pub(crate) async fn read_run_step_response<F: ByteSource>(
     reader: &mut Reader<F>,
 ) -> Result<(RunStepResponse, Vec<(String, Tensor)>)> {
     const TENSOR: u32 = 1;
@@ -248,7 +253,7 @@ pub(crate) async fn read_run_step_response<F: Frames>(
 }
 
 /// Reads a `RunCallableResponse`; its tensors come apart from the rest.
-pub(crate) async fn read_run_callable_response<F: Frames>(
+pub(crate) async fn read_run_callable_response<F: ByteSource>(
     reader: &mut Reader<F>,
 ) -> Result<(RunCallableResponse, Vec<Tensor>)> {
     const FETCH: u32 = 1;
@@ -278,23 +283,23 @@ pub(crate) fn write_run_callable(fetches: &[Tensor], metadata: &RunMetadata) -> 
 }
 
 /// A tensor as it is written: everything but the content, then the content.
-struct Outgoing {
+struct EncodedTensor {
     header: TensorProto,
     content: Bytes,
 }
 
-impl Outgoing {
-    fn new(tensor: &Tensor) -> Result<Outgoing> {
+impl EncodedTensor {
+    fn new(tensor: &Tensor) -> Result<EncodedTensor> {
         Ok(match tensor.storage() {
-            Storage::Plain(_) => Outgoing {
+            Storage::Plain(_) => EncodedTensor {
                 header: tensor.header_proto(),
-                content: Bytes::from_owner(PlainBytes(tensor.clone())),
+                content: Bytes::from_owner(TensorBytes(tensor.clone())),
             },
             Storage::Strings(values) => {
-                Outgoing { header: tensor.header_proto(), content: encode_string_list(values) }
+                EncodedTensor { header: tensor.header_proto(), content: encode_string_list(values) }
             }
             Storage::Resources(_) | Storage::Variants(_) => {
-                Outgoing { header: tensor.to_proto()?, content: Bytes::new() }
+                EncodedTensor { header: tensor.to_proto()?, content: Bytes::new() }
             }
         })
     }
@@ -316,10 +321,10 @@ impl Outgoing {
     }
 }
 
-/// Keeps a tensor alive while its bytes are on their way out.
-struct PlainBytes(Tensor);
+/// The bytes of a plain tensor, which keep it alive while they are being sent.
+pub(crate) struct TensorBytes(pub(crate) Tensor);
 
-impl AsRef<[u8]> for PlainBytes {
+impl AsRef<[u8]> for TensorBytes {
     fn as_ref(&self) -> &[u8] {
         self.0.bytes().unwrap_or_default()
     }
@@ -336,7 +341,7 @@ fn put_delimiter(number: u32, length: usize, out: &mut BytesMut) {
 }
 
 fn put_tensor(number: u32, tensor: &Tensor, rope: &mut Rope) -> Result<()> {
-    let value = Outgoing::new(tensor)?;
+    let value = EncodedTensor::new(tensor)?;
     rope.write(16, |out| put_delimiter(number, value.encoded_len(), out));
     value.write(rope);
     Ok(())
@@ -345,7 +350,7 @@ fn put_tensor(number: u32, tensor: &Tensor, rope: &mut Rope) -> Result<()> {
 fn put_named_tensor(number: u32, name: &str, tensor: &Tensor, rope: &mut Rope) -> Result<()> {
     const NAME: u32 = 1;
     const VALUE: u32 = 2;
-    let value = Outgoing::new(tensor)?;
+    let value = EncodedTensor::new(tensor)?;
     let length = delimited_len(name.len()) + delimited_len(value.encoded_len());
     rope.write(16 + name.len(), |out| {
         put_delimiter(number, length, out);
@@ -378,10 +383,10 @@ mod tests {
     use std::sync::Arc;
     use std::task::{Context, Poll};
 
-    /// Frames at hand, as if the network were infinitely fast.
+    /// ByteSource at hand, as if the network were infinitely fast.
     struct Ready(VecDeque<Bytes>);
 
-    impl Frames for Ready {
+    impl ByteSource for Ready {
         fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
             Poll::Ready(self.0.pop_front().map(Ok))
         }

@@ -56,9 +56,10 @@ fn field_cost(number: u64, field: &[u8], depth: usize) -> usize {
     if let Some(cost) = nested(field, depth) {
         return MESSAGE_BYTES + cost;
     }
-    let packed = match NEVER_PACKED.contains(&number) {
-        true => 0,
-        false => field.iter().filter(|byte| **byte < 0x80).count() * size_of::<u64>(),
+    let packed = if NEVER_PACKED.contains(&number) {
+        0
+    } else {
+        field.iter().filter(|byte| **byte < 0x80).count() * size_of::<u64>()
     };
     BYTES_BYTES + field.remaining() + packed
 }

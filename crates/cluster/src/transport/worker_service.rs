@@ -1,10 +1,10 @@
 //! `tensorflow.WorkerService`: messages in, messages out; the meaning is in [`crate::worker`].
 
 use super::grpc::Request;
-use super::introduction::Question;
 use super::local;
 use super::rope::Rope;
 use super::server::{Services, unknown_method};
+use super::task_status::TaskStatusRequest;
 use super::tensor_codec::write_recv_tensor;
 use crate::worker::{Worker, since_epoch};
 use ferroflow_core::{Result, Status, bail};
@@ -23,22 +23,22 @@ pub(crate) async fn call(services: &Services, method: &str, request: Request) ->
         "RecvTensor" => recv_tensor(worker, request).await,
         "RunGraph" => run_graph(worker, request).await,
         // Every call has room for the largest of them; steps should not pay for graphs.
-        _ => Box::pin(call_rarely(worker, method, request)).await,
+        _ => Box::pin(call_other(worker, method, request)).await,
     }
 }
 
-async fn call_rarely(worker: &Worker, method: &str, mut request: Request) -> Result<Rope> {
+async fn call_other(worker: &Worker, method: &str, mut request: Request) -> Result<Rope> {
     match method {
         "GetStatus" => {
-            let question: Question = request.decode().await?;
-            Ok(Rope::from_message(&worker.introduce(&question).await))
+            let question: TaskStatusRequest = request.decode().await?;
+            Ok(Rope::from_message(&worker.task_status(&question).await))
         }
         "CreateWorkerSession" => {
-            let (request, address) = request.decode::<SessionRequest>().await?.into_parts();
+            let (request, address) = request.decode::<ExtendedSessionRequest>().await?.into_parts();
             worker.refuse_rival(&request, &address).await?;
             worker.create_session(&request)?;
             worker.note_master(&request.session_handle, &address);
-            Ok(Rope::from_message(&SessionOpened {
+            Ok(Rope::from_message(&ExtendedSessionResponse {
                 takes_direct_links: true,
                 local_name: local::name(worker.device().incarnation()),
             }))
@@ -84,7 +84,7 @@ async fn call_rarely(worker: &Worker, method: &str, mut request: Request) -> Res
 
 async fn recv_tensor(worker: &Worker, mut request: Request) -> Result<Rope> {
     let RecvTensorRequest { step_id, rendezvous_key, request_id, .. } = request.decode().await?;
-    let parcel = worker.recv_tensor(step_id, &rendezvous_key, request_id).await?;
+    let parcel = worker.serve_recv_tensor(step_id, &rendezvous_key, request_id).await?;
     write_recv_tensor(&parcel, since_epoch())
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn error_response(status: &Status) -> RunGraphResponse {
 
 /// A `CreateWorkerSessionRequest` with a field of our own, which stock ignores.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct SessionRequest {
+pub(crate) struct ExtendedSessionRequest {
     #[prost(string, tag = "1")]
     session_handle: String,
     #[prost(message, optional, tag = "2")]
@@ -127,9 +127,12 @@ pub(crate) struct SessionRequest {
     master_address: String,
 }
 
-impl SessionRequest {
+impl ExtendedSessionRequest {
     /// The request of a master whose server is at this address.
-    pub(crate) fn new(request: &CreateWorkerSessionRequest, master_address: String) -> SessionRequest {
+    pub(crate) fn new(
+        request: &CreateWorkerSessionRequest,
+        master_address: String,
+    ) -> ExtendedSessionRequest {
         let CreateWorkerSessionRequest {
             session_handle,
             server_def,
@@ -138,7 +141,7 @@ impl SessionRequest {
             master_task,
             master_incarnation,
         } = request.clone();
-        SessionRequest {
+        ExtendedSessionRequest {
             session_handle,
             server_def,
             isolate_session_state,
@@ -165,7 +168,7 @@ impl SessionRequest {
 
 /// A `CreateWorkerSessionResponse` with fields of our own, which stock ignores.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct SessionOpened {
+pub(crate) struct ExtendedSessionResponse {
     /// Whether the task takes direct connections.
     #[prost(bool, tag = "61001")]
     pub(crate) takes_direct_links: bool,

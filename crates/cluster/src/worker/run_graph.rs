@@ -16,7 +16,7 @@ use futures_util::{FutureExt, StreamExt};
 use std::sync::Arc;
 
 /// How a partial run ends; every clone gives the same.
-pub(super) type Ending = Shared<BoxFuture<'static, Result<()>>>;
+pub(super) type PartialRunEnd = Shared<BoxFuture<'static, Result<()>>>;
 
 impl Worker {
     /// Runs a registered graph once, or continues a run whose values come in several calls. Dropping the future gives up
@@ -24,7 +24,7 @@ impl Worker {
     pub(crate) async fn run_graph(&self, request: RunGraphRequest) -> Result<RunGraphResponse> {
         self.requests.track(request.request_id, "RunGraph (Worker)")?;
         if !(request.is_partial && self.steps.find(request.step_id).is_some()) {
-            self.admit()?;
+            self.check_not_draining()?;
         }
         let session = self.session(&request.session_handle, request.create_worker_session_called)?;
         let sends = read_sends(&request.send)?;
@@ -35,9 +35,10 @@ impl Worker {
             for (key, tensor) in sends {
                 step.local().send(&key, Parcel::new(tensor))?;
             }
-            match request.is_partial {
-                true => self.run_partially(&session, &step, &request).await,
-                false => self.run_whole(&session, &step, &request).await,
+            if request.is_partial {
+                self.run_partially(&session, &step, &request).await
+            } else {
+                self.run_whole(&session, &step, &request).await
             }
         };
         let done = run.await;
@@ -71,28 +72,23 @@ impl Worker {
             traces.extend(trace.clone());
             runs.push(part.start(Vec::new(), cx, trace)?.near_caller());
         }
-        side_by_side(runs).await?;
+        run_concurrently(runs).await?;
         let stats =
             || StepStats { dev_stats: traces.iter().flat_map(|trace| trace.to_proto().dev_stats).collect() };
+        let mut costs = CostGraphDef::default();
+        if options.record_costs && graph.models_costs {
+            let traced = graph.parts.iter().zip(&traces);
+            costs.node = traced.flat_map(|(part, trace)| cost_nodes(part, trace)).collect();
+        }
+        let mut partition_graph = Vec::new();
+        if options.record_partition_graphs {
+            partition_graph = graph.parts.iter().flat_map(|part| part.partition_graphs()).collect();
+        }
         Ok(RunGraphResponse {
             recv: receive(&*rendezvous, &request.recv_key).await?,
             step_stats: (!traces.is_empty()).then(stats),
-            cost_graph: Some(CostGraphDef {
-                node: match options.record_costs && graph.models_costs {
-                    true => graph
-                        .parts
-                        .iter()
-                        .zip(&traces)
-                        .flat_map(|(part, trace)| cost_nodes(part, trace))
-                        .collect(),
-                    false => Vec::new(),
-                },
-                ..Default::default()
-            }),
-            partition_graph: match options.record_partition_graphs {
-                true => graph.parts.iter().flat_map(|part| part.partition_graphs()).collect(),
-                false => Vec::new(),
-            },
+            cost_graph: Some(costs),
+            partition_graph,
             ..Default::default()
         })
     }
@@ -121,7 +117,7 @@ impl Worker {
         session: &Arc<WorkerSession>,
         step: &Arc<WorkerStep>,
         graph: &TaskGraph,
-    ) -> Result<Ending> {
+    ) -> Result<PartialRunEnd> {
         let rendezvous = step.rendezvous(session);
         let runs = graph.parts.iter().map(|part| {
             let cx = WorkerSession::step_cx(
@@ -132,7 +128,7 @@ impl Worker {
             );
             part.start(Vec::new(), cx, None)
         });
-        let run = side_by_side(runs.collect::<Result<Vec<_>>>()?);
+        let run = run_concurrently(runs.collect::<Result<Vec<_>>>()?);
         // The step holds its run, so the run must not hold the step.
         let failing = Arc::downgrade(step);
         let run = async move {
@@ -148,7 +144,7 @@ impl Worker {
 
 /// Runs the parts of a task's devices, which wait for each other's tensors, until all have ended or one has failed; the
 /// others are given up then.
-pub(crate) async fn side_by_side<T>(mut runs: Vec<impl Future<Output = Result<T>>>) -> Result<()> {
+pub(crate) async fn run_concurrently<T>(mut runs: Vec<impl Future<Output = Result<T>>>) -> Result<()> {
     match runs.len() {
         0 => Ok(()),
         1 => runs.remove(0).await.map(drop),

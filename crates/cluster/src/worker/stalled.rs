@@ -20,13 +20,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long a master is remembered that never opens a session.
 const REMEMBERED: Duration = Duration::from_secs(600);
 /// How many are remembered. Anybody can ask.
-const MAX_ASKED: usize = 256;
+const MAX_PENDING: usize = 256;
 
 /// Masters that have asked for devices and have not opened a session yet, by the address they called from.
 #[derive(Default)]
-pub(super) struct Asked(Mutex<HashMap<SocketAddr, Inquirer>>);
+pub(super) struct PendingMasters(Mutex<HashMap<SocketAddr, PendingMaster>>);
 
-struct Inquirer {
+struct PendingMaster {
     since: Instant,
     /// What was last said about it.
     told: Option<String>,
@@ -34,13 +34,13 @@ struct Inquirer {
 
 const UNPOISONED: &str = "no panic while questions are noted";
 
-impl Asked {
+impl PendingMasters {
     /// Notes a question for devices.
     pub(super) fn add(&self, peer: SocketAddr) {
-        let mut asked = self.0.lock().expect(UNPOISONED);
-        asked.retain(|_, inquirer| inquirer.since.elapsed() < REMEMBERED);
-        if asked.len() < MAX_ASKED {
-            asked.entry(peer).or_insert_with(|| Inquirer { since: Instant::now(), told: None });
+        let mut pending = self.0.lock().expect(UNPOISONED);
+        pending.retain(|_, master| master.since.elapsed() < REMEMBERED);
+        if pending.len() < MAX_PENDING {
+            pending.entry(peer).or_insert_with(|| PendingMaster { since: Instant::now(), told: None });
         }
     }
 
@@ -51,15 +51,15 @@ impl Asked {
 
     /// Those who wait for so long, and since when.
     fn stalled(&self, after: Duration) -> Vec<(SocketAddr, Duration)> {
-        let asked = self.0.lock().expect(UNPOISONED);
-        let waits = asked.iter().map(|(peer, inquirer)| (*peer, inquirer.since.elapsed()));
+        let pending = self.0.lock().expect(UNPOISONED);
+        let waits = pending.iter().map(|(peer, master)| (*peer, master.since.elapsed()));
         waits.filter(|(_, since)| *since >= after).collect()
     }
 
     fn is_news(&self, peer: SocketAddr, word: &str) -> bool {
-        let mut asked = self.0.lock().expect(UNPOISONED);
-        let Some(inquirer) = asked.get_mut(&peer) else { return false };
-        inquirer.told.replace(word.to_owned()).as_deref() != Some(word)
+        let mut pending = self.0.lock().expect(UNPOISONED);
+        let Some(master) = pending.get_mut(&peer) else { return false };
+        master.told.replace(word.to_owned()).as_deref() != Some(word)
     }
 }
 
@@ -76,7 +76,7 @@ impl Worker {
 
     /// What is to be said about masters that wait for so long and that nobody was told of yet.
     pub(super) async fn stalled_masters(&self, after: Duration) -> Vec<String> {
-        let stalled = self.asked.stalled(after);
+        let stalled = self.pending_masters.stalled(after);
         let cluster = self.known.borrow().cluster.clone();
         if stalled.is_empty() || cluster.is_empty() {
             return Vec::new();
@@ -89,7 +89,7 @@ impl Worker {
             let who = self.candidates(&there, peer);
             let word = explain(&who, &missing);
             let seconds = since.as_secs();
-            self.asked.is_news(peer, &word).then(|| format!("For {seconds} s, {word}"))
+            self.pending_masters.is_news(peer, &word).then(|| format!("For {seconds} s, {word}"))
         });
         words.collect()
     }

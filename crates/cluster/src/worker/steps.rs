@@ -2,15 +2,14 @@
 //! it, a peer that wants a tensor of it, or the master of this task.
 
 use super::WorkerSession;
-use super::run_graph::Ending;
-use super::since_epoch;
+use super::run_graph::PartialRunEnd;
+use super::step_rendezvous::StepRendezvous;
 use super::transfers::Transfers;
 use crate::transport::direct::Link;
 use ferroflow_core::cancel::Cancellation;
-use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
-use ferroflow_core::{BoxFuture, Code, Result, Status, status};
+use ferroflow_core::rendezvous::{Rendezvous, RendezvousKey};
+use ferroflow_core::{Code, Result, Status, status};
 use ferroflow_runtime::LocalRendezvous;
-use futures_util::FutureExt;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,7 +25,7 @@ const SWEEP_EVERY: usize = 1024;
 /// A step as this worker sees it.
 pub(crate) struct WorkerStep {
     id: i64,
-    transfers: Arc<Transfers>,
+    pub(super) transfers: Arc<Transfers>,
     /// What its nodes here leave for others, and for each other.
     local: LocalRendezvous,
     cancellation: Cancellation,
@@ -36,7 +35,7 @@ pub(crate) struct WorkerStep {
     calls: AtomicUsize,
     /// The session that runs it, unless that is the master of this task.
     session: OnceLock<Weak<WorkerSession>>,
-    partial: Mutex<Option<Ending>>,
+    partial: Mutex<Option<PartialRunEnd>>,
     /// Tasks with which the step's tensors are exchanged over direct connections.
     links: OnceLock<Vec<(String, Arc<Link>)>>,
     since: Instant,
@@ -76,7 +75,7 @@ impl WorkerStep {
     /// Where the step's nodes here send and receive in a session, whose peers send what other tasks produce.
     pub(crate) fn rendezvous(self: &Arc<Self>, session: &Arc<WorkerSession>) -> Arc<StepRendezvous> {
         self.ran.store(true, Ordering::Relaxed);
-        Arc::new(StepRendezvous { step: self.clone(), session: session.clone() })
+        Arc::new(StepRendezvous::new(self.clone(), session.clone()))
     }
 
     /// Tensors for these tasks are pushed, and theirs come by themselves. To be said before the step runs here.
@@ -85,7 +84,7 @@ impl WorkerStep {
     }
 
     /// The direct connection to a device's task.
-    fn link(&self, device: &str) -> Option<&Arc<Link>> {
+    pub(super) fn link(&self, device: &str) -> Option<&Arc<Link>> {
         let of = |task: &str| device.strip_prefix(task).is_some_and(|rest| rest.starts_with("/device:"));
         self.links.get()?.iter().find(|(task, _)| of(task)).map(|(_, link)| link)
     }
@@ -118,7 +117,7 @@ impl WorkerStep {
     }
 
     /// The partial run of this step, started if this is its first call.
-    pub(super) fn partial_run(&self, start: impl FnOnce() -> Result<Ending>) -> Result<Ending> {
+    pub(super) fn partial_run(&self, start: impl FnOnce() -> Result<PartialRunEnd>) -> Result<PartialRunEnd> {
         let mut partial = self.partial.lock().expect(UNPOISONED);
         match &*partial {
             Some(ending) => Ok(ending.clone()),
@@ -131,48 +130,6 @@ impl WorkerStep {
         let orphaned = self.session.get().is_some_and(|session| session.strong_count() == 0);
         let failed = || self.since.elapsed() > REMEMBERED && self.local.aborted().is_some();
         self.calls.load(Ordering::Relaxed) == 0 && (orphaned || failed()) && self.local.pending().1 == 0
-    }
-}
-
-/// The rendezvous of one step: tensors of this task are kept here, those of other tasks are asked for.
-pub(crate) struct StepRendezvous {
-    step: Arc<WorkerStep>,
-    session: Arc<WorkerSession>,
-}
-
-impl Rendezvous for StepRendezvous {
-    fn send(&self, key: &RendezvousKey, parcel: Parcel) -> Result<()> {
-        match self.step.link(key.target()) {
-            Some(link) => link.push(self.step.id, key, parcel),
-            None => self.step.local.send(key, parcel),
-        }
-    }
-
-    fn recv(&self, key: &RendezvousKey) -> BoxFuture<Result<Parcel>> {
-        let source = key.source();
-        if self.session.env_on(source).is_some() || self.step.link(source).is_some() {
-            return self.step.local.recv(key);
-        }
-        let Some(peer) = self.session.peers().of_device(source).cloned() else {
-            let unknown = status!(InvalidArgument, "the task of {source} is not in the cluster");
-            return std::future::ready(Err(unknown)).boxed();
-        };
-        let (step, key) = (self.step.clone(), key.clone());
-        let receiving = async move {
-            let asked = step.transfers.are_wanted().then(since_epoch);
-            // The peer's own report tells why its part failed; this is a consequence.
-            let received = peer.recv_tensor(step.id, &key).await.map_err(Status::derived)?;
-            if let Some(asked) = asked {
-                let bytes = received.parcel.tensor.byte_size();
-                step.transfers.record(step.id, &key, bytes, (asked, received.sent_micros));
-            }
-            Ok(received.parcel)
-        };
-        receiving.boxed()
-    }
-
-    fn abort(&self, reason: Status) {
-        self.step.abort(reason);
     }
 }
 

@@ -7,8 +7,8 @@ use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::client::{Channels, Naming, Peers, RemoteWorker};
 use crate::transport::direct::{LinkHandle, RunPart};
 use crate::transport::intake::Intake;
-use crate::transport::introduction::Question;
 use crate::transport::io::Io;
+use crate::transport::task_status::TaskStatusRequest;
 use crate::{Server, ServerConfig};
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::tensor::BufferPool;
@@ -96,7 +96,7 @@ impl Cluster {
             Naming::Own,
         );
         let remote = peers.unwrap().worker(&task).unwrap().clone();
-        let (question, soon) = (Question::default(), Instant::now() + PATIENCE);
+        let (question, soon) = (TaskStatusRequest::default(), Instant::now() + PATIENCE);
         let ready = remote.get_status_when_ready(&question, Some(soon)).await;
         let devices = ready.unwrap().device_attributes;
         remote
@@ -492,7 +492,7 @@ fn a_task_that_does_not_come_is_waited_for_until_the_deadline() {
         };
         let wait = async |peers: Arc<Peers>| {
             let worker = peers.worker(&TaskName::new("ps", 3)).unwrap();
-            worker.get_status_when_ready(&Question::default(), soon()).await.unwrap_err()
+            worker.get_status_when_ready(&TaskStatusRequest::default(), soon()).await.unwrap_err()
         };
         let (_kept, closed) = keep_port();
         let refused = wait(at(closed.to_string())).await;
@@ -533,7 +533,7 @@ impl Task {
 
     async fn run_directly(&self, link: &LinkHandle, graph: &str, step_id: i64) -> Result<()> {
         let request = Some(run_request(graph, step_id));
-        let part = RunPart { request, caller: CALLER.to_owned(), alone: true };
+        let part = RunPart { request, caller: CALLER.to_owned(), master_only: true };
         self.remote.run_directly(link, part, step_id).await.map(drop)
     }
 }

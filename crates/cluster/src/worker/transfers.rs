@@ -107,10 +107,7 @@ fn six_digits(value: f64) -> String {
     }
     let decimals = (5 - value.log10().floor() as i32).clamp(0, 12) as usize;
     let text = format!("{value:.decimals$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 #[cfg(test)]

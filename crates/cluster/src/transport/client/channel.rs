@@ -7,7 +7,7 @@
 use super::super::grpc::deadline_exceeded;
 use super::super::intake::Intake;
 use super::super::io::Io;
-use super::super::reader::{Frames, Reader};
+use super::super::reader::{ByteSource, Reader};
 use super::super::sockets::{
     CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence,
 };
@@ -36,7 +36,7 @@ use tokio::net::TcpStream;
 pub(crate) struct Channel {
     address: Arc<str>,
     io: Arc<Io>,
-    lanes: Lanes<Link>,
+    lanes: Lanes<Http2Sender>,
     /// Connections of the other kind, to tasks of our own.
     direct: Lanes<Arc<LinkHandle>>,
     /// Memory for what comes on it.
@@ -44,7 +44,7 @@ pub(crate) struct Channel {
 }
 
 /// A connection. It closes when the last clone and the last call are gone.
-type Link = SendRequest<Bytes>;
+type Http2Sender = SendRequest<Bytes>;
 
 impl Channel {
     /// A channel to `host:port`; nothing is connected yet.
@@ -72,15 +72,15 @@ impl Channel {
         head: &CallHead,
         message: impl IntoIterator<Item = Bytes>,
         hint: u64,
-    ) -> Result<Answer> {
+    ) -> Result<CallResponse> {
         let lane = self.io.choose(hint);
-        let (generation, mut link) = self.link(lane).await?;
+        let (generation, mut link) = self.sender(lane).await?;
         let (response, mut body) = match link.send_request(head.request(), false) {
             Ok(sent) => sent,
             // The connection ended before anything was sent on it, so another one may take the call.
             Err(_) => {
                 self.lanes.forget(lane, generation);
-                let (_, mut link) = self.link(lane).await?;
+                let (_, mut link) = self.sender(lane).await?;
                 link.send_request(head.request(), false).map_err(|error| self.broken(&error))?
             }
         };
@@ -100,12 +100,12 @@ impl Channel {
             self.address,
             head.status
         );
-        Answer::open(Body { stream, address: self.address.clone() }, lane, &self.intake).await
+        CallResponse::open(ResponseBody { stream, address: self.address.clone() }, lane, &self.intake).await
     }
 
     /// Connects if that has not happened yet.
     pub(crate) async fn connected(&self, hint: u64) -> Result<()> {
-        self.link(self.io.choose(hint)).await.map(drop)
+        self.sender(self.io.choose(hint)).await.map(drop)
     }
 
     /// Gives up waiting after `limit`.
@@ -142,7 +142,7 @@ impl Channel {
     }
 
     /// The lane's connection and its generation; made if there is none.
-    async fn link(&self, lane: usize) -> Result<(u64, Link)> {
+    async fn sender(&self, lane: usize) -> Result<(u64, Http2Sender)> {
         let address = self.address.clone();
         let connect = || async move {
             let (link, connection) = handshake(&address).await?;
@@ -216,7 +216,7 @@ async fn open_socket(address: &str) -> Result<TcpStream> {
     Ok(stream)
 }
 
-async fn handshake(address: &str) -> Result<(Link, Connection)> {
+async fn handshake(address: &str) -> Result<(Http2Sender, Connection)> {
     let stream = open_socket(address).await?;
     let connected = h2::client::Builder::new()
         .initial_window_size(STREAM_WINDOW)
@@ -279,18 +279,18 @@ impl CallHead {
 }
 
 /// The message of an answer, as it arrives.
-pub(crate) struct Answer {
-    reader: Reader<Body>,
+pub(crate) struct CallResponse {
+    reader: Reader<ResponseBody>,
     /// The I/O thread that carries it.
     lane: usize,
 }
 
-struct Body {
+struct ResponseBody {
     stream: RecvStream,
     address: Arc<str>,
 }
 
-impl Frames for Body {
+impl ByteSource for ResponseBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         Poll::Ready(match ready!(self.stream.poll_data(cx)) {
             Some(Ok(data)) => {
@@ -304,7 +304,7 @@ impl Frames for Body {
     }
 }
 
-impl Body {
+impl ResponseBody {
     /// How the call ended.
     async fn status(&mut self) -> Result<()> {
         let trailers = poll_fn(|cx| self.stream.poll_trailers(cx)).await;
@@ -315,8 +315,8 @@ impl Body {
     }
 }
 
-impl Answer {
-    async fn open(mut body: Body, lane: usize, intake: &Arc<Intake>) -> Result<Answer> {
+impl CallResponse {
+    async fn open(mut body: ResponseBody, lane: usize, intake: &Arc<Intake>) -> Result<CallResponse> {
         let mut start = Bytes::new();
         while start.len() < 5 {
             match poll_fn(|cx| body.poll_frame(cx)).await {
@@ -330,7 +330,7 @@ impl Answer {
         }
         ensure!(start.get_u8() == 0, Internal, "{} compresses without being asked to", body.address);
         let length = u64::from(start.get_u32());
-        Ok(Answer { reader: Reader::new(body, start, length, intake), lane })
+        Ok(CallResponse { reader: Reader::new(body, start, length, intake), lane })
     }
 
     /// The I/O thread that carries it.
@@ -344,7 +344,7 @@ impl Answer {
     }
 
     /// The message.
-    pub(crate) fn message(&mut self) -> &mut Reader<impl Frames + use<>> {
+    pub(crate) fn message(&mut self) -> &mut Reader<impl ByteSource + use<>> {
         &mut self.reader
     }
 

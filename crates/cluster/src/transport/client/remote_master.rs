@@ -9,7 +9,7 @@ use super::super::rope::Rope;
 use super::super::tensor_codec::{
     read_run_callable_response, read_run_step_response, write_run_callable_request, write_run_step_request,
 };
-use super::channel::{Answer, Channel};
+use super::channel::{CallResponse, Channel};
 use super::method::{Method, methods};
 use super::when_ready::Attempts;
 use crate::api::{CallableOutcome, Devices, MasterApi, RunCallable, RunStep, StepOutcome};
@@ -82,7 +82,7 @@ impl RemoteMaster {
         }
     }
 
-    async fn call(&self, method: &Method, request: Rope) -> Result<Answer> {
+    async fn call(&self, method: &Method, request: Rope) -> Result<CallResponse> {
         self.channel.call(method.head(), request.finish()?, self.hint).await
     }
 

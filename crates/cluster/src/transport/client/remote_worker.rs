@@ -2,12 +2,12 @@
 
 use super::super::direct::{LinkHandle, RunPart};
 use super::super::intake::Intake;
-use super::super::introduction::{Answer as Introduction, Question, is_settling};
 use super::super::keys::KeyText;
 use super::super::rope::PREFIX_BYTES;
-use super::super::tensor_codec::{Received, read_recv_tensor};
-use super::super::worker_service::{SessionOpened, SessionRequest};
-use super::channel::{Answer, Channel};
+use super::super::task_status::{TaskStatusRequest, TaskStatusResponse, is_settling};
+use super::super::tensor_codec::{ReceivedTensor, read_recv_tensor};
+use super::super::worker_service::{ExtendedSessionRequest, ExtendedSessionResponse};
+use super::channel::{CallResponse, Channel};
 use super::method::{Method, methods};
 use super::peers::Naming;
 use super::when_ready::{ATTEMPT_WAIT, Attempts};
@@ -48,7 +48,7 @@ pub(crate) struct RemoteWorker {
     naming: Naming,
     methods: Methods,
     /// Whether it takes direct connections, as far as is known.
-    is_ours: AtomicBool,
+    takes_direct_links: AtomicBool,
     /// The name by which tasks of the same machine reach it.
     local_name: Mutex<String>,
 }
@@ -82,7 +82,7 @@ impl RemoteWorker {
             intake,
             naming,
             methods,
-            is_ours: AtomicBool::new(false),
+            takes_direct_links: AtomicBool::new(false),
             local_name: Mutex::default(),
         })
     }
@@ -98,19 +98,19 @@ impl RemoteWorker {
     }
 
     /// What whatever task answers there says about itself.
-    async fn get_status(&self, question: &Question) -> Result<Introduction> {
+    async fn get_status(&self, question: &TaskStatusRequest) -> Result<TaskStatusResponse> {
         self.unary(&self.methods.get_status, question, 0).await
     }
 
     /// What the task says about itself; waits until it is there, and says whom it waits for and why.
     pub(crate) async fn get_status_when_ready(
         &self,
-        question: &Question,
+        question: &TaskStatusRequest,
         deadline: Option<Instant>,
-    ) -> Result<Introduction> {
+    ) -> Result<TaskStatusResponse> {
         let mut attempts = Attempts::new(self.task.to_string(), &self.channel, deadline);
         loop {
-            match self.ask(question, attempts.limit()).await? {
+            match self.try_get_status(question, attempts.limit()).await? {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => attempts.failed(&failure).await?,
             }
@@ -119,7 +119,11 @@ impl RemoteWorker {
 
     /// What the task says about itself, or why it cannot be heard within `limit`. Fails if it never will be, because who
     /// answers in its place was told of another cluster.
-    pub(crate) async fn ask(&self, question: &Question, limit: Duration) -> Result<Result<Introduction>> {
+    pub(crate) async fn try_get_status(
+        &self,
+        question: &TaskStatusRequest,
+        limit: Duration,
+    ) -> Result<Result<TaskStatusResponse>> {
         match self.channel.within(limit, self.get_status(question)).await {
             Ok(mut answer) if self.naming == Naming::Given => {
                 answer.device_attributes = self.renamed(answer.device_attributes);
@@ -163,7 +167,12 @@ impl RemoteWorker {
     }
 
     /// Another task in the right place may go and make room, but not if it has every reason to be there.
-    fn check_agreement(&self, question: &Question, answer: &Introduction, another: &Status) -> Result<()> {
+    fn check_agreement(
+        &self,
+        question: &TaskStatusRequest,
+        answer: &TaskStatusResponse,
+        another: &Status,
+    ) -> Result<()> {
         let read = |def: &Option<ClusterDef>| def.as_ref().and_then(|def| ClusterSpec::from_def(def).ok());
         let (Some(ours), Some(theirs)) = (read(&question.cluster), read(&answer.cluster)) else {
             return Ok(());
@@ -187,10 +196,10 @@ impl RemoteWorker {
         request: &CreateWorkerSessionRequest,
         master_address: String,
     ) -> Result<()> {
-        let request = SessionRequest::new(request, master_address);
-        let opened: SessionOpened = self.unary(&self.methods.create_session, &request, 0).await?;
+        let request = ExtendedSessionRequest::new(request, master_address);
+        let opened: ExtendedSessionResponse = self.unary(&self.methods.create_session, &request, 0).await?;
         *self.local_name.lock().unwrap_or_else(PoisonError::into_inner) = opened.local_name;
-        self.is_ours.store(opened.takes_direct_links, Ordering::Relaxed);
+        self.takes_direct_links.store(opened.takes_direct_links, Ordering::Relaxed);
         Ok(())
     }
 
@@ -200,7 +209,7 @@ impl RemoteWorker {
         step_id: i64,
         deliver: impl Fn(i64, RendezvousKey, Result<Parcel>) + Send + 'static,
     ) -> Option<Arc<LinkHandle>> {
-        if !self.is_ours.load(Ordering::Relaxed) {
+        if !self.takes_direct_links.load(Ordering::Relaxed) {
             return None;
         }
         let local_name = || self.local_name.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -208,7 +217,7 @@ impl RemoteWorker {
             Ok(link) => Some(link),
             Err(error) => {
                 // Whoever is there now is called as anybody is, and tells why that fails if it does.
-                self.is_ours.store(false, Ordering::Relaxed);
+                self.takes_direct_links.store(false, Ordering::Relaxed);
                 tracing::debug!(task = %self.task, %error, "A task of ours takes no direct connection.");
                 None
             }
@@ -239,7 +248,7 @@ impl RemoteWorker {
     pub(crate) fn forget_session(self: &Arc<Self>, handle: &str) -> oneshot::Receiver<()> {
         let handle = handle.to_owned();
         let (confirm, confirmed) = oneshot::channel();
-        self.tell(0, move |worker| async move {
+        self.spawn_call(0, move |worker| async move {
             worker.delete_session(&handle).await?;
             let _ = confirm.send(());
             Ok(())
@@ -255,7 +264,7 @@ impl RemoteWorker {
 
     /// Takes a graph back, without waiting for an answer.
     pub(crate) fn forget_graph(self: &Arc<Self>, request: DeregisterGraphRequest) {
-        self.tell(0, move |worker| async move {
+        self.spawn_call(0, move |worker| async move {
             let DeregisterGraphResponse {} =
                 worker.unary(&worker.methods.deregister_graph, &request, 0).await?;
             Ok(())
@@ -270,7 +279,7 @@ impl RemoteWorker {
     }
 
     /// Waits for a tensor that the task sends in a step.
-    pub(crate) async fn recv_tensor(&self, step_id: i64, key: &RendezvousKey) -> Result<Received> {
+    pub(crate) async fn recv_tensor(&self, step_id: i64, key: &RendezvousKey) -> Result<ReceivedTensor> {
         let method = &self.methods.recv_tensor;
         let received = async {
             let request = encode_recv_tensor(step_id, key);
@@ -295,17 +304,17 @@ impl RemoteWorker {
 
     /// Says that a step is over, without waiting for an answer.
     pub(crate) fn forget_step(self: &Arc<Self>, step_id: i64) {
-        self.tell(step_id as u64, move |worker| async move { worker.cleanup_graph(step_id).await });
+        self.spawn_call(step_id as u64, move |worker| async move { worker.cleanup_graph(step_id).await });
     }
 
     /// Stops the log of transfers, without waiting for an answer.
     pub(crate) fn stop_logging(self: &Arc<Self>) {
         let request = LoggingRequest { disable_rpc_logging: true, ..Default::default() };
-        self.tell(0, move |worker| async move { worker.logging(&request).await.map(drop) });
+        self.spawn_call(0, move |worker| async move { worker.logging(&request).await.map(drop) });
     }
 
     /// Makes a call on an I/O thread, where it goes on for a while although nobody waits for it.
-    fn tell<F: Future<Output = Result<()>> + Send + 'static>(
+    fn spawn_call<F: Future<Output = Result<()>> + Send + 'static>(
         self: &Arc<Self>,
         hint: u64,
         call: impl FnOnce(Arc<RemoteWorker>) -> F + Send + 'static,
@@ -379,7 +388,7 @@ fn checked(answer: RunGraphResponse) -> Result<RunGraphResponse> {
     }
 }
 
-async fn receive(mut answer: Answer) -> Result<Received> {
+async fn receive(mut answer: CallResponse) -> Result<ReceivedTensor> {
     let received = read_recv_tensor(answer.message()).await?;
     answer.finish().await?;
     received

@@ -1,6 +1,7 @@
 //! What is said on a direct connection: a greeting, then frames. A frame is a head of fixed size and a body.
 
 use super::super::keys::KeyText;
+use super::super::tensor_codec::TensorBytes;
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::tensor::{Storage, encode_string_list};
@@ -24,9 +25,9 @@ pub(super) enum Kind {
     /// The caller starts a part: a [`RunPart`].
     Run = 1,
     /// The caller gives up a part.
-    GiveUp = 2,
+    Cancel = 2,
     /// The caller says that a step is over.
-    Forget = 3,
+    CleanUp = 3,
     /// A part has ended: a `RunGraphResponse`, as a call of that name would give.
     Ended = 4,
     /// A tensor as a whole.
@@ -45,7 +46,7 @@ pub(super) enum Kind {
     /// An offered content has been read. Of this and the next two the step is the transfer's number.
     Taken = 11,
     /// The content that was read was there until then.
-    Given = 12,
+    Confirmed = 12,
     /// An offered content could not be read and should come in pieces.
     Refused = 13,
 }
@@ -69,8 +70,8 @@ impl Head {
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
         let kind = match u32::from_le_bytes([e, f, g, h]) {
             1 => Kind::Run,
-            2 => Kind::GiveUp,
-            3 => Kind::Forget,
+            2 => Kind::Cancel,
+            3 => Kind::CleanUp,
             4 => Kind::Ended,
             5 => Kind::Tensor,
             6 => Kind::Announced,
@@ -79,7 +80,7 @@ impl Head {
             9 => Kind::Readable,
             10 => Kind::Offered,
             11 => Kind::Taken,
-            12 => Kind::Given,
+            12 => Kind::Confirmed,
             13 => Kind::Refused,
             other => bail!(Internal, "{other} is no kind of frame"),
         };
@@ -99,7 +100,7 @@ pub(crate) struct RunPart {
     pub(crate) caller: String,
     /// Whether the caller is the only one who receives tensors of the part: then the step is over here when it ends.
     #[prost(bool, tag = "3")]
-    pub(crate) alone: bool,
+    pub(crate) master_only: bool,
 }
 
 /// Something that whoever can read the sender's memory finds there.
@@ -125,7 +126,7 @@ enum Form {
 const DEAD: u8 = 0x80;
 
 /// A parcel about to be sent: everything but its content, and the content.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingParcel {
     tensor: Tensor,
     form: Form,
     dead: bool,
@@ -133,8 +134,8 @@ pub(super) struct Outgoing {
     encoded: Bytes,
 }
 
-impl Outgoing {
-    pub(super) fn new(parcel: Parcel) -> Result<Outgoing> {
+impl OutgoingParcel {
+    pub(super) fn new(parcel: Parcel) -> Result<OutgoingParcel> {
         let Parcel { tensor, dead, .. } = parcel.delivered()?;
         let (form, encoded) = match tensor.storage() {
             Storage::Plain(_) => (Form::Plain, Bytes::new()),
@@ -143,7 +144,7 @@ impl Outgoing {
                 (Form::Message, tensor.to_proto()?.encode_to_vec().into())
             }
         };
-        Ok(Outgoing { tensor, form, dead, encoded })
+        Ok(OutgoingParcel { tensor, form, dead, encoded })
     }
 
     pub(super) fn content(&self) -> &[u8] {
@@ -156,7 +157,7 @@ impl Outgoing {
     /// The content, which keeps the tensor alive.
     pub(super) fn into_content(self) -> Bytes {
         match self.form {
-            Form::Plain => Bytes::from_owner(PlainBytes(self.tensor)),
+            Form::Plain => Bytes::from_owner(TensorBytes(self.tensor)),
             _ => self.encoded,
         }
     }
@@ -173,15 +174,6 @@ impl Outgoing {
         out.put_u32_le(key.len() as u32);
         dims.iter().for_each(|dim| out.put_i64_le(*dim));
         key.put(out);
-    }
-}
-
-/// Keeps a tensor alive while its bytes are on their way out.
-struct PlainBytes(Tensor);
-
-impl AsRef<[u8]> for PlainBytes {
-    fn as_ref(&self) -> &[u8] {
-        self.0.bytes().unwrap_or_default()
     }
 }
 
@@ -264,9 +256,9 @@ impl<'a> TensorHead<'a> {
 
 /// The keys that came lately, so that they need not be taken apart again.
 #[derive(Default)]
-pub(super) struct Keys(std::collections::HashMap<Box<[u8]>, RendezvousKey>);
+pub(super) struct KeyCache(std::collections::HashMap<Box<[u8]>, RendezvousKey>);
 
-impl Keys {
+impl KeyCache {
     const KEPT: usize = 8192;
     const LONGEST: usize = 4096;
 
@@ -278,9 +270,9 @@ impl Keys {
             Ok(text) => RendezvousKey::parse(text)?,
             Err(_) => bail!(Internal, "a rendezvous key that is no text"),
         };
-        // Keys of iterations do not come again, and long ones are not worth their memory.
-        if (key.frame, key.iteration) == (0, 0) && text.len() <= Keys::LONGEST {
-            if self.0.len() >= Keys::KEPT {
+        // KeyCache of iterations do not come again, and long ones are not worth their memory.
+        if (key.frame, key.iteration) == (0, 0) && text.len() <= KeyCache::LONGEST {
+            if self.0.len() >= KeyCache::KEPT {
                 self.0.clear();
             }
             self.0.insert(text.into(), key.clone());

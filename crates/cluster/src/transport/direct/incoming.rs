@@ -1,7 +1,7 @@
 //! Reads what the peer says on a direct connection. Large contents come in pieces, or are read where they are; either way
 //! they go into the tensors' own memory.
 
-use super::frames::{HEAD_BYTES, Head, Keys, Kind, Proof, TensorHead};
+use super::frames::{HEAD_BYTES, Head, KeyCache, Kind, Proof, TensorHead};
 use super::link::Link;
 use super::memory::PeerMemory;
 use crate::transport::intake::{Content, Intake};
@@ -51,7 +51,7 @@ pub(super) async fn read_all(
         end: 0,
         transfers: HashMap::new(),
         taken: HashMap::new(),
-        keys: Keys::default(),
+        keys: KeyCache::default(),
     };
     loop {
         if let Err(why) = incoming.frame(&mut deliver).await {
@@ -116,7 +116,7 @@ struct Incoming<'a, S> {
     transfers: HashMap<u32, Transfer>,
     /// Contents that were read from the peer's memory and wait for its word that they were still there.
     taken: HashMap<u32, Transfer>,
-    keys: Keys,
+    keys: KeyCache,
 }
 
 impl<S: AsyncRead + Unpin> Incoming<'_, S> {
@@ -185,13 +185,13 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
             Kind::Proof => {
                 let proof = Proof::decode(body).map_err(malformed)?;
                 if self.memory.is_some_and(|memory| memory.shows(&proof)) {
-                    self.link.tell(Kind::Readable, 0);
+                    self.link.send_notice(Kind::Readable, 0);
                 }
             }
-            Kind::Readable => self.link.hear_readable(),
-            Kind::Taken => self.link.hear_taken(step as u32),
-            Kind::Refused => self.link.hear_refused(step as u32),
-            Kind::Given => {
+            Kind::Readable => self.link.on_readable(),
+            Kind::Taken => self.link.on_taken(step as u32),
+            Kind::Refused => self.link.on_refused(step as u32),
+            Kind::Confirmed => {
                 let Some(transfer) = self.taken.remove(&(step as u32)) else {
                     bail!(Internal, "a tensor is given that was not taken")
                 };
@@ -216,7 +216,7 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
                     tracing::debug!(?read, "A peer's memory cannot be read; contents come in pieces.");
                     content.restart();
                     self.transfers.insert(number, transfer);
-                    self.link.tell(Kind::Refused, number);
+                    self.link.send_notice(Kind::Refused, number);
                     return Ok(());
                 }
                 content.advance(stretch);
@@ -225,7 +225,7 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
             }
         }
         self.taken.insert(number, transfer);
-        self.link.tell(Kind::Taken, number);
+        self.link.send_notice(Kind::Taken, number);
         Ok(())
     }
 

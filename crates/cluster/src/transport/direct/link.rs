@@ -1,7 +1,7 @@
 //! One end of a direct connection: what is to be written on it, and the parts that the peer runs for us.
 
 use super::super::keys::KeyText;
-use super::frames::{GREETING, Head, Kind, Outgoing, Proof, RunPart, WELCOME};
+use super::frames::{GREETING, Head, Kind, OutgoingParcel, Proof, RunPart, WELCOME};
 use super::incoming::{Deliver, read_all};
 use super::memory::PeerMemory;
 use crate::random;
@@ -88,7 +88,7 @@ impl Link {
     /// Sends a tensor to the peer's end of a step. If the connection is over, whoever runs the step there or here hears
     /// of it elsewhere.
     pub(crate) fn push(&self, step: i64, key: &RendezvousKey, parcel: Parcel) -> Result<()> {
-        let (outgoing, key) = (Outgoing::new(parcel)?, KeyText::new(key));
+        let (outgoing, key) = (OutgoingParcel::new(parcel)?, KeyText::new(key));
         let (head, content) = (outgoing.head_len(&key), outgoing.content().len());
         let mut queue = self.queue.lock().expect(UNPOISONED);
         if queue.closed.is_some() {
@@ -128,33 +128,33 @@ impl Link {
     pub(crate) async fn run(&self, step: i64, part: RunPart) -> Result<RunGraphResponse> {
         let (tell, told) = oneshot::channel();
         self.running.lock().expect(UNPOISONED).insert(step, tell);
-        let mut asked = Asked { link: self, step, under_way: true };
-        self.say(Kind::Run, step, &part)?;
+        let mut pending = PendingRun { link: self, step, under_way: true };
+        self.send_message(Kind::Run, step, &part)?;
         let ended = told.await;
-        asked.under_way = false;
+        pending.under_way = false;
         ended.map_err(|_| self.reason())
     }
 
     /// Tells the peer that a step is over.
     pub(crate) fn forget(&self, step: i64) -> Result<()> {
-        self.say(Kind::Forget, step, &())
+        self.send_message(Kind::CleanUp, step, &())
     }
 
     /// Tells the peer how a part has ended.
-    pub(super) fn ended(&self, step: i64, response: &RunGraphResponse) {
-        let _ = self.say(Kind::Ended, step, response);
+    pub(super) fn send_end(&self, step: i64, response: &RunGraphResponse) {
+        let _ = self.send_message(Kind::Ended, step, response);
     }
 
     /// The peer tells how a part has ended.
-    pub(super) fn hear_end(&self, step: i64, response: RunGraphResponse) {
-        let asked = self.running.lock().expect(UNPOISONED).remove(&step);
+    pub(super) fn on_part_ended(&self, step: i64, response: RunGraphResponse) {
+        let pending = self.running.lock().expect(UNPOISONED).remove(&step);
         // Nobody waits for a part that was given up.
-        if let Some(asked) = asked {
-            let _ = asked.send(response);
+        if let Some(pending) = pending {
+            let _ = pending.send(response);
         }
     }
 
-    fn say(&self, kind: Kind, step: i64, message: &impl Message) -> Result<()> {
+    fn send_message(&self, kind: Kind, step: i64, message: &impl Message) -> Result<()> {
         let mut queue = self.queue.lock().expect(UNPOISONED);
         if let Some(reason) = &queue.closed {
             return Err(reason.clone());
@@ -179,20 +179,20 @@ impl Link {
     }
 
     /// The peer can read this memory.
-    pub(super) fn hear_readable(&self) {
+    pub(super) fn on_readable(&self) {
         self.is_readable.store(true, Ordering::Relaxed);
     }
 
     /// The peer has read an offered content. It may use it if this confirms that it was there all the time.
-    pub(super) fn hear_taken(&self, number: u32) {
+    pub(super) fn on_taken(&self, number: u32) {
         let taken = self.queue.lock().expect(UNPOISONED).offered.remove(&number);
         if taken.is_some() {
-            self.tell(Kind::Given, number);
+            self.send_notice(Kind::Confirmed, number);
         }
     }
 
     /// The peer could not read an offered content after all.
-    pub(super) fn hear_refused(&self, number: u32) {
+    pub(super) fn on_refused(&self, number: u32) {
         self.is_readable.store(false, Ordering::Relaxed);
         {
             let mut queue = self.queue.lock().expect(UNPOISONED);
@@ -203,8 +203,8 @@ impl Link {
     }
 
     /// Says something about a transfer. Nobody waits for it if the connection is over.
-    pub(super) fn tell(&self, kind: Kind, number: u32) {
-        let _ = self.say(kind, i64::from(number), &());
+    pub(super) fn send_notice(&self, kind: Kind, number: u32) {
+        let _ = self.send_message(kind, i64::from(number), &());
     }
 
     /// Ends the connection; whoever waits for a part hears why.
@@ -234,7 +234,7 @@ impl Link {
     ) {
         if memory.is_some() {
             let address = std::ptr::from_ref(&self.secret).addr() as u64;
-            let _ = self.say(Kind::Proof, 0, &Proof { address, value: self.secret });
+            let _ = self.send_message(Kind::Proof, 0, &Proof { address, value: self.secret });
         }
         let (reading, writing) = tokio::io::split(socket);
         let reading = pin!(read_all(reading, memory, self, intake, deliver));
@@ -306,17 +306,17 @@ fn advance(batch: &mut VecDeque<Bytes>, mut written: usize) {
 }
 
 /// A part that the peer runs.
-struct Asked<'a> {
+struct PendingRun<'a> {
     link: &'a Link,
     step: i64,
     under_way: bool,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingRun<'_> {
     fn drop(&mut self) {
         if self.under_way {
             self.link.running.lock().expect(UNPOISONED).remove(&self.step);
-            let _ = self.link.say(Kind::GiveUp, self.step, &());
+            let _ = self.link.send_message(Kind::Cancel, self.step, &());
         }
     }
 }
@@ -367,26 +367,26 @@ pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     let link = Link::new(address);
     let handle = Arc::new(LinkHandle(link.clone()));
     let carry = async move {
-        let caller = Caller { link: link.clone(), deliver };
+        let caller = CallerSide { link: link.clone(), deliver };
         link.carry(socket, memory, &intake, caller).await;
     };
     Ok((handle, carry))
 }
 
 /// What a caller hears.
-struct Caller<D> {
+struct CallerSide<D> {
     link: Arc<Link>,
     deliver: D,
 }
 
-impl<D: Fn(i64, RendezvousKey, Result<Parcel>) + Send> Deliver for Caller<D> {
+impl<D: Fn(i64, RendezvousKey, Result<Parcel>) + Send> Deliver for CallerSide<D> {
     fn tensor(&mut self, step: i64, key: RendezvousKey, parcel: Result<Parcel>) {
         (self.deliver)(step, key, parcel);
     }
 
     fn message(&mut self, kind: Kind, step: i64, body: &[u8]) -> Result<()> {
         match (kind, RunGraphResponse::decode(body)) {
-            (Kind::Ended, Ok(response)) => self.link.hear_end(step, response),
+            (Kind::Ended, Ok(response)) => self.link.on_part_ended(step, response),
             (kind, _) => bail!(Internal, "unexpected {kind:?}"),
         }
         Ok(())

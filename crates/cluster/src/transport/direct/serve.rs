@@ -28,13 +28,13 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> IoResult<()> {
     timeout(GREETING_WAIT, socket.write_all(WELCOME)).await??;
     let link = Link::new(peer.into());
-    let called = Called { link: link.clone(), services: services.clone(), runs: Runs::default() };
+    let called = ServingSide { link: link.clone(), services: services.clone(), runs: Runs::default() };
     link.carry(socket, memory, &services.intake.for_connection(), called).await;
     Ok(())
 }
 
 /// What the called side hears.
-struct Called {
+struct ServingSide {
     link: Arc<Link>,
     services: Arc<Services>,
     runs: Runs,
@@ -47,7 +47,7 @@ struct Runs {
     by_step: HashMap<i64, AbortHandle>,
 }
 
-impl Deliver for Called {
+impl Deliver for ServingSide {
     fn tensor(&mut self, step: i64, key: RendezvousKey, parcel: Result<Parcel>) {
         self.services.worker.deliver(step, &key, parcel);
     }
@@ -56,18 +56,18 @@ impl Deliver for Called {
         let worker = &self.services.worker;
         match kind {
             Kind::Run => self.run(step, RunPart::decode(body).map_err(malformed)?),
-            Kind::GiveUp => {
+            Kind::Cancel => {
                 let run = self.runs.by_step.remove(&step);
                 run.into_iter().for_each(|run| run.abort());
             }
-            Kind::Forget => worker.cleanup_step(step),
+            Kind::CleanUp => worker.cleanup_step(step),
             kind => bail!(Internal, "unexpected {kind:?}"),
         }
         Ok(())
     }
 }
 
-impl Called {
+impl ServingSide {
     fn run(&mut self, id: i64, part: RunPart) {
         let Runs { tasks, by_step } = &mut self.runs;
         while let Some(Ok(over)) = tasks.try_join_next() {
@@ -76,13 +76,13 @@ impl Called {
         let (worker, link) = (self.services.worker.clone(), self.link.clone());
         // Now, because tensors of the step may follow at once.
         worker.step(id).connect(vec![(part.caller, link.clone())]);
-        let step = StepEnd { worker, id, alone: part.alone };
+        let step = StepEnd { worker, id, master_only: part.master_only };
         let run = async move {
             let request = part.request.unwrap_or_default();
             let done = step.worker.run_graph(request).await;
             // First, so that nothing is left of the step when the caller hears of its end.
             drop(step);
-            link.ended(id, &done.unwrap_or_else(|error| error_response(&error)));
+            link.send_end(id, &done.unwrap_or_else(|error| error_response(&error)));
             id
         };
         by_step.insert(id, tasks.spawn(run));
@@ -93,12 +93,12 @@ impl Called {
 struct StepEnd {
     worker: Arc<Worker>,
     id: i64,
-    alone: bool,
+    master_only: bool,
 }
 
 impl Drop for StepEnd {
     fn drop(&mut self) {
-        if self.alone {
+        if self.master_only {
             self.worker.cleanup_step(self.id);
         } else {
             // A part that never began leaves a step that nobody ends.

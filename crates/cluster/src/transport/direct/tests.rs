@@ -110,7 +110,7 @@ fn contents_come_in_pieces_where_memory_is_out_of_reach() {
     between(
         |_| None,
         async |link, mut told| {
-            link.hear_readable();
+            link.on_readable();
             exchange(link, &mut told).await;
             assert!(!link.is_readable(), "it was refused");
             assert_eq!(link.waiting(), 0);
@@ -135,14 +135,14 @@ fn a_wrong_proof_proves_nothing() {
 #[test]
 fn what_was_offered_is_released_when_the_connection_ends() {
     let link = Link::new("nobody".into());
-    link.hear_readable();
+    link.on_readable();
     let tensor = Tensor::vector(vec![1f32; 1 << 20]);
     link.push(1, &key(), Parcel::new(tensor)).unwrap();
     assert_eq!(link.waiting(), 1);
     link.close("the test says so");
     assert_eq!(link.waiting(), 0);
     // Whoever has read it by then hears nothing that lets it use what it read.
-    link.hear_taken(0);
+    link.on_taken(0);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Single questions to servers that nobody stays connected to.
 
 use super::super::intake::Intake;
-use super::super::introduction::{Answer, Question};
 use super::super::io::{Carrier, Io};
+use super::super::task_status::{TaskStatusRequest, TaskStatusResponse};
 use super::channel::Channel;
 use super::method::Method;
 use ferroflow_core::Result;
@@ -14,22 +14,27 @@ use std::time::Duration;
 const MAX_ANSWER: usize = 64 << 20;
 
 /// A thread that carries questions and their answers.
-pub(crate) struct Inquiry {
+pub(crate) struct StatusClient {
     io: Arc<Io>,
     intake: Arc<Intake>,
     _carrier: Carrier,
 }
 
-impl Inquiry {
+impl StatusClient {
     /// Starts the thread.
-    pub(crate) fn new() -> Result<Inquiry> {
+    pub(crate) fn new() -> Result<StatusClient> {
         let (threads, io) = Io::prepare(1)?;
         let intake = Intake::new(BufferPool::new(0), MAX_ANSWER);
-        Ok(Inquiry { io, intake, _carrier: Carrier::start(threads)? })
+        Ok(StatusClient { io, intake, _carrier: Carrier::start(threads)? })
     }
 
     /// Asks the server at `host:port`.
-    pub(crate) async fn ask(&self, address: &str, question: &Question, limit: Duration) -> Result<Answer> {
+    pub(crate) async fn ask(
+        &self,
+        address: &str,
+        question: &TaskStatusRequest,
+        limit: Duration,
+    ) -> Result<TaskStatusResponse> {
         let channel = Channel::new(address, self.io.clone(), &self.intake);
         let method = Method::new(address, "/tensorflow.WorkerService/GetStatus", Some(limit))?;
         method.unary(&channel, question, 0).await

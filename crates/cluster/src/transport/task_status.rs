@@ -5,7 +5,7 @@ use prost::Message;
 
 /// A `GetStatusRequest`.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Question {
+pub(crate) struct TaskStatusRequest {
     /// Who asks; empty for anybody who is no task of ours.
     #[prost(string, tag = "61001")]
     pub(crate) task: String,
@@ -22,7 +22,7 @@ pub(crate) struct Question {
 
 /// A `GetStatusResponse`.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Answer {
+pub(crate) struct TaskStatusResponse {
     #[prost(message, repeated, tag = "1")]
     pub(crate) device_attributes: Vec<DeviceAttributes>,
     /// The version of the program; empty for tasks that are not ours.
@@ -36,7 +36,7 @@ pub(crate) struct Answer {
     pub(crate) clock: i64,
     /// Which other tasks can be reached from there.
     #[prost(message, repeated, tag = "61004")]
-    pub(crate) reached: Vec<Reach>,
+    pub(crate) reached: Vec<Reachability>,
     /// Which of the clusters that a rendezvous formed it is; 0 for one that stays as it is.
     #[prost(uint64, tag = "61005")]
     pub(crate) epoch: u64,
@@ -55,7 +55,7 @@ pub(crate) fn is_settling(here: u64, there: u64) -> bool {
 
 /// Whether a task is reached from another one.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Reach {
+pub(crate) struct Reachability {
     #[prost(string, tag = "1")]
     pub(crate) task: String,
     #[prost(string, tag = "2")]

@@ -4,7 +4,7 @@ use super::sessions::MAX_NAME;
 use super::{Worker, since_epoch};
 use crate::spec::{ClusterSpec, Difference};
 use crate::transport::caller;
-use crate::transport::introduction::{Answer, Question, Reach, is_settling};
+use crate::transport::task_status::{Reachability, TaskStatusRequest, TaskStatusResponse, is_settling};
 use ferroflow_core::{Result, bail, ensure};
 use futures_util::future::join_all;
 use std::collections::HashMap;
@@ -25,9 +25,9 @@ const MAX_TOLD: usize = 8;
 
 /// What this task has said about differences, by the other task's name: it says everything once.
 #[derive(Default)]
-pub(super) struct Told(Mutex<HashMap<String, u64>>);
+pub(super) struct LoggedDifferences(Mutex<HashMap<String, u64>>);
 
-impl Told {
+impl LoggedDifferences {
     /// Whether these differences have not been told yet. `known` says whether the task is in the cluster as this task
     /// knows it; of others only a few are remembered, and nothing is told of the rest.
     fn is_new(&self, task: &str, known: bool, differences: &[Difference]) -> bool {
@@ -52,27 +52,27 @@ impl Told {
 
 impl Worker {
     /// What to say to another task at first.
-    pub(crate) fn question(&self) -> Question {
+    pub(crate) fn status_request(&self) -> TaskStatusRequest {
         let known = self.known.borrow();
         let cluster = (!known.cluster.is_empty()).then(|| known.cluster.to_def());
-        Question { task: self.task.to_string(), cluster, try_others: false, epoch: known.epoch }
+        TaskStatusRequest { task: self.task.to_string(), cluster, try_others: false, epoch: known.epoch }
     }
 
     /// Answers whoever asks who this is. Stock's tasks hear what stock's tasks say.
-    pub(crate) async fn introduce(&self, question: &Question) -> Answer {
+    pub(crate) async fn task_status(&self, question: &TaskStatusRequest) -> TaskStatusResponse {
         let device_attributes = self.device_attributes();
         if question.task.is_empty() {
             if let Some(peer) = caller::peer() {
-                self.asked.add(peer);
+                self.pending_masters.add(peer);
             }
-            return Answer { device_attributes, ..Answer::default() };
+            return TaskStatusResponse { device_attributes, ..TaskStatusResponse::default() };
         }
         if let Some(theirs) = question.cluster.as_ref().and_then(|def| ClusterSpec::from_def(def).ok()) {
             self.compare(&question.task, &theirs, question.epoch);
         }
         let reached = if question.try_others { self.try_others().await } else { Vec::new() };
         let known = self.known.borrow();
-        Answer {
+        TaskStatusResponse {
             device_attributes,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             cluster: (!known.cluster.is_empty()).then(|| known.cluster.to_def()),
@@ -90,7 +90,7 @@ impl Worker {
         let differences = known.cluster.differences(theirs);
         // Tasks that meet at a rendezvous hear of changes one after the other.
         let is_known = known.cluster.tasks().any(|(name, _)| name.to_string() == task);
-        if !is_settling(known.epoch, epoch) && self.told.is_new(task, is_known, &differences) {
+        if !is_settling(known.epoch, epoch) && self.logged_differences.is_new(task, is_known, &differences) {
             for difference in differences.iter().take(MAX_TOLD) {
                 tracing::warn!(
                     task,
@@ -103,26 +103,26 @@ impl Worker {
 
     /// Refuses a cluster in which a member of a session looks for another member elsewhere than this task does. How the
     /// two look for each other does not matter: they have found each other.
-    pub(crate) async fn agree(
+    pub(crate) async fn check_agreement(
         &self,
         with: &str,
-        answer: &Answer,
+        answer: &TaskStatusResponse,
         is_member: impl Fn(&str) -> bool,
     ) -> Result<()> {
         let Some(theirs) = answer.cluster.as_ref().and_then(|def| ClusterSpec::from_def(def).ok()) else {
             return Ok(());
         };
-        let mut doubtful = self.compare(with, &theirs, answer.epoch);
-        doubtful.retain(|difference| {
+        let mut disputed = self.compare(with, &theirs, answer.epoch);
+        disputed.retain(|difference| {
             let name = difference.task.to_string();
             name != with && difference.task != self.task && is_member(&name)
         });
-        if doubtful.is_empty() {
+        if disputed.is_empty() {
             return Ok(());
         }
         // Names are looked up, which does not belong on a thread that carries calls.
         let real =
-            self.pool.complete(async move { Ok(doubtful.into_iter().find(Difference::matters)) }).await?;
+            self.pool.complete(async move { Ok(disputed.into_iter().find(Difference::matters)) }).await?;
         let epoch = self.known.borrow().epoch;
         if let Some(difference) = real {
             ensure!(
@@ -141,7 +141,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn try_others(&self) -> Vec<Reach> {
+    async fn try_others(&self) -> Vec<Reachability> {
         let cluster = self.known.borrow().cluster.clone();
         let others = cluster.tasks().filter(|(task, _)| *task != self.task);
         let tried = others.map(|(task, address)| async move {
@@ -150,7 +150,7 @@ impl Worker {
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("no answer within {} s", CONNECT_WAIT.as_secs()),
             };
-            Reach { task: task.to_string(), address: address.to_owned(), failure }
+            Reachability { task: task.to_string(), address: address.to_owned(), failure }
         });
         join_all(tried).await
     }
@@ -169,7 +169,7 @@ mod tests {
         };
         let differences = cluster("a:1").differences(&cluster("b:1"));
         assert!(!differences.is_empty());
-        let told = Told::default();
+        let told = LoggedDifferences::default();
         assert!(!told.is_new(&"x".repeat(1 << 20), false, &differences), "a long name is not remembered");
         for stranger in 0..10_000 {
             told.is_new(&format!("/job:stranger/replica:0/task:{stranger}"), false, &differences);
