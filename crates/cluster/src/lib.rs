@@ -10,6 +10,7 @@ pub mod api;
 pub mod master;
 pub mod worker;
 
+mod presence;
 mod requests;
 mod transport;
 pub mod waiting;

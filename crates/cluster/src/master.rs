@@ -16,7 +16,6 @@ mod waits;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use reclaim::Presence;
 pub(crate) use waits::LongWaits;
 
 use crate::api::{CallableOutcome, Devices, MasterApi, RunCallable, RunStep, StepOutcome};

@@ -268,6 +268,9 @@ fn assemble(config: &ServerConfig, registry: Registry, port: u16) -> Result<Asse
     if !config.opens_sessions {
         worker.mark_serve_only();
     }
+    if config.reclaim_sessions.is_some() {
+        worker.track_session_users();
+    }
     let master = Master::new(worker.clone(), port, config.reclaim_sessions);
     let services = Services { master, worker, intake, accept_failures: AcceptFailures::default() };
     Ok(Assembled { services: Arc::new(services), io, io_threads })
@@ -310,6 +313,7 @@ fn watch_for_shutdown(
                     () = shutdown => {}
                     () = LongWaits::watch(&services.master) => {}
                     () = services.master.reclaim_sessions() => {}
+                    () = services.worker.reclaim_sessions(services.master.reclaim_after()) => {}
                     () = services.worker.watch_for_stalled_masters() => {}
                 }
                 services.master.end().await;

@@ -1,6 +1,7 @@
 //! A worker: the devices of one task, their state and their threads, and the sessions that masters open on it.
 
 mod graphs;
+mod reclaim;
 mod rivals;
 mod run_graph;
 mod serve_recv_tensor;

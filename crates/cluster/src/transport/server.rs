@@ -9,7 +9,8 @@ use super::intake::Intake;
 use super::io::IoThread;
 use super::sockets::{CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence};
 use super::{caller, direct, local, master_service, worker_service};
-use crate::master::{Master, Presence};
+use crate::master::Master;
+use crate::presence::Presence;
 use crate::worker::Worker;
 use ferroflow_core::{Result, Status, status};
 use futures_util::FutureExt;
@@ -265,7 +266,7 @@ async fn handle(
         }
         if let Some(method) = path.strip_prefix("/tensorflow.WorkerService/") {
             let request = grpc::open(&head.headers, body, &caller.intake).await?;
-            return worker_service::call(&services, method, request).await;
+            return worker_service::call(&services, &caller, method, request).await;
         }
         Err(unknown_method())
     });

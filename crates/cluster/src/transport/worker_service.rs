@@ -3,7 +3,7 @@
 use super::grpc::Request;
 use super::local;
 use super::rope::Rope;
-use super::server::{Services, unknown_method};
+use super::server::{Caller, Services, unknown_method};
 use super::task_status::TaskStatusRequest;
 use super::tensor_codec::write_recv_tensor;
 use crate::worker::{Worker, since_epoch};
@@ -12,22 +12,28 @@ use ferroflow_proto::tensorflow::{
     CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse,
     CreateWorkerSessionRequest, DeleteWorkerSessionRequest, DeleteWorkerSessionResponse,
     DeregisterGraphResponse, DeviceAttributes, MarkRecvFinishedRequest, MarkRecvFinishedResponse,
-    RecvTensorRequest, RegisterGraphResponse, RunGraphRequest, RunGraphResponse, ServerDef,
+    RecvTensorRequest, RegisterGraphRequest, RegisterGraphResponse, RunGraphRequest, RunGraphResponse,
+    ServerDef,
 };
 use prost::Message;
 
 /// Answers one call.
-pub(crate) async fn call(services: &Services, method: &str, request: Request) -> Result<Rope> {
+pub(crate) async fn call(
+    services: &Services,
+    caller: &Caller,
+    method: &str,
+    request: Request,
+) -> Result<Rope> {
     let worker = &*services.worker;
     match method {
         "RecvTensor" => recv_tensor(worker, request).await,
-        "RunGraph" => run_graph(worker, request).await,
+        "RunGraph" => run_graph(worker, caller, request).await,
         // Every call has room for the largest of them; steps should not pay for graphs.
-        _ => Box::pin(call_other(worker, method, request)).await,
+        _ => Box::pin(call_other(worker, caller, method, request)).await,
     }
 }
 
-async fn call_other(worker: &Worker, method: &str, mut request: Request) -> Result<Rope> {
+async fn call_other(worker: &Worker, caller: &Caller, method: &str, mut request: Request) -> Result<Rope> {
     match method {
         "GetStatus" => {
             let question: TaskStatusRequest = request.decode().await?;
@@ -37,6 +43,7 @@ async fn call_other(worker: &Worker, method: &str, mut request: Request) -> Resu
             let (request, address) = request.decode::<ExtendedSessionRequest>().await?.into_parts();
             worker.refuse_rival(&request, &address).await?;
             worker.create_session(&request)?;
+            worker.session_used_by(&request.session_handle, &caller.presence);
             worker.note_master(&request.session_handle, &address);
             Ok(Rope::from_message(&ExtendedSessionResponse {
                 takes_direct_links: true,
@@ -54,7 +61,8 @@ async fn call_other(worker: &Worker, method: &str, mut request: Request) -> Resu
             Ok(Rope::from_message(&CleanupAllResponse {}))
         }
         "RegisterGraph" => {
-            let request = request.decode().await?;
+            let request: RegisterGraphRequest = request.decode().await?;
+            worker.session_used_by(&request.session_handle, &caller.presence);
             let graph_handle = worker.register_graph(request).await?;
             Ok(Rope::from_message(&RegisterGraphResponse { graph_handle }))
         }
@@ -88,8 +96,9 @@ async fn recv_tensor(worker: &Worker, mut request: Request) -> Result<Rope> {
     write_recv_tensor(&parcel, since_epoch())
 }
 
-async fn run_graph(worker: &Worker, mut request: Request) -> Result<Rope> {
+async fn run_graph(worker: &Worker, caller: &Caller, mut request: Request) -> Result<Rope> {
     let request: RunGraphRequest = request.decode().await?;
+    worker.session_used_by(&request.session_handle, &caller.presence);
     let store_errors = request.store_errors_in_response_body;
     match worker.run_graph(request).await {
         Ok(response) => Ok(Rope::from_message(&response)),

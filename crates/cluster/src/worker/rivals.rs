@@ -30,31 +30,40 @@ impl Worker {
     ) -> Result<()> {
         let (name, incarnation) = (&request.master_task, request.master_incarnation);
         let Some(earlier) = self.sessions.other_incarnation(name, incarnation) else { return Ok(()) };
+        if let Some(there) = self.find_master(name, &earlier).await {
+            let from = match (address, caller::peer()) {
+                ("", Some(peer)) => format!("the process that calls from {peer}"),
+                ("", None) => "another process".to_owned(),
+                (address, _) => format!("the process at {address}"),
+            };
+            tracing::warn!(master = name, "Refused: {from} is not {name}, which is alive at {there}.");
+            bail!(
+                AlreadyExists,
+                "{name} is alive at {there}, and {from} was started as the same task. Give it another task \
+                 index, or stop the one at {there}"
+            );
+        }
+        Ok(())
+    }
+
+    /// The address at which a master answers with its incarnation; `None` if it answers nowhere. Tries the address that
+    /// it reported and the one that the cluster lists.
+    pub(super) async fn find_master(&self, name: &str, master: &KnownMaster) -> Option<String> {
         let listed = {
             let known = self.known.borrow();
             let mut tasks = known.cluster.tasks();
-            tasks.find(|(task, _)| task.to_string() == *name).map(|(_, address)| address.to_owned())
+            tasks.find(|(task, _)| task.to_string() == name).map(|(_, address)| address.to_owned())
         };
         let mut addresses: Vec<String> = listed.into_iter().collect();
-        if !earlier.address.is_empty() && !addresses.contains(&earlier.address) {
-            addresses.insert(0, earlier.address);
+        if !master.address.is_empty() && !addresses.contains(&master.address) {
+            addresses.insert(0, master.address.clone());
         }
-        for there in addresses {
-            if self.is_at(earlier.incarnation, &there).await {
-                let from = match (address, caller::peer()) {
-                    ("", Some(peer)) => format!("the process that calls from {peer}"),
-                    ("", None) => "another process".to_owned(),
-                    (address, _) => format!("the process at {address}"),
-                };
-                tracing::warn!(master = name, "Refused: {from} is not {name}, which is alive at {there}.");
-                bail!(
-                    AlreadyExists,
-                    "{name} is alive at {there}, and {from} was started as the same task. Give it another task \
-                     index, or stop the one at {there}"
-                );
+        for address in addresses {
+            if self.is_at(master.incarnation, &address).await {
+                return Some(address);
             }
         }
-        Ok(())
+        None
     }
 
     /// Whether the process that answers at this address has this incarnation, whatever it is called there.

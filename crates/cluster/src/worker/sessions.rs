@@ -2,6 +2,7 @@
 
 use super::graphs::Graphs;
 use super::rivals::KnownMaster;
+use crate::presence::{Presence, Users};
 use crate::spec::TaskName;
 use crate::transport::client::Peers;
 use ferroflow_core::cancel::Cancellation;
@@ -13,7 +14,7 @@ use ferroflow_core::step::StepCx;
 use ferroflow_core::{Result, ensure};
 use ferroflow_runtime::RuntimeEnv;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -108,8 +109,18 @@ struct Entry {
     session: Arc<WorkerSession>,
     master_task: String,
     master_incarnation: i64,
-    /// Where the master's server is, as it said; empty if it did not.
+    /// The address of the master's server, as the master reported it; empty if it did not.
     master_address: String,
+    /// Connections on which the session was used, if sessions are reclaimed.
+    users: Users,
+}
+
+/// A session that no open connection uses.
+pub(super) struct UnusedSession {
+    pub(super) handle: String,
+    /// The task of the master that opened it; empty if the master did not say.
+    pub(super) master_task: String,
+    pub(super) master: KnownMaster,
 }
 
 /// Sessions by handle.
@@ -120,6 +131,10 @@ pub(super) struct WorkerSessions {
     closed: Mutex<HashMap<String, Instant>>,
     /// Masters that have opened one, ever.
     seen: Mutex<HashSet<String>>,
+    /// Masters whose sessions were reclaimed, and that have opened none since.
+    lost: Mutex<HashSet<String>>,
+    /// Whether the connections on which sessions are used are recorded.
+    tracks_users: AtomicBool,
 }
 
 const UNPOISONED: &str = "no panic while sessions are locked";
@@ -142,6 +157,7 @@ impl WorkerSessions {
     ) -> Result<Arc<WorkerSession>> {
         ensure!(!handle.is_empty(), InvalidArgument, "Session must be non-empty.");
         self.see(master_task);
+        self.lost.lock().expect(UNPOISONED).remove(master_task);
         let mut sessions = self.open.lock().expect(UNPOISONED);
         let outdated: Vec<Entry> = sessions
             .extract_if(|_, entry| {
@@ -157,6 +173,7 @@ impl WorkerSessions {
             master_task: master_task.to_owned(),
             master_incarnation,
             master_address: String::new(),
+            users: Users::default(),
         });
         let session = entry.session.clone();
         drop(sessions);
@@ -193,6 +210,51 @@ impl WorkerSessions {
         Some(KnownMaster { incarnation: entry.master_incarnation, address: entry.master_address.clone() })
     }
 
+    /// Records from now on who uses sessions.
+    pub(super) fn track_users(&self) {
+        self.tracks_users.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that a session is used on a connection, if that is tracked.
+    #[inline]
+    pub(super) fn used_by(&self, handle: &str, presence: &Presence) {
+        if self.tracks_users.load(Ordering::Relaxed)
+            && let Some(entry) = self.open.lock().expect(UNPOISONED).get(handle)
+        {
+            entry.users.add(presence);
+        }
+    }
+
+    /// The sessions whose connections are all closed, and with them every call that ran something in the session.
+    pub(super) fn unused(&self) -> Vec<UnusedSession> {
+        let sessions = self.open.lock().expect(UNPOISONED);
+        let unused = sessions.iter().filter(|(_, entry)| entry.users.are_gone());
+        let unused = unused.map(|(handle, entry)| UnusedSession {
+            handle: handle.clone(),
+            master_task: entry.master_task.clone(),
+            master: KnownMaster {
+                incarnation: entry.master_incarnation,
+                address: entry.master_address.clone(),
+            },
+        });
+        unused.collect()
+    }
+
+    /// Removes a session whose connections are all closed. Its master has not closed it, which is remembered.
+    pub(super) fn take_unused(&self, handle: &str) -> Option<Arc<WorkerSession>> {
+        let mut sessions = self.open.lock().expect(UNPOISONED);
+        if !sessions.get(handle)?.users.are_gone() {
+            return None;
+        }
+        let entry = sessions.remove(handle)?;
+        drop(sessions);
+        let mut lost = self.lost.lock().expect(UNPOISONED);
+        if entry.master_task.len() <= MAX_NAME && lost.len() < MAX_SEEN {
+            lost.insert(entry.master_task);
+        }
+        Some(entry.session)
+    }
+
     /// The session with this handle.
     pub(super) fn get(&self, handle: &str) -> Option<Arc<WorkerSession>> {
         self.open.lock().expect(UNPOISONED).get(handle).map(|entry| entry.session.clone())
@@ -213,8 +275,11 @@ impl WorkerSessions {
     /// The tasks whose masters have closed what they opened here.
     pub(super) fn done_with(&self) -> Vec<String> {
         let open = self.masters();
+        let lost = self.lost.lock().expect(UNPOISONED).clone();
         let seen = self.seen.lock().expect(UNPOISONED);
-        seen.iter().filter(|master| !master.is_empty() && !open.contains(*master)).cloned().collect()
+        let done =
+            |master: &&String| !master.is_empty() && !open.contains(*master) && !lost.contains(*master);
+        seen.iter().filter(done).cloned().collect()
     }
 
     /// Whether the master of this task has ever opened a session here.
@@ -224,7 +289,8 @@ impl WorkerSessions {
 
     /// How long ago a master closed the last session that it had here; `None` if it never had one or has one open.
     pub(super) fn closed_for(&self, master_task: &str) -> Option<Duration> {
-        let open = self.masters().contains(master_task);
+        let open =
+            self.masters().contains(master_task) || self.lost.lock().expect(UNPOISONED).contains(master_task);
         let closed = self.closed.lock().expect(UNPOISONED);
         closed.get(master_task).filter(|_| !open).map(Instant::elapsed)
     }

@@ -193,6 +193,18 @@ impl Steps {
         }
     }
 
+    /// Ends and forgets the steps of a session.
+    pub(super) fn cleanup_session(&self, session: &Arc<WorkerSession>) {
+        let ended: Vec<_> = {
+            let mut table = self.table.lock().expect(UNPOISONED);
+            let belongs = |step: &WorkerStep| {
+                step.session.get().is_some_and(|of| std::ptr::eq(of.as_ptr(), Arc::as_ptr(session)))
+            };
+            table.steps.extract_if(|_, step| belongs(step)).collect()
+        };
+        ended.iter().for_each(|(_, step)| end(step));
+    }
+
     /// Ends and forgets the steps that nobody will end: their session is gone, or they failed long ago.
     pub(super) fn sweep(&self) {
         let abandoned: Vec<_> = {

@@ -1,6 +1,7 @@
 //! Workers that call each other over loopback: what arrives, what fails, and that nothing stays behind.
 
 mod ages;
+mod reclaim;
 
 use super::Census;
 use crate::spec::{ClusterSpec, TaskName};

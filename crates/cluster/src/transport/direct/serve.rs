@@ -4,6 +4,7 @@ use super::frames::{Kind, RunPart, WELCOME};
 use super::incoming::Deliver;
 use super::link::Link;
 use super::memory::PeerMemory;
+use crate::presence::Presence;
 use crate::transport::greeting::GREETING_WAIT;
 use crate::transport::reader::malformed;
 use crate::transport::server::Services;
@@ -28,7 +29,12 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> IoResult<()> {
     timeout(GREETING_WAIT, socket.write_all(WELCOME)).await??;
     let link = Link::new(peer.into());
-    let called = ServingSide { link: link.clone(), services: services.clone(), runs: Runs::default() };
+    let called = ServingSide {
+        link: link.clone(),
+        services: services.clone(),
+        presence: Presence::default(),
+        runs: Runs::default(),
+    };
     link.carry(socket, memory, &services.intake.for_connection(), called).await;
     Ok(())
 }
@@ -37,6 +43,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 struct ServingSide {
     link: Arc<Link>,
     services: Arc<Services>,
+    presence: Presence,
     runs: Runs,
 }
 
@@ -74,6 +81,9 @@ impl ServingSide {
             by_step.remove(&over);
         }
         let (worker, link) = (self.services.worker.clone(), self.link.clone());
+        if let Some(request) = &part.request {
+            worker.session_used_by(&request.session_handle, &self.presence);
+        }
         // Now, because tensors of the step may follow at once.
         worker.step(id).connect(vec![(part.caller, link.clone())]);
         let step = StepEnd { worker, id, master_only: part.master_only };
