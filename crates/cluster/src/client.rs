@@ -1,7 +1,7 @@
-//! A client's route to a master: by direct calls if the master lives in this process, over gRPC otherwise.
+//! A client's connection to a master: direct calls if the master lives in this process, gRPC otherwise.
 //!
-//! Clients are ordinary threads. [`MasterClient::wait`] runs a call on the calling thread: a step of a master in this
-//! process begins and mostly ends there.
+//! Clients are ordinary threads. [`MasterClient::wait`] runs a call on the calling thread, so a step of a master in
+//! this process begins, and mostly ends, there.
 
 use crate::api::{CallableOutcome, Devices, MasterApi, RunCallable, RunStep, StepOutcome};
 use crate::master::Master;
@@ -18,7 +18,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// A master that a client may call. Clones share the connection.
+/// A handle to a master. Clones share the connection.
 #[derive(Clone)]
 pub struct MasterClient {
     target: Arc<str>,
@@ -31,27 +31,27 @@ enum Route {
     Remote(Arc<RemoteMaster>),
 }
 
-/// A master of this process.
+/// A master in this process.
 pub(crate) struct LocalMaster {
     pub(crate) master: Arc<Master>,
     pub(crate) worker: Arc<Worker>,
     /// Runs the timers of calls.
     pub(crate) io: Arc<Io>,
-    /// Has changed when the server of the master has stopped.
+    /// Changes when the master's server has stopped.
     pub(crate) stopped: watch::Receiver<()>,
     /// The threads behind `io`, if no server owns them.
     pub(crate) _carrier: Option<Carrier>,
 }
 
 impl MasterClient {
-    /// The master at `grpc://host:port`, or plainly `host:port`. Nothing is connected yet.
+    /// Creates a client of the master at `grpc://host:port` or `host:port`. Connects on first use.
     pub fn connect(target: &str) -> Result<MasterClient> {
         let address = target.strip_prefix("grpc://").unwrap_or(target);
         let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
         ensure!(
             port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port > 0)) && !address.contains('/'),
             InvalidArgument,
-            "'{target}' is no address of a server: expected grpc://host:port"
+            "'{target}' is not the address of a server: expected grpc://host:port"
         );
         let remote = RemoteMaster::new(address)?;
         Ok(MasterClient {
@@ -60,23 +60,23 @@ impl MasterClient {
         })
     }
 
-    /// A master of this process, called directly.
+    /// Creates a client of a master in this process.
     pub(crate) fn in_process(target: &str, local: LocalMaster) -> MasterClient {
         MasterClient { target: target.into(), route: Route::InProcess(Arc::new(local)) }
     }
 
-    /// What the master's server is reached at.
+    /// Returns the address of the master's server.
     pub fn target(&self) -> &str {
         &self.target
     }
 
-    /// Whether calls stay in this process.
+    /// Returns whether calls stay in this process.
     pub fn is_in_process(&self) -> bool {
         matches!(self.route, Route::InProcess(_))
     }
 
-    /// Runs a call of this master on the calling thread and waits for its end. A call that takes longer than `limit`
-    /// is given up, which stops its work; the error says that `what` did not happen.
+    /// Runs a call to this master on the calling thread and blocks until it ends. A call that exceeds `limit` is
+    /// cancelled, and the error says that `what` did not happen.
     pub fn wait<T>(
         &self,
         limit: Option<Duration>,
@@ -96,15 +96,15 @@ impl MasterClient {
         } else {
             entered = None;
         }
-        // A step takes as long as its nodes do; everything else should be quick. A master of this process says itself for
-        // which task it waits.
+        // A step takes as long as its nodes do; everything else should be quick. A master in this process logs its own
+        // waits.
         let in_process = matches!(self.route, Route::InProcess(_));
         let waiting = if limit.is_none() || in_process { Waiting::for_work() } else { Waiting::new() };
         let done = block_on(limit, Some((waiting, &self.target, what)), call);
         drop(entered);
         done.unwrap_or_else(|| {
             let seconds = limit.unwrap_or_default().as_secs_f64();
-            Err(status!(DeadlineExceeded, "{what} at {} did not end within {seconds:.1} s", self.target))
+            Err(status!(DeadlineExceeded, "{what} at {} did not finish within {seconds:.1} s", self.target))
         })
     }
 }
@@ -118,10 +118,10 @@ impl fmt::Debug for MasterClient {
     }
 }
 
-/// A wait, for whom and for what.
+/// A wait with whom it is for and why.
 type WaitNotice<'a> = (Waiting, &'a str, &'a str);
 
-/// Polls a future on this thread; `None` if it is not done in time.
+/// Polls a future on this thread; returns `None` if it does not finish in time.
 pub(crate) fn block_on<F: Future>(
     limit: Option<Duration>,
     mut notice: Option<WaitNotice<'_>>,
@@ -160,7 +160,7 @@ pub(crate) fn block_on<F: Future>(
     }
 }
 
-/// Passes every call on to whichever master it is.
+/// Forwards a call to whichever kind of master this is.
 macro_rules! forward {
     ($self:ident, $master:ident => $call:expr) => {
         match &$self.route {

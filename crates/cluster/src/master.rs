@@ -1,4 +1,7 @@
-//! A master: keeps sessions, plans what they run, and runs it.
+//! A master: keeps sessions, plans their steps and runs them.
+//!
+//! It handles the calls of `tensorflow.MasterService` in domain types; [`crate::transport`] reads and writes the
+//! messages. Its own task's part of a step runs here, through [`crate::worker`]'s session; other tasks run theirs.
 
 mod callables;
 mod members;
@@ -34,10 +37,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-/// How many requests are remembered, as in stock's masters.
+/// The number of remembered requests, as in stock's masters.
 const REMEMBERED_REQUESTS: usize = 10_000;
 
-/// What a session takes before it has a graph.
+/// Bytes charged for a session without a graph.
 const SESSION_BYTES: usize = 128 << 10;
 
 /// The master of one task.
@@ -45,16 +48,16 @@ pub struct Master {
     worker: Arc<Worker>,
     port: u16,
     requests: RecentRequests,
-    /// Open sessions by handle. They stay until they are closed, or reclaimed.
+    /// Open sessions by handle. They stay until they are closed or reclaimed.
     sessions: RwLock<HashMap<String, Arc<MasterSession>>>,
-    /// After how long sessions are closed whose programs are gone; never, if this is not given.
+    /// The time after which abandoned sessions are closed; `None` keeps them.
     reclaim_after: Option<Duration>,
 }
 
 const UNPOISONED: &str = "no panic while sessions are locked";
 
 impl Master {
-    /// A master that runs graphs on this worker and its peers and is reached at this port.
+    /// Creates a master that runs graphs on this worker and its peers and that is reached at this port.
     pub(crate) fn new(worker: Arc<Worker>, port: u16, reclaim_after: Option<Duration>) -> Arc<Master> {
         Arc::new(Master {
             worker,
@@ -75,17 +78,17 @@ impl Master {
         removed.ok_or_else(|| restarted(Code::Aborted, handle))
     }
 
-    /// How many sessions are open.
+    /// Returns the number of open sessions.
     pub(crate) fn session_count(&self) -> usize {
         self.sessions.read().expect(UNPOISONED).len()
     }
 
-    /// How many steps of its sessions are under way.
+    /// Returns the number of running steps.
     pub(crate) fn running_steps(&self) -> usize {
         self.sessions.read().expect(UNPOISONED).values().map(|session| session.steps.count()).sum()
     }
 
-    /// The steps under way, by the session's handle.
+    /// Returns the running steps by session handle.
     fn running(&self) -> Vec<(String, u64)> {
         let sessions = self.sessions.read().expect(UNPOISONED);
         let steps = sessions.iter().flat_map(|(handle, session)| {
@@ -94,21 +97,21 @@ impl Master {
         steps.collect()
     }
 
-    /// Takes the addresses of a newer cluster. Sessions with a task that has moved cannot go on; whoever opens another one
-    /// finds that task where it is now.
+    /// Adopts the addresses of a newer cluster. Sessions that involve a task that has moved cannot continue; a session
+    /// opened now finds the task at its new address.
     pub(crate) fn learn(&self, cluster: &ClusterSpec, epoch: u64) -> Result<()> {
         let moved = self.worker.learn(cluster, epoch)?;
         let sessions: Vec<_> = self.sessions.read().expect(UNPOISONED).values().cloned().collect();
         for session in sessions {
             if let Some((task, address)) = moved.iter().find(|(task, _)| session.context.members.has(task)) {
-                session.steps.close(status!(Aborted, "{task} was started again, at {address}."));
+                session.steps.close(status!(Aborted, "{task} was restarted at {address}."));
             }
         }
         Ok(())
     }
 
-    /// Closes every session because this task ends. Steps under way are not cancelled by their programs, which should look
-    /// for the task that comes after this one.
+    /// Closes every session because this task is ending. Their steps fail with `Unavailable`, not `Cancelled`, so that
+    /// programs look for the task that replaces this one.
     pub(crate) async fn end(&self) {
         self.close_all(status!(Unavailable, "{} is ending", self.worker.task())).await;
     }
@@ -128,7 +131,7 @@ impl Master {
         Ok(filters)
     }
 
-    /// The cluster of a session that was opened at `target`.
+    /// Returns the cluster of a session that was opened at `target`.
     fn cluster(&self, config: &ConfigProto, target: &str) -> Result<SessionCluster> {
         let brought = config.cluster_def.as_ref().filter(|cluster| !cluster.job.is_empty());
         let Some(def) = brought else {
@@ -159,7 +162,7 @@ impl Master {
     }
 }
 
-/// What CloseSession and ListDevices say of an unknown session.
+/// The status of CloseSession and ListDevices for an unknown session.
 fn restarted(code: Code, handle: &str) -> Status {
     Status::new(code, format!("Session {handle} is not found. Possibly, this master has restarted."))
 }
@@ -228,7 +231,7 @@ impl MasterApi for Master {
 
     async fn reset(&self, containers: Vec<String>, device_filters: Vec<String>) -> Result<()> {
         let filters = parse_filters(&device_filters)?;
-        // Filters choose among other tasks; the master's own is always included.
+        // Filters choose among other tasks; the master's own task is always included.
         self.worker.cleanup_all(&containers);
         let peers = self.worker.peers();
         let chosen = peers.workers().filter(|worker| task_passes(&filters, worker.task()));

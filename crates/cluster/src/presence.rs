@@ -26,7 +26,7 @@ impl Users {
         }
     }
 
-    /// Whether there were connections and all of them are closed. A session that was never used over a connection
+    /// Returns whether there were connections and all of them are closed. A session that was never used over a connection
     /// belongs to a program of this process.
     pub(crate) fn are_gone(&self) -> bool {
         let users = self.0.lock().expect(UNPOISONED);

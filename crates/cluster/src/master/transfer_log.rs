@@ -1,4 +1,4 @@
-//! While a step is traced, its tasks log the tensors that they receive from each other.
+//! Logs of transferred tensors: while a step is traced, its tasks log the tensors that they receive from each other.
 
 use super::plan::RemotePart;
 use crate::worker::Worker;
@@ -6,7 +6,7 @@ use ferroflow_proto::tensorflow::{DeviceStepStats, LoggingRequest, LoggingRespon
 use futures_util::future::join_all;
 use std::sync::Arc;
 
-/// The logs of a step's tasks. They stop when it is dropped, if they have not been read by then.
+/// The logs of a step's tasks. They are stopped on drop unless they were read before.
 pub(super) struct TransferLog<'a> {
     worker: &'a Worker,
     remote: &'a [RemotePart],
@@ -14,14 +14,14 @@ pub(super) struct TransferLog<'a> {
 }
 
 impl<'a> TransferLog<'a> {
-    /// Starts the logs of the own task and of those that run parts.
+    /// Starts the logs of this task and of those that run parts.
     pub(super) async fn start(worker: &'a Arc<Worker>, remote: &'a [RemotePart]) -> TransferLog<'a> {
         let log = TransferLog { worker, remote, wanted: true };
         log.send(&LoggingRequest { enable_rpc_logging: true, ..Default::default() }).await;
         log
     }
 
-    /// Stops the logs and reads what they say of the step. A task that does not answer has nothing to tell.
+    /// Stops the logs and returns their records of the step. Tasks that do not respond are left out.
     pub(super) async fn read(mut self, step_id: i64) -> Vec<DeviceStepStats> {
         self.wanted = false;
         let request =
@@ -38,7 +38,7 @@ impl<'a> TransferLog<'a> {
             match answer {
                 Ok(answer) => answers.push(answer),
                 Err(error) => {
-                    tracing::debug!(task = %part.worker.task(), %error, "A task has no log of a step.");
+                    tracing::debug!(task = %part.worker.task(), %error, "A task did not return its transfer log.");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Calls to other tasks.
+//! The client side of the wire: calls to the masters and workers of other processes.
 
 mod channel;
 mod lanes;

@@ -1,7 +1,7 @@
-//! The hot messages, read and written without detours: tensors go straight between frames and tensor memory.
+//! Codecs for the messages that carry tensors, which go directly between frames and tensor memory.
 //!
-//! Only fields that hold tensors are taken apart here; all others are gathered and left to the generated decoders, so
-//! there is one definition of what they mean.
+//! Only fields that hold tensors are handled here. All others are collected and left to the generated decoders, so
+//! there is one definition of their meaning.
 
 use super::reader::{ByteSource, Field, Reader, malformed};
 use super::rope::Rope;
@@ -16,11 +16,11 @@ use ferroflow_proto::tensorflow::{
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 
-/// Feeds as read: well-formed messages may still hold values that are no tensors, which is the caller's mistake and
-/// not the wire's.
+/// Feeds as read: a well-formed message may still hold invalid tensors, which is the caller's mistake and not a wire
+/// error.
 pub(crate) type Feeds<T> = Result<Vec<T>>;
 
-/// Reads a `RunStepRequest`; its feeds come apart from the rest.
+/// Reads a `RunStepRequest`; its feeds are returned separately.
 pub(crate) async fn read_run_step<F: ByteSource>(
     reader: &mut Reader<F>,
 ) -> Result<(RunStepRequest, Feeds<(String, Tensor)>)> {
@@ -39,7 +39,7 @@ pub(crate) async fn read_run_step<F: ByteSource>(
     Ok((reader.decode_gathered(rest.freeze())?, feeds))
 }
 
-/// Reads a `RunCallableRequest`; its feeds come apart from the rest.
+/// Reads a `RunCallableRequest`; its feeds are returned separately.
 pub(crate) async fn read_run_callable<F: ByteSource>(
     reader: &mut Reader<F>,
 ) -> Result<(RunCallableRequest, Feeds<Tensor>)> {
@@ -57,14 +57,14 @@ pub(crate) async fn read_run_callable<F: ByteSource>(
     Ok((reader.decode_gathered(rest.freeze())?, feeds))
 }
 
-/// A tensor from another task.
+/// A tensor received from another task.
 pub(crate) struct ReceivedTensor {
     pub(crate) parcel: Parcel,
-    /// When the peer sent it, by its clock, in microseconds since 1970.
+    /// The time at which the peer sent it, by the peer's clock, in microseconds since 1970.
     pub(crate) sent_micros: i64,
 }
 
-/// Reads a `RecvTensorResponse`. As with feeds, a value that is no tensor is not the wire's fault.
+/// Reads a `RecvTensorResponse`. As with feeds, an invalid tensor is not a wire error.
 pub(crate) async fn read_recv_tensor<F: ByteSource>(
     reader: &mut Reader<F>,
 ) -> Result<Result<ReceivedTensor>> {
@@ -201,7 +201,7 @@ async fn read_content<F: ByteSource>(reader: &mut Reader<F>, end: u64) -> Result
     Ok(buffer)
 }
 
-/// Writes a `RunStepResponse` of a step that succeeded.
+/// Writes the `RunStepResponse` of a successful step.
 pub(crate) fn write_run_step(fetches: &[(String, Tensor)], metadata: &RunMetadata) -> Result<Rope> {
     const TENSOR: u32 = 1;
     const METADATA: u32 = 2;
@@ -213,7 +213,7 @@ pub(crate) fn write_run_step(fetches: &[(String, Tensor)], metadata: &RunMetadat
     Ok(rope)
 }
 
-/// Writes a `RunStepRequest` whose feeds come apart from the rest.
+/// Writes a `RunStepRequest` with separate feeds.
 pub(crate) fn write_run_step_request(request: &RunStepRequest, feeds: &[(String, Tensor)]) -> Result<Rope> {
     const FEED: u32 = 2;
     let mut rope = Rope::from_message(request);
@@ -223,7 +223,7 @@ pub(crate) fn write_run_step_request(request: &RunStepRequest, feeds: &[(String,
     Ok(rope)
 }
 
-/// Writes a `RunCallableRequest` whose feeds come apart from the rest.
+/// Writes a `RunCallableRequest` with separate feeds.
 pub(crate) fn write_run_callable_request(request: &RunCallableRequest, feeds: &[Tensor]) -> Result<Rope> {
     const FEED: u32 = 3;
     let mut rope = Rope::from_message(request);
@@ -233,7 +233,7 @@ pub(crate) fn write_run_callable_request(request: &RunCallableRequest, feeds: &[
     Ok(rope)
 }
 
-/// Reads a `RunStepResponse`; its tensors come apart from the rest.
+/// Reads a `RunStepResponse`; its tensors are returned separately.
 pub(crate) async fn read_run_step_response<F: ByteSource>(
     reader: &mut Reader<F>,
 ) -> Result<(RunStepResponse, Vec<(String, Tensor)>)> {
@@ -252,7 +252,7 @@ pub(crate) async fn read_run_step_response<F: ByteSource>(
     Ok((reader.decode_gathered(rest.freeze())?, fetches))
 }
 
-/// Reads a `RunCallableResponse`; its tensors come apart from the rest.
+/// Reads a `RunCallableResponse`; its tensors are returned separately.
 pub(crate) async fn read_run_callable_response<F: ByteSource>(
     reader: &mut Reader<F>,
 ) -> Result<(RunCallableResponse, Vec<Tensor>)> {
@@ -282,7 +282,7 @@ pub(crate) fn write_run_callable(fetches: &[Tensor], metadata: &RunMetadata) -> 
     Ok(rope)
 }
 
-/// A tensor as it is written: everything but the content, then the content.
+/// A tensor to write: a message without the content, and the content.
 struct EncodedTensor {
     header: TensorProto,
     content: Bytes,
@@ -331,7 +331,7 @@ impl AsRef<[u8]> for TensorBytes {
 }
 
 fn delimited_len(length: usize) -> usize {
-    // Every field that is written here has a number below 16, hence a key of one byte.
+    // All fields written here have numbers below 16, so their keys have one byte.
     1 + encoded_len_varint(length as u64) + length
 }
 
@@ -383,7 +383,7 @@ mod tests {
     use std::sync::Arc;
     use std::task::{Context, Poll};
 
-    /// ByteSource at hand, as if the network were infinitely fast.
+    /// Frames that are all available at once.
     struct Ready(VecDeque<Bytes>);
 
     impl ByteSource for Ready {
@@ -396,7 +396,7 @@ mod tests {
         Intake::new(BufferPool::new(1 << 20), 1 << 30)
     }
 
-    /// A reader of `message` in frames cut at `borders`.
+    /// Creates a reader of `message` in frames cut at `borders`.
     fn reader(message: &[u8], borders: &[usize]) -> Reader<Ready> {
         let mut borders: Vec<usize> = borders.iter().map(|border| border % (message.len() + 1)).collect();
         borders.extend([0, message.len()]);
@@ -410,7 +410,7 @@ mod tests {
         read_run_step(&mut reader).now_or_never().expect("all frames are at hand")
     }
 
-    /// Values of some dtypes in some encoding, right and wrong ones.
+    /// Generates tensors of several dtypes and encodings, valid and invalid.
     fn tensor_proto() -> impl Strategy<Value = TensorProto> {
         let dims = vec(0i64..4, 0..3);
         (0i32..24, dims, any::<u8>(), vec(any::<u8>(), 0..40), vec(any::<i32>(), 0..4), any::<bool>())

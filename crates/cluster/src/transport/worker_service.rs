@@ -1,4 +1,4 @@
-//! `tensorflow.WorkerService`: messages in, messages out; the meaning is in [`crate::worker`].
+//! `tensorflow.WorkerService`: decodes requests and encodes responses. [`crate::worker`] does the work.
 
 use super::grpc::Request;
 use super::local;
@@ -17,7 +17,7 @@ use ferroflow_proto::tensorflow::{
 };
 use prost::Message;
 
-/// Answers one call.
+/// Serves one call.
 pub(crate) async fn call(
     services: &Services,
     caller: &Caller,
@@ -28,7 +28,7 @@ pub(crate) async fn call(
     match method {
         "RecvTensor" => recv_tensor(worker, request).await,
         "RunGraph" => run_graph(worker, caller, request).await,
-        // Every call has room for the largest of them; steps should not pay for graphs.
+        // A future is as large as its largest branch; steps should not pay for graphs.
         _ => Box::pin(call_other(worker, caller, method, request)).await,
     }
 }
@@ -76,15 +76,15 @@ async fn call_other(worker: &Worker, caller: &Caller, method: &str, mut request:
             Ok(Rope::from_message(&CleanupGraphResponse {}))
         }
         "Logging" => Ok(Rope::from_message(&worker.logging(&request.decode().await?))),
-        // Answers are not kept for repetition, so there is nothing to let go.
+        // Responses are not kept for retries, so there is nothing to release.
         "MarkRecvFinished" => {
             let _: MarkRecvFinishedRequest = request.decode().await?;
             Ok(Rope::from_message(&MarkRecvFinishedResponse {}))
         }
-        // Stock declares the method and never implemented it either.
+        // Stock declares the method but never implemented it either.
         "Tracing" => bail!(Unimplemented, "Tracing"),
         "RecvBuf" | "CompleteGroup" | "CompleteInstance" | "GetStepSequence" => {
-            bail!(Unimplemented, "{method} is not supported: this server takes no part in collectives")
+            bail!(Unimplemented, "{method} is not supported: this server does not take part in collectives")
         }
         _ => Err(unknown_method()),
     }
@@ -107,7 +107,7 @@ async fn run_graph(worker: &Worker, caller: &Caller, mut request: Request) -> Re
     }
 }
 
-/// A failure as the body of an answer.
+/// Encodes a failure as a response body.
 pub(crate) fn error_response(status: &Status) -> RunGraphResponse {
     RunGraphResponse {
         status_code: status.code() as i32,
@@ -116,7 +116,7 @@ pub(crate) fn error_response(status: &Status) -> RunGraphResponse {
     }
 }
 
-/// A `CreateWorkerSessionRequest` with a field of our own, which stock ignores.
+/// A `CreateWorkerSessionRequest` with Ferroflow's field, which stock ignores.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ExtendedSessionRequest {
     #[prost(string, tag = "1")]
@@ -131,13 +131,13 @@ pub(crate) struct ExtendedSessionRequest {
     master_task: String,
     #[prost(int64, tag = "6")]
     master_incarnation: i64,
-    /// Where the master's server is.
+    /// The address of the master's server.
     #[prost(string, tag = "61001")]
     master_address: String,
 }
 
 impl ExtendedSessionRequest {
-    /// The request of a master whose server is at this address.
+    /// Extends the request of a master whose server is at this address.
     pub(crate) fn new(
         request: &CreateWorkerSessionRequest,
         master_address: String,
@@ -161,7 +161,7 @@ impl ExtendedSessionRequest {
         }
     }
 
-    /// Stock's part, and the address.
+    /// Returns stock's request and the address.
     fn into_parts(self) -> (CreateWorkerSessionRequest, String) {
         let request = CreateWorkerSessionRequest {
             session_handle: self.session_handle,
@@ -175,13 +175,13 @@ impl ExtendedSessionRequest {
     }
 }
 
-/// A `CreateWorkerSessionResponse` with fields of our own, which stock ignores.
+/// A `CreateWorkerSessionResponse` with Ferroflow's fields, which stock ignores.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct ExtendedSessionResponse {
-    /// Whether the task takes direct connections.
+    /// True if the task accepts direct connections.
     #[prost(bool, tag = "61001")]
     pub(crate) takes_direct_links: bool,
-    /// The name by which tasks of the same machine reach it.
+    /// The name of its local socket, for tasks on the same machine.
     #[prost(string, tag = "61002")]
     pub(crate) local_name: String,
 }

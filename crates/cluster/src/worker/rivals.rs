@@ -1,7 +1,8 @@
-//! Two processes that were started as the same task.
+//! Detection of two processes that were started as the same task.
 //!
-//! A master that opens a session under a name that is taken, but with another incarnation, has restarted, or is a rival of
-//! one that is alive. Whoever answers at the address of the earlier one tells: the earlier one itself, or not.
+//! A master that opens a session under a known name but with another incarnation has either restarted or is a second
+//! process beside one that is alive. The address of the earlier one tells which: either that process still answers
+//! there, or it does not.
 
 use super::Worker;
 use crate::transport::caller;
@@ -10,19 +11,19 @@ use ferroflow_core::{Result, bail};
 use ferroflow_proto::tensorflow::CreateWorkerSessionRequest;
 use std::time::Duration;
 
-/// How long a process may take to show that it is alive.
+/// The time within which a process must show that it is alive.
 const ALIVE_WITHIN: Duration = Duration::from_secs(2);
 
-/// A master with sessions on a worker.
+/// A master that has sessions on this worker.
 pub(super) struct KnownMaster {
     pub(super) incarnation: i64,
-    /// Where its server is, as it said itself; empty for tasks of stock.
+    /// The address of its server, as the master reported it; empty for stock's masters.
     pub(super) address: String,
 }
 
 impl Worker {
-    /// Refuses a master while another process of the same name, which has sessions here, is alive. `address` is where the
-    /// master says that its server is; empty for tasks of stock.
+    /// Refuses a master while another process of the same name, which has sessions here, is alive. `address` is the one
+    /// that the master reports for its server; empty for stock's masters.
     pub(crate) async fn refuse_rival(
         &self,
         request: &CreateWorkerSessionRequest,
@@ -66,7 +67,7 @@ impl Worker {
         None
     }
 
-    /// Whether the process that answers at this address has this incarnation, whatever it is called there.
+    /// Returns whether the process at this address has this incarnation, under whatever name.
     async fn is_at(&self, incarnation: i64, address: &str) -> bool {
         let peers = Peers::new(&self.channels, [(self.task.clone(), address.to_owned())], Naming::Given);
         let Some(peer) = peers.ok().and_then(|peers| peers.worker(&self.task).cloned()) else { return false };

@@ -1,4 +1,4 @@
-//! Runs this task's part of a step.
+//! Runs this task's part of a step, for a `RunGraph` call or a direct connection.
 
 use super::Worker;
 use super::graphs::TaskGraph;
@@ -15,12 +15,12 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use std::sync::Arc;
 
-/// How a partial run ends; every clone gives the same.
+/// The outcome of a partial run; all clones share it.
 pub(super) type PartialRunEnd = Shared<BoxFuture<'static, Result<()>>>;
 
 impl Worker {
-    /// Runs a registered graph once, or continues a run whose values come in several calls. Dropping the future gives up
-    /// the step: its nodes stop and whoever waits for its tensors is told.
+    /// Runs a registered graph once, or continues a partial run. Dropping the future cancels the step: its nodes stop,
+    /// and waits for its tensors fail.
     pub(crate) async fn run_graph(&self, request: RunGraphRequest) -> Result<RunGraphResponse> {
         self.requests.track(request.request_id, "RunGraph (Worker)")?;
         if !(request.is_partial && self.steps.find(request.step_id).is_some()) {
@@ -44,7 +44,7 @@ impl Worker {
         let done = run.await;
         call.ended();
         if let Err(error) = &done {
-            // Peers that wait for tensors of the step hear why none will come.
+            // Peers that wait for tensors of the step learn why none will come.
             step.abort(error.clone());
         }
         done
@@ -93,7 +93,8 @@ impl Worker {
         })
     }
 
-    /// The first call starts the graph, the last one waits for its end; all bring and take what they name.
+    /// Continues a partial run: the first call starts the graph, the last one waits for its end, and every call
+    /// exchanges the values that it names.
     async fn run_partially(
         &self,
         session: &Arc<WorkerSession>,
@@ -142,8 +143,8 @@ impl Worker {
     }
 }
 
-/// Runs the parts of a task's devices, which wait for each other's tensors, until all have ended or one has failed; the
-/// others are given up then.
+/// Runs the parts of a task's devices, which exchange tensors, until all have ended or one has failed, which cancels
+/// the others.
 pub(crate) async fn run_concurrently<T>(mut runs: Vec<impl Future<Output = Result<T>>>) -> Result<()> {
     match runs.len() {
         0 => Ok(()),
@@ -158,7 +159,7 @@ pub(crate) async fn run_concurrently<T>(mut runs: Vec<impl Future<Output = Resul
     }
 }
 
-/// Aborts a step whose call is given up.
+/// Aborts a step whose call is dropped.
 struct CallGuard<'a> {
     step: &'a WorkerStep,
     under_way: bool,
@@ -180,7 +181,7 @@ impl Drop for CallGuard<'_> {
         self.step.call_ended();
         if self.under_way {
             let id = self.step.id();
-            self.step.abort(status!(Cancelled, "Step {id} was given up by its master."));
+            self.step.abort(status!(Cancelled, "Step {id} was cancelled by its master."));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The sessions that masters have open on a worker.
+//! The sessions that masters have opened on a worker.
 
 use super::graphs::Graphs;
 use super::rivals::KnownMaster;
@@ -20,21 +20,21 @@ use std::time::{Duration, Instant};
 
 /// A master's session on one worker.
 pub(crate) struct WorkerSession {
-    /// What this task is called in the session.
+    /// The name of this task in the session.
     own: TaskName,
-    /// One for each device of the task.
+    /// The runtime environment of each device of the task.
     envs: Vec<Arc<RuntimeEnv>>,
     isolated: bool,
     peers: Arc<Peers>,
-    /// Numbers the edges that the session's graphs have between devices of this task.
+    /// Numbers the edges between devices of this task in the session's graphs.
     pub(super) next_edge: AtomicU64,
     pub(super) graphs: Graphs,
-    /// Held while the functions of a new graph join the session's.
+    /// Held while the functions of a new graph are added to the session's.
     pub(super) extending_library: Mutex<()>,
 }
 
 impl WorkerSession {
-    /// A session on devices of which there is at least one; the first takes whatever is not placed explicitly.
+    /// Creates a session on at least one device; the first takes nodes without an explicit device.
     pub(crate) fn new(
         own: TaskName,
         envs: Vec<Arc<RuntimeEnv>>,
@@ -45,17 +45,17 @@ impl WorkerSession {
         WorkerSession { own, envs, isolated, peers, next_edge, graphs, extending_library }
     }
 
-    /// What this task is called in the session.
+    /// Returns the name of this task in the session.
     pub(crate) fn task(&self) -> &TaskName {
         &self.own
     }
 
-    /// The other tasks, as the session sees them.
+    /// Returns the other tasks, as the session sees them.
     pub(crate) fn peers(&self) -> &Arc<Peers> {
         &self.peers
     }
 
-    /// What everything that runs on a device in a step shares.
+    /// Creates the context that everything running on a device in a step shares.
     pub(crate) fn step_cx(
         env: &RuntimeEnv,
         step_id: i64,
@@ -73,22 +73,22 @@ impl WorkerSession {
         })
     }
 
-    /// The surroundings of the session's plans on the first device, which feeds and fetches.
+    /// Returns the runtime environment of the first device, which feeds and fetches.
     pub(crate) fn env(&self) -> &Arc<RuntimeEnv> {
         self.envs.first().expect("a session has a device")
     }
 
-    /// The same for every device.
+    /// Returns the runtime environments of all devices.
     pub(crate) fn envs(&self) -> &[Arc<RuntimeEnv>] {
         &self.envs
     }
 
-    /// The surroundings of plans on a device, given by its full name, if that is one of this task.
+    /// Returns the runtime environment of a device, given by its full name, if it belongs to this task.
     pub(crate) fn env_on(&self, device: &str) -> Option<&Arc<RuntimeEnv>> {
         self.envs.iter().find(|env| env.device.name() == device)
     }
 
-    /// Makes the functions of a graph that has grown known on every device.
+    /// Sets the function library on every device.
     pub(crate) fn set_library(&self, library: &Arc<Library>) {
         self.envs.iter().for_each(|env| env.set_library(library.clone()));
     }
@@ -97,14 +97,14 @@ impl WorkerSession {
 impl Drop for WorkerSession {
     fn drop(&mut self) {
         if self.isolated {
-            // Whoever still waits in the session's own queues must not keep them alive.
+            // Waiters in the session's own queues must not keep them alive.
             self.envs.iter().for_each(|env| env.resources.clear_all());
         }
     }
 }
 
 struct Entry {
-    /// What the session takes, graphs apart.
+    /// The memory charged for the session, not counting graphs.
     _charge: Charge,
     session: Arc<WorkerSession>,
     master_task: String,
@@ -127,26 +127,26 @@ pub(super) struct UnusedSession {
 #[derive(Default)]
 pub(super) struct WorkerSessions {
     open: Mutex<HashMap<String, Entry>>,
-    /// Masters that have closed one, and when they did so last.
+    /// Masters that have closed a session, and when they last did.
     closed: Mutex<HashMap<String, Instant>>,
-    /// Masters that have opened one, ever.
+    /// Masters that have ever opened a session.
     seen: Mutex<HashSet<String>>,
     /// Masters whose sessions were reclaimed, and that have opened none since.
     lost: Mutex<HashSet<String>>,
-    /// Whether the connections on which sessions are used are recorded.
+    /// True if the connections on which sessions are used are recorded.
     tracks_users: AtomicBool,
 }
 
 const UNPOISONED: &str = "no panic while sessions are locked";
 
-/// The longest name of a task that is remembered.
+/// The longest task name that is remembered.
 pub(super) const MAX_NAME: usize = 256;
-/// How many masters are remembered: more than any cluster has tasks.
+/// The number of remembered masters: more than any cluster has tasks.
 const MAX_SEEN: usize = 16_384;
 
 impl WorkerSessions {
-    /// The session with this handle, made if it is new. A master that comes back under another incarnation has
-    /// restarted, so its older sessions go.
+    /// Returns the session with this handle, creating it if it is new. A master that comes back with another
+    /// incarnation has restarted, so its older sessions end.
     pub(super) fn create(
         &self,
         handle: &str,
@@ -178,12 +178,16 @@ impl WorkerSessions {
         let session = entry.session.clone();
         drop(sessions);
         if !outdated.is_empty() {
-            tracing::info!(master_task, sessions = outdated.len(), "A master restarted; its sessions end.");
+            tracing::info!(
+                master_task,
+                sessions = outdated.len(),
+                "A master has restarted; its old sessions end."
+            );
         }
         Ok(session)
     }
 
-    /// Remembers a master. Names come from outside, so that only so many of them are.
+    /// Remembers a master. Names come from outside, so their number is limited.
     fn see(&self, master_task: &str) {
         let mut seen = self.seen.lock().expect(UNPOISONED);
         if master_task.len() <= MAX_NAME && seen.len() < MAX_SEEN && !seen.contains(master_task) {
@@ -191,14 +195,14 @@ impl WorkerSessions {
         }
     }
 
-    /// Notes where the server of a session's master is.
+    /// Records the address of the server of a session's master.
     pub(super) fn set_address(&self, handle: &str, address: &str) {
         if let Some(entry) = self.open.lock().expect(UNPOISONED).get_mut(handle) {
             entry.master_address = address.to_owned();
         }
     }
 
-    /// A master of this name with sessions here that has another incarnation.
+    /// Returns a master of this name with sessions here and another incarnation.
     pub(super) fn other_incarnation(&self, master_task: &str, incarnation: i64) -> Option<KnownMaster> {
         let sessions = self.open.lock().expect(UNPOISONED);
         let other = |entry: &&Entry| {
@@ -210,7 +214,7 @@ impl WorkerSessions {
         Some(KnownMaster { incarnation: entry.master_incarnation, address: entry.master_address.clone() })
     }
 
-    /// Records from now on who uses sessions.
+    /// Starts recording who uses sessions.
     pub(super) fn track_users(&self) {
         self.tracks_users.store(true, Ordering::Relaxed);
     }
@@ -255,24 +259,24 @@ impl WorkerSessions {
         Some(entry.session)
     }
 
-    /// The session with this handle.
+    /// Returns the session with this handle.
     pub(super) fn get(&self, handle: &str) -> Option<Arc<WorkerSession>> {
         self.open.lock().expect(UNPOISONED).get(handle).map(|entry| entry.session.clone())
     }
 
-    /// How many are open, and how many graphs they have.
+    /// Returns the number of open sessions and of their graphs.
     pub(super) fn count(&self) -> (usize, usize) {
         let sessions = self.open.lock().expect(UNPOISONED);
         (sessions.len(), sessions.values().map(|entry| entry.session.graphs.len()).sum())
     }
 
-    /// The tasks whose masters have sessions open here.
+    /// Returns the tasks whose masters have sessions open here.
     pub(super) fn masters(&self) -> BTreeSet<String> {
         let sessions = self.open.lock().expect(UNPOISONED);
         sessions.values().map(|entry| entry.master_task.clone()).collect()
     }
 
-    /// The tasks whose masters have closed what they opened here.
+    /// Returns the tasks whose masters have closed all sessions that they opened here.
     pub(super) fn done_with(&self) -> Vec<String> {
         let open = self.masters();
         let lost = self.lost.lock().expect(UNPOISONED).clone();
@@ -282,12 +286,12 @@ impl WorkerSessions {
         seen.iter().filter(done).cloned().collect()
     }
 
-    /// Whether the master of this task has ever opened a session here.
+    /// Returns whether the master of this task has ever opened a session here.
     pub(super) fn has_seen(&self, master_task: &str) -> bool {
         self.seen.lock().expect(UNPOISONED).contains(master_task)
     }
 
-    /// How long ago a master closed the last session that it had here; `None` if it never had one or has one open.
+    /// Returns the time since a master closed its last session here; `None` if it has one open or never had one.
     pub(super) fn closed_for(&self, master_task: &str) -> Option<Duration> {
         let open =
             self.masters().contains(master_task) || self.lost.lock().expect(UNPOISONED).contains(master_task);
@@ -295,7 +299,7 @@ impl WorkerSessions {
         closed.get(master_task).filter(|_| !open).map(Instant::elapsed)
     }
 
-    /// Forgets a session; one that is not known is fine.
+    /// Deletes a session; an unknown handle is ignored.
     pub(super) fn delete(&self, handle: &str) {
         let removed = self.open.lock().expect(UNPOISONED).remove(handle);
         if let Some(entry) = &removed {

@@ -1,7 +1,7 @@
-//! Masters of stock that wait for tasks that are not there.
+//! Detection of stock's masters that wait for missing tasks.
 //!
-//! Such a master asks every task for its devices once, and opens its session when the last one has answered. Until then it
-//! says nothing to the program. A task that has answered, and then is not spoken to, can tell why.
+//! Such a master asks every task for its devices once and opens its session when the last one has answered; meanwhile
+//! it tells its program nothing. A task that has answered and then hears nothing more can log the reason.
 
 use super::Worker;
 use crate::spec::{ClusterSpec, TaskName};
@@ -13,13 +13,13 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// How long a master that asked for devices may take to open its session before it counts as stalled.
+/// The time that a master may take between asking for devices and opening a session before it counts as stalled.
 const STALLED_AFTER: Duration = Duration::from_secs(10);
-/// How often to look for such masters.
+/// The interval between checks for stalled masters.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How long a master is remembered that never opens a session.
+/// The time for which a master that never opens a session is remembered.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// How many are remembered. Anybody can ask.
+/// The largest number of remembered masters. Anybody can ask.
 const MAX_PENDING: usize = 256;
 
 /// Masters that have asked for devices and have not opened a session yet, by the address they called from.
@@ -28,14 +28,14 @@ pub(super) struct PendingMasters(Mutex<HashMap<SocketAddr, PendingMaster>>);
 
 struct PendingMaster {
     since: Instant,
-    /// What was last said about it.
+    /// The last message about it.
     told: Option<String>,
 }
 
 const UNPOISONED: &str = "no panic while questions are noted";
 
 impl PendingMasters {
-    /// Notes a question for devices.
+    /// Records a request for devices.
     pub(super) fn add(&self, peer: SocketAddr) {
         let mut pending = self.0.lock().expect(UNPOISONED);
         pending.retain(|_, master| master.since.elapsed() < REMEMBERED);
@@ -44,12 +44,12 @@ impl PendingMasters {
         }
     }
 
-    /// Notes that a master has opened a session.
+    /// Records that a master has opened a session.
     pub(super) fn remove(&self, peer: SocketAddr) {
         self.0.lock().expect(UNPOISONED).remove(&peer);
     }
 
-    /// Those who wait for so long, and since when.
+    /// Returns the masters that have waited for at least `after`, with their waits.
     fn stalled(&self, after: Duration) -> Vec<(SocketAddr, Duration)> {
         let pending = self.0.lock().expect(UNPOISONED);
         let waits = pending.iter().map(|(peer, master)| (*peer, master.since.elapsed()));
@@ -64,7 +64,7 @@ impl PendingMasters {
 }
 
 impl Worker {
-    /// Looks for stalled masters again and again, and says what they wait for; never ends.
+    /// Checks for stalled masters periodically and logs what they wait for; never returns.
     pub(crate) async fn watch_for_stalled_masters(&self) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -74,7 +74,7 @@ impl Worker {
         }
     }
 
-    /// What is to be said about masters that wait for so long and that nobody was told of yet.
+    /// Returns the messages about masters that have waited for at least `after` and were not reported yet.
     pub(super) async fn stalled_masters(&self, after: Duration) -> Vec<String> {
         let stalled = self.pending_masters.stalled(after);
         let cluster = self.known.borrow().cluster.clone();
@@ -94,7 +94,7 @@ impl Worker {
         words.collect()
     }
 
-    /// The other tasks, with their addresses, that accept connections, and those that do not.
+    /// Returns the other tasks that accept connections, and those that do not.
     async fn who_is_there(
         &self,
         cluster: &ClusterSpec,
@@ -111,7 +111,7 @@ impl Worker {
         (tasks(there), tasks(missing))
     }
 
-    /// The caller as a person knows it: the task of that machine that has no session here, if there is only one.
+    /// Names the caller for a person: the task on that machine without a session here, if there is exactly one.
     fn candidates(&self, there: &[(TaskName, String)], peer: SocketAddr) -> String {
         let masters = self.masters();
         let mut idle = there.iter().filter(|(task, address)| {
@@ -136,7 +136,7 @@ fn explain(who: &str, missing: &[(TaskName, String)]) -> String {
     let verb = if missing.len() == 1 { "does" } else { "do" };
     format!(
         "{who} has wanted to open a session, but {} {verb} not answer. A session of stock TensorFlow waits for every task of \
-         the cluster, without a word. Start what is missing, or give the session device filters that leave it out, such as \
+         the cluster, and logs nothing meanwhile. Start what is missing, or give the session device filters that leave it out, such as \
          tf.compat.v1.ConfigProto(device_filters=[\"/job:ps\", \"/job:worker/task:0\"]) in worker 0.",
         missing.join(" and ")
     )

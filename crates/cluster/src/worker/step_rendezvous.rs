@@ -44,7 +44,7 @@ impl Rendezvous for StepRendezvous {
         let (step, key) = (self.step.clone(), key.clone());
         let receiving = async move {
             let requested = step.transfers.are_wanted().then(since_epoch);
-            // The peer's own report tells why its part failed; this is a consequence.
+            // The peer reports the cause itself, so the failure here is derived.
             let received = peer.recv_tensor(step.id(), &key).await.map_err(Status::derived)?;
             if let Some(requested) = requested {
                 let bytes = received.parcel.tensor.byte_size();

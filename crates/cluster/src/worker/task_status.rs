@@ -1,4 +1,4 @@
-//! How tasks of ours get to know each other: each says what cluster it is in, and both compare.
+//! The worker's side of `GetStatus`: tasks describe themselves and compare the clusters that they were started with.
 
 use super::sessions::MAX_NAME;
 use super::{Worker, since_epoch};
@@ -14,22 +14,22 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// How long another task may take to accept a connection.
+/// The time limit for connecting to another task.
 const CONNECT_WAIT: Duration = Duration::from_secs(2);
 
-/// How many tasks that are not in this task's cluster are listened to. Anybody can send names, and any number of them.
+/// The number of tasks outside the cluster whose differences are logged. Anybody can send names, in any number.
 const MAX_STRANGERS: usize = 64;
 
-/// How many differences between two clusters are logged.
+/// The number of differences between two clusters that are logged.
 const MAX_TOLD: usize = 8;
 
-/// What this task has said about differences, by the other task's name: it says everything once.
+/// The differences that were logged, as a hash per task, so that each is logged once.
 #[derive(Default)]
 pub(super) struct LoggedDifferences(Mutex<HashMap<String, u64>>);
 
 impl LoggedDifferences {
-    /// Whether these differences have not been told yet. `known` says whether the task is in the cluster as this task
-    /// knows it; of others only a few are remembered, and nothing is told of the rest.
+    /// Records the differences of a task; returns whether they are new. `known` tells whether the task is in this
+    /// task's cluster; only a few others are remembered, and the rest are never new.
     fn is_new(&self, task: &str, known: bool, differences: &[Difference]) -> bool {
         if task.len() > MAX_NAME {
             return false;
@@ -51,14 +51,14 @@ impl LoggedDifferences {
 }
 
 impl Worker {
-    /// What to say to another task at first.
+    /// Builds the request by which this task asks others for their status.
     pub(crate) fn status_request(&self) -> TaskStatusRequest {
         let known = self.known.borrow();
         let cluster = (!known.cluster.is_empty()).then(|| known.cluster.to_def());
         TaskStatusRequest { task: self.task.to_string(), cluster, try_others: false, epoch: known.epoch }
     }
 
-    /// Answers whoever asks who this is. Stock's tasks hear what stock's tasks say.
+    /// Answers a `GetStatus` call. Stock's tasks get stock's response.
     pub(crate) async fn task_status(&self, question: &TaskStatusRequest) -> TaskStatusResponse {
         let device_attributes = self.device_attributes();
         if question.task.is_empty() {
@@ -84,11 +84,11 @@ impl Worker {
         }
     }
 
-    /// Compares what two tasks know, and says what differs if that has not been said yet.
+    /// Compares another task's cluster with this one's and logs new differences.
     fn compare(&self, task: &str, theirs: &ClusterSpec, epoch: u64) -> Vec<Difference> {
         let known = self.known.borrow();
         let differences = known.cluster.differences(theirs);
-        // Tasks that meet at a rendezvous hear of changes one after the other.
+        // Tasks that meet at a rendezvous learn of changes at different times.
         let is_known = known.cluster.tasks().any(|(name, _)| name.to_string() == task);
         if !is_settling(known.epoch, epoch) && self.logged_differences.is_new(task, is_known, &differences) {
             for difference in differences.iter().take(MAX_TOLD) {
@@ -101,8 +101,8 @@ impl Worker {
         differences
     }
 
-    /// Refuses a cluster in which a member of a session looks for another member elsewhere than this task does. How the
-    /// two look for each other does not matter: they have found each other.
+    /// Fails if a member of a session has another address for a third member than this task has. How the two address
+    /// each other does not matter, because they have already met.
     pub(crate) async fn check_agreement(
         &self,
         with: &str,
@@ -120,7 +120,7 @@ impl Worker {
         if disputed.is_empty() {
             return Ok(());
         }
-        // Names are looked up, which does not belong on a thread that carries calls.
+        // Resolving names may take a while, so it must not happen on an I/O thread.
         let real =
             self.pool.complete(async move { Ok(disputed.into_iter().find(Difference::matters)) }).await?;
         let epoch = self.known.borrow().epoch;

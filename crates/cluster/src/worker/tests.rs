@@ -1,4 +1,4 @@
-//! Workers that call each other over loopback: what arrives, what fails, and that nothing stays behind.
+//! Tests of workers that call each other over loopback: what arrives, what fails, and that nothing is left behind.
 
 mod ages;
 mod reclaim;
@@ -26,12 +26,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
-/// What takes longer hangs.
+/// The limit of everything that must not hang.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const SESSION: &str = "session";
 
-/// A server of its own, and the way to its worker.
+/// A server and a client of its worker.
 struct Task {
     server: Server,
     remote: Arc<RemoteWorker>,
@@ -40,18 +40,18 @@ struct Task {
     stop: oneshot::Sender<()>,
 }
 
-/// Tasks `/job:t/task:0` and up, each on a port of its own, and a caller that belongs to none of them.
+/// Tasks `/job:t/task:0` and up, each on its own port, and a caller that is none of them.
 struct Cluster {
     spec: ClusterSpec,
     tasks: Vec<Task>,
     channels: Arc<Channels>,
-    /// Ends the caller's I/O thread.
+    /// Stops the caller's I/O thread.
     _stop: oneshot::Sender<()>,
-    /// Nobody else gets the tasks' ports.
+    /// Reserves the tasks' ports.
     _kept: Vec<Socket>,
 }
 
-/// A port that nobody is given, but a server may listen on.
+/// Reserves a port that is not assigned to others but that a server may listen on.
 fn keep_port() -> (Socket, SocketAddr) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_reuse_address(true).unwrap();
@@ -115,7 +115,7 @@ impl Cluster {
         RendezvousKey::new(&from.device, from.incarnation, &to.device, edge)
     }
 
-    /// Sends the output of a node.
+    /// Builds a node that sends the output of another.
     fn send(&self, name: &str, input: &str, from: usize, to: usize) -> NodeDef {
         self.transfer("_Send", "T", name, &[input], from, to)
     }
@@ -138,7 +138,7 @@ impl Cluster {
     }
 }
 
-/// The edge is named like the node.
+/// Builds a send or receive node whose edge has the node's name.
 fn transfer(
     op: &str,
     dtype: &str,
@@ -220,14 +220,14 @@ fn double(name: &str, input: &str) -> NodeDef {
     node(name, "AddV2", &[input, input], &[("T", Value::Type(1))])
 }
 
-/// A node whose first output is no number, which `check` refuses.
+/// Builds a NaN and a node that refuses it.
 fn failing() -> [NodeDef; 2] {
     let nan = constant("nan", &Tensor::scalar(f32::NAN));
     let message = Value::S(b"bad value".to_vec().into());
     [nan, node("check", "CheckNumerics", &["nan"], &[("T", Value::Type(1)), ("message", message)])]
 }
 
-/// A queue that nobody fills, and a node that waits for it.
+/// Builds a queue that stays empty and a node that waits for it.
 fn blocked() -> [NodeDef; 2] {
     let types = ferroflow_proto::tensorflow::attr_value::ListValue { r#type: vec![1], ..Default::default() };
     let queue =
@@ -251,7 +251,7 @@ fn run_test(test: impl Future<Output = ()>) {
     runtime.block_on(async { tokio::time::timeout(2 * PATIENCE, test).await.expect("the test hangs") });
 }
 
-/// Sends 1 + 1 = 2 from task 0 to task 1 and 4 back to the caller, which takes it from task 1.
+/// Registers a graph that sends 1 + 1 = 2 from task 0 to task 1, and one that sends 4 from there back to the caller.
 async fn there_and_back(cluster: &Cluster) -> (String, String) {
     let one = Tensor::vector(vec![1f32; 3]);
     let here = vec![constant("c", &one), double("d", "c"), cluster.send("there", "d", 0, 1)];
@@ -306,7 +306,7 @@ fn large_tensors_arrive_whole() {
 }
 
 #[test]
-fn a_failure_reaches_whoever_waits_for_the_step_with_its_cause() {
+fn a_failure_and_its_cause_reach_everything_that_waits_for_the_step() {
     run_test(async {
         let cluster = Cluster::start(2).await;
         let [a, b] = &cluster.tasks[..] else { panic!("two tasks") };
@@ -341,7 +341,7 @@ fn giving_up_a_run_stops_it_everywhere() {
         drop(select(run, asked).await);
         let idle = Census { sessions: 1, ..Default::default() };
         eventually("the end of the request", || a.census() == idle).await;
-        // What the step is remembered for: its end is told to whoever asks for its tensors.
+        // The step is remembered so that late requests for its tensors learn of its end.
         let late = b.remote.recv_tensor(1, &cluster.key(1, 0, "out")).await.err().unwrap();
         assert_eq!((late.code(), late.is_derived()), (Code::Cancelled, true));
         b.remote.delete_session(SESSION).await.unwrap();
@@ -376,7 +376,7 @@ fn thousands_wait_and_leave_at_once() {
         drop(select(Box::pin(waiting), Box::pin(all)).await);
         let idle = Census { sessions: 1, ..Default::default() };
         eventually("no receiver", || a.census() == idle).await;
-        // The connection is as good as before.
+        // The connection still works.
         let graph = a.register(vec![constant("c", &Tensor::scalar(1f32))]).await;
         a.run(&graph, 9).await.unwrap();
         // Cleaning up ends waits as well.
@@ -416,7 +416,7 @@ fn a_peer_that_dies_is_unavailable_and_one_that_comes_back_is_another() {
             is_restarted(&restarted, "RecvTensor expects a different device incarnation: "),
             "{restarted}"
         );
-        // The peer finds its way back as well, and tells the same.
+        // The peer reconnects as well and reports the same.
         let status = cluster.tasks[0].run(&there, 4).await.unwrap_err();
         assert!(status.message().contains("RecvTensor expects a different device incarnation: "), "{status}");
         again.remote.delete_session(SESSION).await.unwrap();
@@ -453,7 +453,7 @@ fn a_partial_run_takes_and_gives_values_call_by_call() {
         let answer = a.remote.run_graph(&last).await.unwrap();
         let out = Tensor::from_proto(answer.recv[0].tensor.as_ref().unwrap()).unwrap();
         assert_eq!(out.to_scalar::<f32>().unwrap(), 6.0);
-        // One that never ends is ended by the cleanup.
+        // A run that never ends is ended by the cleanup.
         a.remote.run_graph(&part(2, false)).await.unwrap();
         for id in [1, 2] {
             a.remote.cleanup_graph(id).await.unwrap();
@@ -518,18 +518,18 @@ const CALLER: &str = "/job:caller/replica:0/task:0";
 const CALLER_DEVICE: &str = "/job:caller/replica:0/task:0/device:CPU:0";
 
 impl Task {
-    /// Doubles what the caller pushes and pushes it back.
+    /// Registers a graph that doubles what the caller pushes and pushes it back.
     async fn register_doubling(&self) -> String {
         let there = transfer("_Recv", "tensor_type", "there", &[], (CALLER_DEVICE, 1), &self.device);
         let back = transfer("_Send", "T", "back", &["d"], (&self.device, self.incarnation), CALLER_DEVICE);
         self.register(vec![there, double("d", "there"), back]).await
     }
 
-    /// A direct connection, and what comes on it.
+    /// Opens a direct connection; returns it and the tensors that arrive on it.
     async fn link(&self) -> (Arc<LinkHandle>, mpsc::UnboundedReceiver<(i64, RendezvousKey, Parcel)>) {
         let (tell, told) = mpsc::unbounded_channel();
         let deliver = move |step, key, parcel: Result<Parcel>| drop(tell.send((step, key, parcel.unwrap())));
-        (self.remote.link(0, deliver).await.expect("the task is ours"), told)
+        (self.remote.link(0, deliver).await.expect("Ferroflow tasks accept direct connections"), told)
     }
 
     async fn run_directly(&self, link: &LinkHandle, graph: &str, step_id: i64) -> Result<()> {
@@ -606,7 +606,7 @@ fn a_part_ends_when_its_caller_gives_it_up_or_goes() {
             "from remote target /job:t/replica:0/task:0 while calling /tensorflow.WorkerService/RunGraph";
         assert!(broken.message().contains(called), "{broken}");
         eventually("the end of the step", || a.census() == idle).await;
-        // The next one gets a connection of its own.
+        // The next run gets a new connection.
         let (link, _told) = a.link().await;
         assert!(!link.is_closed());
     });

@@ -1,7 +1,7 @@
-//! The master of another process.
+//! A master in another process, called over gRPC.
 //!
 //! Calls end when they are answered, when the connection breaks, or when they are dropped, which cancels them at the
-//! master too. None is ever repeated once it may have arrived, so no request needs an id.
+//! master too. A call that may have arrived is never retried, so requests need no id.
 
 use super::super::intake::Intake;
 use super::super::io::{Carrier, Io};
@@ -26,16 +26,16 @@ use ferroflow_proto::tensorflow::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How many bytes of freed tensor memory a client keeps.
+/// Bytes of freed tensor memory that a client keeps.
 const KEPT_MEMORY: usize = 256 << 20;
-/// How much longer than a call's own timeout the client waits for the master to report it.
+/// The time beyond a call's own timeout that the client waits for the master to report it.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A master that is reached over gRPC.
+/// A master in another process.
 pub(crate) struct RemoteMaster {
     channel: Arc<Channel>,
     methods: Methods,
-    /// Spreads calls over connections.
+    /// Selects the connection for calls from threads other than I/O threads.
     hint: u64,
     _carrier: Carrier,
 }
@@ -55,7 +55,7 @@ methods! {
 }
 
 impl RemoteMaster {
-    /// The master at `host:port`, with a thread of its own for the connection. Nothing is connected yet.
+    /// Creates a client of the master at `host:port` with an I/O thread of its own. Connects on first use.
     pub(crate) fn new(address: &str) -> Result<RemoteMaster> {
         let (threads, io) = Io::prepare(1)?;
         let carrier = Carrier::start(threads)?;
@@ -65,12 +65,12 @@ impl RemoteMaster {
         Ok(RemoteMaster { channel, methods, hint: random()?, _carrier: carrier })
     }
 
-    /// Where it is reached.
+    /// Returns the master's address.
     pub(crate) fn address(&self) -> &str {
         self.channel.address()
     }
 
-    /// Waits until the server takes connections.
+    /// Waits until the server accepts connections.
     async fn ready(&self, deadline: Option<Instant>) -> Result<()> {
         let whom = format!("the server at {}", self.address());
         let mut attempts = Attempts::new(whom, &self.channel, deadline);
@@ -86,7 +86,8 @@ impl RemoteMaster {
         self.channel.call(method.head(), request.finish()?, self.hint).await
     }
 
-    /// Gives up after a timeout in milliseconds, if there is one, and says who did not answer.
+    /// Fails after a timeout in milliseconds plus `grace`, naming the server that did not respond. No timeout if
+    /// `millis` is not positive.
     async fn within<T>(
         &self,
         millis: i64,

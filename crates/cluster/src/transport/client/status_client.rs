@@ -1,4 +1,4 @@
-//! Single questions to servers that nobody stays connected to.
+//! Single `GetStatus` calls to servers, without a server or a cluster of one's own.
 
 use super::super::intake::Intake;
 use super::super::io::{Carrier, Io};
@@ -10,10 +10,10 @@ use ferroflow_core::tensor::BufferPool;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What answers may take in memory.
+/// The memory limit for responses.
 const MAX_ANSWER: usize = 64 << 20;
 
-/// A thread that carries questions and their answers.
+/// A client with an I/O thread of its own.
 pub(crate) struct StatusClient {
     io: Arc<Io>,
     intake: Arc<Intake>,
@@ -21,14 +21,14 @@ pub(crate) struct StatusClient {
 }
 
 impl StatusClient {
-    /// Starts the thread.
+    /// Starts the I/O thread.
     pub(crate) fn new() -> Result<StatusClient> {
         let (threads, io) = Io::prepare(1)?;
         let intake = Intake::new(BufferPool::new(0), MAX_ANSWER);
         Ok(StatusClient { io, intake, _carrier: Carrier::start(threads)? })
     }
 
-    /// Asks the server at `host:port`.
+    /// Asks the server at `host:port` for its status.
     pub(crate) async fn ask(
         &self,
         address: &str,

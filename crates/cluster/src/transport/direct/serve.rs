@@ -1,4 +1,4 @@
-//! The called side of a direct connection: runs parts for the caller.
+//! The serving side of a direct connection: runs parts for the caller.
 
 use super::frames::{Kind, RunPart, WELCOME};
 use super::incoming::Deliver;
@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-/// Answers a greeting that has been read and then whatever the caller wants, until the connection ends.
+/// Replies to a greeting that has been read and serves the caller until the connection ends.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     mut socket: S,
     memory: Option<PeerMemory>,
@@ -39,7 +39,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(())
 }
 
-/// What the called side hears.
+/// The handler of the serving side.
 struct ServingSide {
     link: Arc<Link>,
     services: Arc<Services>,
@@ -47,7 +47,7 @@ struct ServingSide {
     runs: Runs,
 }
 
-/// The parts under way. They end with the connection.
+/// The running parts, which are cancelled when the connection ends.
 #[derive(Default)]
 struct Runs {
     tasks: JoinSet<i64>,
@@ -84,13 +84,13 @@ impl ServingSide {
         if let Some(request) = &part.request {
             worker.session_used_by(&request.session_handle, &self.presence);
         }
-        // Now, because tensors of the step may follow at once.
+        // Before the part runs, because tensors of the step may arrive right away.
         worker.step(id).connect(vec![(part.caller, link.clone())]);
         let step = StepEnd { worker, id, master_only: part.master_only };
         let run = async move {
             let request = part.request.unwrap_or_default();
             let done = step.worker.run_graph(request).await;
-            // First, so that nothing is left of the step when the caller hears of its end.
+            // Before the report, so that nothing is left of the step when the caller learns of its end.
             drop(step);
             link.send_end(id, &done.unwrap_or_else(|error| error_response(&error)));
             id
@@ -99,7 +99,7 @@ impl ServingSide {
     }
 }
 
-/// Forgets a step whose tensors nobody but the caller wants, or that never ran, however its part ends.
+/// Ends a step on drop if only the caller receives its tensors, or forgets it if it never ran.
 struct StepEnd {
     worker: Arc<Worker>,
     id: i64,
@@ -111,7 +111,7 @@ impl Drop for StepEnd {
         if self.master_only {
             self.worker.cleanup_step(self.id);
         } else {
-            // A part that never began leaves a step that nobody ends.
+            // Nothing else would end the step of a part that never began.
             self.worker.forget_unused_step(self.id);
         }
     }

@@ -1,10 +1,10 @@
-//! How long a worker keeps what nobody will ever end, on a clock that does not wait.
+//! Tests of the time for which a worker keeps abandoned state, with a paused clock.
 
 use super::*;
 use ferroflow_core::rendezvous::Rendezvous;
 use ferroflow_core::status;
 
-/// Runs a test in which time passes as soon as everybody waits for it.
+/// Runs a test whose clock advances whenever everything waits.
 fn run_without_waiting(test: impl AsyncFnOnce(&Task, RendezvousKey)) {
     let week = Duration::from_secs(7 * 24 * 3600);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
