@@ -215,9 +215,9 @@ impl MasterApi for Master {
 
     async fn list_devices(&self, handle: &str) -> Result<Devices> {
         if handle.is_empty() {
-            let (question, peers) = (self.worker.status_request(), self.worker.peers());
-            let asked = peers.workers().map(|worker| worker.get_status_when_ready(&question, None));
-            let remote = try_join_all(asked).await?.into_iter().flat_map(|answer| answer.device_attributes);
+            let (request, peers) = (self.worker.status_request(), self.worker.peers());
+            let asked = peers.workers().map(|worker| worker.get_status_when_ready(&request, None));
+            let remote = try_join_all(asked).await?.into_iter().flat_map(|status| status.device_attributes);
             return Ok(Devices { local: self.worker.device_attributes(), remote: remote.collect() });
         }
         match self.session(handle) {

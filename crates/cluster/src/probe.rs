@@ -54,34 +54,34 @@ impl Probe<'_> {
     /// The asynchronous form of [`Probe::ask`].
     pub async fn answers(&self, addresses: &[String]) -> Result<Vec<Result<Identity>>> {
         let cluster = (!self.cluster.is_empty()).then(|| self.cluster.to_def());
-        let question =
+        let request =
             TaskStatusRequest { task: self.task.to_string(), cluster, try_others: self.try_others, epoch: 0 };
         let client = StatusClient::new()?;
-        let asked = addresses.iter().map(|address| async {
-            let (asked, clock) = (Instant::now(), now());
-            let answer = client.ask(address, &question, self.limit).await?;
-            Ok(identity(answer, clock, asked.elapsed()))
+        let sent = addresses.iter().map(|address| async {
+            let (sent, clock) = (Instant::now(), now());
+            let response = client.ask(address, &request, self.limit).await?;
+            Ok(identity(response, clock, sent.elapsed()))
         });
-        Ok(join_all(asked).await)
+        Ok(join_all(sent).await)
     }
 }
 
-fn identity(answer: TaskStatusResponse, asked: f64, round_trip: Duration) -> Identity {
-    let device = answer.device_attributes.first().and_then(|device| DeviceSpec::parse(&device.name).ok());
-    let reached = answer.reached.into_iter().map(|reach| {
+fn identity(response: TaskStatusResponse, sent: f64, round_trip: Duration) -> Identity {
+    let device = response.device_attributes.first().and_then(|device| DeviceSpec::parse(&device.name).ok());
+    let reached = response.reached.into_iter().map(|reach| {
         let failure = Some(reach.failure).filter(|failure| !failure.is_empty());
         (reach.task, reach.address, failure)
     });
     Identity {
         task: device.as_ref().and_then(TaskName::of_device),
-        version: Some(answer.version).filter(|version| !version.is_empty()),
-        cluster: answer.cluster.and_then(|def| ClusterSpec::from_def(&def).ok()).unwrap_or_default(),
+        version: Some(response.version).filter(|version| !version.is_empty()),
+        cluster: response.cluster.and_then(|def| ClusterSpec::from_def(&def).ok()).unwrap_or_default(),
         // The server read its clock somewhere between the request and the response.
-        clock_ahead: answer.clock as f64 / 1e6 - (asked + round_trip.as_secs_f64() / 2.0),
+        clock_ahead: response.clock as f64 / 1e6 - (sent + round_trip.as_secs_f64() / 2.0),
         round_trip,
         reached: reached.collect(),
-        done_with: answer.done_with,
-        serves_only: answer.serves_only,
+        done_with: response.done_with,
+        serves_only: response.serves_only,
     }
 }
 

@@ -38,7 +38,7 @@ const UNPOISONED: &str = "no panic while the members are locked";
 struct Member {
     worker: Arc<RemoteWorker>,
     /// The task's description of itself.
-    answer: TaskStatusResponse,
+    status: TaskStatusResponse,
     /// Its devices that pass the filters.
     devices: Vec<DeviceAttributes>,
 }
@@ -191,11 +191,11 @@ impl Members {
         let meant =
             self.absent().into_iter().filter(|peer| named.iter().any(|spec| means(spec, peer.task())));
         let deadline = deadline(config);
-        let question = self.worker.status_request();
+        let status_request = self.worker.status_request();
         let joining = meant.map(|peer| {
-            let question = &question;
+            let status_request = &status_request;
             async move {
-                let member = self.when_ready(peer, question, deadline).await?;
+                let member = self.when_ready(peer, status_request, deadline).await?;
                 member.check_agreement(&self.worker, &self.names()).await?;
                 self.add_member(member, &[]).await
             }
@@ -206,11 +206,12 @@ impl Members {
     /// Adds the absent tasks that are up by now.
     pub(super) async fn look_for_absent(&self) {
         let _joining = self.joining.lock().await;
-        let question = self.worker.status_request();
+        let status_request = self.worker.status_request();
         let looks = self.absent().into_iter().map(|peer| {
-            let question = &question;
+            let status_request = &status_request;
             async move {
-                let Ok(Ok(member)) = Member::if_there(peer, question, &self.filters, LONG_LOOK).await else {
+                let Ok(Ok(member)) = Member::if_there(peer, status_request, &self.filters, LONG_LOOK).await
+                else {
                     return;
                 };
                 let joined = match member.check_agreement(&self.worker, &self.names()).await {
@@ -235,13 +236,13 @@ impl Members {
     async fn when_ready(
         &self,
         mut peer: Arc<RemoteWorker>,
-        question: &TaskStatusRequest,
+        status_request: &TaskStatusRequest,
         deadline: Option<Instant>,
     ) -> Result<Member> {
         loop {
             let mut news = self.worker.watch_cluster();
             peer = self.cluster.current(&self.worker, peer);
-            let ready = Member::when_ready(peer.clone(), question, &self.filters, deadline);
+            let ready = Member::when_ready(peer.clone(), status_request, &self.filters, deadline);
             match select(pin!(ready), pin!(news.changed())).await {
                 Either::Left((ready, _)) => return ready,
                 Either::Right(_) => {}
@@ -358,23 +359,23 @@ impl Member {
     /// Waits until a task is up; returns it with its devices.
     async fn when_ready(
         worker: Arc<RemoteWorker>,
-        question: &TaskStatusRequest,
+        status_request: &TaskStatusRequest,
         filters: &[DeviceSpec],
         deadline: Option<Instant>,
     ) -> Result<Member> {
-        let answer = worker.get_status_when_ready(question, deadline).await?;
-        Ok(Member::new(worker, answer, filters))
+        let status = worker.get_status_when_ready(status_request, deadline).await?;
+        Ok(Member::new(worker, status, filters))
     }
 
     /// Returns a task with its devices if it is up, and otherwise the task itself.
     async fn if_there(
         worker: Arc<RemoteWorker>,
-        question: &TaskStatusRequest,
+        status_request: &TaskStatusRequest,
         filters: &[DeviceSpec],
         look: Duration,
     ) -> Result<std::result::Result<Member, Arc<RemoteWorker>>> {
-        Ok(match worker.try_get_status(question, look).await? {
-            Ok(answer) => Ok(Member::new(worker, answer, filters)),
+        Ok(match worker.try_get_status(status_request, look).await? {
+            Ok(status) => Ok(Member::new(worker, status, filters)),
             Err(error) => {
                 tracing::debug!(task = %worker.task(), %error, "A task is not up yet.");
                 Err(worker)
@@ -382,16 +383,16 @@ impl Member {
         })
     }
 
-    fn new(worker: Arc<RemoteWorker>, answer: TaskStatusResponse, filters: &[DeviceSpec]) -> Member {
-        let mut devices = answer.device_attributes.clone();
+    fn new(worker: Arc<RemoteWorker>, status: TaskStatusResponse, filters: &[DeviceSpec]) -> Member {
+        let mut devices = status.device_attributes.clone();
         devices.retain(|device| device_passes(filters, &device.name));
-        Member { worker, answer, devices }
+        Member { worker, status, devices }
     }
 
     /// Fails if the task has other addresses for the session's members than the master has.
     async fn check_agreement(&self, master: &Worker, members: &[String]) -> Result<()> {
         let is_member = |name: &str| members.iter().any(|member| member == name);
-        master.check_agreement(&self.worker.task().to_string(), &self.answer, is_member).await
+        master.check_agreement(&self.worker.task().to_string(), &self.status, is_member).await
     }
 }
 
@@ -417,10 +418,11 @@ impl SessionCluster {
         let found = self.peers.workers().filter(|peer| task_passes(filters, peer.task()));
         let (needed, others): (Vec<_>, Vec<_>) =
             found.cloned().partition(|peer| all_at_once || peer.task().job != self.own.job);
-        let question =
+        let status_request =
             if self.brought.is_none() { worker.status_request() } else { TaskStatusRequest::default() };
-        let needed = needed.into_iter().map(|peer| Member::when_ready(peer, &question, filters, deadline));
-        let others = others.into_iter().map(|peer| Member::if_there(peer, &question, filters, LOOK));
+        let needed =
+            needed.into_iter().map(|peer| Member::when_ready(peer, &status_request, filters, deadline));
+        let others = others.into_iter().map(|peer| Member::if_there(peer, &status_request, filters, LOOK));
         let (needed, others) = join(try_join_all(needed), join_all(others)).await;
         let mut candidates = needed?;
         let mut absent = Vec::new();

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 
 /// The number of refusals that are logged per session.
-const MAX_TOLD: usize = 64;
+const MAX_LOGGED: usize = 64;
 
 /// The refusals of a session that were logged.
 #[derive(Default)]
@@ -21,13 +21,16 @@ impl Refusals {
         }
         let wanted = wanted();
         let is_new = {
-            let mut told = self.0.lock().expect("no panic while refusals are noted");
-            told.len() < MAX_TOLD && told.insert(wanted.clone())
+            let mut logged = self.0.lock().expect("no panic while refusals are noted");
+            logged.len() < MAX_LOGGED && logged.insert(wanted.clone())
         };
         if is_new {
             let client = caller::peer().map_or_else(|| "this process".to_owned(), |peer| peer.to_string());
             let why = error.message().replace('\n', " ");
-            tracing::info!(session, "A step of the client at {client} that requests {wanted} was refused: {why}");
+            tracing::info!(
+                session,
+                "A step of the client at {client} that requests {wanted} was refused: {why}"
+            );
         }
     }
 }

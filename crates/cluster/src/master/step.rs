@@ -270,12 +270,12 @@ impl RunningSteps {
     /// Completes when no step is running.
     pub(super) async fn idle(&self) {
         loop {
-            let mut told = std::pin::pin!(self.idle.notified());
-            told.as_mut().enable();
+            let mut notified = std::pin::pin!(self.idle.notified());
+            notified.as_mut().enable();
             if self.state.lock().expect(UNPOISONED).running.is_empty() {
                 return;
             }
-            told.await;
+            notified.await;
         }
     }
 }

@@ -26,23 +26,23 @@ impl<'a> TransferLog<'a> {
         self.wanted = false;
         let request =
             LoggingRequest { disable_rpc_logging: true, fetch_step_id: vec![step_id], ..Default::default() };
-        let answers = self.send(&request).await;
-        let steps = answers.into_iter().flat_map(|answer| answer.step);
+        let responses = self.send(&request).await;
+        let steps = responses.into_iter().flat_map(|response| response.step);
         steps.filter_map(|step| step.step_stats).flat_map(|stats| stats.dev_stats).collect()
     }
 
     async fn send(&self, request: &LoggingRequest) -> Vec<LoggingResponse> {
         let calls = self.remote.iter().map(|part| part.worker.logging(request));
-        let mut answers = vec![self.worker.logging(request)];
-        for (part, answer) in self.remote.iter().zip(join_all(calls).await) {
-            match answer {
-                Ok(answer) => answers.push(answer),
+        let mut responses = vec![self.worker.logging(request)];
+        for (part, response) in self.remote.iter().zip(join_all(calls).await) {
+            match response {
+                Ok(response) => responses.push(response),
                 Err(error) => {
                     tracing::debug!(task = %part.worker.task(), %error, "A task did not return its transfer log.");
                 }
             }
         }
-        answers
+        responses
     }
 }
 

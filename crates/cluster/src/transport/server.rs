@@ -181,8 +181,8 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
     let connection =
         Arc::new(Caller { intake: services.intake.for_connection(), presence: Presence::default() });
     let service = service_fn(move |request| {
-        let answer = handle(services.clone(), connection.clone(), request);
-        caller::on_behalf_of(address, answer).map(Ok::<_, Infallible>)
+        let response = handle(services.clone(), connection.clone(), request);
+        caller::on_behalf_of(address, response).map(Ok::<_, Infallible>)
     });
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())

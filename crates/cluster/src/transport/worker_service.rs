@@ -36,8 +36,8 @@ pub(crate) async fn call(
 async fn call_other(worker: &Worker, caller: &Caller, method: &str, mut request: Request) -> Result<Rope> {
     match method {
         "GetStatus" => {
-            let question: TaskStatusRequest = request.decode().await?;
-            Ok(Rope::from_message(&worker.task_status(&question).await))
+            let status_request: TaskStatusRequest = request.decode().await?;
+            Ok(Rope::from_message(&worker.task_status(&status_request).await))
         }
         "CreateWorkerSession" => {
             let (request, address) = request.decode::<ExtendedSessionRequest>().await?.into_parts();

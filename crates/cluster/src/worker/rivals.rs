@@ -71,9 +71,9 @@ impl Worker {
     async fn is_at(&self, incarnation: i64, address: &str) -> bool {
         let peers = Peers::new(&self.channels, [(self.task.clone(), address.to_owned())], Naming::Given);
         let Some(peer) = peers.ok().and_then(|peers| peers.worker(&self.task).cloned()) else { return false };
-        let Ok(Ok(answer)) = peer.try_get_status(&self.status_request(), ALIVE_WITHIN).await else {
+        let Ok(Ok(status)) = peer.try_get_status(&self.status_request(), ALIVE_WITHIN).await else {
             return false;
         };
-        answer.device_attributes.iter().any(|device| device.incarnation as i64 == incarnation)
+        status.device_attributes.iter().any(|device| device.incarnation as i64 == incarnation)
     }
 }

@@ -29,10 +29,10 @@ pub(super) struct PendingMasters(Mutex<HashMap<SocketAddr, PendingMaster>>);
 struct PendingMaster {
     since: Instant,
     /// The last message about it.
-    told: Option<String>,
+    last_message: Option<String>,
 }
 
-const UNPOISONED: &str = "no panic while questions are noted";
+const UNPOISONED: &str = "no panic while pending masters are locked";
 
 impl PendingMasters {
     /// Records a request for devices.
@@ -40,7 +40,9 @@ impl PendingMasters {
         let mut pending = self.0.lock().expect(UNPOISONED);
         pending.retain(|_, master| master.since.elapsed() < REMEMBERED);
         if pending.len() < MAX_PENDING {
-            pending.entry(peer).or_insert_with(|| PendingMaster { since: Instant::now(), told: None });
+            pending
+                .entry(peer)
+                .or_insert_with(|| PendingMaster { since: Instant::now(), last_message: None });
         }
     }
 
@@ -56,10 +58,10 @@ impl PendingMasters {
         waits.filter(|(_, since)| *since >= after).collect()
     }
 
-    fn is_news(&self, peer: SocketAddr, word: &str) -> bool {
+    fn is_new(&self, peer: SocketAddr, message: &str) -> bool {
         let mut pending = self.0.lock().expect(UNPOISONED);
         let Some(master) = pending.get_mut(&peer) else { return false };
-        master.told.replace(word.to_owned()).as_deref() != Some(word)
+        master.last_message.replace(message.to_owned()).as_deref() != Some(message)
     }
 }
 
@@ -68,8 +70,8 @@ impl Worker {
     pub(crate) async fn watch_for_stalled_masters(&self) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            for word in self.stalled_masters(STALLED_AFTER).await {
-                tracing::info!("{word}");
+            for message in self.stalled_masters(STALLED_AFTER).await {
+                tracing::info!("{message}");
             }
         }
     }
@@ -81,21 +83,21 @@ impl Worker {
         if stalled.is_empty() || cluster.is_empty() {
             return Vec::new();
         }
-        let (there, missing) = self.who_is_there(&cluster).await;
+        let (reachable, missing) = self.reachable_tasks(&cluster).await;
         if missing.is_empty() {
             return Vec::new();
         }
-        let words = stalled.into_iter().filter_map(|(peer, since)| {
-            let who = self.candidates(&there, peer);
-            let word = explain(&who, &missing);
+        let messages = stalled.into_iter().filter_map(|(peer, since)| {
+            let who = self.name_caller(&reachable, peer);
+            let message = explain(&who, &missing);
             let seconds = since.as_secs();
-            self.pending_masters.is_news(peer, &word).then(|| format!("For {seconds} s, {word}"))
+            self.pending_masters.is_new(peer, &message).then(|| format!("For {seconds} s, {message}"))
         });
-        words.collect()
+        messages.collect()
     }
 
     /// Returns the other tasks that accept connections, and those that do not.
-    async fn who_is_there(
+    async fn reachable_tasks(
         &self,
         cluster: &ClusterSpec,
     ) -> (Vec<(TaskName, String)>, Vec<(TaskName, String)>) {
@@ -104,17 +106,17 @@ impl Worker {
             let connected = tokio::time::timeout(Duration::from_secs(2), TcpStream::connect(address)).await;
             (matches!(connected, Ok(Ok(_))), (task, address.to_owned()))
         });
-        let (there, missing): (Vec<_>, Vec<_>) =
+        let (reachable, missing): (Vec<_>, Vec<_>) =
             join_all(tried).await.into_iter().partition(|(connected, _)| *connected);
         let tasks =
             |tried: Vec<(bool, (TaskName, String))>| tried.into_iter().map(|(_, task)| task).collect();
-        (tasks(there), tasks(missing))
+        (tasks(reachable), tasks(missing))
     }
 
     /// Names the caller for a person: the task on that machine without a session here, if there is exactly one.
-    fn candidates(&self, there: &[(TaskName, String)], peer: SocketAddr) -> String {
+    fn name_caller(&self, reachable: &[(TaskName, String)], peer: SocketAddr) -> String {
         let masters = self.masters();
-        let mut idle = there.iter().filter(|(task, address)| {
+        let mut idle = reachable.iter().filter(|(task, address)| {
             let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
             let host = host.trim_matches(['[', ']']);
             let same = host

@@ -21,7 +21,7 @@ const CONNECT_WAIT: Duration = Duration::from_secs(2);
 const MAX_STRANGERS: usize = 64;
 
 /// The number of differences between two clusters that are logged.
-const MAX_TOLD: usize = 8;
+const MAX_LOGGED: usize = 8;
 
 /// The differences that were logged, as a hash per task, so that each is logged once.
 #[derive(Default)]
@@ -42,11 +42,11 @@ impl LoggedDifferences {
                 hasher.finish().max(1)
             }
         };
-        let mut told = self.0.lock().expect("no panic while differences are noted");
-        if !known && told.len() >= MAX_STRANGERS && !told.contains_key(task) {
+        let mut logged = self.0.lock().expect("no panic while differences are noted");
+        if !known && logged.len() >= MAX_STRANGERS && !logged.contains_key(task) {
             return false;
         }
-        told.insert(task.to_owned(), digest).unwrap_or_default() != digest
+        logged.insert(task.to_owned(), digest).unwrap_or_default() != digest
     }
 }
 
@@ -59,18 +59,18 @@ impl Worker {
     }
 
     /// Answers a `GetStatus` call. Stock's tasks get stock's response.
-    pub(crate) async fn task_status(&self, question: &TaskStatusRequest) -> TaskStatusResponse {
+    pub(crate) async fn task_status(&self, request: &TaskStatusRequest) -> TaskStatusResponse {
         let device_attributes = self.device_attributes();
-        if question.task.is_empty() {
+        if request.task.is_empty() {
             if let Some(peer) = caller::peer() {
                 self.pending_masters.add(peer);
             }
             return TaskStatusResponse { device_attributes, ..TaskStatusResponse::default() };
         }
-        if let Some(theirs) = question.cluster.as_ref().and_then(|def| ClusterSpec::from_def(def).ok()) {
-            self.compare(&question.task, &theirs, question.epoch);
+        if let Some(theirs) = request.cluster.as_ref().and_then(|def| ClusterSpec::from_def(def).ok()) {
+            self.compare(&request.task, &theirs, request.epoch);
         }
-        let reached = if question.try_others { self.try_others().await } else { Vec::new() };
+        let reached = if request.try_others { self.try_others().await } else { Vec::new() };
         let known = self.known.borrow();
         TaskStatusResponse {
             device_attributes,
@@ -91,7 +91,7 @@ impl Worker {
         // Tasks that meet at a rendezvous learn of changes at different times.
         let is_known = known.cluster.tasks().any(|(name, _)| name.to_string() == task);
         if !is_settling(known.epoch, epoch) && self.logged_differences.is_new(task, is_known, &differences) {
-            for difference in differences.iter().take(MAX_TOLD) {
+            for difference in differences.iter().take(MAX_LOGGED) {
                 tracing::warn!(
                     task,
                     "Another task was started with another cluster: {difference}. Start all tasks with the same one."
@@ -106,13 +106,13 @@ impl Worker {
     pub(crate) async fn check_agreement(
         &self,
         with: &str,
-        answer: &TaskStatusResponse,
+        response: &TaskStatusResponse,
         is_member: impl Fn(&str) -> bool,
     ) -> Result<()> {
-        let Some(theirs) = answer.cluster.as_ref().and_then(|def| ClusterSpec::from_def(def).ok()) else {
+        let Some(theirs) = response.cluster.as_ref().and_then(|def| ClusterSpec::from_def(def).ok()) else {
             return Ok(());
         };
-        let mut disputed = self.compare(with, &theirs, answer.epoch);
+        let mut disputed = self.compare(with, &theirs, response.epoch);
         disputed.retain(|difference| {
             let name = difference.task.to_string();
             name != with && difference.task != self.task && is_member(&name)
@@ -126,10 +126,10 @@ impl Worker {
         let epoch = self.known.borrow().epoch;
         if let Some(difference) = real {
             ensure!(
-                !is_settling(epoch, answer.epoch),
+                !is_settling(epoch, response.epoch),
                 Unavailable,
                 "{difference}; {with} is at epoch {} of the cluster, {} at {epoch}",
-                answer.epoch,
+                response.epoch,
                 self.task
             );
             bail!(
@@ -169,15 +169,15 @@ mod tests {
         };
         let differences = cluster("a:1").differences(&cluster("b:1"));
         assert!(!differences.is_empty());
-        let told = LoggedDifferences::default();
-        assert!(!told.is_new(&"x".repeat(1 << 20), false, &differences), "a long name is not remembered");
+        let logged = LoggedDifferences::default();
+        assert!(!logged.is_new(&"x".repeat(1 << 20), false, &differences), "a long name is not remembered");
         for stranger in 0..10_000 {
-            told.is_new(&format!("/job:stranger/replica:0/task:{stranger}"), false, &differences);
+            logged.is_new(&format!("/job:stranger/replica:0/task:{stranger}"), false, &differences);
         }
-        assert_eq!(told.0.lock().unwrap().len(), MAX_STRANGERS);
+        assert_eq!(logged.0.lock().unwrap().len(), MAX_STRANGERS);
         let ps = "/job:ps/replica:0/task:0";
-        assert!(told.is_new(ps, true, &differences), "tasks of the cluster are always heard");
-        assert!(!told.is_new(ps, true, &differences), "and answered once");
-        assert!(told.is_new(ps, true, &[]) && !told.is_new(ps, true, &[]));
+        assert!(logged.is_new(ps, true, &differences), "tasks of the cluster are always heard");
+        assert!(!logged.is_new(ps, true, &differences), "and answered once");
+        assert!(logged.is_new(ps, true, &[]) && !logged.is_new(ps, true, &[]));
     }
 }

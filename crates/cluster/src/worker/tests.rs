@@ -97,8 +97,8 @@ impl Cluster {
             Naming::Own,
         );
         let remote = peers.unwrap().worker(&task).unwrap().clone();
-        let (question, soon) = (TaskStatusRequest::default(), Instant::now() + PATIENCE);
-        let ready = remote.get_status_when_ready(&question, Some(soon)).await;
+        let (request, soon) = (TaskStatusRequest::default(), Instant::now() + PATIENCE);
+        let ready = remote.get_status_when_ready(&request, Some(soon)).await;
         let devices = ready.unwrap().device_attributes;
         remote
             .create_session(
@@ -450,8 +450,8 @@ fn a_partial_run_takes_and_gives_values_call_by_call() {
         let mut last = part(1, true);
         last.send = vec![NamedTensorProto { name, tensor: value }];
         last.recv_key = vec![cluster.key(0, 0, "out").to_string()];
-        let answer = a.remote.run_graph(&last).await.unwrap();
-        let out = Tensor::from_proto(answer.recv[0].tensor.as_ref().unwrap()).unwrap();
+        let response = a.remote.run_graph(&last).await.unwrap();
+        let out = Tensor::from_proto(response.recv[0].tensor.as_ref().unwrap()).unwrap();
         assert_eq!(out.to_scalar::<f32>().unwrap(), 6.0);
         // A run that never ends is ended by the cleanup.
         a.remote.run_graph(&part(2, false)).await.unwrap();

@@ -122,7 +122,7 @@ impl Channel {
     }
 
     /// Awaits a call and logs the wait if it is long.
-    pub(crate) async fn aloud<T>(
+    pub(crate) async fn log_wait<T>(
         &self,
         mut waiting: Waiting,
         whom: &impl Display,
@@ -131,8 +131,8 @@ impl Channel {
     ) -> T {
         let mut call = std::pin::pin!(call);
         loop {
-            let word = std::pin::pin!(self.io.sleep(self.io.choose(0), waiting.next_word()));
-            match select(call.as_mut(), word).await {
+            let message_due = std::pin::pin!(self.io.sleep(self.io.choose(0), waiting.next_word()));
+            match select(call.as_mut(), message_due).await {
                 Either::Left((done, _)) => return done,
                 Either::Right((Ok(()), _)) => waiting.speak(whom, why),
                 // The I/O thread has stopped, so nothing can be logged; the call ends with the connection that the

@@ -103,7 +103,7 @@ impl<L: Clone + Send + Sync + 'static> Lanes<L> {
     where
         C: Future<Output = ()> + Send + 'static,
     {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let address = self.address.clone();
         self.io.spawn(lane, async move {
             let connected = tokio::time::timeout(CONNECT_WAIT, connect).await;
@@ -112,20 +112,20 @@ impl<L: Clone + Send + Sync + 'static> Lanes<L> {
             });
             match connected {
                 Ok((link, carried)) => {
-                    let _ = tell.send(Ok(link));
+                    let _ = sender.send(Ok(link));
                     carried.await;
                 }
                 Err(status) => {
-                    let _ = tell.send(Err(status));
+                    let _ = sender.send(Err(status));
                 }
             }
         });
         let address = self.address.clone();
-        let told = async move {
+        let receiver = async move {
             let stopping =
                 |_| Err(status!(Unavailable, "this server is stopping and no longer calls {address}"));
-            told.await.unwrap_or_else(stopping)
+            receiver.await.unwrap_or_else(stopping)
         };
-        told.boxed().shared()
+        receiver.boxed().shared()
     }
 }

@@ -62,15 +62,15 @@ impl Method {
         hint: u64,
     ) -> Result<R> {
         let message = encode(request);
-        let answered = async {
-            let mut answer = channel.call(&self.head, [message], hint).await?;
-            let message = answer.message().decode().await?;
-            answer.finish().await?;
+        let responded = async {
+            let mut response = channel.call(&self.head, [message], hint).await?;
+            let message = response.message().decode().await?;
+            response.finish().await?;
             Ok(message)
         };
         match self.timeout {
-            Some(timeout) => channel.within(timeout, answered).await,
-            None => answered.await,
+            Some(timeout) => channel.within(timeout, responded).await,
+            None => responded.await,
         }
     }
 }

@@ -128,8 +128,8 @@ impl MasterApi for RemoteMaster {
         };
         let method = &self.methods.create_session;
         let opened = method.unary(&self.channel, &request, self.hint);
-        let answer: CreateSessionResponse = self.within(millis, method, GRACE, opened).await?;
-        Ok(answer.session_handle)
+        let response: CreateSessionResponse = self.within(millis, method, GRACE, opened).await?;
+        Ok(response.session_handle)
     }
 
     async fn extend_session(&self, handle: &str, graph: GraphDef, version: i64) -> Result<i64> {
@@ -138,9 +138,9 @@ impl MasterApi for RemoteMaster {
             graph_def: Some(graph),
             current_graph_version: version,
         };
-        let answer: ExtendSessionResponse =
+        let response: ExtendSessionResponse =
             self.methods.extend_session.unary(&self.channel, &request, self.hint).await?;
-        Ok(answer.new_graph_version)
+        Ok(response.new_graph_version)
     }
 
     async fn run_step(&self, step: RunStep) -> Result<StepOutcome> {
@@ -160,9 +160,9 @@ impl MasterApi for RemoteMaster {
         let message = write_run_step_request(&request, &feeds)?;
         let method = &self.methods.run_step;
         let done = async {
-            let mut answer = self.call(method, message).await?;
-            let (rest, fetches) = read_run_step_response(answer.message()).await?;
-            answer.finish().await?;
+            let mut response = self.call(method, message).await?;
+            let (rest, fetches) = read_run_step_response(response.message()).await?;
+            response.finish().await?;
             match rest.status_code {
                 0 => Ok(StepOutcome { fetches, metadata: rest.metadata.unwrap_or_default() }),
                 code => {
@@ -175,9 +175,9 @@ impl MasterApi for RemoteMaster {
     }
 
     async fn partial_run_setup(&self, request: PartialRunSetupRequest) -> Result<String> {
-        let answer: PartialRunSetupResponse =
+        let response: PartialRunSetupResponse =
             self.methods.partial_run_setup.unary(&self.channel, &request, self.hint).await?;
-        Ok(answer.partial_run_handle)
+        Ok(response.partial_run_handle)
     }
 
     async fn close_session(&self, handle: &str) -> Result<()> {
@@ -189,9 +189,9 @@ impl MasterApi for RemoteMaster {
 
     async fn list_devices(&self, handle: &str) -> Result<Devices> {
         let request = ListDevicesRequest { session_handle: handle.to_owned() };
-        let answer: ListDevicesResponse =
+        let response: ListDevicesResponse =
             self.methods.list_devices.unary(&self.channel, &request, self.hint).await?;
-        Ok(Devices { local: answer.local_device, remote: answer.remote_device })
+        Ok(Devices { local: response.local_device, remote: response.remote_device })
     }
 
     async fn reset(&self, containers: Vec<String>, device_filters: Vec<String>) -> Result<()> {
@@ -203,18 +203,18 @@ impl MasterApi for RemoteMaster {
     async fn make_callable(&self, session: &str, options: CallableOptions, request_id: i64) -> Result<i64> {
         let session_handle = session.to_owned();
         let request = MakeCallableRequest { session_handle, options: Some(options), request_id };
-        let answer: MakeCallableResponse =
+        let response: MakeCallableResponse =
             self.methods.make_callable.unary(&self.channel, &request, self.hint).await?;
-        Ok(answer.handle)
+        Ok(response.handle)
     }
 
     async fn run_callable(&self, call: RunCallable) -> Result<CallableOutcome> {
         let RunCallable { session_handle, handle, feeds, request_id } = call;
         let request = RunCallableRequest { session_handle, handle, feed: Vec::new(), request_id };
         let message = write_run_callable_request(&request, &feeds)?;
-        let mut answer = self.call(&self.methods.run_callable, message).await?;
-        let (rest, fetches) = read_run_callable_response(answer.message()).await?;
-        answer.finish().await?;
+        let mut response = self.call(&self.methods.run_callable, message).await?;
+        let (rest, fetches) = read_run_callable_response(response.message()).await?;
+        response.finish().await?;
         Ok(CallableOutcome { fetches, metadata: rest.metadata.unwrap_or_default() })
     }
 

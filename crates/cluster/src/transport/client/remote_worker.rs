@@ -34,7 +34,7 @@ use tokio::sync::oneshot;
 const FAREWELL_WAIT: Duration = Duration::from_secs(10);
 /// Responses of this many bytes are read by the connection's I/O thread, because the caller's thread may be busy while
 /// they arrive.
-const LARGE_ANSWER: u64 = 64 << 10;
+const LARGE_RESPONSE: u64 = 64 << 10;
 
 /// The text between the failure of a call and the name of the called task. Stock's programs match on it.
 const CALL_FAILED: &str = "\nAdditional GRPC error information from remote target ";
@@ -98,20 +98,20 @@ impl RemoteWorker {
     }
 
     /// Calls `GetStatus`. Any task may answer at the address, not only the intended one.
-    async fn get_status(&self, question: &TaskStatusRequest) -> Result<TaskStatusResponse> {
-        self.unary(&self.methods.get_status, question, 0).await
+    async fn get_status(&self, request: &TaskStatusRequest) -> Result<TaskStatusResponse> {
+        self.unary(&self.methods.get_status, request, 0).await
     }
 
     /// Returns the task's description of itself. Waits until the task is up and logs the wait.
     pub(crate) async fn get_status_when_ready(
         &self,
-        question: &TaskStatusRequest,
+        request: &TaskStatusRequest,
         deadline: Option<Instant>,
     ) -> Result<TaskStatusResponse> {
         let mut attempts = Attempts::new(self.task.to_string(), &self.channel, deadline);
         loop {
-            match self.try_get_status(question, attempts.limit()).await? {
-                Ok(answer) => return Ok(answer),
+            match self.try_get_status(request, attempts.limit()).await? {
+                Ok(response) => return Ok(response),
                 Err(failure) => attempts.failed(&failure).await?,
             }
         }
@@ -121,18 +121,18 @@ impl RemoteWorker {
     /// `limit`. The outer error is permanent: another task answers at the address and knows a different cluster.
     pub(crate) async fn try_get_status(
         &self,
-        question: &TaskStatusRequest,
+        request: &TaskStatusRequest,
         limit: Duration,
     ) -> Result<Result<TaskStatusResponse>> {
-        match self.channel.within(limit, self.get_status(question)).await {
-            Ok(mut answer) if self.naming == Naming::Given => {
-                answer.device_attributes = self.renamed(answer.device_attributes);
-                Ok(Ok(answer))
+        match self.channel.within(limit, self.get_status(request)).await {
+            Ok(mut response) if self.naming == Naming::Given => {
+                response.device_attributes = self.renamed(response.device_attributes);
+                Ok(Ok(response))
             }
-            Ok(answer) if self.owns(&answer.device_attributes) => Ok(Ok(answer)),
-            Ok(answer) => {
-                let another = self.another_task(&answer.device_attributes);
-                self.check_agreement(question, &answer, &another)?;
+            Ok(response) if self.owns(&response.device_attributes) => Ok(Ok(response)),
+            Ok(response) => {
+                let another = self.another_task(&response.device_attributes);
+                self.check_agreement(request, &response, &another)?;
                 Ok(Err(another))
             }
             Err(failure) => Ok(Err(failure)),
@@ -170,15 +170,15 @@ impl RemoteWorker {
     /// room for the intended task.
     fn check_agreement(
         &self,
-        question: &TaskStatusRequest,
-        answer: &TaskStatusResponse,
+        request: &TaskStatusRequest,
+        response: &TaskStatusResponse,
         another: &Status,
     ) -> Result<()> {
         let read = |def: &Option<ClusterDef>| def.as_ref().and_then(|def| ClusterSpec::from_def(def).ok());
-        let (Some(ours), Some(theirs)) = (read(&question.cluster), read(&answer.cluster)) else {
+        let (Some(ours), Some(theirs)) = (read(&request.cluster), read(&response.cluster)) else {
             return Ok(());
         };
-        if is_settling(question.epoch, answer.epoch) {
+        if is_settling(request.epoch, response.epoch) {
             return Ok(());
         }
         match ours.differences(&theirs).first() {
@@ -235,8 +235,8 @@ impl RemoteWorker {
         step_id: i64,
     ) -> Result<RunGraphResponse> {
         let ran = link.run(step_id, part).await;
-        let answer = ran.map_err(|error| self.explain(&self.methods.run_graph, error))?;
-        checked(answer)
+        let response = ran.map_err(|error| self.explain(&self.methods.run_graph, error))?;
+        checked(response)
     }
 
     /// Closes a session; an unknown handle is ignored.
@@ -261,8 +261,8 @@ impl RemoteWorker {
 
     /// Registers a graph; returns its handle.
     pub(crate) async fn register_graph(&self, request: &RegisterGraphRequest) -> Result<String> {
-        let answer: RegisterGraphResponse = self.unary(&self.methods.register_graph, request, 0).await?;
-        Ok(answer.graph_handle)
+        let response: RegisterGraphResponse = self.unary(&self.methods.register_graph, request, 0).await?;
+        Ok(response.graph_handle)
     }
 
     /// Deregisters a graph in the background.
@@ -277,8 +277,8 @@ impl RemoteWorker {
     /// Runs a registered graph once. A failure of the graph is an error, whichever way the peer reports it.
     pub(crate) async fn run_graph(&self, request: &RunGraphRequest) -> Result<RunGraphResponse> {
         let hint = request.step_id as u64;
-        let answer: RunGraphResponse = self.unary(&self.methods.run_graph, request, hint).await?;
-        checked(answer)
+        let response: RunGraphResponse = self.unary(&self.methods.run_graph, request, hint).await?;
+        checked(response)
     }
 
     /// Waits for a tensor that the task sends in a step.
@@ -287,12 +287,12 @@ impl RemoteWorker {
         let received = async {
             let request = encode_recv_tensor(step_id, key);
             let called = self.channel.call(method.head(), [request], step_id as u64);
-            let answer = self.channel.aloud(method.waiting(), &self.task, &key.edge(), called).await?;
-            if answer.length() < LARGE_ANSWER {
-                return receive(answer).await;
+            let response = self.channel.log_wait(method.waiting(), &self.task, &key.edge(), called).await?;
+            if response.length() < LARGE_RESPONSE {
+                return receive(response).await;
             }
-            let (io, lane) = (self.channel.io(), answer.lane());
-            io.run(lane, async move { receive(answer).await }).await
+            let (io, lane) = (self.channel.io(), response.lane());
+            io.run(lane, async move { receive(response).await }).await
         };
         received.await.map_err(|error| self.explain(method, error))
     }
@@ -348,10 +348,10 @@ impl RemoteWorker {
         request: &impl Message,
         hint: u64,
     ) -> Result<R> {
-        let answered = method.unary(&self.channel, request, hint);
-        let why = NoAnswer { address: self.address(), path: method.path() };
-        let answered = self.channel.aloud(method.waiting(), &self.task, &why, answered).await;
-        answered.map_err(|error| self.explain(method, error))
+        let responded = method.unary(&self.channel, request, hint);
+        let why = NoResponse { address: self.address(), path: method.path() };
+        let responded = self.channel.log_wait(method.waiting(), &self.task, &why, responded).await;
+        responded.map_err(|error| self.explain(method, error))
     }
 
     /// Adds the called task and method to an error, in the form by which stock's programs tell a failed task from a
@@ -367,34 +367,34 @@ impl RemoteWorker {
 }
 
 /// The reason for a wait: no response to a call.
-struct NoAnswer<'a> {
+struct NoResponse<'a> {
     address: &'a str,
     path: &'a str,
 }
 
-impl fmt::Display for NoAnswer<'_> {
+impl fmt::Display for NoResponse<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no answer from {} to {}", self.address, self.path)
     }
 }
 
 /// Turns a failure in the response body into an error.
-fn checked(answer: RunGraphResponse) -> Result<RunGraphResponse> {
-    match answer.status_code {
-        0 => Ok(answer),
+fn checked(response: RunGraphResponse) -> Result<RunGraphResponse> {
+    match response.status_code {
+        0 => Ok(response),
         code => {
             let code = Code::from_number(code).unwrap_or(Code::Unknown);
             // The body cannot mark a status as derived, but the text shows that a call to another task failed.
-            let derived = answer.status_error_message.contains(CALL_FAILED);
-            let status = Status::new(code, answer.status_error_message);
+            let derived = response.status_error_message.contains(CALL_FAILED);
+            let status = Status::new(code, response.status_error_message);
             Err(if derived { status.derived() } else { status })
         }
     }
 }
 
-async fn receive(mut answer: CallResponse) -> Result<ReceivedTensor> {
-    let received = read_recv_tensor(answer.message()).await?;
-    answer.finish().await?;
+async fn receive(mut response: CallResponse) -> Result<ReceivedTensor> {
+    let received = read_recv_tensor(response.message()).await?;
+    response.finish().await?;
     received
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The memory limit for responses.
-const MAX_ANSWER: usize = 64 << 20;
+const MAX_RESPONSE: usize = 64 << 20;
 
 /// A client with an I/O thread of its own.
 pub(crate) struct StatusClient {
@@ -24,7 +24,7 @@ impl StatusClient {
     /// Starts the I/O thread.
     pub(crate) fn new() -> Result<StatusClient> {
         let (threads, io) = Io::prepare(1)?;
-        let intake = Intake::new(BufferPool::new(0), MAX_ANSWER);
+        let intake = Intake::new(BufferPool::new(0), MAX_RESPONSE);
         Ok(StatusClient { io, intake, _carrier: Carrier::start(threads)? })
     }
 
@@ -32,11 +32,11 @@ impl StatusClient {
     pub(crate) async fn ask(
         &self,
         address: &str,
-        question: &TaskStatusRequest,
+        request: &TaskStatusRequest,
         limit: Duration,
     ) -> Result<TaskStatusResponse> {
         let channel = Channel::new(address, self.io.clone(), &self.intake);
         let method = Method::new(address, "/tensorflow.WorkerService/GetStatus", Some(limit))?;
-        method.unary(&channel, question, 0).await
+        method.unary(&channel, request, 0).await
     }
 }

@@ -126,11 +126,11 @@ impl Link {
 
     /// Runs a part of a step on the peer. Dropping the future cancels the part.
     pub(crate) async fn run(&self, step: i64, part: RunPart) -> Result<RunGraphResponse> {
-        let (tell, told) = oneshot::channel();
-        self.running.lock().expect(UNPOISONED).insert(step, tell);
+        let (sender, receiver) = oneshot::channel();
+        self.running.lock().expect(UNPOISONED).insert(step, sender);
         let mut pending = PendingRun { link: self, step, under_way: true };
         self.send_message(Kind::Run, step, &part)?;
-        let ended = told.await;
+        let ended = receiver.await;
         pending.under_way = false;
         ended.map_err(|_| self.reason())
     }
@@ -354,13 +354,13 @@ pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     intake: Arc<Intake>,
     deliver: impl Fn(i64, RendezvousKey, Result<Parcel>) + Send,
 ) -> Result<(Arc<LinkHandle>, impl Future<Output = ()>)> {
-    let mut answer = [0; WELCOME.len()];
+    let mut reply = [0; WELCOME.len()];
     let greeted = async {
         socket.write_all(GREETING).await?;
-        socket.read_exact(&mut answer).await
+        socket.read_exact(&mut reply).await
     };
     match timeout(GREETING_WAIT, greeted).await {
-        Ok(Ok(_)) if answer == *WELCOME => {}
+        Ok(Ok(_)) if reply == *WELCOME => {}
         Ok(Ok(_)) => bail!(Unavailable, "{address} is not a Ferroflow task"),
         Err(_) => bail!(Unavailable, "{address} did not reply to the greeting"),
         Ok(Err(error)) => bail!(Unavailable, "{address} does not accept a direct connection: {error}"),
