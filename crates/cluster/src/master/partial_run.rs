@@ -51,6 +51,11 @@ impl PartialRuns {
         drop(runs);
     }
 
+    /// Returns the number of runs that are not complete.
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().expect(UNPOISONED).runs.len()
+    }
+
     fn get(&self, handle: &str) -> Result<Arc<PartialRun>> {
         let found = self.0.lock().expect(UNPOISONED).runs.get(handle).cloned();
         found.ok_or_else(|| {

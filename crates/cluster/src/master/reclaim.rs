@@ -7,7 +7,7 @@
 use super::{Master, MasterSession, UNPOISONED};
 use crate::presence::{Presence, look_interval};
 use ferroflow_core::status;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 impl Master {
@@ -26,9 +26,12 @@ impl Master {
         self.reclaim_after
     }
 
-    /// Handles of the sessions whose connections are closed and in which no step is running.
-    fn unused_sessions(&self) -> Vec<String> {
-        let unused = |session: &MasterSession| session.users.are_gone() && session.steps.count() == 0;
+    /// Returns the handles of the sessions whose connections are closed and in which nothing runs but partial runs: other
+    /// steps end with their calls, but a partial run waits for calls that cannot come any more.
+    fn unused_sessions(&self) -> HashSet<String> {
+        let unused = |session: &MasterSession| {
+            session.users.are_gone() && session.steps.count() <= session.partial_runs.count()
+        };
         let sessions = self.sessions.read().expect(UNPOISONED);
         let unused = sessions.iter().filter(|(_, session)| unused(session));
         unused.map(|(handle, _)| handle.clone()).collect()

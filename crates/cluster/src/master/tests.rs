@@ -7,7 +7,9 @@ use crate::worker::Census;
 use crate::{Server, ServerConfig};
 use ferroflow_core::{Code, Tensor};
 use ferroflow_proto::tensorflow::attr_value::Value;
-use ferroflow_proto::tensorflow::{AttrValue, ConfigProto, GraphDef, NodeDef, RunOptions, VersionDef};
+use ferroflow_proto::tensorflow::{
+    AttrValue, ConfigProto, GraphDef, NodeDef, PartialRunSetupRequest, RunOptions, VersionDef,
+};
 use futures_util::future::{Either, select};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -223,12 +225,19 @@ fn sessions_of_programs_that_are_gone_are_reclaimed_on_demand() {
         let server = Server::start(config, ferroflow_ops::registry(), vec![listener], shutdown).unwrap();
         let open = || {
             let program = MasterClient::connect(&server.address().to_string()).unwrap();
-            let opening = program.create_session(GraphDef::default(), ConfigProto::default(), "");
+            let opening = program.create_session(graph_on(""), ConfigProto::default(), "");
             let handle = program.wait(None, "a session", opening).unwrap();
             (program, handle)
         };
         let (stays, its_session) = open();
         let (goes, abandoned) = open();
+        // A partial run outlives its calls, and must not keep the session.
+        let setup = PartialRunSetupRequest {
+            session_handle: abandoned.clone(),
+            fetch: vec!["sum:0".to_owned()],
+            ..Default::default()
+        };
+        goes.wait(None, "a partial run", goes.partial_run_setup(setup)).unwrap();
         // A handle that two programs know is in use as long as one of them is connected.
         let (other, shared) = open();
         stays.wait(None, "a use", stays.extend_session(&shared, GraphDef::default(), 0)).unwrap();

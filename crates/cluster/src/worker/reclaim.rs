@@ -8,8 +8,12 @@
 use super::Worker;
 use super::sessions::UnusedSession;
 use crate::presence::{Presence, look_interval};
+use futures_util::future::join_all;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+
+/// The number of masters that are asked at the same time whether they are alive.
+const ASKED_AT_ONCE: usize = 64;
 
 impl Worker {
     /// Records that a session is used on a connection, if sessions are reclaimed.
@@ -31,15 +35,19 @@ impl Worker {
         loop {
             tokio::time::sleep(look_interval(after)).await;
             let unused = self.sessions.unused();
-            unused_since.retain(|handle, _| unused.iter().any(|session| session.handle == *handle));
-            for session in unused {
-                let since = *unused_since.entry(session.handle.clone()).or_insert_with(Instant::now);
-                if since.elapsed() >= after {
-                    self.reclaim(&session, since.elapsed()).await;
-                    // A master that is alive is asked again after another such time.
-                    unused_since.remove(&session.handle);
-                }
+            let now = Instant::now();
+            let seen_before = |handle: &String| unused_since.get(handle).copied().unwrap_or(now);
+            let mut since: HashMap<String, Instant> =
+                unused.iter().map(|session| (session.handle.clone(), seen_before(&session.handle))).collect();
+            let mut due = unused;
+            due.retain(|session| now - since[&session.handle] >= after);
+            for sessions in due.chunks(ASKED_AT_ONCE) {
+                join_all(sessions.iter().map(|session| self.reclaim(session, now - since[&session.handle])))
+                    .await;
             }
+            // A master that is alive is asked again after another such time.
+            due.iter().for_each(|session| drop(since.remove(&session.handle)));
+            unused_since = since;
             self.steps.sweep();
         }
     }
