@@ -46,7 +46,9 @@ impl Worker {
                     .await;
             }
             // A master that is alive is asked again after another such time.
-            due.iter().for_each(|session| drop(since.remove(&session.handle)));
+            for session in &due {
+                since.remove(&session.handle);
+            }
             unused_since = since;
             self.steps.sweep();
         }

@@ -21,8 +21,10 @@ use tokio::time::Instant;
 
 /// The time for which a failed step is remembered for peers that ask late, in case its master never ends it.
 const REMEMBERED: Duration = Duration::from_secs(600);
+/// The number of failed steps that are remembered; of more, the oldest are forgotten. Anybody can send step ids.
+pub(super) const MAX_FAILED: usize = 16_384;
 /// The number of new steps after which abandoned ones are swept.
-const SWEEP_EVERY: usize = 1024;
+pub(super) const SWEEP_EVERY: usize = 1024;
 
 /// A step on this worker.
 pub(crate) struct WorkerStep {
@@ -127,11 +129,16 @@ impl WorkerStep {
         }
     }
 
+    /// Returns whether no call runs the step and nothing waits for its tensors.
+    fn is_idle(&self) -> bool {
+        self.calls.load(Ordering::Relaxed) == 0 && self.local.pending().1 == 0
+    }
+
     /// Returns whether nothing will ever end the step.
     fn is_abandoned(&self) -> bool {
         let orphaned = self.session.get().is_some_and(|session| session.strong_count() == 0);
         let failed = || self.since.elapsed() > REMEMBERED && self.local.aborted().is_some();
-        self.calls.load(Ordering::Relaxed) == 0 && (orphaned || failed()) && self.local.pending().1 == 0
+        self.is_idle() && (orphaned || failed())
     }
 }
 
@@ -146,6 +153,20 @@ struct Table {
     steps: HashMap<i64, Arc<WorkerStep>>,
     /// The number of new steps since the last sweep.
     new: usize,
+}
+
+impl Table {
+    /// Removes the oldest failed steps if there are more than are remembered.
+    fn take_oldest_failed(&mut self) -> Vec<Arc<WorkerStep>> {
+        if self.steps.len() <= MAX_FAILED {
+            return Vec::new();
+        }
+        let failed = self.steps.values().filter(|step| step.is_idle() && step.local.aborted().is_some());
+        let mut failed: Vec<_> = failed.map(|step| (step.since, step.id)).collect();
+        failed.sort_unstable();
+        failed.truncate(failed.len().saturating_sub(MAX_FAILED));
+        failed.iter().filter_map(|(_, id)| self.steps.remove(id)).collect()
+    }
 }
 
 const UNPOISONED: &str = "no panic while steps are locked";
@@ -212,9 +233,12 @@ impl Steps {
         let abandoned: Vec<_> = {
             let mut table = self.table.lock().expect(UNPOISONED);
             table.new = 0;
-            table.steps.extract_if(|_, step| step.is_abandoned()).collect()
+            let abandoned = table.steps.extract_if(|_, step| step.is_abandoned());
+            let mut abandoned: Vec<_> = abandoned.map(|(_, step)| step).collect();
+            abandoned.extend(table.take_oldest_failed());
+            abandoned
         };
-        abandoned.iter().for_each(|(_, step)| end(step));
+        abandoned.iter().for_each(|step| end(step));
     }
 
     /// Returns the number of calls in progress that run steps here.

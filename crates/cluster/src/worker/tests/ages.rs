@@ -1,6 +1,7 @@
 //! Tests of the time for which a worker keeps abandoned state, with a paused clock.
 
 use super::*;
+use crate::worker::steps::{MAX_FAILED, SWEEP_EVERY};
 use ferroflow_core::rendezvous::Rendezvous;
 use ferroflow_core::status;
 
@@ -59,5 +60,17 @@ fn a_failed_step_is_remembered_for_a_while_and_no_longer() {
         tokio::time::advance(Duration::from_secs(601)).await;
         worker.steps.sweep();
         assert_eq!(task.census(), Census { sessions: 1, ..Default::default() });
+    });
+}
+
+#[test]
+fn the_oldest_of_many_failed_steps_are_forgotten() {
+    run_without_waiting(async |task, key| {
+        let worker = task.server.worker();
+        let last = 2 * MAX_FAILED as i64;
+        (0..=last).for_each(|id| worker.step(id).abort(status!(Internal, "broken")));
+        assert!(task.census().steps <= MAX_FAILED + SWEEP_EVERY, "{:?}", task.census());
+        let late = worker.serve_recv_tensor(last, &key.to_string(), 0).await.map(drop).unwrap_err();
+        assert_eq!(late.message(), "broken", "the latest are remembered");
     });
 }
