@@ -29,7 +29,7 @@ use ferroflow_core::device::Device;
 use ferroflow_core::op::Registry;
 use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
 use ferroflow_core::resource::ResourceManager;
-use ferroflow_core::{Code, Result, Status, ensure};
+use ferroflow_core::{Code, Result, Status, ensure, status};
 use ferroflow_proto::tensorflow::{
     CreateWorkerSessionRequest, DeregisterGraphRequest, DeviceAttributes, DeviceLocality, LoggingRequest,
     LoggingResponse, RegisterGraphRequest, ServerDef,
@@ -218,9 +218,10 @@ impl Worker {
         }
     }
 
-    /// Forgets a step in which nothing ran and nothing waits.
+    /// Cancels and forgets a step whose part never began, with the tensors that were pushed for it.
     pub(crate) fn forget_unused_step(&self, id: i64) {
-        if let Some(step) = self.steps.find(id) {
+        if let Some(step) = self.steps.find(id).filter(|step| !step.has_run()) {
+            step.abort(status!(Cancelled, "Step {id} was cancelled by its master."));
             self.steps.forget_if_idle(&step);
         }
     }

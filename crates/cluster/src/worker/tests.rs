@@ -20,10 +20,12 @@ use ferroflow_proto::tensorflow::{
     RegisterGraphRequest, RunGraphRequest, VersionDef,
 };
 use futures_util::future::{Either, join_all, select};
+use prost::Message;
 use socket2::{Domain, Socket, Type};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
 /// The limit of everything that must not hang.
@@ -579,6 +581,35 @@ fn a_failure_crosses_a_direct_connection_with_its_words() {
         assert_eq!(unknown.code(), Code::Aborted);
         a.remote.cleanup_graph(2).await.unwrap();
         assert_eq!(a.census(), Census { sessions: 1, graphs: 1, ..Default::default() });
+    });
+}
+
+/// A frame of a direct connection.
+fn frame(kind: u32, step: i64, body: &[u8]) -> Vec<u8> {
+    [&(body.len() as u32).to_le_bytes()[..], &kind.to_le_bytes(), &step.to_le_bytes(), body].concat()
+}
+
+#[test]
+fn a_part_that_never_begins_leaves_nothing_behind() {
+    run_test(async {
+        let cluster = Cluster::start(1).await;
+        let [a] = &cluster.tasks[..] else { panic!("one task") };
+        let key = RendezvousKey::new(CALLER_DEVICE, 1, &a.device, "there").to_string();
+        let head = [&[0, 1, 1, 0][..], &(key.len() as u32).to_le_bytes(), &1i64.to_le_bytes()].concat();
+        let tensor = [&head[..], key.as_bytes(), &1f32.to_le_bytes()].concat();
+        for step in 0..32 {
+            let request = Some(run_request("no graph", step));
+            let part = RunPart { request, caller: CALLER.to_owned(), master_only: false };
+            let mut socket = tokio::net::TcpStream::connect(a.server.address()).await.unwrap();
+            // The connection ends together with the frames, mostly before the part gets a turn.
+            let said =
+                [b"Ferro/2\n", &frame(1, step, &part.encode_to_vec())[..], &frame(5, step, &tensor)].concat();
+            socket.write_all(&said).await.unwrap();
+            socket.shutdown().await.unwrap();
+            let _ = socket.read_to_end(&mut Vec::new()).await;
+        }
+        let idle = Census { sessions: 1, ..Default::default() };
+        eventually("no step", || a.census() == idle).await;
     });
 }
 
