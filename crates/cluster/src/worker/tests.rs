@@ -602,8 +602,8 @@ fn a_part_that_never_begins_leaves_nothing_behind() {
             let part = RunPart { request, caller: CALLER.to_owned(), master_only: false };
             let mut socket = tokio::net::TcpStream::connect(a.server.address()).await.unwrap();
             // The connection ends together with the frames, mostly before the part gets a turn.
-            let said =
-                [b"Ferro/2\n", &frame(1, step, &part.encode_to_vec())[..], &frame(5, step, &tensor)].concat();
+            let said = [&b"Ferro/2\n"[..], &frame(1, step, &part.encode_to_vec()), &frame(5, step, &tensor)]
+                .concat();
             socket.write_all(&said).await.unwrap();
             socket.shutdown().await.unwrap();
             let _ = socket.read_to_end(&mut Vec::new()).await;
