@@ -22,8 +22,8 @@ const PICTURE: &str = "docs/images/ferroflow.svg";
 const COMMANDS: [&str; 2] =
     ["ferroflow demo", "ferroflow run --ps 1 --workers 2 -- python examples/trainer.py"];
 
-const COLUMNS: usize = 96;
-const ROWS: usize = 27;
+const COLUMNS: usize = 108;
+const ROWS: usize = 22;
 
 /// Pauses last no longer than this in the picture.
 const PAUSE: Duration = Duration::from_millis(900);
