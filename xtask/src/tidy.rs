@@ -1,10 +1,12 @@
-//! Conventions as failing checks: layers, module docs, file sizes, paths of one machine, one environment for stock, licenses, duplicate versions.
+//! Conventions as failing checks: layers, module docs, file sizes, paths of one machine, links, one environment for stock, licenses, duplicate versions.
 
 mod files;
+mod links;
 mod oracle;
 mod packages;
 
 pub(crate) use files::tracked;
+pub(crate) use links::anchor;
 
 use crate::workspace;
 use anyhow::{Result, bail};
@@ -14,6 +16,7 @@ pub(crate) fn run() -> Result<()> {
     let root = workspace::root();
     let mut wrong = files::check(&root)?;
     wrong.extend(oracle::check(&root, &tracked(&root)?)?);
+    wrong.extend(links::check(&root, &tracked(&root)?)?);
     wrong.extend(packages::check(&root)?);
     if !wrong.is_empty() {
         bail!("{} conventions are broken:\n  {}", wrong.len(), wrong.join("\n  "));

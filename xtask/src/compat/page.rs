@@ -1,6 +1,7 @@
 //! The table of ops by family, and the number of ops that the first page tells.
 
 use super::State;
+use crate::tidy::anchor;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -143,12 +144,6 @@ fn grouped<'a>(states: &'a BTreeMap<&str, State>, families: &'a str) -> Grouped<
         states.iter().filter(|(op, _)| family(op) == wanted).map(|(op, state)| (*op, state)).collect()
     };
     FAMILIES.iter().map(|(name, _)| (*name, of(name))).filter(|(_, ops)| !ops.is_empty()).collect()
-}
-
-/// The fragment by which code hosts link to a heading.
-fn anchor(heading: &str) -> String {
-    let kept = heading.to_lowercase().replace(' ', "-");
-    kept.chars().filter(|letter| letter.is_alphanumeric() || *letter == '-').collect()
 }
 
 /// The words of the first page after the number of ops that run.

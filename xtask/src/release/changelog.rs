@@ -1,12 +1,11 @@
 //! The changelog and the fragments that it is made of, as text.
 //!
-//! A fragment may begin with a heading (`# Clusters`), one of [`GROUPS`]. Each of its paragraphs, lines or list items is an
-//! entry. Links are relative to the fragment, and in the changelog relative to the root.
+//! A fragment has headings (`# Clusters`), each one of [`GROUPS`]. Every line or list item below one is an entry. Links are relative to the fragment, and in the changelog relative to the root.
 
 use anyhow::{Result, ensure};
 use std::fmt;
 
-/// The groups of entries, in the order of the changelog; the last one is for fragments without a heading.
+/// The groups of entries, in the order of the changelog; the last one is for entries without a heading.
 pub(super) const GROUPS: [&str; 7] = [
     "Servers and sessions",
     "Clusters",
@@ -18,12 +17,8 @@ pub(super) const GROUPS: [&str; 7] = [
 ];
 const OTHER: usize = GROUPS.len() - 1;
 
-/// Entries of one group.
-#[derive(Debug, PartialEq)]
-pub(super) struct Fragment {
-    group: usize,
-    entries: Vec<String>,
-}
+/// Entries, each with the number of its group.
+pub(super) struct Fragment(Vec<(usize, String)>);
 
 impl Fragment {
     /// Reads a file of `changelog.d`.
@@ -36,11 +31,11 @@ impl Fragment {
                 group = known.unwrap_or(OTHER);
             } else {
                 let entry = line.strip_prefix("- ").unwrap_or(line);
-                entries.push(entry.replace("](../", "]("));
+                entries.push((group, entry.replace("](../", "](")));
             }
         }
         ensure!(!entries.is_empty(), "it has no entries");
-        Ok(Fragment { group, entries })
+        Ok(Fragment(entries))
     }
 }
 
@@ -95,7 +90,13 @@ impl Changelog {
         });
         let section = &mut self.sections[at];
         date.clone_into(&mut section.date);
-        section.groups[fragment.group].extend(fragment.entries);
+        for (group, entry) in fragment.0 {
+            let entries = &mut section.groups[group];
+            // A fragment that was moved before, and came back with a merge.
+            if !entries.contains(&entry) {
+                entries.push(entry);
+            }
+        }
     }
 }
 
@@ -142,14 +143,16 @@ mod tests {
     #[test]
     fn a_section_that_is_there_grows() {
         let mut changelog = Changelog::parse(BEFORE);
-        changelog.add("0.1.0", "2026-01-02", Fragment::parse("# Clusters\nThey end.\n").unwrap());
-        let expected = BEFORE.replace("2026-01-01", "2026-01-02") + "- They end.\n";
+        let text = "# Clusters\nThey form.\nThey end.\n# Speed and memory\nLess of both.\n";
+        changelog.add("0.1.0", "2026-01-02", Fragment::parse(text).unwrap());
+        let expected = BEFORE.replace("2026-01-01", "2026-01-02")
+            + "- They end.\n\n### Speed and memory\n\n- Less of both.\n";
         assert_eq!(changelog.to_string(), expected);
     }
 
     #[test]
     fn an_unknown_group_is_refused() {
-        let error = Fragment::parse("# Clustres\nThey form.\n").unwrap_err().to_string();
+        let error = Fragment::parse("# Clustres\nThey form.\n").err().unwrap().to_string();
         assert!(error.contains("'Clustres' is not one of the groups: Servers"), "{error}");
         assert!(Fragment::parse("# Clusters\n").is_err());
     }
