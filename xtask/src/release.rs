@@ -31,6 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let root = workspace::root();
     let date = args.date.clone().map_or_else(today, Ok)?;
     let (text, moved) = with_fragments(&root, env!("CARGO_PKG_VERSION"), &date)?;
+    ensure!(!moved.is_empty(), "{FRAGMENTS} has no fragments");
     if args.dry_run {
         print!("{text}");
         return Ok(());
@@ -46,21 +47,27 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// The changelog with all fragments in the section of a version, and the files of the fragments.
 fn with_fragments(root: &Path, version: &str, date: &str) -> Result<(String, Vec<PathBuf>)> {
     let mut changelog = Changelog::parse(&fs::read_to_string(root.join(CHANGELOG)).context(CHANGELOG)?);
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(root.join(FRAGMENTS)).context(FRAGMENTS)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "md") {
-            paths.push(path);
-        }
-    }
-    ensure!(!paths.is_empty(), "{FRAGMENTS} has no fragments");
-    paths.sort();
+    let paths = fragments(root)?;
     for path in &paths {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let fragment = Fragment::parse(&text).with_context(|| path.display().to_string())?;
         changelog.add(version, date, fragment);
     }
     Ok((changelog.to_string(), paths))
+}
+
+/// The files with fragments, by name.
+fn fragments(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(root.join(FRAGMENTS)).context(FRAGMENTS)? {
+        let path = entry?.path();
+        let page = path.file_name().is_some_and(|name| name == "README.md");
+        if path.extension().is_some_and(|extension| extension == "md") && !page {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
 }
 
 fn today() -> Result<String> {
@@ -82,11 +89,14 @@ mod tests {
             before,
             "the changelog is not as the command writes it"
         );
-        let has_fragments =
-            fs::read_dir(root.join(FRAGMENTS)).is_ok_and(|mut entries| entries.next().is_some());
-        if has_fragments {
-            let (text, moved) = with_fragments(&root, "999.0.0", "2026-01-31").unwrap();
-            assert!(text.contains("## 999.0.0 (2026-01-31)\n") && !moved.is_empty(), "{text}");
-        }
+        let (text, moved) = with_fragments(&root, "999.0.0", "2026-01-31").unwrap();
+        let section = text.contains("## 999.0.0 (2026-01-31)\n");
+        assert_eq!(section, !moved.is_empty(), "{text}");
+    }
+
+    #[test]
+    fn the_page_about_fragments_lists_the_groups() {
+        let page = fs::read_to_string(workspace::root().join(FRAGMENTS).join("README.md")).unwrap();
+        assert!(page.contains(&changelog::GROUPS.join("; ")), "{page}");
     }
 }
