@@ -1,12 +1,12 @@
 //! The context a kernel runs in: its inputs, memory, resources, and the step it belongs to.
 
 use super::value::Value;
-use crate::device::Device;
+use crate::device::{Device, Threads};
 use crate::resource::{Resource, ResourceHandle, Variable};
 use crate::step::StepCx;
 use crate::{DType, Element, Result, Shape, Tensor, bail, ensure, status};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// The loop frame and iteration that a node runs in; zeros outside loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct KernelCx<'a> {
     /// Whether the kernel may be stopped before a large output: [`RUNS`], [`MAY_STOP`] or [`STOPPED`]. Atomic only so that
     /// parts of a kernel may share the context.
     stop: AtomicU8,
+    /// Whether a loop of the kernel ended before its last part because the step was cancelled.
+    incomplete: AtomicBool,
 }
 
 /// The kernel runs to its end on this thread.
@@ -48,7 +50,7 @@ impl<'a> KernelCx<'a> {
         frame: FrameIteration,
         dead: bool,
     ) -> KernelCx<'a> {
-        KernelCx { inputs, step, frame, dead, stop: AtomicU8::new(RUNS) }
+        KernelCx { inputs, step, frame, dead, stop: AtomicU8::new(RUNS), incomplete: AtomicBool::new(false) }
     }
 
     /// Stops the kernel when it asks for memory for a large output, unless it has taken an input by then. For threads that
@@ -95,6 +97,23 @@ impl<'a> KernelCx<'a> {
     #[inline]
     pub fn device(&self) -> &'a Arc<Device> {
         &self.step.device
+    }
+
+    /// The device's threads, for loops that end early when the step is cancelled: what they have written is dropped then,
+    /// see [`KernelCx::conclude`]. Loops that update state which outlives the step use [`Device::threads`].
+    #[inline]
+    pub fn threads(&self) -> Threads<'_> {
+        self.device().threads().until(&self.step.cancellation, &self.incomplete)
+    }
+
+    /// The outcome of a kernel that ran in this context and returned `outputs`: the cancellation if that ended one of its
+    /// loops.
+    #[inline]
+    pub fn conclude<T>(&self, outputs: Result<T>) -> Result<T> {
+        if self.incomplete.load(Ordering::Relaxed) {
+            self.step.check_cancelled()?;
+        }
+        outputs
     }
 
     /// Where in which loop the node runs.

@@ -3,7 +3,7 @@
 use crate::variables::PartitionedVariable;
 use ferroflow_core::scope::{Input, Output, Scope};
 use ferroflow_core::{DType, Result, Tensor, ensure};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 
 /// Which part of a table holds which row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use crate::initializers;
 use crate::variables::{Variable, collections};
 use ferroflow_core::scope::{CollectionItem, Output, Scope};
 use ferroflow_core::{Result, Tensor, bail};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 
 /// Normalizes each channel (the last dimension): by the batch while training, which also moves the averages, and by the
 /// averages otherwise.

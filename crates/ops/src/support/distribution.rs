@@ -1,14 +1,14 @@
 //! Random words to uniform and normal numbers, in stock's order and rounding, and loops that fill tensors with them.
 
-use crate::philox::{Block, Philox, Words};
-use ferroflow_core::device::Device;
+use crate::numeric::philox::{Block, Philox, Words};
+use ferroflow_core::device::Threads;
 use ferroflow_core::kernel::KernelCx;
 use ferroflow_core::op::ShapeCx;
 use ferroflow_core::{Element, Result, Shape, bf16, ensure, f16};
 
 /// A float type that distributions yield.
 pub(crate) trait Sample: Element + Copy {
-    /// How many values one block of words yields.
+    /// The number of values that one block of words yields.
     const GROUP: usize;
     /// The type that normal numbers are computed in.
     type Wide: Copy;
@@ -96,7 +96,7 @@ fn box_muller(x: u32, y: u32) -> (f32, f32) {
 
 /// An integer type that distributions yield.
 pub(crate) trait IntSample: Element + Copy {
-    /// How many values one block of words yields.
+    /// The number of values that one block of words yields.
     const GROUP: usize;
     /// Values of full range; only the first `GROUP` count.
     fn full(block: Block) -> [Self; 4];
@@ -145,7 +145,7 @@ fn join(low: u32, high: u32) -> u64 {
 
 /// Fills `out`, block by block: block `i` yields values `group * i ..`, on however many threads.
 pub(crate) fn fill<T: Element + Copy>(
-    device: &Device,
+    threads: Threads<'_>,
     philox: Philox,
     out: &mut [T],
     group: usize,
@@ -153,7 +153,7 @@ pub(crate) fn fill<T: Element + Copy>(
     convert: impl Fn(Block) -> [T; 4] + Sync,
 ) {
     const BATCH: usize = 32;
-    device.parallel_rows(out, group, cost, |first, part| {
+    threads.parallel_rows(out, group, cost, |first, part| {
         let mut philox = philox.skipped(first as u64);
         let mut blocks = [[0; 4]; BATCH];
         for batch in part.chunks_mut(BATCH * group) {
@@ -173,13 +173,13 @@ pub(crate) fn fill<T: Element + Copy>(
 }
 
 /// Fills `out` with uniform numbers in `[0, 1)`.
-pub(crate) fn fill_uniform<T: Sample>(device: &Device, philox: Philox, out: &mut [T]) {
-    fill(device, philox, out, T::GROUP, 2, T::uniform);
+pub(crate) fn fill_uniform<T: Sample>(threads: Threads<'_>, philox: Philox, out: &mut [T]) {
+    fill(threads, philox, out, T::GROUP, 2, T::uniform);
 }
 
 /// Fills `out` with normal numbers.
-pub(crate) fn fill_normal<T: Sample>(device: &Device, philox: Philox, out: &mut [T]) {
-    fill(device, philox, out, T::GROUP, 20, |block| {
+pub(crate) fn fill_normal<T: Sample>(threads: Threads<'_>, philox: Philox, out: &mut [T]) {
+    fill(threads, philox, out, T::GROUP, 20, |block| {
         let values = T::normal(block);
         [T::narrow(values[0]), T::narrow(values[1]), T::narrow(values[2]), T::narrow(values[3])]
     });
@@ -187,9 +187,9 @@ pub(crate) fn fill_normal<T: Sample>(device: &Device, philox: Philox, out: &mut 
 
 /// Fills `out` with normal numbers within two standard deviations. Each group of values draws from a stretch of the
 /// stream of its own, as long as it needs.
-pub(crate) fn fill_truncated<T: Sample>(device: &Device, philox: Philox, out: &mut [T]) {
+pub(crate) fn fill_truncated<T: Sample>(threads: Threads<'_>, philox: Philox, out: &mut [T]) {
     let stretch = T::GROUP as u64 * 64;
-    device.parallel_rows(out, T::GROUP, 30, |first, part| {
+    threads.parallel_rows(out, T::GROUP, 30, |first, part| {
         for (group, values) in part.chunks_mut(T::GROUP).enumerate() {
             let mut philox = philox.skipped((first + group) as u64 * stretch);
             let mut filled = 0;
@@ -207,14 +207,20 @@ pub(crate) fn fill_truncated<T: Sample>(device: &Device, philox: Philox, out: &m
 }
 
 /// Fills `out` with integers of full range.
-pub(crate) fn fill_full_int<T: IntSample>(device: &Device, philox: Philox, out: &mut [T]) {
-    fill(device, philox, out, T::GROUP, 2, T::full);
+pub(crate) fn fill_full_int<T: IntSample>(threads: Threads<'_>, philox: Philox, out: &mut [T]) {
+    fill(threads, philox, out, T::GROUP, 2, T::full);
 }
 
 /// Fills `out` with integers in `low..high`, which must not be empty.
-pub(crate) fn fill_int<T: BoundedSample>(device: &Device, philox: Philox, out: &mut [T], low: T, high: T) {
+pub(crate) fn fill_int<T: BoundedSample>(
+    threads: Threads<'_>,
+    philox: Philox,
+    out: &mut [T],
+    low: T,
+    high: T,
+) {
     let bounded = T::bounded(low, high);
-    fill(device, philox, out, T::GROUP, 4, |block| T::full(block).map(&bounded));
+    fill(threads, philox, out, T::GROUP, 4, |block| T::full(block).map(&bounded));
 }
 
 /// Numbers drawn one at a time, the last of each block first, as stock's rejection samplers do.

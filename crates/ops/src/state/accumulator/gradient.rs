@@ -2,12 +2,12 @@
 
 use super::AccumulatorSpec;
 use crate::numeric::Num;
-use crate::variable::{add_assign, change};
+use crate::state::variable::{add_assign, change};
 use ferroflow_core::device::Device;
 use ferroflow_core::{DType, Result, Shape, Tensor, ensure};
 use std::cmp::Ordering;
 
-/// What an accumulator holds.
+/// The content of an accumulator.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Dense,
@@ -42,7 +42,7 @@ impl Arithmetic {
 }
 
 fn add<T: Num>(device: &Device, sum: &mut Tensor, gradient: &Tensor) -> Result<()> {
-    change::<T>(device, sum.flat_mut()?, gradient.flat()?, add_assign);
+    change::<T>(device.threads(), sum.flat_mut()?, gradient.flat()?, add_assign);
     Ok(())
 }
 
@@ -54,7 +54,7 @@ fn add_row<T: Num>(sum: &mut Tensor, gradient: &Tensor, rows: (usize, usize), wi
 
 fn divide<T: Num>(device: &Device, sum: &mut Tensor, counts: &[u32]) -> Result<()> {
     let width = sum.elements().checked_div(counts.len()).unwrap_or(0);
-    device.parallel_rows(sum.flat_mut::<T>()?, width, width, |first, rows| {
+    device.threads().parallel_rows(sum.flat_mut::<T>()?, width, width, |first, rows| {
         for (row, count) in rows.chunks_mut(width.max(1)).zip(&counts[first..]) {
             let count = T::from_f64(f64::from(*count));
             row.iter_mut().for_each(|value| *value = value.div(count));
@@ -223,7 +223,7 @@ impl Sum {
         }
     }
 
-    /// What is given to whoever takes `count` gradients.
+    /// The average that a consumer of `count` gradients gets.
     pub(super) fn reduced(
         self,
         device: &Device,
@@ -320,5 +320,5 @@ fn copy_row(to: &mut Tensor, from: &Tensor, rows: (usize, usize), width: usize) 
         Ok(())
     }
     let dtype: DType = to.dtype();
-    crate::units::by_unit!(dtype, U => copy::<U>(to, from, rows, width))
+    crate::support::units::by_unit!(dtype, U => copy::<U>(to, from, rows, width))
 }

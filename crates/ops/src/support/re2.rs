@@ -36,7 +36,7 @@ impl Pattern {
     }
 
     fn compile(pattern: &[u8], complete: impl FnOnce(String) -> String) -> Result<Pattern> {
-        /// How much memory a compiled pattern may take.
+        /// The most memory that a compiled pattern may take.
         const MOST_BYTES: usize = 16 << 20;
         let invalid = |reason: String| {
             let pattern = String::from_utf8_lossy(pattern);

@@ -1,6 +1,6 @@
-//! What gradients of several ops share: undoing broadcasts and reductions, conjugates, shapes as inputs.
+//! Parts of gradients shared by several ops: undoing broadcasts and reductions, conjugates, shapes as inputs.
 
-use crate::build as ops;
+use crate::builders as ops;
 use ferroflow_core::op::{GradCx, InputGrads};
 use ferroflow_core::scope::{Input, OpBuilder, Output, Scope};
 use ferroflow_core::{DType, PartialShape, Result};
@@ -23,7 +23,7 @@ macro_rules! binary_grads {
         fn $name(g: &ferroflow_core::op::GradCx<'_>) -> ferroflow_core::Result<ferroflow_core::op::InputGrads> {
             let ($s, $x, $y, $dy) = (g.scope(), g.input(0), g.input(1), &g.dy(0)?);
             let (dx, dy) = $grads;
-            $crate::gradient::unbroadcast_both(g, dx?, dy?)
+            $crate::support::gradient::unbroadcast_both(g, dx?, dy?)
         }
     )+};
 }

@@ -6,13 +6,14 @@
 
 use std::fmt::Write;
 
-/// What is wrong with a pattern.
+/// An error in a pattern.
 pub(super) type Refusal = String;
 
-/// What RE2 says of a pattern that takes too much memory.
+/// RE2's message for a pattern that takes too much memory.
 pub(super) const TOO_LARGE: &str = "pattern too large - compile failed";
 
-/// How deep groups and repetitions may be nested; RE2 has no such limit, but compiling goes down once per level here.
+/// The depth to which groups and repetitions may be nested; RE2 has no such limit, but compiling goes down once per
+/// level here.
 pub(super) const MOST_NESTED: u32 = 500;
 
 /// Writes a pattern in the syntax of the `regex` crate.
@@ -54,9 +55,9 @@ struct Flags {
 /// Something that a repetition can follow.
 struct Item {
     text: String,
-    /// How many copies the nested counts in it ask for.
+    /// The number of copies that the nested counts in it ask for.
     copies: u32,
-    /// How many groups and repetitions are nested in it.
+    /// The number of groups and repetitions nested in it.
     depth: u32,
 }
 
@@ -72,7 +73,7 @@ impl Item {
     }
 }
 
-/// What has been read since a parenthesis was opened.
+/// The part of a pattern read since a parenthesis was opened.
 struct Group {
     /// Its beginning in the other syntax.
     opening: &'static str,
@@ -243,7 +244,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What begins with `(?`: flags, and groups with a name or without a number.
+    /// Parses a group that begins with `(?`: flags, and groups with a name or without a number.
     fn extension(&mut self) -> Result<(), Refusal> {
         let start = self.at;
         self.at += 2;

@@ -1,6 +1,6 @@
 //! Generators kept in variables (`tf.random.Generator`): counter and key as int64 words, advanced by every use.
 
-use crate::philox::{BLOCKS_PER_OUTPUT, Philox};
+use crate::numeric::philox::{BLOCKS_PER_OUTPUT, Philox};
 use ferroflow_core::resource::Variable;
 use ferroflow_core::{DType, Result, Tensor, bail, ensure};
 

@@ -8,12 +8,12 @@ use crate::linalg::elementwise::Loop;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::{DType, Element, Result, Shape, Status, Tensor, status};
 
-/// The work of an addition, in the units of [`ferroflow_core::device::Device::parallel_for`].
-pub const ARITHMETIC: usize = 1;
+/// The work of an addition, in the units of [`ferroflow_core::device::Threads::parallel_for`].
+pub(crate) const ARITHMETIC: usize = 1;
 /// The work of a vectorized function such as `exp`.
-pub const POLYNOMIAL: usize = 4;
+pub(crate) const POLYNOMIAL: usize = 4;
 /// The work of a function that is computed one element at a time.
-pub const FUNCTION: usize = 16;
+pub(crate) const FUNCTION: usize = 16;
 
 /// Kernel rows that share one function: `rows![add: Float, Double]`.
 macro_rules! rows {
@@ -30,8 +30,8 @@ macro_rules! loops {
     ($init:expr; $($kind:ident),+; $T:ident => $loop:expr) => {{
         let dtype = $init.input_types[0];
         let made = None;
-        $(let made = made.or_else(|| $crate::cwise::loops!(@$kind dtype, $T, $loop));)+
-        made.ok_or_else(|| $crate::cwise::no_loop($init))
+        $(let made = made.or_else(|| $crate::support::cwise::loops!(@$kind dtype, $T, $loop));)+
+        made.ok_or_else(|| $crate::support::cwise::no_loop($init))
     }};
     (@floats $dtype:ident, $T:ident, $loop:expr) => {
         match $dtype {
@@ -48,21 +48,21 @@ macro_rules! loops {
         }
     };
     (@wide $dtype:ident, $T:ident, $loop:expr) => {
-        $crate::cwise::loops!(@match $dtype, $T, $loop; Float: f32, Double: f64)
+        $crate::support::cwise::loops!(@match $dtype, $T, $loop; Float: f32, Double: f64)
     };
     (@halves $dtype:ident, $T:ident, $loop:expr) => {
-        $crate::cwise::loops!(@match $dtype, $T, $loop; Half: ferroflow_core::f16, Bfloat16: ferroflow_core::bf16)
+        $crate::support::cwise::loops!(@match $dtype, $T, $loop; Half: ferroflow_core::f16, Bfloat16: ferroflow_core::bf16)
     };
     (@complex $dtype:ident, $T:ident, $loop:expr) => {
-        $crate::cwise::loops!(
+        $crate::support::cwise::loops!(
             @match $dtype, $T, $loop; Complex64: ferroflow_core::C64, Complex128: ferroflow_core::C128
         )
     };
     (@signed $dtype:ident, $T:ident, $loop:expr) => {
-        $crate::cwise::loops!(@match $dtype, $T, $loop; Int8: i8, Int16: i16, Int32: i32, Int64: i64)
+        $crate::support::cwise::loops!(@match $dtype, $T, $loop; Int8: i8, Int16: i16, Int32: i32, Int64: i64)
     };
     (@unsigned $dtype:ident, $T:ident, $loop:expr) => {
-        $crate::cwise::loops!(@match $dtype, $T, $loop; Uint8: u8, Uint16: u16, Uint32: u32, Uint64: u64)
+        $crate::support::cwise::loops!(@match $dtype, $T, $loop; Uint8: u8, Uint16: u16, Uint32: u32, Uint64: u64)
     };
     (@bits $dtype:ident, $T:ident, $loop:expr) => {
         match $dtype {
@@ -88,17 +88,17 @@ pub(crate) fn no_loop(init: &Init<'_>) -> Status {
 }
 
 /// A kernel that runs a loop over the broadcast of its inputs, in place where it may.
-pub fn kernel<const N: usize>(init: &Init<'_>, cost: usize, function: Loop<N>) -> Result<Kernel> {
+pub(crate) fn kernel<const N: usize>(init: &Init<'_>, cost: usize, function: Loop<N>) -> Result<Kernel> {
     with_output(init.output_types[0], cost, function)
 }
 
 /// Like [`kernel`], for a known type of the result.
-pub fn with_output<const N: usize>(dtype: DType, cost: usize, function: Loop<N>) -> Result<Kernel> {
+pub(crate) fn with_output<const N: usize>(dtype: DType, cost: usize, function: Loop<N>) -> Result<Kernel> {
     Kernel::sync(move |cx| apply(cx, dtype, cost, &function))
 }
 
 /// Like [`kernel`], for loops that may only run on inputs that `check` accepts.
-pub fn checked_kernel<const N: usize>(
+pub(crate) fn checked_kernel<const N: usize>(
     init: &Init<'_>,
     cost: usize,
     function: Loop<N>,
@@ -112,7 +112,7 @@ pub fn checked_kernel<const N: usize>(
 }
 
 /// Runs a loop over the broadcast of the first `N` inputs.
-pub fn apply<const N: usize>(
+pub(crate) fn apply<const N: usize>(
     cx: &mut KernelCx<'_>,
     dtype: DType,
     cost: usize,
@@ -133,7 +133,7 @@ pub fn apply<const N: usize>(
     }
     let plan = plan::<N>(cx)?;
     let (replaced, mut out) = output(cx, &candidates, dtype, plan.shape().clone())?;
-    function.run(cx.device(), cost, &plan, &mut out, operands(cx, replaced)?)?;
+    function.run(cx.threads(), cost, &plan, &mut out, operands(cx, replaced)?)?;
     Ok(out.into())
 }
 
@@ -173,7 +173,7 @@ fn plan<const N: usize>(cx: &KernelCx<'_>) -> Result<Broadcast<N>> {
 }
 
 /// A kernel that computes `f(x, y)` over the broadcast of two inputs whose elements are not plain (strings).
-pub fn binary_owned<T, U, F>(f: F) -> Result<Kernel>
+pub(crate) fn binary_owned<T, U, F>(f: F) -> Result<Kernel>
 where
     T: Element,
     U: Element,
@@ -194,11 +194,11 @@ where
 }
 
 /// Whether two inputs can be broadcast.
-pub fn fit(a: &Tensor, b: &Tensor) -> bool {
+pub(crate) fn fit(a: &Tensor, b: &Tensor) -> bool {
     Broadcast::new([a.shape(), b.shape()]).is_some()
 }
 
-/// What stock says when two shapes cannot be broadcast.
-pub fn incompatible(a: &Shape, b: &Shape) -> Status {
+/// The error for two shapes that cannot be broadcast, in stock's words.
+pub(crate) fn incompatible(a: &Shape, b: &Shape) -> Status {
     status!(InvalidArgument, "Incompatible shapes: {a} vs. {b}")
 }

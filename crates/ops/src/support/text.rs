@@ -105,7 +105,7 @@ fn escape(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Which of stock's two forms: that of `Assert` and `Print`, or the indented one of `tf.print`.
+/// One of stock's two forms: that of `Assert` and `Print`, or the indented one of `tf.print`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Flat,

@@ -2,12 +2,12 @@
 
 use crate::linalg::pool::Pool;
 use crate::linalg::window::Grid;
-use crate::windows::{Format, Padding, Windows, output_sizes};
+use crate::support::windows::{Format, Padding, Windows, output_sizes};
 use ferroflow_core::kernel::{Init, KernelCx};
 use ferroflow_core::op::{Dim, ShapeCx};
 use ferroflow_core::{PartialShape, Result, Shape, Tensor, bail, ensure};
 
-/// Where a pool's window sizes and strides come from.
+/// The source of a pool's window sizes and strides.
 #[derive(Clone, Debug)]
 pub(crate) enum Sizes {
     /// Attributes: window sizes and strides, per dimension.
@@ -42,7 +42,7 @@ pub(crate) enum BadWindow {
     Volume,
 }
 
-/// What a pool's kernel knows before it runs.
+/// The attributes of a pool's kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Pooling {
     rules: &'static Rules,

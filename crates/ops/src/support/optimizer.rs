@@ -1,4 +1,5 @@
-//! What every optimizer update shares: finding and locking the variables, checking shapes, and running one formula over
+//! Parts shared by all optimizer updates: finding and locking the variables, checking shapes, and running one formula
+//! over
 //! all elements or over the rows that indices name. Ref and resource versions are one kernel.
 
 use crate::linalg::functions::Functions;
@@ -7,13 +8,13 @@ use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{Init, KernelCx, Outputs};
 use ferroflow_core::op::{Accuracy, Op, ShapeCx};
 use ferroflow_core::resource::Variable;
-use ferroflow_core::{C64, C128, Result, Shape, Tensor, bf16, ensure, f16, status};
+use ferroflow_core::{C64, C128, DType, Result, Shape, Tensor, bf16, ensure, f16, status};
 use multiversion::multiversion;
 use num_traits::Float as _;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What the declarations of updates share, dense ones of ref variables here: those name what is their own.
+/// The declaration shared by dense updates of ref variables.
 pub(crate) const REF_UPDATE: Op = Op {
     outputs: &["out: Ref(T)"],
     attrs: &["T: numbertype", "use_locking: bool = false"],
@@ -82,11 +83,12 @@ pub(crate) fn exponential<T: Float>(exponent: T) -> T {
     T::from_math(exponent.to_math().exp())
 }
 
-/// Where an update's inputs are, by the op's declaration: variables, then scalars, the gradient, indices if the update
+/// The positions of an update's inputs, by the op's declaration: variables, then scalars, the gradient, indices if
+/// the update
 /// is sparse, and more scalars.
 #[derive(Clone, Copy)]
 pub(crate) struct Layout<const N: usize> {
-    /// What error texts call the variables; the first is always `var`.
+    /// The variables' names in error texts; the first is always `var`.
     roles: [&'static str; N],
     gradient: usize,
     gradient_name: &'static str,
@@ -97,18 +99,22 @@ pub(crate) struct Layout<const N: usize> {
 }
 
 impl<const N: usize> Layout<N> {
-    /// The layout of an op with these variables and this many scalars before the gradient.
+    /// The layout of an op with these variables and this many scalars before the gradient. An op that declares a type of
+    /// indices updates the rows that they name.
     pub(crate) fn new(init: &Init<'_>, roles: [&'static str; N], scalars_before: usize) -> Layout<N> {
-        let sparse = init.op.contains("SparseApply");
-        let named_delta = !sparse && init.op.contains("GradientDescent");
         Layout {
             roles,
             gradient: N + scalars_before,
-            gradient_name: if named_delta { "delta" } else { "grad" },
-            sparse,
+            gradient_name: "grad",
+            sparse: init.attrs.has("Tindices"),
             refuses_empty_rows: false,
             returns_ref: !init.output_types.is_empty(),
         }
+    }
+
+    /// The same for an op whose errors call the gradient something else.
+    pub(crate) fn naming_gradient(self, gradient_name: &'static str) -> Layout<N> {
+        Layout { gradient_name, ..self }
     }
 
     /// The same for an op whose sparse form refuses rows without elements, as some of stock's do.
@@ -143,39 +149,25 @@ impl<const N: usize> Layout<N> {
         cx: &mut KernelCx<'_>,
         formula: impl Fn([T; N], T) -> [T; N] + Sync,
     ) -> Result<Outputs> {
+        self.change(cx, &|slices, gradient| each(slices, gradient, &formula))
+    }
+
+    /// The same for a formula that is already a loop: what is around it is compiled once per type.
+    fn change<T: Num>(&self, cx: &mut KernelCx<'_>, each: &Each<'_, T, N>) -> Result<Outputs> {
         let variables = self.variables(cx)?;
         let variables = variables.each_ref().map(Arc::as_ref);
         let gradient = cx.input(self.gradient)?;
         let indices = if self.sparse { Some(cx.input(self.gradient + 1)?) } else { None };
-        Variable::update_all(&variables, |values| {
+        Variable::update_all(&variables, &mut |values| {
             let shape = values[0].shape().clone();
-            for (value, role) in values.iter().zip(self.roles).skip(1) {
-                ensure!(
-                    value.shape() == &shape,
-                    InvalidArgument,
-                    "var and {role} do not have the same shape{shape} {}",
-                    value.shape()
-                );
-            }
             match indices {
                 None => {
-                    ensure!(
-                        gradient.shape() == &shape,
-                        InvalidArgument,
-                        "var and {} do not have the same shape{shape} {}",
-                        self.gradient_name,
-                        gradient.shape()
-                    );
-                    run(cx.device(), elements::<T, N>(values)?, gradient.flat()?, &formula);
+                    self.check_dense(values, gradient)?;
+                    run(cx.device(), elements::<T, N>(values)?, gradient.flat()?, each);
                 }
                 Some(indices) => {
-                    let rows = check_rows(&shape, gradient, indices)?;
+                    let rows = self.check_sparse(values, gradient, indices)?;
                     let width = shape.elements() / shape.dim(0).max(1);
-                    ensure!(
-                        !self.refuses_empty_rows || shape[1..].iter().all(|dim| *dim > 0),
-                        InvalidArgument,
-                        "Inner dimension should be greater than zero."
-                    );
                     let mut slices = elements::<T, N>(values)?;
                     let gradient = gradient.flat::<T>()?;
                     for (group, gradient) in
@@ -186,7 +178,7 @@ impl<const N: usize> Layout<N> {
                         }
                         for (at, row) in group.iter().enumerate() {
                             let rows = slices.each_mut().map(|slice| &mut slice[row * width..][..width]);
-                            each(rows, &gradient[at * width..][..width], &formula);
+                            each(rows, &gradient[at * width..][..width]);
                         }
                     }
                 }
@@ -194,6 +186,50 @@ impl<const N: usize> Layout<N> {
             Ok(())
         })?;
         if self.returns_ref { Ok(cx.forward(0)?.into()) } else { Ok(Outputs::None) }
+    }
+
+    fn check_dense(&self, values: &[&mut Tensor], gradient: &Tensor) -> Result<()> {
+        self.check_shapes(values)?;
+        let shape = values[0].shape();
+        ensure!(
+            gradient.shape() == shape,
+            InvalidArgument,
+            "var and {} do not have the same shape{shape} {}",
+            self.gradient_name,
+            gradient.shape()
+        );
+        Ok(())
+    }
+
+    /// The rows to change.
+    fn check_sparse(
+        &self,
+        values: &[&mut Tensor],
+        gradient: &Tensor,
+        indices: &Tensor,
+    ) -> Result<Vec<usize>> {
+        self.check_shapes(values)?;
+        let shape = values[0].shape();
+        let rows = check_rows(shape, gradient, indices)?;
+        ensure!(
+            !self.refuses_empty_rows || shape[1..].iter().all(|dim| *dim > 0),
+            InvalidArgument,
+            "Inner dimension should be greater than zero."
+        );
+        Ok(rows)
+    }
+
+    fn check_shapes(&self, values: &[&mut Tensor]) -> Result<()> {
+        let shape = values[0].shape();
+        for (value, role) in values.iter().zip(self.roles).skip(1) {
+            ensure!(
+                value.shape() == shape,
+                InvalidArgument,
+                "var and {role} do not have the same shape{shape} {}",
+                value.shape()
+            );
+        }
+        Ok(())
     }
 
     fn variables(&self, cx: &KernelCx<'_>) -> Result<[Arc<Variable>; N]> {
@@ -254,30 +290,33 @@ fn check_rows(shape: &Shape, gradient: &Tensor, indices: &Tensor) -> Result<Vec<
     Ok(rows)
 }
 
-/// Updates shorter than this many elements are not worth a second thread.
-const PARALLEL_ELEMENTS: usize = 128 * 1024;
+/// Applies a formula to elements of the variables and of the gradient that lie side by side.
+type Each<'a, T, const N: usize> = dyn Fn([&mut [T]; N], &[T]) + Sync + 'a;
 
+/// The work of an update of one element: reads and writes of several variables, a root or a quotient.
+const UPDATE: usize = 4;
+
+/// Runs an update to its end: a variable is never left half updated.
 fn run<T: Num, const N: usize>(
     device: &Device,
     mut slices: [&mut [T]; N],
     gradient: &[T],
-    formula: &(impl Fn([T; N], T) -> [T; N] + Sync),
+    each: &Each<'_, T, N>,
 ) {
-    let threads = device.thread_count();
-    if threads < 2 || gradient.len() < PARALLEL_ELEMENTS {
-        return each(slices, gradient, formula);
+    let threads = device.threads();
+    let length = threads.part_length(gradient.len(), UPDATE);
+    if length >= gradient.len() {
+        return each(slices, gradient);
     }
-    let length = gradient.len().div_ceil(threads);
-    device.threads().scope(|scope| {
-        for gradient in gradient.chunks(length) {
-            let parts = slices.each_mut().map(|slice| {
-                let (part, rest) = std::mem::take(slice).split_at_mut(gradient.len());
-                *slice = rest;
-                part
-            });
-            scope.spawn(move |_| each(parts, gradient, formula));
-        }
+    let parts = gradient.chunks(length).map(|gradient| {
+        let parts = slices.each_mut().map(|slice| {
+            let (part, rest) = std::mem::take(slice).split_at_mut(gradient.len());
+            *slice = rest;
+            part
+        });
+        (parts, gradient)
     });
+    threads.run_each(parts.collect(), &|_, (parts, gradient)| each(parts, gradient));
 }
 
 /// Rows of a large variable are far from each other and from any cache. Those of a group are fetched side by side.
@@ -295,16 +334,37 @@ fn touch<T: Num>(row: &[T]) {
 /// Elements that a formula is applied to at a time.
 const LANES: usize = 16;
 
-/// Applies a formula to elements that lie side by side. Blocks are read whole, computed and written whole, which is what
-/// vectors are made from.
-#[multiversion(targets("x86_64+avx2+fma"))]
+/// Applies a formula to elements that lie side by side.
 fn each<T: Num, const N: usize, F: Fn([T; N], T) -> [T; N]>(
     slices: [&mut [T]; N],
     gradient: &[T],
     formula: &F,
 ) {
-    // Equal lengths, known to the compiler, make the loops free of checks.
-    let mut slices = slices.map(|slice| &mut slice[..gradient.len()]);
+    if const { matches!(T::DTYPE, DType::Float | DType::Double) } {
+        each_wide(slices, gradient, formula);
+    } else {
+        each_in_blocks(slices, gradient, formula);
+    }
+}
+
+/// The same with wide registers, for the types that models are trained in.
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn each_wide<T: Num, const N: usize, F: Fn([T; N], T) -> [T; N]>(
+    slices: [&mut [T]; N],
+    gradient: &[T],
+    formula: &F,
+) {
+    each_in_blocks(slices, gradient, formula);
+}
+
+/// Blocks are read whole, computed and written whole, which is what vectors are made from. Always inlined, so that it
+/// uses the instructions that the caller may.
+#[inline(always)]
+fn each_in_blocks<T: Num, const N: usize, F: Fn([T; N], T) -> [T; N]>(
+    mut slices: [&mut [T]; N],
+    gradient: &[T],
+    formula: &F,
+) {
     let (blocks, rest) = gradient.as_chunks::<LANES>();
     for (block, gradient) in blocks.iter().enumerate() {
         let mut values = [[T::ZERO; LANES]; N];

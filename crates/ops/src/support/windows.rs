@@ -6,7 +6,7 @@ use ferroflow_core::kernel::Init;
 use ferroflow_core::op::{Dim, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{Code, PartialShape, Result, Shape, Status, Tensor, bail, ensure};
 
-/// Where attributes come from.
+/// The source of attributes.
 pub(crate) trait Attributes {
     fn get<T: FromAttr>(&self, name: &str) -> Result<T>;
     fn has(&self, name: &str) -> bool;
@@ -35,7 +35,7 @@ impl Attributes for ShapeCx<'_> {
 /// The order of a tensor's dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
-    /// How many dimensions there are.
+    /// The number of dimensions.
     pub rank: usize,
     /// The channels' dimension.
     pub channel: usize,
@@ -115,7 +115,7 @@ impl Padding {
     }
 }
 
-/// How windows lie in an image.
+/// The layout of windows in an image.
 #[derive(Clone, Debug)]
 pub(crate) struct Windows {
     /// Per direction.

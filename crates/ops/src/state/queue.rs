@@ -1,6 +1,6 @@
 //! Queues of tuples that steps wait at: first in, first out; shuffled; by priority.
 //!
-//! Whoever waits stands in a line, for room or for elements, and only the first in line moves. A wait that is
+//! Waiters stand in a line, for room or for elements, and only the first in line moves. A wait that is
 //! dropped leaves its line and gives back what it had taken, so that a cancelled step loses nothing.
 
 mod heap;
@@ -16,7 +16,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::task::Waker;
 use store::Store;
 
-/// What a queue is made from.
+/// The declared properties of a queue.
 pub(crate) struct QueueSpec {
     pub(crate) name: String,
     pub(crate) order: Order,

@@ -7,11 +7,11 @@ use ferroflow_core::resource::{Resource, ResourceManager};
 use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 
-/// Where a kernel keeps its resource. Dropping it removes a private resource.
+/// The container and name of a kernel's resource. Dropping it removes a private resource.
 pub(crate) struct ResourceName<R: Resource> {
     pub(crate) container: String,
     pub(crate) name: String,
-    /// Who keeps the resource, if it is private.
+    /// The manager of the resource, if it is private.
     keeper: Option<Weak<ResourceManager>>,
     resource: PhantomData<fn() -> R>,
 }

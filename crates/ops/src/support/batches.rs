@@ -1,8 +1,8 @@
 //! Batches of matrices whose leading dimensions broadcast: their shapes, where matrices lie, gradients.
 
-use crate::build as ops;
-use crate::gradient::part;
+use crate::builders as ops;
 use crate::linalg::product::Batch;
+use crate::support::gradient::part;
 use ferroflow_core::op::{Dim, GradCx, InputGrads, UNKNOWN_DIM, shapes};
 use ferroflow_core::scope::Output;
 use ferroflow_core::{PartialShape, Result, Shape, bail};
@@ -40,7 +40,7 @@ impl Batches {
         Shape::new(self.shape.dims().iter().copied().chain([rows, columns]))
     }
 
-    /// Where the matrices lie.
+    /// The positions of the matrices.
     pub(crate) fn layout(&self) -> Batch<'_> {
         Batch { dims: &self.dims, left: &self.left, right: &self.right }
     }

@@ -16,7 +16,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-/// What an accumulator is made from.
+/// The declared properties of an accumulator.
 #[derive(Clone)]
 pub(crate) struct AccumulatorSpec {
     pub(crate) name: String,

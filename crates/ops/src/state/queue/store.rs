@@ -1,7 +1,7 @@
 //! The elements of a queue, in the order in which they leave.
 
 use super::heap::Heap;
-use crate::philox::{Philox, Words, fresh_seed};
+use crate::numeric::philox::{Philox, Words, fresh_seed};
 use ferroflow_core::Tensor;
 use std::collections::VecDeque;
 

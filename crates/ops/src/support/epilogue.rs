@@ -1,10 +1,10 @@
-//! What a fused op does to its product before it gives it away: add a bias or another tensor, apply an activation.
+//! The last part of a fused op, applied to its product: add a bias or another tensor, apply an activation.
 //!
 //! Stock's optimizer makes such ops out of nodes that follow each other, so an epilogue is a list of those nodes' ops.
 
 use crate::linalg::elementary::Elementary;
 use crate::numeric::{Float, Num, Real};
-use ferroflow_core::device::Device;
+use ferroflow_core::device::Threads;
 use ferroflow_core::kernel::Init;
 use ferroflow_core::{Result, Tensor, bail, ensure};
 use std::borrow::Cow;
@@ -47,7 +47,7 @@ pub(crate) struct Epilogue {
 }
 
 impl Epilogue {
-    /// What the attributes of a fused op ask for; `product` is what error texts call the op.
+    /// The epilogue that a fused op's attributes ask for; `product` names the op in error texts.
     pub(crate) fn new(init: &Init<'_>, product: &str) -> Result<Epilogue> {
         let fused: Vec<String> = init.attr("fused_ops")?;
         ensure!(!fused.is_empty(), InvalidArgument, "Fused {product} must have at least one fused op.");
@@ -87,7 +87,7 @@ impl Epilogue {
     /// Changes a product in place; `arguments` are the further inputs in order, `width` is the length of a row.
     pub(crate) fn apply<T: Float>(
         &self,
-        device: &Device,
+        threads: Threads<'_>,
         product: &mut [T],
         width: usize,
         arguments: &[&Tensor],
@@ -112,7 +112,7 @@ impl Epilogue {
             stages.push((*stage, operands));
         }
         let stages: Vec<(Stage, Cow<'_, [T]>, Vec<T>)> = stages.into_iter().map(Self::prepared).collect();
-        device.parallel_rows(product, width, 4 * width, |first, rows| {
+        threads.parallel_rows(product, width, 4 * width, |first, rows| {
             for (row, values) in rows.chunks_mut(width.max(1)).enumerate() {
                 for (stage, operand, factor) in &stages {
                     match stage {

@@ -7,10 +7,10 @@ pub(crate) mod summary;
 use prost::encoding::{decode_varint, encode_varint};
 use std::collections::BTreeMap;
 
-/// How deep messages and groups may lie in each other, as in stock.
+/// The depth to which messages and groups may be nested, as in stock.
 const DEEPEST: usize = 100;
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     /// A signed integer of 32 bits, or an enumeration.
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
     Message(&'static [Field]),
 }
 
-/// How often a field may be there.
+/// The number of times that a field may be there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Label {
     /// Once, and not at all if it is zero or empty.
@@ -55,7 +55,7 @@ enum Raw<'a> {
     Group,
 }
 
-/// What a field of a message holds.
+/// The value of a message's field.
 enum Held {
     Number(Vec<u8>),
     Packed(Vec<u8>),

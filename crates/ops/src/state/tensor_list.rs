@@ -1,6 +1,6 @@
 //! Tensor lists: values with copy semantics that loops build up, and their wire form.
 
-use crate::rows;
+use crate::support::rows;
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::device::Device;
 use ferroflow_core::variant::{Variant, VariantValue};

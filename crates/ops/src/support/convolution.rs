@@ -4,8 +4,8 @@ use crate::linalg::conv::Conv;
 use crate::linalg::product::Tile;
 use crate::linalg::window::Grid;
 use crate::numeric::Num;
-use crate::widen::{narrowed, widened};
-use crate::windows::{Attributes, Format, Padding, Windows, output_sizes, per_direction};
+use crate::support::widen::{narrowed, widened};
+use crate::support::windows::{Attributes, Format, Padding, Windows, output_sizes, per_direction};
 use ferroflow_core::kernel::{Init, KernelCx};
 use ferroflow_core::op::ShapeCx;
 use ferroflow_core::{Code, Result, Shape, Status, Tensor, ensure};
@@ -109,7 +109,7 @@ pub(crate) fn convolve<T: Tile + Num>(
             outputs,
         };
         let (input, filter) = (widened(cx, input)?, widened(cx, filter)?);
-        conv.run::<T>(cx.device(), input.flat()?, filter.flat()?, out.flat_mut()?);
+        conv.run::<T>(cx.threads(), input.flat()?, filter.flat()?, out.flat_mut()?);
     }
     narrowed(cx, out, dtype)
 }

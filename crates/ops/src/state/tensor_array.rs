@@ -1,12 +1,12 @@
 //! Tensor arrays: slots that a step writes once and reads, and the arrays that gather their gradients.
 
-use crate::rows;
+use crate::support::rows;
 use ferroflow_core::device::Device;
 use ferroflow_core::resource::Resource;
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
 use std::sync::{Mutex, MutexGuard};
 
-/// What an array is made from.
+/// The declared properties of an array.
 pub(crate) struct ArraySpec {
     pub(crate) name: String,
     pub(crate) dtype: DType,

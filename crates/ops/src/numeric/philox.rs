@@ -165,7 +165,7 @@ impl KernelStream {
     }
 }
 
-/// How many blocks stock reserves per output of an op, whether used or not.
+/// The number of blocks that stock reserves per output of an op, whether used or not.
 pub(crate) const BLOCKS_PER_OUTPUT: u64 = 256;
 
 /// A seed that nobody can foresee: the standard library draws its hash keys from the system.

@@ -1,9 +1,9 @@
-//! What a strided slice selects: begin, end and stride per dimension, with the masks of Python's indexing (`...`,
+//! The selection of a strided slice: begin, end and stride per dimension, with the masks of Python's indexing (`...`,
 //! `newaxis`, a single index). Shared by slices of values and assignments to slices of variables.
 
-use crate::index::{Ints, input_ints};
 use crate::linalg::strided_copy::{Layout, copy, row_major};
-use ferroflow_core::device::Device;
+use crate::support::index::{Ints, input_ints};
+use ferroflow_core::device::Threads;
 use ferroflow_core::kernel::KernelCx;
 use ferroflow_core::op::UNKNOWN_DIM;
 use ferroflow_core::{Result, Shape, Tensor, bail, ensure};
@@ -35,10 +35,10 @@ impl Masks {
 /// A slice of a tensor of a known or partly known shape.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StridedSlice {
-    /// Where each input dimension begins.
+    /// The first element of each input dimension.
     begin: Ints,
     strides: Ints,
-    /// How many elements of each input dimension are selected.
+    /// The number of selected elements of each input dimension.
     sizes: Ints,
     /// The result's dimensions; single indices are gone, new axes are there.
     pub(crate) result: Ints,
@@ -57,7 +57,7 @@ struct Index {
     shrink: bool,
 }
 
-/// Where a dimension of the result comes from.
+/// The source of a dimension of the result.
 #[derive(Clone, Copy)]
 enum ResultDim {
     Input(usize),
@@ -155,11 +155,11 @@ impl StridedSlice {
     }
 
     /// Writes `value`, which has the slice's shape or broadcasts to it, into the slice of `target`.
-    pub(crate) fn assign(&self, device: &Device, value: &Tensor, target: &mut Tensor) -> Result<()> {
+    pub(crate) fn assign(&self, threads: Threads<'_>, value: &Tensor, target: &mut Tensor) -> Result<()> {
         let shape = self.shape()?;
         if value.shape() == &shape {
             let layout = self.writing(&target.shape().clone());
-            return copy(device, &layout, value, target);
+            return copy(threads, &layout, value, target);
         }
         if shape.elements() == 0 {
             return Ok(());
@@ -168,10 +168,10 @@ impl StridedSlice {
         let surplus = value.rank().saturating_sub(shape.rank());
         let ones = value.shape().iter().take(surplus).take_while(|dim| **dim == 1).count();
         let spread = broadcast(&Shape::new(value.shape()[ones..].iter().copied())?, &shape)?;
-        let mut whole = device.allocate(value.dtype(), shape)?;
-        copy(device, &spread, value, &mut whole)?;
+        let mut whole = threads.device().allocate(value.dtype(), shape)?;
+        copy(threads, &spread, value, &mut whole)?;
         let layout = self.writing(&target.shape().clone());
-        copy(device, &layout, &whole, target)
+        copy(threads, &layout, &whole, target)
     }
 
     /// Writes the slice of a tensor with these dimensions.

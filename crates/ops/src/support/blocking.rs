@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-/// What the thread and the step share: the outcome, once there is one, and whom to wake.
+/// State shared by the thread and the step: the outcome, once there is one, and whom to wake.
 struct Shared<T>(Mutex<(Option<Result<T>>, Option<Waker>)>);
 
 const UNPOISONED: &str = "no panic while the outcome is passed on";
