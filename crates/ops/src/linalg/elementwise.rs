@@ -120,15 +120,16 @@ impl Loop<2> {
             // SAFETY: the caller vouches for `length` elements of these types, or one where an operand does not move.
             unsafe {
                 match moves {
-                    [true, false] => {
+                    [true, false] if const { gains_from_vectors(T::DTYPE) } => {
                         let y = *y;
                         blocks(out, length, |i| f(*x.add(i), y))
                     }
-                    [false, true] => {
+                    [false, true] if const { gains_from_vectors(T::DTYPE) } => {
                         let x = *x;
                         blocks(out, length, |i| f(x, *y.add(i)))
                     }
-                    _ => blocks(out, length, |i| f(*x.add(i), *y.add(i))),
+                    [true, true] => blocks(out, length, |i| f(*x.add(i), *y.add(i))),
+                    _ => each_pair(out, x, y, length, moves, &f),
                 }
             }
         };
@@ -144,12 +145,8 @@ impl Loop<2> {
     {
         let run = move |pointers: &Pointers<2>, length: usize, moves: [bool; 2]| {
             let (x, y) = (pointers.operands[0].cast::<T>(), pointers.operands[1].cast::<T>());
-            let (out, step_x, step_y) =
-                (pointers.out.cast::<U>(), usize::from(moves[0]), usize::from(moves[1]));
-            for i in 0..length {
-                // SAFETY: the caller vouches for `length` elements of these types, or one where an operand does not move.
-                unsafe { out.add(i).write(f(*x.add(i * step_x), *y.add(i * step_y))) };
-            }
+            // SAFETY: the caller vouches for `length` elements of these types, or one where an operand does not move.
+            unsafe { each_pair(pointers.out.cast::<U>(), x, y, length, moves, &f) }
         };
         Loop { input: T::DTYPE, output: U::DTYPE, run: Box::new(run) }
     }
@@ -167,15 +164,16 @@ impl Loop<2> {
             // SAFETY: the caller vouches for `length` elements of this type, or one where an operand does not move.
             unsafe {
                 match moves {
-                    [true, false] => {
+                    [true, false] if const { gains_from_vectors(T::DTYPE) } => {
                         let y = *y;
                         wide_blocks(out, length, |i| f(*x.add(i), y))
                     }
-                    [false, true] => {
+                    [false, true] if const { gains_from_vectors(T::DTYPE) } => {
                         let x = *x;
                         wide_blocks(out, length, |i| f(x, *y.add(i)))
                     }
-                    _ => wide_blocks(out, length, |i| f(*x.add(i), *y.add(i))),
+                    [true, true] => wide_blocks(out, length, |i| f(*x.add(i), *y.add(i))),
+                    _ => each_pair(out, x, y, length, moves, &f),
                 }
             }
         };
@@ -343,6 +341,23 @@ impl<const N: usize> Loop<N> {
             }
         }
         Ok(())
+    }
+}
+
+/// Writes `f(x[i], y[i])` to `out[i]`, one element after another; operands that do not move are read at one element.
+#[inline(always)]
+unsafe fn each_pair<T: Copy, U>(
+    out: *mut U,
+    x: *const T,
+    y: *const T,
+    length: usize,
+    moves: [bool; 2],
+    f: &impl Fn(T, T) -> U,
+) {
+    let (step_x, step_y) = (usize::from(moves[0]), usize::from(moves[1]));
+    for i in 0..length {
+        // SAFETY: the caller vouches for `length` elements, or one where an operand does not move.
+        unsafe { out.add(i).write(f(*x.add(i * step_x), *y.add(i * step_y))) };
     }
 }
 

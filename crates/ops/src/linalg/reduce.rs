@@ -214,6 +214,7 @@ fn leaf<F: Fold>(input: &[F::In]) -> F::Acc {
 }
 
 /// Folds few columns as many: several rows are taken side by side, then folded into one.
+#[inline(never)]
 fn fold_narrow<F: Fold>(input: &[F::In], inner: usize, out: &mut [F::Acc]) {
     let side_by_side = 2 * LANES;
     let wide = side_by_side * inner;
@@ -230,6 +231,7 @@ fn fold_narrow<F: Fold>(input: &[F::In], inner: usize, out: &mut [F::Acc]) {
 }
 
 /// Folds the columns `from..from + out.len()` of rows of `width` elements.
+#[inline(never)]
 fn fold_columns<F: Fold>(input: &[F::In], width: usize, from: usize, out: &mut [F::Acc]) {
     let rows = input.len() / width;
     let columns = out.len();
