@@ -15,7 +15,7 @@ use ferroflow_proto::tensorflow::attr_value::Value;
 ///
 /// ```
 /// use ferroflow_core::{DType, Result, scope::Graph};
-/// use ferroflow_ops::{build as ops, flow::cond};
+/// use ferroflow_ops::{builders as ops, flow::cond};
 ///
 /// # fn main() -> Result<()> {
 /// let graph = Graph::over(ferroflow_ops::registry());

@@ -15,7 +15,7 @@ use ferroflow_core::{DType, PartialShape, Result, Tensor, bail, ensure};
 ///
 /// ```
 /// use ferroflow_core::{Result, scope::Graph};
-/// use ferroflow_ops::{build as ops, flow::while_loop};
+/// use ferroflow_ops::{builders as ops, flow::while_loop};
 ///
 /// # fn main() -> Result<()> {
 /// let graph = Graph::over(ferroflow_ops::registry());
