@@ -27,6 +27,8 @@ pub struct KernelCx<'a> {
     /// One of [`RUNS`], [`MAY_STOP`] and [`STOPPED`]. Atomic only so that parallel parts of a kernel may share the
     /// context.
     stop: AtomicU8,
+    /// Whether loops end early when the step is cancelled: for contexts whose owner calls [`KernelCx::conclude`].
+    interruptible: bool,
     /// Whether a loop of the kernel ended before its last part because the step was cancelled.
     incomplete: AtomicBool,
 }
@@ -50,7 +52,8 @@ impl<'a> KernelCx<'a> {
         frame: FrameIteration,
         dead: bool,
     ) -> KernelCx<'a> {
-        KernelCx { inputs, step, frame, dead, stop: AtomicU8::new(RUNS), incomplete: AtomicBool::new(false) }
+        let (stop, incomplete) = (AtomicU8::new(RUNS), AtomicBool::new(false));
+        KernelCx { inputs, step, frame, dead, stop, interruptible: true, incomplete }
     }
 
     /// Stops the kernel when it asks for memory for a large output, unless it has taken an input by then. Used on I/O
@@ -103,7 +106,8 @@ impl<'a> KernelCx<'a> {
     /// see [`KernelCx::conclude`]. Loops that update state which outlives the step use [`Device::threads`].
     #[inline]
     pub fn threads(&self) -> Threads<'_> {
-        self.device().threads().until(&self.step.cancellation, &self.incomplete)
+        let threads = self.device().threads();
+        if self.interruptible { threads.until(&self.step.cancellation, &self.incomplete) } else { threads }
     }
 
     /// The outcome of a kernel that ran in this context and returned `outputs`: the cancellation if that ended one of its
@@ -321,7 +325,9 @@ impl FutureCx {
 
     /// This context as a [`KernelCx`].
     pub fn cx(&mut self) -> KernelCx<'_> {
-        KernelCx::new(&mut self.inputs, &self.step, self.frame, self.dead)
+        let cx = KernelCx::new(&mut self.inputs, &self.step, self.frame, self.dead);
+        // Nobody concludes it.
+        KernelCx { interruptible: false, ..cx }
     }
 
     /// The step.
