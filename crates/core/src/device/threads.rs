@@ -202,7 +202,7 @@ mod tests {
     fn device(threads: usize) -> Device {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let name = "/job:localhost/replica:0/task:0/device:CPU:0";
-        Device::new(name, 1, Arc::new(BufferPool::default()), 1 << 20, Arc::new(pool)).unwrap()
+        Device::new(name, 1, BufferPool::new(1 << 20), 1 << 20, Arc::new(pool)).unwrap()
     }
 
     #[test]
