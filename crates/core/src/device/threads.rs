@@ -213,7 +213,7 @@ mod tests {
             for (total, cost) in [(0, 1), (1, usize::MAX), (7, PART_WORK), (1000, 1), (1000, PART_WORK)] {
                 let visits: Vec<AtomicUsize> = (0..total).map(|_| AtomicUsize::new(0)).collect();
                 threads.parallel_for(total, cost, |part| {
-                    part.for_each(|i| drop(visits[i].fetch_add(1, Ordering::Relaxed)));
+                    part.for_each(|i| _ = visits[i].fetch_add(1, Ordering::Relaxed));
                 });
                 assert!(visits.iter().all(|count| count.load(Ordering::Relaxed) == 1), "{total} × {cost}");
                 let (mut rows, mut ends) = (vec![0; total * 3], vec![0; total]);
