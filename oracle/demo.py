@@ -1,6 +1,6 @@
 """What stock finds in the directory of `ferroflow demo`: variables of the last checkpoint, and events.
 
-    python demo.py DIRECTORY
+python demo.py DIRECTORY
 """
 
 import glob

@@ -156,7 +156,9 @@ def ask_tensorboard(directory, pixels):
     writer.close()
 
     def read(name):
-        events = EventAccumulator(f"{directory}/{name}", size_guidance={kind: 0 for kind in ("scalars", "histograms", "images", "tensors")})
+        events = EventAccumulator(
+            f"{directory}/{name}", size_guidance={kind: 0 for kind in ("scalars", "histograms", "images", "tensors")}
+        )
         events.Reload()
         return events
 
@@ -170,7 +172,9 @@ def ask_tensorboard(directory, pixels):
         assert [(e.step, e.width, e.height) for e in found] == [(e.step, e.width, e.height) for e in wanted]
         decoded = [tf.io.decode_png(images[0].encoded_image_string).numpy() for images in (found, wanted)]
         assert np.array_equal(*decoded), tag
-    notes = [[(e.step, tf.make_ndarray(e.tensor_proto).tolist()) for e in events.Tensors("note")] for events in (ours, stock)]
+    notes = [
+        [(e.step, tf.make_ndarray(e.tensor_proto).tolist()) for e in events.Tensors("note")] for events in (ours, stock)
+    ]
     assert notes[0] == notes[1], notes
     names = [[(node.name, node.op) for node in events.Graph().node] for events in (ours, stock)]
     assert names[0] == names[1], names

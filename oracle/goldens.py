@@ -149,7 +149,11 @@ def main():
             print(f"{name}: {outcome.failure}", flush=True)
         for path, text in (outcome.value or {}).items():
             settle(TESTDATA / path, text, outcome.deaths)
-    orphans = [] if args.family else sorted(p.name for p in (TESTDATA / "golden").glob("*.pbtxt") if p.stem not in family_names())
+    orphans = (
+        []
+        if args.family
+        else sorted(p.name for p in (TESTDATA / "golden").glob("*.pbtxt") if p.stem not in family_names())
+    )
     if wrong or orphans:
         sys.exit(f"not current: {', '.join(wrong + orphans)}")
 

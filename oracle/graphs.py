@@ -186,4 +186,6 @@ def write(directory):
 
 
 if __name__ == "__main__":
-    {"models": models, "run": run_graphs, "meta": run_meta, "errors": errors, "write": write}[sys.argv[1]](*sys.argv[2:])
+    {"models": models, "run": run_graphs, "meta": run_meta, "errors": errors, "write": write}[sys.argv[1]](
+        *sys.argv[2:]
+    )

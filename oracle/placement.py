@@ -51,7 +51,18 @@ def unconstrained_elsewhere():
 
 @case()
 def partial_names():
-    for i, device in enumerate(["/job:ps", "/job:ps/task:1", "/task:1", "/job:worker", "/cpu:0", "/job:worker/task:1/device:CPU:0", "/replica:0", "/device:CPU:*"]):
+    for i, device in enumerate(
+        [
+            "/job:ps",
+            "/job:ps/task:1",
+            "/task:1",
+            "/job:worker",
+            "/cpu:0",
+            "/job:worker/task:1/device:CPU:0",
+            "/replica:0",
+            "/device:CPU:*",
+        ]
+    ):
         with v1.device(device):
             x = v1.placeholder(tf.float32, [2], name=f"x{i}")
             v1.identity(x, name=f"y{i}")
@@ -153,13 +164,21 @@ def resources_that_conflict():
     with v1.device("/job:ps/task:1"):
         b = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="b", name="b")
     pred = v1.placeholder(tf.bool, [], name="pred")
-    picked, _ = tf.raw_ops.Merge(inputs=[tf.raw_ops.Switch(data=a, pred=pred, name="sa")[0], tf.raw_ops.Switch(data=b, pred=pred, name="sb")[1]], name="picked")
+    picked, _ = tf.raw_ops.Merge(
+        inputs=[tf.raw_ops.Switch(data=a, pred=pred, name="sa")[0], tf.raw_ops.Switch(data=b, pred=pred, name="sb")[1]],
+        name="picked",
+    )
 
 
 def colocated(name, with_names, device=""):
     with v1.device(device):
         op = v1.placeholder(tf.float32, [], name=name).op
-        op._set_attr("_class", tf.compat.v1.AttrValue(list=tf.compat.v1.AttrValue.ListValue(s=[b"loc:@" + n.encode() for n in with_names])))
+        op._set_attr(
+            "_class",
+            tf.compat.v1.AttrValue(
+                list=tf.compat.v1.AttrValue.ListValue(s=[b"loc:@" + n.encode() for n in with_names])
+            ),
+        )
 
 
 @case()
@@ -284,14 +303,18 @@ class Cluster:
                 if name == job:
                     entry.tasks[task] = address
         self._servers = [
-            tf.distribute.Server(tensorflow_server_pb2.ServerDef(cluster=spec, job_name=job, task_index=task, protocol="grpc"))
+            tf.distribute.Server(
+                tensorflow_server_pb2.ServerDef(cluster=spec, job_name=job, task_index=task, protocol="grpc")
+            )
             for job, task in TASKS
         ]
         self._clients = {task: stock.Client(address) for task, address in addresses.items()}
 
     def place(self, graph, master, soft):
         """The lines that stock prints about the placement of a graph."""
-        config = config_pb2.ConfigProto(isolate_session_state=True, allow_soft_placement=soft, log_device_placement=True)
+        config = config_pb2.ConfigProto(
+            isolate_session_state=True, allow_soft_placement=soft, log_device_placement=True
+        )
         config.graph_options.rewrite_options.disable_meta_optimizer = True
         client = self._clients[master]
         with Printed() as printed:

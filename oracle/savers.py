@@ -1,8 +1,8 @@
 """Stock's savers, for the tests of ours.
 
-    python savers.py nodes            the nodes that savers add, for each kind
-    python savers.py read DIRECTORY   the checkpoints of a directory and the values of the latest
-    python savers.py write DIRECTORY  restores the latest checkpoint, doubles every value and saves two more
+python savers.py nodes            the nodes that savers add, for each kind
+python savers.py read DIRECTORY   the checkpoints of a directory and the values of the latest
+python savers.py write DIRECTORY  restores the latest checkpoint, doubles every value and saves two more
 """
 
 import os

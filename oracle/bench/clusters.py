@@ -67,7 +67,9 @@ class Row:
     def missed(self, cluster):
         """Whether there is a bar and it is not met."""
         least = self.least.get(cluster)
-        return least is not None and (bool(self.error) or not self.ratios(cluster) or statistics.median(self.ratios(cluster)) < least)
+        return least is not None and (
+            bool(self.error) or not self.ratios(cluster) or statistics.median(self.ratios(cluster)) < least
+        )
 
     def is_close(self):
         """Whether some samples meet a bar and others do not."""
@@ -86,7 +88,9 @@ class Row:
             ratios = self.ratios(cluster)
             bar = self.least.get(cluster)
             verdict = "" if bar is None else f", bar {bar:g}× {'**missed**' if self.missed(cluster) else 'met'}"
-            cells.append(f"{statistics.median(ratios):.2f}× ({min(ratios):.2f}–{max(ratios):.2f}){verdict}" if ratios else "")
+            cells.append(
+                f"{statistics.median(ratios):.2f}× ({min(ratios):.2f}–{max(ratios):.2f}){verdict}" if ratios else ""
+            )
         return f"| {self.name} | {self.unit} | " + " | ".join(cells) + " |"
 
 
@@ -152,7 +156,13 @@ def measure(workload, starts, rounds):
 
     What starts a cluster's clients gets their indices.
     """
-    row = Row(workload.name, workload.unit, {name: [] for name in starts}, workload.rate, {"ours": workload.least_ours, "mixed": workload.least_mixed})
+    row = Row(
+        workload.name,
+        workload.unit,
+        {name: [] for name in starts},
+        workload.rate,
+        {"ours": workload.least_ours, "mixed": workload.least_mixed},
+    )
     samplers = {name: [] for name in starts}
 
     def sample(name):

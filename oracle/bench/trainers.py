@@ -28,7 +28,9 @@ class Trainer:
 
     def __init__(self, program, model, cluster, _):
         argv = [program, model, *([cluster.json()] if cluster.tasks else [])]
-        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=tasks.die_with_parent)
+        self._process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=tasks.die_with_parent
+        )
         self._next()
 
     def _next(self):

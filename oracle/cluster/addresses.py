@@ -48,17 +48,26 @@ def use(target, places, writes=True):
 def gaps(ps, worker, binary):
     with half_by_file(tasks.Cluster({"ps": {3: ps, 11: ps}, "worker": {1: worker, 7: worker}}, binary)) as cluster:
         for index in [1, 7]:
-            report(use, cluster.target("worker", index), ["/job:ps/task:3", "/job:ps/task:11", "/job:worker/task:7", "/job:worker/task:1"])
+            report(
+                use,
+                cluster.target("worker", index),
+                ["/job:ps/task:3", "/job:ps/task:11", "/job:worker/task:7", "/job:worker/task:1"],
+            )
 
 
 def parts(ps, worker, binary):
     """A worker knows the parameter servers and itself."""
     cluster = tasks.Cluster({"ps": [ps, ps], "worker": [worker, worker]}, binary)
     for index in range(2):
-        cluster.task("worker", index).knows = {"ps": cluster.spec["ps"], "worker": {index: cluster.spec["worker"][index]}}
+        cluster.task("worker", index).knows = {
+            "ps": cluster.spec["ps"],
+            "worker": {index: cluster.spec["worker"][index]},
+        }
     with half_by_file(cluster):
         for index in range(2):
-            report(use, cluster.target("worker", index), ["/job:ps/task:0", "/job:ps/task:1", f"/job:worker/task:{index}"])
+            report(
+                use, cluster.target("worker", index), ["/job:ps/task:0", "/job:ps/task:1", f"/job:worker/task:{index}"]
+            )
 
 
 def only_itself(ps, worker, binary):

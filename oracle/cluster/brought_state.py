@@ -34,7 +34,9 @@ def refused(cluster):
     """The master's task under the name that it was started with."""
     graph, write, _ = graph_of("brought", MASTER)
     config = config_of(cluster, "brought", {"ps": "ps", "worker": "worker"})
-    show_failure("the master under its own name", lambda: v1.Session(cluster.target(), graph=graph, config=config).run(write))
+    show_failure(
+        "the master under its own name", lambda: v1.Session(cluster.target(), graph=graph, config=config).run(write)
+    )
 
 
 def config_of(cluster, kind, names):
@@ -61,7 +63,12 @@ def graph_of(kind, names, container=""):
             v = v1.get_variable("resource", [], initializer=v1.zeros_initializer(), use_resource=True)
         own = v1.get_variable("own", [], initializer=v1.zeros_initializer(), use_resource=True)
         write = [v1.assign(r, 5.0), v1.assign(v, 6.0), v1.assign(own, 7.0), queue.enqueue(8.0)]
-        read = [v1.is_variable_initialized(r), tf.raw_ops.VarIsInitializedOp(resource=v.handle), tf.raw_ops.VarIsInitializedOp(resource=own.handle), queue.size()]
+        read = [
+            v1.is_variable_initialized(r),
+            tf.raw_ops.VarIsInitializedOp(resource=v.handle),
+            tf.raw_ops.VarIsInitializedOp(resource=own.handle),
+            queue.size(),
+        ]
     return graph, write, read
 
 

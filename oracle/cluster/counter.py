@@ -71,7 +71,9 @@ def begin(cluster, index, inside, directory, limit=1_000_000):
 
 def tally(directory):
     """Increments that were tried and those that were acknowledged."""
-    notes = b"".join(open(os.path.join(directory, name), "rb").read() for name in os.listdir(directory) if name.startswith("worker-"))
+    notes = b"".join(
+        open(os.path.join(directory, name), "rb").read() for name in os.listdir(directory) if name.startswith("worker-")
+    )
     return notes.count(b"t"), notes.count(b"a")
 
 

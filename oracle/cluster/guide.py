@@ -113,7 +113,11 @@ def alone(layout, binary, use_resource):
     """One worker trains, ends, and goes on from its checkpoint."""
     with cluster_of(layout, binary, 1) as (cluster, inside, directory):
         for last_step in [LAST_STEP, LAST_STEP + 10]:
-            print(*tasks.Client(show_training, cluster, 0, inside, directory, use_resource, last_step).finish(90), sep="\n", flush=True)
+            print(
+                *tasks.Client(show_training, cluster, 0, inside, directory, use_resource, last_step).finish(90),
+                sep="\n",
+                flush=True,
+            )
             print(*tasks.Client(contents, directory).finish(60), sep="\n", flush=True)
 
 

@@ -1,6 +1,6 @@
 """Parameter servers that are killed while they replace a checkpoint: stock reads a whole one, the new one or the one before.
 
-    python killed_saves.py --server BINARY [--kills N] [--seed N] [--megabytes N]
+python killed_saves.py --server BINARY [--kills N] [--seed N] [--megabytes N]
 """
 
 import argparse
@@ -81,7 +81,9 @@ def save(cluster, directory, journal, first, size):
         for server in range(SERVERS):
             with tf.device(f"/job:ps/task:{server}"):
                 for i in range(VARIABLES):
-                    v = v1.get_variable(f"v{server}_{i}", [rows, 64], initializer=v1.zeros_initializer(), use_resource=True)
+                    v = v1.get_variable(
+                        f"v{server}_{i}", [rows, 64], initializer=v1.zeros_initializer(), use_resource=True
+                    )
                     fill.append(v1.assign(v, tf.fill([rows, 64], value)).op)
         saver = v1.train.Saver(sharded=True)
         with v1.Session(cluster.target("ps", 0), graph=graph) as session:
@@ -117,7 +119,13 @@ def main():
     arguments = parser.parse_args()
     tasks.preload()
     tell = lambda text: print(f"  {text}", flush=True)  # noqa: E731
-    sys.exit(1 if orchestrate(run.LAYOUTS["ours"], arguments.server, arguments.kills, arguments.seed, arguments.megabytes << 20, tell) else 0)
+    sys.exit(
+        1
+        if orchestrate(
+            run.LAYOUTS["ours"], arguments.server, arguments.kills, arguments.seed, arguments.megabytes << 20, tell
+        )
+        else 0
+    )
 
 
 if __name__ == "__main__":

@@ -100,7 +100,9 @@ class Link:
                     delay, loss = struct.unpack_from("dd", self._weather, 0)
                     if chance.random() >= loss:
                         number += 1
-                        heapq.heappush(waiting, (time.monotonic() + delay, number, devices[1 - devices.index(device)], packet))
+                        heapq.heappush(
+                            waiting, (time.monotonic() + delay, number, devices[1 - devices.index(device)], packet)
+                        )
             while waiting and waiting[0][0] <= time.monotonic():
                 _, _, device, packet = heapq.heappop(waiting)
                 # A device whose queue is full loses the packet, as a link does.

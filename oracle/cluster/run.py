@@ -75,7 +75,9 @@ def alike(expected, found):
     """Whether two lines say the same."""
     if expected == found:
         return True
-    if not (expected.startswith("~") and found.startswith("~")) or _NUMBER.sub("#", expected) != _NUMBER.sub("#", found):
+    if not (expected.startswith("~") and found.startswith("~")) or _NUMBER.sub("#", expected) != _NUMBER.sub(
+        "#", found
+    ):
         return False
     pairs = zip(map(float, _NUMBER.findall(expected)), map(float, _NUMBER.findall(found)))
     return all(math.isclose(a, b, rel_tol=2e-5, abs_tol=2e-6) or (math.isnan(a) and math.isnan(b)) for a, b in pairs)
@@ -94,7 +96,9 @@ def difference(expected, found, most=5):
 def broken(lines, verdicts):
     """The first line that is bad on its own, or None."""
     for line in lines:
-        if re.match(r"ended with|does not end|.* died$", line) or (verdicts and not re.search(r": True$|^skipped", line)):
+        if re.match(r"ended with|does not end|.* died$", line) or (
+            verdicts and not re.search(r": True$|^skipped", line)
+        ):
             return f"  {line}"
     return None
 
@@ -144,7 +148,9 @@ class Layout:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", help="our binary")
-    parser.add_argument("--layout", action="append", choices=LAYOUTS, help="all unless given; stock is what others are compared with")
+    parser.add_argument(
+        "--layout", action="append", choices=LAYOUTS, help="all unless given; stock is what others are compared with"
+    )
     parser.add_argument("--print", action="store_true", help="print the lines too")
     parser.add_argument("--shared", action="store_true", help="the scenarios that share the cluster of a layout")
     parser.add_argument("scenario", nargs="*", default=SCENARIOS)
@@ -171,7 +177,10 @@ def main():
                 differs = broken(lines, verdicts) or (None if verdicts else difference(expected, lines))
                 wrong += differs is not None
                 verdict = "differs" if differs else "ok"
-                print(f"{scenario} on {layout.name}: {verdict}, {len(lines)} lines, {time.monotonic() - started:.1f} s", flush=True)
+                print(
+                    f"{scenario} on {layout.name}: {verdict}, {len(lines)} lines, {time.monotonic() - started:.1f} s",
+                    flush=True,
+                )
                 if arguments.print:
                     print("\n".join(f"    {line}" for line in lines), flush=True)
                 if differs:

@@ -61,7 +61,9 @@ def brought(cluster):
     config.cluster_def.job.add(name="elsewhere").tasks[0] = cluster.spec["ps"][0]
     with tf.Graph().as_default() as graph:
         tf.no_op(name="nothing")
-        show_failure("without the master", lambda: v1.Session(cluster.target(), graph=graph, config=config).run("nothing"))
+        show_failure(
+            "without the master", lambda: v1.Session(cluster.target(), graph=graph, config=config).run("nothing")
+        )
 
 
 def containers(cluster):

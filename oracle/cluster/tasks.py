@@ -140,7 +140,17 @@ class Task:
                 self.pid, self._pipe = _fork(self._serve_stock, log.fileno(), self.namespace)
                 return
             self._process = subprocess.Popen(
-                [*self.cluster.binary, "serve", "--job_name", self.job, "--task_index", str(self.index), "--cluster", self.cluster.told(self), *self.arguments],
+                [
+                    *self.cluster.binary,
+                    "serve",
+                    "--job_name",
+                    self.job,
+                    "--task_index",
+                    str(self.index),
+                    "--cluster",
+                    self.cluster.told(self),
+                    *self.arguments,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -156,7 +166,12 @@ class Task:
     def _serve_stock(self, write_end):
         import tensorflow as tf
 
-        server = tf.distribute.Server(self.knows or self.cluster.spec, job_name=self.job, task_index=self.index, config=self.cluster.stock_config())
+        server = tf.distribute.Server(
+            self.knows or self.cluster.spec,
+            job_name=self.job,
+            task_index=self.index,
+            config=self.cluster.stock_config(),
+        )
         os.write(write_end, server.target.encode() + b"\n")
         while True:
             signal.pause()
@@ -225,7 +240,9 @@ class Cluster:
         host = lambda job, index: (hosts or {}).get((job, index), "localhost")  # noqa: E731
         addresses = {(job, index): f"{host(job, index)}:{next(ports)}" for job, index, _ in members}
         self.spec = {
-            job: {index: addresses[job, index] for index in kinds} if isinstance(kinds, dict) else [addresses[job, index] for index, _ in _numbered(kinds)]
+            job: {index: addresses[job, index] for index in kinds}
+            if isinstance(kinds, dict)
+            else [addresses[job, index] for index, _ in _numbered(kinds)]
             for job, kinds in layout.items()
         }
         space = lambda job, index: (namespaces or {}).get((job, index))  # noqa: E731

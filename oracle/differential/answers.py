@@ -42,7 +42,10 @@ def _brief(array):
 def ask(client, nodes):
     """Runs nodes in a session of their own and fetches all outputs."""
     fed, fetches = draw.fed_values(nodes), draw.fetches(nodes)
-    feeds = [named_tensor_pb2.NamedTensorProto(name=f"{draw.feed_name(value)}:0", tensor=protos.tensor(value.array)) for value in fed]
+    feeds = [
+        named_tensor_pb2.NamedTensorProto(name=f"{draw.feed_name(value)}:0", tensor=protos.tensor(value.array))
+        for value in fed
+    ]
     try:
         session = client.session(draw.graph_of(nodes))
         try:

@@ -147,7 +147,13 @@ def _answers(client, program, optimized):
     def run(feeds, fetches, targets):
         options = config_pb2.RunOptions(timeout_in_ms=20000)
         response = client.call(
-            "RunStep", session_handle=handle, feed=feeds, fetch=fetches, target=targets, options=options, store_errors_in_response_body=True
+            "RunStep",
+            session_handle=handle,
+            feed=feeds,
+            fetch=fetches,
+            target=targets,
+            options=options,
+            store_errors_in_response_body=True,
         )
         if response.status_code != stock.OK:
             raise stock.StockError(response.status_code, response.status_error_message)
@@ -206,7 +212,10 @@ def main():
                 if at is not None:
                     failed.append(seed)
                     label = "optimized" if optimized else "as it is"
-                    print(f"seed {seed}, {label}, step {at}\n  stock: {expected[at:at + 1]}\n  ours:  {found[at:at + 1]}", flush=True)
+                    print(
+                        f"seed {seed}, {label}, step {at}\n  stock: {expected[at : at + 1]}\n  ours:  {found[at : at + 1]}",
+                        flush=True,
+                    )
                     if args.show:
                         print(program.graph)
     finally:

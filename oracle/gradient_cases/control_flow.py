@@ -67,7 +67,12 @@ def loops(c):
 
     case("power", lambda x, y: repeat(3, lambda i, v: (v * x + y,), x)[0], any_(2), any_(2))
     case("no_iterations", lambda x, y: repeat(0, lambda i, v: (v * y,), x)[0], any_(2), any_(2))
-    case("from_constant", lambda x: repeat(3, lambda i, v: (v * 0.5 + tf.sin(x),), tf.zeros([2], x.dtype))[0], any_(2), unknown=False)
+    case(
+        "from_constant",
+        lambda x: repeat(3, lambda i, v: (v * 0.5 + tf.sin(x),), tf.zeros([2], x.dtype))[0],
+        any_(2),
+        unknown=False,
+    )
     case("two", lambda x, y: list(repeat(3, lambda i, a, b: (a * b, b + x), x, y)), any_(2), any_(2))
     case("invariant_result", lambda x, y: list(repeat(2, lambda i, a, b: (a * b, b), x, y)), any_(2), any_(2))
     counted = lambda x: repeat(4, lambda i, v: (v * tf.cast(i + 1, x.dtype),), x)[0]  # noqa: E731
@@ -104,7 +109,9 @@ def conditionals_in_loops(c):
         c.case(f"Merge/{name}", build, *inputs, first_generation=True, **options)
 
     def in_loop(times, predicate, yes, no):
-        return lambda x, y: repeat(times, lambda i, v: (tf.cond(predicate(i, v), lambda: yes(i, v, x, y), lambda: no(i, v, x, y)),), x)[0]
+        return lambda x, y: repeat(
+            times, lambda i, v: (tf.cond(predicate(i, v), lambda: yes(i, v, x, y), lambda: no(i, v, x, y)),), x
+        )[0]
 
     even = lambda i, v: tf.equal(i % 2, 0)  # noqa: E731
     large = lambda i, v: tf.reduce_sum(v) > 0.5  # noqa: E731
@@ -116,8 +123,20 @@ def conditionals_in_loops(c):
     case("never", in_loop(3, lambda i, v: i < 0, product, wave), any_(2), any_(2))
     case("no_iterations", in_loop(0, even, product, wave), any_(2), any_(2))
     case("as_it_is", in_loop(3, even, lambda i, v, x, y: v, lambda i, v, x, y: y * v), any_(2), any_(2))
-    case("constant", in_loop(3, lambda i, v: i < 1, lambda i, v, x, y: tf.constant([0.5, -0.25], x.dtype), wave), any_(2), any_(2))
-    case("counter", in_loop(3, even, lambda i, v, x, y: v * tf.cast(i + 1, x.dtype), lambda i, v, x, y: v * tf.cast(i, x.dtype) * y), any_(2), any_(2))
+    case(
+        "constant",
+        in_loop(3, lambda i, v: i < 1, lambda i, v, x, y: tf.constant([0.5, -0.25], x.dtype), wave),
+        any_(2),
+        any_(2),
+    )
+    case(
+        "counter",
+        in_loop(
+            3, even, lambda i, v, x, y: v * tf.cast(i + 1, x.dtype), lambda i, v, x, y: v * tf.cast(i, x.dtype) * y
+        ),
+        any_(2),
+        any_(2),
+    )
 
     def two_results(x, y):
         def yes(a, b):
@@ -182,7 +201,9 @@ def conditionals_in_loops(c):
             output, state = tf.cond(i < 1, lambda: (new, new), keep)
             return i + 1, state, flow.write(i, output)
 
-        _, state, flow = tf.while_loop(lambda i, *_: i < 3, body, (0, tf.zeros([2, 2], x.dtype), tf.TensorArray(x.dtype, 3)))
+        _, state, flow = tf.while_loop(
+            lambda i, *_: i < 3, body, (0, tf.zeros([2, 2], x.dtype), tf.TensorArray(x.dtype, 3))
+        )
         return [state, flow.stack()]
 
     case("sequences", sequences, any_(3, 2, 2), any_(2, 2), unknown=False)

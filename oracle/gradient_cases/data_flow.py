@@ -28,7 +28,12 @@ def arrays(c):
     c.case("TensorArray/stack", lambda x, y: array(x, 2).write(0, x).write(1, y).stack(), any_(2), any_(2))
     c.case("TensorArray/gather", lambda x: array(x, 3).unstack(x).gather([2, 0]), any_(3, 2))
     c.case("TensorArray/scatter", lambda x: array(x, 4).scatter([3, 0, 1], x).read(3), any_(3, 2))
-    c.case("TensorArray/concat", lambda x, y: array(x, 2, infer_shape=False).write(0, x).write(1, y).concat(), any_(2, 2), any_(1, 2))
+    c.case(
+        "TensorArray/concat",
+        lambda x, y: array(x, 2, infer_shape=False).write(0, x).write(1, y).concat(),
+        any_(2, 2),
+        any_(1, 2),
+    )
     c.case("TensorArray/split", lambda x: array(x, 2, infer_shape=False).split(x, [1, 2]).read(1), any_(3, 2))
 
 
@@ -54,15 +59,26 @@ def lists(c):
 
     c.case("TensorList/stack", lambda x: stacked(x, of(x)) * 2, any_(3, 2))
     c.case("TensorList/get", lambda x: item(x, of(x), 1) * item(x, of(x), 2), any_(3, 2))
-    c.case("TensorList/set", lambda x, y: stacked(x, raw.TensorListSetItem(input_handle=of(x), index=1, item=y)), any_(3, 2), any_(2))
-    grown = lambda x, y: stacked(x, raw.TensorListSetItem(input_handle=of(x), index=3, item=y, resize_if_index_out_of_bounds=True))  # noqa: E731
+    c.case(
+        "TensorList/set",
+        lambda x, y: stacked(x, raw.TensorListSetItem(input_handle=of(x), index=1, item=y)),
+        any_(3, 2),
+        any_(2),
+    )
+    grown = lambda x, y: stacked(
+        x, raw.TensorListSetItem(input_handle=of(x), index=3, item=y, resize_if_index_out_of_bounds=True)
+    )  # noqa: E731
     c.case("TensorList/set_and_grow", grown, any_(3, 2), any_(2))
     c.case("TensorList/resize", lambda x: stacked(x, raw.TensorListResize(input_handle=of(x), size=2)), any_(3, 2))
-    gather = lambda x: raw.TensorListGather(input_handle=of(x), indices=[2, 0], element_shape=[2], element_dtype=x.dtype)  # noqa: E731
+    gather = lambda x: raw.TensorListGather(
+        input_handle=of(x), indices=[2, 0], element_shape=[2], element_dtype=x.dtype
+    )  # noqa: E731
     c.case("TensorList/gather", gather, any_(3, 2))
     scatter = lambda x: stacked(x, raw.TensorListScatter(tensor=x, indices=[1, 0, 2], element_shape=[2]))  # noqa: E731
     c.case("TensorList/scatter", scatter, any_(3, 2))
-    scatter_v2 = lambda x: item(x, raw.TensorListScatterV2(tensor=x, indices=[1, 0], element_shape=[2], num_elements=4), 1)  # noqa: E731
+    scatter_v2 = lambda x: item(
+        x, raw.TensorListScatterV2(tensor=x, indices=[1, 0], element_shape=[2], num_elements=4), 1
+    )  # noqa: E731
     c.case("TensorList/scatter_v2", scatter_v2, any_(2, 2))
     into = lambda x, y: stacked(x, raw.TensorListScatterIntoExistingList(input_handle=of(x), tensor=y, indices=[2, 0]))  # noqa: E731
     c.case("TensorList/scatter_into", into, any_(3, 2), any_(2, 2))
@@ -76,7 +92,11 @@ def lists(c):
         input_handle=split(x), element_shape=[-1, 2], leading_dims=tf.constant([1, 2], tf.int64), element_dtype=x.dtype
     )[0]
     c.case("TensorList/concat_v2", concat, any_(3, 2))
-    c.case("TensorList/concat", lambda x: raw.TensorListConcat(input_handle=split(x), element_dtype=x.dtype, element_shape=[None, 2])[0], any_(3, 2))
+    c.case(
+        "TensorList/concat",
+        lambda x: raw.TensorListConcat(input_handle=split(x), element_dtype=x.dtype, element_shape=[None, 2])[0],
+        any_(3, 2),
+    )
 
 
 def variables(c):

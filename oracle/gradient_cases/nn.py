@@ -67,7 +67,11 @@ def losses(c):
     c.case("LogSoftmax/second", slope(tf.nn.log_softmax), any_(3, 4))
     entropy = lambda x, labels: raw.SoftmaxCrossEntropyWithLogits(features=x, labels=labels).loss  # noqa: E731
     c.case("SoftmaxCrossEntropyWithLogits", entropy, any_(3, 4), fixed([[0.25] * 4, [1, 0, 0, 0], [0.5, 0.5, 0, 0]]))
-    c.case("SoftmaxCrossEntropyWithLogits/second", lambda x: tf.gradients(entropy(x, tf.nn.softmax(tf.zeros_like(x))) ** 2, x), any_(3, 4))
+    c.case(
+        "SoftmaxCrossEntropyWithLogits/second",
+        lambda x: tf.gradients(entropy(x, tf.nn.softmax(tf.zeros_like(x))) ** 2, x),
+        any_(3, 4),
+    )
     sparse = lambda x: raw.SparseSoftmaxCrossEntropyWithLogits(features=x, labels=[1, 0, 3]).loss  # noqa: E731
     c.case("SparseSoftmaxCrossEntropyWithLogits", sparse, any_(3, 4))
     c.case("SparseSoftmaxCrossEntropyWithLogits/second", slope(sparse), any_(3, 4))
@@ -79,9 +83,13 @@ def convolutions(c):
     for padding in ("SAME", "VALID", [[0, 0], [1, 0], [2, 1], [0, 0]]):
         for stride in (1, 2):
             name = f"{padding if isinstance(padding, str) else 'EXPLICIT'}/{stride}"
-            conv = lambda x, f, padding=padding, stride=stride: tf.compat.v1.nn.conv2d(x, f, [1, stride, stride, 1], padding)  # noqa: E731
+            conv = lambda x, f, padding=padding, stride=stride: tf.compat.v1.nn.conv2d(
+                x, f, [1, stride, stride, 1], padding
+            )  # noqa: E731
             c.case(f"Conv2D/{name}", conv, any_(2, 4, 5, 2), any_(3, 2, 2, 3), unknown=stride == 1)
-            deep = lambda x, f, padding=padding, stride=stride: tf.compat.v1.nn.depthwise_conv2d_native(x, f, [1, stride, stride, 1], padding)  # noqa: E731
+            deep = lambda x, f, padding=padding, stride=stride: tf.compat.v1.nn.depthwise_conv2d_native(
+                x, f, [1, stride, stride, 1], padding
+            )  # noqa: E731
             c.case(f"DepthwiseConv2dNative/{name}", deep, any_(2, 4, 5, 2), any_(3, 2, 2, 2), unknown=stride == 1)
     same = lambda x, f: tf.nn.conv2d(x, f, [1, 2, 1, 1], "SAME")  # noqa: E731
     c.case("Conv2D/second", slope(same), any_(1, 3, 3, 2), any_(2, 2, 2, 2))
@@ -100,13 +108,19 @@ def pools(c):
         c.case(f"MaxPool/{padding}", lambda x, sizes=sizes: raw.MaxPool(input=x, **sizes), distinct(2, 4, 5, 2))
         c.case(f"AvgPool/{padding}", lambda x, sizes=sizes: raw.AvgPool(value=x, **sizes), distinct(2, 4, 5, 2))
     sizes = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
-    c.case("MaxPool/explicit", lambda x: tf.nn.max_pool2d(x, 2, 2, [[0, 0], [1, 0], [0, 1], [0, 0]]), distinct(2, 4, 5, 2))
+    c.case(
+        "MaxPool/explicit", lambda x: tf.nn.max_pool2d(x, 2, 2, [[0, 0], [1, 0], [0, 1], [0, 0]]), distinct(2, 4, 5, 2)
+    )
     c.case("MaxPool/second", slope(lambda x: raw.MaxPool(input=x, **sizes)), distinct(2, 4, 4, 2))
     c.case("AvgPool/second", slope(lambda x: raw.AvgPool(value=x, **sizes)), distinct(2, 4, 4, 2))
     v2 = lambda x: raw.MaxPoolV2(input=x, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="SAME")  # noqa: E731
     c.case("MaxPoolV2", v2, distinct(2, 4, 5, 2))
     c.case("MaxPoolV2/second", slope(v2), distinct(2, 4, 4, 2))
-    c.case("MaxPoolWithArgmax", lambda x: raw.MaxPoolWithArgmax(input=x, include_batch_in_index=True, **sizes).output, distinct(2, 4, 4, 2))
+    c.case(
+        "MaxPoolWithArgmax",
+        lambda x: raw.MaxPoolWithArgmax(input=x, include_batch_in_index=True, **sizes).output,
+        distinct(2, 4, 4, 2),
+    )
     sizes = {"ksize": [1, 2, 2, 2, 1], "strides": [1, 2, 1, 1, 1], "padding": "SAME"}
     single = {"dtypes": ("float",)}
     c.case("MaxPool3D", lambda x: raw.MaxPool3D(input=x, **sizes), distinct(1, 3, 3, 3, 2), **single)
@@ -122,16 +136,46 @@ def normalization(c):
         training = lambda x, scale, offset, op=op: op(x=x, scale=scale, offset=offset, mean=[], variance=[]).y  # noqa: E731
         c.case(f"{name}/training", training, any_(3, 2, 3, 2), positive(2), any_(2), **single)
         # Squares of normalized numbers add up to a constant, which has no slope to compare.
-        curved = lambda *inputs, op=op: tf.sin(op(x=inputs[0], scale=inputs[1], offset=inputs[2], mean=[], variance=[], epsilon=1.0).y)  # noqa: E731
+        curved = lambda *inputs, op=op: tf.sin(
+            op(x=inputs[0], scale=inputs[1], offset=inputs[2], mean=[], variance=[], epsilon=1.0).y
+        )  # noqa: E731
         c.case(f"{name}/training/second", slope(curved), any_(3, 2, 3, 2), positive(2), any_(2), **single)
         for format in ("NHWC", "NCHW"):
-            known = lambda x, scale, offset, mean, variance, op=op, format=format: op(x=x, scale=scale, offset=offset, mean=mean, variance=variance, is_training=False, data_format=format).y  # noqa: E731
-            c.case(f"{name}/inference/{format}", known, any_(3, 2, 3, 2), positive(2), any_(2), any_(2), positive(2), **single)
-            second = lambda *inputs, known=known: slope(lambda x, scale, offset: known(x, scale, offset, *inputs[3:]))(*inputs[:3])  # noqa: E731
-            c.case(f"{name}/inference/{format}/second", second, any_(3, 2, 3, 2), positive(2), any_(2), any_(2), positive(2), **single)
-        first = lambda x, scale, offset, op=op: op(x=x, scale=scale, offset=offset, mean=[], variance=[], data_format="NCHW", epsilon=0.01).y  # noqa: E731
+            known = lambda x, scale, offset, mean, variance, op=op, format=format: (
+                op(
+                    x=x, scale=scale, offset=offset, mean=mean, variance=variance, is_training=False, data_format=format
+                ).y
+            )  # noqa: E731
+            c.case(
+                f"{name}/inference/{format}",
+                known,
+                any_(3, 2, 3, 2),
+                positive(2),
+                any_(2),
+                any_(2),
+                positive(2),
+                **single,
+            )
+            second = lambda *inputs, known=known: slope(lambda x, scale, offset: known(x, scale, offset, *inputs[3:]))(
+                *inputs[:3]
+            )  # noqa: E731
+            c.case(
+                f"{name}/inference/{format}/second",
+                second,
+                any_(3, 2, 3, 2),
+                positive(2),
+                any_(2),
+                any_(2),
+                positive(2),
+                **single,
+            )
+        first = lambda x, scale, offset, op=op: (
+            op(x=x, scale=scale, offset=offset, mean=[], variance=[], data_format="NCHW", epsilon=0.01).y
+        )  # noqa: E731
         c.case(f"{name}/training_first", first, any_(3, 2, 3, 2), positive(2), any_(2), **single)
-        curved = lambda *inputs, op=op: tf.sin(op(x=inputs[0], scale=inputs[1], offset=inputs[2], mean=[], variance=[], data_format="NCHW", epsilon=1.0).y)  # noqa: E731
+        curved = lambda *inputs, op=op: tf.sin(
+            op(x=inputs[0], scale=inputs[1], offset=inputs[2], mean=[], variance=[], data_format="NCHW", epsilon=1.0).y
+        )  # noqa: E731
         c.case(f"{name}/training_first/second", slope(curved), any_(3, 2, 3, 2), positive(2), any_(2), **single)
     c.case("LRN", lambda x: tf.nn.local_response_normalization(x, 1, 1.5, 0.5, 0.7), any_(2, 2, 2, 5), **single)
 

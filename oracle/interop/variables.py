@@ -37,4 +37,11 @@ def updates(target, use_resource):
         for _ in range(3):
             sess.run(train)
         show("trained", sess.run([v, loss]))
-        show_failure("wrong shape", lambda: sess.run(v1.assign(v, [1.0], validate_shape=False) if use_resource else v1.assign(v, v1.placeholder_with_default([1.0], None))))
+        show_failure(
+            "wrong shape",
+            lambda: sess.run(
+                v1.assign(v, [1.0], validate_shape=False)
+                if use_resource
+                else v1.assign(v, v1.placeholder_with_default([1.0], None))
+            ),
+        )

@@ -42,7 +42,9 @@ PASSES = {
     "identity_n": lambda r: tf.identity_n([tf.constant(1), r])[1],
     "placeholder_with_default": lambda r: v1.placeholder_with_default(r, r.shape),
     "check_numerics": lambda r: v1.debugging.check_numerics(r, ""),
-    "switch and merge": lambda r: raw.Merge(inputs=list(raw.Switch(data=r, pred=v1.placeholder_with_default(True, []))))[0],
+    "switch and merge": lambda r: raw.Merge(
+        inputs=list(raw.Switch(data=r, pred=v1.placeholder_with_default(True, [])))
+    )[0],
     "enter and exit": lambda r: raw.Exit(data=raw.Enter(data=r, frame_name="frame")),
     "snapshot": lambda r: raw.Snapshot(input=r),
     "multiply": lambda r: r * 1.5,

@@ -60,7 +60,9 @@ class Peer:
             return answer
         if answer.status_code:
             return [answer.status_code, answer.status_error_message]
-        return [(each.name.split(";")[3], each.tensor.tensor_content or each.tensor.float_val[:]) for each in answer.recv]
+        return [
+            (each.name.split(";")[3], each.tensor.tensor_content or each.tensor.float_val[:]) for each in answer.recv
+        ]
 
     def key(self, edge, device=None, incarnation=None):
         source = device or self.device
@@ -126,7 +128,12 @@ def attr(value):
 
 
 def constant(name, value):
-    return (name, "Const", [], dict(dtype=tf.as_dtype(tf.convert_to_tensor(value).dtype), value=tf.make_tensor_proto(value)))
+    return (
+        name,
+        "Const",
+        [],
+        dict(dtype=tf.as_dtype(tf.convert_to_tensor(value).dtype), value=tf.make_tensor_proto(value)),
+    )
 
 
 def sessions(worker):

@@ -97,7 +97,9 @@ def any_order(binary):
             if job == "ps":
                 started = Started(order[turn], argv=[binary, "serve", *own, "--exit-with-chief=1", "--log", "warn"])
             else:
-                started = Started(order[turn], body=lambda own=own: trainer.main([*own, f"--steps={STEPS}", "--together=2"]))
+                started = Started(
+                    order[turn], body=lambda own=own: trainer.main([*own, f"--steps={STEPS}", "--together=2"])
+                )
             runs[order][order[turn]] = started
         # Those that wait for others wait for a while.
         time.sleep(0.5)

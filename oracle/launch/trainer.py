@@ -82,7 +82,12 @@ def main(argv):
                 if reached is None:
                     print(f"{job} {index} trains", flush=True)
                 _, reached, value = session.run([train, step, weight])
-    print(f"{job} {index} came late" if reached is None else f"{job} {index} has ended at step {reached} with {value:.3f}", flush=True)
+    print(
+        f"{job} {index} came late"
+        if reached is None
+        else f"{job} {index} has ended at step {reached} with {value:.3f}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

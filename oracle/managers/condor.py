@@ -172,7 +172,15 @@ class Condor(manager.Manager):
             "LANG=C.UTF-8",
             f"CONDOR_CONFIG={self._directory}/{name}/condor_config",
         ]
-        inside = ["chroot", f"--userspec={USER}:{USER}", ROOT, "/usr/bin/env", "-i", f"--chdir={directory}", *environment]
+        inside = [
+            "chroot",
+            f"--userspec={USER}:{USER}",
+            ROOT,
+            "/usr/bin/env",
+            "-i",
+            f"--chdir={directory}",
+            *environment,
+        ]
         setup = ENTER.format(root=ROOT, shared=" ".join(f"'{place}'" for place in self._shared))
         return self.nodes.on(name, *inside, *command, setup=setup)
 

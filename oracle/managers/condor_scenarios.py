@@ -52,7 +52,9 @@ class Site:
         return self.condor.ask("condor_q", str(cluster), "-af", "ProcId", "JobStatus").split()
 
     def wait_for_end(self, cluster):
-        until(lambda: not self.waiting(cluster), SECONDS, lambda: f"jobs are left: {self.waiting(cluster)}\n{self.said()}")
+        until(
+            lambda: not self.waiting(cluster), SECONDS, lambda: f"jobs are left: {self.waiting(cluster)}\n{self.said()}"
+        )
         left = lambda: self.condor.left_over()
         until(lambda: not left(), 30, lambda: f"left over: {left()}\n{self.said()}")
         return self.said()

@@ -93,9 +93,7 @@ def the_process_manager_tells_the_addresses(site):
 
 
 def tasks_are_dealt_out_in_turn(site):
-    said = site.step(
-        "--mpi=pmi2", "-N3", "-n5", "--distribution=cyclic", *site.join("chief:1,ps:2,worker:2")
-    )
+    said = site.step("--mpi=pmi2", "-N3", "-n5", "--distribution=cyclic", *site.join("chief:1,ps:2,worker:2"))
     check_trained(said)
     # Slurm fills the first node once the others are full.
     assert {placed(said)[task] for task in ("chief:0", "ps:0", "ps:1")} == set(NODES), said
