@@ -5,7 +5,7 @@ python oracle/checkpoints.py
 
 import pathlib
 
-import environment  # noqa: F401
+import environment
 
 import numpy as np
 import tensorflow as tf

@@ -7,7 +7,7 @@ import glob
 import os
 import sys
 
-import environment  # noqa: F401
+import environment
 
 import tensorflow as tf
 

@@ -6,12 +6,11 @@ Descriptions are left out. Both files are compared with our own declarations by 
 import pathlib
 import re
 
-import environment  # noqa: F401
+import environment
+import stock
 
 import tensorflow as tf
 from google.protobuf import text_format
-
-import stock
 
 TESTDATA = pathlib.Path(__file__).resolve().parent.parent / "testdata"
 

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 
-import environment  # noqa: F401
+import environment
 
 import numpy as np
 import tensorflow as tf
@@ -145,7 +145,7 @@ def wide_and_deep(step, users=1000, items=400, user_kinds=25, item_kinds=16, wid
     def feeds():
         for first in itertools.count(0, batch):
             n = np.arange(first, first + batch, dtype=np.uint64)
-            draw = lambda k, below: (split_mix(3 * n + np.uint64(k)) % np.uint64(below)).astype(np.int64)  # noqa: E731
+            draw = lambda k, below: (split_mix(3 * n + np.uint64(k)) % np.uint64(below)).astype(np.int64)
             u, i = draw(0, users), draw(1, items)
             likes = (7 * (u % user_kinds) + 3 * (i % item_kinds)) % 10 < 4
             yield {user: u, item: i, taken: (likes != (draw(2, 10) == 0)).astype(np.float32)}

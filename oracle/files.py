@@ -5,9 +5,10 @@ what the test wrote.
 """
 
 import os
+import pathlib
 import sys
 
-import environment  # noqa: F401
+import environment
 
 import numpy as np
 import tensorflow as tf
@@ -124,7 +125,7 @@ def compare_nodes(directory, pixels):
         merged = tf.compat.v1.summary.merge_all()
         with tf.compat.v1.Session() as session:
             stock = tf.compat.v1.Summary.FromString(session.run(merged)).value
-    ours = tf.compat.v1.Summary.FromString(open(f"{directory}/summaries.pb", "rb").read()).value
+    ours = tf.compat.v1.Summary.FromString(pathlib.Path(directory, "summaries.pb").read_bytes()).value
     assert len(ours) == len(stock), (ours, stock)
     for found, wanted in zip(ours, stock):
         if found.HasField("image"):
@@ -157,7 +158,7 @@ def ask_tensorboard(directory, pixels):
 
     def read(name):
         events = EventAccumulator(
-            f"{directory}/{name}", size_guidance={kind: 0 for kind in ("scalars", "histograms", "images", "tensors")}
+            f"{directory}/{name}", size_guidance=dict.fromkeys(("scalars", "histograms", "images", "tensors"), 0)
         )
         events.Reload()
         return events

@@ -10,8 +10,7 @@ import pathlib
 import re
 import sys
 
-import environment  # noqa: F401
-
+import environment
 import workers
 
 ORACLE = pathlib.Path(__file__).resolve().parent
@@ -78,7 +77,7 @@ def without(text, cases):
 
 def same(old, new):
     """The first difference that is not rounding or stock's wording, or None."""
-    said = lambda line: not line.lstrip().startswith("#") or line.startswith("# placed: ")  # noqa: E731
+    said = lambda line: not line.lstrip().startswith("#") or line.startswith("# placed: ")
     old_lines = [line for line in old.splitlines() if said(line)]
     new_lines = [line for line in new.splitlines() if said(line)]
     exact = case = ""

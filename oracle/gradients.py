@@ -24,17 +24,16 @@ ORACLE = pathlib.Path(__file__).resolve().parent
 TESTDATA = ORACLE.parent / "testdata"
 sys.path[:0] = [str(ORACLE)]
 
-import environment  # noqa: E402, F401  isort:skip
+import environment
+import protos
+import stock
+import workers
+from harness import Case, Step, _named
+from values import NUMPY
 
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from tensorflow.python.framework import ops as tf_ops  # noqa: E402
-
-import protos  # noqa: E402
-import stock  # noqa: E402
-import workers  # noqa: E402
-from harness import Case, Step, _named  # noqa: E402
-from values import NUMPY  # noqa: E402
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import ops as tf_ops
 
 v1 = tf.compat.v1
 
@@ -46,7 +45,7 @@ class Values:
         self.low, self.high, self.shape = low, high, shape
 
     def draw(self, random, dtype):
-        numbers = lambda: np.round(random.uniform(self.low, self.high, self.shape), 3)  # noqa: E731
+        numbers = lambda: np.round(random.uniform(self.low, self.high, self.shape), 3)
         if dtype.startswith("complex"):
             return (numbers() + 1j * numbers()).astype(NUMPY[dtype])
         return np.asarray(numbers()).astype(NUMPY[dtype])

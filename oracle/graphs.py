@@ -14,7 +14,7 @@ import json
 import pathlib
 import sys
 
-import environment  # noqa: F401
+import environment
 
 import numpy as np
 import tensorflow as tf

@@ -10,18 +10,17 @@ A case file `cases/<family>.py` defines `cases(c)`, where `c` is a `Family`:
 import itertools
 import re
 
-import environment  # noqa: F401
+import environment
+import protos
+import stock
+import workers
+from values import DTYPES, Template, convert, name_of
 
 import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import named_tensor_pb2
-
-import protos
-import stock
-import workers
-from values import DTYPES, Template, convert, name_of
 
 OPS = stock.op_defs()
 

@@ -16,7 +16,7 @@ import pathlib
 import re
 import sys
 
-import environment  # noqa: F401
+import environment
 
 import numpy as np
 import tensorflow as tf

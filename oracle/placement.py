@@ -13,13 +13,12 @@ import re
 import sys
 import tempfile
 
-import environment  # noqa: F401
-
+import environment
 import stock
 import workers
+
 import tensorflow as tf
 from google.protobuf import text_format
-from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import cluster_pb2, config_pb2, tensorflow_server_pb2
 
 TESTDATA = pathlib.Path(__file__).resolve().parent.parent / "testdata"
@@ -87,9 +86,8 @@ def sources_follow_their_consumers():
 def sources_of_control_edges():
     with v1.control_dependencies([v1.constant(1.0, name="first")]):
         second = v1.constant(2.0, name="second")
-    with v1.device("/job:ps/task:0"):
-        with v1.control_dependencies([v1.constant(3.0, name="third")]):
-            v1.identity(second, name="end")
+    with v1.device("/job:ps/task:0"), v1.control_dependencies([v1.constant(3.0, name="third")]):
+        v1.identity(second, name="end")
 
 
 @case()
@@ -124,7 +122,7 @@ def references():
     with v1.device("/job:ps/task:0"):
         u = ref_variable("u")
     pred = v1.placeholder(tf.bool, [], name="pred")
-    left, right = tf.raw_ops.RefSwitch(data=u, pred=pred, name="switch")
+    _left, right = tf.raw_ops.RefSwitch(data=u, pred=pred, name="switch")
     tf.raw_ops.AssignSub(ref=right, value=v1.constant(1.0, name="u_one"), name="u_minus")
 
 
@@ -148,7 +146,7 @@ def resources():
     passed = tf.raw_ops.Identity(input=handles[1], name="passed")
     tf.raw_ops.ReadVariableOp(resource=passed, dtype=tf.float32, name="read_passed")
     pred = v1.placeholder(tf.bool, [], name="pred")
-    left, right = tf.raw_ops.Switch(data=handles[0], pred=pred, name="switch")
+    _left, right = tf.raw_ops.Switch(data=handles[0], pred=pred, name="switch")
     tf.raw_ops.ReadVariableOp(resource=right, dtype=tf.float32, name="read_switched")
     entered = tf.raw_ops.Enter(data=handles[1], frame_name="loop", is_constant=True, name="enter")
     tf.raw_ops.ReadVariableOp(resource=entered, dtype=tf.float32, name="read_entered")
@@ -164,7 +162,7 @@ def resources_that_conflict():
     with v1.device("/job:ps/task:1"):
         b = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="b", name="b")
     pred = v1.placeholder(tf.bool, [], name="pred")
-    picked, _ = tf.raw_ops.Merge(
+    _picked, _ = tf.raw_ops.Merge(
         inputs=[tf.raw_ops.Switch(data=a, pred=pred, name="sa")[0], tf.raw_ops.Switch(data=b, pred=pred, name="sb")[1]],
         name="picked",
     )

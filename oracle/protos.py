@@ -2,14 +2,13 @@
 
 import re
 
-import environment  # noqa: F401
+import environment
+import values
 
 import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow.core.framework import attr_value_pb2, tensor_pb2, tensor_shape_pb2
-
-import values
 
 _VALUE_FIELDS = {
     "float": "float_val",

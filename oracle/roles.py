@@ -6,7 +6,7 @@
 import json
 import os
 
-import environment  # noqa: F401
+import environment
 
 import tensorflow as tf
 
@@ -163,7 +163,7 @@ def main():
             cluster=answer(lambda: tasks(resolver.cluster_spec())),
             job=answer(lambda: resolver.task_type),
             index=answer(lambda: resolver.task_id),
-            master=answer(lambda: resolver.master()),
+            master=answer(resolver.master),
         )
     os.environ.pop("TF_CONFIG", None)
     for nodes, counts, jobs, more, differs in STEPS:

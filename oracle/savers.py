@@ -8,7 +8,7 @@ python savers.py write DIRECTORY  restores the latest checkpoint, doubles every 
 import os
 import sys
 
-import environment  # noqa: F401
+import environment
 
 import tensorflow as tf
 

@@ -16,9 +16,8 @@ if __name__ == "__main__":
     os.environ.update(TF_ENABLE_ONEDNN_OPTS="1", XLA_FLAGS="--none", TF_NUM_INTRAOP_THREADS="1", OMP_NUM_THREADS="1")
     os.environ.update(http_proxy="http://127.0.0.1:9", LC_ALL="de_DE.ISO-8859-1", TZ="Asia/Tokyo", TF_CONFIG="{}")
 
-import environment  # noqa: E402, F401
-
-import workers  # noqa: E402
+import environment
+import workers
 
 EXPECTED = {
     "TF_ENABLE_ONEDNN_OPTS": "0",

@@ -4,7 +4,7 @@ The client sends raw GraphDefs and reads raw statuses, because the Python sessio
 so hides what the server would have answered. The wheel carries no `master_pb2`, so the few messages are declared here.
 """
 
-import environment  # noqa: F401
+import environment
 
 import grpc
 import tensorflow as tf

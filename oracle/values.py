@@ -7,7 +7,7 @@ integers of both signs, complex numbers, booleans or strings, as the dtype asks.
 import re
 import zlib
 
-import environment  # noqa: F401
+import environment
 
 import ml_dtypes
 import numpy as np

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 
-import environment  # noqa: F401
+import environment
 
 import tensorflow as tf
 

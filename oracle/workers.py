@@ -17,7 +17,7 @@ import tempfile
 import time
 import traceback
 
-import environment  # noqa: F401
+import environment
 
 # How long a case may take. Steps have deadlines of their own; a stock server that misses them does not come back.
 SILENCE_SECONDS = 150

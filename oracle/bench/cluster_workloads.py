@@ -3,10 +3,10 @@
 import threading
 import time
 
+from clusters import Workload
+
 import numpy as np
 import tensorflow as tf
-
-from clusters import Workload
 
 v1 = tf.compat.v1
 

@@ -16,8 +16,8 @@ import typing
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
 
-import tasks  # noqa: E402
-from tasks import OURS, STOCK  # noqa: E402
+import tasks
+from tasks import OURS, STOCK
 
 CLUSTERS = {
     "stock": {"ps": [STOCK] * 2, "worker": [STOCK] * 4},
@@ -191,7 +191,7 @@ def measure(workload, starts, rounds):
 def launches(binary, rounds):
     """Processes from nothing to ready, and to the first completed step of a client that waits for them."""
     ready, first = ({name: [] for name in CLUSTERS} for _ in range(2))
-    for number in range(rounds):
+    for _number in range(rounds):
         for name, layout in CLUSTERS.items():
             cluster = Fresh({job: kinds[:1] for job, kinds in layout.items()}, binary)
             client = tasks.Client(_first_step, cluster)

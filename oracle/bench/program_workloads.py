@@ -2,10 +2,11 @@
 
 import itertools
 
-import numpy as np
-import tensorflow as tf
 from cluster_workloads import per_second
 from clusters import Workload
+
+import numpy as np
+import tensorflow as tf
 
 v1 = tf.compat.v1
 ROWS = 100_000

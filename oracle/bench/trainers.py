@@ -11,7 +11,6 @@ import clusters
 import tasks
 from tasks import OURS, STOCK
 
-
 HEADER = ["| program | unit | stock | ours | ours to stock |", "|---|---|---|---|---|"]
 
 

@@ -1,8 +1,8 @@
 """Accumulators of gradients, dense and sparse: programs that never wait."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 FORMS = (("", "ConditionalAccumulator"), ("Resource", "ResourceConditionalAccumulator"))
 

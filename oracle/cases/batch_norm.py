@@ -1,8 +1,8 @@
 """Batch normalization, for training and inference, and its gradients."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 VERSIONS = ("", "V2", "V3")
 

@@ -1,10 +1,10 @@
 """Constants in every TensorProto encoding, placeholders, and the ops that make a tensor from a shape."""
 
-import numpy as np
-from tensorflow.core.framework import tensor_pb2
-
 import protos
 from values import *
+
+import numpy as np
+from tensorflow.core.framework import tensor_pb2
 
 
 def const(c, name, proto):

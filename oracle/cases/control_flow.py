@@ -1,9 +1,9 @@
 """Control flow of the first generation: Switch, Merge and loop frames, dead values included."""
 
+from values import *
+
 import numpy as np
 import tensorflow as tf
-
-from values import *
 
 v1 = tf.compat.v1
 

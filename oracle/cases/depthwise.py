@@ -1,8 +1,8 @@
 """Convolutions of each channel by itself, and their gradients."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 OPS = ("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter")
 

@@ -1,9 +1,9 @@
 """Functions: calls, nesting, and control flow of the second generation built on them."""
 
+from values import *
+
 import numpy as np
 import tensorflow as tf
-
-from values import *
 
 v1 = tf.compat.v1
 

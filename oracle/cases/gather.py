@@ -1,8 +1,8 @@
 """Reading rows and elements by index."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

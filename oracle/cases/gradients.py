@@ -1,9 +1,9 @@
 """Gradients as stock's autodiff builds them: each graph holds a function and the derivative of its sum of squares."""
 
+from values import *
+
 import numpy as np
 import tensorflow as tf
-
-from values import *
 
 v1 = tf.compat.v1
 
@@ -40,7 +40,7 @@ ONE = {
     "reduce_mean": lambda x: tf.reduce_mean(x, 0),
     "reduce_prod": lambda x: tf.reduce_prod(x, 1),
     "reduce_max": lambda x: tf.reduce_max(x, 1),
-    "reduce_min": lambda x: tf.reduce_min(x),
+    "reduce_min": tf.reduce_min,
     "reduce_logsumexp": lambda x: tf.reduce_logsumexp(x, 1),
     "cumsum": lambda x: tf.cumsum(x, 1, exclusive=True),
     "cumprod": lambda x: tf.math.cumprod(x, 1),
@@ -80,7 +80,7 @@ ONE = {
     "stop_gradient": lambda x: x * tf.stop_gradient(x),
     "matmul_self": lambda x: tf.matmul(x, x, transpose_b=True),
     "einsum": lambda x: tf.einsum("ij,kj->ik", x, x),
-    "diag": lambda x: tf.linalg.diag(x),
+    "diag": tf.linalg.diag,
 }
 POSITIVE = {
     "sqrt": tf.sqrt,
@@ -115,7 +115,7 @@ TWO = {
     "sigmoid_xent": lambda x, y: tf.nn.sigmoid_cross_entropy_with_logits(
         labels=tf.sigmoid(tf.broadcast_to(y, [2, 3])), logits=x
     ),
-    "matvec": lambda x, y: tf.linalg.matvec(x, y),
+    "matvec": tf.linalg.matvec,
     "tensordot": lambda x, y: tf.tensordot(x, y, 1),
     "l2_normalize": lambda x, y: tf.nn.l2_normalize(x, 1) * y,
     "moments": lambda x, y: tf.nn.moments(x * y, [0])[1],

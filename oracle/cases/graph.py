@@ -1,10 +1,10 @@
 """Graphs that a server must refuse, and with which status."""
 
-import numpy as np
-from tensorflow.core.framework import attr_value_pb2, tensor_pb2
-
 import protos
 from values import *
+
+import numpy as np
+from tensorflow.core.framework import attr_value_pb2, tensor_pb2
 
 
 def base(c, name, producer=None):

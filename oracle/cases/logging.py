@@ -1,8 +1,8 @@
 """Assertions, printing and checks of numbers."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

@@ -1,8 +1,8 @@
 """Local response normalization and its gradient."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

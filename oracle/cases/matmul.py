@@ -1,8 +1,8 @@
 """Matrix products: plain, batched, fused and by Einstein summation."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

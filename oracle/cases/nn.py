@@ -1,8 +1,8 @@
 """Neural-network ops: bias, activations and their gradients, softmax, cross-entropy, top-k."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 ACTIVATIONS = ["Relu", "Relu6", "Elu", "Selu", "LeakyRelu", "Softplus", "Softsign"]
 EXACT = {"Relu", "Relu6", "LeakyRelu"}

@@ -1,9 +1,9 @@
 """Optionals: a tuple of tensors or nothing, on their own and where gradients of conditionals need them."""
 
+from values import *
+
 import numpy as np
 import tensorflow as tf
-
-from values import *
 
 v1 = tf.compat.v1
 raw_ops = tf.raw_ops
@@ -59,7 +59,7 @@ def cases(c):
         ]
 
     def sums():
-        add = lambda *optionals: raw_ops.AddN(inputs=list(optionals))  # noqa: E731
+        add = lambda *optionals: raw_ops.AddN(inputs=list(optionals))
         held, none = value([1.0, 2.0], [3, 4]), raw_ops.OptionalNone()
         steps = [
             get(add(held, held, held), [tf.float32, tf.int32]),
@@ -79,13 +79,13 @@ def cases(c):
     def loop(x):
         return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * x), (0, x))[1]
 
-    above = lambda x, limit: tf.reduce_sum(x) > limit  # noqa: E731
+    above = lambda x, limit: tf.reduce_sum(x) > limit
     nested = lambda x: tf.cond(
         above(x, 1), lambda: tf.cond(above(x, 5), lambda: x * 3, lambda: x * x), lambda: tf.exp(x)
-    )  # noqa: E731
+    )
     in_loop = lambda x: tf.while_loop(
         lambda i, y: i < 3, lambda i, y: (i + 1, tf.cond(above(y, 2), lambda: tf.sin(y) * x, lambda: y * y)), (0, x)
-    )[1]  # noqa: E731
+    )[1]
     sides = ([0.25, 0.5], [1.0, 2.0], [3.0, 4.0])
 
     for build in (has_value, several_components, refused, no_optional, zeros_like, sums):

@@ -1,8 +1,8 @@
 """Padding and mirror padding."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

@@ -1,8 +1,8 @@
 """Pools of images and their gradients."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def output(image, ksize, strides, padding, explicit=()):

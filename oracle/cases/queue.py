@@ -1,8 +1,8 @@
 """Queues: programs that never wait."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def queue(c, name, op="FIFOQueueV2", types=("float",), **attrs):

@@ -1,8 +1,8 @@
 """Random numbers: stateful ops with seeds over several steps, and the stateless families."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def stateful(c, op, inputs, label, steps=3, accuracy=None, **attrs):

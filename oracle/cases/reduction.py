@@ -1,9 +1,9 @@
 """Reductions over axes, arg-reductions and cumulative ops."""
 
+from values import *
+
 import ml_dtypes
 import numpy as np
-
-from values import *
 
 REDUCTIONS = ["Sum", "Mean", "Prod", "Max", "Min", "EuclideanNorm"]
 # Sums of few small values come out the same in any order only for these.

@@ -1,9 +1,9 @@
 """Bad arguments, and the sentences that refuse them: programs and TensorFlow's own tests look for these."""
 
+from values import *
+
 import numpy as np
 import tensorflow as tf
-
-from values import *
 
 ROWS = np.float32(np.arange(12).reshape(3, 4))
 IMAGE = np.float32(np.arange(48).reshape(1, 4, 4, 3))
@@ -313,10 +313,10 @@ def lists(c):
     pairs = np.float32([[1, 2], [3, 4]])
     reserve = lambda shape=(2,), count=3: raw_ops.TensorListReserve(
         element_shape=ints(shape), num_elements=count, element_dtype=tf.float32
-    )  # noqa: E731
-    length = lambda handle: raw_ops.TensorListLength(input_handle=handle)  # noqa: E731
-    listed = lambda: raw_ops.TensorListFromTensor(tensor=pairs, element_shape=shape)  # noqa: E731
-    split = lambda: raw_ops.TensorListSplit(tensor=pairs, element_shape=ints([-1, 2]), lengths=np.int64([1, 1]))  # noqa: E731
+    )
+    length = lambda handle: raw_ops.TensorListLength(input_handle=handle)
+    listed = lambda: raw_ops.TensorListFromTensor(tensor=pairs, element_shape=shape)
+    split = lambda: raw_ops.TensorListSplit(tensor=pairs, element_shape=ints([-1, 2]), lengths=np.int64([1, 1]))
     get = {"index": 0, "element_shape": shape, "element_dtype": tf.float32}
 
     def case(name, build, dtype, values):

@@ -1,8 +1,8 @@
 """Writing elements by index into a new tensor."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

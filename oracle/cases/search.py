@@ -1,8 +1,8 @@
 """Searching sorted rows, and counting values by range."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

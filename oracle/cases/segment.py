@@ -1,8 +1,8 @@
 """Reductions of rows by segment id: sorted, unsorted and sparse."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 SORTED = ["SegmentSum", "SegmentMean", "SegmentProd", "SegmentMin", "SegmentMax"]
 UNSORTED = ["UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMin", "UnsortedSegmentMax"]

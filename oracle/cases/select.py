@@ -1,8 +1,8 @@
 """Choosing between tensors by condition, and clipping."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

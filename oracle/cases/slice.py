@@ -1,8 +1,8 @@
 """Slices, plain and strided, and their gradients."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def strided(c, name, inputs, begin, end, strides, few=True, **masks):

@@ -1,8 +1,8 @@
 """Special functions."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 ONE = [
     "BesselI0e",

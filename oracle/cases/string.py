@@ -1,9 +1,9 @@
 """Strings: joining, formatting, matching, hashing and conversion."""
 
-import numpy as np
-
 import protos
 from values import *
+
+import numpy as np
 
 WORDS = ["", "a", "Hello World", " padded\t", "ÄÖ ü", "12", "a,b,,c"]
 

@@ -1,8 +1,8 @@
 """Summaries: messages as strings."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

@@ -1,9 +1,9 @@
 """Temporary variables: made, filled and turned into values within a step."""
 
+from values import *
+
 import numpy as np
 import tensorflow as tf
-
-from values import *
 
 v1 = tf.compat.v1
 

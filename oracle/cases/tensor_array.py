@@ -1,9 +1,9 @@
 """TensorArray, Stack: values written and read by index inside one step."""
 
+from values import *
+
 import numpy as np
 import tensorflow as tf
-
-from values import *
 
 v1 = tf.compat.v1
 

@@ -1,9 +1,9 @@
 """TensorList: lists as values."""
 
+from values import *
+
 import numpy as np
 import tensorflow as tf
-
-from values import *
 
 v1 = tf.compat.v1
 raw_ops = tf.raw_ops
@@ -146,7 +146,7 @@ def cases(c):
 
     def pop_empty():
         e = raw_ops.EmptyTensorList(element_shape=np.int32([]), max_num_elements=-1, element_dtype=tf.float32)
-        rest, last = raw_ops.TensorListPopBack(input_handle=e, element_shape=np.int32([]), element_dtype=tf.float32)
+        _rest, last = raw_ops.TensorListPopBack(input_handle=e, element_shape=np.int32([]), element_dtype=tf.float32)
         return [({}, [last])]
 
     def too_many():

@@ -1,8 +1,8 @@
 """Optimizer updates, dense and sparse, on ref and resource variables."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 # For each optimizer: slot variables, then scalars before and after the gradient in argument order.
 DENSE = {

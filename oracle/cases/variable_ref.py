@@ -1,8 +1,8 @@
 """Ref variables and the ops that update them in place."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def variable(c, name, dtype, init, shape=None, initialize=True):

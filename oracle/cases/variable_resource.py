@@ -1,8 +1,8 @@
 """Resource variables: handles, reads, assignments and scatter updates."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def variable(c, name, dtype, init, initialize=True):

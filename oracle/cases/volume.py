@@ -2,9 +2,9 @@
 
 import itertools
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 BATCH, CHANNELS = 2, 3
 

@@ -2,10 +2,10 @@
 
 import socket
 
-import tensorflow as tf
-
 import tasks
 from report import show, v1
+
+import tensorflow as tf
 
 LAYOUTS = ("stock", "ours", "our-ps", "our-workers")
 

@@ -1,8 +1,8 @@
 """Conditions and loops whose bodies lie on several tasks: nested, with gradients, with state, of both generations."""
 
-import tensorflow as tf
-
 from report import show, show_failure, v1
+
+import tensorflow as tf
 
 
 def run(cluster):

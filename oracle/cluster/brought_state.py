@@ -2,9 +2,9 @@
 
 import itertools
 
-import tensorflow as tf
-
 from report import show, show_failure, v1
+
+import tensorflow as tf
 
 # By name: fields of the configuration, and whether the session brings its own cluster and asks to share what it finds.
 KINDS = {

@@ -4,10 +4,10 @@ import pathlib
 import re
 import tempfile
 
+from report import session, show, show_failure, v1
+
 import numpy as np
 import tensorflow as tf
-
-from report import session, show, show_failure, v1
 
 
 def run(cluster):

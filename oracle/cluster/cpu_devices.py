@@ -1,10 +1,10 @@
 """Tasks with two CPU devices each: listed, placed on, with variables of their own, and tensors that cross between them."""
 
-import numpy as np
-import tensorflow as tf
-
 import tasks
 from report import session, show, show_failure, v1
+
+import numpy as np
+import tensorflow as tf
 
 LAYOUTS = ["stock", "ours", "our-ps", "our-workers", "mixed"]
 

@@ -5,10 +5,10 @@ after which training programs look for the next one.
 import os
 import signal
 
-import tensorflow as tf
-
 import tasks
 from report import v1
+
+import tensorflow as tf
 
 VERDICTS = True
 LAYOUTS = ("ours", "our-ps")

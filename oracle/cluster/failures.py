@@ -3,10 +3,10 @@
 import re
 import threading
 
-import tensorflow as tf
-
 import tasks
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 
 def run(cluster):

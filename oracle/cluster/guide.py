@@ -4,15 +4,16 @@ A stock worker has its server, and so its master, in the trainer's own process; 
 """
 
 import contextlib
+import itertools
 import pathlib
 import tempfile
-
-import numpy as np
-import tensorflow as tf
 
 import tasks
 from numbers_close import show_close
 from report import show, v1
+
+import numpy as np
+import tensorflow as tf
 
 LAST_STEP = 25
 # More steps than anybody takes.
@@ -124,7 +125,7 @@ def alone(layout, binary, use_resource):
 def show_bounds(*arguments):
     """What holds for one of several workers: its losses say little, because the others change the variables as well."""
     losses, steps = trainer(*arguments)
-    show("trained", [bool(np.isfinite(losses).all()), all(a <= b for a, b in zip(steps, steps[1:]))])
+    show("trained", [bool(np.isfinite(losses).all()), all(a <= b for a, b in itertools.pairwise(steps))])
     print("steps", len(losses), flush=True)
 
 

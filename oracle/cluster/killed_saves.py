@@ -14,10 +14,10 @@ import time
 # Must come first: it says how TensorFlow is to be started.
 import tasks  # isort: skip
 
+from report import v1
+
 import numpy as np
 import tensorflow as tf
-
-from report import v1
 
 VERDICTS = True
 LAYOUTS = ("ours",)
@@ -68,7 +68,7 @@ def orchestrate(layout, binary, kills=8, seed=1, size=96 << 20, note=lambda text
 def notes(journal):
     """The last number that was tried to save, and the last one that was saved."""
     lines = [line.split() for line in journal.read_text().splitlines()]
-    last = lambda word: max([int(value) for kind, value in lines if kind == word], default=-1)  # noqa: E731
+    last = lambda word: max([int(value) for kind, value in lines if kind == word], default=-1)
     return last("try"), last("done")
 
 
@@ -118,7 +118,7 @@ def main():
     parser.add_argument("--megabytes", type=int, default=1024)
     arguments = parser.parse_args()
     tasks.preload()
-    tell = lambda text: print(f"  {text}", flush=True)  # noqa: E731
+    tell = lambda text: print(f"  {text}", flush=True)
     sys.exit(
         1
         if orchestrate(

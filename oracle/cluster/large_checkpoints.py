@@ -13,10 +13,10 @@ import threading
 # Must come first: it says how TensorFlow is to be started.
 import tasks  # isort: skip
 
+from report import v1
+
 import numpy as np
 import tensorflow as tf
-
-from report import v1
 
 VERDICTS = True
 LAYOUTS = ("ours",)

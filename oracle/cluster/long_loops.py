@@ -4,11 +4,11 @@ server is deaf when there are as many as it has threads.
 
 import threading
 
-import tensorflow as tf
-
 import tasks
 from cancellation import stands_still, wait_for_work
 from report import session, v1
+
+import tensorflow as tf
 
 VERDICTS = True
 LAYOUTS = ("ours",)

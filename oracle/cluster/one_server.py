@@ -4,10 +4,10 @@ import pathlib
 import tempfile
 import time
 
-import tensorflow as tf
-
 import tasks
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 LAYOUTS = ("stock", "ours")
 

@@ -1,9 +1,9 @@
 """Every optimizer's update ops on a parameter server over several steps: dense, and sparse with duplicate rows."""
 
-import tensorflow as tf
-
 from numbers_close import show_close
 from report import session, show_failure, v1
+
+import tensorflow as tf
 
 train = v1.train
 raw = tf.raw_ops

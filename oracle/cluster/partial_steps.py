@@ -1,10 +1,10 @@
 """Partial runs and callables over several tasks."""
 
+from report import session, show, show_failure, v1
+
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
-
-from report import session, show, show_failure, v1
 
 
 def run(cluster):

@@ -2,9 +2,9 @@
 
 import threading
 
-import tensorflow as tf
-
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 
 def run(cluster):

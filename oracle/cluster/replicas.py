@@ -2,10 +2,10 @@
 
 import threading
 
-import tensorflow as tf
-
 from numbers_close import show_close
 from report import show, v1
+
+import tensorflow as tf
 
 STEPS = 4
 

@@ -19,10 +19,10 @@ import time
 # Must come first: it says how TensorFlow is to be started.
 import tasks  # isort: skip
 
-import tensorflow as tf
-
 import guide
 from report import v1
+
+import tensorflow as tf
 
 VERDICTS = True
 LAYOUTS = ("ours",)

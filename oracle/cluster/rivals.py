@@ -1,9 +1,9 @@
 """Two processes that were started as the same worker: the second is refused, and says where both are; a restart is not."""
 
-import tensorflow as tf
-
 import tasks
 from report import v1
+
+import tensorflow as tf
 
 VERDICTS = True
 LAYOUTS = ("ours", "our-ps")

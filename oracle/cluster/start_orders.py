@@ -2,10 +2,10 @@
 
 import time
 
-import tensorflow as tf
-
 import tasks
 from report import show, show_failure, v1
+
+import tensorflow as tf
 
 LAYOUTS = ("stock", "ours", "mixed")
 

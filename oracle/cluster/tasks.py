@@ -24,7 +24,7 @@ import traceback
 ORACLE = pathlib.Path(__file__).resolve().parents[1]
 sys.path += [str(ORACLE / "interop"), str(ORACLE)]
 
-import environment  # noqa: E402, F401
+import environment
 
 # How long a task may take to say that it is ready.
 READY_SECONDS = 60
@@ -237,7 +237,7 @@ class Cluster:
         self.directory = pathlib.Path(self._temporary.name)
         self._held = hold_ports(len(members))
         ports = iter([each.getsockname()[1] for each in self._held])
-        host = lambda job, index: (hosts or {}).get((job, index), "localhost")  # noqa: E731
+        host = lambda job, index: (hosts or {}).get((job, index), "localhost")
         addresses = {(job, index): f"{host(job, index)}:{next(ports)}" for job, index, _ in members}
         self.spec = {
             job: {index: addresses[job, index] for index in kinds}
@@ -245,7 +245,7 @@ class Cluster:
             else [addresses[job, index] for index, _ in _numbered(kinds)]
             for job, kinds in layout.items()
         }
-        space = lambda job, index: (namespaces or {}).get((job, index))  # noqa: E731
+        space = lambda job, index: (namespaces or {}).get((job, index))
         self.tasks = [Task(self, job, index, kind, space(job, index)) for job, index, kind in members]
 
     def json(self):

@@ -1,8 +1,8 @@
 """What a step tells about itself: the timelines and partition graphs of all its tasks, merged."""
 
-import tensorflow as tf
-
 from report import session, show, v1
+
+import tensorflow as tf
 
 
 def run(cluster):

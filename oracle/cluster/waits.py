@@ -4,10 +4,10 @@ import http.server
 import re
 import socket
 
-import tensorflow as tf
-
 import tasks
 from report import v1
+
+import tensorflow as tf
 
 VERDICTS = True
 LAYOUTS = ("ours",)

@@ -1,12 +1,12 @@
 """What a server answers to a drawn graph, and whether two answers agree."""
 
-import numpy as np
-from tensorflow.core.protobuf import named_tensor_pb2
-
 import draw
 import protos
 import stock
 import undefined
+
+import numpy as np
+from tensorflow.core.protobuf import named_tensor_pb2
 
 # How far floats may be apart, relative to the largest value in the tensor: sums may be taken in another order.
 _TOLERANCE = {"half": 1e-2, "bfloat16": 8e-2, "float": 2e-5, "complex64": 2e-5, "double": 1e-9, "complex128": 1e-9}

@@ -7,14 +7,14 @@ means (an axis, a shape, an index) is read off its name; a wrong guess only mean
 import dataclasses
 import pathlib
 
-import numpy as np
-
 import harness
 import protos
 import recipes
 import stock
 import updates
 import values
+
+import numpy as np
 
 OPS = harness.OPS
 
@@ -311,7 +311,7 @@ def supported(listed, wide):
     names = (
         op["name"]
         for op in listed
-        if (op["any"] or op["types"]) and (op["accuracy"] != "random" or wide and op["name"] in _SEEDED)
+        if (op["any"] or op["types"]) and (op["accuracy"] != "random" or (wide and op["name"] in _SEEDED))
     )
     return sorted(name for name in names if drawable(name, wide) and name not in known())
 

@@ -14,11 +14,11 @@ import sys
 ORACLE = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ORACLE), str(ORACLE / "bench")]
 
-import stock  # noqa: E402, I001 (first: it says how TensorFlow is to run)
-import numpy as np  # noqa: E402
-import protos  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from tensorflow.core.protobuf import config_pb2, named_tensor_pb2  # noqa: E402
+import stock  # noqa: I001 (first: it says how TensorFlow is to run)
+import numpy as np
+import protos
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2, named_tensor_pb2
 
 v1 = tf.compat.v1
 
@@ -103,7 +103,7 @@ class Program:
                 x = tf.switch_case(choice, [lambda x=x, b=b: self._run(b, x) for b in blocks])
             elif kind == "loop":
                 times = index + 1
-                step = lambda i, x: (i + 1, self._run(blocks[0], x))  # noqa: E731
+                step = lambda i, x: (i + 1, self._run(blocks[0], x))
                 # Iterations side by side would draw in any order.
                 _, x = tf.while_loop(lambda i, _: i < times, step, (0, x), parallel_iterations=1)
             elif kind == "call":

@@ -19,13 +19,12 @@ import time
 ORACLE = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ORACLE), str(ORACLE / "bench"), str(ORACLE / "differential")]
 
-import environment  # noqa: E402, F401  isort:skip
-
-import answers  # noqa: E402
-import draw  # noqa: E402
-import servers  # noqa: E402
-import shrink  # noqa: E402
-import stock  # noqa: E402
+import environment
+import answers
+import draw
+import servers
+import shrink
+import stock
 
 _LARGEST = 100_000
 _REPORT = 1000

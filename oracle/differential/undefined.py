@@ -5,13 +5,13 @@ A rule gets a node, its inputs and one of its outputs as stock gave it; it retur
 nothing, or True for all of them.
 """
 
+import protos
+import values
+
 import ml_dtypes
 import numpy as np
 from google.protobuf import message
 from tensorflow.core.framework import summary_pb2
-
-import protos
-import values
 
 
 def meaningless(node, inputs, number, expected):
@@ -341,9 +341,8 @@ def _beyond_the_square(node, inputs, expected):
 
 
 _RULES = {
-    **{
-        name: _no_gradient
-        for name in (
+    **dict.fromkeys(
+        (
             "MaxPoolGrad",
             "MaxPoolGradV2",
             "MaxPool3DGrad",
@@ -351,15 +350,16 @@ _RULES = {
             "MaxPool3DGradGrad",
             "AvgPoolGrad",
             "AvgPool3DGrad",
-        )
-    },
+        ),
+        _no_gradient,
+    ),
     **{f"{kind}ApplyCenteredRMSProp": _narrow_difference for kind in ("", "Sparse", "Resource", "ResourceSparse")},
     "MaxPool3D": _pooled_nan,
     "AvgPool3D": _pooled_nan,
     "Einsum": _leaves_range,
     **{f"FusedBatchNorm{name}": _small_mean for name in ("", "V2", "V3", "Grad", "GradV2", "GradV3")},
-    **{name: _shared_out for name in ("ParameterizedTruncatedNormal", "StatelessParameterizedTruncatedNormal")},
-    **{name: _sum_of_products for name in ("Conv2D", "Conv3D", "DepthwiseConv2dNative")},
+    **dict.fromkeys(("ParameterizedTruncatedNormal", "StatelessParameterizedTruncatedNormal"), _shared_out),
+    **dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative"), _sum_of_products),
     **{
         f"{op}Backprop{to}": _convolution_gradient
         for op in ("Conv2D", "DepthwiseConv2dNative")
@@ -380,10 +380,10 @@ _RULES = {
     "SqrtGrad": _reciprocal,
     "Zeta": _both_signs,
     "Polygamma": _both_signs,
-    **{name: _shape_of_gamma for name in ("Igamma", "IgammaGradA", "RandomGammaGrad")},
+    **dict.fromkeys(("Igamma", "IgammaGradA", "RandomGammaGrad"), _shape_of_gamma),
     "Igammac": _complement_of_gamma,
-    **{name: _exponential for name in ("Sigmoid", "Exp", "Expm1", "Sinh", "Cosh")},
-    **{name: _squared_size for name in ("Log", "Xlogy", "Xlog1py", "DivNoNan")},
+    **dict.fromkeys(("Sigmoid", "Exp", "Expm1", "Sinh", "Cosh"), _exponential),
+    **dict.fromkeys(("Log", "Xlogy", "Xlog1py", "DivNoNan"), _squared_size),
     "Cast": _cast,
     "NthElement": _not_a_number,
     "TopK": _row_not_a_number,

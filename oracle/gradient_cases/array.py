@@ -1,8 +1,8 @@
 """Shapes, slices, joins, gathers and scatters."""
 
-import tensorflow as tf
-
 from gradients import any_, fixed, positive
+
+import tensorflow as tf
 
 raw = tf.raw_ops
 
@@ -23,7 +23,7 @@ def shapes(c):
     c.case("Reshape/empty", lambda x: tf.reshape(x, [3, 0]), any_(0, 3))
     c.case("Reshape/one_unknown", lambda x: tf.reshape(tf.boolean_mask(x, [True, False]), [-1]), any_(2, 3))
     c.case("ExpandDims", lambda x: tf.expand_dims(x, -1), any_(2, 3))
-    c.case("Squeeze", lambda x: tf.squeeze(x), any_(1, 3, 1))
+    c.case("Squeeze", tf.squeeze, any_(1, 3, 1))
     c.case("Squeeze/axis", lambda x: tf.squeeze(x, [0]), any_(1, 3, 1))
     c.case("Transpose", lambda x: tf.transpose(x, [2, 0, 1]), any_(2, 3, 2))
     c.case(
@@ -58,9 +58,9 @@ def slices(c):
     c.case("StridedSlice/shrink", lambda x: x[1, tf.newaxis, :2], any_(2, 3))
     c.case("StridedSlice/ellipsis", lambda x: x[..., 1:], any_(2, 2, 3))
     c.case("StridedSlice/empty", lambda x: x[2:1], any_(2, 3))
-    grad = lambda dy: raw.StridedSliceGrad(shape=[2, 3], begin=[0, 0], end=[2, 3], strides=[1, 2], dy=dy)  # noqa: E731
+    grad = lambda dy: raw.StridedSliceGrad(shape=[2, 3], begin=[0, 0], end=[2, 3], strides=[1, 2], dy=dy)
     c.case("StridedSliceGrad", grad, any_(2, 2))
-    update = lambda x, v: raw.TensorStridedSliceUpdate(input=x, begin=[0, 1], end=[2, 3], strides=[1, 1], value=v)  # noqa: E731
+    update = lambda x, v: raw.TensorStridedSliceUpdate(input=x, begin=[0, 1], end=[2, 3], strides=[1, 1], value=v)
     c.case("TensorStridedSliceUpdate", update, any_(2, 3), any_(2, 2))
     c.case("TensorStridedSliceUpdate/repeated", update, any_(2, 3), any_(2, 1))
     c.case("Pad", lambda x: tf.pad(x, [[1, 0], [0, 2]]), any_(2, 3))
@@ -85,7 +85,7 @@ def joins(c):
     c.case("ConcatV2/first", lambda x, y: tf.concat([x, y], 0), any_(2, 3), any_(0, 3))
     c.case("ConcatV2/many", lambda x: tf.concat([x * float(i) for i in range(18)], 1), any_(2, 1))
     c.case("Concat", lambda x, y: raw.Concat(concat_dim=1, values=[x, y]), any_(2, 3), any_(2, 1))
-    rows = lambda x, y: tf.gather(tf.concat([x, y], 0), [0, 3, 2, 0])  # noqa: E731
+    rows = lambda x, y: tf.gather(tf.concat([x, y], 0), [0, 3, 2, 0])
     c.case("ConcatV2/rows", rows, any_(2, 3), any_(2, 3))
     c.case("ConcatV2/rows_of_columns", lambda x, y: tf.gather(tf.concat([x, y], 1), [1, 1, 0]), any_(2, 3), any_(2, 1))
     c.case("Pack", lambda x, y: tf.stack([x, y, x], 1), any_(2, 3), any_(2, 3))
@@ -126,13 +126,13 @@ def diagonals(c):
     )
     c.case("MatrixSetDiagV2", lambda x, d: raw.MatrixSetDiagV2(input=x, diagonal=d, k=-1), any_(3, 3), any_(2))
     for align in ("LEFT_RIGHT", "RIGHT_LEFT"):
-        diag = lambda x, a=align: raw.MatrixDiagV3(  # noqa: E731
+        diag = lambda x, a=align: raw.MatrixDiagV3(
             diagonal=x, k=[-1, 1], num_rows=3, num_cols=3, padding_value=tf.constant(0, x.dtype), align=a
         )
         c.case(f"MatrixDiagV3/{align}", diag, any_(3, 3))
         part = lambda x, a=align: raw.MatrixDiagPartV3(
             input=x, k=[-1, 1], padding_value=tf.constant(0, x.dtype), align=a
-        )  # noqa: E731
+        )
         c.case(f"MatrixDiagPartV3/{align}", part, any_(3, 3))
         c.case(
             f"MatrixSetDiagV3/{align}",
@@ -197,7 +197,7 @@ def scatters(c):
     )
     dense = lambda x, d: raw.SparseToDense(
         sparse_indices=[[0, 1], [1, 0]], output_shape=[2, 2], sparse_values=x, default_value=d
-    )  # noqa: E731
+    )
     c.case("SparseToDense", dense, any_(2), any_())
 
 

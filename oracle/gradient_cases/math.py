@@ -1,8 +1,8 @@
 """Arithmetic, functions, reductions, segments and products."""
 
-import tensorflow as tf
-
 from gradients import above_one, any_, fixed, positive, probability, unit
+
+import tensorflow as tf
 
 raw = tf.raw_ops
 
@@ -94,7 +94,7 @@ def unary(c):
 
 def second(c):
     for name in ("SigmoidGrad", "TanhGrad", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "InvGrad"):
-        function = lambda y, dy, op=getattr(raw, name): op(y=y, dy=dy)  # noqa: E731
+        function = lambda y, dy, op=getattr(raw, name): op(y=y, dy=dy)
         c.case(name, function, positive(2, 3), any_(2, 3))
         c.case(f"{name}/complex", function, positive(3), any_(3), dtypes=("complex64",), unknown=False)
     c.case("gradient_of_gradient", lambda x: tf.gradients(tf.tanh(x) * tf.exp(x), x)[0], any_(3))
@@ -257,15 +257,15 @@ def products(c):
             )
             sparse = lambda x, y, ta=ta, tb=tb: raw.SparseMatMul(
                 a=x, b=y, transpose_a=ta, transpose_b=tb, a_is_sparse=ta
-            )  # noqa: E731
+            )
             c.case(f"SparseMatMul/{label}", sparse, any_(*a), any_(*b), dtypes=("float", "bfloat16"))
-            batch = lambda x, y, ta=ta, tb=tb: raw.BatchMatMulV2(x=x, y=y, adj_x=ta, adj_y=tb)  # noqa: E731
+            batch = lambda x, y, ta=ta, tb=tb: raw.BatchMatMulV2(x=x, y=y, adj_x=ta, adj_y=tb)
             c.case(f"BatchMatMulV2/{label}", batch, any_(2, *a), any_(2, *b))
             c.case(f"BatchMatMulV2/{label}/broadcast", batch, any_(2, 1, *a), any_(3, *b))
             c.case(f"BatchMatMulV2/{label}/complex", batch, any_(*a), any_(2, *b), dtypes=("complex64",), unknown=False)
-            strict = lambda x, y, ta=ta, tb=tb: raw.BatchMatMul(x=x, y=y, adj_x=ta, adj_y=tb)  # noqa: E731
+            strict = lambda x, y, ta=ta, tb=tb: raw.BatchMatMul(x=x, y=y, adj_x=ta, adj_y=tb)
             c.case(f"BatchMatMul/{label}", strict, any_(2, *a), any_(2, *b))
-    mixed = lambda x, y: raw.BatchMatMulV3(x=x, y=y, Tout=x.dtype)  # noqa: E731
+    mixed = lambda x, y: raw.BatchMatMulV3(x=x, y=y, Tout=x.dtype)
     c.case("BatchMatMulV3", mixed, any_(2, 2, 3), any_(3, 2))
     c.case(
         "MatMul/complex",
@@ -291,7 +291,7 @@ def products(c):
         "i,j->ij": ((2,), (3,)),
         "i,i->": ((3,), (3,)),
     }.items():
-        function = lambda *x, e=equation: raw.Einsum(inputs=list(x), equation=e)  # noqa: E731
+        function = lambda *x, e=equation: raw.Einsum(inputs=list(x), equation=e)
         c.case(f"Einsum/{equation}", function, *(any_(*shape) for shape in shapes))
     c.case(
         "Einsum/complex",
@@ -306,17 +306,17 @@ def products(c):
 def segments(c):
     ids = [0, 0, 2, 2]
     for name in ("Sum", "Mean", "Min", "Max", "Prod"):
-        function = lambda x, op=getattr(raw, f"Segment{name}"): op(data=x, segment_ids=ids)  # noqa: E731
+        function = lambda x, op=getattr(raw, f"Segment{name}"): op(data=x, segment_ids=ids)
         c.case(f"Segment{name}", function, any_(4, 2))
         c.case(f"Segment{name}/vector", function, any_(4))
         if name != "Mean":
             unsorted = lambda x, op=getattr(raw, f"UnsortedSegment{name}"): op(
                 data=x, segment_ids=[2, -1, 0, 2], num_segments=4
-            )  # noqa: E731
+            )
             c.case(f"UnsortedSegment{name}", unsorted, any_(4, 2))
             matrix = lambda x, op=getattr(raw, f"UnsortedSegment{name}"): op(
                 data=x, segment_ids=[[1, 0], [1, 1]], num_segments=2
-            )  # noqa: E731
+            )
             c.case(f"UnsortedSegment{name}/matrix", matrix, any_(2, 2, 2))
     zeros = fixed([[0.0, 1.0], [2.0, 0.0], [0.0, 3.0], [0.0, 0.0]])
     c.case("SegmentProd/zeros", lambda x: raw.SegmentProd(data=x, segment_ids=[0, 0, 1, 1]), zeros)
@@ -343,9 +343,9 @@ def sparse_segments(c):
             label = "rows" if sparse else "whole"
             plain = lambda x, op=getattr(raw, f"SparseSegment{name}"), sparse=sparse: op(
                 data=x, sparse_gradient=sparse, **rows
-            )  # noqa: E731
+            )
             c.case(f"SparseSegment{name}/{label}", plain, any_(4, 2))
-            counted = lambda x, op=getattr(raw, f"SparseSegment{name}WithNumSegments"), sparse=sparse: op(  # noqa: E731
+            counted = lambda x, op=getattr(raw, f"SparseSegment{name}WithNumSegments"), sparse=sparse: op(
                 data=x, num_segments=5, sparse_gradient=sparse, **rows
             )
             c.case(f"SparseSegment{name}WithNumSegments/{label}", counted, any_(4, 2))
@@ -357,7 +357,7 @@ def factors(c):
             label = ("lower" if lower else "upper") + ("_adjoint" if adjoint else "")
             solve = lambda a, b, lower=lower, adjoint=adjoint: raw.MatrixTriangularSolve(
                 matrix=a, rhs=b, lower=lower, adjoint=adjoint
-            )  # noqa: E731
+            )
             c.case(
                 f"MatrixTriangularSolve/{label}", solve, positive(2, 3, 3), any_(2, 3, 2), dtypes=("float", "double")
             )

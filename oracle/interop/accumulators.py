@@ -2,10 +2,10 @@
 
 import threading
 
+from report import session, show, show_failure, v1
+
 import numpy as np
 import tensorflow as tf
-
-from report import session, show, show_failure, v1
 
 
 def run(target):
@@ -86,7 +86,7 @@ def synchronous(target):
         runner = optimizer.get_chief_queue_runner()
         coordinator = v1.train.Coordinator()
         runner.create_threads(sess, coord=coordinator, daemon=True, start=True)
-        for i in range(4):
+        for _i in range(4):
             replicas = [background(lambda k=k: sess.run(train, {x: [1.0 + k, 2.0], ids: [k, 3]})) for k in range(2)]
             for replica in replicas:
                 replica()

@@ -2,12 +2,13 @@
 
 import glob
 import os
+import pathlib
 import tempfile
+
+from report import session, show, show_failure, v1
 
 import numpy as np
 import tensorflow as tf
-
-from report import session, show, show_failure, v1
 
 TYPES = [
     "float32",
@@ -245,8 +246,7 @@ def failures(target, prefix):
         if edit is None:
             os.remove(file)
         else:
-            data = edit(bytearray(open(file, "rb").read()))
-            open(file, "wb").write(data)
+            pathlib.Path(file).write_bytes(edit(bytearray(pathlib.Path(file).read_bytes())))
         show_failure(f"{name}: big", restore(path))
         show_failure(f"{name}: words", restore(path, "words", dtype=tf.string))
 

@@ -2,10 +2,10 @@
 
 import threading
 
+from report import session, show, show_failure, v1
+
 import numpy as np
 import tensorflow as tf
-
-from report import session, show, show_failure, v1
 
 ELEMENTS = 200
 

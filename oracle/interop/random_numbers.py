@@ -1,8 +1,8 @@
 """Random numbers: equal seeds give equal numbers, in order of use, whichever server draws them."""
 
-import tensorflow as tf
-
 from report import session, show, v1
+
+import tensorflow as tf
 
 
 def run(target):

@@ -7,9 +7,9 @@ its own, which goes on from step to step.
 import pathlib
 import sys
 
-import tensorflow as tf
-
 from report import show, v1
+
+import tensorflow as tf
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "differential"))

@@ -1,10 +1,10 @@
 """Steps: feeding and fetching anything, targets, callables, devices, and what goes wrong."""
 
+from report import session, show, show_failure, v1
+
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2, rpc_options_pb2
-
-from report import session, show, show_failure, v1
 
 
 def run(target):

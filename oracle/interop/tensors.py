@@ -1,10 +1,10 @@
 """Tensors of every type, shape and encoding, in and out."""
 
-import numpy as np
-import tensorflow as tf
-
 from report import session, show, show_failure, v1
 from wire import Caller, message
+
+import numpy as np
+import tensorflow as tf
 
 NUMBERS = [
     "float16",

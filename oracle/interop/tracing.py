@@ -2,11 +2,11 @@
 
 import json
 
+from report import session, show, show_failure, v1
+
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.client import timeline
-
-from report import session, show, show_failure, v1
 
 
 def described(output):

@@ -4,10 +4,10 @@ Every graph reads a variable, passes the value through an op, updates the variab
 value after the update. What is fetched is that result, the passed value, the read and the variable itself.
 """
 
+from report import session, show, v1
+
 import numpy as np
 import tensorflow as tf
-
-from report import session, show, v1
 
 raw = tf.raw_ops
 

@@ -2,10 +2,10 @@
 
 import threading
 
-import tensorflow as tf
-
 from report import show
 from wire import Caller, convert, message, named_tensor
+
+import tensorflow as tf
 
 
 def run(target):

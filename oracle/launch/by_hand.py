@@ -20,9 +20,9 @@ import traceback
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
 
-import tasks  # noqa: E402
-import trainer  # noqa: E402
-from trainer import tf, v1  # noqa: E402
+import tasks
+import trainer
+from trainer import tf, v1
 
 # How long anything may take before it is taken to hang.
 SECONDS = 300

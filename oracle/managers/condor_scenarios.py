@@ -55,7 +55,7 @@ class Site:
         until(
             lambda: not self.waiting(cluster), SECONDS, lambda: f"jobs are left: {self.waiting(cluster)}\n{self.said()}"
         )
-        left = lambda: self.condor.left_over()
+        left = self.condor.left_over
         until(lambda: not left(), 30, lambda: f"left over: {left()}\n{self.said()}")
         return self.said()
 

@@ -56,7 +56,9 @@ class Manager:
 
     def _ask(self, words, command, check, **options):
         """What a tool prints; `command` is how it is started here."""
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options
+        )
         if check and done.returncode != 0:
             raise RuntimeError(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout}")
         return done.stdout

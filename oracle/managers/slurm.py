@@ -117,7 +117,9 @@ class Slurm(manager.Manager):
     def close(self):
         """Ends all jobs and daemons."""
         if len(self._daemons) > 1:
-            subprocess.run(["scancel", "--full", "--user=root"], env=getattr(self, "environment", None), timeout=20)
+            subprocess.run(
+                ["scancel", "--full", "--user=root"], env=getattr(self, "environment", None), timeout=20, check=False
+            )
         # The nodes' daemons first: what they started goes with their namespaces.
         for process in reversed(self._daemons):
             self._end([process], signal.SIGTERM)

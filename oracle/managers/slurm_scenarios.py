@@ -71,7 +71,7 @@ class Site:
 
     def check_gone(self, said):
         """No process may be left on any node; Slurm itself needs a moment to see that."""
-        left = lambda: self.slurm.left_over()
+        left = self.slurm.left_over
         until(lambda: not left(), KILL_WAIT + 10, lambda: f"left over: {left()}\n{said}")
 
 

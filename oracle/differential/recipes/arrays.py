@@ -1,8 +1,8 @@
 """Recipes for ops that move elements: shapes, slices, diagonals, blocks."""
 
-import numpy as np
-
 from recipes import Like, recipe
+
+import numpy as np
 
 
 @recipe("Fill")

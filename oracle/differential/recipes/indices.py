@@ -1,9 +1,9 @@
 """Recipes for ops with indices: gather, scatter, segments, counts, searches."""
 
-import numpy as np
-
 import values
 from recipes import Like, recipe
+
+import numpy as np
 
 
 def found(s, shape, depth, count):

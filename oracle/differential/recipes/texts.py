@@ -2,12 +2,12 @@
 
 import base64
 
-import numpy as np
-from tensorflow.core.framework import summary_pb2
-
 import protos
 import values
 from recipes import Like, recipe
+
+import numpy as np
+from tensorflow.core.framework import summary_pb2
 
 _NUMBERS = (
     b"0",
