@@ -107,14 +107,16 @@ impl Inner {
     /// The board, and what was told directly.
     pub(super) fn look(&self, state: &mut State) -> Result<View> {
         let mut view = state.table.look()?;
-        self.add_told(&mut view);
+        self.add_told(state, &mut view);
         Ok(view)
     }
 
-    /// A note that was told directly counts only if it is of a member, whose incarnation strangers do not know.
-    pub(super) fn add_told(&self, view: &mut View) {
+    /// Adds the notes that members sent to this task directly. Strangers do not know the incarnations of members. Those of
+    /// the own cluster count even if the board has lost them: a host that leaves takes the board with it.
+    pub(super) fn add_told(&self, state: &State, view: &mut View) {
         for note in self.wake.notes() {
-            let known = view.members.values().any(|member| member.incarnation == note.incarnation);
+            let listed = view.members.values().any(|member| member.incarnation == note.incarnation);
+            let known = listed || state.cluster.as_ref().is_some_and(|own| own.has(&note.incarnation));
             if known && view.note_of(&note.incarnation).is_none() {
                 view.notes.push(note);
             }

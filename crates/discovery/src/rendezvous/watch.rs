@@ -170,7 +170,7 @@ impl Watch {
                 self.view = view;
             }
             Err(error) => {
-                inner.add_told(&mut self.view);
+                inner.add_told(&state, &mut self.view);
                 if self.trouble != error.message() {
                     tracing::warn!(
                         "Restarts of other tasks are not heard of for now: {}.",
