@@ -51,12 +51,20 @@ impl Lifetime {
 
     /// Serves until the end. In a cluster, SIGTERM while masters have sessions open is no clean end: the others still need
     /// the task, and whoever reads exit codes should start it again.
-    pub(crate) fn serve(&self, server: Server, is_alone: bool) -> Result<(), Failure> {
+    ///
+    /// `announce` is called once signals are heard: a client or a supervisor that has read the announcement may flood the
+    /// server with connections, or ask it to end.
+    pub(crate) fn serve(
+        &self,
+        server: Server,
+        is_alone: bool,
+        announce: impl FnOnce(&Server),
+    ) -> Result<(), Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| format!("cannot wait for the end: {error}"))?;
-        let needed = runtime.block_on(self.until_end(&server));
+        let needed = runtime.block_on(self.until_end(&server, announce));
         server.stop();
         let needed = needed?;
         tracing::info!("The server has ended.");
@@ -67,7 +75,7 @@ impl Lifetime {
     }
 
     /// Whether the task was still needed when it was asked to end.
-    async fn until_end(&self, server: &Server) -> Result<bool, Failure> {
+    async fn until_end(&self, server: &Server, announce: impl FnOnce(&Server)) -> Result<bool, Failure> {
         let listen = |kind| signal(kind).map_err(|error| format!("signals cannot be heard: {error}"));
         let mut interrupt = listen(SignalKind::interrupt())?;
         let mut terminate = listen(SignalKind::terminate())?;
@@ -76,6 +84,7 @@ impl Lifetime {
             true => None,
             false => Some(listen(SignalKind::hangup())?),
         };
+        announce(server);
         let mut hung_up = pin!(async {
             match &mut hangup {
                 Some(hangup) => drop(hangup.recv().await),
