@@ -1,4 +1,4 @@
-"""What stock finds in the directory of `ferroflow demo`: variables of the last checkpoint, and events.
+"""Prints what stock finds in the directory of `ferroflow demo`: variables of the last checkpoint, and events.
 
 python demo.py DIRECTORY
 """

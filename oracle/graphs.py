@@ -1,4 +1,4 @@
-"""What stock makes of graphs that Rust programs build, and the same models in stock's own words.
+"""Shows what stock makes of graphs that Rust programs build, and the same models in stock's own words.
 
     python oracle/graphs.py models                      prints values, gradients and second gradients, as JSON
     python oracle/graphs.py run [GRAPH REQUEST]...      imports GraphDefs and runs them

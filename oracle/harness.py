@@ -1,4 +1,4 @@
-"""How cases are written: a `Family` collects them, stock answers them, and the result is the text of a golden file.
+"""The language of cases: a `Family` collects them, stock answers them, and the result is the text of a golden file.
 
 A case file `cases/<family>.py` defines `cases(c)`, where `c` is a `Family`:
 
@@ -101,7 +101,7 @@ _CODES = (
 
 
 def _status_lines(indent, code, message, contains):
-    """The status, with stock's wording beside it for whoever writes our message."""
+    """The status, with stock's wording beside it as a model for our message."""
     if code == stock.OK:
         return []
     if isinstance(contains, re.Pattern):
@@ -126,7 +126,7 @@ class Family:
         self.default_accuracy = "exact"
 
     def accuracy(self, accuracy):
-        """What later cases of this family use unless they say otherwise: `exact`, `rounding` or `random`."""
+        """The accuracy of later cases of this family unless they say otherwise: `exact`, `rounding` or `random`."""
         self.default_accuracy = accuracy
 
     def dtypes(self, op, attr, **fixed):

@@ -6,7 +6,7 @@ The test `optimizers` builds the same with Ferroflow. A file has lines of these 
 
     model   <dense|sparse> <resource|ref>            what follows is of this model
     node    <name> <op> <inputs> <controls> <class> <locking>   a node that applying gradients added
-    value   <step> <name> <numbers>                  a variable, loss or result after so many steps
+    value   <step> <name> <numbers>                  a variable, loss or result after that step
 
 Reads of variables are left out of the nodes: a consumer's input is `read(<variable>)` instead, because how many reads
 there are is of no consequence. What was there before is `outside`, unless it is a variable.

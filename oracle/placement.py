@@ -322,7 +322,7 @@ class Cluster:
 
 
 class Printed:
-    """What C code prints to standard output meanwhile."""
+    """Captures what C code prints to standard output meanwhile."""
 
     def __enter__(self):
         libc = ctypes.CDLL(None)

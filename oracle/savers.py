@@ -1,4 +1,4 @@
-"""Stock's savers, for the tests of ours.
+"""Stock's savers, for the tests of Ferroflow's.
 
 python savers.py nodes            the nodes that savers add, for each kind
 python savers.py read DIRECTORY   the checkpoints of a directory and the values of the latest

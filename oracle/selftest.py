@@ -30,12 +30,12 @@ EXPECTED |= dict.fromkeys(["XLA_FLAGS", "TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREA
 
 
 def seen():
-    """What this process has of the variables."""
+    """The variables that this process has."""
     return {name: os.environ.get(name) for name in EXPECTED}
 
 
 def seen_below():
-    """What a program sees that this process starts."""
+    """The variables that a program sees which this process starts."""
     program = (
         "import json, os, sys; print(json.dumps({name: os.environ.get(name) for name in json.loads(sys.argv[1])}))"
     )

@@ -226,7 +226,7 @@ def gru():
 
 
 class Cell:
-    """What stock's `dynamic_rnn` wants of a cell."""
+    """The interface that stock's `dynamic_rnn` wants of a cell."""
 
     def __init__(self, step, sizes):
         self.step, self.state_size, self.output_size = step, sizes, sizes[-1] if isinstance(sizes, tuple) else sizes

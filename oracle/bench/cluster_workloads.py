@@ -1,4 +1,4 @@
-"""What the ratio suite measures on clusters."""
+"""Workloads that the ratio suite measures on clusters."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""What the ratio suite trains with whole programs; `benches/src/bin/trainer.rs` has the same models."""
+"""Models that the ratio suite trains with whole programs; `benches/src/bin/trainer.rs` has the same models."""
 
 import itertools
 

@@ -56,7 +56,7 @@ def stock():
 
 
 def ferroflow(binary):
-    """Starts one of ours."""
+    """Starts a Ferroflow server."""
     return Server([str(binary), "serve", "--port", "0", "--log", "warn"])
 
 

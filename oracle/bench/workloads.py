@@ -1,4 +1,4 @@
-"""What the ratio suite measures: each workload opens on one server and then gives one sample after the other."""
+"""Workloads of the ratio suite: each workload opens on one server and then gives one sample after the other."""
 
 import dataclasses
 import time
@@ -251,7 +251,7 @@ def _kernels():
 
 
 def _image_kernels():
-    """What convolutional networks spend their time in: each op on variables of its own, so that none is like another."""
+    """The ops that convolutional networks spend their time in: each on variables of its own, so that none is like another."""
     raw = tf.raw_ops
     for label, image, kernel, stride, repeats in (
         ("3×3 of 32×8×8×1 to 16", (32, 8, 8, 1), (3, 3, 1, 16), 1, 40),

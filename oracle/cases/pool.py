@@ -19,7 +19,7 @@ def output(image, ksize, strides, padding, explicit=()):
 
 
 def pooled(image, ksize, strides, padding, explicit=()):
-    """What stock's largest elements are, computed here for `orig_output`."""
+    """Stock's largest elements, computed here for `orig_output`."""
 
     def draw(values):
         shape = output(values.shape, ksize, strides, padding, explicit)

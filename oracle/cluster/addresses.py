@@ -84,7 +84,7 @@ def reached(host, port):
 
 
 def listening(ps, _, binary):
-    """A server of ours listens where its entry says, or where it is told to; stock's listen everywhere."""
+    """A Ferroflow server listens where its entry says, or where it is told to; stock's listen everywhere."""
     with tasks.Cluster({"ps": [ps, ps]}, binary, hosts={("ps", 0): "127.0.0.1", ("ps", 1): "127.0.0.1"}) as cluster:
         for index in range(2):
             task = cluster.task("ps", index)

@@ -73,7 +73,7 @@ def graph_of(kind, names, container=""):
 
 
 def pair(cluster, names, first, second):
-    """What a second session sees while the first one is open, and after that."""
+    """The state that a second session sees while the first one is open, and after that."""
     v1.Session.reset(cluster.target())
     graph, write, _ = graph_of(first, names)
     writer = v1.Session(cluster.target(), graph=graph, config=config_of(cluster, first, names))
@@ -101,7 +101,7 @@ def containers(cluster):
 
 
 def resets(cluster):
-    """A reset empties what is shared, whoever brought a cluster, and not what a session has for itself."""
+    """A reset empties what is shared, also in clusters that a session brought, and not what a session has for itself."""
     for kind in ["brought", "brought, sharing"]:
         graph, write, read = graph_of(kind, ALL)
         owner = v1.Session(cluster.target("worker", 1), graph=graph, config=config_of(cluster, kind, ALL))

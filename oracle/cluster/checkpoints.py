@@ -22,7 +22,7 @@ def run(cluster):
 
 
 def variables(ps_tasks, use_resource, parts):
-    """Variables of several types, some in parts, spread over so many servers."""
+    """Variables of several types, some in parts, spread over `ps_tasks` servers."""
     rows = np.arange(28, dtype=np.float32).reshape(7, 4)
 
     def part(shape, dtype=None, partition_info=None):
@@ -49,7 +49,7 @@ def variables(ps_tasks, use_resource, parts):
 
 
 def contents(prefix):
-    """What stock reads in a checkpoint."""
+    """The content of a checkpoint, read by stock."""
     reader = tf.train.load_checkpoint(str(prefix))
     return {name: reader.get_tensor(name) for name in sorted(reader.get_variable_to_shape_map())}
 
@@ -103,7 +103,7 @@ def single(cluster, prefix):
 
 
 def written_by_stock(cluster, prefix):
-    """What a stock session of this process writes."""
+    """Writes a checkpoint by a stock session of this process."""
     path = by_stock(prefix, v1.train.SaverDef.V2)
     v1.Session.reset(cluster.target())
     with tf.Graph().as_default() as graph, v1.device(v1.train.replica_device_setter(ps_tasks=3)):

@@ -86,7 +86,7 @@ def undisturbed(cluster, inside, directory):
 
 
 def counted(directory, more):
-    """Waits until so many more increments are acknowledged; whether that happens."""
+    """Waits until `more` more increments are acknowledged; whether that happens."""
     goal = tally(directory)[1] + more
     return tasks.until(lambda: tally(directory)[1] >= goal, 60)
 

@@ -1,6 +1,6 @@
 """A training program in the style of TensorFlow's guide to distributed training, on two parameter servers.
 
-A stock worker has its server, and so its master, in the trainer's own process; one of ours is a process to connect to.
+A stock worker has its server, and so its master, in the trainer's own process; a Ferroflow server is a process to connect to.
 """
 
 import contextlib
@@ -69,7 +69,7 @@ def own_target(cluster, index, inside):
 
 
 def trainer(cluster, index, inside, directory, use_resource, last_step, enough=lambda taken: False):
-    """What a user's trainer.py does; `enough(steps taken here)` ends it too."""
+    """A user's trainer.py; `enough(steps taken here)` ends it too."""
     target = own_target(cluster, index, inside)
     with tf.Graph().as_default():
         x, y, step, loss, train = model(index, use_resource)
@@ -123,7 +123,7 @@ def alone(layout, binary, use_resource):
 
 
 def show_bounds(*arguments):
-    """What holds for one of several workers: its losses say little, because the others change the variables as well."""
+    """Shows what holds for one of several workers: its losses say little, because the others change the variables as well."""
     losses, steps = trainer(*arguments)
     show("trained", [bool(np.isfinite(losses).all()), all(a <= b for a, b in itertools.pairwise(steps))])
     print("steps", len(losses), flush=True)
@@ -147,7 +147,7 @@ def two_workers(layout, binary):
 
 
 def after_two(directory, steps):
-    """What the last checkpoint of both workers has."""
+    """The variables in the last checkpoint of both workers."""
     with tf.Graph().as_default(), v1.Session() as session:
         x, y, step, loss, _ = model(0, True, ps_tasks=0)
         values, labels = next(batches(2))

@@ -78,7 +78,7 @@ class Link:
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
     def weather(self, delay=0.0, loss=0.0):
-        """How the link behaves from now on, both ways: seconds, and the share of packets that are lost."""
+        """Sets the behavior of the link from now on, both ways: seconds, and the share of packets that are lost."""
         struct.pack_into("dd", self._weather, 0, delay, loss)
 
     def cut(self):

@@ -99,7 +99,7 @@ def _fork(body, errors, namespace=None):
 
 
 def _read_until(fd, pattern, deadline):
-    """What a pipe said up to a match of `pattern`; None if it closed or the time was over before."""
+    """The text of a pipe up to a match of `pattern`; None if it closed or the time was over before."""
     text = b""
     while True:
         found = re.search(pattern, text)
@@ -210,7 +210,7 @@ class Task:
         return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
 
     def descriptors(self):
-        """How many files and sockets are open."""
+        """The number of open files and sockets."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     @property
@@ -252,7 +252,7 @@ class Cluster:
         return json.dumps(self.spec)
 
     def told(self, task):
-        """The cluster as a server of ours is told of it."""
+        """The cluster as a Ferroflow server is told of it."""
         text = json.dumps(task.knows or self.spec)
         if not task.by_file:
             return text
@@ -261,7 +261,7 @@ class Cluster:
         return str(file)
 
     def stock_config(self):
-        """What stock's tasks are started with."""
+        """The arguments of stock's tasks."""
         return None
 
     def task(self, job, index):
@@ -286,7 +286,7 @@ class Cluster:
         self._temporary.cleanup()
 
     def logs(self):
-        """What our tasks logged, for whoever looks at a failure."""
+        """The logs of our tasks, to be shown with a failure."""
         said = [(task.name, task.tail()) for task in self.tasks if task.kind == OURS]
         return "\n".join(f"--- {name}\n{text}" for name, text in said if text)
 
@@ -303,7 +303,7 @@ class Cluster:
 
 
 def until(condition, seconds):
-    """Asks again and again until the condition holds; whether it does within so many seconds."""
+    """Asks again and again until the condition holds; whether it does within `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -374,7 +374,7 @@ class Client:
         return lines
 
     def lines(self):
-        """What it has printed, up to the end of a line."""
+        """Its output, up to the end of a line."""
         return self._text[: self._text.rfind(b"\n") + 1].decode(errors="replace").splitlines()
 
     def errors(self, lines=12):

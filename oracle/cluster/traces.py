@@ -1,4 +1,4 @@
-"""What a step tells about itself: the timelines and partition graphs of all its tasks, merged."""
+"""Traces of steps: the timelines and partition graphs of all its tasks, merged."""
 
 from report import session, show, v1
 
@@ -81,7 +81,7 @@ def costs(cluster):
 
 
 def model(graph):
-    """What does not depend on the names of what was added, or on the clock."""
+    """The part of a trace that does not depend on the names of what was added, or on the clock."""
     lines, parts = [], []
     for node in graph.node:
         if node.name == "_SOURCE":

@@ -1,4 +1,4 @@
-"""What a server answers to a drawn graph, and whether two answers agree."""
+"""The answer of a server to a drawn graph, and whether two answers agree."""
 
 import draw
 import protos

@@ -317,7 +317,7 @@ def supported(listed, wide):
 
 
 def known():
-    """What is known to differ, by op."""
+    """Known differences, by op."""
     lines = pathlib.Path(__file__).with_name("known.tsv").read_text().splitlines()
     return dict(line.split("\t") for line in lines if not line.startswith("#"))
 

@@ -124,7 +124,7 @@ _INTERNAL = "status 13:"
 
 
 def answers(client, program, optimized):
-    """What a server gives for each step, and the variables after it."""
+    """The results of a server for each step, and the variables after it."""
     for _ in range(5):
         found = _answers(client, program, optimized)
         # Stock's optimizer breaks some loops, in one session of many, so that their results stay without a value.

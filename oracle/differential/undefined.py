@@ -1,5 +1,5 @@
 """Where stock's own answer means nothing: it reads memory that nobody wrote, leaves the order open, or converts numbers
-that do not fit. There, and only there, an answer of ours may differ.
+that do not fit. There, and only there, our answer may differ.
 
 A rule gets a node, its inputs and one of its outputs as stock gave it; it returns a mask of the elements that mean
 nothing, or True for all of them.
@@ -24,7 +24,7 @@ def meaningless(node, inputs, number, expected):
 
 
 def _is_unwritten(node, number):
-    """What a batch normalization keeps for its gradient, where there is none because nothing is learned."""
+    """The values that a batch normalization keeps for its gradient, where there is none because nothing is learned."""
     return (
         node.op.startswith("FusedBatchNorm")
         and "Grad" not in node.op

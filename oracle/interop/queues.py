@@ -26,7 +26,7 @@ def together(*calls):
 
 
 def sorted_batches(target):
-    """Batches of a priority queue are sorted, whoever comes first."""
+    """Batches of a priority queue are sorted, in whichever order they come."""
     queue = v1.PriorityQueue(ELEMENTS * 2, (tf.int64,), ((),))
     keys = np.random.default_rng(3).integers(-20, 20, ELEMENTS)
     puts = [queue.enqueue_many((part, part * 7)) for part in np.split(keys, 20)]

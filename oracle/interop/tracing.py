@@ -1,4 +1,4 @@
-"""What a step tells about itself: timelines and partition graphs."""
+"""Traces of steps: timelines and partition graphs."""
 
 import json
 

@@ -95,7 +95,7 @@ def case(target, label, shape, update, through):
 
 
 def tokens(target):
-    """How synchronous replicas make their tokens: out of a read that nothing orders after the update."""
+    """The tokens of synchronous replicas are made out of a read that nothing orders after the update."""
     with tf.Graph().as_default() as graph, session(target, graph) as sess:
         step = v1.get_variable("step", [], tf.int64, v1.zeros_initializer(), use_resource=False)
         queue = v1.FIFOQueue(-1, tf.int64, [], shared_name="view_tokens")

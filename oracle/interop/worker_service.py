@@ -1,4 +1,4 @@
-"""What a master says to a worker: registered graphs, steps, tensors, and every way to get them wrong."""
+"""Calls of a master to a worker: registered graphs, steps, tensors, and every way to get them wrong."""
 
 import threading
 

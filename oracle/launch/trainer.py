@@ -36,7 +36,7 @@ def look_often():
 
 
 class Together(v1.train.SessionRunHook):
-    """Does not end before so many workers have begun, so that none finds the cluster gone."""
+    """Does not end before `workers` workers have begun, so that none finds the cluster gone."""
 
     def __init__(self, workers):
         self.workers = workers

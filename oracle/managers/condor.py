@@ -185,7 +185,7 @@ class Condor(manager.Manager):
         return self.nodes.on(name, *inside, *command, setup=setup)
 
     def ask(self, *command, check=True, directory="/tmp"):
-        """What a tool prints on the central manager."""
+        """The output of a tool on the central manager."""
         return self._ask(command, self._on("manager", *command, directory=directory), check, timeout=60)
 
     def left_over(self):

@@ -1,4 +1,4 @@
-"""What a user of Kubernetes does: stock's trainer on our parameter servers, from each kind of manifest."""
+"""Acts of a user of Kubernetes: stock's trainer on our parameter servers, from each kind of manifest."""
 
 import functools
 import os

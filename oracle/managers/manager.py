@@ -1,4 +1,4 @@
-"""What all cluster managers on one machine share: their packages, their daemons, their tools."""
+"""Parts that all cluster managers on one machine share: their packages, their daemons, their tools."""
 
 import contextlib
 import os
@@ -55,7 +55,7 @@ class Manager:
         self._daemons.append(process)
 
     def _ask(self, words, command, check, **options):
-        """What a tool prints; `command` is how it is started here."""
+        """The output of a tool; `command` is how it is started here."""
         done = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options
         )

@@ -150,7 +150,7 @@ def main():
             if kind in published:
                 jsonschema.validate(document, published[kind])
             name = document["metadata"]["name"]
-            assert LABEL.fullmatch(name), f"{name!r} is no name"
+            assert LABEL.fullmatch(name), f"{name!r} is not a name"
             print(document["kind"], name)
 
 

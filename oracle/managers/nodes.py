@@ -82,7 +82,7 @@ class Nodes:
         return [*network, "unshare", "--mount", "--uts", "sh", "-c", script, name, self.hosts, *command]
 
     def processes(self, besides=()):
-        """What runs on the nodes, as (node, pid, command line), except programs of these names."""
+        """Processes on the nodes, as (node, pid, command line), except programs of these names."""
         found = []
         for name, namespace in self._namespaces.items():
             listed = subprocess.run(

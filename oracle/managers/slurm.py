@@ -102,7 +102,7 @@ class Slurm(manager.Manager):
         until(idle, 60, lambda: f"nodes are not idle: {self.ask('sinfo', '--Node', '--long', check=False)}")
 
     def ask(self, *command, check=True, **options):
-        """What a tool of Slurm prints."""
+        """The output of a tool of Slurm."""
         return self._ask(command, command, check, env=self.environment, **options)
 
     def state(self, job):

@@ -1,4 +1,4 @@
-"""What a user of Slurm does: stock's trainer behind `ferroflow join`, on nodes whose names do not sort as numbers."""
+"""Acts of a user of Slurm: stock's trainer behind `ferroflow join`, on nodes whose names do not sort as numbers."""
 
 import os
 import re
@@ -30,7 +30,7 @@ class Site:
         return [self.binary, "join", "--jobs", jobs, *options, "--", sys.executable, TRAINER, f"--steps={steps}"]
 
     def step(self, *command):
-        """What a step prints; it must end well and leave nothing."""
+        """The output of a step; it must end well and leave nothing."""
         said = self.slurm.ask("srun", *command, timeout=SECONDS)
         self.check_gone(said)
         return said
@@ -42,7 +42,7 @@ class Site:
         return int(re.search(r"Submitted batch job (\d+)", said).group(1))
 
     def output(self, name, job):
-        """What a submitted training has printed so far."""
+        """The output of a submitted training so far."""
         try:
             with open(self.path(f"{name}-{job}.out")) as file:
                 return file.read()

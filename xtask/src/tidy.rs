@@ -1,8 +1,12 @@
-//! Conventions as failing checks: layers, module docs, file sizes, paths of one machine, one environment for stock, licenses, duplicate versions.
+//! Conventions as failing checks: layers, module docs, file sizes, paths of one machine, words, one environment for stock,
+//! licenses, duplicate versions.
 
+mod families;
 mod files;
 mod oracle;
 mod packages;
+mod rust_text;
+mod words;
 
 pub(crate) use files::tracked;
 
@@ -13,7 +17,10 @@ use anyhow::{Result, bail};
 pub(crate) fn run() -> Result<()> {
     let root = workspace::root();
     let mut wrong = files::check(&root)?;
-    wrong.extend(oracle::check(&root, &tracked(&root)?)?);
+    let names = tracked(&root)?;
+    wrong.extend(oracle::check(&root, &names)?);
+    wrong.extend(families::check(&root, &names)?);
+    wrong.extend(words::check(&root, &names)?);
     wrong.extend(packages::check(&root)?);
     if !wrong.is_empty() {
         bail!("{} conventions are broken:\n  {}", wrong.len(), wrong.join("\n  "));
