@@ -5,6 +5,7 @@ mod check;
 mod checkpoints;
 mod codegen;
 mod compat;
+mod debian;
 mod differential;
 mod emulate;
 mod faults;
@@ -13,9 +14,13 @@ mod fuzz;
 mod goldens;
 mod managers;
 mod nfs;
+mod programs;
 mod python;
+mod python_style;
+mod run_tests;
 mod server;
 mod setup;
+mod stress;
 mod tidy;
 mod workspace;
 
@@ -43,7 +48,7 @@ enum Task {
     /// Compare speed and memory with stock TensorFlow
     Bench(bench::Args),
     /// Run the kernels' tests on processors with fewer features than this one
-    Emulate,
+    Emulate(emulate::Args),
     /// Compare random graphs with stock TensorFlow
     Differential(differential::Args),
     /// Format every Rust file, or check that it is
@@ -60,13 +65,19 @@ enum Task {
     Managers(managers::Args),
     /// Let tasks meet in a directory of real NFS clients
     Nfs(nfs::Args),
-    /// Check conventions: layers, module docs, file sizes, licenses, duplicate versions
+    /// Format and lint the oracle's Python, or check that it is
+    Python(python_style::Args),
+    /// Build and run the test programs, all or some
+    RunTests(run_tests::Args),
+    /// Run the test programs again and again while something else keeps the machine busy
+    Stress(stress::Args),
+    /// Check conventions: words, layers, module docs, file sizes, licenses, duplicate versions
     Tidy,
 }
 
 fn main() -> ExitCode {
     match run(Cli::parse().task) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // The causes, and no stack: what went wrong is not in this program.
             eprintln!("error: {error:#}");
@@ -75,14 +86,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(task: Task) -> Result<()> {
+fn run(task: Task) -> Result<ExitCode> {
     match task {
-        Task::Test(args) => check::run(&args),
+        Task::Test(args) => return check::run(&args),
         Task::Setup => setup::run(),
         Task::Codegen(args) => codegen::run(&args),
         Task::Compat(args) => compat::run(&args),
         Task::Bench(args) => bench::run(&args),
-        Task::Emulate => emulate::run(),
+        Task::Emulate(args) => emulate::run(&args),
         Task::Differential(args) => differential::run(&args),
         Task::Format(args) => format::run(&args),
         Task::Checkpoints(args) => checkpoints::run(&args),
@@ -91,6 +102,10 @@ fn run(task: Task) -> Result<()> {
         Task::Goldens(args) => goldens::run(&args),
         Task::Managers(args) => managers::run(&args),
         Task::Nfs(args) => nfs::run(&args),
+        Task::Python(args) => python_style::run(&args),
+        Task::RunTests(args) => run_tests::run(&args),
+        Task::Stress(args) => stress::run(&args),
         Task::Tidy => tidy::run(),
     }
+    .map(|()| ExitCode::SUCCESS)
 }
