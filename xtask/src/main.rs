@@ -7,6 +7,7 @@ mod codegen;
 mod compat;
 mod debian;
 mod differential;
+mod dist;
 mod emulate;
 mod faults;
 mod format;
@@ -17,6 +18,8 @@ mod nfs;
 mod programs;
 mod python;
 mod python_style;
+mod recording;
+mod release;
 mod run_tests;
 mod server;
 mod setup;
@@ -51,6 +54,8 @@ enum Task {
     Emulate(emulate::Args),
     /// Compare random graphs with stock TensorFlow
     Differential(differential::Args),
+    /// Make a release archive that runs on older systems
+    Dist(dist::Args),
     /// Format every Rust file, or check that it is
     Format(format::Args),
     /// Save and restore gigabytes, and watch the server's memory
@@ -71,6 +76,10 @@ enum Task {
     RunTests(run_tests::Args),
     /// Run the test programs again and again while something else keeps the machine busy
     Stress(stress::Args),
+    /// Record the binary at a terminal, for the picture of the first page
+    Recording(recording::Args),
+    /// Turn the fragments of changelog.d into a section of the changelog
+    Release(release::Args),
     /// Check conventions: words, layers, module docs, file sizes, licenses, duplicate versions
     Tidy,
 }
@@ -95,6 +104,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Bench(args) => bench::run(&args),
         Task::Emulate(args) => emulate::run(&args),
         Task::Differential(args) => differential::run(&args),
+        Task::Dist(args) => dist::run(&args),
         Task::Format(args) => format::run(&args),
         Task::Checkpoints(args) => checkpoints::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
@@ -105,6 +115,8 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Python(args) => python_style::run(&args),
         Task::RunTests(args) => run_tests::run(&args),
         Task::Stress(args) => stress::run(&args),
+        Task::Recording(args) => recording::run(&args),
+        Task::Release(args) => release::run(&args),
         Task::Tidy => tidy::run(),
     }
     .map(|()| ExitCode::SUCCESS)

@@ -1,16 +1,18 @@
-//! Conventions as failing checks: layers, module docs, file sizes, paths of one machine, words, one environment for stock,
-//! licenses, duplicate versions.
+//! Conventions as failing checks: layers, module docs, file sizes, paths of one machine, words, links, the first page's
+//! figures, one environment for stock, licenses, duplicate versions.
 
 mod families;
 mod files;
+mod links;
 mod oracle;
 mod packages;
 mod rust_text;
 mod words;
 
 pub(crate) use files::tracked;
+pub(crate) use links::anchor;
 
-use crate::workspace;
+use crate::{bench, workspace};
 use anyhow::{Result, bail};
 
 /// Runs every convention and lists all violations.
@@ -21,6 +23,8 @@ pub(crate) fn run() -> Result<()> {
     wrong.extend(oracle::check(&root, &names)?);
     wrong.extend(families::check(&root, &names)?);
     wrong.extend(words::check(&root, &names)?);
+    wrong.extend(links::check(&root, &names)?);
+    wrong.extend(bench::check()?);
     wrong.extend(packages::check(&root)?);
     if !wrong.is_empty() {
         bail!("{} conventions are broken:\n  {}", wrong.len(), wrong.join("\n  "));

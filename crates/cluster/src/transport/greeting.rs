@@ -1,49 +1,74 @@
-//! The first bytes of a connection: they tell HTTP/2 from direct connections, and have to come soon.
+//! The first bytes of a connection, which tell HTTP/2 from direct connections and must arrive promptly.
 
 use super::direct;
+use crate::listeners::PortSharer;
 use std::io::{Error, ErrorKind, Result};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long the first bytes may take. Clients send them as soon as they are connected.
+/// The time limit for the first bytes. Clients send them right after connecting.
 pub(crate) const GREETING_WAIT: Duration = Duration::from_secs(10);
 
-/// What HTTP/2 begins with.
+/// The connection preface of HTTP/2.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What a caller speaks.
+/// The protocol that a caller speaks.
 pub(crate) enum Greeted<S> {
-    /// HTTP/2, whose first bytes are read once more.
+    /// HTTP/2; the bytes that were read are read again.
     Http2(Rewound<S>),
-    /// The protocol between Ferroflow tasks.
+    /// The direct protocol between Ferroflow tasks.
     Direct(S),
+    /// Another protocol, which has taken the connection over.
+    TakenOver,
 }
 
-/// Reads the greeting of a caller.
-pub(crate) async fn greet<S: AsyncRead + Unpin>(mut socket: S) -> Result<Greeted<S>> {
+/// Reads the first bytes of a connection and detects its protocol.
+pub(crate) async fn greet<S: AsyncRead + Unpin>(socket: S) -> Result<Greeted<S>> {
+    timeout(GREETING_WAIT, read_greeting(socket)).await?
+}
+
+/// Detects the protocol of a connection to a port that another protocol may share.
+pub(crate) async fn greet_at_shared_port(
+    socket: TcpStream,
+    sharer: Option<&dyn PortSharer>,
+) -> Result<Greeted<TcpStream>> {
+    let Some(sharer) = sharer else { return greet(socket).await };
     let greeting = async {
-        let mut first = [0; direct::GREETING.len()];
-        socket.read_exact(&mut first).await?;
-        if first == *direct::GREETING {
-            return Ok(Greeted::Direct(socket));
+        let mut first = [0];
+        if socket.peek(&mut first).await? == 1 && sharer.speaks(first[0]) {
+            let socket = socket.into_std()?;
+            socket.set_nonblocking(false)?;
+            sharer.serve(socket);
+            return Ok(Greeted::TakenOver);
         }
-        let mut preface = [0; PREFACE.len()];
-        preface[..first.len()].copy_from_slice(&first);
-        if PREFACE.starts_with(&first) {
-            socket.read_exact(&mut preface[first.len()..]).await?;
-        }
-        match preface == *PREFACE {
-            true => Ok(Greeted::Http2(Rewound { unread: PREFACE, socket })),
-            false => Err(Error::new(ErrorKind::InvalidData, "neither HTTP/2 nor a Ferroflow task")),
-        }
+        read_greeting(socket).await
     };
     timeout(GREETING_WAIT, greeting).await?
 }
 
-/// A connection whose first bytes have been looked at.
+async fn read_greeting<S: AsyncRead + Unpin>(mut socket: S) -> Result<Greeted<S>> {
+    let mut first = [0; direct::GREETING.len()];
+    socket.read_exact(&mut first).await?;
+    if first == *direct::GREETING {
+        return Ok(Greeted::Direct(socket));
+    }
+    let mut preface = [0; PREFACE.len()];
+    preface[..first.len()].copy_from_slice(&first);
+    if PREFACE.starts_with(&first) {
+        socket.read_exact(&mut preface[first.len()..]).await?;
+    }
+    if preface == *PREFACE {
+        Ok(Greeted::Http2(Rewound { unread: PREFACE, socket }))
+    } else {
+        Err(Error::new(ErrorKind::InvalidData, "neither HTTP/2 nor a Ferroflow task"))
+    }
+}
+
+/// A connection that replays the bytes that were read from it.
 pub(crate) struct Rewound<S> {
     unread: &'static [u8],
     socket: S,
@@ -93,10 +118,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
+    use std::sync::mpsc;
     use tokio::io::{AsyncWriteExt, duplex};
     use tokio::time::Instant;
 
-    /// What becomes of a caller that says this and then waits.
+    /// Greets a caller that sends these bytes and then waits.
     async fn greeted(says: &[u8]) -> Result<Greeted<tokio::io::DuplexStream>> {
         let (mut caller, socket) = duplex(64);
         caller.write_all(says).await.unwrap();
@@ -115,6 +142,44 @@ mod tests {
         assert_eq!(all, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nmore");
         assert!(matches!(greeted(direct::GREETING).await, Ok(Greeted::Direct(_))));
         assert!(greeted(b"GET / HTTP/1.1\r\n\r\n").await.is_err());
+    }
+
+    /// A protocol whose connections begin with `{`, and those that it was given.
+    struct Braces(mpsc::Sender<std::net::TcpStream>);
+
+    impl PortSharer for Braces {
+        fn speaks(&self, first_byte: u8) -> bool {
+            first_byte == b'{'
+        }
+
+        fn serve(&self, connection: std::net::TcpStream) {
+            self.0.send(connection).unwrap();
+        }
+
+        fn hand_over(&self, _: Box<dyn Fn(std::net::TcpStream) + Send + Sync>) {}
+    }
+
+    #[tokio::test]
+    async fn another_protocol_gets_its_connections_unread() {
+        let (sender, served) = mpsc::channel();
+        let sharer: &dyn PortSharer = &Braces(sender);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        for says in [&b"{}\n"[..], direct::GREETING] {
+            let mut caller = TcpStream::connect(address).await.unwrap();
+            caller.write_all(says).await.unwrap();
+            caller.shutdown().await.unwrap();
+            let (socket, _) = listener.accept().await.unwrap();
+            match greet_at_shared_port(socket, Some(sharer)).await.unwrap() {
+                Greeted::TakenOver => {
+                    let mut all = Vec::new();
+                    served.try_recv().unwrap().read_to_end(&mut all).unwrap();
+                    assert_eq!(all, says);
+                }
+                Greeted::Direct(_) => assert_eq!(says, direct::GREETING),
+                Greeted::Http2(_) => panic!("not HTTP/2"),
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]
