@@ -6,7 +6,7 @@
 
 import sys
 
-import environment  # noqa: F401
+import environment
 
 import numpy as np
 import tensorflow as tf
@@ -38,7 +38,9 @@ def check(prefix):
         assert np.array_equal(reader.get_tensor(name), value), name
     assert set(reader.get_variable_to_shape_map()) == {*VALUES, "table"}
     assert np.array_equal(reader.get_tensor("table"), TABLE)
-    part = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=["table"], shape_and_slices=["100 3 69,2:1,2"], dtypes=[tf.float32])
+    part = tf.raw_ops.RestoreV2(
+        prefix=prefix, tensor_names=["table"], shape_and_slices=["100 3 69,2:1,2"], dtypes=[tf.float32]
+    )
     assert np.array_equal(part[0], TABLE[69:71, 1:])
     print(prefix, "agrees")
 

@@ -1,11 +1,11 @@
 """Writes the checkpoints in testdata that only stock can write: those of the first format.
 
-    python oracle/checkpoints.py
+python oracle/checkpoints.py
 """
 
 import pathlib
 
-import environment  # noqa: F401
+import environment
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +15,9 @@ DIRECTORY = pathlib.Path(__file__).parent.parent / "testdata" / "checkpoints"
 
 def save(shard, values, slices):
     filename = str(DIRECTORY / f"v1-{shard:05}-of-00002")
-    tf.raw_ops.SaveSlices(filename=filename, tensor_names=list(values), shapes_and_slices=slices, data=list(values.values()))
+    tf.raw_ops.SaveSlices(
+        filename=filename, tensor_names=list(values), shapes_and_slices=slices, data=list(values.values())
+    )
 
 
 def main():

@@ -1,13 +1,13 @@
-"""What stock finds in the directory of `ferroflow demo`: variables of the last checkpoint, and events.
+"""Prints what stock finds in the directory of `ferroflow demo`: variables of the last checkpoint, and events.
 
-    python demo.py DIRECTORY
+python demo.py DIRECTORY
 """
 
 import glob
 import os
 import sys
 
-import environment  # noqa: F401
+import environment
 
 import tensorflow as tf
 

@@ -1,6 +1,6 @@
 """Prints where stock's replica_device_setter puts the nodes of a small graph; `tests/tests/sessions.rs` builds the same."""
 
-import environment  # noqa: F401
+import environment
 
 import tensorflow as tf
 from tensorflow.python.ops import gen_state_ops

@@ -8,12 +8,11 @@ of all three.
 import pathlib
 import re
 
-import environment  # noqa: F401
+import environment
+import stock
 
 import tensorflow as tf
 from google.protobuf import text_format
-
-import stock
 
 TESTDATA = pathlib.Path(__file__).resolve().parent.parent / "testdata"
 

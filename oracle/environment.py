@@ -36,7 +36,7 @@ def _settle():
     if "tensorflow" in sys.modules:
         raise ImportError("`environment` was imported after TensorFlow, which has read its variables by then")
     for name in list(os.environ):
-        if name.startswith(_DROPPED) and not name.startswith(_KEPT) or name.lower() in _PROXIES:
+        if (name.startswith(_DROPPED) and not name.startswith(_KEPT)) or name.lower() in _PROXIES:
             del os.environ[name]
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 
-import environment  # noqa: F401
+import environment
 
 import numpy as np
 import tensorflow as tf
@@ -48,7 +48,9 @@ def split(count=360, seed=42):
     """The digits to train with, and those to judge by."""
     images, labels = digits()
     with tf.Graph().as_default(), v1.Session() as session:
-        order = v1.data.make_one_shot_iterator(tf.data.Dataset.range(len(labels)).shuffle(len(labels), seed=seed).batch(len(labels)))
+        order = v1.data.make_one_shot_iterator(
+            tf.data.Dataset.range(len(labels)).shuffle(len(labels), seed=seed).batch(len(labels))
+        )
         order = session.run(order.get_next())
     return (images[order[count:]], labels[order[count:]]), (images[order[:count]], labels[order[:count]])
 
@@ -110,14 +112,24 @@ def sync_replicas(step):
 @model
 def wide_and_deep(step, users=1000, items=400, user_kinds=25, item_kinds=16, width=16, batch=128):
     halves = v1.fixed_size_partitioner(2)
-    user, item, taken = v1.placeholder(tf.int64, [None]), v1.placeholder(tf.int64, [None]), v1.placeholder(tf.float32, [None])
+    user, item, taken = (
+        v1.placeholder(tf.int64, [None]),
+        v1.placeholder(tf.int64, [None]),
+        v1.placeholder(tf.float32, [None]),
+    )
 
     def look_up(name, rows, columns, ids, initializer):
         table = v1.get_variable(name, [rows, columns], initializer=initializer, partitioner=halves)
         return v1.nn.embedding_lookup(table, ids, partition_strategy="div")
 
     with v1.variable_scope("wide"):
-        wide = look_up("weights", user_kinds * item_kinds, 1, user % user_kinds * item_kinds + item % item_kinds, v1.zeros_initializer())
+        wide = look_up(
+            "weights",
+            user_kinds * item_kinds,
+            1,
+            user % user_kinds * item_kinds + item % item_kinds,
+            v1.zeros_initializer(),
+        )
     with v1.variable_scope("deep"):
         found = [
             look_up("users", users, width, user, v1.random_normal_initializer(0.0, 0.1, seed=1)),
@@ -133,7 +145,7 @@ def wide_and_deep(step, users=1000, items=400, user_kinds=25, item_kinds=16, wid
     def feeds():
         for first in itertools.count(0, batch):
             n = np.arange(first, first + batch, dtype=np.uint64)
-            draw = lambda k, below: (split_mix(3 * n + np.uint64(k)) % np.uint64(below)).astype(np.int64)  # noqa: E731
+            draw = lambda k, below: (split_mix(3 * n + np.uint64(k)) % np.uint64(below)).astype(np.int64)
             u, i = draw(0, users), draw(1, items)
             likes = (7 * (u % user_kinds) + 3 * (i % item_kinds)) % 10 < 4
             yield {user: u, item: i, taken: (likes != (draw(2, 10) == 0)).astype(np.float32)}

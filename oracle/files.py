@@ -5,9 +5,10 @@ what the test wrote.
 """
 
 import os
+import pathlib
 import sys
 
-import environment  # noqa: F401
+import environment
 
 import numpy as np
 import tensorflow as tf
@@ -124,7 +125,7 @@ def compare_nodes(directory, pixels):
         merged = tf.compat.v1.summary.merge_all()
         with tf.compat.v1.Session() as session:
             stock = tf.compat.v1.Summary.FromString(session.run(merged)).value
-    ours = tf.compat.v1.Summary.FromString(open(f"{directory}/summaries.pb", "rb").read()).value
+    ours = tf.compat.v1.Summary.FromString(pathlib.Path(directory, "summaries.pb").read_bytes()).value
     assert len(ours) == len(stock), (ours, stock)
     for found, wanted in zip(ours, stock):
         if found.HasField("image"):
@@ -156,7 +157,9 @@ def ask_tensorboard(directory, pixels):
     writer.close()
 
     def read(name):
-        events = EventAccumulator(f"{directory}/{name}", size_guidance={kind: 0 for kind in ("scalars", "histograms", "images", "tensors")})
+        events = EventAccumulator(
+            f"{directory}/{name}", size_guidance=dict.fromkeys(("scalars", "histograms", "images", "tensors"), 0)
+        )
         events.Reload()
         return events
 
@@ -170,7 +173,9 @@ def ask_tensorboard(directory, pixels):
         assert [(e.step, e.width, e.height) for e in found] == [(e.step, e.width, e.height) for e in wanted]
         decoded = [tf.io.decode_png(images[0].encoded_image_string).numpy() for images in (found, wanted)]
         assert np.array_equal(*decoded), tag
-    notes = [[(e.step, tf.make_ndarray(e.tensor_proto).tolist()) for e in events.Tensors("note")] for events in (ours, stock)]
+    notes = [
+        [(e.step, tf.make_ndarray(e.tensor_proto).tolist()) for e in events.Tensors("note")] for events in (ours, stock)
+    ]
     assert notes[0] == notes[1], notes
     names = [[(node.name, node.op) for node in events.Graph().node] for events in (ours, stock)]
     assert names[0] == names[1], names

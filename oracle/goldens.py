@@ -10,8 +10,7 @@ import pathlib
 import re
 import sys
 
-import environment  # noqa: F401
-
+import environment
 import workers
 
 ORACLE = pathlib.Path(__file__).resolve().parent
@@ -78,7 +77,7 @@ def without(text, cases):
 
 def same(old, new):
     """The first difference that is not rounding or stock's wording, or None."""
-    said = lambda line: not line.lstrip().startswith("#") or line.startswith("# placed: ")  # noqa: E731
+    said = lambda line: not line.lstrip().startswith("#") or line.startswith("# placed: ")
     old_lines = [line for line in old.splitlines() if said(line)]
     new_lines = [line for line in new.splitlines() if said(line)]
     exact = case = ""
@@ -149,7 +148,11 @@ def main():
             print(f"{name}: {outcome.failure}", flush=True)
         for path, text in (outcome.value or {}).items():
             settle(TESTDATA / path, text, outcome.deaths)
-    orphans = [] if args.family else sorted(p.name for p in (TESTDATA / "golden").glob("*.pbtxt") if p.stem not in family_names())
+    orphans = (
+        []
+        if args.family
+        else sorted(p.name for p in (TESTDATA / "golden").glob("*.pbtxt") if p.stem not in family_names())
+    )
     if wrong or orphans:
         sys.exit(f"not current: {', '.join(wrong + orphans)}")
 

@@ -24,17 +24,16 @@ ORACLE = pathlib.Path(__file__).resolve().parent
 TESTDATA = ORACLE.parent / "testdata"
 sys.path[:0] = [str(ORACLE)]
 
-import environment  # noqa: E402, F401  isort:skip
+import environment
+import protos
+import stock
+import workers
+from harness import Case, Step, _named
+from values import NUMPY
 
-import numpy as np  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from tensorflow.python.framework import ops as tf_ops  # noqa: E402
-
-import protos  # noqa: E402
-import stock  # noqa: E402
-import workers  # noqa: E402
-from harness import Case, Step, _named  # noqa: E402
-from values import NUMPY  # noqa: E402
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import ops as tf_ops
 
 v1 = tf.compat.v1
 
@@ -46,7 +45,7 @@ class Values:
         self.low, self.high, self.shape = low, high, shape
 
     def draw(self, random, dtype):
-        numbers = lambda: np.round(random.uniform(self.low, self.high, self.shape), 3)  # noqa: E731
+        numbers = lambda: np.round(random.uniform(self.low, self.high, self.shape), 3)
         if dtype.startswith("complex"):
             return (numbers() + 1j * numbers()).astype(NUMPY[dtype])
         return np.asarray(numbers()).astype(NUMPY[dtype])
@@ -93,7 +92,9 @@ class Gradients:
     def __init__(self, family, server):
         self.family, self.server, self.texts, self.names = family, server, [], set()
 
-    def case(self, name, build, *inputs, dtypes=("float", "double"), unknown=True, unsmooth=False, first_generation=False):
+    def case(
+        self, name, build, *inputs, dtypes=("float", "double"), unknown=True, unsmooth=False, first_generation=False
+    ):
         """`build` makes a tensor or a list of them from placeholders. It may return `(results, also)`, where `also` are
         handles of variables that it made. `unsmooth` is a function whose slope does not show in differences;
         `first_generation` is one whose conditionals and loops are switches, merges and frames."""
@@ -106,7 +107,9 @@ class Gradients:
         for dtype in dtypes:
             self._record(f"{name}/{dtype}", build, inputs, dtype, True, unsmooth)
         if unknown:
-            self._record(f"{name}/unknown", build, inputs, "double" if "double" in dtypes else dtypes[0], False, unsmooth)
+            self._record(
+                f"{name}/unknown", build, inputs, "double" if "double" in dtypes else dtypes[0], False, unsmooth
+            )
 
     def _record(self, name, build, inputs, dtype, known, unsmooth):
         name += "/unsmooth" if unsmooth else ""
@@ -120,7 +123,10 @@ class Gradients:
         with graph.as_default(), v1.Session(graph=graph) as session:
             v1.set_random_seed(7)
             arrays = [value.draw(random, dtype) for value in inputs]
-            placeholders = [v1.placeholder(array.dtype, array.shape if known else None, name=f"x_{i}") for i, array in enumerate(arrays)]
+            placeholders = [
+                v1.placeholder(array.dtype, array.shape if known else None, name=f"x_{i}")
+                for i, array in enumerate(arrays)
+            ]
             results, also = build(*placeholders), []
             if isinstance(results, tuple):
                 results, also = results
@@ -131,7 +137,9 @@ class Gradients:
             shapes = [array.shape for array in session.run(results, fed)]
             weights = []
             for i, (result, shape) in enumerate(zip(results, shapes)):
-                weight = Values(0.5, 1.5, shape).draw(random, protos.dtype_of(np.zeros((), result.dtype.as_numpy_dtype)))
+                weight = Values(0.5, 1.5, shape).draw(
+                    random, protos.dtype_of(np.zeros((), result.dtype.as_numpy_dtype))
+                )
                 weight = np.where(random.uniform(size=shape) < 0.5, weight, -weight).astype(weight.dtype)
                 placeholder = v1.placeholder(result.dtype, shape if known else None, name=f"dy_{i}")
                 fed[placeholder] = weight
@@ -188,7 +196,9 @@ def files(names=None):
     server = stock.Stock()
     texts = {} if names else {"gradients/ops.tsv": registered()}
     for name in names or families():
-        spec = importlib.util.spec_from_file_location(f"gradient_cases_{name}", ORACLE / "gradient_cases" / f"{name}.py")
+        spec = importlib.util.spec_from_file_location(
+            f"gradient_cases_{name}", ORACLE / "gradient_cases" / f"{name}.py"
+        )
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         collected = Gradients(name, server)

@@ -1,4 +1,4 @@
-"""What stock makes of graphs that Rust programs build, and the same models in stock's own words.
+"""Shows what stock makes of graphs that Rust programs build, and the same models in stock's own words.
 
     python oracle/graphs.py models                      prints values, gradients and second gradients, as JSON
     python oracle/graphs.py run [GRAPH REQUEST]...      imports GraphDefs and runs them
@@ -14,7 +14,7 @@ import json
 import pathlib
 import sys
 
-import environment  # noqa: F401
+import environment
 
 import numpy as np
 import tensorflow as tf
@@ -186,4 +186,6 @@ def write(directory):
 
 
 if __name__ == "__main__":
-    {"models": models, "run": run_graphs, "meta": run_meta, "errors": errors, "write": write}[sys.argv[1]](*sys.argv[2:])
+    {"models": models, "run": run_graphs, "meta": run_meta, "errors": errors, "write": write}[sys.argv[1]](
+        *sys.argv[2:]
+    )

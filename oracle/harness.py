@@ -1,4 +1,4 @@
-"""How cases are written: a `Family` collects them, stock answers them, and the result is the text of a golden file.
+"""The language of cases: a `Family` collects them, stock answers them, and the result is the text of a golden file.
 
 A case file `cases/<family>.py` defines `cases(c)`, where `c` is a `Family`:
 
@@ -10,18 +10,17 @@ A case file `cases/<family>.py` defines `cases(c)`, where `c` is a `Family`:
 import itertools
 import re
 
-import environment  # noqa: F401
+import environment
+import protos
+import stock
+import workers
+from values import DTYPES, Template, convert, name_of
 
 import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import named_tensor_pb2
-
-import protos
-import stock
-import workers
-from values import DTYPES, Template, convert, name_of
 
 OPS = stock.op_defs()
 
@@ -102,7 +101,7 @@ _CODES = (
 
 
 def _status_lines(indent, code, message, contains):
-    """The status, with stock's wording beside it for whoever writes our message."""
+    """The status, with stock's wording beside it as a model for our message."""
     if code == stock.OK:
         return []
     if isinstance(contains, re.Pattern):
@@ -112,7 +111,9 @@ def _status_lines(indent, code, message, contains):
         raise ValueError(f"stock does not say {contains!r} but {message!r}")
     said = [line.strip() for line in message.split("\n") if line.strip() and not line.startswith("From /job:")]
     lines = [indent + "# " + said[0][:300], f"{indent}status: {_CODES[code]}"]
-    return lines + ([f'{indent}message_contains: "{text_format.text_encoding.CEscape(contains, True)}"'] if contains else [])
+    return lines + (
+        [f'{indent}message_contains: "{text_format.text_encoding.CEscape(contains, True)}"'] if contains else []
+    )
 
 
 class Family:
@@ -125,14 +126,27 @@ class Family:
         self.default_accuracy = "exact"
 
     def accuracy(self, accuracy):
-        """What later cases of this family use unless they say otherwise: `exact`, `rounding` or `random`."""
+        """The accuracy of later cases of this family unless they say otherwise: `exact`, `rounding` or `random`."""
         self.default_accuracy = accuracy
 
     def dtypes(self, op, attr, **fixed):
         """The dtypes of type attribute `attr` for which stock has a CPU kernel."""
         return kernel_dtypes(OPS[op], next(a for a in OPS[op].attr if a.name == attr), fixed)
 
-    def op(self, op, inputs, name="", *, accuracy=None, few=False, types=None, message="", producer=None, fetch=None, **attrs):
+    def op(
+        self,
+        op,
+        inputs,
+        name="",
+        *,
+        accuracy=None,
+        few=False,
+        types=None,
+        message="",
+        producer=None,
+        fetch=None,
+        **attrs,
+    ):
         """One op fed with `inputs` (templates, literals, arrays, or lists of these for list inputs), once per dtype.
 
         Type attributes given in `attrs` are fixed, or expanded when given as a tuple. The first one left open is expanded
@@ -145,7 +159,14 @@ class Family:
             label = "/".join(filter(None, [op, name, "-".join(dtypes)]))
             arrays = _concrete_inputs(OPS[op], inputs, concrete)
             accuracy_here = accuracy or self.default_accuracy
-            self._add(Case(label, *_single_op(op, arrays, concrete, message, producer, fetch), accuracy_here, (op, name) if few else None))
+            self._add(
+                Case(
+                    label,
+                    *_single_op(op, arrays, concrete, message, producer, fetch),
+                    accuracy_here,
+                    (op, name) if few else None,
+                )
+            )
 
     def _add(self, case):
         if case.name in self._names:
@@ -162,7 +183,9 @@ class Family:
         if not open_attrs:
             return [{}]
         fixed = {a.name: attrs[a.name] for a in op_def.attr if a.type == "type" and isinstance(attrs.get(a.name), str)}
-        candidates = {a.name: list(attrs[a.name]) if a.name in attrs else kernel_dtypes(op_def, a, fixed) for a in open_attrs}
+        candidates = {
+            a.name: list(attrs[a.name]) if a.name in attrs else kernel_dtypes(op_def, a, fixed) for a in open_attrs
+        }
         primary = open_attrs[0].name
         if types is not None:
             candidates[primary] = [t for t in types if t in candidates[primary]]
@@ -203,9 +226,14 @@ class Family:
                 tf.compat.v1.set_random_seed(seed)
             described = build()
         steps = []
-        for feeds, fetches, targets in (tuple(step) + ({}, [], [])[len(step):] for step in described):
-            protos_fed = [_named(tensor.name, np.asarray(value) if not isinstance(value, Template) else value) for tensor, value in feeds.items()]
-            steps.append(Step(protos_fed, [f.name for f in tf.nest.flatten(fetches)], [t.name for t in targets], message))
+        for feeds, fetches, targets in (tuple(step) + ({}, [], [])[len(step) :] for step in described):
+            protos_fed = [
+                _named(tensor.name, np.asarray(value) if not isinstance(value, Template) else value)
+                for tensor, value in feeds.items()
+            ]
+            steps.append(
+                Step(protos_fed, [f.name for f in tf.nest.flatten(fetches)], [t.name for t in targets], message)
+            )
         graph_def = protos.normalize_functions(graph.as_graph_def())
         graph_def.versions.ClearField("min_consumer")
         self._add(Case(name, graph_def, steps, accuracy or self.default_accuracy))
@@ -315,11 +343,17 @@ def _concrete_inputs(op_def, inputs, attrs):
 def _single_op(op, arrays, attrs, message, producer, fetch):
     """A graph with one node of interest named after its op, and the single step that fetches all its outputs."""
     op_def = OPS[op]
-    program = Program("", "", producer or (op_def.deprecation.version - 1 if op_def.deprecation.version else stock.GRAPH_VERSION))
+    program = Program(
+        "", "", producer or (op_def.deprecation.version - 1 if op_def.deprecation.version else stock.GRAPH_VERSION)
+    )
     attrs, names, feeds = dict(attrs), [], {}
     for arg in op_def.input_arg:
         value = arrays[arg.name]
-        items = [(f"{arg.name}_{i}", item) for i, item in enumerate(value)] if isinstance(value, list) else [(arg.name, value)]
+        items = (
+            [(f"{arg.name}_{i}", item) for i, item in enumerate(value)]
+            if isinstance(value, list)
+            else [(arg.name, value)]
+        )
         if arg.number_attr:
             attrs.setdefault(arg.number_attr, len(items))
         if arg.type_list_attr:

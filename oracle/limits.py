@@ -9,7 +9,7 @@ DEADLINE_EXCEEDED.
 import os
 import sys
 
-import environment  # noqa: F401
+import environment
 
 import numpy as np
 import tensorflow as tf

@@ -6,7 +6,7 @@ The test `optimizers` builds the same with Ferroflow. A file has lines of these 
 
     model   <dense|sparse> <resource|ref>            what follows is of this model
     node    <name> <op> <inputs> <controls> <class> <locking>   a node that applying gradients added
-    value   <step> <name> <numbers>                  a variable, loss or result after so many steps
+    value   <step> <name> <numbers>                  a variable, loss or result after that step
 
 Reads of variables are left out of the nodes: a consumer's input is `read(<variable>)` instead, because how many reads
 there are is of no consequence. What was there before is `outside`, unless it is a variable.
@@ -16,7 +16,7 @@ import pathlib
 import re
 import sys
 
-import environment  # noqa: F401
+import environment
 
 import numpy as np
 import tensorflow as tf
@@ -66,23 +66,34 @@ def nodes(new, variables):
         if op.type == "ReadVariableOp" or (op.type == "Const" and not op.outputs[0].consumers()):
             continue
         attrs = op.node_def.attr
-        lines.append("\t".join([
-            "node",
-            unnumbered(op.name),
-            op.type,
-            " ".join(name_of(x, new, variables) for x in op.inputs),
-            " ".join(sorted(name_of(c, new, variables) for c in op.control_inputs)),
-            " ".join(c.decode() for c in attrs["_class"].list.s),
-            str(attrs["use_locking"].b) if "use_locking" in attrs else "",
-        ]))
+        lines.append(
+            "\t".join(
+                [
+                    "node",
+                    unnumbered(op.name),
+                    op.type,
+                    " ".join(name_of(x, new, variables) for x in op.inputs),
+                    " ".join(sorted(name_of(c, new, variables) for c in op.control_inputs)),
+                    " ".join(c.decode() for c in attrs["_class"].list.s),
+                    str(attrs["use_locking"].b) if "use_locking" in attrs else "",
+                ]
+            )
+        )
     return sorted(lines)
 
 
 def train(make, lines, sparse, resource, compare_nodes=True, dtype=np.float32):
     lines.append(f"model\t{'sparse' if sparse else 'dense'}\t{'resource' if resource else 'ref'}")
     with tf.Graph().as_default() as graph:
-        step = v1.get_variable("global_step", [], tf.int64, v1.zeros_initializer(), trainable=False, use_resource=resource,
-                               collections=["variables", "global_step"])
+        step = v1.get_variable(
+            "global_step",
+            [],
+            tf.int64,
+            v1.zeros_initializer(),
+            trainable=False,
+            use_resource=resource,
+            collections=["variables", "global_step"],
+        )
         if sparse:
             table = v1.get_variable("table", initializer=iota(5, 2, dtype=dtype), use_resource=resource)
             indices = tf.constant([0, 3, 0, 1])
@@ -143,7 +154,11 @@ def adagrad():
 
 @case
 def adagrad_da():
-    return all_models(lambda step: v1.train.AdagradDAOptimizer(0.1, step, l1_regularization_strength=0.01, l2_regularization_strength=0.02))
+    return all_models(
+        lambda step: v1.train.AdagradDAOptimizer(
+            0.1, step, l1_regularization_strength=0.01, l2_regularization_strength=0.02
+        )
+    )
 
 
 @case
@@ -178,7 +193,9 @@ def rms_prop_centered():
 
 @case
 def ftrl():
-    return all_models(lambda step: v1.train.FtrlOptimizer(0.1, l1_regularization_strength=0.01, l2_regularization_strength=0.02))
+    return all_models(
+        lambda step: v1.train.FtrlOptimizer(0.1, l1_regularization_strength=0.01, l2_regularization_strength=0.02)
+    )
 
 
 @case
@@ -193,7 +210,11 @@ def proximal_gradient_descent():
 
 @case
 def proximal_adagrad():
-    return all_models(lambda step: v1.train.ProximalAdagradOptimizer(0.1, l1_regularization_strength=0.01, l2_regularization_strength=0.02))
+    return all_models(
+        lambda step: v1.train.ProximalAdagradOptimizer(
+            0.1, l1_regularization_strength=0.01, l2_regularization_strength=0.02
+        )
+    )
 
 
 @case
@@ -246,8 +267,18 @@ def adam_amsgrad():
     def dense(o, var, slots, grad):
         m, v, vhat = slots
         return tf.raw_ops.ResourceApplyAdamWithAmsgrad(
-            var=var.handle, m=m.handle, v=v.handle, vhat=vhat.handle, beta1_power=o._power("beta1_power"),
-            beta2_power=o._power("beta2_power"), lr=0.01, beta1=0.9, beta2=0.999, epsilon=1e-8, grad=grad)
+            var=var.handle,
+            m=m.handle,
+            v=v.handle,
+            vhat=vhat.handle,
+            beta1_power=o._power("beta1_power"),
+            beta2_power=o._power("beta2_power"),
+            lr=0.01,
+            beta1=0.9,
+            beta2=0.999,
+            epsilon=1e-8,
+            grad=grad,
+        )
 
     return by_op("Adam", ["m", "v", "vhat"], dense, [("beta1_power", 0.9), ("beta2_power", 0.999)])
 
@@ -256,8 +287,16 @@ def adam_amsgrad():
 def ada_max():
     def dense(o, var, slots, grad):
         return tf.raw_ops.ResourceApplyAdaMax(
-            var=var.handle, m=slots[0].handle, v=slots[1].handle, beta1_power=o._power("beta1_power"), lr=0.01, beta1=0.9,
-            beta2=0.999, epsilon=1e-8, grad=grad)
+            var=var.handle,
+            m=slots[0].handle,
+            v=slots[1].handle,
+            beta1_power=o._power("beta1_power"),
+            lr=0.01,
+            beta1=0.9,
+            beta2=0.999,
+            epsilon=1e-8,
+            grad=grad,
+        )
 
     def sparse(o, var, slots, grad, indices):
         """Only rows that have gradients move, and their moments."""
@@ -265,8 +304,11 @@ def ada_max():
         moved = tf.gather(m, indices) * 0.9 + grad * (1 - 0.9)
         largest = tf.maximum(tf.gather(v, indices) * 0.999, tf.abs(grad))
         down = -0.01 / (1 - o._power("beta1_power")) * (moved / (largest + 1e-8))
-        pairs = [(m, moved, tf.raw_ops.ResourceScatterUpdate), (v, largest, tf.raw_ops.ResourceScatterUpdate),
-                 (var, down, tf.raw_ops.ResourceScatterAdd)]
+        pairs = [
+            (m, moved, tf.raw_ops.ResourceScatterUpdate),
+            (v, largest, tf.raw_ops.ResourceScatterUpdate),
+            (var, down, tf.raw_ops.ResourceScatterAdd),
+        ]
         with tf.control_dependencies([moved, largest, down]):
             return tf.group(*[op(resource=r.handle, indices=indices, updates=x) for r, x, op in pairs])
 
@@ -276,11 +318,19 @@ def ada_max():
 def keras(nesterov):
     def dense(o, var, slots, grad):
         return tf.raw_ops.ResourceApplyKerasMomentum(
-            var=var.handle, accum=slots[0].handle, lr=0.02, grad=grad, momentum=0.9, use_nesterov=nesterov)
+            var=var.handle, accum=slots[0].handle, lr=0.02, grad=grad, momentum=0.9, use_nesterov=nesterov
+        )
 
     def sparse(o, var, slots, grad, indices):
         return tf.raw_ops.ResourceSparseApplyKerasMomentum(
-            var=var.handle, accum=slots[0].handle, lr=0.02, grad=grad, indices=indices, momentum=0.9, use_nesterov=nesterov)
+            var=var.handle,
+            accum=slots[0].handle,
+            lr=0.02,
+            grad=grad,
+            indices=indices,
+            momentum=0.9,
+            use_nesterov=nesterov,
+        )
 
     return by_op("KerasMomentum", ["momentum"], dense, sparse=sparse)
 
@@ -299,7 +349,8 @@ def keras_nesterov():
 def add_sign():
     def dense(o, var, slots, grad):
         return tf.raw_ops.ResourceApplyAddSign(
-            var=var.handle, m=slots[0].handle, lr=0.02, alpha=1.0, sign_decay=0.5, beta=0.9, grad=grad)
+            var=var.handle, m=slots[0].handle, lr=0.02, alpha=1.0, sign_decay=0.5, beta=0.9, grad=grad
+        )
 
     return by_op("AddSignOptimizer", ["m"], dense)
 
@@ -308,7 +359,8 @@ def add_sign():
 def power_sign():
     def dense(o, var, slots, grad):
         return tf.raw_ops.ResourceApplyPowerSign(
-            var=var.handle, m=slots[0].handle, lr=0.02, logbase=float(np.log(2.0)), sign_decay=0.5, beta=0.9, grad=grad)
+            var=var.handle, m=slots[0].handle, lr=0.02, logbase=float(np.log(2.0)), sign_decay=0.5, beta=0.9, grad=grad
+        )
 
     return by_op("PowerSignOptimizer", ["m"], dense)
 
@@ -320,7 +372,9 @@ def moving_average():
         for counted in (False, True):
             lines.append(f"model\t{'counted' if counted else 'plain'}\t{'resource' if resource else 'ref'}")
             with tf.Graph().as_default() as graph:
-                step = v1.get_variable("global_step", [], tf.int64, v1.zeros_initializer(), trainable=False, use_resource=resource)
+                step = v1.get_variable(
+                    "global_step", [], tf.int64, v1.zeros_initializer(), trainable=False, use_resource=resource
+                )
                 w = v1.get_variable("w", initializer=iota(3), use_resource=resource)
                 grow = v1.train.GradientDescentOptimizer(1.0).apply_gradients([(tf.constant(iota(3) - 1), w)], step)
                 averages = v1.train.ExponentialMovingAverage(0.9, num_updates=step if counted else None)
@@ -328,7 +382,11 @@ def moving_average():
                 update = averages.apply([w])
                 variables = [v.op.name for v in v1.global_variables()]
                 # Python's conditional marks its branches with nodes that nothing here looks at.
-                new = [op for op in graph.get_operations() if op not in before and op.name not in ("cond/Switch", "cond/switch_t", "cond/switch_f")]
+                new = [
+                    op
+                    for op in graph.get_operations()
+                    if op not in before and op.name not in ("cond/Switch", "cond/switch_t", "cond/switch_f")
+                ]
                 # The average of a reference variable starts with a second conditional in the first.
                 if resource:
                     lines.extend(nodes(new, variables))
@@ -362,7 +420,9 @@ def sync_replicas():
     for sparse in (False, True):
         lines.append(f"model\t{'sparse' if sparse else 'dense'}\tresource")
         with tf.Graph().as_default() as graph:
-            step = v1.get_variable("global_step", [], tf.int64, v1.zeros_initializer(), trainable=False, use_resource=True)
+            step = v1.get_variable(
+                "global_step", [], tf.int64, v1.zeros_initializer(), trainable=False, use_resource=True
+            )
             w = v1.get_variable("w", initializer=iota(3, 2), use_resource=True)
             grad = tf.constant(iota(3, 2))
             if sparse:
@@ -371,11 +431,18 @@ def sync_replicas():
             before = set(graph.get_operations())
             optimizer.apply_gradients([(grad, w)], step)
             optimizer.get_init_tokens_op()
-            new = [op for op in graph.get_operations() if op not in before and not op.name.startswith("report_uninitialized")]
+            new = [
+                op
+                for op in graph.get_operations()
+                if op not in before and not op.name.startswith("report_uninitialized")
+            ]
             lines.extend(nodes(new, ["w", "global_step", "sync_rep_local_step"]))
             for op in new:
                 for attr in ("shared_name", "shape", "dtype", "component_types", "shapes"):
-                    if op.type in ("FIFOQueueV2", "ResourceConditionalAccumulator", "SparseConditionalAccumulator") and attr in op.node_def.attr:
+                    if (
+                        op.type in ("FIFOQueueV2", "ResourceConditionalAccumulator", "SparseConditionalAccumulator")
+                        and attr in op.node_def.attr
+                    ):
                         lines.append(f"attr\t{op.name}\t{attr}\t{' '.join(str(op.node_def.attr[attr]).split())}")
     return lines
 
@@ -431,8 +498,14 @@ def clipping():
         for name, norm in norms.items():
             made["norm_" + name] = tf.clip_by_norm(x, norm)
             clipped, length = tf.clip_by_global_norm([x, None, y, rows], norm)
-            made.update({f"global_{name}_x": clipped[0], f"global_{name}_y": clipped[2], f"global_{name}_rows": clipped[3].values,
-                         f"global_{name}_norm": length})
+            made.update(
+                {
+                    f"global_{name}_x": clipped[0],
+                    f"global_{name}_y": clipped[2],
+                    f"global_{name}_rows": clipped[3].values,
+                    f"global_{name}_norm": length,
+                }
+            )
         clipped, _ = tf.clip_by_global_norm([tf.constant([1.0, np.inf]), y], 1.0)
         made.update({"infinite_x": clipped[0], "infinite_y": clipped[1]})
         with v1.Session() as session:

@@ -13,13 +13,12 @@ import re
 import sys
 import tempfile
 
-import environment  # noqa: F401
-
+import environment
 import stock
 import workers
+
 import tensorflow as tf
 from google.protobuf import text_format
-from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import cluster_pb2, config_pb2, tensorflow_server_pb2
 
 TESTDATA = pathlib.Path(__file__).resolve().parent.parent / "testdata"
@@ -51,7 +50,18 @@ def unconstrained_elsewhere():
 
 @case()
 def partial_names():
-    for i, device in enumerate(["/job:ps", "/job:ps/task:1", "/task:1", "/job:worker", "/cpu:0", "/job:worker/task:1/device:CPU:0", "/replica:0", "/device:CPU:*"]):
+    for i, device in enumerate(
+        [
+            "/job:ps",
+            "/job:ps/task:1",
+            "/task:1",
+            "/job:worker",
+            "/cpu:0",
+            "/job:worker/task:1/device:CPU:0",
+            "/replica:0",
+            "/device:CPU:*",
+        ]
+    ):
         with v1.device(device):
             x = v1.placeholder(tf.float32, [2], name=f"x{i}")
             v1.identity(x, name=f"y{i}")
@@ -76,9 +86,8 @@ def sources_follow_their_consumers():
 def sources_of_control_edges():
     with v1.control_dependencies([v1.constant(1.0, name="first")]):
         second = v1.constant(2.0, name="second")
-    with v1.device("/job:ps/task:0"):
-        with v1.control_dependencies([v1.constant(3.0, name="third")]):
-            v1.identity(second, name="end")
+    with v1.device("/job:ps/task:0"), v1.control_dependencies([v1.constant(3.0, name="third")]):
+        v1.identity(second, name="end")
 
 
 @case()
@@ -113,7 +122,7 @@ def references():
     with v1.device("/job:ps/task:0"):
         u = ref_variable("u")
     pred = v1.placeholder(tf.bool, [], name="pred")
-    left, right = tf.raw_ops.RefSwitch(data=u, pred=pred, name="switch")
+    _left, right = tf.raw_ops.RefSwitch(data=u, pred=pred, name="switch")
     tf.raw_ops.AssignSub(ref=right, value=v1.constant(1.0, name="u_one"), name="u_minus")
 
 
@@ -137,7 +146,7 @@ def resources():
     passed = tf.raw_ops.Identity(input=handles[1], name="passed")
     tf.raw_ops.ReadVariableOp(resource=passed, dtype=tf.float32, name="read_passed")
     pred = v1.placeholder(tf.bool, [], name="pred")
-    left, right = tf.raw_ops.Switch(data=handles[0], pred=pred, name="switch")
+    _left, right = tf.raw_ops.Switch(data=handles[0], pred=pred, name="switch")
     tf.raw_ops.ReadVariableOp(resource=right, dtype=tf.float32, name="read_switched")
     entered = tf.raw_ops.Enter(data=handles[1], frame_name="loop", is_constant=True, name="enter")
     tf.raw_ops.ReadVariableOp(resource=entered, dtype=tf.float32, name="read_entered")
@@ -153,13 +162,21 @@ def resources_that_conflict():
     with v1.device("/job:ps/task:1"):
         b = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="b", name="b")
     pred = v1.placeholder(tf.bool, [], name="pred")
-    picked, _ = tf.raw_ops.Merge(inputs=[tf.raw_ops.Switch(data=a, pred=pred, name="sa")[0], tf.raw_ops.Switch(data=b, pred=pred, name="sb")[1]], name="picked")
+    _picked, _ = tf.raw_ops.Merge(
+        inputs=[tf.raw_ops.Switch(data=a, pred=pred, name="sa")[0], tf.raw_ops.Switch(data=b, pred=pred, name="sb")[1]],
+        name="picked",
+    )
 
 
 def colocated(name, with_names, device=""):
     with v1.device(device):
         op = v1.placeholder(tf.float32, [], name=name).op
-        op._set_attr("_class", tf.compat.v1.AttrValue(list=tf.compat.v1.AttrValue.ListValue(s=[b"loc:@" + n.encode() for n in with_names])))
+        op._set_attr(
+            "_class",
+            tf.compat.v1.AttrValue(
+                list=tf.compat.v1.AttrValue.ListValue(s=[b"loc:@" + n.encode() for n in with_names])
+            ),
+        )
 
 
 @case()
@@ -284,14 +301,18 @@ class Cluster:
                 if name == job:
                     entry.tasks[task] = address
         self._servers = [
-            tf.distribute.Server(tensorflow_server_pb2.ServerDef(cluster=spec, job_name=job, task_index=task, protocol="grpc"))
+            tf.distribute.Server(
+                tensorflow_server_pb2.ServerDef(cluster=spec, job_name=job, task_index=task, protocol="grpc")
+            )
             for job, task in TASKS
         ]
         self._clients = {task: stock.Client(address) for task, address in addresses.items()}
 
     def place(self, graph, master, soft):
         """The lines that stock prints about the placement of a graph."""
-        config = config_pb2.ConfigProto(isolate_session_state=True, allow_soft_placement=soft, log_device_placement=True)
+        config = config_pb2.ConfigProto(
+            isolate_session_state=True, allow_soft_placement=soft, log_device_placement=True
+        )
         config.graph_options.rewrite_options.disable_meta_optimizer = True
         client = self._clients[master]
         with Printed() as printed:
@@ -301,7 +322,7 @@ class Cluster:
 
 
 class Printed:
-    """What C code prints to standard output meanwhile."""
+    """Captures what C code prints to standard output meanwhile."""
 
     def __enter__(self):
         libc = ctypes.CDLL(None)

@@ -2,14 +2,13 @@
 
 import re
 
-import environment  # noqa: F401
+import environment
+import values
 
 import numpy as np
 import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow.core.framework import attr_value_pb2, tensor_pb2, tensor_shape_pb2
-
-import values
 
 _VALUE_FIELDS = {
     "float": "float_val",
@@ -82,7 +81,9 @@ def shape(dims):
     """A TensorShapeProto; None is unknown rank, a None dim is unknown."""
     if dims is None:
         return tensor_shape_pb2.TensorShapeProto(unknown_rank=True)
-    return tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=-1 if d is None else d) for d in dims])
+    return tensor_shape_pb2.TensorShapeProto(
+        dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=-1 if d is None else d) for d in dims]
+    )
 
 
 def attr(kind, value):
@@ -131,7 +132,9 @@ def normalize_functions(graph):
         return graph
     new = {name: f"fn{i}" for i, name in enumerate(names)}
     pattern = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    text = re.sub(rf"(?<![A-Za-z0-9])({pattern})(?![0-9])", lambda match: new[match[1]], text_format.MessageToString(graph))
+    text = re.sub(
+        rf"(?<![A-Za-z0-9])({pattern})(?![0-9])", lambda match: new[match[1]], text_format.MessageToString(graph)
+    )
     renamed = text_format.Parse(text, type(graph)())
     functions = sorted(renamed.library.function, key=lambda f: int(f.signature.name[2:]))
     renamed.library.ClearField("function")

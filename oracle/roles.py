@@ -6,7 +6,7 @@
 import json
 import os
 
-import environment  # noqa: F401
+import environment
 
 import tensorflow as tf
 
@@ -84,7 +84,12 @@ CONFIGS = [
     (config({"type": "worker", "index": 0}, cluster=json.dumps(SPEC)), None),
     ('{"cluster": null, "task": {"type": "worker", "index": 0}}', None),
     ('{"cluster": {"worker": ["a:1"], "worker": ["b:1", "c:1"]}, "task": {"type": "worker", "index": 1}}', None),
-    (config({"type": "ps", "index": 0}, environment="cloud", service={}, eval_session_master="", job={}, coordinator=[]), None),
+    (
+        config(
+            {"type": "ps", "index": 0}, environment="cloud", service={}, eval_session_master="", job={}, coordinator=[]
+        ),
+        None,
+    ),
     (config({"type": "ps", "index": 0, "trial": "3", "cloud": "x-ml"}), None),
     (config({"type": "worker", "index": 0}, cluster=None, clustre=SPEC), "stock's task would be alone, and chief"),
     (config({"type": "worker", "idnex": 1}), None),
@@ -108,8 +113,20 @@ STEPS = [
     ("n[01-03]", "1(x3)", {"worker": 3}, {}, None),
     ("n[1-2]", "1,2", {"a": 1, "b": 2}, {}, None),
     ("n[1-2]", "1(x2)", {"ps": 1, "worker": 4}, {}, None),
-    ("n[9-11]", "1(x3)", {"ps": 1, "worker": 2}, {}, "stock sorts hosts as text, and every task is told a wrong address"),
-    ("n[1-2]", "2(x2)", {"ps": 1, "worker": 3}, {"SLURM_DISTRIBUTION": "cyclic"}, "stock assumes that nodes are filled one after the other"),
+    (
+        "n[9-11]",
+        "1(x3)",
+        {"ps": 1, "worker": 2},
+        {},
+        "stock sorts hosts as text, and every task is told a wrong address",
+    ),
+    (
+        "n[1-2]",
+        "2(x2)",
+        {"ps": 1, "worker": 3},
+        {"SLURM_DISTRIBUTION": "cyclic"},
+        "stock assumes that nodes are filled one after the other",
+    ),
     ("r[0-1]n[1-2]", "1(x4)", {"ps": 1, "worker": 3}, {}, "stock reads one bracket per entry"),
 ]
 
@@ -146,11 +163,14 @@ def main():
             cluster=answer(lambda: tasks(resolver.cluster_spec())),
             job=answer(lambda: resolver.task_type),
             index=answer(lambda: resolver.task_id),
-            master=answer(lambda: resolver.master()),
+            master=answer(resolver.master),
         )
     os.environ.pop("TF_CONFIG", None)
     for nodes, counts, jobs, more, differs in STEPS:
-        size = sum(int(part.split("(x")[0]) * int(part.rstrip(")").split("(x")[1] if "(x" in part else 1) for part in counts.split(","))
+        size = sum(
+            int(part.split("(x")[0]) * int(part.rstrip(")").split("(x")[1] if "(x" in part else 1)
+            for part in counts.split(",")
+        )
         for rank in range(size):
             variables = {
                 "SLURM_JOB_ID": "1",

@@ -1,14 +1,14 @@
-"""Stock's savers, for the tests of ours.
+"""Stock's savers, for the tests of Ferroflow's.
 
-    python savers.py nodes            the nodes that savers add, for each kind
-    python savers.py read DIRECTORY   the checkpoints of a directory and the values of the latest
-    python savers.py write DIRECTORY  restores the latest checkpoint, doubles every value and saves two more
+python savers.py nodes            the nodes that savers add, for each kind
+python savers.py read DIRECTORY   the checkpoints of a directory and the values of the latest
+python savers.py write DIRECTORY  restores the latest checkpoint, doubles every value and saves two more
 """
 
 import os
 import sys
 
-import environment  # noqa: F401
+import environment
 
 import tensorflow as tf
 

@@ -16,22 +16,29 @@ if __name__ == "__main__":
     os.environ.update(TF_ENABLE_ONEDNN_OPTS="1", XLA_FLAGS="--none", TF_NUM_INTRAOP_THREADS="1", OMP_NUM_THREADS="1")
     os.environ.update(http_proxy="http://127.0.0.1:9", LC_ALL="de_DE.ISO-8859-1", TZ="Asia/Tokyo", TF_CONFIG="{}")
 
-import environment  # noqa: E402, F401
+import environment
+import workers
 
-import workers  # noqa: E402
-
-EXPECTED = {"TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": "", "LC_ALL": "C.UTF-8", "TZ": "UTC", "TF_CONFIG": "{}"}
+EXPECTED = {
+    "TF_ENABLE_ONEDNN_OPTS": "0",
+    "CUDA_VISIBLE_DEVICES": "",
+    "LC_ALL": "C.UTF-8",
+    "TZ": "UTC",
+    "TF_CONFIG": "{}",
+}
 EXPECTED |= dict.fromkeys(["XLA_FLAGS", "TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "http_proxy"])
 
 
 def seen():
-    """What this process has of the variables."""
+    """The variables that this process has."""
     return {name: os.environ.get(name) for name in EXPECTED}
 
 
 def seen_below():
-    """What a program sees that this process starts."""
-    program = "import json, os, sys; print(json.dumps({name: os.environ.get(name) for name in json.loads(sys.argv[1])}))"
+    """The variables that a program sees which this process starts."""
+    program = (
+        "import json, os, sys; print(json.dumps({name: os.environ.get(name) for name in json.loads(sys.argv[1])}))"
+    )
     return json.loads(subprocess.check_output([sys.executable, "-c", program, json.dumps(list(EXPECTED))]))
 
 
@@ -61,16 +68,25 @@ def die_early():
 
 
 def main():
-    jobs = [("environment", everywhere), ("quiet", cases, ""), ("deadly", cases, "bd"), ("wrong", wrong_case), ("early", die_early)]
+    jobs = [
+        ("environment", everywhere),
+        ("quiet", cases, ""),
+        ("deadly", cases, "bd"),
+        ("wrong", wrong_case),
+        ("early", die_early),
+    ]
     outcomes = dict(workers.run(jobs, 2))
     killed = "was killed by SIGABRT: Check failed: it is "
     promises = {
         "this process has the environment": seen() == EXPECTED,
         "workers and what they start have it": outcomes["environment"].value == [EXPECTED, EXPECTED],
         "a job returns its value": outcomes["quiet"].value == list("abcd") and not outcomes["quiet"].deaths,
-        "a death is a finding with the case's name": outcomes["deadly"].deaths == {case: killed + case for case in "bd"},
+        "a death is a finding with the case's name": outcomes["deadly"].deaths
+        == {case: killed + case for case in "bd"},
         "the other cases run": outcomes["deadly"].value == list("ac"),
-        "a failure says what and where": outcomes["wrong"].failure.startswith("ValueError: the case is wrong\n  " + __file__),
+        "a failure says what and where": outcomes["wrong"].failure.startswith(
+            "ValueError: the case is wrong\n  " + __file__
+        ),
         "a death without a case ends the job": outcomes["early"].failure == "stock exited with 3, at no case",
         "workers come before TensorFlow": "tensorflow" not in sys.modules,
     }

@@ -4,7 +4,7 @@ The client sends raw GraphDefs and reads raw statuses, because the Python sessio
 so hides what the server would have answered. The wheel carries no `master_pb2`, so the few messages are declared here.
 """
 
-import environment  # noqa: F401
+import environment
 
 import grpc
 import tensorflow as tf
@@ -20,9 +20,17 @@ OK = 0
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _MESSAGES = {
-    "CreateSessionRequest": [(1, "graph_def", ".tensorflow.GraphDef"), (2, "config", ".tensorflow.ConfigProto"), (3, "target", "string")],
+    "CreateSessionRequest": [
+        (1, "graph_def", ".tensorflow.GraphDef"),
+        (2, "config", ".tensorflow.ConfigProto"),
+        (3, "target", "string"),
+    ],
     "CreateSessionResponse": [(1, "session_handle", "string"), (2, "graph_version", "int64")],
-    "ExtendSessionRequest": [(1, "session_handle", "string"), (2, "graph_def", ".tensorflow.GraphDef"), (3, "current_graph_version", "int64")],
+    "ExtendSessionRequest": [
+        (1, "session_handle", "string"),
+        (2, "graph_def", ".tensorflow.GraphDef"),
+        (3, "current_graph_version", "int64"),
+    ],
     "ExtendSessionResponse": [(4, "new_graph_version", "int64")],
     "RunStepRequest": [
         (1, "session_handle", "string"),
@@ -32,7 +40,11 @@ _MESSAGES = {
         (5, "options", ".tensorflow.RunOptions"),
         (7, "store_errors_in_response_body", "bool"),
     ],
-    "RunStepResponse": [(1, "tensor", "*.tensorflow.NamedTensorProto"), (3, "status_code", "int32"), (4, "status_error_message", "string")],
+    "RunStepResponse": [
+        (1, "tensor", "*.tensorflow.NamedTensorProto"),
+        (3, "status_code", "int32"),
+        (4, "status_error_message", "string"),
+    ],
     "CloseSessionRequest": [(1, "session_handle", "string")],
     "CloseSessionResponse": [],
 }
@@ -113,7 +125,13 @@ class StockSession:
         """Runs one step; `feeds` are NamedTensorProtos. Returns TensorProtos in fetch order."""
         options = config_pb2.RunOptions(timeout_in_ms=20000)
         response = self._stock.call(
-            "RunStep", session_handle=self._handle, feed=feeds, fetch=fetches, target=targets, store_errors_in_response_body=True, options=options
+            "RunStep",
+            session_handle=self._handle,
+            feed=feeds,
+            fetch=fetches,
+            target=targets,
+            store_errors_in_response_body=True,
+            options=options,
         )
         if response.status_code != OK:
             raise StockError(response.status_code, response.status_error_message)

@@ -9,7 +9,7 @@ A line has a case, a name, and the values in order.
 import pathlib
 import sys
 
-import environment  # noqa: F401
+import environment
 
 import numpy as np
 import tensorflow as tf
@@ -226,13 +226,13 @@ def gru():
 
 
 class Cell:
-    """What stock's `dynamic_rnn` wants of a cell."""
+    """The interface that stock's `dynamic_rnn` wants of a cell."""
 
     def __init__(self, step, sizes):
         self.step, self.state_size, self.output_size = step, sizes, sizes[-1] if isinstance(sizes, tuple) else sizes
 
     def zero_state(self, batch_size, dtype):
-        zeros = lambda size: tf.zeros([batch_size, size], dtype)  # noqa: E731
+        zeros = lambda size: tf.zeros([batch_size, size], dtype)
         return tf.nest.map_structure(zeros, self.state_size)
 
     def __call__(self, x, state, scope=None):

@@ -7,7 +7,7 @@ integers of both signs, complex numbers, booleans or strings, as the dtype asks.
 import re
 import zlib
 
-import environment  # noqa: F401
+import environment
 
 import ml_dtypes
 import numpy as np
@@ -153,7 +153,23 @@ def special_values(dtype):
         inf, nan = np.inf, np.nan
         return np.array([0, 1, -1, 1j, -1j, 3 - 4j, complex(inf, 0), complex(0, nan), 1e-30j, 1e3 + 1j], NUMPY[dtype])
     info = ml_dtypes.finfo(NUMPY[dtype])
-    values = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, np.inf, -np.inf, np.nan, float(info.tiny), float(info.max), float(-info.max)]
+    values = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        1.5,
+        2.5,
+        -2.5,
+        np.inf,
+        -np.inf,
+        np.nan,
+        float(info.tiny),
+        float(info.max),
+        float(-info.max),
+    ]
     return np.array(values, NUMPY[dtype])
 
 

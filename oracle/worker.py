@@ -9,7 +9,7 @@ import json
 import os
 import sys
 
-import environment  # noqa: F401
+import environment
 
 import tensorflow as tf
 
@@ -36,7 +36,9 @@ def main():
     config = v1.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{task}"])
     # The thread that applies gradients of synchronous training waits for more; nobody has to wait for it.
     waits = {"stop_grace_period_secs": 1, "max_wait_secs": 60}
-    with v1.train.MonitoredTrainingSession(server.target, role == "chief", hooks=hooks, config=config, **waits) as session:
+    with v1.train.MonitoredTrainingSession(
+        server.target, role == "chief", hooks=hooks, config=config, **waits
+    ) as session:
         while not session.should_stop():
             session.run(train)
             steps += 1

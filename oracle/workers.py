@@ -17,7 +17,7 @@ import tempfile
 import time
 import traceback
 
-import environment  # noqa: F401
+import environment
 
 # How long a case may take. Steps have deadlines of their own; a stock server that misses them does not come back.
 SILENCE_SECONDS = 150
@@ -82,7 +82,7 @@ class _Worker:
         return time.monotonic() - self.heard > SILENCE_SECONDS
 
     def ending(self):
-        """How a process that is gone ended, and why stock ended it, if it said so."""
+        """The end of a process that is gone, and why stock ended it, if it said so."""
         self.process.join()
         code = self.process.exitcode
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
@@ -120,7 +120,7 @@ def _work(connection, path, errors):
 
 
 def run(jobs, count):
-    """Runs jobs, `(key, function, *arguments)`, in so many processes; yields `(key, Outcome)` as they end."""
+    """Runs jobs, `(key, function, *arguments)`, in `count` processes; yields `(key, Outcome)` as they end."""
     context = multiprocessing.get_context("spawn")
     waiting = [_Job(key, function, arguments) for key, function, *arguments in jobs]
     waiting.reverse()

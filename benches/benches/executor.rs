@@ -1,4 +1,4 @@
-//! What the executor itself costs: scalar additions in a chain and side by side, many small variables, and a step with
+//! The cost of the executor itself: scalar additions in a chain and side by side, many small variables, and a step with
 //! nothing to do.
 #![allow(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! What the benches share: graphs of repeated nodes and a session to run them in.
+//! Parts that the benches share: graphs of repeated nodes and a session to run them in.
 //!
 //! The ratio suite, which compares with stock, lives in `oracle/bench/` and is run by `cargo xtask bench`; the criterion
 //! benches here look at single layers.

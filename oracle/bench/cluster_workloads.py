@@ -1,12 +1,12 @@
-"""What the ratio suite measures on clusters."""
+"""Workloads that the ratio suite measures on clusters."""
 
 import threading
 import time
 
+from clusters import Workload
+
 import numpy as np
 import tensorflow as tf
-
-from clusters import Workload
 
 v1 = tf.compat.v1
 
@@ -55,7 +55,9 @@ def _perceptron(index, workers):
             x, y = v1.placeholder(tf.float32, [None, 64]), v1.placeholder(tf.int64, [None])
 
             def variable(name, *shape):
-                return v1.get_variable(name, initializer=random.uniform(-0.1, 0.1, shape).astype(np.float32), use_resource=True)
+                return v1.get_variable(
+                    name, initializer=random.uniform(-0.1, 0.1, shape).astype(np.float32), use_resource=True
+                )
 
             hidden = tf.nn.relu(tf.matmul(x, variable("hidden_w", 64, 128)) + variable("hidden_b", 128))
             logits = tf.matmul(hidden, variable("out_w", 128, 10)) + variable("out_b", 10)
@@ -106,7 +108,13 @@ def _embedding(cluster, index, rows=1_000_000, columns=64, lookups=4096):
     graph = tf.Graph()
     with graph.as_default(), graph.container("embedding"):
         with v1.device(v1.train.replica_device_setter(ps_tasks=2, worker_device=_worker(index))):
-            table = v1.get_variable("table", [rows, columns], initializer=v1.zeros_initializer(), partitioner=v1.fixed_size_partitioner(2), use_resource=True)
+            table = v1.get_variable(
+                "table",
+                [rows, columns],
+                initializer=v1.zeros_initializer(),
+                partitioner=v1.fixed_size_partitioner(2),
+                use_resource=True,
+            )
             ids = v1.placeholder(tf.int64, [lookups])
             found = v1.nn.embedding_lookup(table, ids, partition_strategy="div")
             loss = tf.reduce_mean(tf.square(found - 1.0))
@@ -124,7 +132,9 @@ def _many_variables(cluster, index, count=200):
     graph = tf.Graph()
     with graph.as_default(), graph.container("many"):
         with v1.device(v1.train.replica_device_setter(ps_tasks=2, worker_device=_worker(index))):
-            variables = [v1.get_variable(f"v{i}", initializer=tf.fill([16], float(i)), use_resource=True) for i in range(count)]
+            variables = [
+                v1.get_variable(f"v{i}", initializer=tf.fill([16], float(i)), use_resource=True) for i in range(count)
+            ]
             loss = tf.add_n([tf.reduce_sum(tf.square(v)) for v in variables])
             train = v1.train.GradientDescentOptimizer(1e-6).minimize(loss)
         initialize = v1.global_variables_initializer()
@@ -145,11 +155,17 @@ def _replicas(cluster, _, workers=2):
                 step = v1.train.get_or_create_global_step()
                 w = v1.get_variable("w", [64, 64], initializer=v1.zeros_initializer(), use_resource=True)
                 b = v1.get_variable("b", [64], initializer=v1.zeros_initializer(), use_resource=True)
-                optimizer = v1.train.SyncReplicasOptimizer(v1.train.GradientDescentOptimizer(0.01), workers, total_num_replicas=workers)
+                optimizer = v1.train.SyncReplicasOptimizer(
+                    v1.train.GradientDescentOptimizer(0.01), workers, total_num_replicas=workers
+                )
                 train = optimizer.minimize(tf.reduce_mean(tf.square(tf.matmul(tf.ones([8, 64]), w) + b - 1.0)), step)
             kind = v1.train.ChiefSessionCreator if index == 0 else v1.train.WorkerSessionCreator
             creator = kind(v1.train.Scaffold(), cluster.target("worker", index), config=_config(index))
-            sessions.append(v1.train.MonitoredSession(creator, [optimizer.make_session_run_hook(index == 0, num_tokens=0)], stop_grace_period_secs=1))
+            sessions.append(
+                v1.train.MonitoredSession(
+                    creator, [optimizer.make_session_run_hook(index == 0, num_tokens=0)], stop_grace_period_secs=1
+                )
+            )
             runs.append(lambda session=sessions[-1], train=train: session.run(train))
 
     def sample(steps=60):
@@ -212,12 +228,19 @@ def first_step(cluster):
 def all_workloads(directory):
     """The suite, in the order of the table."""
     for workers in (1, 2, 4):
-        yield Workload(f"tiny perceptron, asynchronous, workers: {workers}", "steps/s", _training(workers), workers, least_ours=3)
+        yield Workload(
+            f"tiny perceptron, asynchronous, workers: {workers}", "steps/s", _training(workers), workers, least_ours=3
+        )
     for servers in (1, 2):
         for megabytes in (1, 16, 100):
             for push in (False, True):
                 way = "push" if push else "pull"
-                yield Workload(f"dense {way} of {megabytes} MB, servers: {servers}", "MB/s", _dense(megabytes, servers, push), least_ours=2)
+                yield Workload(
+                    f"dense {way} of {megabytes} MB, servers: {servers}",
+                    "MB/s",
+                    _dense(megabytes, servers, push),
+                    least_ours=2,
+                )
     yield Workload("sparse step: 4,096 rows of 1M × 64", "steps/s", _embedding, least_ours=3)
     yield Workload("step that touches 200 small variables", "steps/s", _many_variables, least_ours=3)
     yield Workload("synchronous replicas, workers: 2", "steps/s", _replicas)

@@ -16,8 +16,8 @@ import typing
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
 
-import tasks  # noqa: E402
-from tasks import OURS, STOCK  # noqa: E402
+import tasks
+from tasks import OURS, STOCK
 
 CLUSTERS = {
     "stock": {"ps": [STOCK] * 2, "worker": [STOCK] * 4},
@@ -67,7 +67,9 @@ class Row:
     def missed(self, cluster):
         """Whether there is a bar and it is not met."""
         least = self.least.get(cluster)
-        return least is not None and (bool(self.error) or not self.ratios(cluster) or statistics.median(self.ratios(cluster)) < least)
+        return least is not None and (
+            bool(self.error) or not self.ratios(cluster) or statistics.median(self.ratios(cluster)) < least
+        )
 
     def is_close(self):
         """Whether some samples meet a bar and others do not."""
@@ -86,7 +88,9 @@ class Row:
             ratios = self.ratios(cluster)
             bar = self.least.get(cluster)
             verdict = "" if bar is None else f", bar {bar:g}× {'**missed**' if self.missed(cluster) else 'met'}"
-            cells.append(f"{statistics.median(ratios):.2f}× ({min(ratios):.2f}–{max(ratios):.2f}){verdict}" if ratios else "")
+            cells.append(
+                f"{statistics.median(ratios):.2f}× ({min(ratios):.2f}–{max(ratios):.2f}){verdict}" if ratios else ""
+            )
         return f"| {self.name} | {self.unit} | " + " | ".join(cells) + " |"
 
 
@@ -152,7 +156,13 @@ def measure(workload, starts, rounds):
 
     What starts a cluster's clients gets their indices.
     """
-    row = Row(workload.name, workload.unit, {name: [] for name in starts}, workload.rate, {"ours": workload.least_ours, "mixed": workload.least_mixed})
+    row = Row(
+        workload.name,
+        workload.unit,
+        {name: [] for name in starts},
+        workload.rate,
+        {"ours": workload.least_ours, "mixed": workload.least_mixed},
+    )
     samplers = {name: [] for name in starts}
 
     def sample(name):
@@ -181,7 +191,7 @@ def measure(workload, starts, rounds):
 def launches(binary, rounds):
     """Processes from nothing to ready, and to the first completed step of a client that waits for them."""
     ready, first = ({name: [] for name in CLUSTERS} for _ in range(2))
-    for number in range(rounds):
+    for _number in range(rounds):
         for name, layout in CLUSTERS.items():
             cluster = Fresh({job: kinds[:1] for job, kinds in layout.items()}, binary)
             client = tasks.Client(_first_step, cluster)

@@ -1,11 +1,12 @@
-"""What the ratio suite trains with whole programs; `benches/src/bin/trainer.rs` has the same models."""
+"""Models that the ratio suite trains with whole programs; `benches/src/bin/trainer.rs` has the same models."""
 
 import itertools
 
-import numpy as np
-import tensorflow as tf
 from cluster_workloads import per_second
 from clusters import Workload
+
+import numpy as np
+import tensorflow as tf
 
 v1 = tf.compat.v1
 ROWS = 100_000
@@ -49,7 +50,9 @@ def _wide_and_deep(batch=256, servers=2):
 
     def look_up(name, rows, width, ids):
         start = v1.random_uniform_initializer(-0.1, 0.1, seed=1)
-        table = v1.get_variable(name, [rows, width], initializer=start, partitioner=v1.fixed_size_partitioner(servers), use_resource=True)
+        table = v1.get_variable(
+            name, [rows, width], initializer=start, partitioner=v1.fixed_size_partitioner(servers), use_resource=True
+        )
         return v1.nn.embedding_lookup(table, ids, partition_strategy="div")
 
     users, items = look_up("users", ROWS, 32, ids[0]), look_up("items", ROWS, 32, ids[1])
@@ -73,7 +76,9 @@ def _program(build):
             target = server.target
         graph = tf.Graph()
         with graph.as_default():
-            with v1.device(v1.train.replica_device_setter(ps_tasks=len(cluster.tasks), worker_device=f"/job:worker/task:{index}")):
+            with v1.device(
+                v1.train.replica_device_setter(ps_tasks=len(cluster.tasks), worker_device=f"/job:worker/task:{index}")
+            ):
                 loss, optimizer, feeds = build()
                 train = optimizer.minimize(loss, v1.train.get_or_create_global_step())
             session = v1.train.MonitoredTrainingSession(target, log_step_count_steps=None)
@@ -86,6 +91,14 @@ def _program(build):
 def all_programs():
     """The workload of stock's program, the name of our model, and the number of parameter servers."""
     bars = {"unit": "steps/s", "least_mixed": None, "rounds": 9}
-    yield Workload("perceptron 64-128-10, servers: 1", open=_program(_perceptron), least_ours=8, **bars), "perceptron", 1
-    yield Workload("convolutional network in one process", open=_program(_convolutional), least_ours=1, **bars), "cnn", 0
+    yield (
+        Workload("perceptron 64-128-10, servers: 1", open=_program(_perceptron), least_ours=8, **bars),
+        "perceptron",
+        1,
+    )
+    yield (
+        Workload("convolutional network in one process", open=_program(_convolutional), least_ours=1, **bars),
+        "cnn",
+        0,
+    )
     yield Workload("wide and deep, servers: 2", open=_program(_wide_and_deep), least_ours=4, **bars), "wide_and_deep", 2

@@ -54,7 +54,9 @@ class Row:
         if self.error or not ratios:
             return False
         ratio = statistics.median(ratios)
-        return (self.least_ratio is None or ratio >= self.least_ratio) and (self.most is None or statistics.median(self.ours) <= self.most)
+        return (self.least_ratio is None or ratio >= self.least_ratio) and (
+            self.most is None or statistics.median(self.ours) <= self.most
+        )
 
     def text(self):
         bars = [f"≥ {self.least_ratio:g}×"] if self.least_ratio is not None else []
@@ -83,7 +85,10 @@ def start_up(binary, runs):
     """Time to the ready line, and resident memory once idle."""
     ours, stock, ours_memory, stock_memory = [], [], [], []
     for _ in range(runs):
-        for start, times, memory in ((lambda: servers.ferroflow(binary), ours, ours_memory), (servers.stock, stock, stock_memory)):
+        for start, times, memory in (
+            (lambda: servers.ferroflow(binary), ours, ours_memory),
+            (servers.stock, stock, stock_memory),
+        ):
             with start() as server:
                 times.append(server.startup * 1e3)
                 # Threads that start in the background have settled by then.
@@ -147,7 +152,13 @@ def report(rows, cluster_rows, program_rows):
         out += ["", "## Clusters", "", "Ratios with their smallest and largest; the client is stock's.", ""]
         out += [*clusters.HEADER, *(row.text() for row in cluster_rows)]
     if program_rows:
-        out += ["", "## Training programs", "", "A program in Python with stock's runtime, and one in Rust with ours; ratios with their smallest and largest.", ""]
+        out += [
+            "",
+            "## Training programs",
+            "",
+            "A program in Python with stock's runtime, and one in Rust with ours; ratios with their smallest and largest.",
+            "",
+        ]
         out += [*trainers.HEADER, *(row.text() for row in program_rows)]
     if NOTES.exists():
         out += ["", NOTES.read_text().rstrip()]
@@ -157,7 +168,9 @@ def report(rows, cluster_rows, program_rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", required=True, help="our binary; `stock` compares stock with itself")
-    parser.add_argument("--trainer", help="our training program, benches/src/bin/trainer.rs; without it, training programs are left out")
+    parser.add_argument(
+        "--trainer", help="our training program, benches/src/bin/trainer.rs; without it, training programs are left out"
+    )
     parser.add_argument("--only", default="", help="only workloads whose name matches")
     parser.add_argument("--quick", action="store_true", help="three rounds each")
     parser.add_argument("--output", type=pathlib.Path, help="also write the page here")

@@ -56,7 +56,7 @@ def stock():
 
 
 def ferroflow(binary):
-    """Starts one of ours."""
+    """Starts a Ferroflow server."""
     return Server([str(binary), "serve", "--port", "0", "--log", "warn"])
 
 
@@ -90,7 +90,10 @@ def stock_by_hand():
     cluster = json.dumps({"ps": addresses[:1], "worker": addresses[1:]})
     started = time.perf_counter()
     tasks = [("ps", "0"), ("worker", "0"), ("worker", "1")]
-    processes = [subprocess.Popen([*_STOCK, cluster, *task], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for task in tasks]
+    processes = [
+        subprocess.Popen([*_STOCK, cluster, *task], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for task in tasks
+    ]
     targets = [process.stdout.readline() for process in processes]
     seconds = time.perf_counter() - started
     for process in processes:

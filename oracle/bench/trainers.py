@@ -11,7 +11,6 @@ import clusters
 import tasks
 from tasks import OURS, STOCK
 
-
 HEADER = ["| program | unit | stock | ours | ours to stock |", "|---|---|---|---|---|"]
 
 
@@ -28,7 +27,9 @@ class Trainer:
 
     def __init__(self, program, model, cluster, _):
         argv = [program, model, *([cluster.json()] if cluster.tasks else [])]
-        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=tasks.die_with_parent)
+        self._process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=tasks.die_with_parent
+        )
         self._next()
 
     def _next(self):

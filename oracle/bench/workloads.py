@@ -1,4 +1,4 @@
-"""What the ratio suite measures: each workload opens on one server and then gives one sample after the other."""
+"""Workloads of the ratio suite: each workload opens on one server and then gives one sample after the other."""
 
 import dataclasses
 import time
@@ -191,42 +191,67 @@ def _uniform(*shape):
 def _kernels():
     """Names, graphs, inputs and how often the op stands in the graph: enough for a step of some ten milliseconds."""
     raw = tf.raw_ops
-    mean = lambda n, m: np.full((n, m), 1 / n, np.float32)  # noqa: E731
+    mean = lambda n, m: np.full((n, m), 1 / n, np.float32)
     for m, k, n, repeats in ((32, 64, 128, 400), (128, 784, 512, 20), (512, 512, 512, 10), (1024, 1024, 1024, 2)):
-        pair = lambda x, a, b: raw.MatMul(a=raw.MatMul(a=x, b=a), b=b)  # noqa: E731
+        pair = lambda x, a, b: raw.MatMul(a=raw.MatMul(a=x, b=a), b=b)
         yield f"matmul {m}×{k}×{n} and back", _chained(pair), [_uniform(m, k), mean(k, n), mean(n, k)], repeats
     for rows, columns, repeats in ((128, 10, 1000), (128, 1000, 100), (1024, 1024, 10)):
         yield f"softmax {rows}×{columns}", _chained(lambda x: raw.Softmax(logits=x)), [_uniform(rows, columns)], repeats
     for label, axes in (("all", [0, 1]), ("rows", [1]), ("columns", [0])):
         for rows, columns, repeats in ((64, 64, 256), (1024, 1024, 8), (4096, 4096, 2)):
-            total = lambda x, axes=axes: raw.Sum(input=x, axis=axes)  # noqa: E731
+            total = lambda x, axes=axes: raw.Sum(input=x, axis=axes)
             yield f"sum of {label} of {rows}×{columns}", _each(total), [_uniform(rows, columns)] * repeats, repeats
     for repeats, rows, columns in ((256, 64, 64), (8, 1024, 1024)):
-        yield f"max of rows of {rows}×{columns}", _each(lambda x: raw.Max(input=x, axis=[1])), [_uniform(rows, columns)] * repeats, repeats
+        yield (
+            f"max of rows of {rows}×{columns}",
+            _each(lambda x: raw.Max(input=x, axis=[1])),
+            [_uniform(rows, columns)] * repeats,
+            repeats,
+        )
     for label, size, repeats in (("4K", 1 << 12, 1000), ("1M", 1 << 20, 40), ("16M", 1 << 24, 3)):
         yield f"add of {label}", _chained(lambda x, y: raw.AddV2(x=x, y=y)), [_uniform(size), _uniform(size)], repeats
-        yield f"mul of {label}", _chained(lambda x, y: raw.Mul(x=x, y=y)), [_uniform(size), np.ones(size, np.float32)], repeats
+        yield (
+            f"mul of {label}",
+            _chained(lambda x, y: raw.Mul(x=x, y=y)),
+            [_uniform(size), np.ones(size, np.float32)],
+            repeats,
+        )
     for label, size, repeats in (("4K", 1 << 12, 500), ("1M", 1 << 20, 10)):
         for name, op in (("tanh", raw.Tanh), ("sigmoid", raw.Sigmoid), ("sqrt", raw.Sqrt)):
             yield f"{name} of {label}", _chained(lambda x, op=op: op(x=x)), [_uniform(size)], repeats
         yield f"exp of {label}", _chained(lambda x: raw.Exp(x=raw.Neg(x=x))), [_uniform(size)], repeats
         yield f"relu of {label}", _chained(lambda x: raw.Relu(features=x)), [_uniform(size)], repeats
-    for (rows, columns), other, repeats in (((1024, 1024), (1024,), 40), ((1024, 1024), (1024, 1), 40), ((4096, 64), (64,), 100), ((64, 64), (64,), 1000)):
-        op = lambda x, y: raw.AddV2(x=x, y=y)  # noqa: E731
-        yield f"broadcast {rows}×{columns} + {'×'.join(map(str, other))}", _chained(op), [_uniform(rows, columns), _uniform(*other)], repeats
+    for (rows, columns), other, repeats in (
+        ((1024, 1024), (1024,), 40),
+        ((1024, 1024), (1024, 1), 40),
+        ((4096, 64), (64,), 100),
+        ((64, 64), (64,), 1000),
+    ):
+        op = lambda x, y: raw.AddV2(x=x, y=y)
+        yield (
+            f"broadcast {rows}×{columns} + {'×'.join(map(str, other))}",
+            _chained(op),
+            [_uniform(rows, columns), _uniform(*other)],
+            repeats,
+        )
     for rows, columns, repeats in ((1024, 64, 200), (65536, 64, 8), (1 << 20, 1, 10)):
         order = np.random.RandomState(2).permutation(rows).astype(np.int32)
-        op = lambda x, i: raw.GatherV2(params=x, indices=i, axis=0)  # noqa: E731
+        op = lambda x, i: raw.GatherV2(params=x, indices=i, axis=0)
         yield f"gather {rows} rows of {columns}", _chained(op), [_uniform(rows, columns), order], repeats
     for size, repeats in ((64, 1000), (512, 100), (2048, 6)):
-        yield f"transpose {size}×{size}", _chained(lambda x: raw.Transpose(x=x, perm=[1, 0])), [_uniform(size, size)], repeats
-    swap = lambda x: raw.Transpose(x=x, perm=[0, 2, 1, 3])  # noqa: E731
+        yield (
+            f"transpose {size}×{size}",
+            _chained(lambda x: raw.Transpose(x=x, perm=[1, 0])),
+            [_uniform(size, size)],
+            repeats,
+        )
+    swap = lambda x: raw.Transpose(x=x, perm=[0, 2, 1, 3])
     yield "transpose 8×64×64×32 inside", _chained(swap), [_uniform(8, 64, 64, 32)], 20
     yield from _image_kernels()
 
 
 def _image_kernels():
-    """What convolutional networks spend their time in: each op on variables of its own, so that none is like another."""
+    """The ops that convolutional networks spend their time in: each on variables of its own, so that none is like another."""
     raw = tf.raw_ops
     for label, image, kernel, stride, repeats in (
         ("3×3 of 32×8×8×1 to 16", (32, 8, 8, 1), (3, 3, 1, 16), 1, 40),
@@ -240,32 +265,49 @@ def _image_kernels():
         result = (image[0], -(-image[1] // stride), -(-image[2] // stride), kernel[3])
         filters = [_uniform(*kernel) for _ in range(repeats)]
         first, gradient = _uniform(*image), _uniform(*result)
-        forward = lambda read, _, common=common: [raw.Conv2D(input=read[0], filter=f, **common) for f in read[1:]]  # noqa: E731
+        forward = lambda read, _, common=common: [raw.Conv2D(input=read[0], filter=f, **common) for f in read[1:]]
         yield f"conv {label}", forward, [first, *filters], repeats
-        to_input = lambda read, _, image=image, common=common: [raw.Conv2DBackpropInput(input_sizes=image, filter=f, out_backprop=read[0], **common) for f in read[1:]]  # noqa: E731
+        to_input = lambda read, _, image=image, common=common: [
+            raw.Conv2DBackpropInput(input_sizes=image, filter=f, out_backprop=read[0], **common) for f in read[1:]
+        ]
         yield f"conv {label}, gradient of images", to_input, [gradient, *filters], repeats
-        to_filter = lambda read, _, kernel=kernel, common=common: [raw.Conv2DBackpropFilter(input=x, filter_sizes=kernel, out_backprop=read[0], **common) for x in read[1:]]  # noqa: E731
-        yield f"conv {label}, gradient of filters", to_filter, [gradient, *(_uniform(*image) for _ in range(repeats))], repeats
+        to_filter = lambda read, _, kernel=kernel, common=common: [
+            raw.Conv2DBackpropFilter(input=x, filter_sizes=kernel, out_backprop=read[0], **common) for x in read[1:]
+        ]
+        yield (
+            f"conv {label}, gradient of filters",
+            to_filter,
+            [gradient, *(_uniform(*image) for _ in range(repeats))],
+            repeats,
+        )
     image, repeats = (32, 28, 28, 32), 10
     common = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "SAME"}
     images, gradient = [_uniform(*image) for _ in range(repeats)], _uniform(32, 14, 14, 32)
     yield "max pool of 32×28×28×32", _each(lambda x: raw.MaxPool(input=x, **common)), images, repeats
-    max_back = lambda read, _: [raw.MaxPoolGrad(orig_input=x, orig_output=read[0], grad=read[0], **common) for x in read[1:]]  # noqa: E731
+    max_back = lambda read, _: [
+        raw.MaxPoolGrad(orig_input=x, orig_output=read[0], grad=read[0], **common) for x in read[1:]
+    ]
     yield "max pool of 32×28×28×32, gradient", max_back, [gradient, *images], repeats
     yield "mean pool of 32×28×28×32", _each(lambda x: raw.AvgPool(value=x, **common)), images, repeats
-    mean_back = lambda read, _: [raw.AvgPoolGrad(orig_input_shape=image, grad=g, **common) for g in read]  # noqa: E731
+    mean_back = lambda read, _: [raw.AvgPoolGrad(orig_input_shape=image, grad=g, **common) for g in read]
     yield "mean pool of 32×28×28×32, gradient", mean_back, [_uniform(32, 14, 14, 32) for _ in range(repeats)], repeats
     vector = _uniform(32)
-    normalize = lambda read, _: [raw.FusedBatchNormV3(x=x, scale=read[0], offset=read[0], mean=[], variance=[]).y for x in read[1:]]  # noqa: E731
+    normalize = lambda read, _: [
+        raw.FusedBatchNormV3(x=x, scale=read[0], offset=read[0], mean=[], variance=[]).y for x in read[1:]
+    ]
     yield "batch norm of 32×28×28×32", normalize, [vector, *images], repeats
 
     def normalize_back(read, _):
         scale = read[0]
-        call = lambda x: raw.FusedBatchNormGradV3(y_backprop=x, x=read[1], scale=scale, reserve_space_1=scale, reserve_space_2=scale, reserve_space_3=[])  # noqa: E731
+        call = lambda x: raw.FusedBatchNormGradV3(
+            y_backprop=x, x=read[1], scale=scale, reserve_space_1=scale, reserve_space_2=scale, reserve_space_3=[]
+        )
         return [call(x).x_backprop for x in read[2:]]
 
     yield "batch norm of 32×28×28×32, gradient", normalize_back, [vector, images[0], *images], repeats
-    depthwise = lambda read, _: [raw.DepthwiseConv2dNative(input=x, filter=read[0], strides=[1, 1, 1, 1], padding="SAME") for x in read[1:]]  # noqa: E731
+    depthwise = lambda read, _: [
+        raw.DepthwiseConv2dNative(input=x, filter=read[0], strides=[1, 1, 1, 1], padding="SAME") for x in read[1:]
+    ]
     yield "depthwise conv 3×3 of 32×28×28×32", depthwise, [_uniform(3, 3, 32, 1), *images], repeats
 
 
@@ -274,7 +316,11 @@ def all_workloads():
     yield Workload("empty steps", "steps/s", _empty_steps, rate=True, least_ratio=2)
     yield Workload("node in a chain of 1,000", "ns", _chain, least_ratio=2.5, most=150)
     yield Workload("node among 1,000 independent ones", "ns", _wide, least_ratio=2.5, most=150)
-    for label, size, repeats, rounds in (("1 KB", 1 << 10, 100, 9), ("1 MB", 1 << 20, 20, 9), ("256 MB", 1 << 28, 1, 5)):
+    for label, size, repeats, rounds in (
+        ("1 KB", 1 << 10, 100, 9),
+        ("1 MB", 1 << 20, 20, 9),
+        ("256 MB", 1 << 28, 1, 5),
+    ):
         least = 1.5 if label == "256 MB" else None
         yield Workload(f"feed of {label}", "MB/s", _feed(size, repeats), rate=True, least_ratio=least, rounds=rounds)
         yield Workload(f"fetch of {label}", "MB/s", _fetch(size, repeats), rate=True, least_ratio=least, rounds=rounds)

@@ -1,8 +1,8 @@
 """Accumulators of gradients, dense and sparse: programs that never wait."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 FORMS = (("", "ConditionalAccumulator"), ("Resource", "ResourceConditionalAccumulator"))
 
@@ -23,7 +23,9 @@ def dense(c, name, prefix, op, dtype="float", shape=(2,), **attrs):
 
 def sparse(c, name, dtype="float", shape=(5, 2), known=True, **attrs):
     p = c.program(f"SparseConditionalAccumulator/{name}")
-    p.node("SparseConditionalAccumulator", name="a", dtype=dtype, shape=list(shape) if shape is not None else None, **attrs)
+    p.node(
+        "SparseConditionalAccumulator", name="a", dtype=dtype, shape=list(shape) if shape is not None else None, **attrs
+    )
     p.placeholder(dtype, name="values")
     p.placeholder("int64", name="indices")
     p.placeholder("int64", name="shape")
@@ -114,7 +116,9 @@ def dense_cases(c, prefix, op):
         p.node(op, name=name, dtype=dtype, shape=[2], shared_name="accumulator")
         p.const(np.float32([1, 2]), name=f"{name}/g")
         p.const(np.int64(0), name=f"{name}/step")
-        p.node(f"{prefix}AccumulatorApplyGradient", [name, f"{name}/step", f"{name}/g"], name=f"{name}/apply", dtype=dtype)
+        p.node(
+            f"{prefix}AccumulatorApplyGradient", [name, f"{name}/step", f"{name}/g"], name=f"{name}/apply", dtype=dtype
+        )
         p.node(f"{prefix}AccumulatorNumAccumulated", [name], name=f"{name}/count")
     p.step(target=["a/apply", "b/apply"])
     p.step(fetch=["a/count", "b/count"])

@@ -1,8 +1,8 @@
 """Batch normalization, for training and inference, and its gradients."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 VERSIONS = ("", "V2", "V3")
 
@@ -31,10 +31,30 @@ def cases(c):
         normalize(c, name, (4, 3, 2, 5), is_training=training, running=not training)
         normalize(c, f"{name}/types", (4, 3, 2, 5), is_training=training, running=not training, **every)
         normalize(c, f"{name}/epsilon", (4, 3, 2, 5), is_training=training, running=not training, epsilon=0.1)
-        normalize(c, f"{name}/many_channels", (2, 3, 3, 37), versions=("V3",), is_training=training, running=not training)
-        normalize(c, f"{name}/channels_first", (2, 3, 4, 5), is_training=training, running=not training, data_format="NCHW")
-        normalize(c, f"{name}/volume", (2, 3, 2, 4, 5), versions=("V3",), is_training=training, running=not training, data_format="NDHWC")
-        normalize(c, f"{name}/volume_first", (2, 5, 3, 2, 4), versions=("V3",), is_training=training, running=not training, data_format="NCDHW")
+        normalize(
+            c, f"{name}/many_channels", (2, 3, 3, 37), versions=("V3",), is_training=training, running=not training
+        )
+        normalize(
+            c, f"{name}/channels_first", (2, 3, 4, 5), is_training=training, running=not training, data_format="NCHW"
+        )
+        normalize(
+            c,
+            f"{name}/volume",
+            (2, 3, 2, 4, 5),
+            versions=("V3",),
+            is_training=training,
+            running=not training,
+            data_format="NDHWC",
+        )
+        normalize(
+            c,
+            f"{name}/volume_first",
+            (2, 5, 3, 2, 4),
+            versions=("V3",),
+            is_training=training,
+            running=not training,
+            data_format="NCDHW",
+        )
         normalize(c, f"{name}/one_value", (1, 1, 1, 3), is_training=training, running=not training)
         normalize(c, f"{name}/one_channel", (2, 3, 2, 1), is_training=training, running=not training)
         normalize(c, f"{name}/no_images", (0, 3, 2, 5), is_training=training, running=not training)
@@ -50,17 +70,79 @@ def cases(c):
     # In another order, a step leaves the range of numbers.
     large = [arr(2, 2, 2, 6), lit(np.multiply.outer(arr(2, 2, 2)("float"), [1e20, 1e25, 1.0, 1e-20, np.inf, 3e38]))]
     for training in (True, False):
-        rest = [lit([1.0, 2.0, 1e20, 0.5, 1.0, 1e-10]), lit([1e20, 1.0, 0.5, 1.0, 3.0, 1e38]), lit([3e38, 1e38, 3e38, 1e-20, np.inf, 1e38])]
-        c.op("FusedBatchNormGradV3", [*large, *rest, empty(0)], f"large_{str(training).lower()}", fetch=3, T="float", is_training=training)
+        rest = [
+            lit([1.0, 2.0, 1e20, 0.5, 1.0, 1e-10]),
+            lit([1e20, 1.0, 0.5, 1.0, 3.0, 1e38]),
+            lit([3e38, 1e38, 3e38, 1e-20, np.inf, 1e38]),
+        ]
+        c.op(
+            "FusedBatchNormGradV3",
+            [*large, *rest, empty(0)],
+            f"large_{str(training).lower()}",
+            fetch=3,
+            T="float",
+            is_training=training,
+        )
     few = {"T": "float"}
     c.op("FusedBatchNormV3", [arr(2, 3, 3, 2), pos(2), arr(2), empty(0), empty(0)], "third_output", fetch=6, **few)
-    c.op("FusedBatchNormGradV3", [arr(2, 3, 3, 2), arr(2, 3, 3, 2), pos(2), arr(2), pos(2), empty(0)], "unused_outputs", fetch=5, **few)
-    c.op("FusedBatchNormGrad", [arr(2, 3, 3, 2), arr(2, 3, 3, 2), pos(2), arr(2), pos(2)], "unused_outputs", fetch=5, **few)
-    c.op("FusedBatchNormGradV3", [arr(2, 3, 3, 2), arr(2, 3, 2, 2), pos(2), arr(2), pos(2), empty(0)], "gradient_shape", fetch=3, **few)
-    c.op("FusedBatchNormGradV3", [arr(2, 3, 3, 2), arr(2, 3, 3, 2), pos(2, 1), arr(2), pos(2), empty(0)], "scale_rank", fetch=3, **few)
-    c.op("FusedBatchNormGradV3", [arr(2, 3, 3, 2), arr(2, 3, 3, 2), pos(2), arr(3), pos(2), empty(0)], "mean_shape", fetch=3, **few)
+    c.op(
+        "FusedBatchNormGradV3",
+        [arr(2, 3, 3, 2), arr(2, 3, 3, 2), pos(2), arr(2), pos(2), empty(0)],
+        "unused_outputs",
+        fetch=5,
+        **few,
+    )
+    c.op(
+        "FusedBatchNormGrad",
+        [arr(2, 3, 3, 2), arr(2, 3, 3, 2), pos(2), arr(2), pos(2)],
+        "unused_outputs",
+        fetch=5,
+        **few,
+    )
+    c.op(
+        "FusedBatchNormGradV3",
+        [arr(2, 3, 3, 2), arr(2, 3, 2, 2), pos(2), arr(2), pos(2), empty(0)],
+        "gradient_shape",
+        fetch=3,
+        **few,
+    )
+    c.op(
+        "FusedBatchNormGradV3",
+        [arr(2, 3, 3, 2), arr(2, 3, 3, 2), pos(2, 1), arr(2), pos(2), empty(0)],
+        "scale_rank",
+        fetch=3,
+        **few,
+    )
+    c.op(
+        "FusedBatchNormGradV3",
+        [arr(2, 3, 3, 2), arr(2, 3, 3, 2), pos(2), arr(3), pos(2), empty(0)],
+        "mean_shape",
+        fetch=3,
+        **few,
+    )
     c.op("FusedBatchNormV3", [arr(2, 3, 3, 2), pos(2, 1), arr(2), empty(0), empty(0)], "scale_rank", fetch=5, **few)
     c.op("FusedBatchNormV3", [arr(2, 3, 3, 2), pos(2), arr(3), empty(0), empty(0)], "offset_shape", fetch=5, **few)
-    c.op("FusedBatchNormV3", [arr(2, 3, 3, 2), pos(2), arr(2), arr(3), pos(2)], "mean_shape", fetch=5, is_training=False, **few)
-    c.op("FusedBatchNormV3", [arr(2, 3, 3, 2), pos(2), arr(2), arr(2), pos(1, 2)], "variance_rank", fetch=5, is_training=False, **few)
-    c.op("FusedBatchNormV3", [arr(2, 3, 3, 2), pos(2), arr(2), arr(2), pos(2)], "half_statistics", fetch=5, U="bfloat16", T="bfloat16")
+    c.op(
+        "FusedBatchNormV3",
+        [arr(2, 3, 3, 2), pos(2), arr(2), arr(3), pos(2)],
+        "mean_shape",
+        fetch=5,
+        is_training=False,
+        **few,
+    )
+    c.op(
+        "FusedBatchNormV3",
+        [arr(2, 3, 3, 2), pos(2), arr(2), arr(2), pos(1, 2)],
+        "variance_rank",
+        fetch=5,
+        is_training=False,
+        **few,
+    )
+    c.op(
+        "FusedBatchNormV3",
+        [arr(2, 3, 3, 2), pos(2), arr(2), arr(2), pos(2)],
+        "half_statistics",
+        fetch=5,
+        U="bfloat16",
+        T="bfloat16",
+    )

@@ -1,7 +1,5 @@
 """Counting integers."""
 
-import numpy as np
-
 from values import *
 
 

@@ -1,8 +1,8 @@
 """Repeating data: Tile, BroadcastTo, and the shape arithmetic around broadcasting."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

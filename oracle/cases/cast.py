@@ -7,7 +7,31 @@ KINDS = [t for t in DTYPES if t != "string"]
 
 def narrow(c):
     """Types of eight and four bits, which no client reads: a conversion there and one back."""
-    floats = [0, -0.0, 1, -1.5, 2.5, 7, 9, 17, 0.1, 100, 300, 448, 464, 480, 57344, 61440, 1e-3, 2.0**-9, 2.0**-10, 1.5 * 2.0**-16, 1e-8, np.inf, np.nan]
+    floats = [
+        0,
+        -0.0,
+        1,
+        -1.5,
+        2.5,
+        7,
+        9,
+        17,
+        0.1,
+        100,
+        300,
+        448,
+        464,
+        480,
+        57344,
+        61440,
+        1e-3,
+        2.0**-9,
+        2.0**-10,
+        1.5 * 2.0**-16,
+        1e-8,
+        np.inf,
+        np.nan,
+    ]
     ints = [0, 1, 7, 8, 9, 15, 16, -1, -8, -9, 100]
     for eight in ("float8_e5m2", "float8_e4m3fn"):
         for source in ("half", "bfloat16", "float", "double", "int32", "bool", "complex64"):
@@ -47,8 +71,27 @@ def cases(c):
         c.op("Cast", [specials()], "out_of_range", SrcT=source, DstT="int64")
     for target in SIGNED:
         c.op("Cast", [lit([1.999, -1.999, 0.5, -0.5])], "toward_zero", SrcT="float", DstT=target)
-    for source, target in (("double", "float"), ("double", "half"), ("double", "bfloat16"), ("float", "half"), ("float", "bfloat16")):
-        ties = lit([1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-8, 1 + 3 * 2.0**-8, 1 + 2.0**-24, 1 / 3, 65519.0, 65520.0, 1e-8, 1e39])
+    for source, target in (
+        ("double", "float"),
+        ("double", "half"),
+        ("double", "bfloat16"),
+        ("float", "half"),
+        ("float", "bfloat16"),
+    ):
+        ties = lit(
+            [
+                1 + 2.0**-11,
+                1 + 3 * 2.0**-11,
+                1 + 2.0**-8,
+                1 + 3 * 2.0**-8,
+                1 + 2.0**-24,
+                1 / 3,
+                65519.0,
+                65520.0,
+                1e-8,
+                1e39,
+            ]
+        )
         c.op("Cast", [ties], "ties", SrcT=source, DstT=target)
         c.op("Cast", [ties], "truncate", SrcT=source, DstT=target, Truncate=True)
     c.op("Cast", [lit(["a"])], "from_string", SrcT="string", DstT="float")

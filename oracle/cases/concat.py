@@ -1,7 +1,5 @@
 """Joining and cutting tensors along an axis."""
 
-import numpy as np
-
 from values import *
 
 

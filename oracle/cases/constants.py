@@ -1,10 +1,10 @@
 """Constants in every TensorProto encoding, placeholders, and the ops that make a tensor from a shape."""
 
-import numpy as np
-from tensorflow.core.framework import tensor_pb2
-
 import protos
 from values import *
+
+import numpy as np
+from tensorflow.core.framework import tensor_pb2
 
 
 def const(c, name, proto):
@@ -29,7 +29,9 @@ def cases(c):
         one.tensor_shape.CopyFrom(protos.shape([2, 3]))
         const(c, f"splat/{dtype}", one)
         if dtype != "string":
-            content = tensor_pb2.TensorProto(dtype=enum_of(dtype), tensor_shape=protos.shape([2, 3]), tensor_content=full.tobytes())
+            content = tensor_pb2.TensorProto(
+                dtype=enum_of(dtype), tensor_shape=protos.shape([2, 3]), tensor_content=full.tobytes()
+            )
             const(c, f"content/{dtype}", content)
     too_many = protos.tensor(np.float32([1, 2, 3]))
     too_many.tensor_shape.CopyFrom(protos.shape([2]))

@@ -1,9 +1,9 @@
 """Control flow of the first generation: Switch, Merge and loop frames, dead values included."""
 
+from values import *
+
 import numpy as np
 import tensorflow as tf
-
-from values import *
 
 v1 = tf.compat.v1
 
@@ -175,7 +175,12 @@ def traced(c):
     def shapes_change():
         n = v1.placeholder(tf.int32, [])
         grow = lambda i, x: (i + 1, tf.concat([x, x + 1.0], 0))
-        loop = v1.while_loop(lambda i, x: i < n, grow, [0, tf.constant([1.0])], shape_invariants=[tf.TensorShape([]), tf.TensorShape([None])])
+        loop = v1.while_loop(
+            lambda i, x: i < n,
+            grow,
+            [0, tf.constant([1.0])],
+            shape_invariants=[tf.TensorShape([]), tf.TensorShape([None])],
+        )
         return [({n: np.int32(k)}, loop) for k in (0, 1, 3)]
 
     def variable_in_loop():
@@ -224,14 +229,33 @@ def traced(c):
 
     def case():
         i = v1.placeholder(tf.int32, [])
-        y = v1.case([(tf.equal(i, 0), lambda: tf.constant(10)), (tf.equal(i, 1), lambda: tf.constant(20))], default=lambda: tf.constant(-1))
+        y = v1.case(
+            [(tf.equal(i, 0), lambda: tf.constant(10)), (tf.equal(i, 1), lambda: tf.constant(20))],
+            default=lambda: tf.constant(-1),
+        )
         return [({i: np.int32(k)}, [y]) for k in (0, 1, 2)]
 
     def map_and_scan():
         x = v1.placeholder(tf.float32, [None])
-        return [({x: np.float32([1, 2, 3])}, [v1.map_fn(lambda e: e * e, x), v1.scan(lambda a, e: a + e, x), v1.foldl(lambda a, e: a * e, x)])]
+        return [
+            (
+                {x: np.float32([1, 2, 3])},
+                [v1.map_fn(lambda e: e * e, x), v1.scan(lambda a, e: a + e, x), v1.foldl(lambda a, e: a * e, x)],
+            )
+        ]
 
-    for build in (cond, nested_cond, cond_assigns_one_side, counted, nested, sequential, cond_in_loop, loop_in_cond, shapes_change, variable_in_loop):
+    for build in (
+        cond,
+        nested_cond,
+        cond_assigns_one_side,
+        counted,
+        nested,
+        sequential,
+        cond_in_loop,
+        loop_in_cond,
+        shapes_change,
+        variable_in_loop,
+    ):
         c.traced(build.__name__, build)
     for build in (loop_gradient, cond_gradient, nested_gradient, dead_in_loop, failure_in_loop, case, map_and_scan):
         c.traced(build.__name__, build, accuracy="rounding")

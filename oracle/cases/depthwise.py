@@ -1,13 +1,26 @@
 """Convolutions of each channel by itself, and their gradients."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 OPS = ("DepthwiseConv2dNative", "DepthwiseConv2dNativeBackpropInput", "DepthwiseConv2dNativeBackpropFilter")
 
 
-def depthwise(c, name, image, kernel, padding="SAME", strides=(1, 1), dilations=(1, 1), result=None, shapes=(), types=("float",), ops=OPS, **attrs):
+def depthwise(
+    c,
+    name,
+    image,
+    kernel,
+    padding="SAME",
+    strides=(1, 1),
+    dilations=(1, 1),
+    result=None,
+    shapes=(),
+    types=("float",),
+    ops=OPS,
+    **attrs,
+):
     """The convolution and both gradients; `result` and `shapes` replace what follows from the rest."""
     attrs = {"strides": [1, *strides, 1], "dilations": [1, *dilations, 1], "padding": padding} | attrs
     explicit = attrs.get("explicit_paddings") or [0] * 8
@@ -19,7 +32,11 @@ def depthwise(c, name, image, kernel, padding="SAME", strides=(1, 1), dilations=
         result.append(kernel[2] * kernel[3])
     image_shape, kernel_shape = shapes or (list(image), list(kernel))
     gradient = pos(*result, seed=4)
-    inputs = [[pos(*image), pos(*kernel, seed=3)], [image_shape, pos(*kernel, seed=3), gradient], [pos(*image), kernel_shape, gradient]]
+    inputs = [
+        [pos(*image), pos(*kernel, seed=3)],
+        [image_shape, pos(*kernel, seed=3), gradient],
+        [pos(*image), kernel_shape, gradient],
+    ]
     for op, values in zip(OPS, inputs):
         if op in ops:
             c.op(op, values, name, types=types, **attrs)
@@ -31,15 +48,37 @@ def cases(c):
     for padding in ("SAME", "VALID"):
         for stride in (1, 2, 3):
             for multiplier in (1, 2):
-                depthwise(c, f"{padding.lower()}/{stride}/{multiplier}", (2, 7, 8, 3), (3, 2, 3, multiplier), padding, (stride, stride))
+                depthwise(
+                    c,
+                    f"{padding.lower()}/{stride}/{multiplier}",
+                    (2, 7, 8, 3),
+                    (3, 2, 3, multiplier),
+                    padding,
+                    (stride, stride),
+                )
         for dilations in ((2, 1), (2, 2)):
-            depthwise(c, f"{padding.lower()}/dilated{dilations[0]}{dilations[1]}", (2, 7, 8, 3), (3, 2, 3, 2), padding, dilations=dilations)
+            depthwise(
+                c,
+                f"{padding.lower()}/dilated{dilations[0]}{dilations[1]}",
+                (2, 7, 8, 3),
+                (3, 2, 3, 2),
+                padding,
+                dilations=dilations,
+            )
     depthwise(c, "many_channels", (1, 6, 5, 19), (3, 3, 19, 1))
     depthwise(c, "one_channel", (2, 5, 6, 1), (3, 3, 1, 4))
     depthwise(c, "larger_than_image", (2, 3, 3, 2), (5, 5, 2, 2))
     depthwise(c, "too_large", (2, 3, 3, 2), (5, 5, 2, 2), "VALID", result=(2, 1, 1, 4))
     depthwise(c, "explicit", (2, 5, 4, 3), (3, 2, 3, 2), "EXPLICIT", explicit_paddings=[0, 0, 1, 2, 0, 3, 0, 0])
-    depthwise(c, "explicit_strided", (2, 5, 4, 3), (3, 2, 3, 2), "EXPLICIT", (2, 2), explicit_paddings=[0, 0, 2, 0, 1, 1, 0, 0])
+    depthwise(
+        c,
+        "explicit_strided",
+        (2, 5, 4, 3),
+        (3, 2, 3, 2),
+        "EXPLICIT",
+        (2, 2),
+        explicit_paddings=[0, 0, 2, 0, 1, 1, 0, 0],
+    )
     depthwise(c, "explicit_missing", (2, 5, 4, 3), (3, 2, 3, 2), "EXPLICIT")
     # Padding times what is no finite number is no number.
     for dtype in ("half", "float", "double"):
@@ -47,7 +86,10 @@ def cases(c):
             for stride, multiplier in ((1, 1), (1, 2), (2, 1), (3, 2)):
                 kernel = pos(3, 2, 3, multiplier, seed=3)("float")
                 kernel[0, 0, 0, 0], kernel[2, 1, 2, 0], kernel[1, 0, 1, -1] = np.inf, np.nan, -np.inf
-                size = [-(-size // stride) if padding == "SAME" else (size - reach) // stride + 1 for size, reach in zip((5, 4), (3, 2))]
+                size = [
+                    -(-size // stride) if padding == "SAME" else (size - reach) // stride + 1
+                    for size, reach in zip((5, 4), (3, 2))
+                ]
                 gradient = pos(2, *size, 3 * multiplier, seed=4)("float")
                 gradient[0, 0, 0, 0], gradient[1, -1, -1, -1], gradient[1, 0, -1, 1] = np.inf, np.nan, -np.inf
                 attrs = {"T": dtype, "strides": [1, stride, stride, 1], "padding": padding}

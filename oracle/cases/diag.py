@@ -1,7 +1,5 @@
 """Diagonals and bands of matrices."""
 
-import numpy as np
-
 from values import *
 
 

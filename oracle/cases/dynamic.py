@@ -1,8 +1,8 @@
 """Partitioning rows by number and stitching them together again."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

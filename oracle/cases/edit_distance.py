@@ -1,8 +1,8 @@
 """The edit distance between sequences that are rows of sparse tensors."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

@@ -1,9 +1,9 @@
 """Functions: calls, nesting, and control flow of the second generation built on them."""
 
+from values import *
+
 import numpy as np
 import tensorflow as tf
-
-from values import *
 
 v1 = tf.compat.v1
 
@@ -83,7 +83,16 @@ def calls(c):
         y = cube(x)
         return [({x: np.float32(3)}, [y, tf.gradients(y, x)[0]])]
 
-    for build in (partitioned, nested_calls, several_results, stateful_call, assert_inside, unused_result, recursion_through_defun, gradient_of_call):
+    for build in (
+        partitioned,
+        nested_calls,
+        several_results,
+        stateful_call,
+        assert_inside,
+        unused_result,
+        recursion_through_defun,
+        gradient_of_call,
+    ):
         c.traced(build.__name__, build)
 
 
@@ -148,7 +157,12 @@ def functional(c):
     def shapes_change():
         n = v1.placeholder(tf.int32, [])
         grow = lambda i, x: (i + 1, tf.concat([x, x + 1.0], 0))
-        loop = tf.while_loop(lambda i, x: i < n, grow, [0, tf.constant([1.0])], shape_invariants=[tf.TensorShape([]), tf.TensorShape([None])])
+        loop = tf.while_loop(
+            lambda i, x: i < n,
+            grow,
+            [0, tf.constant([1.0])],
+            shape_invariants=[tf.TensorShape([]), tf.TensorShape([None])],
+        )
         return [({n: np.int32(k)}, list(loop)) for k in (0, 1, 3)]
 
     def failure_in_loop():
@@ -160,7 +174,17 @@ def functional(c):
         x = v1.placeholder(tf.float32, [None])
         return [({x: np.float32([1, 2, 3])}, [tf.map_fn(lambda e: e * e, x), tf.scan(lambda a, e: a + e, x)])]
 
-    for build in (cond, cond_with_effects, switch_case, counted, nested, cond_in_loop, effects_in_loop, shapes_change, failure_in_loop):
+    for build in (
+        cond,
+        cond_with_effects,
+        switch_case,
+        counted,
+        nested,
+        cond_in_loop,
+        effects_in_loop,
+        shapes_change,
+        failure_in_loop,
+    ):
         c.traced("v2/" + build.__name__, build)
     for build in (loop_gradient, cond_gradient, map_and_scan):
         c.traced("v2/" + build.__name__, build, accuracy="rounding")

@@ -17,15 +17,37 @@ def cases(c):
             a, b = arr(*((7, 3) if ta else (3, 7))), arr(*((2, 7) if tb else (7, 2)))
             name = f"transpose_{ta}_{tb}".lower()
             attrs = {"transpose_a": ta, "transpose_b": tb}
-            c.op("_FusedMatMul", [a, b, [arr(2)]], name, T="float", num_args=1, fused_ops=["BiasAdd", "Relu"], accuracy="rounding", **attrs)
+            c.op(
+                "_FusedMatMul",
+                [a, b, [arr(2)]],
+                name,
+                T="float",
+                num_args=1,
+                fused_ops=["BiasAdd", "Relu"],
+                accuracy="rounding",
+                **attrs,
+            )
     bias = {"T": "float", "num_args": 1, "fused_ops": ["BiasAdd"], "accuracy": "rounding"}
-    c.op("_FusedMatMul", [arr(3, 4), arr(4, 2), [arr(2)]], "slope", **(bias | {"fused_ops": ["BiasAdd", "LeakyRelu"]}), leakyrelu_alpha=0.3)
+    c.op(
+        "_FusedMatMul",
+        [arr(3, 4), arr(4, 2), [arr(2)]],
+        "slope",
+        **(bias | {"fused_ops": ["BiasAdd", "LeakyRelu"]}),
+        leakyrelu_alpha=0.3,
+    )
     c.op("_FusedMatMul", [empty(0, 4), arr(4, 2), [arr(2)]], "no_rows", **bias)
     c.op("_FusedMatMul", [empty(3, 0), empty(0, 2), [arr(2)]], "nothing_between", **bias)
     c.op("_FusedMatMul", [arr(3, 4), arr(5, 2), [arr(2)]], "mismatch", **bias)
     c.op("_FusedMatMul", [arr(4), arr(4, 2), [arr(2)]], "vector", **bias)
     c.op("_FusedMatMul", [arr(3, 4), arr(4, 2), []], "no_arguments", T="float", num_args=0, fused_ops=["BiasAdd"])
-    c.op("_FusedMatMul", [arr(3, 4), arr(4, 2), [arr(2)]], "unknown", T="float", num_args=1, fused_ops=["BiasAdd", "Softmax"])
+    c.op(
+        "_FusedMatMul",
+        [arr(3, 4), arr(4, 2), [arr(2)]],
+        "unknown",
+        T="float",
+        num_args=1,
+        fused_ops=["BiasAdd", "Softmax"],
+    )
     c.op("_FusedMatMul", [arr(3, 4), arr(4, 2), [arr(2)]], "not_fused", T="float", num_args=1, fused_ops=[])
     compositions(c)
     for dtype in ("int8", "int16", "int32", "int64"):
@@ -34,7 +56,27 @@ def cases(c):
 
 def compositions(c):
     """Chains of element-wise functions; inputs lie where all of them are defined."""
-    anywhere = ["Abs", "Atan", "Asinh", "Ceil", "Cos", "Elu", "Exp", "Expm1", "Floor", "Neg", "Relu", "Relu6", "Rint", "Round", "Selu", "Sigmoid", "Sin", "Square", "Tanh"]
+    anywhere = [
+        "Abs",
+        "Atan",
+        "Asinh",
+        "Ceil",
+        "Cos",
+        "Elu",
+        "Exp",
+        "Expm1",
+        "Floor",
+        "Neg",
+        "Relu",
+        "Relu6",
+        "Rint",
+        "Round",
+        "Selu",
+        "Sigmoid",
+        "Sin",
+        "Square",
+        "Tanh",
+    ]
     positive = ["Inv", "Log", "Log1p", "Reciprocal", "Rsqrt", "Sqrt"]
     small = ["Acos", "Asin", "Atanh", "Cosh", "Sinh", "Tan"]
     # Stock's chains of 16-bit floats leave these out.
@@ -44,8 +86,22 @@ def compositions(c):
             for name in names:
                 if dtype == "half" and name in wide:
                     continue
-                c.op("_UnaryOpsComposition", [inputs(2, 3)], f"{name.lower()}_square", T=dtype, op_names=[name, "Square"], accuracy="rounding")
-    c.op("_UnaryOpsComposition", [pos(2, 3)], "long", T="float", op_names=["Sqrt", "Log", "Relu", "Tanh", "Neg", "Exp"], accuracy="rounding")
+                c.op(
+                    "_UnaryOpsComposition",
+                    [inputs(2, 3)],
+                    f"{name.lower()}_square",
+                    T=dtype,
+                    op_names=[name, "Square"],
+                    accuracy="rounding",
+                )
+    c.op(
+        "_UnaryOpsComposition",
+        [pos(2, 3)],
+        "long",
+        T="float",
+        op_names=["Sqrt", "Log", "Relu", "Tanh", "Neg", "Exp"],
+        accuracy="rounding",
+    )
     c.op("_UnaryOpsComposition", [arr(2, 3)], "acosh", T="float", op_names=["Cosh", "Acosh"], accuracy="rounding")
     c.op("_UnaryOpsComposition", [arr(2, 3)], "unknown", T="float", op_names=["Relu", "Erf"])
     c.op("_UnaryOpsComposition", [empty(0, 3)], "empty", T="float", op_names=["Relu", "Tanh"])

@@ -1,8 +1,8 @@
 """Reading rows and elements by index."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):
@@ -20,7 +20,13 @@ def cases(c):
     c.op("GatherV2", [arr(2, 3), [[0, 2], [1, 1]], 1], "negative_batch", few=True, batch_dims=-1)
     c.op("GatherV2", [arr(1, 2, 1, 2, 2), [1, 0], 3], "rank_5", few=True)
     c.op("GatherV2", [arr(3), [7], 0], "out_of_range", few=True, message="indices[0] = 7 is not in [0, 3)")
-    c.op("GatherV2", [arr(3), [[0, 1], [2, -1]], 0], "negative_index", few=True, message="indices[1,1] = -1 is not in [0, 3)")
+    c.op(
+        "GatherV2",
+        [arr(3), [[0, 1], [2, -1]], 0],
+        "negative_index",
+        few=True,
+        message="indices[1,1] = -1 is not in [0, 3)",
+    )
     c.op("GatherV2", [arr(), [0], 0], "scalar_params", few=True)
     c.op("GatherV2", [arr(3), [0], 1], "axis_out_of_range", few=True)
     c.op("GatherV2", [arr(3), [0], -2], "axis_out_of_range_below", few=True)

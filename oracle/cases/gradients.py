@@ -1,9 +1,9 @@
 """Gradients as stock's autodiff builds them: each graph holds a function and the derivative of its sum of squares."""
 
+from values import *
+
 import numpy as np
 import tensorflow as tf
-
-from values import *
 
 v1 = tf.compat.v1
 
@@ -40,7 +40,7 @@ ONE = {
     "reduce_mean": lambda x: tf.reduce_mean(x, 0),
     "reduce_prod": lambda x: tf.reduce_prod(x, 1),
     "reduce_max": lambda x: tf.reduce_max(x, 1),
-    "reduce_min": lambda x: tf.reduce_min(x),
+    "reduce_min": tf.reduce_min,
     "reduce_logsumexp": lambda x: tf.reduce_logsumexp(x, 1),
     "cumsum": lambda x: tf.cumsum(x, 1, exclusive=True),
     "cumprod": lambda x: tf.math.cumprod(x, 1),
@@ -80,7 +80,7 @@ ONE = {
     "stop_gradient": lambda x: x * tf.stop_gradient(x),
     "matmul_self": lambda x: tf.matmul(x, x, transpose_b=True),
     "einsum": lambda x: tf.einsum("ij,kj->ik", x, x),
-    "diag": lambda x: tf.linalg.diag(x),
+    "diag": tf.linalg.diag,
 }
 POSITIVE = {
     "sqrt": tf.sqrt,
@@ -108,10 +108,14 @@ TWO = {
     "xdivy": tf.math.xdivy,
     "bias_add": tf.nn.bias_add,
     "where_broadcast": lambda x, y: tf.where([[True], [False]], x, y),
-    "softmax_xent": lambda x, y: tf.nn.softmax_cross_entropy_with_logits(labels=tf.nn.softmax(tf.broadcast_to(y, [2, 3])), logits=x),
+    "softmax_xent": lambda x, y: tf.nn.softmax_cross_entropy_with_logits(
+        labels=tf.nn.softmax(tf.broadcast_to(y, [2, 3])), logits=x
+    ),
     "sparse_xent": lambda x, y: tf.nn.sparse_softmax_cross_entropy_with_logits(labels=[2, 0], logits=x * y),
-    "sigmoid_xent": lambda x, y: tf.nn.sigmoid_cross_entropy_with_logits(labels=tf.sigmoid(tf.broadcast_to(y, [2, 3])), logits=x),
-    "matvec": lambda x, y: tf.linalg.matvec(x, y),
+    "sigmoid_xent": lambda x, y: tf.nn.sigmoid_cross_entropy_with_logits(
+        labels=tf.sigmoid(tf.broadcast_to(y, [2, 3])), logits=x
+    ),
+    "matvec": tf.linalg.matvec,
     "tensordot": lambda x, y: tf.tensordot(x, y, 1),
     "l2_normalize": lambda x, y: tf.nn.l2_normalize(x, 1) * y,
     "moments": lambda x, y: tf.nn.moments(x * y, [0])[1],
@@ -156,7 +160,9 @@ def cases(c):
                 a = v1.placeholder(tf.float32, [3, 2] if ta else [2, 3])
                 b = v1.placeholder(tf.float32, [2, 3] if tb else [3, 2])
                 y = tf.matmul(a, b, transpose_a=ta, transpose_b=tb)
-                return [({a: arr(*a.shape)("float"), b: arr(*b.shape, seed=1)("float")}, [y, *tf.gradients(y * y, [a, b])])]
+                return [
+                    ({a: arr(*a.shape)("float"), b: arr(*b.shape, seed=1)("float")}, [y, *tf.gradients(y * y, [a, b])])
+                ]
 
             c.traced(f"matmul_{'t' if ta else 'n'}{'t' if tb else 'n'}", matmul)
 
@@ -177,7 +183,9 @@ def cases(c):
         labels = v1.placeholder(tf.int32, [None])
         w1, w2 = tf.constant(arr(3, 4)("float")), tf.constant(arr(4, 2)("float"))
         hidden = tf.nn.relu(tf.matmul(x, w1) + tf.constant(arr(4, seed=5)("float")))
-        loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=tf.matmul(hidden, w2)))
+        loss = tf.reduce_mean(
+            tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=tf.matmul(hidden, w2))
+        )
         return [({x: arr(2, 3)("float"), labels: np.int32([1, 0])}, [loss, *tf.gradients(loss, [w1, w2])])]
 
     def second_derivative():

@@ -1,10 +1,10 @@
 """Graphs that a server must refuse, and with which status."""
 
-import numpy as np
-from tensorflow.core.framework import attr_value_pb2, tensor_pb2
-
 import protos
 from values import *
+
+import numpy as np
+from tensorflow.core.framework import attr_value_pb2, tensor_pb2
 
 
 def base(c, name, producer=None):
@@ -55,7 +55,15 @@ def cases(c):
     p.node("Neg", ["x"], name="y", T="float")
     p.graph.node[-1].op = ""
     p.step(fetch=["y"])
-    for device in ("/job:nowhere", "/device:GPU:7", "/device:CPU:0", "/job:localhost/replica:0/task:0/device:CPU:0", "/cpu:0", "nonsense", "/device:CPU:1"):
+    for device in (
+        "/job:nowhere",
+        "/device:GPU:7",
+        "/device:CPU:0",
+        "/job:localhost/replica:0/task:0/device:CPU:0",
+        "/cpu:0",
+        "nonsense",
+        "/device:CPU:1",
+    ):
         p = base(c, "device/" + "".join(ch if ch.isalnum() else "_" for ch in device))
         p.node("Neg", ["x"], name="y", device=device, T="float")
         p.step(fetch=["y"])
@@ -83,10 +91,22 @@ def cases(c):
     p.node("Neg", ["u"], name="unused", T="float")
     p.step(fetch=["x"])
     p = base(c, "colocation/unknown_group")
-    p.node("Neg", ["x"], name="y", T="float", _class=attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(s=[b"loc:@nowhere"])))
+    p.node(
+        "Neg",
+        ["x"],
+        name="y",
+        T="float",
+        _class=attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(s=[b"loc:@nowhere"])),
+    )
     p.step(fetch=["y"])
     p = base(c, "colocation/with_input")
-    p.node("Neg", ["x"], name="y", T="float", _class=attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(s=[b"loc:@x"])))
+    p.node(
+        "Neg",
+        ["x"],
+        name="y",
+        T="float",
+        _class=attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(s=[b"loc:@x"])),
+    )
     p.step(fetch=["y"])
     # An error names its node, and the error of the node that failed wins over those it caused.
     p = base(c, "error_names_node")

@@ -6,7 +6,9 @@ from values import *
 # some (`Rsqrt`, `SigmoidGrad`, `SqrtGrad`) round differently. Ours are the steps of vectors everywhere, so that a result
 # does not depend on where it lies. Left out is `Reciprocal`: stock seems to start from the processor's estimate, which vendors make differently, and of some
 # numbers the last bit with it.
-BFLOAT16 = "Square Sqrt Rsqrt Exp Expm1 Log Log1p Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh Erf Erfc".split()
+BFLOAT16 = (
+    "Square Sqrt Rsqrt Exp Expm1 Log Log1p Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh Erf Erfc".split()
+)
 BFLOAT16 += "Relu Relu6 Elu Selu LeakyRelu".split()
 BFLOAT16_PAIRS = "AddV2 Sub Mul Maximum Minimum SquaredDifference RealDiv FloorDiv FloorMod DivNoNan MulNoNan Xdivy Atan2 Pow".split()
 BFLOAT16_PAIRS += "TanhGrad SigmoidGrad RsqrtGrad ReciprocalGrad ReluGrad Relu6Grad EluGrad SeluGrad SoftplusGrad SoftsignGrad LeakyReluGrad".split()
@@ -24,7 +26,11 @@ def numbers(count, seed, positive):
 def cases(c):
     for op in BFLOAT16 + BOTH:
         types = ("half", "bfloat16") if op in BOTH else ("bfloat16",)
-        domain = lit([float(x) for x in np.linspace(-0.99, 0.99, 64)]) if op in ("Asin", "Acos", "Atanh") else numbers(80, 1, op in POSITIVE)
+        domain = (
+            lit([float(x) for x in np.linspace(-0.99, 0.99, 64)])
+            if op in ("Asin", "Acos", "Atanh")
+            else numbers(80, 1, op in POSITIVE)
+        )
         c.op(op, [domain], "steps", types=types)
     for op in BFLOAT16_PAIRS + BOTH_PAIRS:
         types = ("half", "bfloat16") if op in BOTH_PAIRS else ("bfloat16",)

@@ -1,8 +1,8 @@
 """Ops that pass their input on, and NoOp."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

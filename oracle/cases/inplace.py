@@ -1,8 +1,8 @@
 """A tensor with some of its rows replaced or changed."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

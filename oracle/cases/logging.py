@@ -1,20 +1,47 @@
 """Assertions, printing and checks of numbers."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):
     c.op("Assert", [True, [np.float32([1])]], "holds")
-    c.op("Assert", [False, [np.float32([1, 2, 3, 4]), convert("text", "string"), np.int32(7)]], "fails", message="assertion failed: [1 2 3...] [text] [7]")
+    c.op(
+        "Assert",
+        [False, [np.float32([1, 2, 3, 4]), convert("text", "string"), np.int32(7)]],
+        "fails",
+        message="assertion failed: [1 2 3...] [text] [7]",
+    )
     c.op("Assert", [False, [np.float32([1, 2, 3, 4])]], "summarize", summarize=2, message="assertion failed: [1 2...]")
-    c.op("Assert", [False, [np.float32([[1, 2], [3, 4]])]], "summarize_all", summarize=-1, message="assertion failed: [[1 2][3 4]]")
-    c.op("Assert", [False, [np.array([True, False]), np.float32([0.5, -1e-7, np.inf, np.nan]), np.int64([])]], "formats", summarize=9)
-    c.op("Assert", [False, [np.float64([1.0, 1 / 3, 1e20]), np.float16([0.1]), np.complex64([1 + 2j])]], "float_formats", summarize=9)
+    c.op(
+        "Assert",
+        [False, [np.float32([[1, 2], [3, 4]])]],
+        "summarize_all",
+        summarize=-1,
+        message="assertion failed: [[1 2][3 4]]",
+    )
+    c.op(
+        "Assert",
+        [False, [np.array([True, False]), np.float32([0.5, -1e-7, np.inf, np.nan]), np.int64([])]],
+        "formats",
+        summarize=9,
+    )
+    c.op(
+        "Assert",
+        [False, [np.float64([1.0, 1 / 3, 1e20]), np.float16([0.1]), np.complex64([1 + 2j])]],
+        "float_formats",
+        summarize=9,
+    )
     c.op("Assert", [[True], [np.float32([1])]], "vector_condition")
     for dtype in c.dtypes("CheckNumerics", "T"):
-        for name, values in (("finite", [1.0, 2.0]), ("nan", [1.0, np.nan]), ("inf", [np.inf]), ("both", [np.nan, np.inf]), ("empty", [])):
+        for name, values in (
+            ("finite", [1.0, 2.0]),
+            ("nan", [1.0, np.nan]),
+            ("inf", [np.inf]),
+            ("both", [np.nan, np.inf]),
+            ("empty", []),
+        ):
             for op in ("CheckNumerics", "CheckNumericsV2"):
                 p = c.program(f"{op}/{name}/{dtype}")
                 p.placeholder(dtype, name="x")
@@ -57,5 +84,12 @@ def cases(c):
     c.op("StringFormat", [[np.float32([[1, 2], [3, 4]])]], "matrix", template="a % b", placeholder="%", summarize=3)
     c.op("StringFormat", [[np.float32([1, 2])]], "empty_placeholder", template="ab", placeholder="", summarize=3)
     c.op("StringFormat", [[np.float32([1, 2])]], "empty_template", template="", placeholder="", summarize=3)
-    nothing = [np.float32([[1, 2]]), np.float32([]), np.bool_([[True, False]]), np.bool_([]), np.bool_(True), np.int32(1)]
+    nothing = [
+        np.float32([[1, 2]]),
+        np.float32([]),
+        np.bool_([[True, False]]),
+        np.bool_([]),
+        np.bool_(True),
+        np.int32(1),
+    ]
     c.op("StringFormat", [nothing], "nothing_shown", template="%|" * len(nothing), placeholder="%", summarize=0)

@@ -1,8 +1,8 @@
 """Matrix products: plain, batched, fused and by Einstein summation."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):
@@ -37,7 +37,14 @@ def cases(c):
     c.op("BatchMatMulV2", [arr(3), arr(3, 2)], "vector", few=True)
     c.op("BatchMatMul", [arr(2, 2, 3), arr(1, 3, 2)], "no_broadcast", few=True)
     for tout in ("float", "int32"):
-        c.op("BatchMatMulV3", [arr(2, 2, 3), arr(3, 2)], f"to_{tout}", Ta="int8" if tout == "int32" else tout, Tb="int8" if tout == "int32" else tout, Tout=tout)
+        c.op(
+            "BatchMatMulV3",
+            [arr(2, 2, 3), arr(3, 2)],
+            f"to_{tout}",
+            Ta="int8" if tout == "int32" else tout,
+            Tb="int8" if tout == "int32" else tout,
+            Tout=tout,
+        )
 
     for equation, shapes in (
         ("ij,jk->ik", [(2, 3), (3, 2)]),
@@ -71,12 +78,26 @@ def cases(c):
     c.op("Einsum", [[arr(2, 3)]], "unknown_output_label", few=True, equation="ij->k")
     for ta, tb in (("float", "float"), ("bfloat16", "float"), ("float", "bfloat16"), ("bfloat16", "bfloat16")):
         c.op("SparseMatMul", [arr(2, 3), arr(3, 2, seed=1)], Ta=ta, Tb=tb)
-    c.op("SparseMatMul", [arr(3, 2), arr(2, 3, seed=1)], "tt", Ta="float", Tb="float", transpose_a=True, transpose_b=True)
-    a, b = np.float32([[1, 0, -2], [np.inf, np.nan, 0], [0, 3, np.inf]]), np.float32([[0, 2, np.nan], [3, 0, -np.inf], [0, 0, 4]])
+    c.op(
+        "SparseMatMul", [arr(3, 2), arr(2, 3, seed=1)], "tt", Ta="float", Tb="float", transpose_a=True, transpose_b=True
+    )
+    a, b = (
+        np.float32([[1, 0, -2], [np.inf, np.nan, 0], [0, 3, np.inf]]),
+        np.float32([[0, 2, np.nan], [3, 0, -np.inf], [0, 0, 4]]),
+    )
     for hints in ({}, {"a_is_sparse": True}, {"b_is_sparse": True}, {"a_is_sparse": True, "b_is_sparse": True}):
         name = "zeros_" + "_".join(hints)
         c.op("SparseMatMul", [a, b], name, Ta="float", Tb="float", **hints)
-        c.op("SparseMatMul", [a, b], name + "_turned", Ta="float", Tb="float", transpose_a=True, transpose_b=True, **hints)
+        c.op(
+            "SparseMatMul",
+            [a, b],
+            name + "_turned",
+            Ta="float",
+            Tb="float",
+            transpose_a=True,
+            transpose_b=True,
+            **hints,
+        )
         c.op("SparseMatMul", [a, b], name + "_short", Ta="bfloat16", Tb="float", **hints)
     c.op("SparseMatMul", [arr(2, 3), arr(2, 3)], "mismatch", Ta="float", Tb="float")
     for fused in (["BiasAdd"], ["BiasAdd", "Relu"], ["BiasAdd", "Tanh"], ["BiasAdd", "Sigmoid"]):

@@ -1,8 +1,8 @@
 """Neural-network ops: bias, activations and their gradients, softmax, cross-entropy, top-k."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 ACTIVATIONS = ["Relu", "Relu6", "Elu", "Selu", "LeakyRelu", "Softplus", "Softsign"]
 EXACT = {"Relu", "Relu6", "LeakyRelu"}
@@ -22,7 +22,13 @@ def activations(c):
         c.op(grad, [empty(0), empty(0)], "empty", few=True)
         c.op(grad, [arr(2, 3), arr(3)], "mismatch", few=True)
     for op in ("Elu", "Selu"):
-        c.op(op, [lit([-0.004, -0.0003, -0.02, 0.0003, 0.6, -5.0])], "small", types=["half", "bfloat16"], accuracy="rounding")
+        c.op(
+            op,
+            [lit([-0.004, -0.0003, -0.02, 0.0003, 0.6, -5.0])],
+            "small",
+            types=["half", "bfloat16"],
+            accuracy="rounding",
+        )
     c.op("LeakyRelu", [arr(2, 3)], "alpha", alpha=0.5)
     c.op("LeakyReluGrad", [arr(2, 3), arr(2, 3, seed=1)], "alpha", alpha=0.5)
 
@@ -50,7 +56,13 @@ def losses(c):
         c.op(op, [arr(4)], "vector", few=True, accuracy="rounding")
         c.op(op, [arr(2, 2, 3)], "rank_3", few=True, accuracy="rounding")
         c.op(op, [lit([[1000.0, 1001.0], [-1000.0, -1001.0]])], "large", few=True, accuracy="rounding")
-        c.op(op, [lit([[float("inf"), 1.0], [float("nan"), 1.0], [-float("inf"), 1.0], [-float("inf"), -float("inf")]])], "not_finite", types=FLOATS, accuracy="rounding")
+        c.op(
+            op,
+            [lit([[float("inf"), 1.0], [float("nan"), 1.0], [-float("inf"), 1.0], [-float("inf"), -float("inf")]])],
+            "not_finite",
+            types=FLOATS,
+            accuracy="rounding",
+        )
         c.op(op, [empty(0, 3)], "empty", few=True)
         c.op(op, [empty(2, 0)], "no_classes", few=True)
         c.op(op, [arr()], "scalar", few=True)
@@ -61,7 +73,13 @@ def losses(c):
     c.op(xent, [arr(2, 3), lit([[0.2, 0.3, 0.5]])], "broadcast_labels", few=True, accuracy="rounding")
     c.op(xent, [arr(1, 3), lit([[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]])], "broadcast_logits", few=True, accuracy="rounding")
     c.op(xent, [lit([[1000.0, 0.0]]), lit([[0.0, 1.0]])], "large", few=True, accuracy="rounding")
-    c.op(xent, [arr(3, 3), lit([[60000.0, 0.0, 0.0], [0.0, -60000.0, 1.0], [60000.0, -60000.0, 0.0]])], "large_labels", few=True, accuracy="rounding")
+    c.op(
+        xent,
+        [arr(3, 3), lit([[60000.0, 0.0, 0.0], [0.0, -60000.0, 1.0], [60000.0, -60000.0, 0.0]])],
+        "large_labels",
+        few=True,
+        accuracy="rounding",
+    )
     c.op(xent, [empty(0, 3), empty(0, 3)], "empty", few=True)
     c.op(xent, [arr(2, 3), arr(2, 2)], "mismatch", few=True)
     c.op(xent, [arr(3), arr(3)], "vectors", few=True)
@@ -108,7 +126,13 @@ def top_k(c):
 
 
 def cases(c):
-    c.op("SoftplusGrad", [lit([65504.0, np.inf, 1.0, 2.0]), lit([-18.0, -12.0, -10.0, 12.0])], "overflow", types=["half", "bfloat16", "float"], accuracy="rounding")
+    c.op(
+        "SoftplusGrad",
+        [lit([65504.0, np.inf, 1.0, 2.0]), lit([-18.0, -12.0, -10.0, 12.0])],
+        "overflow",
+        types=["half", "bfloat16", "float"],
+        accuracy="rounding",
+    )
     activations(c)
     bias(c)
     losses(c)

@@ -1,9 +1,9 @@
 """Optionals: a tuple of tensors or nothing, on their own and where gradients of conditionals need them."""
 
+from values import *
+
 import numpy as np
 import tensorflow as tf
-
-from values import *
 
 v1 = tf.compat.v1
 raw_ops = tf.raw_ops
@@ -20,7 +20,12 @@ def get(optional, types, shapes=None):
 def cases(c):
     def has_value():
         x = v1.placeholder(tf.float32, [2])
-        return [({x: np.float32([1, 2])}, [raw_ops.OptionalHasValue(optional=o) for o in (value(x), raw_ops.OptionalNone())])]
+        return [
+            (
+                {x: np.float32([1, 2])},
+                [raw_ops.OptionalHasValue(optional=o) for o in (value(x), raw_ops.OptionalNone())],
+            )
+        ]
 
     def several_components():
         x, s = v1.placeholder(tf.float32, [None]), v1.placeholder(tf.string, [])
@@ -30,7 +35,11 @@ def cases(c):
         x = v1.placeholder(tf.float32, [None])
         held = value(x)
         steps = [get(raw_ops.OptionalNone(), [tf.float32]), get(held, [tf.int32]), get(held, [tf.float32, tf.float32])]
-        steps += [get(held, [tf.float32], [[3]]), get(held, [tf.float32], [[None, None]]), get(held, [tf.float32], [[None]])]
+        steps += [
+            get(held, [tf.float32], [[3]]),
+            get(held, [tf.float32], [[None, None]]),
+            get(held, [tf.float32], [[None]]),
+        ]
         return [({x: np.float32([1, 2])}, step) for step in steps]
 
     def no_optional():
@@ -41,12 +50,21 @@ def cases(c):
 
     def zeros_like():
         held, none = value([1.0, 2.0], [3, 4]), raw_ops.OptionalNone()
-        return [({}, get(raw_ops.ZerosLike(x=held), [tf.float32, tf.int32]) + [raw_ops.OptionalHasValue(optional=raw_ops.ZerosLike(x=none))])]
+        return [
+            (
+                {},
+                get(raw_ops.ZerosLike(x=held), [tf.float32, tf.int32])
+                + [raw_ops.OptionalHasValue(optional=raw_ops.ZerosLike(x=none))],
+            )
+        ]
 
     def sums():
-        add = lambda *optionals: raw_ops.AddN(inputs=list(optionals))  # noqa: E731
+        add = lambda *optionals: raw_ops.AddN(inputs=list(optionals))
         held, none = value([1.0, 2.0], [3, 4]), raw_ops.OptionalNone()
-        steps = [get(add(held, held, held), [tf.float32, tf.int32]), [raw_ops.OptionalHasValue(optional=add(none, none))]]
+        steps = [
+            get(add(held, held, held), [tf.float32, tf.int32]),
+            [raw_ops.OptionalHasValue(optional=add(none, none))],
+        ]
         steps += [get(add(held, none), [tf.float32, tf.int32])]
         return [({}, step) for step in steps]
 
@@ -61,13 +79,21 @@ def cases(c):
     def loop(x):
         return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * x), (0, x))[1]
 
-    above = lambda x, limit: tf.reduce_sum(x) > limit  # noqa: E731
-    nested = lambda x: tf.cond(above(x, 1), lambda: tf.cond(above(x, 5), lambda: x * 3, lambda: x * x), lambda: tf.exp(x))  # noqa: E731
-    in_loop = lambda x: tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, tf.cond(above(y, 2), lambda: tf.sin(y) * x, lambda: y * y)), (0, x))[1]  # noqa: E731
+    above = lambda x, limit: tf.reduce_sum(x) > limit
+    nested = lambda x: tf.cond(
+        above(x, 1), lambda: tf.cond(above(x, 5), lambda: x * 3, lambda: x * x), lambda: tf.exp(x)
+    )
+    in_loop = lambda x: tf.while_loop(
+        lambda i, y: i < 3, lambda i, y: (i + 1, tf.cond(above(y, 2), lambda: tf.sin(y) * x, lambda: y * y)), (0, x)
+    )[1]
     sides = ([0.25, 0.5], [1.0, 2.0], [3.0, 4.0])
 
     for build in (has_value, several_components, refused, no_optional, zeros_like, sums):
         c.traced(build.__name__, build)
     c.traced("nested_conditionals", gradient(nested, *sides), accuracy="rounding")
-    c.traced("loop_in_conditional", gradient(lambda x: tf.cond(above(x, 1), lambda: loop(x), lambda: x), *sides), accuracy="rounding")
+    c.traced(
+        "loop_in_conditional",
+        gradient(lambda x: tf.cond(above(x, 1), lambda: loop(x), lambda: x), *sides),
+        accuracy="rounding",
+    )
     c.traced("conditional_in_loop", gradient(in_loop, *sides), accuracy="rounding")

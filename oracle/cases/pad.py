@@ -1,8 +1,8 @@
 """Padding and mirror padding."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):
@@ -16,11 +16,26 @@ def cases(c):
         c.op(op, [arr(1, 2, 1, 1, 2), [[0, 1], [0, 0], [1, 0], [0, 0], [1, 1]], *extra], "rank_5", few=True)
         c.op(op, [arr(1, 1, 1, 1, 1, 2), [[0, 1], [0, 0], [1, 0], [0, 0], [0, 0], [1, 1]], *extra], "rank_6", few=True)
         ones = (1, 2, 1, 1, 1, 1, 2)
-        c.op(op, [arr(*ones), [[0, 1], [0, 0], [0, 0], [1, 0], [0, 0], [0, 1], [1, 1]], *extra], "rank_7_neighbors", few=True)
+        c.op(
+            op,
+            [arr(*ones), [[0, 1], [0, 0], [0, 0], [1, 0], [0, 0], [0, 1], [1, 1]], *extra],
+            "rank_7_neighbors",
+            few=True,
+        )
         c.op(op, [arr(*ones), [[0, 1], [0, 0], [1, 0], [0, 0], [0, 1], [0, 0], [1, 1]], *extra], "rank_7", few=True)
         c.op(op, [arr(*ones), [[0, 0]] * 7, *extra], "rank_7_nothing", few=True)
-        c.op(op, [empty(1, 0, 1, 1, 1, 1, 2), [[0, 1], [0, 0], [1, 0], [0, 0], [0, 1], [0, 0], [1, 1]], *extra], "rank_7_stays_empty", few=True)
-        c.op(op, [arr(1, *ones), [[0, 0], [0, 0], [0, 0], [1, 0], [0, 0], [0, 1], [0, 0], [1, 1]], *extra], "rank_8", few=True)
+        c.op(
+            op,
+            [empty(1, 0, 1, 1, 1, 1, 2), [[0, 1], [0, 0], [1, 0], [0, 0], [0, 1], [0, 0], [1, 1]], *extra],
+            "rank_7_stays_empty",
+            few=True,
+        )
+        c.op(
+            op,
+            [arr(1, *ones), [[0, 0], [0, 0], [0, 0], [1, 0], [0, 0], [0, 1], [0, 0], [1, 1]], *extra],
+            "rank_8",
+            few=True,
+        )
         c.op(op, [arr(1, *ones), [[1, 0]] * 8, *extra], "rank_8_all", few=True)
         c.op(op, [arr(2), [[-1, 0]], *extra], "negative", few=True)
         c.op(op, [arr(2), [[1, 0], [0, 0]], *extra], "wrong_rank", few=True)

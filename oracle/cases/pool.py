@@ -1,8 +1,8 @@
 """Pools of images and their gradients."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def output(image, ksize, strides, padding, explicit=()):
@@ -19,7 +19,7 @@ def output(image, ksize, strides, padding, explicit=()):
 
 
 def pooled(image, ksize, strides, padding, explicit=()):
-    """What stock's largest elements are, computed here for `orig_output`."""
+    """Stock's largest elements, computed here for `orig_output`."""
 
     def draw(values):
         shape = output(values.shape, ksize, strides, padding, explicit)
@@ -34,8 +34,12 @@ def pooled(image, ksize, strides, padding, explicit=()):
             starts.append([max(min(o * strides[i] - before + ksize[i], values.shape[i]), 0) for o in range(shape[i])])
         for y in range(shape[1]):
             for x in range(shape[2]):
-                window = values[:, starts[0][y]:starts[1][y], starts[2][x]:starts[3][x], :]
-                result[:, y, x, :] = window.reshape(window.shape[0], -1, window.shape[3]).max(axis=1) if window.shape[1] * window.shape[2] else 0
+                window = values[:, starts[0][y] : starts[1][y], starts[2][x] : starts[3][x], :]
+                result[:, y, x, :] = (
+                    window.reshape(window.shape[0], -1, window.shape[3]).max(axis=1)
+                    if window.shape[1] * window.shape[2]
+                    else 0
+                )
         return result
 
     return Template(lambda dtype: draw(image(dtype)))
@@ -65,14 +69,34 @@ def each(c, name, window, stride, padding, image=(2, 5, 6, 2), types=None, **att
     floats = [t for t in types or FLOATS if t in FLOATS]
     c.op("AvgPool", [pos(*image)], name, types=floats, **common)
     c.op("AvgPoolGrad", [list(image), pos(*result, seed=2)], name, types=floats, **common)
-    c.op("MaxPoolGradGrad", [distinct, pooled(distinct, ksize, strides, padding), arr(*image, seed=5)], name, types=types or FLOATS, **common)
+    c.op(
+        "MaxPoolGradGrad",
+        [distinct, pooled(distinct, ksize, strides, padding), arr(*image, seed=5)],
+        name,
+        types=types or FLOATS,
+        **common,
+    )
     by_input = {"padding": padding} | attrs
     c.op("MaxPoolV2", [arr(*image), ksize, strides], name, types=types, accuracy="exact", **by_input)
     c.op("MaxPoolGradV2", [*gradient, ksize, strides], name, types=types or FLOATS, **by_input)
-    c.op("MaxPoolGradGradV2", [distinct, pooled(distinct, ksize, strides, padding), arr(*image, seed=5), ksize, strides], name, types=types or FLOATS, **by_input)
+    c.op(
+        "MaxPoolGradGradV2",
+        [distinct, pooled(distinct, ksize, strides, padding), arr(*image, seed=5), ksize, strides],
+        name,
+        types=types or FLOATS,
+        **by_input,
+    )
     for whole in (False, True):
         label = name + ("/batch" if whole else "")
-        c.op("MaxPoolWithArgmax", [arr(*image)], label, types=types, accuracy="exact", include_batch_in_index=whole, **common)
+        c.op(
+            "MaxPoolWithArgmax",
+            [arr(*image)],
+            label,
+            types=types,
+            accuracy="exact",
+            include_batch_in_index=whole,
+            **common,
+        )
 
 
 def argmax_gradient(c):
@@ -87,14 +111,23 @@ def argmax_gradient(c):
     c.op("MaxPoolGradWithArgmax", [arr(*image), pos(2, 2, 2, 1), indices], "gradient_shape", **few)
     c.op("MaxPoolGradWithArgmax", [arr(*image), pos(*result), indices[:1]], "argmax_shape", **few)
     c.op("MaxPoolGradWithArgmax", [arr(4, 4, 2), pos(*result), indices], "rank", **few)
-    c.op("MaxPoolGradWithArgmax", [empty(0, 4, 4, 2), empty(0, 2, 2, 2), np.zeros((0, 2, 2, 2), np.int64)], "empty", **few)
+    c.op(
+        "MaxPoolGradWithArgmax",
+        [empty(0, 4, 4, 2), empty(0, 2, 2, 2), np.zeros((0, 2, 2, 2), np.int64)],
+        "empty",
+        **few,
+    )
 
 
 def refusals(c):
     few = {"T": "float"}
 
     def pools(name, image, ksize, strides, padding="VALID", **attrs):
-        shape = output(image, ksize, strides, padding) if len(image) == len(ksize) == len(strides) == 4 and min(strides) > 0 else image
+        shape = (
+            output(image, ksize, strides, padding)
+            if len(image) == len(ksize) == len(strides) == 4 and min(strides) > 0
+            else image
+        )
         shape = [max(size, 0) for size in shape]
         common = {"ksize": ksize, "strides": strides, "padding": padding, "T": "float"} | attrs
         c.op("MaxPool", [arr(*image)], name, **common)
@@ -141,22 +174,63 @@ def refusals(c):
     c.op("MaxPoolV2", [arr(2, 4, 4, 3), [1, 2, 2, 1], [1, 2, 2]], "three_strides", padding="VALID", **few)
     c.op("MaxPoolV2", [arr(2, 4, 4, 3), [[1, 2, 2, 1]], [1, 2, 2, 1]], "sizes_matrix", padding="VALID", **few)
     c.op("MaxPool", [arr(2, 4, 4, 3)], "explicit_missing", **(common | {"padding": "EXPLICIT"}))
-    c.op("MaxPool", [arr(2, 4, 4, 3)], "explicit_negative", explicit_paddings=[0, 0, 1, -1, 0, 0, 0, 0], **(common | {"padding": "EXPLICIT"}))
-    c.op("MaxPool", [arr(2, 4, 4, 3)], "explicit_batch", explicit_paddings=[1, 0, 0, 0, 0, 0, 0, 0], **(common | {"padding": "EXPLICIT"}))
-    c.op("MaxPool", [arr(2, 4, 4, 3)], "explicit_large", explicit_paddings=[0, 0, 2, 0, 0, 0, 0, 0], **(common | {"padding": "EXPLICIT"}))
+    c.op(
+        "MaxPool",
+        [arr(2, 4, 4, 3)],
+        "explicit_negative",
+        explicit_paddings=[0, 0, 1, -1, 0, 0, 0, 0],
+        **(common | {"padding": "EXPLICIT"}),
+    )
+    c.op(
+        "MaxPool",
+        [arr(2, 4, 4, 3)],
+        "explicit_batch",
+        explicit_paddings=[1, 0, 0, 0, 0, 0, 0, 0],
+        **(common | {"padding": "EXPLICIT"}),
+    )
+    c.op(
+        "MaxPool",
+        [arr(2, 4, 4, 3)],
+        "explicit_large",
+        explicit_paddings=[0, 0, 2, 0, 0, 0, 0, 0],
+        **(common | {"padding": "EXPLICIT"}),
+    )
     c.op("MaxPool", [arr(2, 4, 4, 3)], "explicit_unwanted", explicit_paddings=[0, 0, 1, 0, 0, 0, 0, 0], **common)
-    for op, inputs in (("MaxPool", [arr(2, 3, 4, 4)]), ("AvgPool", [arr(2, 3, 4, 4)]), ("AvgPoolGrad", [[2, 3, 4, 4], arr(2, 3, 2, 2)]), ("MaxPoolGrad", [arr(2, 3, 4, 4), arr(2, 3, 2, 2), arr(2, 3, 2, 2)]), ("MaxPoolGradGrad", [arr(2, 3, 4, 4), arr(2, 3, 2, 2), arr(2, 3, 4, 4)])):
-        c.op(op, inputs, "channels_first", data_format="NCHW", ksize=[1, 1, 2, 2], strides=[1, 1, 2, 2], padding="VALID", **few)
+    for op, inputs in (
+        ("MaxPool", [arr(2, 3, 4, 4)]),
+        ("AvgPool", [arr(2, 3, 4, 4)]),
+        ("AvgPoolGrad", [[2, 3, 4, 4], arr(2, 3, 2, 2)]),
+        ("MaxPoolGrad", [arr(2, 3, 4, 4), arr(2, 3, 2, 2), arr(2, 3, 2, 2)]),
+        ("MaxPoolGradGrad", [arr(2, 3, 4, 4), arr(2, 3, 2, 2), arr(2, 3, 4, 4)]),
+    ):
+        c.op(
+            op,
+            inputs,
+            "channels_first",
+            data_format="NCHW",
+            ksize=[1, 1, 2, 2],
+            strides=[1, 1, 2, 2],
+            padding="VALID",
+            **few,
+        )
 
 
 def special(c):
     nan, inf = float("nan"), float("inf")
-    image = lit(np.array([nan, 1, 2, 3, 4, nan, 5, 6, inf, -inf, -inf, -inf, -inf, -inf, 1, 1], np.float32).reshape(1, 4, 4, 1))
+    image = lit(
+        np.array([nan, 1, 2, 3, 4, nan, 5, 6, inf, -inf, -inf, -inf, -inf, -inf, 1, 1], np.float32).reshape(1, 4, 4, 1)
+    )
     common = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
     ties = lit(np.array([1, 1, 2, 2, 1, 1, 2, 2, 0, 3, 4, 4, 3, 0, 4, 4], np.float32).reshape(1, 4, 4, 1))
     largest = lit(np.array([1, 2, 3, 4], np.float32).reshape(1, 2, 2, 1))
     c.op("MaxPoolGrad", [ties, largest, pos(1, 2, 2, 1)], "ties", types=FLOATS, **common)
-    c.op("MaxPoolGrad", [ties, lit(np.zeros((1, 2, 2, 1), np.float32)), pos(1, 2, 2, 1)], "output_ignored", types=FLOATS, **common)
+    c.op(
+        "MaxPoolGrad",
+        [ties, lit(np.zeros((1, 2, 2, 1), np.float32)), pos(1, 2, 2, 1)],
+        "output_ignored",
+        types=FLOATS,
+        **common,
+    )
     c.op("MaxPoolGradGrad", [ties, largest, arr(1, 4, 4, 1)], "ties", types=FLOATS, **common)
     c.op("MaxPoolWithArgmax", [ties], "ties", types=REAL, **common)
     c.op("AvgPool", [image], "not_finite", types=FLOATS, **common)

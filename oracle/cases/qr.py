@@ -2,7 +2,6 @@
 
 from values import *
 
-
 TYPES = ["float", "double", "complex64", "complex128"]
 
 

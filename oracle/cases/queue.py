@@ -1,8 +1,8 @@
 """Queues: programs that never wait."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def queue(c, name, op="FIFOQueueV2", types=("float",), **attrs):
@@ -117,7 +117,11 @@ def shared(c):
         p.step(target=["r"], message=SENTENCE)
         p.step(fetch=["size"], message=SENTENCE)
     for kind in kinds:
-        for name, change in {"counts": {"shapes": [[2], [3]]}, "open_shape": {"shapes": [[None]]}, "open_rank": {"shapes": [None]}}.items():
+        for name, change in {
+            "counts": {"shapes": [[2], [3]]},
+            "open_shape": {"shapes": [[None]]},
+            "open_rank": {"shapes": [None]},
+        }.items():
             p = c.program(f"{kind}V2/made_with_{name}")
             p.node(f"{kind}V2", name="q", **(attrs | change))
             p.step(target=["q"], message=SENTENCE)

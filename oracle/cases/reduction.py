@@ -1,9 +1,9 @@
 """Reductions over axes, arg-reductions and cumulative ops."""
 
+from values import *
+
 import ml_dtypes
 import numpy as np
-
-from values import *
 
 REDUCTIONS = ["Sum", "Mean", "Prod", "Max", "Min", "EuclideanNorm"]
 # Sums of few small values come out the same in any order only for these.
@@ -83,7 +83,15 @@ def cases(c):
         for exclusive in (False, True):
             for reverse in (False, True):
                 label = "_".join(["exclusive"] * exclusive + ["reverse"] * reverse) or "plain"
-                c.op(op, [arr(2, 3), 1], label, accuracy="rounding", exclusive=exclusive, reverse=reverse, few=exclusive or reverse)
+                c.op(
+                    op,
+                    [arr(2, 3), 1],
+                    label,
+                    accuracy="rounding",
+                    exclusive=exclusive,
+                    reverse=reverse,
+                    few=exclusive or reverse,
+                )
         for row in ([np.nan, 0, np.nan], [1, np.nan, np.nan, 2], [np.inf, 0, np.inf], [-np.inf, -np.inf, 0]):
             c.op(op, [lit(row), 0], "_".join(map(str, row)), types=("half", "float", "double"), accuracy="rounding")
         c.op(op, [arr(2, 3), 0], "axis_0", few=True, accuracy="rounding")

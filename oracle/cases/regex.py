@@ -6,8 +6,50 @@ import urllib.parse
 from values import *
 
 WORDS = ["", "a", "Hello World", " padded\t", "ÄÖ ü", "12", "a,b,,c"]
-TEXTS = ["", "a", "aa", "ab", "b", "A", "aB", "ABc", "a\n", "\n", "a\nb", "ä", "aä", "Ω", "\u212a", "k", "ſ", b"\xff", b"a\xffb", "{", "a{"]
-TEXTS += ["a{,2}", "a{2", "-", "z", "1", "_", "[", "]", "a]", b"\0", "a.b", "\t", "\v", " ", "a&&", "\u2028", "😀", "\b", "abaä-b"]
+TEXTS = [
+    "",
+    "a",
+    "aa",
+    "ab",
+    "b",
+    "A",
+    "aB",
+    "ABc",
+    "a\n",
+    "\n",
+    "a\nb",
+    "ä",
+    "aä",
+    "Ω",
+    "\u212a",
+    "k",
+    "ſ",
+    b"\xff",
+    b"a\xffb",
+    "{",
+    "a{",
+]
+TEXTS += [
+    "a{,2}",
+    "a{2",
+    "-",
+    "z",
+    "1",
+    "_",
+    "[",
+    "]",
+    "a]",
+    b"\0",
+    "a.b",
+    "\t",
+    "\v",
+    " ",
+    "a&&",
+    "\u2028",
+    "😀",
+    "\b",
+    "abaä-b",
+]
 
 REPETITIONS = r"""
 ???? a????? a** a*?? a?? a??? a{2}{3} a{2}* a*{2} a+?+ (a*)* (?:a*)* * +a ? {2} a|* (*) (|*) ^* $* \b* \b+ (?i)* a(?i)* a*(?i)*
@@ -33,7 +75,10 @@ GROUPS = r"""
 (?i)(?-i)A ((?i)a)b (?i:a|B)c a(?i)b|c (?i)\p{Lu} (?i)\P{Lu} (?i)[^\p{Lu}] (?i)[\P{Lu}] (?i)[a-k] (?i)k (?i)\u212a (?i)s (?i)[^k]
 (?i)\w (?i)[[:lower:]] (?m)^a$ (?m)a$ ^a$ a$ (?m)^ (?m)$ \ba\b a\Bb (a)|(b) (a+)(b+)?
 """
-REPLACED = r"a \b \B a* a*? (?m)^ (?m)$ ^ $ \C \W \pL . .* (?s).* [^a] (a)|(b) (a+)(b*) x* (?i)a a| |a (|a)+ \z".split() + ["", "a$|^", "(?:ä)?"]
+REPLACED = (
+    r"a \b \B a* a*? (?m)^ (?m)$ ^ $ \C \W \pL . .* (?s).* [^a] (a)|(b) (a+)(b*) x* (?i)a a| |a (|a)+ \z".split()
+    + ["", "a$|^", "(?:ä)?"]
+)
 REWRITES = ["", "<\\0>", "\\2\\1", "\\q", "x\\qy", "x\\", "x\\q\\9", "\\9", "\\\\"]
 
 
@@ -51,12 +96,26 @@ def cases(c):
     for pattern in ("a", ".*o W.*", "^$", "[0-9]+", "(?i)HELLO.*", "a|b", "\\s+padded\\s", "(unclosed", "a**"):
         c.op("StaticRegexFullMatch", [text(WORDS)], label(pattern), pattern=pattern)
         c.op("RegexFullMatch", [text(WORDS), pattern], "words_" + label(pattern))
-    for pattern, rewrite in (("l+", "L"), ("(\\w)(\\w)", "\\2\\1"), ("^", "_"), ("", "-"), ("x", "\\1"), ("(unclosed", ""), ("a**", "")):
+    for pattern, rewrite in (
+        ("l+", "L"),
+        ("(\\w)(\\w)", "\\2\\1"),
+        ("^", "_"),
+        ("", "-"),
+        ("x", "\\1"),
+        ("(unclosed", ""),
+        ("a**", ""),
+    ):
         for all_of in (True, False):
             name = label(pattern) if all_of else label(pattern) + "_first"
             c.op("StaticRegexReplace", [text(WORDS)], name, pattern=pattern, rewrite=rewrite, replace_global=all_of)
             c.op("RegexReplace", [text(WORDS), pattern, rewrite], "words_" + name, replace_global=all_of)
-    for pattern in (REPETITIONS + ESCAPES + CLASSES + GROUPS).split() + ["", "a b", "\\ ", "(?P<n a>a)", "(" * 300 + "a" + ")" * 300]:
+    for pattern in (REPETITIONS + ESCAPES + CLASSES + GROUPS).split() + [
+        "",
+        "a b",
+        "\\ ",
+        "(?P<n a>a)",
+        "(" * 300 + "a" + ")" * 300,
+    ]:
         pattern = pattern.replace("\\u212a", "\u212a")
         name = label(pattern) if len(pattern) < 100 else "nested"
         c.op("RegexFullMatch", [text(TEXTS), pattern], name, message=refused)

@@ -1,8 +1,8 @@
 """Writing elements by index into a new tensor."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):
@@ -17,7 +17,14 @@ def cases(c):
     c.op("ScatterNd", [[[0]], arr(2), [3]], "wrong_updates", few=True)
     c.op("ScatterNd", [[[0]], arr(1), [-3]], "negative_shape", few=True)
     c.op("ScatterNd", [[[0]], arr(1), [[3]]], "shape_not_vector", few=True)
-    for op in ("TensorScatterUpdate", "TensorScatterAdd", "TensorScatterSub", "TensorScatterMin", "TensorScatterMax", "ScatterNdNonAliasingAdd"):
+    for op in (
+        "TensorScatterUpdate",
+        "TensorScatterAdd",
+        "TensorScatterSub",
+        "TensorScatterMin",
+        "TensorScatterMax",
+        "ScatterNdNonAliasingAdd",
+    ):
         c.op(op, [arr(5), [[1], [3]], arr(2, seed=1)])
         c.op(op, [arr(3, 2), [[1], [0]], arr(2, 2, seed=1)], "rows", few=True)
         c.op(op, [arr(2, 2), [[0, 1], [1, 0]], arr(2, seed=1)], "elements", few=True)
@@ -47,7 +54,13 @@ def cases(c):
     for op in ("TensorScatterMin", "TensorScatterMax"):
         for dtype in FLOATS:
             there, coming = (half(dtype) for half in special_pairs())
-            c.op(op, [lit(there.reshape(9, 9)), np.arange(9)[:, None], lit(coming.reshape(9, 9))], "special", T=dtype, Tindices="int32")
+            c.op(
+                op,
+                [lit(there.reshape(9, 9)), np.arange(9)[:, None], lit(coming.reshape(9, 9))],
+                "special",
+                T=dtype,
+                Tindices="int32",
+            )
     c.op("ScatterNd", [[0, 1], arr(2), [3]], "vector_of_indices", T="float", Tindices="int32")
     c.op("ScatterNd", [[1], arr(1, 2), [3, 2]], "vector_of_one_index", T="float", Tindices="int32")
     c.op("ScatterNd", [np.zeros((2, 0)), arr(2, 3), [3]], "empty_tuples", T="float", Tindices="int32")

@@ -1,8 +1,8 @@
 """Searching sorted rows, and counting values by range."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):
@@ -18,11 +18,27 @@ def cases(c):
     c.op("HistogramFixedWidth", [empty(0), lit([0.0, 5.0]), 2], "empty", T="float")
     c.op("HistogramFixedWidth", [lit([1.0]), lit([0.0]), 2], "range_of_one", T="float")
     for bins in (1, 2):
-        c.op("HistogramFixedWidth", [lit([1.0, float("nan"), float("inf")]), lit([0.0, 5.0]), bins], f"nan_{bins}", T="float")
-    c.op("HistogramFixedWidth", [lit([np.iinfo(np.int64).max, np.iinfo(np.int64).min, 0, 5]), lit([-1, 3]), 4], "far", T="int64")
+        c.op(
+            "HistogramFixedWidth",
+            [lit([1.0, float("nan"), float("inf")]), lit([0.0, 5.0]), bins],
+            f"nan_{bins}",
+            T="float",
+        )
+    c.op(
+        "HistogramFixedWidth",
+        [lit([np.iinfo(np.int64).max, np.iinfo(np.int64).min, 0, 5]), lit([-1, 3]), 4],
+        "far",
+        T="int64",
+    )
     c.op("HistogramFixedWidth", [lit([1.0]), lit([1.0, 0.0]), 2], "range_reversed", T="float")
     c.op("HistogramFixedWidth", [lit([1.0]), lit([0.0, 1.0]), 0], "no_bins", T="float")
     c.op("HistogramFixedWidth", [lit([1.0]), lit([0.0, 1.0]), [2]], "bins_not_scalar", T="float")
     c.op("HistogramFixedWidth", [lit([float("nan")]), lit([0.0, 1.0]), 2], "nan", T="float")
     for op in ("LowerBound", "UpperBound"):
-        c.op(op, [[[126, -127, -1, 2, 1], [2, 126, -127, -1, 7]], [[0, -1, 1, 2, 8], [1, 1, 1, -1, 1]]], "unsorted", T="int8", out_type="int32")
+        c.op(
+            op,
+            [[[126, -127, -1, 2, 1], [2, 126, -127, -1, 7]], [[0, -1, 1, 2, 8], [1, 1, 1, -1, 1]]],
+            "unsorted",
+            T="int8",
+            out_type="int32",
+        )

@@ -1,8 +1,8 @@
 """Reductions of rows by segment id: sorted, unsorted and sparse."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 SORTED = ["SegmentSum", "SegmentMean", "SegmentProd", "SegmentMin", "SegmentMax"]
 UNSORTED = ["UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMin", "UnsortedSegmentMax"]
@@ -54,12 +54,27 @@ def cases(c):
         c.op(op, [empty(2, 0), [0, 7], 2], "ids_without_rows", T="float", Tindices="int32", Tnumsegments="int32")
     for op in SPARSE:
         for version in ("Grad", "GradV2"):
-            c.op(op + version, [arr(2, 2), [0, 9], [0, 7], 0], "no_rows_to_add_to", T="float", Tidx="int32", Tsegmentids="int32")
+            c.op(
+                op + version,
+                [arr(2, 2), [0, 9], [0, 7], 0],
+                "no_rows_to_add_to",
+                T="float",
+                Tidx="int32",
+                Tsegmentids="int32",
+            )
     # A not-a-number lasts until the next row; sums of integers wrap before they are divided.
     for rows in ([np.nan, 1, 2], [1, np.nan, 2], [1, 2, np.nan], [3, np.nan, 1]):
         name = "_".join(map(str, rows))
         for op in ("SegmentMin", "SegmentMax"):
             c.op(op, [lit(rows), [0, 0, 0]], f"not_a_number_{name}", T="float", Tindices="int32")
         for op in ("UnsortedSegmentMin", "UnsortedSegmentMax"):
-            c.op(op, [lit(rows), [0, 0, 0], 1], f"not_a_number_{name}", T="float", Tindices="int32", Tnumsegments="int32")
-    c.op("SegmentMean", [lit([127, 127, 1, -128, -128, 124]), [0, 0, 1, 2, 2, 2]], "sums_wrap", T="int8", Tindices="int32")
+            c.op(
+                op, [lit(rows), [0, 0, 0], 1], f"not_a_number_{name}", T="float", Tindices="int32", Tnumsegments="int32"
+            )
+    c.op(
+        "SegmentMean",
+        [lit([127, 127, 1, -128, -128, 124]), [0, 0, 1, 2, 2, 2]],
+        "sums_wrap",
+        T="int8",
+        Tindices="int32",
+    )

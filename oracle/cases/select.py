@@ -1,8 +1,8 @@
 """Choosing between tensors by condition, and clipping."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):
@@ -31,4 +31,9 @@ def cases(c):
     c.op("ClipByValue", [arr(2, 3), lit(2), lit(1)], "reversed", few=True)
     c.op("ClipByValue", [empty(0), lit(0), lit(1)], "empty", few=True)
     c.op("ClipByValue", [arr(2, 3), lit([0, 1]), lit(2)], "mismatch", few=True)
-    c.op("ClipByValue", [lit([1 + 2j, 3 - 4j, -1 + 1j, 5, 1e3]), lit(2j), lit(3 + 3j)], "parts", types=("complex64", "complex128"))
+    c.op(
+        "ClipByValue",
+        [lit([1 + 2j, 3 - 4j, -1 + 1j, 5, 1e3]), lit(2j), lit(3 + 3j)],
+        "parts",
+        types=("complex64", "complex128"),
+    )

@@ -1,8 +1,8 @@
 """Shapes as tensors, and changes of shape that move no data."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

@@ -1,8 +1,8 @@
 """Slices, plain and strided, and their gradients."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def strided(c, name, inputs, begin, end, strides, few=True, **masks):
@@ -36,7 +36,18 @@ def cases(c):
     strided(c, "new_axis", arr(3), [0, 0], [0, 3], [1, 1], new_axis_mask=1)
     strided(c, "ellipsis", arr(2, 3, 2), [0, 1], [0, 2], [1, 1], ellipsis_mask=1)
     strided(c, "ellipsis_middle", arr(2, 2, 2, 2), [1, 0, 0], [2, 0, 1], [1, 1, 1], ellipsis_mask=2, shrink_axis_mask=5)
-    strided(c, "everything", arr(2, 3, 2), [0, 0, 0, 1], [0, 0, 2, 2], [1, 1, 1, 1], ellipsis_mask=1, new_axis_mask=2, shrink_axis_mask=8, begin_mask=4)
+    strided(
+        c,
+        "everything",
+        arr(2, 3, 2),
+        [0, 0, 0, 1],
+        [0, 0, 2, 2],
+        [1, 1, 1, 1],
+        ellipsis_mask=1,
+        new_axis_mask=2,
+        shrink_axis_mask=8,
+        begin_mask=4,
+    )
     strided(c, "fewer_indices", arr(3, 2), [1], [3], [1])
     strided(c, "no_indices", arr(2, 2), np.zeros(0), np.zeros(0), np.zeros(0))
     strided(c, "scalar", arr(), np.zeros(0), np.zeros(0), np.zeros(0))
@@ -63,9 +74,20 @@ def cases(c):
 
     c.op("TensorStridedSliceUpdate", [arr(3, 4), [0, 1], [2, 3], [1, 1], arr(2, 2, seed=1)], few=True)
     c.op("TensorStridedSliceUpdate", [arr(5), [4], [0], [-2], arr(2, seed=1)], "reverse", T="float", Index="int32")
-    c.op("TensorStridedSliceUpdate", [arr(3, 4), [1, 0], [2, 4], [1, 1], arr(4, seed=1)], "shrink", T="float", Index="int32", shrink_axis_mask=1)
+    c.op(
+        "TensorStridedSliceUpdate",
+        [arr(3, 4), [1, 0], [2, 4], [1, 1], arr(4, seed=1)],
+        "shrink",
+        T="float",
+        Index="int32",
+        shrink_axis_mask=1,
+    )
     c.op("TensorStridedSliceUpdate", [arr(3), [0], [2], [1], lit(7)], "broadcast", T="float", Index="int32")
     c.op("TensorStridedSliceUpdate", [arr(3), [0], [2], [1], arr(3)], "mismatch", T="float", Index="int32")
-    c.op("TensorStridedSliceUpdate", [arr(3), [0], [2], [1], arr(1, 2, seed=1)], "leading_ones", T="float", Index="int32")
-    c.op("TensorStridedSliceUpdate", [arr(3), [0], [2], [1], arr(2, 1, seed=1)], "leading_twos", T="float", Index="int32")
+    c.op(
+        "TensorStridedSliceUpdate", [arr(3), [0], [2], [1], arr(1, 2, seed=1)], "leading_ones", T="float", Index="int32"
+    )
+    c.op(
+        "TensorStridedSliceUpdate", [arr(3), [0], [2], [1], arr(2, 1, seed=1)], "leading_twos", T="float", Index="int32"
+    )
     c.op("TensorStridedSliceUpdate", [arr(3), [0], [0], [1], arr(1, 3)], "nothing_to_write", T="float", Index="int32")

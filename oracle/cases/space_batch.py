@@ -1,7 +1,5 @@
 """Moving blocks of space into the batch or into the depth, and back."""
 
-import numpy as np
-
 from values import *
 
 

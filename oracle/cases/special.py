@@ -1,10 +1,21 @@
 """Special functions."""
 
-import numpy as np
-
 from values import *
 
-ONE = ["BesselI0e", "BesselI1e", "BesselI0", "BesselI1", "BesselJ0", "BesselJ1", "BesselK0", "BesselK0e", "BesselK1", "BesselK1e"]
+import numpy as np
+
+ONE = [
+    "BesselI0e",
+    "BesselI1e",
+    "BesselI0",
+    "BesselI1",
+    "BesselJ0",
+    "BesselJ1",
+    "BesselK0",
+    "BesselK0e",
+    "BesselK1",
+    "BesselK1e",
+]
 ONE += ["BesselY0", "BesselY1", "Dawsn", "Expint", "FresnelCos", "FresnelSin", "Spence"]
 
 
@@ -16,13 +27,20 @@ def cases(c):
         points = [0.0, 0.5, 1.0, 2.0, 10.0, -1.0, 90.0, np.inf, np.nan]
         c.op(op, [lit(points)], "points", types=("float", "double"))
         if op[-2:] not in ("J0", "J1", "Y0", "Y1"):
-            ends = Template(lambda dtype: np.array([np.finfo(NUMPY[dtype]).tiny, np.finfo(NUMPY[dtype]).max], NUMPY[dtype]))
+            ends = Template(
+                lambda dtype: np.array([np.finfo(NUMPY[dtype]).tiny, np.finfo(NUMPY[dtype]).max], NUMPY[dtype])
+            )
             c.op(op, [ends], "ends", types=("float", "double"))
     c.op("Zeta", [lit([1.12, 2.0, 1.12]), lit([3.4028235e38, 1e30, 1e30])], "far", types=["float", "double"])
     for op in ("Igamma", "Igammac", "IgammaGradA", "Zeta", "Polygamma"):
         c.op(op, [pos(2, 3), pos(2, 3, seed=1)])
         c.op(op, [pos(2, 1), pos(3, seed=1)], "broadcast", few=True)
-        c.op(op, [lit([0.0, 1.0, 2.0, -1.0, 3.0, 0.5]), lit([1.0, 0.0, 3.0, 1.0, 50.0, 0.25])], "points", types=("float", "double"))
+        c.op(
+            op,
+            [lit([0.0, 1.0, 2.0, -1.0, 3.0, 0.5]), lit([1.0, 0.0, 3.0, 1.0, 50.0, 0.25])],
+            "points",
+            types=("float", "double"),
+        )
         c.op(op, [pos(2), pos(3)], "mismatch", few=True)
     grid = np.meshgrid([0.0, 1.0, 2.0, 10.0, -1.0, 0.5, -2.5, np.inf, np.nan], [0.0, 1.5, 50.0, -1.0, np.inf, np.nan])
     for op in ("Igamma", "Igammac", "IgammaGradA", "Zeta", "RandomGammaGrad", "Polygamma"):
@@ -43,7 +61,12 @@ def cases(c):
     nan = float("nan")
     parameters = lit([1.0, nan, 1.0, nan, 1.0, nan, 0.0, nan, nan])
     others = lit([nan, 1.0, nan, nan, nan, 1.0, nan, 0.0, 1.0])
-    c.op("Betainc", [parameters, others, lit([0.0, 0.0, 1.0, 1.0, 0.5, 0.5, 1.0, 1.0, 2.0])], "nan", types=("float", "double"))
+    c.op(
+        "Betainc",
+        [parameters, others, lit([0.0, 0.0, 1.0, 1.0, 0.5, 0.5, 1.0, 1.0, 2.0])],
+        "nan",
+        types=("float", "double"),
+    )
     c.op("Betainc", [pos(2), pos(3), lit(0.5)], "mismatch", few=True)
     c.op("RandomGammaGrad", [pos(3), pos(3, seed=1)])
     c.op("Cross", [arr(2, 3), arr(2, 3, seed=1)])

@@ -1,9 +1,9 @@
 """Strings: joining, formatting, matching, hashing and conversion."""
 
-import numpy as np
-
 import protos
 from values import *
+
+import numpy as np
 
 WORDS = ["", "a", "Hello World", " padded\t", "ÄÖ ü", "12", "a,b,,c"]
 
@@ -47,7 +47,20 @@ def cases(c):
             c.op("StringToNumber", [text([bad])], f"bad_{bad[:3]}", out_type=dtype)
     c.op("StringToNumber", [text(["1.5", "-2e3", "inf", "nan", "1e400", ".5"])], "floats", out_type="float")
     c.op("StringToNumber", [text(["1.5", "-2e3", "inf", "nan", "1e400", "0x10"])], "floats", out_type="double")
-    hexadecimal = ["0x1p3", "0x1.8P+3", "-0x.8p1", "+0x1.8", "0X1.p-2", "0x10000000000000001p0", "0x1.00000100000000001p0", "0x1p-150", "0x1p1024", "0x1p-99999", "0x1FFFFFFFFFFFFFFFFF", "nan(1)"]
+    hexadecimal = [
+        "0x1p3",
+        "0x1.8P+3",
+        "-0x.8p1",
+        "+0x1.8",
+        "0X1.p-2",
+        "0x10000000000000001p0",
+        "0x1.00000100000000001p0",
+        "0x1p-150",
+        "0x1p1024",
+        "0x1p-99999",
+        "0x1FFFFFFFFFFFFFFFFF",
+        "nan(1)",
+    ]
     for dtype in ("float", "double"):
         c.op("StringToNumber", [text(hexadecimal)], "hexadecimal", out_type=dtype)
         for bad in ("0x", "0x.", "0xp3", "0x1p", "0x1p+", "0x1p3x", "nan(.)"):
@@ -60,7 +73,12 @@ def cases(c):
     c.op("StringLength", [text(WORDS)])
     c.op("StringLength", [text(WORDS)], "characters", unit="UTF8_CHAR")
     c.op("StringToHashBucketFast", [text(["a", "b", "hello world", ""])], num_buckets=1000)
-    c.op("StringToHashBucketFast", [text(["x" * n for n in (3, 8, 16, 17, 32, 33, 64, 65, 130)])], "lengths", num_buckets=2**62)
+    c.op(
+        "StringToHashBucketFast",
+        [text(["x" * n for n in (3, 8, 16, 17, 32, 33, 64, 65, 130)])],
+        "lengths",
+        num_buckets=2**62,
+    )
     c.op("StringToHashBucketStrong", [text(["a", "b", "hello world", "x" * 20])], num_buckets=1000, key=[1, 2])
     c.op("StringToHashBucketStrong", [text(["a"])], "short_key", num_buckets=1000, key=[1])
     c.op("StringToHashBucket", [text(["a", "b", "hello world", ""])], num_buckets=1000)
@@ -76,12 +94,23 @@ def cases(c):
     c.op("StringSplitV2", [text(["a b  c", "", " d "]), text("")], "whitespace")
     c.op("StringSplitV2", [text(["a,b,,c", ""]), text(",")], "comma", maxsplit=2)
     for most in (0, 1, 2, 3):
-        c.op("StringSplitV2", [text(["", "a", " a b ", "a  b c", "\va\vb"]), text("")], f"whitespace_{most}", maxsplit=most)
+        c.op(
+            "StringSplitV2",
+            [text(["", "a", " a b ", "a  b c", "\va\vb"]), text("")],
+            f"whitespace_{most}",
+            maxsplit=most,
+        )
     c.op("ReduceJoin", [text([["a", "b"], ["c", "d"]]), 0], "axis_0")
     c.op("ReduceJoin", [text([["a", "b"], ["c", "d"]]), [0, 1]], "all", separator="-")
     c.op("ReduceJoin", [text([["a", "b"], ["c", "d"]]), [1, 0]], "reversed", keep_dims=True)
     c.op("ReduceJoin", [text([["a", "b"], ["c", "d"]]), 2], "out_of_range")
-    c.op("UnsortedSegmentJoin", [text(["a", "b", "c"]), [1, 0, 1], 3], Tindices="int32", Tnumsegments="int32", separator=":")
+    c.op(
+        "UnsortedSegmentJoin",
+        [text(["a", "b", "c"]), [1, 0, 1], 3],
+        Tindices="int32",
+        Tnumsegments="int32",
+        separator=":",
+    )
     c.op("EncodeBase64", [text(["hello", "", "a\xff"])], "plain")
     c.op("EncodeBase64", [text(["hello", "", "ab"])], "padded", pad=True)
     c.op("DecodeBase64", [text(["aGVsbG8", "", "YWI="])], "plain")
@@ -92,12 +121,22 @@ def cases(c):
         proto = protos.tensor(arr(2)(dtype)).SerializeToString()
         c.op("ParseTensor", [np.array(proto, dtype=object)], out_type=dtype)
     c.op("ParseTensor", [text("nonsense")], "bad", out_type="float")
-    c.op("ParseTensor", [np.array(protos.tensor(arr(2)("int32")).SerializeToString(), dtype=object)], "other_dtype", out_type="float")
+    c.op(
+        "ParseTensor",
+        [np.array(protos.tensor(arr(2)("int32")).SerializeToString(), dtype=object)],
+        "other_dtype",
+        out_type="float",
+    )
     c.op("ParseTensor", [text(["a", "b"])], "vector", out_type="float")
     c.op("ShardedFilename", [text("model"), 3, 12])
     c.op("ShardedFilespec", [text("model"), 12])
     c.op("ShardedFilename", [text(b"a\0b"), 3, 12], "zero_byte")
-    for name, width in {"scientific": dict(scientific=True), "precise": dict(precision=2), "wide": dict(width=6), "left": dict(width=6, fill="-")}.items():
+    for name, width in {
+        "scientific": dict(scientific=True),
+        "precise": dict(precision=2),
+        "wide": dict(width=6),
+        "left": dict(width=6, fill="-"),
+    }.items():
         c.op("AsString", [text(["a", "bcd"])], name, T="string", **width)
     for position, length in ((0, -1), (1, -2), (-1, -1)):
         for unit in ("BYTE", "UTF8_CHAR"):

@@ -1,8 +1,8 @@
 """Summaries: messages as strings."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):
@@ -12,7 +12,9 @@ def cases(c):
     c.op("ScalarSummary", [lit(["a", "b"]), arr(3)], "mismatch", T="float")
     c.op("ScalarSummary", [lit("a"), arr(3)], "mismatch_scalar", T="float")
     c.op("HistogramSummary", [lit("weights"), arr(20)], "")
-    c.op("HistogramSummary", [lit("weights"), lit([0.0, -0.0, 1e-13, -1e-13, 1e25, -1e25, 1.0, 1.1])], "edges", T="float")
+    c.op(
+        "HistogramSummary", [lit("weights"), lit([0.0, -0.0, 1e-13, -1e-13, 1e25, -1e25, 1.0, 1.1])], "edges", T="float"
+    )
     c.op("HistogramSummary", [lit("weights"), lit([1.0, 1e300, -1e300])], "huge", T="double")
     c.op("HistogramSummary", [lit("weights"), empty(0)], "empty", T="float")
     c.op("HistogramSummary", [lit("weights"), lit([1.0, float("nan")])], "nan", T="float")
@@ -28,7 +30,12 @@ def cases(c):
     c.op("TensorSummaryV2", [lit("t"), arr(2, 3), lit("")], "", few=True)
     c.op("TensorSummaryV2", [lit("t"), arr(2), lit(b"\x0a\x03\x0a\x01x")], "plugin", T="float")
     c.op("TensorSummaryV2", [lit("t"), arr(2), lit(b"\xff\xff")], "bad_metadata", T="float")
-    c.op("TensorSummaryV2", [lit("t"), arr(2), lit(b"\x78\x05\x10\x07\x12\x01a\x0a\x05\x0a\x01x\x18\x07")], "unknown_fields", T="float")
+    c.op(
+        "TensorSummaryV2",
+        [lit("t"), arr(2), lit(b"\x78\x05\x10\x07\x12\x01a\x0a\x05\x0a\x01x\x18\x07")],
+        "unknown_fields",
+        T="float",
+    )
     unknown = b"\x08\x13\x0a\x0c\x78\x05\x08\x05\x0a\x01a\x4a\x03\x78\x85\x00"
     c.op("MergeSummary", [[lit(unknown)]], "unknown_fields", N=1)
     p = c.program("MergeSummary/several")

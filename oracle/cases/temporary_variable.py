@@ -1,9 +1,9 @@
 """Temporary variables: made, filled and turned into values within a step."""
 
+from values import *
+
 import numpy as np
 import tensorflow as tf
-
-from values import *
 
 v1 = tf.compat.v1
 
@@ -51,7 +51,11 @@ def cases(c):
     for _ in range(2):
         p.step(fetch=["value"], feed={"set_to": np.float32([1, 2])})
     p.step(fetch=["more"], feed={"set_to": np.float32([1, 2])})
-    p.step(fetch=["value"], feed={"set_to": np.float32([1, 2, 3])}, message="Assign requires shapes of both tensors to match")
+    p.step(
+        fetch=["value"],
+        feed={"set_to": np.float32([1, 2, 3])},
+        message="Assign requires shapes of both tensors to match",
+    )
     p = temporary(c, "several", var_name="x")
     p.node("TemporaryVariable", name="u", dtype="float", shape=[2], var_name="y")
     filled(p)

@@ -1,9 +1,9 @@
 """TensorArray, Stack: values written and read by index inside one step."""
 
+from values import *
+
 import numpy as np
 import tensorflow as tf
-
-from values import *
 
 v1 = tf.compat.v1
 
@@ -125,7 +125,9 @@ def traced(c):
         ta = tf.TensorArray(tf.float32, size=tf.size(x))
         ta = ta.unstack(x)
         out = tf.TensorArray(tf.float32, size=tf.size(x))
-        _, out = v1.while_loop(lambda i, o: i < tf.size(x), lambda i, o: (i + 1, o.write(i, ta.read(i) * 2.0)), [0, out])
+        _, out = v1.while_loop(
+            lambda i, o: i < tf.size(x), lambda i, o: (i + 1, o.write(i, ta.read(i) * 2.0)), [0, out]
+        )
         y = out.stack()
         return [({x: np.float32([1, 2, 3])}, [y, v1.gradients(y, x)[0]])]
 

@@ -1,8 +1,8 @@
 """Reordering dims and elements: Transpose, Reverse, Roll, InvertPermutation."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

@@ -1,8 +1,8 @@
 """Ops whose result's size depends on the data: Unique, ListDiff, Where."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def cases(c):

@@ -1,8 +1,8 @@
 """Ref variables and the ops that update them in place."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def variable(c, name, dtype, init, shape=None, initialize=True):
@@ -156,7 +156,9 @@ def scatter(c):
             p = variable(c, f"{op}/{name}", "float", pos(3, 2))
             p.const(index, name="i")
             p.const(update("float"), name="u")
-            p.node(op, ["v", "i", "u"], name="update", T="float", Tindices="int64" if index.dtype == np.int64 else "int32")
+            p.node(
+                op, ["v", "i", "u"], name="update", T="float", Tindices="int64" if index.dtype == np.int64 else "int32"
+            )
             p.step(fetch=["update"])
             p.step(fetch=["v"])
     for op in ("ScatterMin", "ScatterMax"):

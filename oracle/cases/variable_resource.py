@@ -1,8 +1,8 @@
 """Resource variables: handles, reads, assignments and scatter updates."""
 
-import numpy as np
-
 from values import *
+
+import numpy as np
 
 
 def variable(c, name, dtype, init, initialize=True):
@@ -117,10 +117,23 @@ def gathering(c):
         p.const(np.int32([2, 0, 2]), name="i")
         p.node("ResourceGather", ["v", "i"], name="y", dtype=dtype, Tindices="int32")
         p.step(fetch=["y"])
-    for name, index, batch in (("int64_index", np.int64([[1], [0]]), 0), ("scalar", np.int32(1), 0), ("out_of_range", np.int32([3]), 0), ("negative", np.int32([-1]), 0), ("batch", np.int32([[1, 0], [0, 0], [1, 1]]), 1)):
+    for name, index, batch in (
+        ("int64_index", np.int64([[1], [0]]), 0),
+        ("scalar", np.int32(1), 0),
+        ("out_of_range", np.int32([3]), 0),
+        ("negative", np.int32([-1]), 0),
+        ("batch", np.int32([[1, 0], [0, 0], [1, 1]]), 1),
+    ):
         p = variable(c, f"ResourceGather/{name}", "float", arr(3, 2))
         p.const(index, name="i")
-        p.node("ResourceGather", ["v", "i"], name="y", dtype="float", Tindices="int64" if index.dtype == np.int64 else "int32", batch_dims=batch)
+        p.node(
+            "ResourceGather",
+            ["v", "i"],
+            name="y",
+            dtype="float",
+            Tindices="int64" if index.dtype == np.int64 else "int32",
+            batch_dims=batch,
+        )
         p.step(fetch=["y"])
     for dtype in c.dtypes("ResourceGatherNd", "dtype"):
         p = variable(c, f"ResourceGatherNd/{dtype}", dtype, arr(3, 2))
@@ -159,7 +172,13 @@ def scattering(c):
             p = variable(c, f"{op}/{name}", "float", pos(3, 2))
             p.const(index, name="i")
             p.const(update("float"), name="u")
-            p.node(op, ["v", "i", "u"], name="update", dtype="float", Tindices="int64" if index.dtype == np.int64 else "int32")
+            p.node(
+                op,
+                ["v", "i", "u"],
+                name="update",
+                dtype="float",
+                Tindices="int64" if index.dtype == np.int64 else "int32",
+            )
             p.step(target=["update"])
             p.step(fetch=["read"])
     for kind in ("Min", "Max"):
@@ -212,7 +231,15 @@ def counting_and_lists(c):
     p.step(fetch=["both:0", "both:1"], message="In ReadVariablesOp the following variables were found uninitialized: w")
     p.step(target=["assign_w"])
     p.step(fetch=["both:0", "both:1"])
-    p.node("_VarHandlesOp", name="handles", containers=["", ""], shared_names=["v", "w"], N=2, dtypes=["float", "int32"], shapes=[[2], []])
+    p.node(
+        "_VarHandlesOp",
+        name="handles",
+        containers=["", ""],
+        shared_names=["v", "w"],
+        N=2,
+        dtypes=["float", "int32"],
+        shapes=[[2], []],
+    )
     p.node("ReadVariableOp", ["handles:1"], name="second", dtype="int32")
     p.step(fetch=["second"])
 

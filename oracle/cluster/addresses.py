@@ -2,10 +2,10 @@
 
 import socket
 
-import tensorflow as tf
-
 import tasks
 from report import show, v1
+
+import tensorflow as tf
 
 LAYOUTS = ("stock", "ours", "our-ps", "our-workers")
 
@@ -48,17 +48,26 @@ def use(target, places, writes=True):
 def gaps(ps, worker, binary):
     with half_by_file(tasks.Cluster({"ps": {3: ps, 11: ps}, "worker": {1: worker, 7: worker}}, binary)) as cluster:
         for index in [1, 7]:
-            report(use, cluster.target("worker", index), ["/job:ps/task:3", "/job:ps/task:11", "/job:worker/task:7", "/job:worker/task:1"])
+            report(
+                use,
+                cluster.target("worker", index),
+                ["/job:ps/task:3", "/job:ps/task:11", "/job:worker/task:7", "/job:worker/task:1"],
+            )
 
 
 def parts(ps, worker, binary):
     """A worker knows the parameter servers and itself."""
     cluster = tasks.Cluster({"ps": [ps, ps], "worker": [worker, worker]}, binary)
     for index in range(2):
-        cluster.task("worker", index).knows = {"ps": cluster.spec["ps"], "worker": {index: cluster.spec["worker"][index]}}
+        cluster.task("worker", index).knows = {
+            "ps": cluster.spec["ps"],
+            "worker": {index: cluster.spec["worker"][index]},
+        }
     with half_by_file(cluster):
         for index in range(2):
-            report(use, cluster.target("worker", index), ["/job:ps/task:0", "/job:ps/task:1", f"/job:worker/task:{index}"])
+            report(
+                use, cluster.target("worker", index), ["/job:ps/task:0", "/job:ps/task:1", f"/job:worker/task:{index}"]
+            )
 
 
 def only_itself(ps, worker, binary):
@@ -75,7 +84,7 @@ def reached(host, port):
 
 
 def listening(ps, _, binary):
-    """A server of ours listens where its entry says, or where it is told to; stock's listen everywhere."""
+    """A Ferroflow server listens where its entry says, or where it is told to; stock's listen everywhere."""
     with tasks.Cluster({"ps": [ps, ps]}, binary, hosts={("ps", 0): "127.0.0.1", ("ps", 1): "127.0.0.1"}) as cluster:
         for index in range(2):
             task = cluster.task("ps", index)

@@ -1,8 +1,8 @@
 """Conditions and loops whose bodies lie on several tasks: nested, with gradients, with state, of both generations."""
 
-import tensorflow as tf
-
 from report import show, show_failure, v1
+
+import tensorflow as tf
 
 
 def run(cluster):
@@ -35,7 +35,9 @@ def generation(cluster, kind):
             return -value
 
     branch = tf.cond(x > 0.0, lambda: far(x), lambda: near(x))
-    nested = tf.cond(x > 0.0, lambda: tf.cond(x > 3.0, lambda: far(far(x)), lambda: near(far(x))), lambda: near(near(x)))
+    nested = tf.cond(
+        x > 0.0, lambda: tf.cond(x > 3.0, lambda: far(far(x)), lambda: near(far(x))), lambda: near(near(x))
+    )
     with on(1):
         predicate = x > 1.0
     elsewhere = tf.cond(predicate, lambda: far(x), lambda: near(x))
@@ -86,7 +88,11 @@ def generation(cluster, kind):
             show("array and map", sess.run([array.stack(), rows], feed))
         show("condition elsewhere", sess.run(far_condition, {x: 1.0}))
         feed = {y: [[1.0, 0.5], [-0.25, 2.0]]}
-        print("~" + kind, "gradient of a loop:", *(f"{number:.7g}" for value in sess.run([power, *slopes], feed) for number in value.flat))
+        print(
+            "~" + kind,
+            "gradient of a loop:",
+            *(f"{number:.7g}" for value in sess.run([power, *slopes], feed) for number in value.flat),
+        )
 
 
 def dead_edges(cluster):

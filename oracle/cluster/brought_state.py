@@ -2,9 +2,9 @@
 
 import itertools
 
-import tensorflow as tf
-
 from report import show, show_failure, v1
+
+import tensorflow as tf
 
 # By name: fields of the configuration, and whether the session brings its own cluster and asks to share what it finds.
 KINDS = {
@@ -34,7 +34,9 @@ def refused(cluster):
     """The master's task under the name that it was started with."""
     graph, write, _ = graph_of("brought", MASTER)
     config = config_of(cluster, "brought", {"ps": "ps", "worker": "worker"})
-    show_failure("the master under its own name", lambda: v1.Session(cluster.target(), graph=graph, config=config).run(write))
+    show_failure(
+        "the master under its own name", lambda: v1.Session(cluster.target(), graph=graph, config=config).run(write)
+    )
 
 
 def config_of(cluster, kind, names):
@@ -61,12 +63,17 @@ def graph_of(kind, names, container=""):
             v = v1.get_variable("resource", [], initializer=v1.zeros_initializer(), use_resource=True)
         own = v1.get_variable("own", [], initializer=v1.zeros_initializer(), use_resource=True)
         write = [v1.assign(r, 5.0), v1.assign(v, 6.0), v1.assign(own, 7.0), queue.enqueue(8.0)]
-        read = [v1.is_variable_initialized(r), tf.raw_ops.VarIsInitializedOp(resource=v.handle), tf.raw_ops.VarIsInitializedOp(resource=own.handle), queue.size()]
+        read = [
+            v1.is_variable_initialized(r),
+            tf.raw_ops.VarIsInitializedOp(resource=v.handle),
+            tf.raw_ops.VarIsInitializedOp(resource=own.handle),
+            queue.size(),
+        ]
     return graph, write, read
 
 
 def pair(cluster, names, first, second):
-    """What a second session sees while the first one is open, and after that."""
+    """The state that a second session sees while the first one is open, and after that."""
     v1.Session.reset(cluster.target())
     graph, write, _ = graph_of(first, names)
     writer = v1.Session(cluster.target(), graph=graph, config=config_of(cluster, first, names))
@@ -94,7 +101,7 @@ def containers(cluster):
 
 
 def resets(cluster):
-    """A reset empties what is shared, whoever brought a cluster, and not what a session has for itself."""
+    """A reset empties what is shared, also in clusters that a session brought, and not what a session has for itself."""
     for kind in ["brought", "brought, sharing"]:
         graph, write, read = graph_of(kind, ALL)
         owner = v1.Session(cluster.target("worker", 1), graph=graph, config=config_of(cluster, kind, ALL))

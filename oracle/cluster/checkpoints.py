@@ -4,10 +4,10 @@ import pathlib
 import re
 import tempfile
 
+from report import session, show, show_failure, v1
+
 import numpy as np
 import tensorflow as tf
-
-from report import session, show, show_failure, v1
 
 
 def run(cluster):
@@ -22,7 +22,7 @@ def run(cluster):
 
 
 def variables(ps_tasks, use_resource, parts):
-    """Variables of several types, some in parts, spread over so many servers."""
+    """Variables of several types, some in parts, spread over `ps_tasks` servers."""
     rows = np.arange(28, dtype=np.float32).reshape(7, 4)
 
     def part(shape, dtype=None, partition_info=None):
@@ -30,7 +30,9 @@ def variables(ps_tasks, use_resource, parts):
 
     with v1.device(v1.train.replica_device_setter(ps_tasks=ps_tasks)):
         step = v1.train.get_or_create_global_step()
-        table = v1.get_variable("table", [7, 4], initializer=part, partitioner=v1.fixed_size_partitioner(parts), use_resource=use_resource)
+        table = v1.get_variable(
+            "table", [7, 4], initializer=part, partitioner=v1.fixed_size_partitioner(parts), use_resource=use_resource
+        )
         made = {"step": step, "table": table}
         for name, value in {
             "w": np.float32([[0.5, -1.25], [3.0, 1e-8]]),
@@ -47,7 +49,7 @@ def variables(ps_tasks, use_resource, parts):
 
 
 def contents(prefix):
-    """What stock reads in a checkpoint."""
+    """The content of a checkpoint, read by stock."""
     reader = tf.train.load_checkpoint(str(prefix))
     return {name: reader.get_tensor(name) for name in sorted(reader.get_variable_to_shape_map())}
 
@@ -101,13 +103,15 @@ def single(cluster, prefix):
 
 
 def written_by_stock(cluster, prefix):
-    """What a stock session of this process writes."""
+    """Writes a checkpoint by a stock session of this process."""
     path = by_stock(prefix, v1.train.SaverDef.V2)
     v1.Session.reset(cluster.target())
     with tf.Graph().as_default() as graph, v1.device(v1.train.replica_device_setter(ps_tasks=3)):
         w = v1.get_variable("w", [3, 4], use_resource=False)
         n = v1.get_variable("n", [], tf.int64, use_resource=True)
-        part = tf.raw_ops.RestoreV2(prefix=path, tensor_names=["w"], shape_and_slices=["3 4 1,2:2,2"], dtypes=[tf.float32])
+        part = tf.raw_ops.RestoreV2(
+            prefix=path, tensor_names=["w"], shape_and_slices=["3 4 1,2:2,2"], dtypes=[tf.float32]
+        )
         with session(cluster.target(), graph) as sess:
             v1.train.Saver().restore(sess, path)
             show("of stock", sess.run([w, n, *part]))
@@ -138,7 +142,12 @@ def kept(cluster, directory):
             hooks = [v1.train.StopAtStepHook(last_step=last)]
             steps = []
             with v1.train.MonitoredTrainingSession(
-                cluster.target(), checkpoint_dir=str(place), save_checkpoint_steps=3, save_checkpoint_secs=None, hooks=hooks, log_step_count_steps=None
+                cluster.target(),
+                checkpoint_dir=str(place),
+                save_checkpoint_steps=3,
+                save_checkpoint_secs=None,
+                hooks=hooks,
+                log_step_count_steps=None,
             ) as sess:
                 while not sess.should_stop():
                     steps.append(int(sess.run(train)))
@@ -155,7 +164,12 @@ def wrong(cluster, directory):
 
     def restore(prefix, name, dtype=tf.float32, spec=""):
         with tf.Graph().as_default() as graph, tf.device("/job:ps/task:1"):
-            out = tf.raw_ops.RestoreV2(prefix=str(prefix), tensor_names=[name], shape_and_slices=v1.placeholder_with_default([spec], [1]), dtypes=[dtype])
+            out = tf.raw_ops.RestoreV2(
+                prefix=str(prefix),
+                tensor_names=[name],
+                shape_and_slices=v1.placeholder_with_default([spec], [1]),
+                dtypes=[dtype],
+            )
             with session(cluster.target(), graph) as sess:
                 return sess.run(out)
 
@@ -202,7 +216,9 @@ def refused(cluster, directory):
         return tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["w"], shape_and_slices=[""], tensors=[tf.constant([1.0])])
 
     def merge(*prefixes):
-        return tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=tf.constant(prefixes, tf.string), destination_prefix=str(directory / "merged"))
+        return tf.raw_ops.MergeV2Checkpoints(
+            checkpoint_prefixes=tf.constant(prefixes, tf.string), destination_prefix=str(directory / "merged")
+        )
 
     file = directory / "a_file"
     file.touch()

@@ -5,13 +5,14 @@ or not: nobody was told.
 """
 
 import os
+import pathlib
 import random
-
-import tensorflow as tf
 
 import guide
 import tasks
 from report import v1
+
+import tensorflow as tf
 
 VERDICTS = True
 LAYOUTS = ("ours", "our-ps")
@@ -71,7 +72,7 @@ def begin(cluster, index, inside, directory, limit=1_000_000):
 
 def tally(directory):
     """Increments that were tried and those that were acknowledged."""
-    notes = b"".join(open(os.path.join(directory, name), "rb").read() for name in os.listdir(directory) if name.startswith("worker-"))
+    notes = b"".join(file.read_bytes() for file in pathlib.Path(directory).glob("worker-*"))
     return notes.count(b"t"), notes.count(b"a")
 
 
@@ -85,7 +86,7 @@ def undisturbed(cluster, inside, directory):
 
 
 def counted(directory, more):
-    """Waits until so many more increments are acknowledged; whether that happens."""
+    """Waits until `more` more increments are acknowledged; whether that happens."""
     goal = tally(directory)[1] + more
     return tasks.until(lambda: tally(directory)[1] >= goal, 60)
 

@@ -1,10 +1,10 @@
 """Tasks with two CPU devices each: listed, placed on, with variables of their own, and tensors that cross between them."""
 
-import numpy as np
-import tensorflow as tf
-
 import tasks
 from report import session, show, show_failure, v1
+
+import numpy as np
+import tensorflow as tf
 
 LAYOUTS = ["stock", "ours", "our-ps", "our-workers", "mixed"]
 
@@ -48,7 +48,10 @@ def listed(target):
         show("a session's own count", len(sess.list_devices()))
     with tf.Graph().as_default(), session(target, device_count={"CPU": 1}) as sess:
         show("a session's smaller count", len(sess.list_devices()))
-    with tf.Graph().as_default(), session(target, device_filters=["/job:ps/task:0/device:CPU:1", "/job:worker"]) as sess:
+    with (
+        tf.Graph().as_default(),
+        session(target, device_filters=["/job:ps/task:0/device:CPU:1", "/job:worker"]) as sess,
+    ):
         show("filtered", sorted(each.name for each in sess.list_devices()))
     with tf.Graph().as_default(), session(target, device_filters=["/job:worker/task:0/device:CPU:1"]) as sess:
         show("one of its own, filtered", sorted(each.name for each in sess.list_devices()))
@@ -56,8 +59,15 @@ def listed(target):
 
 def where(metadata, names):
     """The devices of these nodes, in the partition graphs and in the timeline."""
-    graphs = {node.name: node.device for graph in metadata.partition_graphs for node in graph.node if node.name in names}
-    traced = {node.node_name: stats.device for stats in metadata.step_stats.dev_stats for node in stats.node_stats if node.node_name in names}
+    graphs = {
+        node.name: node.device for graph in metadata.partition_graphs for node in graph.node if node.name in names
+    }
+    traced = {
+        node.node_name: stats.device
+        for stats in metadata.step_stats.dev_stats
+        for node in stats.node_stats
+        if node.node_name in names
+    }
     return [graphs, traced]
 
 
@@ -65,7 +75,19 @@ def placed(target):
     """Nodes on every kind of name, and values that cross from each device to each."""
     x = v1.placeholder(tf.float32, [2], name="x")
     value, names = x, []
-    places = ["/device:CPU:1", "/cpu:0", "", "/job:ps/task:0/device:CPU:1", "/job:ps/task:0", "/job:ps/task:0/cpu:0", "/job:ps/task:1/cpu:1", "/job:worker/task:1/cpu:1", "/job:worker/task:0/cpu:1", "/job:worker/task:1", "/device:CPU:1"]
+    places = [
+        "/device:CPU:1",
+        "/cpu:0",
+        "",
+        "/job:ps/task:0/device:CPU:1",
+        "/job:ps/task:0",
+        "/job:ps/task:0/cpu:0",
+        "/job:ps/task:1/cpu:1",
+        "/job:worker/task:1/cpu:1",
+        "/job:worker/task:0/cpu:1",
+        "/job:worker/task:1",
+        "/device:CPU:1",
+    ]
     for i, place in enumerate(places):
         with tf.device(place):
             value = tf.add(value, float(10**i % 7), name=f"n{i}")
@@ -76,7 +98,10 @@ def placed(target):
         show("placed", where(metadata, names))
         devices = sorted({stats.device for stats in metadata.step_stats.dev_stats})
         show("traced devices", devices)
-        show("feeds and fetches elsewhere", sess.run([f"n{i}:0" for i in range(len(places))], {"n2:0": [5.0, 6.0], x: [0.0, 0.0]}))
+        show(
+            "feeds and fetches elsewhere",
+            sess.run([f"n{i}:0" for i in range(len(places))], {"n2:0": [5.0, 6.0], x: [0.0, 0.0]}),
+        )
         show("a fed node of another device", sess.run("n10:0", {"n9:0": [1.0, 1.0]}))
 
 
@@ -89,7 +114,17 @@ def refused(target):
                     sess.run(value, {"x:0": 1.0})
                 except tf.errors.InvalidArgumentError as error:
                     message = error.message.split("\n")[0]
-                    show(place, [name in message for name in ["/job:ps/replica:0/task:0/device:CPU:0", "/job:ps/replica:0/task:0/device:CPU:1", "/job:worker/replica:0/task:1/device:CPU:1"]])
+                    show(
+                        place,
+                        [
+                            name in message
+                            for name in [
+                                "/job:ps/replica:0/task:0/device:CPU:0",
+                                "/job:ps/replica:0/task:0/device:CPU:1",
+                                "/job:worker/replica:0/task:1/device:CPU:1",
+                            ]
+                        ],
+                    )
             with session(target, allow_soft_placement=True) as sess:
                 metadata = v1.RunMetadata()
                 show("softly", [sess.run(value, {"x:0": 1.0}, FULL, metadata), where(metadata, ["here"])])
@@ -101,7 +136,9 @@ def variables(target):
     for kind, resource in [("resource", True), ("ref", False)]:
         for place in ["/job:ps/task:0/cpu:0", "/job:ps/task:0/cpu:1", "/job:worker/task:0/cpu:1"]:
             with tf.device(place):
-                v = v1.get_variable(f"{kind}{len(made)}", [2], initializer=v1.zeros_initializer(), use_resource=resource)
+                v = v1.get_variable(
+                    f"{kind}{len(made)}", [2], initializer=v1.zeros_initializer(), use_resource=resource
+                )
                 made.append(v)
                 reads.append(v1.assign_add(v, [1.0, 2.0]))
     sums = tf.add_n([tf.identity(each) for each in made])

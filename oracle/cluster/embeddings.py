@@ -1,10 +1,10 @@
 """Partitioned variables on three parameter servers: lookups, and sparse gradients with duplicate rows."""
 
+from numbers_close import show_close
+from report import session, show, v1
+
 import numpy as np
 import tensorflow as tf
-
-from report import session, show, v1
-from numbers_close import show_close
 
 OPTIMIZERS = [
     ("gradient descent", lambda: v1.train.GradientDescentOptimizer(0.5)),

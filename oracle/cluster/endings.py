@@ -1,14 +1,14 @@
-"""Tasks of ours that are asked to end in the middle of a step: whoever waits for them hears that they are gone, with a code
+"""Ferroflow tasks that are asked to end in the middle of a step: clients that wait for them hear that they are gone, with a code
 after which training programs look for the next one.
 """
 
 import os
 import signal
 
-import tensorflow as tf
-
 import tasks
 from report import v1
+
+import tensorflow as tf
 
 VERDICTS = True
 LAYOUTS = ("ours", "our-ps")
@@ -31,7 +31,7 @@ def orchestrate(layout, binary):
 
 
 def ended(cluster, victim):
-    """What a client says whose step needs a task that is asked to end, and then is there again."""
+    """The words of a client whose step needs a task that is asked to end, and then is there again."""
     client = tasks.Client(ask, cluster.target())
     client.wait_for("waits", 60)
     victim.kill(signal.SIGTERM)

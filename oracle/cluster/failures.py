@@ -3,10 +3,10 @@
 import re
 import threading
 
-import tensorflow as tf
-
 import tasks
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 
 def run(cluster):
@@ -32,7 +32,12 @@ def said(call, words):
         # Stock sometimes names a transfer too.
         nodes = sorted({name for name in re.findall(r"\{\{node ([^}]*)\}\}", text) if not re.search(r"_S\d+$", name)})
         # Which of the tasks of a step tells of an error first is a matter of chance.
-        return [type(error).__name__, re.search(r"From /job:(ps|worker)/replica:0/task:\d:\n", text) is not None, nodes, words in text]
+        return [
+            type(error).__name__,
+            re.search(r"From /job:(ps|worker)/replica:0/task:\d:\n", text) is not None,
+            nodes,
+            words in text,
+        ]
 
 
 def errors(cluster, graph, index):
@@ -50,7 +55,10 @@ def errors(cluster, graph, index):
     config = v1.ConfigProto()
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     with v1.Session(cluster.target("worker", index), graph=graph, config=config) as sess:
-        show(f"from worker {index}, numerics", said(lambda: sess.run(after, {x: float("nan")}), "not a number here : Tensor had NaN values"))
+        show(
+            f"from worker {index}, numerics",
+            said(lambda: sess.run(after, {x: float("nan")}), "not a number here : Tensor had NaN values"),
+        )
         show("range", said(lambda: sess.run(gathered, {i: 7}), "indices = 7 is not in [0, 2)"))
         show("assertion", said(lambda: sess.run(asserted, {x: -1.0}), "assertion failed: [must be positive]"))
         show("shape", said(lambda: sess.run(matrix, {x: [1.0, 2.0, 3.0]}), "In[0]: [1,3]"))
@@ -135,7 +143,11 @@ def loops(cluster, graph):
             return said(lambda: sess.run(loop, options=v1.RunOptions(timeout_in_ms=milliseconds)), "")[0]
 
         # Before it runs, it has to be made ready on all tasks.
-        ends = {given_up(milliseconds) for milliseconds in [500, 5000, 20_000] if not all(count > 0 for count in sess.run(counts))}
+        ends = {
+            given_up(milliseconds)
+            for milliseconds in [500, 5000, 20_000]
+            if not all(count > 0 for count in sess.run(counts))
+        }
         show("an endless loop", ends)
 
         def stopped():

@@ -1,8 +1,8 @@
 """Functions whose nodes and variables lie on several tasks: called, nested, in conditions and in loops."""
 
-import tensorflow as tf
-
 from report import show, v1
+
+import tensorflow as tf
 
 
 def run(cluster):

@@ -1,18 +1,19 @@
 """A training program in the style of TensorFlow's guide to distributed training, on two parameter servers.
 
-A stock worker has its server, and so its master, in the trainer's own process; one of ours is a process to connect to.
+A stock worker has its server, and so its master, in the trainer's own process; a Ferroflow server is a process to connect to.
 """
 
 import contextlib
+import itertools
 import pathlib
 import tempfile
-
-import numpy as np
-import tensorflow as tf
 
 import tasks
 from numbers_close import show_close
 from report import show, v1
+
+import numpy as np
+import tensorflow as tf
 
 LAST_STEP = 25
 # More steps than anybody takes.
@@ -68,7 +69,7 @@ def own_target(cluster, index, inside):
 
 
 def trainer(cluster, index, inside, directory, use_resource, last_step, enough=lambda taken: False):
-    """What a user's trainer.py does; `enough(steps taken here)` ends it too."""
+    """A user's trainer.py; `enough(steps taken here)` ends it too."""
     target = own_target(cluster, index, inside)
     with tf.Graph().as_default():
         x, y, step, loss, train = model(index, use_resource)
@@ -113,14 +114,18 @@ def alone(layout, binary, use_resource):
     """One worker trains, ends, and goes on from its checkpoint."""
     with cluster_of(layout, binary, 1) as (cluster, inside, directory):
         for last_step in [LAST_STEP, LAST_STEP + 10]:
-            print(*tasks.Client(show_training, cluster, 0, inside, directory, use_resource, last_step).finish(90), sep="\n", flush=True)
+            print(
+                *tasks.Client(show_training, cluster, 0, inside, directory, use_resource, last_step).finish(90),
+                sep="\n",
+                flush=True,
+            )
             print(*tasks.Client(contents, directory).finish(60), sep="\n", flush=True)
 
 
 def show_bounds(*arguments):
-    """What holds for one of several workers: its losses say little, because the others change the variables as well."""
+    """Shows what holds for one of several workers: its losses say little, because the others change the variables as well."""
     losses, steps = trainer(*arguments)
-    show("trained", [bool(np.isfinite(losses).all()), all(a <= b for a, b in zip(steps, steps[1:]))])
+    show("trained", [bool(np.isfinite(losses).all()), all(a <= b for a, b in itertools.pairwise(steps))])
     print("steps", len(losses), flush=True)
 
 
@@ -142,7 +147,7 @@ def two_workers(layout, binary):
 
 
 def after_two(directory, steps):
-    """What the last checkpoint of both workers has."""
+    """The variables in the last checkpoint of both workers."""
     with tf.Graph().as_default(), v1.Session() as session:
         x, y, step, loss, _ = model(0, True, ps_tasks=0)
         values, labels = next(batches(2))

@@ -1,6 +1,6 @@
 """Parameter servers that are killed while they replace a checkpoint: stock reads a whole one, the new one or the one before.
 
-    python killed_saves.py --server BINARY [--kills N] [--seed N] [--megabytes N]
+python killed_saves.py --server BINARY [--kills N] [--seed N] [--megabytes N]
 """
 
 import argparse
@@ -14,10 +14,10 @@ import time
 # Must come first: it says how TensorFlow is to be started.
 import tasks  # isort: skip
 
+from report import v1
+
 import numpy as np
 import tensorflow as tf
-
-from report import v1
 
 VERDICTS = True
 LAYOUTS = ("ours",)
@@ -68,7 +68,7 @@ def orchestrate(layout, binary, kills=8, seed=1, size=96 << 20, note=lambda text
 def notes(journal):
     """The last number that was tried to save, and the last one that was saved."""
     lines = [line.split() for line in journal.read_text().splitlines()]
-    last = lambda word: max([int(value) for kind, value in lines if kind == word], default=-1)  # noqa: E731
+    last = lambda word: max([int(value) for kind, value in lines if kind == word], default=-1)
     return last("try"), last("done")
 
 
@@ -81,7 +81,9 @@ def save(cluster, directory, journal, first, size):
         for server in range(SERVERS):
             with tf.device(f"/job:ps/task:{server}"):
                 for i in range(VARIABLES):
-                    v = v1.get_variable(f"v{server}_{i}", [rows, 64], initializer=v1.zeros_initializer(), use_resource=True)
+                    v = v1.get_variable(
+                        f"v{server}_{i}", [rows, 64], initializer=v1.zeros_initializer(), use_resource=True
+                    )
                     fill.append(v1.assign(v, tf.fill([rows, 64], value)).op)
         saver = v1.train.Saver(sharded=True)
         with v1.Session(cluster.target("ps", 0), graph=graph) as session:
@@ -116,8 +118,14 @@ def main():
     parser.add_argument("--megabytes", type=int, default=1024)
     arguments = parser.parse_args()
     tasks.preload()
-    tell = lambda text: print(f"  {text}", flush=True)  # noqa: E731
-    sys.exit(1 if orchestrate(run.LAYOUTS["ours"], arguments.server, arguments.kills, arguments.seed, arguments.megabytes << 20, tell) else 0)
+    tell = lambda text: print(f"  {text}", flush=True)
+    sys.exit(
+        1
+        if orchestrate(
+            run.LAYOUTS["ours"], arguments.server, arguments.kills, arguments.seed, arguments.megabytes << 20, tell
+        )
+        else 0
+    )
 
 
 if __name__ == "__main__":

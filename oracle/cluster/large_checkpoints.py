@@ -1,6 +1,6 @@
 """Checkpoints of variables that fill a server: how much memory saving and restoring them takes beyond the variables.
 
-    python large_checkpoints.py --server BINARY [--gigabytes N]
+python large_checkpoints.py --server BINARY [--gigabytes N]
 """
 
 import argparse
@@ -13,10 +13,10 @@ import threading
 # Must come first: it says how TensorFlow is to be started.
 import tasks  # isort: skip
 
+from report import v1
+
 import numpy as np
 import tensorflow as tf
-
-from report import v1
 
 VERDICTS = True
 LAYOUTS = ("ours",)
@@ -54,7 +54,10 @@ def orchestrate(layout, binary, size=256 << 20, note=lambda text: None):
 def variables(size):
     rows = size // 4 // 64 // VARIABLES
     with tf.device("/job:ps/task:0"):
-        return [v1.get_variable(f"v{i}", [rows, 64], initializer=v1.constant_initializer(i + 0.5), use_resource=True) for i in range(VARIABLES)]
+        return [
+            v1.get_variable(f"v{i}", [rows, 64], initializer=v1.constant_initializer(i + 0.5), use_resource=True)
+            for i in range(VARIABLES)
+        ]
 
 
 def status(cluster, key):
@@ -115,13 +118,23 @@ def restore(cluster, directory, size):
         saver = v1.train.Saver(sharded=True)
         rows = chosen[0].shape[0]
         with tf.device("/job:ps/task:0"):
-            row = tf.raw_ops.RestoreV2(prefix=f"{directory}/model", tensor_names=["v0"], shape_and_slices=[f"{rows} 64 0,1:0,64"], dtypes=[tf.float32])
+            row = tf.raw_ops.RestoreV2(
+                prefix=f"{directory}/model",
+                tensor_names=["v0"],
+                shape_and_slices=[f"{rows} 64 0,1:0,64"],
+                dtypes=[tf.float32],
+            )
         with v1.Session(cluster.target("ps", 0), graph=graph) as session:
             # What restoring takes once, however much is restored.
             session.run(row)
             empty = status(cluster, "VmRSS")
             beyond(cluster, "restoring", empty + size, lambda: saver.restore(session, f"{directory}/model"))
-            beyond(cluster, "replacing by restoring", status(cluster, "VmRSS"), lambda: saver.restore(session, f"{directory}/model"))
+            beyond(
+                cluster,
+                "replacing by restoring",
+                status(cluster, "VmRSS"),
+                lambda: saver.restore(session, f"{directory}/model"),
+            )
             expected = np.repeat(np.arange(VARIABLES) + 0.5, 2)
             assert np.array_equal(session.run(ends), expected), "other values than were saved"
 
@@ -135,7 +148,11 @@ def main():
     arguments = parser.parse_args()
     tasks.preload()
     size = int(arguments.gigabytes * (1 << 30))
-    sys.exit(1 if orchestrate(run.LAYOUTS["ours"], arguments.server, size, lambda text: print(f"  {text}", flush=True)) else 0)
+    sys.exit(
+        1
+        if orchestrate(run.LAYOUTS["ours"], arguments.server, size, lambda text: print(f"  {text}", flush=True))
+        else 0
+    )
 
 
 if __name__ == "__main__":

@@ -75,10 +75,10 @@ class Link:
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
         for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
     def weather(self, delay=0.0, loss=0.0):
-        """How the link behaves from now on, both ways: seconds, and the share of packets that are lost."""
+        """Sets the behavior of the link from now on, both ways: seconds, and the share of packets that are lost."""
         struct.pack_into("dd", self._weather, 0, delay, loss)
 
     def cut(self):
@@ -100,7 +100,9 @@ class Link:
                     delay, loss = struct.unpack_from("dd", self._weather, 0)
                     if chance.random() >= loss:
                         number += 1
-                        heapq.heappush(waiting, (time.monotonic() + delay, number, devices[1 - devices.index(device)], packet))
+                        heapq.heappush(
+                            waiting, (time.monotonic() + delay, number, devices[1 - devices.index(device)], packet)
+                        )
             while waiting and waiting[0][0] <= time.monotonic():
                 _, _, device, packet = heapq.heappop(waiting)
                 # A device whose queue is full loses the packet, as a link does.
@@ -112,4 +114,4 @@ class Link:
         """Namespaces of runs that were killed."""
         for path in pathlib.Path("/var/run/netns").glob(_PREFIX + "*"):
             if not pathlib.Path(f"/proc/{path.name.split('-')[1]}").exists():
-                subprocess.run(["ip", "netns", "del", path.name], capture_output=True)
+                subprocess.run(["ip", "netns", "del", path.name], capture_output=True, check=False)

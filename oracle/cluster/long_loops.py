@@ -4,11 +4,11 @@ server is deaf when there are as many as it has threads.
 
 import threading
 
-import tensorflow as tf
-
 import tasks
 from cancellation import stands_still, wait_for_work
 from report import session, v1
+
+import tensorflow as tf
 
 VERDICTS = True
 LAYOUTS = ("ours",)
@@ -37,7 +37,9 @@ def endless(kind):
             goes_on = tf.function(lambda i, _: i < 1).get_concrete_function(*spec, tf.TensorSpec(None, tf.resource))
             step = tf.function(body).get_concrete_function(*spec)
             handles = step.captured_inputs
-            end = tf.raw_ops.While(input=[tf.constant(0), *handles], cond=goes_on, body=with_handles(step, len(handles)))[0]
+            end = tf.raw_ops.While(
+                input=[tf.constant(0), *handles], cond=goes_on, body=with_handles(step, len(handles))
+            )[0]
         tf.identity(end, name="end")
         tf.add(1, v1.placeholder_with_default(1, [], name="one"), name="tiny")
         v1.disable_control_flow_v2()
@@ -60,13 +62,18 @@ def use(target):
         graph, count = endless(kind)
         with session(target, graph) as sess:
             sess.run(count.initializer)
-            print(f"{kind}, a step keeps to its deadline: {ends(sess, tf.errors.DeadlineExceededError, 500)}", flush=True)
+            print(
+                f"{kind}, a step keeps to its deadline: {ends(sess, tf.errors.DeadlineExceededError, 500)}", flush=True
+            )
             print(f"{kind}, its work stops: {stands_still(sess, count)}", flush=True)
             doomed = session(target, graph)
             doomed.run(count)
             ended = []
             # More than the server has threads of a kind on a small machine.
-            threads = [threading.Thread(target=lambda: ended.append(ends(doomed, tf.errors.CancelledError, 0))) for _ in range(4)]
+            threads = [
+                threading.Thread(target=lambda: ended.append(ends(doomed, tf.errors.CancelledError, 0)))
+                for _ in range(4)
+            ]
             [thread.start() for thread in threads]
             wait_for_work(sess, count)
             patient = v1.RunOptions(timeout_in_ms=20_000)

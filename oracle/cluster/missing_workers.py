@@ -1,9 +1,9 @@
 """A session of stock's that waits for a worker that is not there: our parameter server says for whom, and what helps."""
 
-import tensorflow as tf
-
 import tasks
 from report import v1
+
+import tensorflow as tf
 
 VERDICTS = True
 LAYOUTS = ("our-ps",)

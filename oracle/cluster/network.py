@@ -9,12 +9,12 @@ import subprocess
 import threading
 import time
 
+import tasks
+from link import Link
+from report import v1
+
 import numpy as np
 import tensorflow as tf
-
-import tasks
-from report import v1
-from link import Link
 
 VERDICTS = True
 LAYOUTS = ("ours", "our-ps")
@@ -29,7 +29,7 @@ def orchestrate(layout, binary):
     except (OSError, subprocess.SubprocessError) as error:
         return print(f"skipped: this machine forbids network namespaces ({error})", flush=True)
     try:
-        side = lambda job: 0 if job == "ps" else 1  # noqa: E731
+        side = lambda job: 0 if job == "ps" else 1
         kinds = {"ps": layout["ps"][:2], "worker": layout["worker"][:1]}
         members = [(job, index) for job, all_kinds in kinds.items() for index in range(len(all_kinds))]
         cluster = tasks.Cluster(
@@ -101,7 +101,7 @@ def short_cut(cluster, network):
 def count_for(cluster, seconds):
     """Increments through a monitored session, which may have to try again; none that was acknowledged is lost."""
     with tf.Graph().as_default():
-        count, _, _, add, _ = counting_graph()
+        _count, _, _, add, _ = counting_graph()
         v1.train.get_or_create_global_step()
         initialize = tf.group(v1.global_variables_initializer())
         acknowledged = 0

@@ -3,10 +3,10 @@
 import pathlib
 import tempfile
 
-import tensorflow as tf
-
 import checkpoints
 from report import session, show, v1
+
+import tensorflow as tf
 
 
 def run(cluster):

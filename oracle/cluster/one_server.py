@@ -4,10 +4,10 @@ import pathlib
 import tempfile
 import time
 
-import tensorflow as tf
-
 import tasks
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 LAYOUTS = ("stock", "ours")
 
@@ -66,7 +66,9 @@ def recovering(target, again, directory):
     with tf.Graph().as_default():
         more = v1.assign_add(v1.train.get_or_create_global_step(), 1)
         quiet = {"log_step_count_steps": None, "save_summaries_steps": None, "save_summaries_secs": None}
-        with v1.train.MonitoredTrainingSession(target, checkpoint_dir=directory, save_checkpoint_steps=1, **quiet) as sess:
+        with v1.train.MonitoredTrainingSession(
+            target, checkpoint_dir=directory, save_checkpoint_steps=1, **quiet
+        ) as sess:
             show("counted", [sess.run(more) for _ in range(3)])
             restart(again)
             show("went on from the checkpoint", [sess.run(more) for _ in range(2)])

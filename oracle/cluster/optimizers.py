@@ -1,9 +1,9 @@
 """Every optimizer's update ops on a parameter server over several steps: dense, and sparse with duplicate rows."""
 
-import tensorflow as tf
-
 from numbers_close import show_close
 from report import session, show_failure, v1
+
+import tensorflow as tf
 
 train = v1.train
 raw = tf.raw_ops
@@ -44,7 +44,11 @@ def by_class(cluster, graph, name, make):
         x = v1.placeholder(tf.float32, [])
         for use_resource in [False, True]:
             v = v1.get_variable(f"dense_{use_resource}", initializer=[1.0, -2.0, 3.0], use_resource=use_resource)
-            s = v1.get_variable(f"sparse_{use_resource}", initializer=[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]], use_resource=use_resource)
+            s = v1.get_variable(
+                f"sparse_{use_resource}",
+                initializer=[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]],
+                use_resource=use_resource,
+            )
             variables += [v, s]
             gradients.append(tf.stack([x, -x, 0.5 * x]))
             rows = tf.stack([[x, 1.0], [2.0, -x], [0.25, x]])
@@ -65,9 +69,13 @@ def dual_averaging(cluster, graph):
         pairs = []
         for use_resource in [False, True]:
             v = v1.get_variable(f"dense_{use_resource}", initializer=[1.0, -2.0, 3.0], use_resource=use_resource)
-            s = v1.get_variable(f"sparse_{use_resource}", initializer=[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], use_resource=use_resource)
+            s = v1.get_variable(
+                f"sparse_{use_resource}", initializer=[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], use_resource=use_resource
+            )
             pairs.append((tf.stack([x, -x, 0.5 * x]), v))
-            pairs.append((tf.IndexedSlices(tf.stack([[x, 1.0], [2.0, -x]]), tf.constant([2, 0]), tf.constant([3, 2])), s))
+            pairs.append(
+                (tf.IndexedSlices(tf.stack([[x, 1.0], [2.0, -x]]), tf.constant([2, 0]), tf.constant([3, 2])), s)
+            )
         optimizer = train.AdagradDAOptimizer(0.3, step, l1_regularization_strength=0.01)
         update = optimizer.apply_gradients(pairs, step)
     with session(cluster.target(), graph) as sess:
@@ -87,7 +95,10 @@ def raw_updates(cluster, graph):
     def handles(count, sparse=False):
         shape = [4, 2] if sparse else [3]
         with tf.device(f"/job:ps/task:{len(made) % 3}"):
-            new = [v1.get_variable(f"v{len(made)}_{i}", initializer=tf.fill(shape, 0.5 + i), use_resource=True) for i in range(count)]
+            new = [
+                v1.get_variable(f"v{len(made)}_{i}", initializer=tf.fill(shape, 0.5 + i), use_resource=True)
+                for i in range(count)
+            ]
         made.extend(new)
         return [each.handle for each in new]
 
@@ -95,13 +106,23 @@ def raw_updates(cluster, graph):
         lock = dict(use_locking=locked)
         for nesterov in [False, True]:
             var, acc = handles(2)
-            updates.append(raw.ResourceApplyKerasMomentum(var=var, accum=acc, lr=0.1, grad=grad, momentum=0.9, use_nesterov=nesterov, **lock))
+            updates.append(
+                raw.ResourceApplyKerasMomentum(
+                    var=var, accum=acc, lr=0.1, grad=grad, momentum=0.9, use_nesterov=nesterov, **lock
+                )
+            )
             var, acc = handles(2, True)
-            updates.append(raw.ResourceSparseApplyKerasMomentum(var=var, accum=acc, lr=0.1, grad=rows, indices=at, momentum=0.9, use_nesterov=nesterov, **lock))
+            updates.append(
+                raw.ResourceSparseApplyKerasMomentum(
+                    var=var, accum=acc, lr=0.1, grad=rows, indices=at, momentum=0.9, use_nesterov=nesterov, **lock
+                )
+            )
         var, acc = handles(2)
         updates.append(raw.ResourceApplyAdagradV2(var=var, accum=acc, lr=0.1, epsilon=1e-3, grad=grad, **lock))
         var, acc = handles(2, True)
-        updates.append(raw.ResourceSparseApplyAdagradV2(var=var, accum=acc, lr=0.1, epsilon=1e-3, grad=rows, indices=at, **lock))
+        updates.append(
+            raw.ResourceSparseApplyAdagradV2(var=var, accum=acc, lr=0.1, epsilon=1e-3, grad=rows, indices=at, **lock)
+        )
         var, m, v, vhat = handles(4)
         scalars = dict(beta1_power=0.9, beta2_power=0.99, lr=0.1, beta1=0.9, beta2=0.99, epsilon=1e-3)
         updates.append(raw.ResourceApplyAdamWithAmsgrad(var=var, m=m, v=v, vhat=vhat, grad=grad, **scalars, **lock))
@@ -111,9 +132,13 @@ def raw_updates(cluster, graph):
         del scalars["beta2_power"]
         updates.append(raw.ResourceApplyAdaMax(var=var, m=m, v=v, grad=grad, **scalars, **lock))
         var, m = handles(2)
-        updates.append(raw.ResourceApplyAddSign(var=var, m=m, lr=0.1, alpha=1.0, sign_decay=0.9, beta=0.9, grad=grad, **lock))
+        updates.append(
+            raw.ResourceApplyAddSign(var=var, m=m, lr=0.1, alpha=1.0, sign_decay=0.9, beta=0.9, grad=grad, **lock)
+        )
         var, m = handles(2)
-        updates.append(raw.ResourceApplyPowerSign(var=var, m=m, lr=0.1, logbase=0.5, sign_decay=0.9, beta=0.9, grad=grad, **lock))
+        updates.append(
+            raw.ResourceApplyPowerSign(var=var, m=m, lr=0.1, logbase=0.5, sign_decay=0.9, beta=0.9, grad=grad, **lock)
+        )
     with session(cluster.target(), graph) as sess:
         sess.run(v1.global_variables_initializer())
         for i in range(STEPS):

@@ -1,10 +1,10 @@
 """Partial runs and callables over several tasks."""
 
+from report import session, show, show_failure, v1
+
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
-
-from report import session, show, show_failure, v1
 
 
 def run(cluster):
@@ -31,7 +31,9 @@ def partial(cluster, graph, index):
         show_failure("after the last", lambda: sess.partial_run(handle, first))
         one = sess.partial_run_setup([first, second], [a, b])
         other = sess.partial_run_setup([second, third], [a, b, c])
-        show("two at a time", [sess.partial_run(one, first, {a: 1.0}), sess.partial_run(other, second, {a: 5.0, b: 1.0})])
+        show(
+            "two at a time", [sess.partial_run(one, first, {a: 1.0}), sess.partial_run(other, second, {a: 5.0, b: 1.0})]
+        )
         show_failure("fed twice", lambda: sess.partial_run(one, second, {a: 1.0}))
         show_failure("not fed", lambda: sess.partial_run(one, second))
         show("both go on", [sess.partial_run(one, second, {b: 2.0}), sess.partial_run(other, third, {c: 0.5})])

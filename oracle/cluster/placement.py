@@ -1,8 +1,8 @@
 """Where ops run: device strings and their merging, colocation, soft placement, and edges between tasks."""
 
-import tensorflow as tf
-
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 
 def plain(**options):

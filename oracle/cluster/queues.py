@@ -2,9 +2,9 @@
 
 import threading
 
-import tensorflow as tf
-
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 
 def run(cluster):
@@ -142,7 +142,14 @@ def runners(cluster, graph):
     """An input pipeline of the first generation: a queue runner on a worker fills, the step drains to the end."""
     with tf.device("/job:worker/task:0"):
         source = v1.FIFOQueue(3, [tf.int32], [[]], shared_name="source")
-        once = v1.get_variable("epochs", [], tf.int32, v1.zeros_initializer(), collections=[v1.GraphKeys.LOCAL_VARIABLES], use_resource=True)
+        once = v1.get_variable(
+            "epochs",
+            [],
+            tf.int32,
+            v1.zeros_initializer(),
+            collections=[v1.GraphKeys.LOCAL_VARIABLES],
+            use_resource=True,
+        )
         with tf.control_dependencies([tf.raw_ops.ResourceCountUpTo(resource=once.handle, limit=1, T=tf.int32)]):
             fill = source.enqueue_many([tf.range(7)])
         v1.train.add_queue_runner(v1.train.QueueRunner(source, [fill]))

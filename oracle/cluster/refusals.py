@@ -1,9 +1,9 @@
 """A step that needs an op that our server lacks: the server says so in its log, once for every signature."""
 
-import tensorflow as tf
-
 import tasks
 from report import v1
+
+import tensorflow as tf
 
 VERDICTS = True
 LAYOUTS = ("ours",)

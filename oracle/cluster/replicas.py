@@ -2,10 +2,10 @@
 
 import threading
 
-import tensorflow as tf
-
 from numbers_close import show_close
 from report import show, v1
+
+import tensorflow as tf
 
 STEPS = 4
 
@@ -27,17 +27,29 @@ class Replica:
             with v1.device(setter):
                 step = v1.train.get_or_create_global_step()
                 dense = v1.get_variable("dense", initializer=[1.0, 2.0, 3.0], use_resource=use_resource)
-                rows = v1.get_variable("rows", initializer=[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], use_resource=use_resource)
+                rows = v1.get_variable(
+                    "rows", initializer=[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], use_resource=use_resource
+                )
                 self.x = v1.placeholder(tf.float32, [])
-                sparse = tf.IndexedSlices(tf.stack([[self.x, 1.0], [2.0, self.x]]), tf.constant([0, 2], tf.int64), tf.constant([3, 2], tf.int64))
-                optimizer = v1.train.SyncReplicasOptimizer(v1.train.AdagradOptimizer(0.1), aggregate, total_num_replicas=2)
-                self.train = optimizer.apply_gradients([(tf.stack([self.x, -self.x, 0.5]), dense), (sparse, rows)], step)
+                sparse = tf.IndexedSlices(
+                    tf.stack([[self.x, 1.0], [2.0, self.x]]),
+                    tf.constant([0, 2], tf.int64),
+                    tf.constant([3, 2], tf.int64),
+                )
+                optimizer = v1.train.SyncReplicasOptimizer(
+                    v1.train.AdagradOptimizer(0.1), aggregate, total_num_replicas=2
+                )
+                self.train = optimizer.apply_gradients(
+                    [(tf.stack([self.x, -self.x, 0.5]), dense), (sparse, rows)], step
+                )
             self.state = [step, dense, rows]
             # Without tokens at the start a worker's step ends only when its gradient has been applied.
             hooks = [optimizer.make_session_run_hook(index == 0, num_tokens=0)]
             kind = v1.train.ChiefSessionCreator if index == 0 else v1.train.WorkerSessionCreator
             # A chief's queue runner may wait for gradients that never come.
-            self.session = v1.train.MonitoredSession(kind(v1.train.Scaffold(), cluster.target("worker", index)), hooks, stop_grace_period_secs=1)
+            self.session = v1.train.MonitoredSession(
+                kind(v1.train.Scaffold(), cluster.target("worker", index)), hooks, stop_grace_period_secs=1
+            )
 
     def step(self, value):
         with self.graph.as_default():

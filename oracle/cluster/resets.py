@@ -2,10 +2,10 @@
 
 import threading
 
-import tensorflow as tf
-
 import tasks
 from report import v1
+
+import tensorflow as tf
 
 VERDICTS = True
 LAYOUTS = ("ours",)
@@ -49,6 +49,9 @@ def use(cluster):
         sessions[1].close()
         for thread in threads:
             thread.join(60)
-        print(f"they end with an error {ends}: {len(ends) == 4 and set(ends) <= {'CancelledError', 'AbortedError'}}", flush=True)
+        print(
+            f"they end with an error {ends}: {len(ends) == 4 and set(ends) <= {'CancelledError', 'AbortedError'}}",
+            flush=True,
+        )
         with v1.Session(cluster.target("worker", 0), graph=graph) as session:
             print(f"the queues are made anew: {session.run(sizes) == [0, 0]}", flush=True)

@@ -19,10 +19,10 @@ import time
 # Must come first: it says how TensorFlow is to be started.
 import tasks  # isort: skip
 
-import tensorflow as tf
-
 import guide
 from report import v1
+
+import tensorflow as tf
 
 VERDICTS = True
 LAYOUTS = ("ours",)
@@ -84,7 +84,7 @@ class Load:
             self.progress([index])
 
     def progress(self, indices=(0, 1), steps=5):
-        """Waits until each trainer has done so many more steps; says what keeps one from it, or nothing."""
+        """Waits until each trainer has done `steps` more steps; says what keeps one from it, or nothing."""
         goal = [self.tally[i] + steps for i in range(2)]
         deadline = time.monotonic() + RECOVERY_SECONDS
         while any(self.tally[i] < goal[i] for i in indices):
@@ -106,7 +106,7 @@ def grown(samples, slack, share):
 
 
 def growths(task, memory, files, note):
-    """What grew of a task that was there all the time."""
+    """The growth of a task that was there all the time."""
     sizes = [f"{size / 1e6:.0f}" for size in memory]
     every = max(len(sizes) // 10, 1)
     note(f"{task.name}: MB {' '.join(sizes[::every])}; files {files[::every]}")

@@ -1,9 +1,9 @@
 """Two processes that were started as the same worker: the second is refused, and says where both are; a restart is not."""
 
-import tensorflow as tf
-
 import tasks
 from report import v1
+
+import tensorflow as tf
 
 VERDICTS = True
 LAYOUTS = ("ours", "our-ps")
@@ -26,7 +26,10 @@ def orchestrate(layout, binary):
             said = " ".join(tasks.Client(count, second.target).finish(60))
             # A master of stock does not say where it is; the address from which it called is named then.
             named = [addresses[0] in said, addresses[1] in said or "the process that calls from 127.0.0.1" in said]
-            print(f"the second is refused, {said}, {addresses}: {'AlreadyExists' in said and named == [True, True]}", flush=True)
+            print(
+                f"the second is refused, {said}, {addresses}: {'AlreadyExists' in said and named == [True, True]}",
+                flush=True,
+            )
             print(f"the first goes on: {holder.wait_for('goes on', 60)}", flush=True)
             holder.kill()
             first.kill()

@@ -1,19 +1,21 @@
-"""Runs scenarios on clusters of stock's tasks, of ours, and of both, and compares what they print with all-stock's lines.
+"""Runs scenarios on clusters of stock's tasks, of Ferroflow's, and of both, and compares what they print with all-stock's lines.
 
-    python run.py --server BINARY [--layout NAME ...] [--shared | SCENARIO ...]
+    python run.py --server BINARY [--layout NAME ...] [--serve | --shared | SCENARIO ...]
 
 Each scenario is a module of this folder. Most have `run(cluster)`, called in a client process on a cluster that the
 scenarios of a layout share. Those with `orchestrate(layout, binary)` start processes of their own: `LAYOUTS` there names
-the layouts that they are about. Where `VERDICTS` is set every line must end with `: True`, whoever runs the tasks. What
+the layouts that they are about. Where `VERDICTS` is set every line must end with `: True`, no matter who runs the tasks. What
 a scenario prints must not depend on who runs the tasks; numbers in lines that start with `~` may differ by rounding.
 """
 
 import argparse
 import importlib
 import math
+import os
 import re
 import sys
 import time
+import traceback
 
 import tasks
 from tasks import OURS, STOCK
@@ -75,7 +77,9 @@ def alike(expected, found):
     """Whether two lines say the same."""
     if expected == found:
         return True
-    if not (expected.startswith("~") and found.startswith("~")) or _NUMBER.sub("#", expected) != _NUMBER.sub("#", found):
+    if not (expected.startswith("~") and found.startswith("~")) or _NUMBER.sub("#", expected) != _NUMBER.sub(
+        "#", found
+    ):
         return False
     pairs = zip(map(float, _NUMBER.findall(expected)), map(float, _NUMBER.findall(found)))
     return all(math.isclose(a, b, rel_tol=2e-5, abs_tol=2e-6) or (math.isnan(a) and math.isnan(b)) for a, b in pairs)
@@ -94,7 +98,9 @@ def difference(expected, found, most=5):
 def broken(lines, verdicts):
     """The first line that is bad on its own, or None."""
     for line in lines:
-        if re.match(r"ended with|does not end|.* died$", line) or (verdicts and not re.search(r": True$|^skipped", line)):
+        if re.match(r"ended with|does not end|.* died$", line) or (
+            verdicts and not re.search(r": True$|^skipped", line)
+        ):
             return f"  {line}"
     return None
 
@@ -141,28 +147,18 @@ class Layout:
             self.cluster = None
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--server", help="our binary")
-    parser.add_argument("--layout", action="append", choices=LAYOUTS, help="all unless given; stock is what others are compared with")
-    parser.add_argument("--print", action="store_true", help="print the lines too")
-    parser.add_argument("--shared", action="store_true", help="the scenarios that share the cluster of a layout")
-    parser.add_argument("scenario", nargs="*", default=SCENARIOS)
-    arguments = parser.parse_args()
-    tasks.preload()
-    names = arguments.layout or list(LAYOUTS)
-    if not arguments.server:
-        names = [name for name in names if name == "stock"]
-    layouts = [Layout("stock", None)] + [Layout(name, arguments.server) for name in names if name != "stock"]
+def compare(scenarios, names, binary, shared=False, show=False):
+    """Runs scenarios on layouts and prints a line about each; returns how many differ from all-stock's."""
+    layouts = [Layout("stock", None)] + [Layout(name, binary) for name in names if name != "stock"]
     wrong = 0
     try:
-        for scenario in arguments.scenario:
+        for scenario in scenarios:
             expected = None
             module = importlib.import_module(scenario)
-            if arguments.shared and hasattr(module, "orchestrate"):
+            if shared and hasattr(module, "orchestrate"):
                 continue
             about = getattr(module, "LAYOUTS", LAYOUTS)
-            for layout in (layout for layout in layouts if layout.name in about or not arguments.server):
+            for layout in (layout for layout in layouts if layout.name in about or not binary):
                 started = time.monotonic()
                 lines, aside = layout.run(scenario)
                 if expected is None:
@@ -171,14 +167,56 @@ def main():
                 differs = broken(lines, verdicts) or (None if verdicts else difference(expected, lines))
                 wrong += differs is not None
                 verdict = "differs" if differs else "ok"
-                print(f"{scenario} on {layout.name}: {verdict}, {len(lines)} lines, {time.monotonic() - started:.1f} s", flush=True)
-                if arguments.print:
+                print(
+                    f"{scenario} on {layout.name}: {verdict}, {len(lines)} lines, {time.monotonic() - started:.1f} s",
+                    flush=True,
+                )
+                if show:
                     print("\n".join(f"    {line}" for line in lines), flush=True)
                 if differs:
                     print(differs, *(f"    {line}" for line in aside.splitlines()), sep="\n", flush=True)
     finally:
         for layout in layouts:
             layout.stop()
+    return wrong
+
+
+def serve(names, binary):
+    """Runs what each line of the standard input asks for, `shared` or names of scenarios, and ends each answer with a line.
+
+    Importing TensorFlow takes longer than most scenarios, so tests share a process.
+    """
+    # What is said on the side belongs to the answer.
+    os.dup2(1, 2)
+    for line in sys.stdin:
+        shared = line.strip() == "shared"
+        try:
+            wrong = compare(SCENARIOS if shared else line.split(), names, binary, shared)
+        except Exception:
+            traceback.print_exc()
+            wrong = 1
+        print(f"== {wrong} differences", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--server", help="our binary")
+    parser.add_argument(
+        "--layout", action="append", choices=LAYOUTS, help="all unless given; stock is what others are compared with"
+    )
+    parser.add_argument("--print", action="store_true", help="print the lines too")
+    parser.add_argument("--shared", action="store_true", help="the scenarios that share the cluster of a layout")
+    parser.add_argument("--serve", action="store_true", help="run what the standard input asks for, line by line")
+    parser.add_argument("scenario", nargs="*", default=SCENARIOS)
+    arguments = parser.parse_args()
+    tasks.preload()
+    names = arguments.layout or list(LAYOUTS)
+    if not arguments.server:
+        names = [name for name in names if name == "stock"]
+    if arguments.serve:
+        serve(names, arguments.server)
+        return
+    wrong = compare(arguments.scenario, names, arguments.server, arguments.shared, arguments.print)
     print(f"{wrong} differences")
     sys.exit(1 if wrong else 0)
 

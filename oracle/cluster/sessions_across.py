@@ -1,8 +1,8 @@
 """Sessions over several tasks: filters, cluster definitions that a client brings, containers, private state, resets."""
 
-import tensorflow as tf
-
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 
 def run(cluster):
@@ -61,7 +61,9 @@ def brought(cluster):
     config.cluster_def.job.add(name="elsewhere").tasks[0] = cluster.spec["ps"][0]
     with tf.Graph().as_default() as graph:
         tf.no_op(name="nothing")
-        show_failure("without the master", lambda: v1.Session(cluster.target(), graph=graph, config=config).run("nothing"))
+        show_failure(
+            "without the master", lambda: v1.Session(cluster.target(), graph=graph, config=config).run("nothing")
+        )
 
 
 def containers(cluster):
@@ -76,7 +78,7 @@ def containers(cluster):
         return graph, [v.initializer, r.initializer], add, [v.value(), r.value()]
 
     graphs = {name: graph_with(name) for name in ["left", "right"]}
-    for name, (graph, initialize, add, read) in graphs.items():
+    for name, (graph, initialize, add, _read) in graphs.items():
         with session(cluster.target(), graph) as sess:
             sess.run(initialize)
             sess.run(add)

@@ -6,10 +6,10 @@ import os
 import pathlib
 import signal
 
-import tensorflow as tf
-
 import tasks
 from report import v1
+
+import tensorflow as tf
 
 VERDICTS = True
 LAYOUTS = ("ours", "our-workers")

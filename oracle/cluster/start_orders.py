@@ -2,10 +2,10 @@
 
 import time
 
-import tensorflow as tf
-
 import tasks
 from report import show, show_failure, v1
+
+import tensorflow as tf
 
 LAYOUTS = ("stock", "ours", "mixed")
 
@@ -106,7 +106,11 @@ def absent_worker(cluster):
     # Stock's masters wait for it all the same; ours do not.
     does_without = cluster.task("worker", 0).kind == tasks.OURS
     *_, found = client(cluster, 0, milliseconds=60_000 if does_without else 1500).finish(90)
-    show("  without filters", [does_without, "no failure" in found, "DeadlineExceededError" in found] in ([True, True, False], [False, False, True]))
+    show(
+        "  without filters",
+        [does_without, "no failure" in found, "DeadlineExceededError" in found]
+        in ([True, True, False], [False, False, True]),
+    )
     report(client(cluster, 0, milliseconds=1500, peer=1))
     report(client(cluster, 0, filters=True))
 

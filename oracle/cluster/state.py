@@ -2,9 +2,9 @@
 
 import threading
 
-import tensorflow as tf
-
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 
 def run(cluster):
@@ -77,7 +77,11 @@ def types(cluster, graph):
         "double": tf.constant(0.1, tf.float64),
     }
     with v1.device(v1.train.replica_device_setter(ps_tasks=3)):
-        variables = [v1.get_variable(f"of_{name}_{use}", initializer=value, use_resource=use) for name, value in values.items() for use in [True, False]]
+        variables = [
+            v1.get_variable(f"of_{name}_{use}", initializer=value, use_resource=use)
+            for name, value in values.items()
+            for use in [True, False]
+        ]
     with session(cluster.target(), graph) as sess:
         sess.run(v1.global_variables_initializer())
         show("types", sess.run([tf.identity(v) for v in variables]))

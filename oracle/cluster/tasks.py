@@ -24,7 +24,7 @@ import traceback
 ORACLE = pathlib.Path(__file__).resolve().parents[1]
 sys.path += [str(ORACLE / "interop"), str(ORACLE)]
 
-import environment  # noqa: E402, F401
+import environment
 
 # How long a task may take to say that it is ready.
 READY_SECONDS = 60
@@ -99,7 +99,7 @@ def _fork(body, errors, namespace=None):
 
 
 def _read_until(fd, pattern, deadline):
-    """What a pipe said up to a match of `pattern`; None if it closed or the time was over before."""
+    """The text of a pipe up to a match of `pattern`; None if it closed or the time was over before."""
     text = b""
     while True:
         found = re.search(pattern, text)
@@ -140,7 +140,17 @@ class Task:
                 self.pid, self._pipe = _fork(self._serve_stock, log.fileno(), self.namespace)
                 return
             self._process = subprocess.Popen(
-                [*self.cluster.binary, "serve", "--job_name", self.job, "--task_index", str(self.index), "--cluster", self.cluster.told(self), *self.arguments],
+                [
+                    *self.cluster.binary,
+                    "serve",
+                    "--job_name",
+                    self.job,
+                    "--task_index",
+                    str(self.index),
+                    "--cluster",
+                    self.cluster.told(self),
+                    *self.arguments,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -156,7 +166,12 @@ class Task:
     def _serve_stock(self, write_end):
         import tensorflow as tf
 
-        server = tf.distribute.Server(self.knows or self.cluster.spec, job_name=self.job, task_index=self.index, config=self.cluster.stock_config())
+        server = tf.distribute.Server(
+            self.knows or self.cluster.spec,
+            job_name=self.job,
+            task_index=self.index,
+            config=self.cluster.stock_config(),
+        )
         os.write(write_end, server.target.encode() + b"\n")
         while True:
             signal.pause()
@@ -195,7 +210,7 @@ class Task:
         return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
 
     def descriptors(self):
-        """How many files and sockets are open."""
+        """The number of open files and sockets."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     @property
@@ -222,20 +237,22 @@ class Cluster:
         self.directory = pathlib.Path(self._temporary.name)
         self._held = hold_ports(len(members))
         ports = iter([each.getsockname()[1] for each in self._held])
-        host = lambda job, index: (hosts or {}).get((job, index), "localhost")  # noqa: E731
+        host = lambda job, index: (hosts or {}).get((job, index), "localhost")
         addresses = {(job, index): f"{host(job, index)}:{next(ports)}" for job, index, _ in members}
         self.spec = {
-            job: {index: addresses[job, index] for index in kinds} if isinstance(kinds, dict) else [addresses[job, index] for index, _ in _numbered(kinds)]
+            job: {index: addresses[job, index] for index in kinds}
+            if isinstance(kinds, dict)
+            else [addresses[job, index] for index, _ in _numbered(kinds)]
             for job, kinds in layout.items()
         }
-        space = lambda job, index: (namespaces or {}).get((job, index))  # noqa: E731
+        space = lambda job, index: (namespaces or {}).get((job, index))
         self.tasks = [Task(self, job, index, kind, space(job, index)) for job, index, kind in members]
 
     def json(self):
         return json.dumps(self.spec)
 
     def told(self, task):
-        """The cluster as a server of ours is told of it."""
+        """The cluster as a Ferroflow server is told of it."""
         text = json.dumps(task.knows or self.spec)
         if not task.by_file:
             return text
@@ -244,7 +261,7 @@ class Cluster:
         return str(file)
 
     def stock_config(self):
-        """What stock's tasks are started with."""
+        """The arguments of stock's tasks."""
         return None
 
     def task(self, job, index):
@@ -269,7 +286,7 @@ class Cluster:
         self._temporary.cleanup()
 
     def logs(self):
-        """What our tasks logged, for whoever looks at a failure."""
+        """The logs of our tasks, to be shown with a failure."""
         said = [(task.name, task.tail()) for task in self.tasks if task.kind == OURS]
         return "\n".join(f"--- {name}\n{text}" for name, text in said if text)
 
@@ -286,7 +303,7 @@ class Cluster:
 
 
 def until(condition, seconds):
-    """Asks again and again until the condition holds; whether it does within so many seconds."""
+    """Asks again and again until the condition holds; whether it does within `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -357,7 +374,7 @@ class Client:
         return lines
 
     def lines(self):
-        """What it has printed, up to the end of a line."""
+        """Its output, up to the end of a line."""
         return self._text[: self._text.rfind(b"\n") + 1].decode(errors="replace").splitlines()
 
     def errors(self, lines=12):

@@ -1,8 +1,8 @@
-"""What a step tells about itself: the timelines and partition graphs of all its tasks, merged."""
-
-import tensorflow as tf
+"""Traces of steps: the timelines and partition graphs of all its tasks, merged."""
 
 from report import session, show, v1
+
+import tensorflow as tf
 
 
 def run(cluster):
@@ -22,7 +22,12 @@ def run(cluster):
             show("result", sess.run(tripled, feed, v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), metadata))
             stats = metadata.step_stats.dev_stats
             show("devices", sorted({each.device for each in stats}))
-            named = {node.node_name: each.device for each in stats for node in each.node_stats if node.node_name in ("product", "total", "tripled")}
+            named = {
+                node.node_name: each.device
+                for each in stats
+                for node in each.node_stats
+                if node.node_name in ("product", "total", "tripled")
+            }
             show("nodes", named)
             times = [node for each in stats for node in each.node_stats if node.node_name in named]
             show("with times", all(node.all_start_micros > 0 and node.all_end_rel_micros >= 0 for node in times))
@@ -30,7 +35,12 @@ def run(cluster):
 
             metadata = v1.RunMetadata()
             sess.run(tripled, feed, v1.RunOptions(output_partition_graphs=True), metadata)
-            owners = {node.name: node.device for graph in metadata.partition_graphs for node in graph.node if node.name in named}
+            owners = {
+                node.name: node.device
+                for graph in metadata.partition_graphs
+                for node in graph.node
+                if node.name in named
+            }
             show("partitions", [len(metadata.partition_graphs), owners])
             metadata = v1.RunMetadata()
             sess.run(tripled, feed, None, metadata)
@@ -53,17 +63,25 @@ def costs(cluster):
             for _ in range(5):
                 metadata = v1.RunMetadata()
                 sess.run(total, {x: [[1.0, 2.0], [3.0, 4.0]]}, None, metadata)
-                found.append([len(metadata.cost_graph.node) > 0, metadata.HasField("cost_graph"), len(metadata.step_stats.dev_stats)])
+                found.append(
+                    [
+                        len(metadata.cost_graph.node) > 0,
+                        metadata.HasField("cost_graph"),
+                        len(metadata.step_stats.dev_stats),
+                    ]
+                )
             show(f"costs of every {every} after {after}", found)
             metadata = v1.RunMetadata()
-            sess.run(total, {x: [[1.0, 2.0], [3.0, 4.0]]}, v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), metadata)
+            sess.run(
+                total, {x: [[1.0, 2.0], [3.0, 4.0]]}, v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), metadata
+            )
             show("and traced", [len(metadata.cost_graph.node) > 0, len(metadata.step_stats.dev_stats) > 0])
             if every == 1:
                 show("a model", model(metadata.cost_graph))
 
 
 def model(graph):
-    """What does not depend on the names of what was added, or on the clock."""
+    """The part of a trace that does not depend on the names of what was added, or on the clock."""
     lines, parts = [], []
     for node in graph.node:
         if node.name == "_SOURCE":
@@ -77,7 +95,9 @@ def model(graph):
             outputs = [[each.size, [dim.size for dim in each.shape.dim], each.dtype] for each in node.output_info]
             known = [part[each.preceding_node].name in ("squared", "top", "topmost") for each in node.input_info]
             ports = [each.preceding_port for each in node.input_info]
-            lines.append([node.name, node.device, outputs, known, ports, node.is_final, node.compute_cost >= 0, node.inaccurate])
+            lines.append(
+                [node.name, node.device, outputs, known, ports, node.is_final, node.compute_cost >= 0, node.inaccurate]
+            )
         sends = [node for node in part.values() if node.is_final]
         lines.append([len(sends), all(not node.output_info for node in sends), all(node.device for node in sends)])
     return sorted(lines, key=str)

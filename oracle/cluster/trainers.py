@@ -6,10 +6,10 @@ model was trained; a trainer whose tokens are stale stands still and is given up
 
 import threading
 
+from report import show, v1
+
 import numpy as np
 import tensorflow as tf
-
-from report import show, v1
 
 LAST_STEP = 40
 SECONDS_EACH = 60

@@ -4,10 +4,10 @@ import http.server
 import re
 import socket
 
-import tensorflow as tf
-
 import tasks
 from report import v1
+
+import tensorflow as tf
 
 VERDICTS = True
 LAYOUTS = ("ours",)
@@ -47,7 +47,10 @@ def orchestrate(_, binary):
             said = re.sub(r"\x1b\[[0-9;]*m", "", master.tasks[0].log.read_text(errors="replace"))
             word = re.search(r"Waiting for /job:ps/replica:0/task:2 for \d+ s: (.*)", said)
             told = word is not None and re.search(why, word[1]) is not None
-            print(f"{label}, {lines}, {word and word[0]}: {lines == ['DeadlineExceededError, which names the task'] and told}", flush=True)
+            print(
+                f"{label}, {lines}, {word and word[0]}: {lines == ['DeadlineExceededError, which names the task'] and told}",
+                flush=True,
+            )
             master.stop()
     silent.close()
 

@@ -1,12 +1,12 @@
-"""What a server answers to a drawn graph, and whether two answers agree."""
-
-import numpy as np
-from tensorflow.core.protobuf import named_tensor_pb2
+"""The answer of a server to a drawn graph, and whether two answers agree."""
 
 import draw
 import protos
 import stock
 import undefined
+
+import numpy as np
+from tensorflow.core.protobuf import named_tensor_pb2
 
 # How far floats may be apart, relative to the largest value in the tensor: sums may be taken in another order.
 _TOLERANCE = {"half": 1e-2, "bfloat16": 8e-2, "float": 2e-5, "complex64": 2e-5, "double": 1e-9, "complex128": 1e-9}
@@ -42,7 +42,10 @@ def _brief(array):
 def ask(client, nodes):
     """Runs nodes in a session of their own and fetches all outputs."""
     fed, fetches = draw.fed_values(nodes), draw.fetches(nodes)
-    feeds = [named_tensor_pb2.NamedTensorProto(name=f"{draw.feed_name(value)}:0", tensor=protos.tensor(value.array)) for value in fed]
+    feeds = [
+        named_tensor_pb2.NamedTensorProto(name=f"{draw.feed_name(value)}:0", tensor=protos.tensor(value.array))
+        for value in fed
+    ]
     try:
         session = client.session(draw.graph_of(nodes))
         try:

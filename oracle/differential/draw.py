@@ -7,14 +7,14 @@ means (an axis, a shape, an index) is read off its name; a wrong guess only mean
 import dataclasses
 import pathlib
 
-import numpy as np
-
 import harness
 import protos
 import recipes
 import stock
 import updates
 import values
+
+import numpy as np
 
 OPS = harness.OPS
 
@@ -31,7 +31,19 @@ _SEEDED = {
 }  # fmt: skip
 _REPEATABLE = _SEEDED | {"CheckNumerics", "CheckNumericsV2", "GuaranteeConst", "DeepCopy"}
 
-_AXES = {"axis", "axes", "dim", "dims_axis", "dimension", "reduction_indices", "reduction_dims", "concat_dim", "split_dim", "num_lower", "num_upper"}
+_AXES = {
+    "axis",
+    "axes",
+    "dim",
+    "dims_axis",
+    "dimension",
+    "reduction_indices",
+    "reduction_dims",
+    "concat_dim",
+    "split_dim",
+    "num_lower",
+    "num_upper",
+}
 _SHAPES = {"shape", "dims", "size", "input_sizes", "output_shape", "s0", "s1", "tensor_size", "element_shape"}
 
 
@@ -130,7 +142,13 @@ class Source:
             else:
                 count = attrs[arg.number_attr] if arg.number_attr else 1
                 is_variable = updates.is_variable(arg)
-                own = updates.dtype_of(definition, attrs) if is_variable else values.name_of(arg.type) if arg.type else attrs[arg.type_attr]
+                own = (
+                    updates.dtype_of(definition, attrs)
+                    if is_variable
+                    else values.name_of(arg.type)
+                    if arg.type
+                    else attrs[arg.type_attr]
+                )
                 dtypes += [own] * count
         inputs = []
         for i, (dtype, want) in enumerate(zip(dtypes, wanted, strict=True)):
@@ -236,7 +254,9 @@ class Source:
         return self.pick([shape for shape in shapes if len(shape) >= least])
 
     def _input(self, name, arg, dtype, pool, first, i):
-        if dtype in ("int32", "int64") and (arg.name in _AXES | _SHAPES or (arg.type_attr != "T" and first is not None)):
+        if dtype in ("int32", "int64") and (
+            arg.name in _AXES | _SHAPES or (arg.type_attr != "T" and first is not None)
+        ):
             return Value(name, self._integers(arg.name, first, dtype))
         fitting = [value for value in pool if value.dtype == dtype]
         if fitting and self.chance(0.7):
@@ -257,7 +277,11 @@ class Source:
             result = [axis] if role in ("axes", "reduction_indices") and self.chance(0.6) else axis
         elif role in _SHAPES:
             sized = first is not None and first.size and self.chance(0.7)
-            result = self.pick([[first.size], [1, first.size], [first.size, 1], list(first.shape), [-1]]) if sized else list(self.shape())
+            result = (
+                self.pick([[first.size], [1, first.size], [first.size, 1], list(first.shape), [-1]])
+                if sized
+                else list(self.shape())
+            )
         elif role == "perm":
             result = self.random.permutation(rank)
         elif role == "paddings":
@@ -284,12 +308,16 @@ class Source:
 
 def supported(listed, wide):
     """The drawable ops among those that a server lists, without those known to differ."""
-    names = (op["name"] for op in listed if (op["any"] or op["types"]) and (op["accuracy"] != "random" or wide and op["name"] in _SEEDED))
+    names = (
+        op["name"]
+        for op in listed
+        if (op["any"] or op["types"]) and (op["accuracy"] != "random" or (wide and op["name"] in _SEEDED))
+    )
     return sorted(name for name in names if drawable(name, wide) and name not in known())
 
 
 def known():
-    """What is known to differ, by op."""
+    """Known differences, by op."""
     lines = pathlib.Path(__file__).with_name("known.tsv").read_text().splitlines()
     return dict(line.split("\t") for line in lines if not line.startswith("#"))
 

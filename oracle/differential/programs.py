@@ -14,11 +14,11 @@ import sys
 ORACLE = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ORACLE), str(ORACLE / "bench")]
 
-import stock  # noqa: E402, I001 (first: it says how TensorFlow is to run)
-import numpy as np  # noqa: E402
-import protos  # noqa: E402
-import tensorflow as tf  # noqa: E402
-from tensorflow.core.protobuf import config_pb2, named_tensor_pb2  # noqa: E402
+import stock  # noqa: I001 (first: it says how TensorFlow is to run)
+import numpy as np
+import protos
+import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2, named_tensor_pb2
 
 v1 = tf.compat.v1
 
@@ -103,7 +103,7 @@ class Program:
                 x = tf.switch_case(choice, [lambda x=x, b=b: self._run(b, x) for b in blocks])
             elif kind == "loop":
                 times = index + 1
-                step = lambda i, x: (i + 1, self._run(blocks[0], x))  # noqa: E731
+                step = lambda i, x: (i + 1, self._run(blocks[0], x))
                 # Iterations side by side would draw in any order.
                 _, x = tf.while_loop(lambda i, _: i < times, step, (0, x), parallel_iterations=1)
             elif kind == "call":
@@ -124,7 +124,7 @@ _INTERNAL = "status 13:"
 
 
 def answers(client, program, optimized):
-    """What a server gives for each step, and the variables after it."""
+    """The results of a server for each step, and the variables after it."""
     for _ in range(5):
         found = _answers(client, program, optimized)
         # Stock's optimizer breaks some loops, in one session of many, so that their results stay without a value.
@@ -147,7 +147,13 @@ def _answers(client, program, optimized):
     def run(feeds, fetches, targets):
         options = config_pb2.RunOptions(timeout_in_ms=20000)
         response = client.call(
-            "RunStep", session_handle=handle, feed=feeds, fetch=fetches, target=targets, options=options, store_errors_in_response_body=True
+            "RunStep",
+            session_handle=handle,
+            feed=feeds,
+            fetch=fetches,
+            target=targets,
+            options=options,
+            store_errors_in_response_body=True,
         )
         if response.status_code != stock.OK:
             raise stock.StockError(response.status_code, response.status_error_message)
@@ -206,7 +212,10 @@ def main():
                 if at is not None:
                     failed.append(seed)
                     label = "optimized" if optimized else "as it is"
-                    print(f"seed {seed}, {label}, step {at}\n  stock: {expected[at:at + 1]}\n  ours:  {found[at:at + 1]}", flush=True)
+                    print(
+                        f"seed {seed}, {label}, step {at}\n  stock: {expected[at : at + 1]}\n  ours:  {found[at : at + 1]}",
+                        flush=True,
+                    )
                     if args.show:
                         print(program.graph)
     finally:

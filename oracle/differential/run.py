@@ -19,13 +19,12 @@ import time
 ORACLE = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ORACLE), str(ORACLE / "bench"), str(ORACLE / "differential")]
 
-import environment  # noqa: E402, F401  isort:skip
-
-import answers  # noqa: E402
-import draw  # noqa: E402
-import servers  # noqa: E402
-import shrink  # noqa: E402
-import stock  # noqa: E402
+import environment
+import answers
+import draw
+import servers
+import shrink
+import stock
 
 _LARGEST = 100_000
 _REPORT = 1000
@@ -121,18 +120,32 @@ class Match:
 
 
 def describe(nodes, seed, expected, actual):
-    return "\n".join([f"seed {seed}: {', '.join(node.op for node in nodes)}", f"  stock: {expected}", f"  ours:  {actual}", "  as a case:", shrink.case(nodes, seed)])
+    return "\n".join(
+        [
+            f"seed {seed}: {', '.join(node.op for node in nodes)}",
+            f"  stock: {expected}",
+            f"  ours:  {actual}",
+            "  as a case:",
+            shrink.case(nodes, seed),
+        ]
+    )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", required=True, help="our binary; `stock` compares stock with itself")
     parser.add_argument("--seconds", type=float, default=60, help="0 goes on until a difference is found")
-    parser.add_argument("--seeds", type=int, default=0, help="stop after the graphs of this many seeds, whatever the time")
+    parser.add_argument(
+        "--seeds", type=int, default=0, help="stop after the graphs of this many seeds, whatever the time"
+    )
     parser.add_argument("--seed", type=int, default=None, help="the first seed; a random one if not given")
     parser.add_argument("--only", default="", help="only ops whose name matches, those known to differ included")
     parser.add_argument("--plain", action="store_true", help="no special values and no types without a kernel")
-    parser.add_argument("--wide", action="store_true", help="inputs by recipes that fit each op, updates of variables, and random numbers with seeds, too")
+    parser.add_argument(
+        "--wide",
+        action="store_true",
+        help="inputs by recipes that fit each op, updates of variables, and random numbers with seeds, too",
+    )
     parser.add_argument("--keep-going", action="store_true", help="go on after a difference; each op is reported once")
     args = parser.parse_args()
 

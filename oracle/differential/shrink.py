@@ -2,9 +2,9 @@
 
 import dataclasses
 
-import numpy as np
-
 import draw
+
+import numpy as np
 
 
 def shrink(nodes, arrays, disagrees):

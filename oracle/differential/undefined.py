@@ -1,17 +1,17 @@
 """Where stock's own answer means nothing: it reads memory that nobody wrote, leaves the order open, or converts numbers
-that do not fit. There, and only there, an answer of ours may differ.
+that do not fit. There, and only there, our answer may differ.
 
 A rule gets a node, its inputs and one of its outputs as stock gave it; it returns a mask of the elements that mean
 nothing, or True for all of them.
 """
 
+import protos
+import values
+
 import ml_dtypes
 import numpy as np
 from google.protobuf import message
 from tensorflow.core.framework import summary_pb2
-
-import protos
-import values
 
 
 def meaningless(node, inputs, number, expected):
@@ -24,8 +24,13 @@ def meaningless(node, inputs, number, expected):
 
 
 def _is_unwritten(node, number):
-    """What a batch normalization keeps for its gradient, where there is none because nothing is learned."""
-    return node.op.startswith("FusedBatchNorm") and "Grad" not in node.op and number >= 3 and not node.attrs.get("is_training", True)
+    """The values that a batch normalization keeps for its gradient, where there is none because nothing is learned."""
+    return (
+        node.op.startswith("FusedBatchNorm")
+        and "Grad" not in node.op
+        and number >= 3
+        and not node.attrs.get("is_training", True)
+    )
 
 
 def _denormal(inputs, expected):
@@ -68,7 +73,11 @@ def _cast(node, inputs, expected):
     """Floats beyond the range of an integer: C++ leaves them open, and stock's vector and scalar loops disagree but for
     the types that the processor converts to by itself."""
     source, target = inputs[0], values.NUMPY[node.attrs["DstT"]]
-    if node.attrs["DstT"] not in values.INTS or node.attrs["DstT"] in ("int32", "int64") or source.dtype.kind not in "fcV":
+    if (
+        node.attrs["DstT"] not in values.INTS
+        or node.attrs["DstT"] in ("int32", "int64")
+        or source.dtype.kind not in "fcV"
+    ):
         return False
     real = source.real if source.dtype.kind == "c" else source
     real = real.astype(np.float64)
@@ -113,7 +122,10 @@ def _overflow(node, inputs, expected):
     """Sums of products beyond the largest float: where they become infinite depends on order and processor."""
     if expected.dtype.kind not in "fcV" or not expected.size:
         return False
-    adjoint = [node.attrs.get(name, node.attrs.get(other, False)) for name, other in (("transpose_a", "adj_x"), ("transpose_b", "adj_y"))]
+    adjoint = [
+        node.attrs.get(name, node.attrs.get(other, False))
+        for name, other in (("transpose_a", "adj_x"), ("transpose_b", "adj_y"))
+    ]
     x, y = (np.abs(np.swapaxes(a, -1, -2) if turned else a).astype(np.float64) for a, turned in zip(inputs, adjoint))
     largest = float(ml_dtypes.finfo(expected.dtype).max)
     with np.errstate(all="ignore"):
@@ -175,7 +187,9 @@ def _shape_of_gamma(node, inputs, expected):
 def _complement_of_gamma(node, inputs, expected):
     """Beside that, small results below one: there stock takes the difference of one and a number near it, which is
     rounded by more than the tolerance of the comparison."""
-    small = expected.dtype == np.float32 and (np.abs(expected) < 0.03) & (np.broadcast_to(inputs[1], expected.shape) <= 1)
+    small = expected.dtype == np.float32 and (np.abs(expected) < 0.03) & (
+        np.broadcast_to(inputs[1], expected.shape) <= 1
+    )
     return small | _shape_of_gamma(node, inputs, expected)
 
 
@@ -204,7 +218,9 @@ def _overflowing_root(node, inputs, expected):
         return False
     x, limit = inputs[0], float(np.finfo(expected.dtype).max)
     with np.errstate(all="ignore"):
-        return np.isfinite(x) & (np.abs(x.real.astype(np.float64)) / 2 + np.hypot(x.real / 2.0, x.imag / 2.0) > limit / 2)
+        return np.isfinite(x) & (
+            np.abs(x.real.astype(np.float64)) / 2 + np.hypot(x.real / 2.0, x.imag / 2.0) > limit / 2
+        )
 
 
 def _large_beta(node, inputs, expected):
@@ -325,15 +341,30 @@ def _beyond_the_square(node, inputs, expected):
 
 
 _RULES = {
-    **{name: _no_gradient for name in ("MaxPoolGrad", "MaxPoolGradV2", "MaxPool3DGrad", "MaxPoolGradGrad", "MaxPool3DGradGrad", "AvgPoolGrad", "AvgPool3DGrad")},
+    **dict.fromkeys(
+        (
+            "MaxPoolGrad",
+            "MaxPoolGradV2",
+            "MaxPool3DGrad",
+            "MaxPoolGradGrad",
+            "MaxPool3DGradGrad",
+            "AvgPoolGrad",
+            "AvgPool3DGrad",
+        ),
+        _no_gradient,
+    ),
     **{f"{kind}ApplyCenteredRMSProp": _narrow_difference for kind in ("", "Sparse", "Resource", "ResourceSparse")},
     "MaxPool3D": _pooled_nan,
     "AvgPool3D": _pooled_nan,
     "Einsum": _leaves_range,
     **{f"FusedBatchNorm{name}": _small_mean for name in ("", "V2", "V3", "Grad", "GradV2", "GradV3")},
-    **{name: _shared_out for name in ("ParameterizedTruncatedNormal", "StatelessParameterizedTruncatedNormal")},
-    **{name: _sum_of_products for name in ("Conv2D", "Conv3D", "DepthwiseConv2dNative")},
-    **{f"{op}Backprop{to}": _convolution_gradient for op in ("Conv2D", "DepthwiseConv2dNative") for to in ("Input", "Filter")},
+    **dict.fromkeys(("ParameterizedTruncatedNormal", "StatelessParameterizedTruncatedNormal"), _shared_out),
+    **dict.fromkeys(("Conv2D", "Conv3D", "DepthwiseConv2dNative"), _sum_of_products),
+    **{
+        f"{op}Backprop{to}": _convolution_gradient
+        for op in ("Conv2D", "DepthwiseConv2dNative")
+        for to in ("Input", "Filter")
+    },
     **{f"Conv3DBackprop{to}V2": _volume_gradient for to in ("Input", "Filter")},
     "Qr": _beyond_the_square,
     "TensorSummaryV2": _unfinished,
@@ -349,10 +380,10 @@ _RULES = {
     "SqrtGrad": _reciprocal,
     "Zeta": _both_signs,
     "Polygamma": _both_signs,
-    **{name: _shape_of_gamma for name in ("Igamma", "IgammaGradA", "RandomGammaGrad")},
+    **dict.fromkeys(("Igamma", "IgammaGradA", "RandomGammaGrad"), _shape_of_gamma),
     "Igammac": _complement_of_gamma,
-    **{name: _exponential for name in ("Sigmoid", "Exp", "Expm1", "Sinh", "Cosh")},
-    **{name: _squared_size for name in ("Log", "Xlogy", "Xlog1py", "DivNoNan")},
+    **dict.fromkeys(("Sigmoid", "Exp", "Expm1", "Sinh", "Cosh"), _exponential),
+    **dict.fromkeys(("Log", "Xlogy", "Xlog1py", "DivNoNan"), _squared_size),
     "Cast": _cast,
     "NthElement": _not_a_number,
     "TopK": _row_not_a_number,
@@ -373,5 +404,8 @@ _RULES = {
     "SparseSegmentMeanGrad": _no_indices,
     "SparseSegmentSqrtNGrad": _no_indices,
     "StatelessRandomGammaV3": _counter,
-    **{f"Stateless{op}V2": _counter for op in ("RandomUniform", "RandomNormal", "TruncatedNormal", "RandomUniformInt", "RandomUniformFullInt")},
+    **{
+        f"Stateless{op}V2": _counter
+        for op in ("RandomUniform", "RandomNormal", "TruncatedNormal", "RandomUniformInt", "RandomUniformFullInt")
+    },
 }

@@ -56,7 +56,10 @@ def add(program, definition, node, names):
             reads.append(("ReadVariableOp", variable, {"dtype": dtype}))
     update = program.node(definition.name, inputs + made, name=f"{node.name}_update", **node.attrs)
     found = [f"{update}:{i}" for i in range(len(_own(definition)))]
-    found += [program.node(op, [name, "^" + update], name=f"{node.name}_r{i}", **attrs) for i, (op, name, attrs) in enumerate(reads)]
+    found += [
+        program.node(op, [name, "^" + update], name=f"{node.name}_r{i}", **attrs)
+        for i, (op, name, attrs) in enumerate(reads)
+    ]
     types = [_own_type(arg, node.attrs) for arg in _own(definition)] + [dtype] * len(reads)
     program.node("IdentityN", found, name=node.name, T=types)
 

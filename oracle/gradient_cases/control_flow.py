@@ -1,8 +1,8 @@
 """Conditionals and loops: those of the first generation as old graphs have them, and choices by number."""
 
-import tensorflow as tf
-
 from gradients import any_, fixed, positive
+
+import tensorflow as tf
 
 v1 = tf.compat.v1
 
@@ -19,16 +19,16 @@ def conditionals(c):
     def case(name, build, *inputs, **options):
         c.case(f"Switch/{name}", build, *inputs, first_generation=True, **options)
 
-    positive_sum = lambda x: tf.reduce_sum(x) > 0  # noqa: E731
-    both = lambda x, y: tf.cond(positive_sum(x), lambda: x * y, lambda: x - y * y)  # noqa: E731
+    positive_sum = lambda x: tf.reduce_sum(x) > 0
+    both = lambda x, y: tf.cond(positive_sum(x), lambda: x * y, lambda: x - y * y)
     case("taken", both, positive(2, 3), any_(2, 3))
     case("not_taken", both, fixed([[-1.0, -2.0]]), any_(1, 2))
-    one_side = lambda x, y: tf.cond(positive_sum(x), lambda: tf.exp(x) + 1, lambda: y * 2)  # noqa: E731
+    one_side = lambda x, y: tf.cond(positive_sum(x), lambda: tf.exp(x) + 1, lambda: y * 2)
     case("one_side", one_side, positive(3), any_(3))
     case("other_side", one_side, fixed([-1.0, -0.5, 0.25]), any_(3))
 
     def nested(x, y):
-        inner = lambda: tf.cond(tf.reduce_sum(y) > 0, lambda: x * y, lambda: tf.sin(x) * y)  # noqa: E731
+        inner = lambda: tf.cond(tf.reduce_sum(y) > 0, lambda: x * y, lambda: tf.sin(x) * y)
         return tf.cond(positive_sum(x), lambda: inner() + x, lambda: y) * y
 
     case("nested", nested, positive(3), positive(3))
@@ -51,7 +51,7 @@ def conditionals(c):
     case("variable", variable, positive(2))
     case("variable_else", variable, fixed([-1.0, -2.0]))
 
-    second = lambda x, y: tf.gradients(both(x, y) * x, [x, y])  # noqa: E731
+    second = lambda x, y: tf.gradients(both(x, y) * x, [x, y])
     case("second", second, positive(2, 3), any_(2, 3))
     case("second_else", second, fixed([[-1.0, -2.0]]), any_(1, 2))
 
@@ -67,15 +67,20 @@ def loops(c):
 
     case("power", lambda x, y: repeat(3, lambda i, v: (v * x + y,), x)[0], any_(2), any_(2))
     case("no_iterations", lambda x, y: repeat(0, lambda i, v: (v * y,), x)[0], any_(2), any_(2))
-    case("from_constant", lambda x: repeat(3, lambda i, v: (v * 0.5 + tf.sin(x),), tf.zeros([2], x.dtype))[0], any_(2), unknown=False)
+    case(
+        "from_constant",
+        lambda x: repeat(3, lambda i, v: (v * 0.5 + tf.sin(x),), tf.zeros([2], x.dtype))[0],
+        any_(2),
+        unknown=False,
+    )
     case("two", lambda x, y: list(repeat(3, lambda i, a, b: (a * b, b + x), x, y)), any_(2), any_(2))
     case("invariant_result", lambda x, y: list(repeat(2, lambda i, a, b: (a * b, b), x, y)), any_(2), any_(2))
-    counted = lambda x: repeat(4, lambda i, v: (v * tf.cast(i + 1, x.dtype),), x)[0]  # noqa: E731
+    counted = lambda x: repeat(4, lambda i, v: (v * tf.cast(i + 1, x.dtype),), x)[0]
     case("counter", counted, any_(3))
     case("matrices", lambda x, w: repeat(3, lambda i, v: (tf.tanh(tf.matmul(v, w)),), x)[0], any_(2, 3), any_(3, 3))
 
     def nested(x, y):
-        inner = lambda v: repeat(2, lambda j, u: (tf.sin(u) * y,), v)[0]  # noqa: E731
+        inner = lambda v: repeat(2, lambda j, u: (tf.sin(u) * y,), v)[0]
         return repeat(3, lambda i, v: (inner(v) + x,), x)[0]
 
     case("nested", nested, any_(2), any_(2))
@@ -83,7 +88,7 @@ def loops(c):
     def steps(x):
         read = tf.TensorArray(x.dtype, 3).unstack(x)
         write = tf.TensorArray(x.dtype, 3)
-        body = lambda i, state, flow: (i + 1, state * read.read(i), flow.write(i, tf.exp(state)))  # noqa: E731
+        body = lambda i, state, flow: (i + 1, state * read.read(i), flow.write(i, tf.exp(state)))
         _, state, flow = tf.while_loop(lambda i, *_: i < 3, body, (0, tf.ones_like(x[0]), write))
         return [state, flow.stack()]
 
@@ -95,7 +100,7 @@ def loops(c):
         return repeat(3, lambda i, v: (v * handle + x,), x)[0], [handle.handle]
 
     case("variable", variable, any_(2))
-    after = lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: repeat(2, lambda i, v: (v * x,), x)[0], lambda: x)  # noqa: E731
+    after = lambda x: tf.cond(tf.reduce_sum(x) > 0, lambda: repeat(2, lambda i, v: (v * x,), x)[0], lambda: x)
     case("within_conditional", after, positive(2))
 
 
@@ -104,51 +109,65 @@ def conditionals_in_loops(c):
         c.case(f"Merge/{name}", build, *inputs, first_generation=True, **options)
 
     def in_loop(times, predicate, yes, no):
-        return lambda x, y: repeat(times, lambda i, v: (tf.cond(predicate(i, v), lambda: yes(i, v, x, y), lambda: no(i, v, x, y)),), x)[0]
+        return lambda x, y: repeat(
+            times, lambda i, v: (tf.cond(predicate(i, v), lambda: yes(i, v, x, y), lambda: no(i, v, x, y)),), x
+        )[0]
 
-    even = lambda i, v: tf.equal(i % 2, 0)  # noqa: E731
-    large = lambda i, v: tf.reduce_sum(v) > 0.5  # noqa: E731
-    product = lambda i, v, x, y: v * x  # noqa: E731
-    wave = lambda i, v, x, y: tf.sin(v) + y  # noqa: E731
+    even = lambda i, v: tf.equal(i % 2, 0)
+    large = lambda i, v: tf.reduce_sum(v) > 0.5
+    product = lambda i, v, x, y: v * x
+    wave = lambda i, v, x, y: tf.sin(v) + y
     case("alternating", in_loop(4, even, product, wave), any_(2), any_(2))
     case("by_value", in_loop(3, large, product, wave), any_(2), any_(2))
     case("always", in_loop(3, lambda i, v: i >= 0, product, wave), any_(2), any_(2))
     case("never", in_loop(3, lambda i, v: i < 0, product, wave), any_(2), any_(2))
     case("no_iterations", in_loop(0, even, product, wave), any_(2), any_(2))
     case("as_it_is", in_loop(3, even, lambda i, v, x, y: v, lambda i, v, x, y: y * v), any_(2), any_(2))
-    case("constant", in_loop(3, lambda i, v: i < 1, lambda i, v, x, y: tf.constant([0.5, -0.25], x.dtype), wave), any_(2), any_(2))
-    case("counter", in_loop(3, even, lambda i, v, x, y: v * tf.cast(i + 1, x.dtype), lambda i, v, x, y: v * tf.cast(i, x.dtype) * y), any_(2), any_(2))
+    case(
+        "constant",
+        in_loop(3, lambda i, v: i < 1, lambda i, v, x, y: tf.constant([0.5, -0.25], x.dtype), wave),
+        any_(2),
+        any_(2),
+    )
+    case(
+        "counter",
+        in_loop(
+            3, even, lambda i, v, x, y: v * tf.cast(i + 1, x.dtype), lambda i, v, x, y: v * tf.cast(i, x.dtype) * y
+        ),
+        any_(2),
+        any_(2),
+    )
 
     def two_results(x, y):
         def yes(a, b):
             shared = tf.exp(a * 0.25)
             return shared * x, shared + b * y
 
-        body = lambda i, a, b: tf.cond(even(i, a), lambda: yes(a, b), lambda: (b, a * b))  # noqa: E731
+        body = lambda i, a, b: tf.cond(even(i, a), lambda: yes(a, b), lambda: (b, a * b))
         return list(repeat(3, body, x, y))
 
     case("two_results", two_results, any_(2), any_(2))
 
     def nested(x, y):
-        inner = lambda i, v: tf.cond(large(i, v), lambda: v * y, lambda: tf.cos(v) * x)  # noqa: E731
+        inner = lambda i, v: tf.cond(large(i, v), lambda: v * y, lambda: tf.cos(v) * x)
         return repeat(4, lambda i, v: (tf.cond(even(i, v), lambda: inner(i, v) + x, lambda: v * 0.5),), x)[0]
 
     case("nested", nested, any_(2), any_(2))
 
     def loop_between(x, y):
-        inner = lambda v: repeat(2, lambda j, u: (tf.sin(u) * y,), v)[0]  # noqa: E731
+        inner = lambda v: repeat(2, lambda j, u: (tf.sin(u) * y,), v)[0]
         return repeat(3, lambda i, v: (tf.cond(even(i, v), lambda: inner(v) + x, lambda: v * y),), x)[0]
 
     case("loop_between", loop_between, any_(2), any_(2))
 
     def inner_loop(x, y):
-        inner = lambda v: repeat(3, lambda j, u: (tf.cond(even(j, u), lambda: u * y, lambda: tf.sin(u)),), v)[0]  # noqa: E731
+        inner = lambda v: repeat(3, lambda j, u: (tf.cond(even(j, u), lambda: u * y, lambda: tf.sin(u)),), v)[0]
         return repeat(2, lambda i, v: (inner(v) + x,), x)[0]
 
     case("inner_loop", inner_loop, any_(2), any_(2))
 
     def around(x, y):
-        looped = lambda: in_loop(3, even, product, wave)(x, y)  # noqa: E731
+        looped = lambda: in_loop(3, even, product, wave)(x, y)
         return tf.cond(tf.reduce_sum(x) > 0, looped, lambda: x * y)
 
     case("within_conditional", around, positive(2), any_(2))
@@ -166,7 +185,7 @@ def conditionals_in_loops(c):
     def variable(x):
         handle = v1.get_variable("w", initializer=tf.constant([0.5, -1.5], x.dtype), use_resource=True)
         tf.compat.v1.add_to_collection("init", handle.initializer)
-        body = lambda i, v: (tf.cond(even(i, v), lambda: v * handle, lambda: v + x),)  # noqa: E731
+        body = lambda i, v: (tf.cond(even(i, v), lambda: v * handle, lambda: v + x),)
         return repeat(3, body, x)[0], [handle.handle]
 
     case("variable", variable, any_(2))
@@ -178,11 +197,13 @@ def conditionals_in_loops(c):
         def body(i, state, flow):
             new = tf.tanh(tf.matmul(state, w) + steps.read(i))
             past = tf.expand_dims(i >= lengths, 1)
-            keep = lambda: (tf.where(past, tf.zeros_like(new), new), tf.where(past, state, new))  # noqa: E731
+            keep = lambda: (tf.where(past, tf.zeros_like(new), new), tf.where(past, state, new))
             output, state = tf.cond(i < 1, lambda: (new, new), keep)
             return i + 1, state, flow.write(i, output)
 
-        _, state, flow = tf.while_loop(lambda i, *_: i < 3, body, (0, tf.zeros([2, 2], x.dtype), tf.TensorArray(x.dtype, 3)))
+        _, state, flow = tf.while_loop(
+            lambda i, *_: i < 3, body, (0, tf.zeros([2, 2], x.dtype), tf.TensorArray(x.dtype, 3))
+        )
         return [state, flow.stack()]
 
     case("sequences", sequences, any_(3, 2, 2), any_(2, 2), unknown=False)
@@ -210,12 +231,12 @@ def conditionals_in_functions(c):
     def case(name, build, *inputs):
         c.case(f"PartitionedCall/{name}", called(build), *inputs, first_generation=True, dtypes=["float"])
 
-    both = lambda x, y: tf.cond(tf.reduce_sum(x) > 0, lambda: tf.exp(x) * y, lambda: x - y * y)  # noqa: E731
+    both = lambda x, y: tf.cond(tf.reduce_sum(x) > 0, lambda: tf.exp(x) * y, lambda: x - y * y)
     case("taken", both, positive(2, 3), any_(2, 3))
     case("not_taken", both, fixed([[-1.0, -2.0]]), any_(1, 2))
 
     def nested(x, y):
-        inner = lambda: tf.cond(tf.reduce_sum(y) > 0, lambda: x * y, lambda: tf.sin(x) * y)  # noqa: E731
+        inner = lambda: tf.cond(tf.reduce_sum(y) > 0, lambda: x * y, lambda: tf.sin(x) * y)
         return tf.cond(tf.reduce_sum(x) > 0, lambda: inner() + x, lambda: y) * y
 
     case("nested", nested, positive(3), positive(3))

@@ -1,8 +1,8 @@
 """Tensor arrays, tensor lists, variables and random values."""
 
-import tensorflow as tf
-
 from gradients import any_, positive
+
+import tensorflow as tf
 
 raw = tf.raw_ops
 v1 = tf.compat.v1
@@ -28,7 +28,12 @@ def arrays(c):
     c.case("TensorArray/stack", lambda x, y: array(x, 2).write(0, x).write(1, y).stack(), any_(2), any_(2))
     c.case("TensorArray/gather", lambda x: array(x, 3).unstack(x).gather([2, 0]), any_(3, 2))
     c.case("TensorArray/scatter", lambda x: array(x, 4).scatter([3, 0, 1], x).read(3), any_(3, 2))
-    c.case("TensorArray/concat", lambda x, y: array(x, 2, infer_shape=False).write(0, x).write(1, y).concat(), any_(2, 2), any_(1, 2))
+    c.case(
+        "TensorArray/concat",
+        lambda x, y: array(x, 2, infer_shape=False).write(0, x).write(1, y).concat(),
+        any_(2, 2),
+        any_(1, 2),
+    )
     c.case("TensorArray/split", lambda x: array(x, 2, infer_shape=False).split(x, [1, 2]).read(1), any_(3, 2))
 
 
@@ -54,29 +59,44 @@ def lists(c):
 
     c.case("TensorList/stack", lambda x: stacked(x, of(x)) * 2, any_(3, 2))
     c.case("TensorList/get", lambda x: item(x, of(x), 1) * item(x, of(x), 2), any_(3, 2))
-    c.case("TensorList/set", lambda x, y: stacked(x, raw.TensorListSetItem(input_handle=of(x), index=1, item=y)), any_(3, 2), any_(2))
-    grown = lambda x, y: stacked(x, raw.TensorListSetItem(input_handle=of(x), index=3, item=y, resize_if_index_out_of_bounds=True))  # noqa: E731
+    c.case(
+        "TensorList/set",
+        lambda x, y: stacked(x, raw.TensorListSetItem(input_handle=of(x), index=1, item=y)),
+        any_(3, 2),
+        any_(2),
+    )
+    grown = lambda x, y: stacked(
+        x, raw.TensorListSetItem(input_handle=of(x), index=3, item=y, resize_if_index_out_of_bounds=True)
+    )
     c.case("TensorList/set_and_grow", grown, any_(3, 2), any_(2))
     c.case("TensorList/resize", lambda x: stacked(x, raw.TensorListResize(input_handle=of(x), size=2)), any_(3, 2))
-    gather = lambda x: raw.TensorListGather(input_handle=of(x), indices=[2, 0], element_shape=[2], element_dtype=x.dtype)  # noqa: E731
+    gather = lambda x: raw.TensorListGather(
+        input_handle=of(x), indices=[2, 0], element_shape=[2], element_dtype=x.dtype
+    )
     c.case("TensorList/gather", gather, any_(3, 2))
-    scatter = lambda x: stacked(x, raw.TensorListScatter(tensor=x, indices=[1, 0, 2], element_shape=[2]))  # noqa: E731
+    scatter = lambda x: stacked(x, raw.TensorListScatter(tensor=x, indices=[1, 0, 2], element_shape=[2]))
     c.case("TensorList/scatter", scatter, any_(3, 2))
-    scatter_v2 = lambda x: item(x, raw.TensorListScatterV2(tensor=x, indices=[1, 0], element_shape=[2], num_elements=4), 1)  # noqa: E731
+    scatter_v2 = lambda x: item(
+        x, raw.TensorListScatterV2(tensor=x, indices=[1, 0], element_shape=[2], num_elements=4), 1
+    )
     c.case("TensorList/scatter_v2", scatter_v2, any_(2, 2))
-    into = lambda x, y: stacked(x, raw.TensorListScatterIntoExistingList(input_handle=of(x), tensor=y, indices=[2, 0]))  # noqa: E731
+    into = lambda x, y: stacked(x, raw.TensorListScatterIntoExistingList(input_handle=of(x), tensor=y, indices=[2, 0]))
     c.case("TensorList/scatter_into", into, any_(3, 2), any_(2, 2))
 
     def split(x):
         return raw.TensorListSplit(tensor=x, element_shape=[-1, 2], lengths=tf.constant([1, 2], tf.int64))
 
-    part = lambda x: raw.TensorListGetItem(input_handle=split(x), index=1, element_shape=[-1, 2], element_dtype=x.dtype)  # noqa: E731
+    part = lambda x: raw.TensorListGetItem(input_handle=split(x), index=1, element_shape=[-1, 2], element_dtype=x.dtype)
     c.case("TensorList/split", part, any_(3, 2))
-    concat = lambda x: raw.TensorListConcatV2(  # noqa: E731
+    concat = lambda x: raw.TensorListConcatV2(
         input_handle=split(x), element_shape=[-1, 2], leading_dims=tf.constant([1, 2], tf.int64), element_dtype=x.dtype
     )[0]
     c.case("TensorList/concat_v2", concat, any_(3, 2))
-    c.case("TensorList/concat", lambda x: raw.TensorListConcat(input_handle=split(x), element_dtype=x.dtype, element_shape=[None, 2])[0], any_(3, 2))
+    c.case(
+        "TensorList/concat",
+        lambda x: raw.TensorListConcat(input_handle=split(x), element_dtype=x.dtype, element_shape=[None, 2])[0],
+        any_(3, 2),
+    )
 
 
 def variables(c):
@@ -123,11 +143,11 @@ def variables(c):
 
 def randoms(c):
     c.case("RandomStandardNormal", lambda x: x + 0 * tf.random.normal([3], dtype=x.dtype, seed=1), any_(3))
-    stateless = lambda alpha: raw.StatelessRandomGammaV2(shape=[4, 2], seed=[1, 2], alpha=alpha)  # noqa: E731
+    stateless = lambda alpha: raw.StatelessRandomGammaV2(shape=[4, 2], seed=[1, 2], alpha=alpha)
     c.case("StatelessRandomGammaV2", stateless, positive(2), unsmooth=True)
-    gamma = lambda alpha: raw.RandomGamma(shape=[4], alpha=alpha, seed=3, seed2=4)  # noqa: E731
+    gamma = lambda alpha: raw.RandomGamma(shape=[4], alpha=alpha, seed=3, seed2=4)
     c.case("RandomGamma", gamma, positive(2), unsmooth=True)
-    truncated = lambda mean, stddev: raw.StatelessParameterizedTruncatedNormal(  # noqa: E731
+    truncated = lambda mean, stddev: raw.StatelessParameterizedTruncatedNormal(
         shape=[3, 2], seed=[1, 2], means=mean, stddevs=stddev, minvals=tf.constant(-1.0, mean.dtype), maxvals=mean + 2.5
     )
     c.case("StatelessParameterizedTruncatedNormal", truncated, any_(2), positive(1), unsmooth=True)

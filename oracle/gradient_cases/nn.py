@@ -1,9 +1,9 @@
 """Activations, losses, convolutions, pools and normalization."""
 
+from gradients import any_, fixed, positive
+
 import numpy as np
 import tensorflow as tf
-
-from gradients import any_, fixed, positive
 
 raw = tf.raw_ops
 
@@ -53,7 +53,7 @@ def activations(c):
             c.case(f"{name}/second", slope(function), any_(3, 4), unsmooth=name in ("Elu", "Selu"))
     for format in ("NHWC", "NCHW"):
         channels = 2 if format == "NCHW" else 4
-        bias = lambda x, b, format=format: tf.square(tf.nn.bias_add(x, b, data_format=format))  # noqa: E731
+        bias = lambda x, b, format=format: tf.square(tf.nn.bias_add(x, b, data_format=format))
         c.case(f"BiasAdd/{format}", bias, any_(3, 2, 3, 4), any_(channels), unknown=False)
         c.case(f"BiasAdd/{format}/second", slope(bias), any_(3, 2, 3, 4), any_(channels), unknown=False)
     c.case("BiasAdd", lambda x, b: tf.square(raw.BiasAdd(value=x, bias=b)), any_(3, 4), any_(4))
@@ -65,10 +65,14 @@ def losses(c):
     c.case("Softmax/second", slope(tf.nn.softmax), any_(3, 4))
     c.case("LogSoftmax", tf.nn.log_softmax, any_(3, 4))
     c.case("LogSoftmax/second", slope(tf.nn.log_softmax), any_(3, 4))
-    entropy = lambda x, labels: raw.SoftmaxCrossEntropyWithLogits(features=x, labels=labels).loss  # noqa: E731
+    entropy = lambda x, labels: raw.SoftmaxCrossEntropyWithLogits(features=x, labels=labels).loss
     c.case("SoftmaxCrossEntropyWithLogits", entropy, any_(3, 4), fixed([[0.25] * 4, [1, 0, 0, 0], [0.5, 0.5, 0, 0]]))
-    c.case("SoftmaxCrossEntropyWithLogits/second", lambda x: tf.gradients(entropy(x, tf.nn.softmax(tf.zeros_like(x))) ** 2, x), any_(3, 4))
-    sparse = lambda x: raw.SparseSoftmaxCrossEntropyWithLogits(features=x, labels=[1, 0, 3]).loss  # noqa: E731
+    c.case(
+        "SoftmaxCrossEntropyWithLogits/second",
+        lambda x: tf.gradients(entropy(x, tf.nn.softmax(tf.zeros_like(x))) ** 2, x),
+        any_(3, 4),
+    )
+    sparse = lambda x: raw.SparseSoftmaxCrossEntropyWithLogits(features=x, labels=[1, 0, 3]).loss
     c.case("SparseSoftmaxCrossEntropyWithLogits", sparse, any_(3, 4))
     c.case("SparseSoftmaxCrossEntropyWithLogits/second", slope(sparse), any_(3, 4))
     c.case("L2Loss", tf.nn.l2_loss, any_(3, 4))
@@ -79,17 +83,21 @@ def convolutions(c):
     for padding in ("SAME", "VALID", [[0, 0], [1, 0], [2, 1], [0, 0]]):
         for stride in (1, 2):
             name = f"{padding if isinstance(padding, str) else 'EXPLICIT'}/{stride}"
-            conv = lambda x, f, padding=padding, stride=stride: tf.compat.v1.nn.conv2d(x, f, [1, stride, stride, 1], padding)  # noqa: E731
+            conv = lambda x, f, padding=padding, stride=stride: tf.compat.v1.nn.conv2d(
+                x, f, [1, stride, stride, 1], padding
+            )
             c.case(f"Conv2D/{name}", conv, any_(2, 4, 5, 2), any_(3, 2, 2, 3), unknown=stride == 1)
-            deep = lambda x, f, padding=padding, stride=stride: tf.compat.v1.nn.depthwise_conv2d_native(x, f, [1, stride, stride, 1], padding)  # noqa: E731
+            deep = lambda x, f, padding=padding, stride=stride: tf.compat.v1.nn.depthwise_conv2d_native(
+                x, f, [1, stride, stride, 1], padding
+            )
             c.case(f"DepthwiseConv2dNative/{name}", deep, any_(2, 4, 5, 2), any_(3, 2, 2, 2), unknown=stride == 1)
-    same = lambda x, f: tf.nn.conv2d(x, f, [1, 2, 1, 1], "SAME")  # noqa: E731
+    same = lambda x, f: tf.nn.conv2d(x, f, [1, 2, 1, 1], "SAME")
     c.case("Conv2D/second", slope(same), any_(1, 3, 3, 2), any_(2, 2, 2, 2))
-    depthwise = lambda x, f: tf.compat.v1.nn.depthwise_conv2d_native(x, f, [1, 1, 1, 1], "SAME")  # noqa: E731
+    depthwise = lambda x, f: tf.compat.v1.nn.depthwise_conv2d_native(x, f, [1, 1, 1, 1], "SAME")
     c.case("DepthwiseConv2dNative/second", slope(depthwise), any_(1, 3, 3, 2), any_(2, 2, 2, 2))
-    transposed = lambda x, f: tf.nn.conv2d_transpose(x, f, [1, 4, 4, 2], [1, 2, 2, 1])  # noqa: E731
+    transposed = lambda x, f: tf.nn.conv2d_transpose(x, f, [1, 4, 4, 2], [1, 2, 2, 1])
     c.case("Conv2DBackpropInput", transposed, any_(1, 2, 2, 3), any_(3, 3, 2, 3))
-    volume = lambda x, f: tf.nn.conv3d(x, f, [1, 1, 2, 1, 1], "SAME")  # noqa: E731
+    volume = lambda x, f: tf.nn.conv3d(x, f, [1, 1, 2, 1, 1], "SAME")
     c.case("Conv3D", volume, any_(1, 3, 3, 2, 2), any_(2, 2, 2, 2, 2))
     c.case("Conv3D/second", slope(volume), any_(1, 2, 3, 2, 1), any_(2, 2, 1, 1, 2))
 
@@ -100,13 +108,19 @@ def pools(c):
         c.case(f"MaxPool/{padding}", lambda x, sizes=sizes: raw.MaxPool(input=x, **sizes), distinct(2, 4, 5, 2))
         c.case(f"AvgPool/{padding}", lambda x, sizes=sizes: raw.AvgPool(value=x, **sizes), distinct(2, 4, 5, 2))
     sizes = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
-    c.case("MaxPool/explicit", lambda x: tf.nn.max_pool2d(x, 2, 2, [[0, 0], [1, 0], [0, 1], [0, 0]]), distinct(2, 4, 5, 2))
+    c.case(
+        "MaxPool/explicit", lambda x: tf.nn.max_pool2d(x, 2, 2, [[0, 0], [1, 0], [0, 1], [0, 0]]), distinct(2, 4, 5, 2)
+    )
     c.case("MaxPool/second", slope(lambda x: raw.MaxPool(input=x, **sizes)), distinct(2, 4, 4, 2))
     c.case("AvgPool/second", slope(lambda x: raw.AvgPool(value=x, **sizes)), distinct(2, 4, 4, 2))
-    v2 = lambda x: raw.MaxPoolV2(input=x, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="SAME")  # noqa: E731
+    v2 = lambda x: raw.MaxPoolV2(input=x, ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="SAME")
     c.case("MaxPoolV2", v2, distinct(2, 4, 5, 2))
     c.case("MaxPoolV2/second", slope(v2), distinct(2, 4, 4, 2))
-    c.case("MaxPoolWithArgmax", lambda x: raw.MaxPoolWithArgmax(input=x, include_batch_in_index=True, **sizes).output, distinct(2, 4, 4, 2))
+    c.case(
+        "MaxPoolWithArgmax",
+        lambda x: raw.MaxPoolWithArgmax(input=x, include_batch_in_index=True, **sizes).output,
+        distinct(2, 4, 4, 2),
+    )
     sizes = {"ksize": [1, 2, 2, 2, 1], "strides": [1, 2, 1, 1, 1], "padding": "SAME"}
     single = {"dtypes": ("float",)}
     c.case("MaxPool3D", lambda x: raw.MaxPool3D(input=x, **sizes), distinct(1, 3, 3, 3, 2), **single)
@@ -119,19 +133,49 @@ def normalization(c):
     single = {"dtypes": ("float",)}
     for op in (raw.FusedBatchNorm, raw.FusedBatchNormV2, raw.FusedBatchNormV3):
         name = op.__name__
-        training = lambda x, scale, offset, op=op: op(x=x, scale=scale, offset=offset, mean=[], variance=[]).y  # noqa: E731
+        training = lambda x, scale, offset, op=op: op(x=x, scale=scale, offset=offset, mean=[], variance=[]).y
         c.case(f"{name}/training", training, any_(3, 2, 3, 2), positive(2), any_(2), **single)
         # Squares of normalized numbers add up to a constant, which has no slope to compare.
-        curved = lambda *inputs, op=op: tf.sin(op(x=inputs[0], scale=inputs[1], offset=inputs[2], mean=[], variance=[], epsilon=1.0).y)  # noqa: E731
+        curved = lambda *inputs, op=op: tf.sin(
+            op(x=inputs[0], scale=inputs[1], offset=inputs[2], mean=[], variance=[], epsilon=1.0).y
+        )
         c.case(f"{name}/training/second", slope(curved), any_(3, 2, 3, 2), positive(2), any_(2), **single)
         for format in ("NHWC", "NCHW"):
-            known = lambda x, scale, offset, mean, variance, op=op, format=format: op(x=x, scale=scale, offset=offset, mean=mean, variance=variance, is_training=False, data_format=format).y  # noqa: E731
-            c.case(f"{name}/inference/{format}", known, any_(3, 2, 3, 2), positive(2), any_(2), any_(2), positive(2), **single)
-            second = lambda *inputs, known=known: slope(lambda x, scale, offset: known(x, scale, offset, *inputs[3:]))(*inputs[:3])  # noqa: E731
-            c.case(f"{name}/inference/{format}/second", second, any_(3, 2, 3, 2), positive(2), any_(2), any_(2), positive(2), **single)
-        first = lambda x, scale, offset, op=op: op(x=x, scale=scale, offset=offset, mean=[], variance=[], data_format="NCHW", epsilon=0.01).y  # noqa: E731
+            known = lambda x, scale, offset, mean, variance, op=op, format=format: (
+                op(
+                    x=x, scale=scale, offset=offset, mean=mean, variance=variance, is_training=False, data_format=format
+                ).y
+            )
+            c.case(
+                f"{name}/inference/{format}",
+                known,
+                any_(3, 2, 3, 2),
+                positive(2),
+                any_(2),
+                any_(2),
+                positive(2),
+                **single,
+            )
+            second = lambda *inputs, known=known: slope(lambda x, scale, offset: known(x, scale, offset, *inputs[3:]))(
+                *inputs[:3]
+            )
+            c.case(
+                f"{name}/inference/{format}/second",
+                second,
+                any_(3, 2, 3, 2),
+                positive(2),
+                any_(2),
+                any_(2),
+                positive(2),
+                **single,
+            )
+        first = lambda x, scale, offset, op=op: (
+            op(x=x, scale=scale, offset=offset, mean=[], variance=[], data_format="NCHW", epsilon=0.01).y
+        )
         c.case(f"{name}/training_first", first, any_(3, 2, 3, 2), positive(2), any_(2), **single)
-        curved = lambda *inputs, op=op: tf.sin(op(x=inputs[0], scale=inputs[1], offset=inputs[2], mean=[], variance=[], data_format="NCHW", epsilon=1.0).y)  # noqa: E731
+        curved = lambda *inputs, op=op: tf.sin(
+            op(x=inputs[0], scale=inputs[1], offset=inputs[2], mean=[], variance=[], data_format="NCHW", epsilon=1.0).y
+        )
         c.case(f"{name}/training_first/second", slope(curved), any_(3, 2, 3, 2), positive(2), any_(2), **single)
     c.case("LRN", lambda x: tf.nn.local_response_normalization(x, 1, 1.5, 0.5, 0.7), any_(2, 2, 2, 5), **single)
 

@@ -2,10 +2,10 @@
 
 import threading
 
+from report import session, show, show_failure, v1
+
 import numpy as np
 import tensorflow as tf
-
-from report import session, show, show_failure, v1
 
 
 def run(target):
@@ -46,7 +46,9 @@ def dense(target):
         show("still there", sess.run(count))
         sess.run(apply, {gradient: [7, 7], step: 1})
         show("taken", sess.run(take))
-        show_failure("wrong shape", lambda: sess.run(accumulator.apply_grad(v1.placeholder_with_default([1.0], None), 5)))
+        show_failure(
+            "wrong shape", lambda: sess.run(accumulator.apply_grad(v1.placeholder_with_default([1.0], None), 5))
+        )
         show_failure("nothing required", lambda: sess.run(accumulator.take_grad(v1.placeholder_with_default(0, None))))
 
 
@@ -60,7 +62,9 @@ def sparse(target):
         sess.run(apply, {indices: [0, 2], values: [[1, 2], [3, 4]]})
         sess.run(apply, {indices: [2, 3], values: [[5, 6], [7, 8]]})
         show("sparse", taken())
-        sess.run(accumulator.apply_indexed_slices_grad(tf.IndexedSlices([[1.0, 1.0]], tf.constant([1], tf.int64), [4, 2]), 9))
+        sess.run(
+            accumulator.apply_indexed_slices_grad(tf.IndexedSlices([[1.0, 1.0]], tf.constant([1], tf.int64), [4, 2]), 9)
+        )
         slices = sess.run(accumulator.take_indexed_slices_grad(1))
         show("slices", [slices.indices, slices.values])
 
@@ -72,7 +76,9 @@ def synchronous(target):
     emb = v1.get_variable("emb", initializer=np.arange(8, dtype=np.float32).reshape(4, 2))
     x, ids = v1.placeholder(tf.float32, [2]), v1.placeholder(tf.int32, [None])
     loss = tf.reduce_sum(tf.square(w * x - 3.0)) + tf.reduce_sum(tf.square(tf.gather(emb, ids)))
-    optimizer = v1.train.SyncReplicasOptimizer(v1.train.AdagradOptimizer(0.1), replicas_to_aggregate=2, total_num_replicas=2)
+    optimizer = v1.train.SyncReplicasOptimizer(
+        v1.train.AdagradOptimizer(0.1), replicas_to_aggregate=2, total_num_replicas=2
+    )
     train = optimizer.minimize(loss, global_step=step)
     with session(target) as sess:
         sess.run([v1.global_variables_initializer()])
@@ -80,7 +86,7 @@ def synchronous(target):
         runner = optimizer.get_chief_queue_runner()
         coordinator = v1.train.Coordinator()
         runner.create_threads(sess, coord=coordinator, daemon=True, start=True)
-        for i in range(4):
+        for _i in range(4):
             replicas = [background(lambda k=k: sess.run(train, {x: [1.0 + k, 2.0], ids: [k, 3]})) for k in range(2)]
             for replica in replicas:
                 replica()

@@ -3,10 +3,10 @@
 import threading
 import time
 
-import tensorflow as tf
-
 from report import session, show, show_failure, v1
 from wire import Caller, convert, message
+
+import tensorflow as tf
 
 
 def endless(container):

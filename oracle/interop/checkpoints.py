@@ -2,14 +2,29 @@
 
 import glob
 import os
+import pathlib
 import tempfile
+
+from report import session, show, show_failure, v1
 
 import numpy as np
 import tensorflow as tf
 
-from report import session, show, show_failure, v1
-
-TYPES = ["float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "bool", "complex64", "complex128"]
+TYPES = [
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "bool",
+    "complex64",
+    "complex128",
+]
 TABLE = np.arange(35, dtype=np.float32).reshape(7, 5)
 LOCAL = ""
 
@@ -30,12 +45,19 @@ def contents(prefix):
 
 def values():
     numbers = {dtype: tf.cast(np.arange(6).reshape(2, 3), dtype) for dtype in TYPES}
-    return numbers | {"string": tf.constant(["ab", "", "c" * 300]), "empty": tf.zeros([0, 3]), "scalar": tf.constant(7, tf.int64)}
+    return numbers | {
+        "string": tf.constant(["ab", "", "c" * 300]),
+        "empty": tf.zeros([0, 3]),
+        "scalar": tf.constant(7, tf.int64),
+    }
 
 
 def types(target, prefix):
     named = values()
-    variables = {name: v1.get_variable(name, initializer=value, use_resource=i % 2 == 0) for i, (name, value) in enumerate(named.items())}
+    variables = {
+        name: v1.get_variable(name, initializer=value, use_resource=i % 2 == 0)
+        for i, (name, value) in enumerate(named.items())
+    }
     saver, init = v1.train.Saver(), v1.global_variables_initializer()
     for writer, reader in [(target, LOCAL), (LOCAL, target)]:
         path = f"{prefix}_{'local' if writer == LOCAL else 'server'}"
@@ -45,11 +67,24 @@ def types(target, prefix):
         show("saved", contents(path))
         with session(reader) as sess:
             saver.restore(sess, path)
-            show("restored", sess.run({name: tf.cast(v, tf.float32) if v.dtype.base_dtype == tf.bfloat16 else v for name, v in variables.items()}))
+            show(
+                "restored",
+                sess.run(
+                    {
+                        name: tf.cast(v, tf.float32) if v.dtype.base_dtype == tf.bfloat16 else v
+                        for name, v in variables.items()
+                    }
+                ),
+            )
 
 
 def table(partitioner):
-    return v1.get_variable("table", TABLE.shape, initializer=lambda shape, dtype, partition_info: tf.constant(cut(shape, partition_info)), partitioner=partitioner)
+    return v1.get_variable(
+        "table",
+        TABLE.shape,
+        initializer=lambda shape, dtype, partition_info: tf.constant(cut(shape, partition_info)),
+        partitioner=partitioner,
+    )
 
 
 def cut(shape, info):
@@ -58,7 +93,12 @@ def cut(shape, info):
 
 
 def partitions(target, prefix):
-    cuts = {"whole": None, "rows_2": v1.fixed_size_partitioner(2), "rows_3": v1.fixed_size_partitioner(3), "columns_2": v1.fixed_size_partitioner(2, axis=1)}
+    cuts = {
+        "whole": None,
+        "rows_2": v1.fixed_size_partitioner(2),
+        "rows_3": v1.fixed_size_partitioner(3),
+        "columns_2": v1.fixed_size_partitioner(2, axis=1),
+    }
     for saved, partitioner in cuts.items():
         for writer in (target, LOCAL):
             path = f"{prefix}_{saved}_{'local' if writer == LOCAL else 'server'}"
@@ -73,27 +113,44 @@ def partitions(target, prefix):
                     variable = table(other) if other else v1.get_variable("table", initializer=TABLE * 0)
                     with session(target if writer == LOCAL else LOCAL) as sess:
                         v1.train.Saver().restore(sess, path)
-                        show(f"{saved} to {restored}", bool(np.array_equal(sess.run(tf.convert_to_tensor(variable)), TABLE)))
+                        show(
+                            f"{saved} to {restored}",
+                            bool(np.array_equal(sess.run(tf.convert_to_tensor(variable)), TABLE)),
+                        )
 
 
 def three_shards_on_two(target, prefix):
     parts = [f"{prefix}_temp/part-{i:05}-of-00003" for i in range(3)]
     specs = ["7 5 0,2:-", "7 5 2,1:-", "7 5 3,4:-"]
     rows = [TABLE[:2], TABLE[2:3], TABLE[3:]]
-    saves = [tf.raw_ops.SaveV2(prefix=p, tensor_names=["table", f"own_{i}"], shape_and_slices=[spec, ""], tensors=[part, np.int32(i)]) for i, (p, spec, part) in enumerate(zip(parts, specs, rows))]
+    saves = [
+        tf.raw_ops.SaveV2(
+            prefix=p, tensor_names=["table", f"own_{i}"], shape_and_slices=[spec, ""], tensors=[part, np.int32(i)]
+        )
+        for i, (p, spec, part) in enumerate(zip(parts, specs, rows))
+    ]
     with session(target) as sess:
         sess.run(saves)
         sess.run(tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=parts, destination_prefix=prefix))
         show("merged", contents(prefix))
         show("parts left", glob.glob(f"{prefix}_temp*"))
         for spec in ["7 5 0,4:-", "7 5 4,3:-", "7 5 1,5:2,2", "7 5 -:4,1", "7 5 6,1:0,1"]:
-            show(spec, sess.run(tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=["table"], shape_and_slices=[spec], dtypes=[tf.float32])))
+            show(
+                spec,
+                sess.run(
+                    tf.raw_ops.RestoreV2(
+                        prefix=prefix, tensor_names=["table"], shape_and_slices=[spec], dtypes=[tf.float32]
+                    )
+                ),
+            )
 
 
 def replaced(target, prefix):
     """The same prefix again and again."""
     step, big = v1.placeholder(tf.int64, []), v1.placeholder(tf.float32, [1000])
-    save = tf.raw_ops.SaveV2(prefix=prefix, tensor_names=["step", "big"], shape_and_slices=["", ""], tensors=[step, big])
+    save = tf.raw_ops.SaveV2(
+        prefix=prefix, tensor_names=["step", "big"], shape_and_slices=["", ""], tensors=[step, big]
+    )
     part = tf.raw_ops.SaveV2(prefix=f"{prefix}_temp/part", tensor_names=["step"], shape_and_slices=[""], tensors=[step])
     merge = tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=[f"{prefix}_temp/part"], destination_prefix=prefix)
     restore = tf.raw_ops.RestoreV2(prefix=prefix, tensor_names=["step"], shape_and_slices=[""], dtypes=[tf.int64])
@@ -118,38 +175,78 @@ def first_format(target, prefix):
     for partitioner in (None, v1.fixed_size_partitioner(2)):
         with tf.Graph().as_default():
             variable = table(partitioner) if partitioner else v1.get_variable("table", initializer=TABLE * 0)
-            others = [v1.get_variable("words", initializer=tf.constant(["", "", ""])), v1.get_variable("step", initializer=tf.constant(0, tf.int64))]
+            others = [
+                v1.get_variable("words", initializer=tf.constant(["", "", ""])),
+                v1.get_variable("step", initializer=tf.constant(0, tf.int64)),
+            ]
             with session(target) as sess:
                 v1.train.Saver().restore(sess, prefix)
                 show("restored", sess.run([tf.convert_to_tensor(variable), *others]))
                 show("Restore", sess.run(tf.raw_ops.Restore(file_pattern=prefix, tensor_name="table", dt=tf.float32)))
-                show("RestoreSlice", sess.run(tf.raw_ops.RestoreSlice(file_pattern=prefix, tensor_name="table", shape_and_slice="7 5 1,5:2,2", dt=tf.float32)))
-                show_failure("no such tensor", lambda: sess.run(tf.raw_ops.Restore(file_pattern=prefix, tensor_name="none", dt=tf.float32)))
-                show_failure("another type", lambda: sess.run(tf.raw_ops.Restore(file_pattern=prefix, tensor_name="table", dt=tf.int32)))
-                show_failure("another shape", lambda: sess.run(tf.raw_ops.RestoreSlice(file_pattern=prefix, tensor_name="table", shape_and_slice="6 5 1,5:2,2", dt=tf.float32)))
-                show_failure("no such file", lambda: sess.run(tf.raw_ops.Restore(file_pattern=f"{prefix}-none", tensor_name="table", dt=tf.float32)))
+                show(
+                    "RestoreSlice",
+                    sess.run(
+                        tf.raw_ops.RestoreSlice(
+                            file_pattern=prefix, tensor_name="table", shape_and_slice="7 5 1,5:2,2", dt=tf.float32
+                        )
+                    ),
+                )
+                show_failure(
+                    "no such tensor",
+                    lambda: sess.run(tf.raw_ops.Restore(file_pattern=prefix, tensor_name="none", dt=tf.float32)),
+                )
+                show_failure(
+                    "another type",
+                    lambda: sess.run(tf.raw_ops.Restore(file_pattern=prefix, tensor_name="table", dt=tf.int32)),
+                )
+                show_failure(
+                    "another shape",
+                    lambda: sess.run(
+                        tf.raw_ops.RestoreSlice(
+                            file_pattern=prefix, tensor_name="table", shape_and_slice="6 5 1,5:2,2", dt=tf.float32
+                        )
+                    ),
+                )
+                show_failure(
+                    "no such file",
+                    lambda: sess.run(
+                        tf.raw_ops.Restore(file_pattern=f"{prefix}-none", tensor_name="table", dt=tf.float32)
+                    ),
+                )
 
 
 def failures(target, prefix):
     def restore(path, name="big", spec="", dtype=tf.float32):
-        return lambda: sess.run(tf.raw_ops.RestoreV2(prefix=path, tensor_names=[name], shape_and_slices=[spec], dtypes=[dtype]))[0][:1]
+        return lambda: sess.run(
+            tf.raw_ops.RestoreV2(prefix=path, tensor_names=[name], shape_and_slices=[spec], dtypes=[dtype])
+        )[0][:1]
 
     def save(path):
         big = np.arange(100000, dtype=np.float32)
         words = np.array(["word"] * 1000)
-        return lambda: sess.run(tf.raw_ops.SaveV2(prefix=path, tensor_names=["big", "words"], shape_and_slices=["", ""], tensors=[big, words]))
+        return lambda: sess.run(
+            tf.raw_ops.SaveV2(
+                prefix=path, tensor_names=["big", "words"], shape_and_slices=["", ""], tensors=[big, words]
+            )
+        )
 
     def damaged(name, change):
         path = f"{prefix}_{name}"
         with session(LOCAL) as local:
-            local.run(tf.raw_ops.SaveV2(prefix=path, tensor_names=["big", "words"], shape_and_slices=["", ""], tensors=[np.arange(100000, dtype=np.float32), np.array(["word"] * 1000)]))
+            local.run(
+                tf.raw_ops.SaveV2(
+                    prefix=path,
+                    tensor_names=["big", "words"],
+                    shape_and_slices=["", ""],
+                    tensors=[np.arange(100000, dtype=np.float32), np.array(["word"] * 1000)],
+                )
+            )
         suffix, edit = change
         file = f"{path}.{suffix}"
         if edit is None:
             os.remove(file)
         else:
-            data = edit(bytearray(open(file, "rb").read()))
-            open(file, "wb").write(data)
+            pathlib.Path(file).write_bytes(edit(bytearray(pathlib.Path(file).read_bytes())))
         show_failure(f"{name}: big", restore(path))
         show_failure(f"{name}: words", restore(path, "words", dtype=tf.string))
 
@@ -185,14 +282,36 @@ def failures(target, prefix):
         with open(f"{prefix}_garbage", "wb") as file:
             file.write(b"not a checkpoint " * 10)
         show_failure("garbage as first format", restore(f"{prefix}_garbage"))
-        show_failure("merge of nothing", lambda: sess.run(tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=[f"{prefix}_none"], destination_prefix=f"{prefix}_merged")))
-        duplicate = tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=[f"{prefix}_a", f"{prefix}_b"], destination_prefix=f"{prefix}_merged")
+        show_failure(
+            "merge of nothing",
+            lambda: sess.run(
+                tf.raw_ops.MergeV2Checkpoints(
+                    checkpoint_prefixes=[f"{prefix}_none"], destination_prefix=f"{prefix}_merged"
+                )
+            ),
+        )
+        duplicate = tf.raw_ops.MergeV2Checkpoints(
+            checkpoint_prefixes=[f"{prefix}_a", f"{prefix}_b"], destination_prefix=f"{prefix}_merged"
+        )
         save(f"{prefix}_a")()
         save(f"{prefix}_b")()
         show_failure("merge of duplicates", lambda: sess.run(duplicate))
-        show_failure("same name twice", lambda: sess.run(tf.raw_ops.SaveV2(prefix=f"{prefix}_twice", tensor_names=["x", "x"], shape_and_slices=["", ""], tensors=[1, 2])))
-        show_failure("slice of another shape", lambda: sess.run(tf.raw_ops.SaveV2(prefix=f"{prefix}_slice", tensor_names=["x"], shape_and_slices=["4 0,2"], tensors=[np.zeros(3)])))
-
+        show_failure(
+            "same name twice",
+            lambda: sess.run(
+                tf.raw_ops.SaveV2(
+                    prefix=f"{prefix}_twice", tensor_names=["x", "x"], shape_and_slices=["", ""], tensors=[1, 2]
+                )
+            ),
+        )
+        show_failure(
+            "slice of another shape",
+            lambda: sess.run(
+                tf.raw_ops.SaveV2(
+                    prefix=f"{prefix}_slice", tensor_names=["x"], shape_and_slices=["4 0,2"], tensors=[np.zeros(3)]
+                )
+            ),
+        )
 
 
 def addresses(target, prefix):
@@ -210,14 +329,32 @@ def addresses(target, prefix):
         show("files", sorted(os.path.basename(path) for path in glob.glob(prefix + "*")))
         for scheme in ("s3", "hdfs", "FILE", "x.y"):
             feed = {saver.saver_def.filename_tensor_name: f"{scheme}://somewhere/model"}
-            for what, node in (("save", saver.saver_def.save_tensor_name), ("restore", saver.saver_def.restore_op_name)):
+            for what, node in (
+                ("save", saver.saver_def.save_tensor_name),
+                ("restore", saver.saver_def.restore_op_name),
+            ):
                 try:
                     sess.run(node, feed)
                 except tf.errors.OpError as error:
-                    show(f"{what} {scheme}", [type(error).__name__, f"File system scheme '{scheme}' not implemented" in error.message])
-        merge = tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=[f"file://{prefix}"], destination_prefix=f"file://{prefix}_merged/model", delete_old_dirs=False)
+                    show(
+                        f"{what} {scheme}",
+                        [type(error).__name__, f"File system scheme '{scheme}' not implemented" in error.message],
+                    )
+        merge = tf.raw_ops.MergeV2Checkpoints(
+            checkpoint_prefixes=[f"file://{prefix}"],
+            destination_prefix=f"file://{prefix}_merged/model",
+            delete_old_dirs=False,
+        )
         sess.run(merge)
         show("merged", contents(f"{prefix}_merged/model"))
 
 
-PARTS = {"types": types, "partitions": partitions, "three_shards_on_two": three_shards_on_two, "replaced": replaced, "first_format": first_format, "failures": failures, "addresses": addresses}
+PARTS = {
+    "types": types,
+    "partitions": partitions,
+    "three_shards_on_two": three_shards_on_two,
+    "replaced": replaced,
+    "first_format": first_format,
+    "failures": failures,
+    "addresses": addresses,
+}

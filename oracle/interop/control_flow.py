@@ -1,8 +1,8 @@
 """Both generations of conditionals and loops: nesting, parallel iterations, values that are never computed."""
 
-import tensorflow as tf
-
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 
 def run(target):

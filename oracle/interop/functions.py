@@ -1,8 +1,8 @@
 """Function libraries: calls, nested calls, state and control flow inside, gradients through them."""
 
-import tensorflow as tf
-
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 
 def run(target):

@@ -2,14 +2,14 @@
 
 import os
 
+from report import session, show, v1
+
 import numpy as np
 import tensorflow as tf
 
-from report import session, show, v1
-
 
 def run(target):
-    count = int(os.environ.get("FERROFLOW_LARGE_BYTES", 64 << 20)) // 4
+    count = int(os.environ.get("FERROFLOW_LARGE_BYTES", str(64 << 20))) // 4
     x = v1.placeholder(tf.float32, [None], name="x")
     n = v1.placeholder(tf.int32, [], name="n")
     with session(target) as sess:

@@ -1,8 +1,8 @@
 """Partial runs: one step, exchanged over several calls."""
 
-import tensorflow as tf
-
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 
 def run(target):

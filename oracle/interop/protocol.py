@@ -1,9 +1,9 @@
 """The protocol below the client: codes and texts of answers to requests that no client sends."""
 
-import tensorflow as tf
-
 from report import show, v1
 from wire import Caller, convert, message, named_tensor
+
+import tensorflow as tf
 
 
 def brief(answer):

@@ -2,10 +2,10 @@
 
 import threading
 
+from report import session, show, show_failure, v1
+
 import numpy as np
 import tensorflow as tf
-
-from report import session, show, show_failure, v1
 
 ELEMENTS = 200
 
@@ -26,7 +26,7 @@ def together(*calls):
 
 
 def sorted_batches(target):
-    """Batches of a priority queue are sorted, whoever comes first."""
+    """Batches of a priority queue are sorted, in whichever order they come."""
     queue = v1.PriorityQueue(ELEMENTS * 2, (tf.int64,), ((),))
     keys = np.random.default_rng(3).integers(-20, 20, ELEMENTS)
     puts = [queue.enqueue_many((part, part * 7)) for part in np.split(keys, 20)]
@@ -47,7 +47,10 @@ def small_capacity(target):
     takes = [queue.dequeue_many(count) for count in reversed(counts)]
     taken = []
     with session(target) as sess:
-        together(*[lambda take=take: taken.append(sess.run(take[0])) for take in takes], *[lambda put=put: sess.run(put) for put in puts])
+        together(
+            *[lambda take=take: taken.append(sess.run(take[0])) for take in takes],
+            *[lambda put=put: sess.run(put) for put in puts],
+        )
         show("each sorted", [np.array_equal(batch, np.sort(batch)) for batch in taken])
         show("all", np.sort(np.concatenate(taken)))
         show("left", sess.run(queue.size()))
@@ -60,7 +63,9 @@ def attributes(target):
         "capacity": v1.FIFOQueue(15, tf.float32, shared_name="shared"),
         "component types": v1.FIFOQueue(10, tf.int32, shared_name="shared"),
         "component shapes": v1.FIFOQueue(10, tf.float32, shapes=[(1, 1)], shared_name="shared"),
-        "Expected FIFOQueue, found RandomShuffleQueueV2": v1.RandomShuffleQueue(10, 5, tf.float32, shared_name="shared"),
+        "Expected FIFOQueue, found RandomShuffleQueueV2": v1.RandomShuffleQueue(
+            10, 5, tf.float32, shared_name="shared"
+        ),
         "names are the client's": v1.FIFOQueue(10, tf.float32, names=["x"], shared_name="shared"),
     }
     with session(target) as sess:
@@ -71,7 +76,10 @@ def attributes(target):
                 show(name, "shared")
             except tf.errors.InvalidArgumentError as error:
                 show(name, name in error.message)
-        show_failure("wrong shape", lambda: sess.run(v1.PriorityQueue(5, (tf.int64,), ((),)).enqueue((tf.zeros([2], tf.int64), 1))))
+        show_failure(
+            "wrong shape",
+            lambda: sess.run(v1.PriorityQueue(5, (tf.int64,), ((),)).enqueue((tf.zeros([2], tf.int64), 1))),
+        )
 
 
 def sessions(target):
@@ -80,7 +88,9 @@ def sessions(target):
     for shared_name in (None, "shared_by_sessions"):
         queue = v1.FIFOQueue(10, tf.float32, shapes=[()], shared_name=shared_name)
         made[f"queue {shared_name}"] = (queue.enqueue(1.0), queue.size())
-        accumulator = v1.ConditionalAccumulator(tf.float32, shape=(), shared_name=shared_name and "accumulator_" + shared_name)
+        accumulator = v1.ConditionalAccumulator(
+            tf.float32, shape=(), shared_name=shared_name and "accumulator_" + shared_name
+        )
         made[f"accumulator {shared_name}"] = (accumulator.apply_grad(1.0), accumulator.num_accumulated())
     with session(target) as first, session(target) as second:
         for name, (put, size) in made.items():
@@ -90,4 +100,9 @@ def sessions(target):
         show("later", [third.run(size) for _, size in made.values()])
 
 
-PARTS = {"sorted_batches": sorted_batches, "small_capacity": small_capacity, "attributes": attributes, "sessions": sessions}
+PARTS = {
+    "sorted_batches": sorted_batches,
+    "small_capacity": small_capacity,
+    "attributes": attributes,
+    "sessions": sessions,
+}

@@ -1,8 +1,8 @@
 """Random numbers: equal seeds give equal numbers, in order of use, whichever server draws them."""
 
-import tensorflow as tf
-
 from report import session, show, v1
+
+import tensorflow as tf
 
 
 def run(target):
@@ -23,7 +23,12 @@ def run(target):
     ]
     w = v1.get_variable("w", [3, 3], initializer=v1.glorot_uniform_initializer(seed=5))
     with session(target) as sess:
-        for label, tensor in [("uniform", uniform), ("normal", normal), ("truncated", truncated), ("integers", integers)]:
+        for label, tensor in [
+            ("uniform", uniform),
+            ("normal", normal),
+            ("truncated", truncated),
+            ("integers", integers),
+        ]:
             show(label, [sess.run(tensor) for _ in range(2)])
         show("the stream goes on in another step", sess.run([uniform, normal]))
         show("shuffled", sess.run(shuffled))

@@ -1,4 +1,4 @@
-"""What a scenario prints: lines that must be the same whichever server ran it."""
+"""The output of scenarios: lines that must be the same whichever server ran it."""
 
 import numpy as np
 import tensorflow as tf

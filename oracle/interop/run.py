@@ -15,9 +15,9 @@ import traceback
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
-import environment  # noqa: E402, F401
+import environment
 
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 SCENARIOS = [
     "sessions",

@@ -4,10 +4,10 @@ folder is named."""
 import os
 import tempfile
 
+from report import session, show, show_failure, v1
+
 import numpy as np
 import tensorflow as tf
-
-from report import session, show, show_failure, v1
 
 LOCAL = ""
 
@@ -25,9 +25,14 @@ def model(asset):
     w = v1.get_variable("w", initializer=np.float32([[1, 2], [3, 4]]), use_resource=False)
     b = v1.get_variable("b", initializer=np.float32([10, 20]), use_resource=True)
     table = v1.get_variable(
-        "table", [5], initializer=lambda shape, dtype, partition_info: tf.ones(shape) * partition_info.var_offset[0], partitioner=v1.fixed_size_partitioner(2)
+        "table",
+        [5],
+        initializer=lambda shape, dtype, partition_info: tf.ones(shape) * partition_info.var_offset[0],
+        partitioner=v1.fixed_size_partitioner(2),
     )
-    words = v1.get_variable("words", initializer="nothing", trainable=False, use_resource=False, collections=[v1.GraphKeys.LOCAL_VARIABLES])
+    words = v1.get_variable(
+        "words", initializer="nothing", trainable=False, use_resource=False, collections=[v1.GraphKeys.LOCAL_VARIABLES]
+    )
     path = tf.constant(asset, name="asset_path")
     v1.add_to_collection(v1.GraphKeys.ASSET_FILEPATHS, path)
     first = v1.group(v1.assign(words, tf.strings.regex_replace(path, ".*/", "")), name="first")
@@ -43,7 +48,9 @@ def export(writer, folder, asset, **options):
         signature = v1.saved_model.predict_signature_def(inputs={"x": x}, outputs={"y": y})
         saver = v1.train.Saver(**options) if options else None
         assets = v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS)
-        builder.add_meta_graph_and_variables(sess, ["serve"], {"serving_default": signature}, assets_collection=assets, main_op=first, saver=saver)
+        builder.add_meta_graph_and_variables(
+            sess, ["serve"], {"serving_default": signature}, assets_collection=assets, main_op=first, saver=saver
+        )
         builder.save()
 
 
@@ -51,7 +58,9 @@ def load(reader, folder, tags):
     with tf.Graph().as_default(), session(reader) as sess:
         meta = v1.saved_model.loader.load(sess, tags, folder)
         signature = meta.signature_def["serving_default"]
-        show("answer", sess.run(signature.outputs["y"].name, {signature.inputs["x"].name: np.float32([[1, 0], [0, 1]])}))
+        show(
+            "answer", sess.run(signature.outputs["y"].name, {signature.inputs["x"].name: np.float32([[1, 0], [0, 1]])})
+        )
         show("first step", sess.run("words:0"))
         show("variables", sorted(os.listdir(os.path.join(folder.removeprefix("file://"), "variables"))))
 
@@ -77,7 +86,12 @@ def addresses(target, folder):
     load(target, "file://" + folder, ["serve"])
     os.remove(os.path.join(folder, "variables", "variables.index"))
     with tf.Graph().as_default(), session(target) as sess:
-        show_failure("no variables", lambda: v1.saved_model.loader.load(sess, ["serve"], folder) and sess.run("y:0", {"x:0": np.float32([[1, 2]])}))
+        show_failure(
+            "no variables",
+            lambda: (
+                v1.saved_model.loader.load(sess, ["serve"], folder) and sess.run("y:0", {"x:0": np.float32([[1, 2]])})
+            ),
+        )
 
 
 def old_checkpoints(target, folder):
@@ -108,4 +122,9 @@ def by_functions(target, folder):
                     show("answer", sess.run(y))
 
 
-PARTS = {"both_ways": both_ways, "addresses": addresses, "old_checkpoints": old_checkpoints, "by_functions": by_functions}
+PARTS = {
+    "both_ways": both_ways,
+    "addresses": addresses,
+    "old_checkpoints": old_checkpoints,
+    "by_functions": by_functions,
+}

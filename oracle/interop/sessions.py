@@ -2,9 +2,9 @@
 
 import threading
 
-import tensorflow as tf
-
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 
 def run(target):
@@ -113,6 +113,11 @@ def kept_tensors(target):
         old = tf.raw_ops.GetSessionHandle(value=value)
         kept = tf.raw_ops.GetSessionTensor(handle="a;1;/cpu:0", dtype=tf.float32)
         deleted = tf.raw_ops.DeleteSessionTensor(handle="a;1;/cpu:0")
-        for label, fetch in {"handle": v1.get_session_handle(value), "old": old, "kept": kept, "deleted": deleted}.items():
+        for label, fetch in {
+            "handle": v1.get_session_handle(value),
+            "old": old,
+            "kept": kept,
+            "deleted": deleted,
+        }.items():
             with session(target, graph) as sess:
                 show_failure(f"session tensor, {label}", lambda: sess.run(fetch))

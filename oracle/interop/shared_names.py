@@ -7,9 +7,9 @@ its own, which goes on from step to step.
 import pathlib
 import sys
 
-import tensorflow as tf
-
 from report import show, v1
+
+import tensorflow as tf
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "differential"))
@@ -91,7 +91,12 @@ def streams(sess, label):
         "other": other(),
         "twice": twice(),
         "branch": tf.cond(p, lambda: draw() + 10.0, lambda: draw() + 20.0),
-        "loop": tf.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, tf.concat([x[1:], [draw()]], 0)), (0, tf.zeros([3])), parallel_iterations=1)[1],
+        "loop": tf.while_loop(
+            lambda i, _: i < 3,
+            lambda i, x: (i + 1, tf.concat([x[1:], [draw()]], 0)),
+            (0, tf.zeros([3])),
+            parallel_iterations=1,
+        )[1],
     }
     for turn in range(2):
         for name, call in calls.items():
@@ -126,7 +131,9 @@ def counts(sess, label):
     both = tf.function(lambda a: (a + 1, a + 2)).get_concrete_function(spec)
 
     def branch(function, inputs, outputs):
-        return lambda: tf.raw_ops.If(cond=p, input=inputs, Tout=[tf.int32] * outputs, then_branch=function, else_branch=function)
+        return lambda: tf.raw_ops.If(
+            cond=p, input=inputs, Tout=[tf.int32] * outputs, then_branch=function, else_branch=function
+        )
 
     graphs = {
         "a branch with more results": branch(both, [x], 1),

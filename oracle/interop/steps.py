@@ -1,10 +1,10 @@
 """Steps: feeding and fetching anything, targets, callables, devices, and what goes wrong."""
 
+from report import session, show, show_failure, v1
+
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2, rpc_options_pb2
-
-from report import session, show, show_failure, v1
 
 
 def run(target):
@@ -71,6 +71,8 @@ def compression(target):
     doubled = x * 2
     for algorithm in ["deflate", "gzip"]:
         # A connection of its own, because the algorithm belongs to the connection.
-        options = rpc_options_pb2.RPCOptions(compression_algorithm=algorithm, compression_level=2, disable_session_connection_sharing=True)
+        options = rpc_options_pb2.RPCOptions(
+            compression_algorithm=algorithm, compression_level=2, disable_session_connection_sharing=True
+        )
         with session(target, rpc_options=options) as sess:
             show(algorithm, sess.run(doubled, {x: np.arange(300_000) % 7}).sum())

@@ -1,8 +1,8 @@
 """Tensor arrays and tensor lists."""
 
-import tensorflow as tf
-
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 
 def run(target):
@@ -24,7 +24,7 @@ def both(target, kind):
     stacked = filled.stack()
     pieces = tf.TensorArray(tf.int32, 0, dynamic_size=True, infer_shape=False)
     pieces = pieces.write(0, [1]).write(1, [2, 3])
-    mapped = tf.map_fn(lambda row: tf.reduce_sum(row), x)
+    mapped = tf.map_fn(tf.reduce_sum, x)
     scanned = tf.scan(lambda a, row: a + row, x)
     folded = tf.foldl(lambda a, row: a * 2.0 + row, x)
     slope = tf.gradients(tf.reduce_sum(stacked * x), x)

@@ -1,12 +1,25 @@
 """Tensors of every type, shape and encoding, in and out."""
 
-import numpy as np
-import tensorflow as tf
-
 from report import session, show, show_failure, v1
 from wire import Caller, message
 
-NUMBERS = ["float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+import numpy as np
+import tensorflow as tf
+
+NUMBERS = [
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+]
 
 
 def run(target):

@@ -1,12 +1,12 @@
-"""What a step tells about itself: timelines and partition graphs."""
+"""Traces of steps: timelines and partition graphs."""
 
 import json
+
+from report import session, show, show_failure, v1
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.client import timeline
-
-from report import session, show, show_failure, v1
 
 
 def described(output):
@@ -46,7 +46,9 @@ def flow(target):
             "if": tf.raw_ops.If(cond=x > 0.0, input=[x], Tout=[tf.float32], then_branch=body, else_branch=body)[0],
             "call": tf.raw_ops.PartitionedCall(args=[x], Tout=[tf.float32], f=body)[0],
             "loop": tf.while_loop(lambda i, _: i < 2, lambda i, a: (i + 1, tf.exp(a, name="inner")), (0, x))[1],
-            "array": tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, a.write(i, tf.exp(x, name="inner"))), (0, list_of))[1].stack(),
+            "array": tf.while_loop(
+                lambda i, _: i < 3, lambda i, a: (i + 1, a.write(i, tf.exp(x, name="inner"))), (0, list_of)
+            )[1].stack(),
         }
         v1.disable_control_flow_v2()
         with session(target) as sess:
@@ -55,9 +57,27 @@ def flow(target):
                 options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True)
                 sess.run(fetch, {x: 1.0}, options, metadata)
                 ops = {node.op for graph in metadata.partition_graphs for node in graph.node}
-                show(f"{name} becomes", sorted(ops & {"If", "StatelessIf", "While", "StatelessWhile", "PartitionedCall", "Switch", "Merge", "Enter", "Exit"}))
+                show(
+                    f"{name} becomes",
+                    sorted(
+                        ops
+                        & {
+                            "If",
+                            "StatelessIf",
+                            "While",
+                            "StatelessWhile",
+                            "PartitionedCall",
+                            "Switch",
+                            "Merge",
+                            "Enter",
+                            "Exit",
+                        }
+                    ),
+                )
                 for stats in metadata.step_stats.dev_stats:
-                    ran = [node.node_name for node in stats.node_stats if node.node_name.split("/")[-1].startswith("inner")]
+                    ran = [
+                        node.node_name for node in stats.node_stats if node.node_name.split("/")[-1].startswith("inner")
+                    ]
                     show(f"{name}, its function's node on {stats.device}", len(ran))
 
 

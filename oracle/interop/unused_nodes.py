@@ -1,8 +1,8 @@
 """Graphs with nodes that no step needs, of ops that a server may lack: the other steps run."""
 
-import tensorflow as tf
-
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 
 def add_unused(x):

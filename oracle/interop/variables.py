@@ -1,8 +1,8 @@
 """Variables, as references and as resources, and control dependencies between their updates."""
 
-import tensorflow as tf
-
 from report import session, show, show_failure, v1
+
+import tensorflow as tf
 
 
 def run(target):
@@ -28,13 +28,19 @@ def updates(target, use_resource):
         show("scatter_update", sess.run([v1.scatter_update(m, indices, [[5.0, 5.0], [6.0, 6.0]])][0]))
         show("scatter_add", sess.run(v1.scatter_add(m, indices, [[1.0, 2.0], [3.0, 4.0]])))
         show("gather", sess.run(tf.gather(m, [2, 0, 2])))
-        with tf.control_dependencies([v1.assign_add(n, 1)]):
-            with tf.control_dependencies([v1.assign_add(n, 10)]):
-                ordered = tf.identity(n.read_value())
+        with tf.control_dependencies([v1.assign_add(n, 1)]), tf.control_dependencies([v1.assign_add(n, 10)]):
+            ordered = tf.identity(n.read_value())
         show("in order", [sess.run(ordered) for _ in range(3)])
         loss = tf.reduce_sum(tf.square(v - [1.0, 2.0, 3.0]))
         train = v1.train.GradientDescentOptimizer(0.25).minimize(loss)
         for _ in range(3):
             sess.run(train)
         show("trained", sess.run([v, loss]))
-        show_failure("wrong shape", lambda: sess.run(v1.assign(v, [1.0], validate_shape=False) if use_resource else v1.assign(v, v1.placeholder_with_default([1.0], None))))
+        show_failure(
+            "wrong shape",
+            lambda: sess.run(
+                v1.assign(v, [1.0], validate_shape=False)
+                if use_resource
+                else v1.assign(v, v1.placeholder_with_default([1.0], None))
+            ),
+        )

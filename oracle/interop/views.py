@@ -4,10 +4,10 @@ Every graph reads a variable, passes the value through an op, updates the variab
 value after the update. What is fetched is that result, the passed value, the read and the variable itself.
 """
 
+from report import session, show, v1
+
 import numpy as np
 import tensorflow as tf
-
-from report import session, show, v1
 
 raw = tf.raw_ops
 
@@ -42,7 +42,9 @@ PASSES = {
     "identity_n": lambda r: tf.identity_n([tf.constant(1), r])[1],
     "placeholder_with_default": lambda r: v1.placeholder_with_default(r, r.shape),
     "check_numerics": lambda r: v1.debugging.check_numerics(r, ""),
-    "switch and merge": lambda r: raw.Merge(inputs=list(raw.Switch(data=r, pred=v1.placeholder_with_default(True, []))))[0],
+    "switch and merge": lambda r: raw.Merge(
+        inputs=list(raw.Switch(data=r, pred=v1.placeholder_with_default(True, [])))
+    )[0],
     "enter and exit": lambda r: raw.Exit(data=raw.Enter(data=r, frame_name="frame")),
     "snapshot": lambda r: raw.Snapshot(input=r),
     "multiply": lambda r: r * 1.5,
@@ -93,7 +95,7 @@ def case(target, label, shape, update, through):
 
 
 def tokens(target):
-    """How synchronous replicas make their tokens: out of a read that nothing orders after the update."""
+    """The tokens of synchronous replicas are made out of a read that nothing orders after the update."""
     with tf.Graph().as_default() as graph, session(target, graph) as sess:
         step = v1.get_variable("step", [], tf.int64, v1.zeros_initializer(), use_resource=False)
         queue = v1.FIFOQueue(-1, tf.int64, [], shared_name="view_tokens")

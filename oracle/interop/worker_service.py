@@ -1,11 +1,11 @@
-"""What a master says to a worker: registered graphs, steps, tensors, and every way to get them wrong."""
+"""Calls of a master to a worker: registered graphs, steps, tensors, and every way to get them wrong."""
 
 import threading
 
-import tensorflow as tf
-
 from report import show
 from wire import Caller, convert, message, named_tensor
+
+import tensorflow as tf
 
 
 def run(target):
@@ -60,7 +60,9 @@ class Peer:
             return answer
         if answer.status_code:
             return [answer.status_code, answer.status_error_message]
-        return [(each.name.split(";")[3], each.tensor.tensor_content or each.tensor.float_val[:]) for each in answer.recv]
+        return [
+            (each.name.split(";")[3], each.tensor.tensor_content or each.tensor.float_val[:]) for each in answer.recv
+        ]
 
     def key(self, edge, device=None, incarnation=None):
         source = device or self.device
@@ -126,7 +128,12 @@ def attr(value):
 
 
 def constant(name, value):
-    return (name, "Const", [], dict(dtype=tf.as_dtype(tf.convert_to_tensor(value).dtype), value=tf.make_tensor_proto(value)))
+    return (
+        name,
+        "Const",
+        [],
+        dict(dtype=tf.as_dtype(tf.convert_to_tensor(value).dtype), value=tf.make_tensor_proto(value)),
+    )
 
 
 def sessions(worker):

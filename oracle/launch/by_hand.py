@@ -20,9 +20,9 @@ import traceback
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cluster"))
 
-import tasks  # noqa: E402
-import trainer  # noqa: E402
-from trainer import tf, v1  # noqa: E402
+import tasks
+import trainer
+from trainer import tf, v1
 
 # How long anything may take before it is taken to hang.
 SECONDS = 300
@@ -97,7 +97,9 @@ def any_order(binary):
             if job == "ps":
                 started = Started(order[turn], argv=[binary, "serve", *own, "--exit-with-chief=1", "--log", "warn"])
             else:
-                started = Started(order[turn], body=lambda own=own: trainer.main([*own, f"--steps={STEPS}", "--together=2"]))
+                started = Started(
+                    order[turn], body=lambda own=own: trainer.main([*own, f"--steps={STEPS}", "--together=2"])
+                )
             runs[order][order[turn]] = started
         # Those that wait for others wait for a while.
         time.sleep(0.5)

@@ -12,9 +12,9 @@ import time
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
-import environment  # noqa: E402, F401
+import environment
 
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 v1 = tf.compat.v1
 
@@ -36,7 +36,7 @@ def look_often():
 
 
 class Together(v1.train.SessionRunHook):
-    """Does not end before so many workers have begun, so that none finds the cluster gone."""
+    """Does not end before `workers` workers have begun, so that none finds the cluster gone."""
 
     def __init__(self, workers):
         self.workers = workers
@@ -82,7 +82,12 @@ def main(argv):
                 if reached is None:
                     print(f"{job} {index} trains", flush=True)
                 _, reached, value = session.run([train, step, weight])
-    print(f"{job} {index} came late" if reached is None else f"{job} {index} has ended at step {reached} with {value:.3f}", flush=True)
+    print(
+        f"{job} {index} came late"
+        if reached is None
+        else f"{job} {index} has ended at step {reached} with {value:.3f}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

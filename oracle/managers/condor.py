@@ -172,12 +172,20 @@ class Condor(manager.Manager):
             "LANG=C.UTF-8",
             f"CONDOR_CONFIG={self._directory}/{name}/condor_config",
         ]
-        inside = ["chroot", f"--userspec={USER}:{USER}", ROOT, "/usr/bin/env", "-i", f"--chdir={directory}", *environment]
+        inside = [
+            "chroot",
+            f"--userspec={USER}:{USER}",
+            ROOT,
+            "/usr/bin/env",
+            "-i",
+            f"--chdir={directory}",
+            *environment,
+        ]
         setup = ENTER.format(root=ROOT, shared=" ".join(f"'{place}'" for place in self._shared))
         return self.nodes.on(name, *inside, *command, setup=setup)
 
     def ask(self, *command, check=True, directory="/tmp"):
-        """What a tool prints on the central manager."""
+        """The output of a tool on the central manager."""
         return self._ask(command, self._on("manager", *command, directory=directory), check, timeout=60)
 
     def left_over(self):

@@ -1,4 +1,4 @@
-"""What a user of HTCondor does: vanilla jobs that find each other in a directory that all machines share."""
+"""Acts of a user of HTCondor: vanilla jobs that find each other in a directory that all machines share."""
 
 import os
 import re
@@ -36,7 +36,7 @@ class Site:
         return int(re.search(r"submitted to cluster (\d+)", said).group(1))
 
     def outputs(self):
-        """What the tasks have printed so far, by file."""
+        """The output of the tasks so far, by file."""
         found = {}
         for name in sorted(os.listdir(self.directory)):
             if name.endswith((".out", ".err", ".log")):
@@ -52,8 +52,10 @@ class Site:
         return self.condor.ask("condor_q", str(cluster), "-af", "ProcId", "JobStatus").split()
 
     def wait_for_end(self, cluster):
-        until(lambda: not self.waiting(cluster), SECONDS, lambda: f"jobs are left: {self.waiting(cluster)}\n{self.said()}")
-        left = lambda: self.condor.left_over()
+        until(
+            lambda: not self.waiting(cluster), SECONDS, lambda: f"jobs are left: {self.waiting(cluster)}\n{self.said()}"
+        )
+        left = self.condor.left_over
         until(lambda: not left(), 30, lambda: f"left over: {left()}\n{self.said()}")
         return self.said()
 

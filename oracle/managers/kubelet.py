@@ -7,13 +7,14 @@ not looked at: programs are those of this machine.
 
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
 
-import yaml
-
 from nodes import Nodes
+
+import yaml
 
 NAMESPACE = "default"
 
@@ -100,7 +101,7 @@ class Kubernetes:
     """Pods of a manifest, running."""
 
     def __init__(self, manifest, binary, directory):
-        pods, domains = pods_of(list(yaml.safe_load_all(open(manifest))))
+        pods, domains = pods_of(list(yaml.safe_load_all(pathlib.Path(manifest).read_text())))
         self._directory = directory
         self._nodes = Nodes([pod.name for pod in pods], directory, domains)
         self._running = {}
@@ -142,7 +143,9 @@ class Kubernetes:
         probed = [pod for pod in self._running if pod.probe()]
         for pod in probed:
             asked = self._nodes.on(pod.name, *pod.probe())
-            found = subprocess.run(asked, env=dict(os.environ, PATH=self._path), capture_output=True, text=True)
+            found = subprocess.run(
+                asked, env=dict(os.environ, PATH=self._path), capture_output=True, text=True, check=False
+            )
             assert found.returncode == 0, f"{pod.name} does not answer: {found.stdout}{found.stderr}"
         return len(probed)
 

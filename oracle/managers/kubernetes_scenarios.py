@@ -1,4 +1,4 @@
-"""What a user of Kubernetes does: stock's trainer on our parameter servers, from each kind of manifest."""
+"""Acts of a user of Kubernetes: stock's trainer on our parameter servers, from each kind of manifest."""
 
 import functools
 import os
@@ -23,7 +23,16 @@ class Site:
 
 
 def trained(flavor, site):
-    command = [site.binary, "submit", "k8s", "--dry-run", "--force", "--image=train:1", f"--flavor={flavor}", "--name=train"]
+    command = [
+        site.binary,
+        "submit",
+        "k8s",
+        "--dry-run",
+        "--force",
+        "--image=train:1",
+        f"--flavor={flavor}",
+        "--name=train",
+    ]
     command += ["--dir", site.directory, "--jobs=chief:1,ps:2,worker:1", "--", sys.executable, TRAINER, "--steps=40"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     pods = Kubernetes(os.path.join(site.directory, "train.yaml"), site.binary, site.directory)

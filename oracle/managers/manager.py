@@ -1,4 +1,4 @@
-"""What all cluster managers on one machine share: their packages, their daemons, their tools."""
+"""Parts that all cluster managers on one machine share: their packages, their daemons, their tools."""
 
 import contextlib
 import os
@@ -55,8 +55,10 @@ class Manager:
         self._daemons.append(process)
 
     def _ask(self, words, command, check, **options):
-        """What a tool prints; `command` is how it is started here."""
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+        """The output of a tool; `command` is how it is started here."""
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options
+        )
         if check and done.returncode != 0:
             raise RuntimeError(f"{' '.join(words)} ended with {done.returncode}:\n{done.stdout}")
         return done.stdout

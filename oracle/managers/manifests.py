@@ -9,6 +9,7 @@ check against, as its operator publishes it. Prints a line per object.
 """
 
 import argparse
+import pathlib
 import re
 
 import jsonschema
@@ -126,7 +127,7 @@ def definitions(files):
     """The schemas of custom resources by group, version and kind."""
     found = {}
     for file in files:
-        for definition in yaml.safe_load_all(open(file)):
+        for definition in yaml.safe_load_all(pathlib.Path(file).read_text()):
             spec = (definition or {}).get("spec", {})
             for version in spec.get("versions", ()):
                 schema = strict(version["schema"]["openAPIV3Schema"])
@@ -143,13 +144,13 @@ def main():
     options = parser.parse_args()
     published = definitions(options.crd)
     for file in options.manifests:
-        for document in yaml.safe_load_all(open(file)):
+        for document in yaml.safe_load_all(pathlib.Path(file).read_text()):
             kind = document["apiVersion"], document["kind"]
             KINDS.get(kind, core)(document)
             if kind in published:
                 jsonschema.validate(document, published[kind])
             name = document["metadata"]["name"]
-            assert LABEL.fullmatch(name), f"{name!r} is no name"
+            assert LABEL.fullmatch(name), f"{name!r} is not a name"
             print(document["kind"], name)
 
 

@@ -4,6 +4,7 @@ A node is a network namespace on a common bridge; what is started on it sees its
 knows all nodes. File systems are shared. Needs root.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -17,7 +18,7 @@ class Forbidden(Exception):
 
 def call(*command, **options):
     """Runs a command; its output is part of the error if it fails."""
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **options)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}")
     return done.stdout
@@ -81,10 +82,12 @@ class Nodes:
         return [*network, "unshare", "--mount", "--uts", "sh", "-c", script, name, self.hosts, *command]
 
     def processes(self, besides=()):
-        """What runs on the nodes, as (node, pid, command line), except programs of these names."""
+        """Processes on the nodes, as (node, pid, command line), except programs of these names."""
         found = []
         for name, namespace in self._namespaces.items():
-            listed = subprocess.run(["ip", "netns", "pids", namespace], capture_output=True, text=True).stdout
+            listed = subprocess.run(
+                ["ip", "netns", "pids", namespace], capture_output=True, text=True, check=False
+            ).stdout
             for pid in map(int, listed.split()):
                 try:
                     with open(f"/proc/{pid}/cmdline") as file:
@@ -99,11 +102,9 @@ class Nodes:
         """Ends everything that runs on the nodes, and removes them."""
         for _ in range(3):
             for _, pid, _ in self.processes():
-                try:
+                with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
         for namespace in self._namespaces.values():
             # The pair of links goes with the namespace.
-            subprocess.run(["ip", "netns", "del", namespace], stderr=subprocess.DEVNULL)
-        subprocess.run(["ip", "link", "del", self._bridge], stderr=subprocess.DEVNULL)
+            subprocess.run(["ip", "netns", "del", namespace], stderr=subprocess.DEVNULL, check=False)
+        subprocess.run(["ip", "link", "del", self._bridge], stderr=subprocess.DEVNULL, check=False)

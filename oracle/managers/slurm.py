@@ -102,7 +102,7 @@ class Slurm(manager.Manager):
         until(idle, 60, lambda: f"nodes are not idle: {self.ask('sinfo', '--Node', '--long', check=False)}")
 
     def ask(self, *command, check=True, **options):
-        """What a tool of Slurm prints."""
+        """The output of a tool of Slurm."""
         return self._ask(command, command, check, env=self.environment, **options)
 
     def state(self, job):
@@ -117,7 +117,9 @@ class Slurm(manager.Manager):
     def close(self):
         """Ends all jobs and daemons."""
         if len(self._daemons) > 1:
-            subprocess.run(["scancel", "--full", "--user=root"], env=getattr(self, "environment", None), timeout=20)
+            subprocess.run(
+                ["scancel", "--full", "--user=root"], env=getattr(self, "environment", None), timeout=20, check=False
+            )
         # The nodes' daemons first: what they started goes with their namespaces.
         for process in reversed(self._daemons):
             self._end([process], signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What a user of Slurm does: stock's trainer behind `ferroflow join`, on nodes whose names do not sort as numbers."""
+"""Acts of a user of Slurm: stock's trainer behind `ferroflow join`, on nodes whose names do not sort as numbers."""
 
 import os
 import re
@@ -30,7 +30,7 @@ class Site:
         return [self.binary, "join", "--jobs", jobs, *options, "--", sys.executable, TRAINER, f"--steps={steps}"]
 
     def step(self, *command):
-        """What a step prints; it must end well and leave nothing."""
+        """The output of a step; it must end well and leave nothing."""
         said = self.slurm.ask("srun", *command, timeout=SECONDS)
         self.check_gone(said)
         return said
@@ -42,7 +42,7 @@ class Site:
         return int(re.search(r"Submitted batch job (\d+)", said).group(1))
 
     def output(self, name, job):
-        """What a submitted training has printed so far."""
+        """The output of a submitted training so far."""
         try:
             with open(self.path(f"{name}-{job}.out")) as file:
                 return file.read()
@@ -71,7 +71,7 @@ class Site:
 
     def check_gone(self, said):
         """No process may be left on any node; Slurm itself needs a moment to see that."""
-        left = lambda: self.slurm.left_over()
+        left = self.slurm.left_over
         until(lambda: not left(), KILL_WAIT + 10, lambda: f"left over: {left()}\n{said}")
 
 
@@ -93,9 +93,7 @@ def the_process_manager_tells_the_addresses(site):
 
 
 def tasks_are_dealt_out_in_turn(site):
-    said = site.step(
-        "--mpi=pmi2", "-N3", "-n5", "--distribution=cyclic", *site.join("chief:1,ps:2,worker:2")
-    )
+    said = site.step("--mpi=pmi2", "-N3", "-n5", "--distribution=cyclic", *site.join("chief:1,ps:2,worker:2"))
     check_trained(said)
     # Slurm fills the first node once the others are full.
     assert {placed(said)[task] for task in ("chief:0", "ps:0", "ps:1")} == set(NODES), said

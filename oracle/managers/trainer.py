@@ -14,9 +14,9 @@ import time
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
-import environment  # noqa: E402, F401
+import environment
 
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 v1 = tf.compat.v1
 

@@ -16,8 +16,10 @@ fn build() -> PathBuf {
         return binary.into();
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // The same packages as a run of all tests selects, and a test: so cargo unifies the same features, and has everything
+    // but the binary itself.
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--package", "ferroflow-cli"])
+        .args(["build", "--quiet", "--workspace", "--bin", "ferroflow", "--test", "main"])
         .current_dir(stock::root())
         .status()
         .expect("cargo starts");
@@ -26,8 +28,8 @@ fn build() -> PathBuf {
     test.ancestors().nth(2).expect("tests lie below the profile's directory").join("ferroflow")
 }
 
-/// Variables by which launchers and managers tell tasks who they are, and users of ours what they want. Whoever runs these
-/// tests, in a pod or in an allocation, is not part of them.
+/// Variables by which launchers and managers tell tasks who they are, and users what they want. The pod or
+/// allocation that runs these tests is not part of them.
 const TOLD: [&str; 10] = [
     "TF_CONFIG",
     "FERROFLOW_",
@@ -41,7 +43,7 @@ const TOLD: [&str; 10] = [
     "NO_COLOR",
 ];
 
-/// Our binary with these arguments, told nothing by whoever runs the tests.
+/// Our binary with these arguments, without variables of the machine that runs the tests.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(path());
     command.args(arguments);

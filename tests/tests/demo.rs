@@ -133,7 +133,7 @@ fn nothing_is_left(directory: &Path) {
     }
 }
 
-/// What a run printed; it must end well, and its tasks with it.
+/// The output of a run; it must end well, and its tasks with it.
 fn demo(directory: &Path, arguments: &[&str]) -> String {
     let output = command(directory, arguments).output().expect("the binary starts");
     let said = String::from_utf8(output.stdout).expect("the output is text");

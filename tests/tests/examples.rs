@@ -43,7 +43,7 @@ struct Oracle {
     _process: Child,
 }
 
-/// What stock answers to a request of `oracle/examples.py`; `None` without stock.
+/// Stock's answer to a request of `oracle/examples.py`; `None` without stock.
 fn ask(request: &Value) -> Option<Value> {
     static ORACLE: OnceLock<Option<Mutex<Oracle>>> = OnceLock::new();
     let oracle = ORACLE.get_or_init(|| {

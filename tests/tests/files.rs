@@ -127,7 +127,7 @@ fn write_events(directory: &Path) {
     writer.session(SessionEvent::Checkpoint("model-5".to_owned()), 5).unwrap();
 }
 
-/// What the nodes of a graph make of the same things.
+/// The same things, made by the nodes of a graph.
 fn summaries(values: Tensor, images: Tensor) -> bytes::Bytes {
     let graph = Graph::new();
     let s = graph.scope();

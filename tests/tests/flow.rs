@@ -119,7 +119,7 @@ fn directory(name: &str) -> PathBuf {
     directory
 }
 
-/// What `oracle/graphs.py` prints.
+/// The output of `oracle/graphs.py`.
 fn ask_stock(arguments: &[&str]) -> Option<Value> {
     let output = Command::new(stock::python()?)
         .arg(stock::root().join("oracle/graphs.py"))

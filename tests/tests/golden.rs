@@ -1,11 +1,11 @@
 //! Goldens on every runtime: one test per runtime and family, such as `planned::cwise_unary`.
 //!
-//! `GOLDEN=segment cargo test -p ferroflow-tests --test golden` runs one family, `GOLDEN=segment/SegmentSum` its cases
+//! `GOLDEN=segment cargo test --workspace --test golden` runs one family, `GOLDEN=segment/SegmentSum` its cases
 //! whose name starts so, and commas separate several. Test names filter as usual: `-- planned::segment`.
 
 use ferroflow_core::op::Registry;
 use ferroflow_runtime::PlanOptions;
-use ferroflow_testing::golden;
+use ferroflow_testing::golden::{self, GoldenFile};
 use ferroflow_testing::local::Local;
 use ferroflow_testing::remote::Remote;
 use ferroflow_testing::suite::{self, Outcome, Runtime};
@@ -13,7 +13,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The runtimes by name; every golden runs on each.
 fn runtimes(registry: &Registry) -> Vec<(&'static str, Arc<dyn Runtime + Send + Sync>)> {
@@ -40,24 +40,35 @@ fn main() -> ExitCode {
         .filter(|words| !words.is_empty())
         .map(|words| words.split_once('/').unwrap_or((words, "")))
         .collect();
-    let mut trials = Vec::new();
-    for (name, runtime) in runtimes(&registry) {
-        for family in golden::families().expect("testdata is part of the repository") {
-            let wanted = only.iter().find(|(name, _)| *name == family);
-            if only.is_empty() || wanted.is_some() {
-                let prefix = wanted.map_or("", |(_, prefix)| prefix).to_owned();
-                let (registry, runtime) = (registry.clone(), runtime.clone());
-                trials.push(Trial::test(format!("{name}::{family}"), move || {
-                    check(&family, &prefix, &registry, runtime.as_ref())
-                }));
-            }
+    let (runtimes, mut trials) = (runtimes(&registry), Vec::new());
+    for family in golden::families().expect("testdata is part of the repository") {
+        let wanted = only.iter().find(|(name, _)| *name == family);
+        if !only.is_empty() && wanted.is_none() {
+            continue;
+        }
+        let prefix = wanted.map_or("", |(_, prefix)| prefix);
+        // Read by the first of the runtimes, and kept until the last one is through.
+        let file = Arc::new(OnceLock::new());
+        for (name, runtime) in &runtimes {
+            let (file, family, prefix) = (file.clone(), family.clone(), prefix.to_owned());
+            let (registry, runtime) = (registry.clone(), runtime.clone());
+            trials.push(Trial::test(format!("{name}::{family}"), move || {
+                let file =
+                    file.get_or_init(|| golden::load(&family)).as_ref().map_err(ToString::to_string)?;
+                check(file, &family, &prefix, &registry, runtime.as_ref())
+            }));
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-fn check(family: &str, prefix: &str, registry: &Registry, runtime: &dyn Runtime) -> Result<(), Failed> {
-    let file = golden::load(family)?;
+fn check(
+    file: &GoldenFile,
+    family: &str,
+    prefix: &str,
+    registry: &Registry,
+    runtime: &dyn Runtime,
+) -> Result<(), Failed> {
     let (mut failures, mut missing, mut passed, mut skipped) = (Vec::new(), BTreeSet::new(), 0, 0);
     for case in file.case.iter().filter(|case| case.name.starts_with(prefix)) {
         let graph = case.graph.clone().unwrap_or_default();

@@ -12,10 +12,10 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long anything may take before it is taken to hang.
+/// Anything that takes longer is taken to hang.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What no task says when everything goes well.
+/// Words that no task says when everything goes well.
 const COMPLAINTS: [&str; 5] = ["Traceback", "Error", "UNAVAILABLE", "CANCELLED", "panicked"];
 
 fn ferroflow(arguments: &[&str]) -> Command {

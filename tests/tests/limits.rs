@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long anything may take before it is taken to hang.
+/// Anything that takes longer is taken to hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server of ours in a process of its own; it is killed with this value.
+/// A Ferroflow server in a process of its own; it is killed with this value.
 struct Served {
     process: Child,
     target: String,
@@ -65,7 +65,7 @@ impl Served {
         self.process.try_wait().expect("the process is ours").is_none()
     }
 
-    /// What the process holds, in bytes.
+    /// Memory of the process, in bytes.
     fn resident(&self) -> usize {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("it lives");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
@@ -216,7 +216,7 @@ fn a_task_that_meets_others_listens_where_it_is_told() {
     let _ = fs::remove_dir_all(directory);
 }
 
-/// What a connection gets that sends these bytes and waits: whether it is closed in time.
+/// Whether a connection that sends these bytes and waits is closed in time.
 fn is_closed_after(address: &str, bytes: &[u8]) -> bool {
     let mut socket = TcpStream::connect(address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -26,7 +26,7 @@ fn program() {
     session.build().unwrap().run_loop(|session| session.execute(&train)).unwrap();
 }
 
-/// What a program writes to standard output and standard error.
+/// Standard output and standard error of a program.
 fn output(kind: &str, level: Option<&str>) -> (String, String) {
     let directory = Directory::new(&format!("logging_{kind}"));
     let mut command = Command::new(std::env::current_exe().unwrap());

@@ -21,10 +21,10 @@ mod optimizers;
 /// The examples that programs are learned from.
 mod examples;
 
-/// What a stock client does, on our server and on stock's.
+/// Scenarios of a stock client, on our server and on stock's.
 mod interop;
 
-/// What all scripts that ask stock rely on.
+/// The base of all scripts that ask stock.
 mod oracle;
 
 /// Our client on stock's servers.
@@ -51,7 +51,7 @@ mod clusters;
 /// The demonstration: a cluster of processes that trains a classifier.
 mod demo;
 
-/// How tasks learn who they are, and whether they agree.
+/// Roles: where tasks learn who they are, and whether they agree.
 mod roles;
 /// Jobs for cluster managers, completions and the manual.
 mod submit;

@@ -244,7 +244,7 @@ fn run_stock(python: &Path, cluster: &str, task: u32, role: &str, last: i64, mor
         .expect("the interpreter starts")
 }
 
-/// How many steps stock's worker made.
+/// The number of steps that stock's worker made.
 fn steps_of(worker: Child) -> i64 {
     let said = worker.wait_with_output().expect("the process is ours");
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
@@ -261,7 +261,7 @@ fn our_worker_and_stocks_train_one_model_whoever_is_chief() {
     }
 }
 
-/// A worker of ours in synchronous training; returns the steps it made and the final w.
+/// A Ferroflow worker in synchronous training; returns the steps it made and the final w.
 fn train_in_step(spec: &ClusterSpec, task: u32, chief: bool, last: i64) -> Result<(i64, f32)> {
     let server = Server::new(spec, "worker", task)?;
     let graph = Graph::new();
@@ -290,7 +290,7 @@ fn train_in_step(spec: &ClusterSpec, task: u32, chief: bool, last: i64) -> Resul
     Ok((steps, end))
 }
 
-/// Whether w is what so many steps make of it, or up to two more: equal gradients have themselves as their average, so
+/// Whether w is what this number of steps makes of it, or up to two more: equal gradients have themselves as their average, so
 /// this is plain descent. Steps of a worker are no measure: some of its gradients may come too late.
 fn is_descent(w: f32, steps: i32) -> bool {
     (steps..steps + 3).any(|steps| (w - 3.0 * (1.0 - 0.9f32.powi(steps))).abs() < 1e-4)

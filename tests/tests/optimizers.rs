@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const STEPS: usize = 5;
 
-/// What stock wrote about one model.
+/// Stock's record of one model.
 #[derive(Default)]
 struct Model {
     kind: String,

@@ -1,4 +1,4 @@
-//! What all scripts that ask stock rely on: one environment on every machine, and crashes of stock that are findings.
+//! The base of all scripts that ask stock: one environment on every machine, and crashes of stock that are findings.
 
 use crate::stock;
 use std::process::{Command, Output};

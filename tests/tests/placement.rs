@@ -33,12 +33,12 @@ fn nodes_are_placed_where_stock_places_them() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// What comments of a case say under `key`.
+/// The values of `key` in the comments of a case.
 fn notes<'a>(written: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
     written.lines().filter_map(move |line| line.strip_prefix("# ")?.strip_prefix(key)?.strip_prefix(": "))
 }
 
-/// How our placement of a case differs from stock's.
+/// The first difference between our placement of a case and stock's.
 fn difference(written: &str) -> String {
     let def: GraphDef = text::parse("tensorflow.GraphDef", written).expect("stock's graph parses");
     let note = |key| notes(written, key).next().expect("the case says so");

@@ -414,7 +414,7 @@ const SAY_AND_WAIT: &str = r#"echo $TF_CONFIG; until test -e "$0"; do sleep 0.05
 /// A program that says what it was told.
 const SAY_CONFIG: [&str; 3] = ["sh", "-c", "echo $TF_CONFIG"];
 
-/// What a program said it was told.
+/// The role that a program said it was given.
 fn config(said: &str) -> Value {
     let line =
         said.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no TF_CONFIG in {said}"));
@@ -436,7 +436,7 @@ fn join(url: &str, jobs: &str, job: &str, options: &[&str], program: &[&str]) ->
     start("join", url, jobs, job, &[options, &program].concat())
 }
 
-/// A command of ours that meets others.
+/// A `ferroflow` command that meets others.
 fn start(command: &str, url: &str, jobs: &str, job: &str, options: &[&str]) -> Joined {
     let log = std::env::temp_dir().join(format!("ferroflow-join-{}-{}", std::process::id(), unique()));
     let file = || std::fs::OpenOptions::new().create(true).append(true).open(&log).unwrap();
@@ -470,7 +470,7 @@ struct Joined {
 }
 
 impl Joined {
-    /// What it said, once it has ended with this code.
+    /// Its output, once it has ended with this code.
     fn end(mut self, code: i32) -> String {
         let mut status = None;
         let until_end = || {

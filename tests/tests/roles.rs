@@ -1,4 +1,4 @@
-//! How tasks learn who they are: what stock's resolvers say of the same inputs, what our commands say, and tasks that
+//! Roles, and where tasks learn them: what stock's resolvers say of the same inputs, what our commands say, and tasks that
 //! were started with different clusters.
 
 use crate::{binary, stock};

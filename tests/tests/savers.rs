@@ -9,7 +9,7 @@ use ferroflow_proto::tensorflow::attr_value::Value;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What stock says to a command of `oracle/savers.py`.
+/// Stock's answer to a command of `oracle/savers.py`.
 fn ask_stock(arguments: &[&str]) -> Option<String> {
     let output = Command::new(stock::python()?)
         .arg(stock::root().join("oracle/savers.py"))

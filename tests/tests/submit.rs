@@ -184,7 +184,7 @@ fn ferroflow(arguments: &[&str]) -> Output {
     binary::command(arguments).output().expect("the binary starts")
 }
 
-/// What a command printed, which must end well.
+/// The output of a command, which must end well.
 fn text(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).expect("the output is text")

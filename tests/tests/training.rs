@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Values by name.
 pub(crate) type Values = BTreeMap<String, Vec<f64>>;
 
-/// What stock had after each step of a case.
+/// Stock's values after each step of a case.
 pub(crate) fn expected(case: &str) -> Vec<Values> {
     let text = std::fs::read_to_string(ferroflow_testing::golden::testdata().join("training.tsv")).unwrap();
     let mut steps: Vec<Values> = Vec::new();

@@ -6,10 +6,10 @@ use anyhow::Result;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How large the variables are
+    /// Size of the variables
     #[arg(long, default_value_t = 3.0)]
     gigabytes: f64,
-    /// How often a server is killed while it saves
+    /// Times that a server is killed while it saves
     #[arg(long, default_value_t = 0)]
     kills: u32,
 }

@@ -17,7 +17,7 @@ pub(crate) struct Args {
     pub(crate) check: bool,
 }
 
-/// An op of ours, as `ferroflow ops --output json` lists it.
+/// An op of this build, as `ferroflow ops --output json` lists it.
 #[derive(Deserialize)]
 struct Ours {
     name: String,

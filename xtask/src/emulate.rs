@@ -4,10 +4,9 @@
 //! test programs for processors that it is told the names of, up to AVX2; goldens must agree on each. What it cannot
 //! translate, AVX-512, runs where the machine has it: there the ordinary tests choose it.
 
-use crate::workspace;
-use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
-use std::path::{Path, PathBuf};
+use crate::debian;
+use crate::programs::{self, Program};
+use anyhow::{Context, Result, ensure};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -26,7 +25,7 @@ struct Processor {
     features: &'static str,
     /// The emulator's word for it.
     name: &'static str,
-    /// What runs on it, in the words of `GOLDEN`.
+    /// Families that run on it, in the words of `GOLDEN`.
     families: &'static str,
     /// Whether the unit tests of the ops run, too.
     unit_tests: bool,
@@ -48,17 +47,30 @@ const PROCESSORS: [Processor; 5] = [
     Processor { features: "AVX2, FMA and F16C", name: "Haswell", families: CONVERSIONS, unit_tests: false },
 ];
 
+/// Options of `cargo xtask emulate`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Run what was built before, without asking cargo
+    #[arg(long)]
+    built: bool,
+}
+
 /// Runs the tests on each processor; says that it is skipped where there is no emulator.
-pub(crate) fn run() -> Result<()> {
+pub(crate) fn run(args: &Args) -> Result<()> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         println!("skipped: the processors are those of x86-64 Linux");
         return Ok(());
     }
-    if let Err(reason) = install() {
+    if let Err(reason) = debian::install(EMULATOR, PACKAGE) {
         println!("skipped: {reason:#}");
         return Ok(());
     }
-    let programs = Programs::build()?;
+    let programs = if args.built { programs::built()? } else { programs::build()? };
+    let find = |target: &str| {
+        let found = programs.iter().find(|program| program.target == target);
+        found.with_context(|| format!("there is no test program of {target}"))
+    };
+    let (goldens, ops) = (find("golden")?, find("ferroflow_ops")?);
     let mut failed = Vec::new();
     for processor in &PROCESSORS {
         if let Some(feature) = processor.missing()? {
@@ -66,9 +78,9 @@ pub(crate) fn run() -> Result<()> {
             continue;
         }
         let start = Instant::now();
-        let mut passed = processor.run(&programs.goldens, &["planned::"])?;
+        let mut passed = processor.run(goldens, &["planned::"])?;
         if processor.unit_tests {
-            passed &= processor.run(&programs.ops, &[])?;
+            passed &= processor.run(ops, &[])?;
         }
         let verdict = if passed { "ok" } else { "FAILED" };
         println!(
@@ -99,88 +111,19 @@ fn avx512() -> bool {
     false
 }
 
-/// Installs the emulator unless it is there.
-fn install() -> Result<()> {
-    if is_there(EMULATOR) {
-        return Ok(());
-    }
-    ensure!(is_there("apt-get"), "there is no {EMULATOR}, and no apt-get to install it");
-    let user = Command::new("id").arg("-u").output().context("id")?;
-    ensure!(user.stdout == b"0\n", "there is no {EMULATOR}; as root: apt-get install {PACKAGE}");
-    println!("installing {PACKAGE}");
-    for words in [&["update", "-qq"][..], &["install", "-y", "-qq", "--no-install-recommends", PACKAGE]] {
-        let status = Command::new("apt-get").args(words).env("DEBIAN_FRONTEND", "noninteractive").status();
-        let status = status.context("apt-get")?;
-        ensure!(status.success(), "{PACKAGE} cannot be installed: apt-get {} ended with {status}", words[0]);
-    }
-    Ok(())
-}
-
-fn is_there(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).exists())
-}
-
-/// The test programs that are emulated.
-struct Programs {
-    goldens: PathBuf,
-    ops: PathBuf,
-}
-
-impl Programs {
-    /// Builds all tests of the workspace, as the step of the check does, so that after it there is nothing to build.
-    fn build() -> Result<Programs> {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let words = [
-            "test",
-            "--workspace",
-            "--all-targets",
-            "--quiet",
-            "--no-run",
-            "--message-format",
-            "json-render-diagnostics",
-        ];
-        let built =
-            Command::new(cargo).args(words).current_dir(workspace::root()).stderr(Stdio::inherit()).output();
-        let built = built.context("cargo test --no-run")?;
-        ensure!(built.status.success(), "the tests do not build");
-        let messages: Vec<Value> = String::from_utf8(built.stdout)?
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect();
-        let find = |target: &str| -> Result<PathBuf> {
-            let made = messages.iter().find(|message| {
-                message["target"]["name"] == target
-                    && message["profile"]["test"] == true
-                    && message["executable"].is_string()
-            });
-            let Some(path) = made.and_then(|message| message["executable"].as_str()) else {
-                bail!("there is no test program of {target}");
-            };
-            Ok(path.into())
-        };
-        Ok(Programs { goldens: find("golden")?, ops: find("ferroflow_ops")? })
-    }
-}
-
 impl Processor {
-    fn emulated(&self, program: &Path) -> Command {
-        let mut command = Command::new(EMULATOR);
-        command.args(["-cpu", self.name]).arg(program).current_dir(workspace::root()).stdin(Stdio::null());
-        command
-    }
-
     /// A feature of its name that the emulator lacks.
     fn missing(&self) -> Result<Option<&'static str>> {
-        let tried = self.emulated(Path::new("/bin/true")).output().context(EMULATOR)?;
+        let tried =
+            Command::new(EMULATOR).args(["-cpu", self.name, "/bin/true"]).output().context(EMULATOR)?;
         let warnings = String::from_utf8_lossy(&tried.stderr).into_owned();
         let features = ["avx", "avx2", "fma", "f16c"];
         Ok(features.into_iter().find(|feature| warnings.contains(&format!(".{feature} [bit"))))
     }
 
     /// Whether a test program passes.
-    fn run(&self, program: &Path, arguments: &[&str]) -> Result<bool> {
-        let mut command = self.emulated(program);
+    fn run(&self, program: &Program, arguments: &[&str]) -> Result<bool> {
+        let mut command = program.command_under(EMULATOR, &["-cpu", self.name]);
         command.args(arguments).env("GOLDEN", self.families);
         let output = command.stderr(Stdio::piped()).output().context(EMULATOR)?;
         if !output.status.success() {

@@ -5,7 +5,7 @@ use anyhow::Result;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How many times a task is killed
+    /// Times that a task is killed
     #[arg(long, default_value_t = 200)]
     rounds: u32,
     /// Choose other moments

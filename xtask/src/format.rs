@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .args(&files)
         .current_dir(&root)
         .status()
-        .context("rustfmt")?;
+        .context("cannot start rustfmt; `rustup component add rustfmt` installs it")?;
     ensure!(status.success(), "rustfmt ended with {status}; `cargo xtask format` formats every file");
     Ok(())
 }

@@ -9,12 +9,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// How often the server is looked at.
+/// Interval between two looks at the server.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// How long to go on
+    /// Stop after this many minutes
     #[arg(long, default_value_t = 60)]
     minutes: u64,
     /// Choose other inputs

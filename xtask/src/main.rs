@@ -5,6 +5,7 @@ mod check;
 mod checkpoints;
 mod codegen;
 mod compat;
+mod debian;
 mod differential;
 mod dist;
 mod emulate;
@@ -14,11 +15,15 @@ mod fuzz;
 mod goldens;
 mod managers;
 mod nfs;
+mod programs;
 mod python;
+mod python_style;
 mod recording;
 mod release;
+mod run_tests;
 mod server;
 mod setup;
+mod stress;
 mod tidy;
 mod workspace;
 
@@ -46,7 +51,7 @@ enum Task {
     /// Compare speed and memory with stock TensorFlow
     Bench(bench::Args),
     /// Run the kernels' tests on processors with fewer features than this one
-    Emulate,
+    Emulate(emulate::Args),
     /// Compare random graphs with stock TensorFlow
     Differential(differential::Args),
     /// Make a release archive that runs on older systems
@@ -65,17 +70,23 @@ enum Task {
     Managers(managers::Args),
     /// Let tasks meet in a directory of real NFS clients
     Nfs(nfs::Args),
+    /// Format and lint the oracle's Python, or check that it is
+    Python(python_style::Args),
+    /// Build and run the test programs, all or some
+    RunTests(run_tests::Args),
+    /// Run the test programs again and again while something else keeps the machine busy
+    Stress(stress::Args),
     /// Record the binary at a terminal, for the picture of the first page
     Recording(recording::Args),
     /// Turn the fragments of changelog.d into a section of the changelog
     Release(release::Args),
-    /// Check conventions: layers, module docs, file sizes, licenses, duplicate versions
+    /// Check conventions: words, layers, module docs, file sizes, licenses, duplicate versions
     Tidy,
 }
 
 fn main() -> ExitCode {
     match run(Cli::parse().task) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             // The causes, and no stack: what went wrong is not in this program.
             eprintln!("error: {error:#}");
@@ -84,14 +95,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(task: Task) -> Result<()> {
+fn run(task: Task) -> Result<ExitCode> {
     match task {
-        Task::Test(args) => check::run(&args),
+        Task::Test(args) => return check::run(&args),
         Task::Setup => setup::run(),
         Task::Codegen(args) => codegen::run(&args),
         Task::Compat(args) => compat::run(&args),
         Task::Bench(args) => bench::run(&args),
-        Task::Emulate => emulate::run(),
+        Task::Emulate(args) => emulate::run(&args),
         Task::Differential(args) => differential::run(&args),
         Task::Dist(args) => dist::run(&args),
         Task::Format(args) => format::run(&args),
@@ -101,8 +112,12 @@ fn run(task: Task) -> Result<()> {
         Task::Goldens(args) => goldens::run(&args),
         Task::Managers(args) => managers::run(&args),
         Task::Nfs(args) => nfs::run(&args),
+        Task::Python(args) => python_style::run(&args),
+        Task::RunTests(args) => run_tests::run(&args),
+        Task::Stress(args) => stress::run(&args),
         Task::Recording(args) => recording::run(&args),
         Task::Release(args) => release::run(&args),
         Task::Tidy => tidy::run(),
     }
+    .map(|()| ExitCode::SUCCESS)
 }

@@ -33,10 +33,10 @@ pub(crate) fn run(mut command: Command) -> Result<()> {
     Ok(())
 }
 
-/// What `timeout` answers for a command that it had to end.
+/// Exit code of `timeout` for a command that it had to end.
 const TIMED_OUT: i32 = 124;
 
-/// Runs a script that may hang: it is ended after so many seconds and tried once more.
+/// Runs a script that may hang: it is ended at this limit and tried once more.
 pub(crate) fn run_within(script: &Command, seconds: u32) -> Result<()> {
     for _ in 0..2 {
         let mut bounded = Command::new("timeout");

@@ -1,19 +1,30 @@
 //! Makes the Python environment with the pinned stock TensorFlow.
 
 use crate::{python, workspace};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 const REQUIREMENTS: &str = "oracle/requirements.txt";
+
+/// Versions of Python for which stock is published, the best tested first.
+const VERSIONS: [&str; 3] = ["3.11", "3.12", "3.13"];
+
+/// The end of every message about what this machine lacks.
+const OTHERWISE: &str = "or name an environment that has oracle/requirements.txt installed in FERROFLOW_VENV; \
+                         `cargo xtask test --without-stock` does without";
 
 /// Makes or refreshes the environment; does nothing if it is what the requirements say, or if the user chose another.
 pub(crate) fn run() -> Result<()> {
     let venv = python::venv();
     if std::env::var_os(python::VARIABLE).is_some() {
         let found = venv.join("bin/python").exists();
-        ensure!(found, "{} is {}, which has no bin/python", python::VARIABLE, venv.display());
+        ensure!(
+            found,
+            "{} is {}, which has no bin/python; unset it, or name a virtual environment",
+            python::VARIABLE,
+            venv.display()
+        );
         return Ok(());
     }
     let root = workspace::root();
@@ -22,17 +33,71 @@ pub(crate) fn run() -> Result<()> {
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(());
     }
-    println!("installing {REQUIREMENTS} into {}", venv.display());
+    let python = interpreter()?;
+    println!("installing {REQUIREMENTS} into {} by {python}", venv.display());
     // From nothing: what an interrupted installation left may look complete to pip.
-    call(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
+    let made = Command::new(&python).args(["-m", "venv", "--clear"]).arg(&venv).status();
+    ensure!(
+        made.with_context(|| python.clone())?.success(),
+        "{python} cannot make the environment {}; the reason is above",
+        venv.display()
+    );
     let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
-    call(Command::new(venv.join("bin/python")).args(pip).arg(root.join(REQUIREMENTS)))?;
+    let installed = Command::new(venv.join("bin/python"))
+        .args(pip)
+        .arg(root.join(REQUIREMENTS))
+        .status()
+        .context("pip")?;
+    ensure!(
+        installed.success(),
+        "pip cannot install {REQUIREMENTS}; the reason is above. It needs the network and 2 GB of disk; {OTHERWISE}"
+    );
     fs::write(stamp, wanted).context("cannot note what is installed")
 }
 
-fn call(command: &mut Command) -> Result<()> {
-    let program = Path::new(command.get_program()).display().to_string();
-    let status = command.status().with_context(|| format!("cannot start {program}"))?;
-    ensure!(status.success(), "{program} ended with {status}");
-    Ok(())
+/// An interpreter of a version that stock runs on and that can make environments.
+fn interpreter() -> Result<String> {
+    let candidates = VERSIONS.iter().map(|version| format!("python{version}")).chain(["python3".to_owned()]);
+    let mut reasons = Vec::new();
+    for name in candidates {
+        let script = "import sys; print('%d.%d' % sys.version_info[:2]); import ensurepip, venv";
+        let Ok(asked) = Command::new(&name).args(["-c", script]).output() else { continue };
+        let version = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
+        match problem(&version, asked.status.success()) {
+            None => return Ok(name),
+            Some(problem) => reasons.push(format!("{name} {problem}")),
+        }
+    }
+    if reasons.is_empty() {
+        reasons.push("there is no Python".to_owned());
+    }
+    bail!(
+        "stock TensorFlow needs Python {} to {} with venv: {}. Install it (Debian: apt-get install python3 python3-venv), \
+         {OTHERWISE}",
+        VERSIONS[0],
+        VERSIONS[VERSIONS.len() - 1],
+        reasons.join("; ")
+    )
+}
+
+/// The reason why an interpreter cannot be used.
+fn problem(version: &str, can_make_environments: bool) -> Option<String> {
+    if !VERSIONS.contains(&version) {
+        return Some(format!("is version {}", if version.is_empty() { "unknown" } else { version }));
+    }
+    (!can_make_environments)
+        .then(|| format!("has no venv module (Debian: apt-get install python{version}-venv)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::problem;
+
+    #[test]
+    fn an_interpreter_is_refused_with_the_reason() {
+        assert_eq!(problem("3.11", true), None);
+        assert_eq!(problem("3.9", true).unwrap(), "is version 3.9");
+        assert!(problem("3.12", false).unwrap().contains("python3.12-venv"));
+        assert_eq!(problem("", false).unwrap(), "is version unknown");
+    }
 }

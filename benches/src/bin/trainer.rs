@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// How long a sample takes.
+/// Duration of a sample.
 const SAMPLE: Duration = Duration::from_secs(1);
 
 /// Rows of each of the recommender's tables of embeddings.
 const ROWS: i64 = 100_000;
 
-/// What a step feeds, and the loss that it follows.
+/// The feeds of a step, and the loss that it follows.
 struct Model {
     inputs: Vec<Output>,
     /// Taken in turn.

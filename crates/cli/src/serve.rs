@@ -96,8 +96,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let server = Server::start(config, ferroflow::registry(), listeners, std::future::pending())
         .map_err(|status| status.to_string())?;
     status_signals.answer(server.whereabouts());
-    println!("Ferroflow {} serves {} at {}", env!("CARGO_PKG_VERSION"), server.task(), server.target());
-    args.lifetime.serve(server, is_alone)
+    args.lifetime.serve(server, is_alone, |server| {
+        println!("Ferroflow {} serves {} at {}", env!("CARGO_PKG_VERSION"), server.task(), server.target());
+    })
 }
 
 /// Serves with others that are found first.

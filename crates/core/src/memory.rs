@@ -185,9 +185,18 @@ struct Request {
 /// More than any machine has; sums of a few of these do not overflow.
 const TOO_MUCH: usize = 1 << 48;
 
+/// Requests from this size on are counted only once the system has room for them.
+const LARGE_BYTES: usize = 1 << 30;
+
 impl Account {
     fn hold(&self, bytes: usize, freed: usize) -> bool {
         if bytes >= TOO_MUCH {
+            return false;
+        }
+        // A request that is refused must not be counted meanwhile: smaller ones of other threads would be refused, too.
+        let is_beyond =
+            self.held.load(Ordering::Relaxed).saturating_add(bytes) > self.limit.load(Ordering::Relaxed);
+        if is_beyond || bytes >= LARGE_BYTES && !self.has_room(Request { bytes, freed, counted: 0 }) {
             return false;
         }
         self.held.fetch_add(bytes, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use ferroflow_core::{DType, Tensor};
 use half::{bf16, f16};
 use num_complex::Complex;
 
-/// How closely float values must agree.
+/// The closeness that float values must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closeness {
     /// Bit for bit, except that any NaN equals any NaN, and that a subnormal number equals zero, to which stock flushes it.
@@ -28,7 +28,7 @@ impl Closeness {
     }
 }
 
-/// How a dtype rounds: relative tolerance, and the smallest normal number.
+/// The rounding of a dtype: relative tolerance, and the smallest normal number.
 struct Precision {
     relative: f64,
     smallest: f64,

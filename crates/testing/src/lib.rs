@@ -1,4 +1,4 @@
-//! What tests share: the goldens that stock wrote, how results are compared with them, and the runtimes to run them on.
+//! Parts that tests share: the goldens that stock wrote, how results are compared with them, and the runtimes to run them on.
 //!
 //! This crate is handed an op registry; it knows no op, and it is never linked into a server.
 

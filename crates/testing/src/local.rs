@@ -45,12 +45,12 @@ impl Local {
         Local::with_threads(registry, options, 2)
     }
 
-    /// A runtime with a device and so many threads.
+    /// A runtime with a device and this number of threads.
     pub fn with_threads(registry: Registry, options: PlanOptions, threads: usize) -> Result<Local> {
         Local::scattered(registry, options, 1, threads)
     }
 
-    /// A runtime that scatters graphs over so many devices, which share so many threads.
+    /// A runtime that scatters graphs over several devices, which share the threads.
     pub fn scattered(
         registry: Registry,
         options: PlanOptions,
@@ -142,7 +142,7 @@ struct LocalSession {
     steps: i64,
 }
 
-/// What runs on each device; the first has the feeds and fetches.
+/// The part of a graph on each device; the first has the feeds and fetches.
 type Plan = Vec<(Arc<RuntimeEnv>, Arc<Executable>)>;
 
 impl LocalSession {

@@ -29,7 +29,7 @@ pub trait Session {
     ) -> Result<Vec<Tensor>>;
 }
 
-/// What became of a case.
+/// The outcome of a case.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It agrees with stock.

@@ -1,8 +1,8 @@
 """Recipes for ops that move elements: shapes, slices, diagonals, blocks."""
 
-import numpy as np
-
 from recipes import Like, recipe
+
+import numpy as np
 
 
 @recipe("Fill")
@@ -127,7 +127,10 @@ def _reverse_sequence(s, a):
 @recipe("Roll")
 def _roll(s, a):
     shape, count = s.shape(1), s.small(1, 2)
-    return [Like(shape), *s.pick([(s.integers(-9, 9, count), s.integers(0, len(shape) - 1, count)), (s.small(-9, 9), s.axis(shape))])]
+    return [
+        Like(shape),
+        *s.pick([(s.integers(-9, 9, count), s.integers(0, len(shape) - 1, count)), (s.small(-9, 9), s.axis(shape))]),
+    ]
 
 
 @recipe("Slice")
@@ -168,7 +171,9 @@ def strides(s, a):
             else:
                 masks["begin_mask"] |= bit * s.chance(0.2)
                 masks["end_mask"] |= bit * s.chance(0.2)
-                picks.append(slice(None if masks["begin_mask"] & bit else first, None if masks["end_mask"] & bit else last, step))
+                picks.append(
+                    slice(None if masks["begin_mask"] & bit else first, None if masks["end_mask"] & bit else last, step)
+                )
         for values, value in zip((begin, end, strides), row):
             values.append(value)
     a.update(masks)
@@ -209,7 +214,9 @@ def _pad(s, a):
 @recipe("MirrorPadGrad")
 def _mirror_pad_grad(s, a):
     shape = s.shape()
-    paddings = np.minimum(s.integers(0, 2, (len(shape), 2)), np.array(shape, int).reshape(-1, 1) - (a["mode"] == b"REFLECT")).clip(0)
+    paddings = np.minimum(
+        s.integers(0, 2, (len(shape), 2)), np.array(shape, int).reshape(-1, 1) - (a["mode"] == b"REFLECT")
+    ).clip(0)
     return [Like([dim + int(pair.sum()) for dim, pair in zip(shape, paddings)]), paddings]
 
 

@@ -1,14 +1,18 @@
 """Recipes for ops with indices: gather, scatter, segments, counts, searches."""
 
-import numpy as np
-
 import values
 from recipes import Like, recipe
+
+import numpy as np
 
 
 def found(s, shape, depth, count):
     """Indices into the first `depth` dimensions of a shape, now and then one that is beyond."""
-    rows = np.stack([s.integers(0, max(dim - 1, 0), count) for dim in shape[:depth]], axis=-1) if depth else np.zeros((*count, 0))
+    rows = (
+        np.stack([s.integers(0, max(dim - 1, 0), count) for dim in shape[:depth]], axis=-1)
+        if depth
+        else np.zeros((*count, 0))
+    )
     if rows.size and s.chance(0.03):
         rows.reshape(-1)[0] = s.pick([-1, 99])
     return rows
@@ -69,7 +73,11 @@ def _dynamic_stitch(s, a):
     counts = [s.pick([(), (1,), (3,), (2, 2), (0,)]) for _ in range(a["N"])]
     rest = s.shape()[:2]
     total = sum(int(np.prod(count)) for count in counts)
-    order = s.random.permutation(total) if s.chance(0.5) or s.op.startswith("Parallel") else s.integers(0, max(total - 1, 0), total)
+    order = (
+        s.random.permutation(total)
+        if s.chance(0.5) or s.op.startswith("Parallel")
+        else s.integers(0, max(total - 1, 0), total)
+    )
     parts, at = [], 0
     for count in counts:
         size = int(np.prod(count))

@@ -28,7 +28,10 @@ def _einsum(s, a):
 def _mat_mul(s, a):
     rows, inner, columns = _sizes(s)
     turned = [a.get(name, False) for name in ("transpose_a", "transpose_b")]
-    return [Like((inner, rows) if turned[0] else (rows, inner)), Like((columns, inner) if turned[1] else (inner, columns))]
+    return [
+        Like((inner, rows) if turned[0] else (rows, inner)),
+        Like((columns, inner) if turned[1] else (inner, columns)),
+    ]
 
 
 @recipe("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
@@ -37,7 +40,10 @@ def _batch_mat_mul(s, a):
     turned = [a.get(name, False) for name in ("adj_x", "adj_y")]
     outer = s.shape()[:2]
     left, right = (outer, outer) if s.op == "BatchMatMul" else (s.thinned(outer), s.thinned(outer))
-    return [Like((*left, *((inner, rows) if turned[0] else (rows, inner)))), Like((*right, *((columns, inner) if turned[1] else (inner, columns))))]
+    return [
+        Like((*left, *((inner, rows) if turned[0] else (rows, inner)))),
+        Like((*right, *((columns, inner) if turned[1] else (inner, columns)))),
+    ]
 
 
 def _sizes(s):

@@ -23,7 +23,12 @@ def _seeded(s, a):
     return [_size(s), _seed(s)]
 
 
-@recipe("StatelessRandomNormalV2", "StatelessRandomUniformV2", "StatelessRandomUniformFullIntV2", "StatelessTruncatedNormalV2")
+@recipe(
+    "StatelessRandomNormalV2",
+    "StatelessRandomUniformV2",
+    "StatelessRandomUniformFullIntV2",
+    "StatelessTruncatedNormalV2",
+)
 def _generated(s, a):
     return [_size(s), *_generator(s)]
 
@@ -124,7 +129,13 @@ def _random_truncated(s, a):
     _fix(s, a)
     batch = s.small(1, 4)
     like = s.pick([(), (batch,)])
-    return [(batch, s.small(1, 9)), Like(like, values.unit), Like(like, values.pos), Like(like, values.unit), 2 + s.small(0, 3)]
+    return [
+        (batch, s.small(1, 9)),
+        Like(like, values.unit),
+        Like(like, values.pos),
+        Like(like, values.unit),
+        2 + s.small(0, 3),
+    ]
 
 
 def _fix(s, a):

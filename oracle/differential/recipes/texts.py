@@ -2,20 +2,71 @@
 
 import base64
 
-import numpy as np
-from tensorflow.core.framework import summary_pb2
-
 import protos
 import values
 from recipes import Like, recipe
 
-_NUMBERS = (b"0", b"-1", b"3.5", b"1e3", b" 7", b"7 ", b"+2", b"-0", b"1e40", b"1e400", b"inf", b"-nan", b"0x1p3", b"2147483648", b"-9223372036854775809", b".5", b"5.")
-_PATTERNS = (b"a", b"a*", b"[a-c]+", b"(a)(b)?", b"^h", b"o$", b".", b"", b"\\d+", b"(?i)abc", b"\\s", b"l{2}", b"a|b", b"(h)(.*)o", b"\xc3\xa9", b"\\w\\W?")
+import numpy as np
+from tensorflow.core.framework import summary_pb2
+
+_NUMBERS = (
+    b"0",
+    b"-1",
+    b"3.5",
+    b"1e3",
+    b" 7",
+    b"7 ",
+    b"+2",
+    b"-0",
+    b"1e40",
+    b"1e400",
+    b"inf",
+    b"-nan",
+    b"0x1p3",
+    b"2147483648",
+    b"-9223372036854775809",
+    b".5",
+    b"5.",
+)
+_PATTERNS = (
+    b"a",
+    b"a*",
+    b"[a-c]+",
+    b"(a)(b)?",
+    b"^h",
+    b"o$",
+    b".",
+    b"",
+    b"\\d+",
+    b"(?i)abc",
+    b"\\s",
+    b"l{2}",
+    b"a|b",
+    b"(h)(.*)o",
+    b"\xc3\xa9",
+    b"\\w\\W?",
+)
 _REWRITES = (b"", b"x", b"\\0\\0", b"<\\1>", b"\\\\", b"\\2")
 
 
 def _words(s, shape):
-    return s.chosen([b"", b"a", b"ab", b"Abc", b"hello", b"z z", "é".encode(), b"a,b,,c", b" x  y ", b"aXbXc", b"12 ab", "日本".encode()], shape)
+    return s.chosen(
+        [
+            b"",
+            b"a",
+            b"ab",
+            b"Abc",
+            b"hello",
+            b"z z",
+            "é".encode(),
+            b"a,b,,c",
+            b" x  y ",
+            b"aXbXc",
+            b"12 ab",
+            "日本".encode(),
+        ],
+        shape,
+    )
 
 
 @recipe("StringToNumber")

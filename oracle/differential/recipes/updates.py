@@ -36,7 +36,11 @@ def _optimizer(s, a):
     shape = s.shape(1 if is_sparse else 0)
     inputs = [_numbers(s, shape)]
     for kind in _OPTIMIZERS[name]:
-        inputs.append(_numbers(s, shape, values.pos if kind == "p" or name.startswith(("Adagrad", "ProximalAdagrad")) else values.arr))
+        inputs.append(
+            _numbers(
+                s, shape, values.pos if kind == "p" or name.startswith(("Adagrad", "ProximalAdagrad")) else values.arr
+            )
+        )
     count = s.small(0, 5)
     for role in _SCALARS[name]:
         if role != "grad":
@@ -52,7 +56,13 @@ for _name in _OPTIMIZERS:
     recipe(*(f"{kind}{sparse}Apply{_name}" for kind in ("", "Resource") for sparse in ("", "Sparse")))(_optimizer)
 
 
-@recipe(*(f"{kind}Scatter{what}" for kind in ("", "Resource") for what in ("Add", "Sub", "Mul", "Div", "Min", "Max", "Update")))
+@recipe(
+    *(
+        f"{kind}Scatter{what}"
+        for kind in ("", "Resource")
+        for what in ("Add", "Sub", "Mul", "Div", "Min", "Max", "Update")
+    )
+)
 def _scatter(s, a):
     shape, count = s.shape(1), s.pick([(), (1,), (3,), (2, 2), (0,)])
     updates = (*count, *shape[1:]) if s.chance(0.8) else ()

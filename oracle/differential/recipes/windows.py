@@ -99,7 +99,10 @@ def _avg_pool_grad(s, a):
 _CONVOLUTIONS = ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 
 
-@recipe(*_CONVOLUTIONS, *(f"{op}Backprop{what}" for op in ("Conv2D", "DepthwiseConv2dNative") for what in ("Input", "Filter")))
+@recipe(
+    *_CONVOLUTIONS,
+    *(f"{op}Backprop{what}" for op in ("Conv2D", "DepthwiseConv2dNative") for what in ("Input", "Filter")),
+)
 @recipe("Conv3DBackpropInputV2", "Conv3DBackpropFilterV2")
 def _convolution(s, a):
     spatial = 3 if "3D" in s.op else 2
@@ -125,7 +128,12 @@ def _convolution(s, a):
 @recipe("LRN", "LRNGrad")
 def _lrn(s, a):
     shape = [s.small(1, 3) for _ in range(3)] + [s.small(1, 9)]
-    a.update(depth_radius=s.small(0, 3), bias=s.pick([1.0, 2.0]), alpha=s.pick([0.5, 1.0, 1e-3]), beta=s.pick([0.5, 0.75, 1.0]))
+    a.update(
+        depth_radius=s.small(0, 3),
+        bias=s.pick([1.0, 2.0]),
+        alpha=s.pick([0.5, 1.0, 1e-3]),
+        beta=s.pick([0.5, 0.75, 1.0]),
+    )
     return [Like(shape)] * (3 if s.op == "LRNGrad" else 1)
 
 

@@ -15,7 +15,7 @@ use proptest::sample::Index;
 use prost::Message;
 use std::sync::LazyLock;
 
-/// Every so many golden cases, one is damaged.
+/// One golden case of this number is damaged.
 const STRIDE: usize = 29;
 
 static REGISTRY: LazyLock<Registry> = LazyLock::new(ferroflow_ops::registry);
@@ -206,7 +206,7 @@ fn asks_for_much(graph: &GraphDef) -> bool {
     values.into_iter().any(|value| matches!(value, Value::Tensor(proto) if depends_on_the_machine(proto)))
 }
 
-/// A refusal that only a bug of ours can cause.
+/// A refusal that only a bug of Ferroflow can cause.
 fn is_bug(status: &Status) -> bool {
     status.message().contains("a kernel panicked") || status.code() == Code::DeadlineExceeded
 }

@@ -9,7 +9,7 @@ use ferroflow_testing::suite::Runtime;
 use ferroflow_testing::text;
 use std::time::{Duration, Instant};
 
-/// What a refusal may take, on a busy machine.
+/// Time limit for a refusal, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn graph(nodes: &str) -> GraphDef {

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// What a server may take to answer, on a busy machine, a call that has a deadline of its own.
+/// Time limit for the answer, on a busy machine, to a call that has a deadline of its own.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The deadline of damaged calls: many of them wait, rightly, for what never comes.
 const DEADLINE: &str = "200m";

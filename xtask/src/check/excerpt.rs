@@ -1,4 +1,4 @@
-//! What a reader needs of the log of a check that failed.
+//! The part of the log of a failed check that a reader needs.
 
 /// The rest is in the log.
 const MOST_LINES: usize = 60;
@@ -19,7 +19,7 @@ pub(super) fn of(log: &str) -> String {
     shown.iter().map(|line| format!("    {line}\n")).collect()
 }
 
-/// What the test programs print between their heads and their counts, of those in which a test failed.
+/// The reports of test programs in which a test failed: the lines between their heads and their counts.
 fn failed_tests<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     let mut shown = Vec::new();
     let mut report: Vec<&str> = Vec::new();

@@ -401,7 +401,7 @@ fn one_value(field: &str, value: &Value) -> String {
     }
 }
 
-/// A name in Rust case that is no keyword.
+/// A name in Rust case that is not a keyword.
 fn ident(name: &str) -> String {
     const TAKEN: [&str; 16] = [
         "as", "const", "continue", "else", "for", "if", "in", "loop", "match", "mod", "ref", "return",

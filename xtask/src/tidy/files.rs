@@ -39,7 +39,11 @@ pub(super) fn check(root: &Path) -> Result<Vec<String>> {
 /// The files that git tracks, or would if they were added.
 pub(crate) fn tracked(root: &Path) -> Result<Vec<String>> {
     let listed = ["ls-files", "--cached", "--others", "--exclude-standard"];
-    let output = Command::new("git").args(listed).current_dir(root).output().context("git ls-files")?;
+    let output = Command::new("git")
+        .args(listed)
+        .current_dir(root)
+        .output()
+        .context("cannot start git, which lists the files")?;
     ensure!(output.status.success(), "git ls-files ended with {}", output.status);
     Ok(String::from_utf8(output.stdout)?.lines().map(str::to_owned).collect())
 }

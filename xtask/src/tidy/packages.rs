@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// What each crate may depend on; a crate states what it does not know by leaving it out.
+/// The crates that each crate may depend on; a crate states what it does not know by leaving it out.
 const LAYERS: &[(&str, &[&str])] = &[
     ("ferroflow-proto", &[]),
     ("ferroflow-core", &["ferroflow-proto"]),

@@ -51,12 +51,20 @@ impl Lifetime {
 
     /// Serves until the end. In a cluster, SIGTERM while masters have sessions open is not a clean end: the others still
     /// need the task, and a scheduler that reads exit codes should start it again.
-    pub(crate) fn serve(&self, server: Server, is_alone: bool) -> Result<(), Failure> {
+    ///
+    /// `announce` is called once signals are heard: a client or a supervisor that has read the announcement may flood the
+    /// server with connections, or ask it to end.
+    pub(crate) fn serve(
+        &self,
+        server: Server,
+        is_alone: bool,
+        announce: impl FnOnce(&Server),
+    ) -> Result<(), Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| format!("cannot wait for the end: {error}"))?;
-        let needed = runtime.block_on(self.until_end(&server));
+        let needed = runtime.block_on(self.until_end(&server, announce));
         server.stop();
         let needed = needed?;
         tracing::info!("The server has ended.");
@@ -67,12 +75,13 @@ impl Lifetime {
     }
 
     /// Serves until the end; returns whether the task was still needed then.
-    async fn until_end(&self, server: &Server) -> Result<bool, Failure> {
+    async fn until_end(&self, server: &Server, announce: impl FnOnce(&Server)) -> Result<bool, Failure> {
         let listen = |kind| signal(kind).map_err(|error| format!("signals cannot be heard: {error}"));
         let mut interrupt = listen(SignalKind::interrupt())?;
         let mut terminate = listen(SignalKind::terminate())?;
         // A terminal that is closed asks for an end, too, unless the task was started to outlive it.
         let mut hangup = if is_ignored(Signal::HUP) { None } else { Some(listen(SignalKind::hangup())?) };
+        announce(server);
         let mut hung_up = pin!(async {
             match &mut hangup {
                 Some(hangup) => drop(hangup.recv().await),

@@ -89,6 +89,24 @@ fn the_host_of_a_board_goes_with_the_last_of_the_others() {
 }
 
 #[test]
+fn the_end_of_a_host_is_heard_of_without_its_board() {
+    let port = ReservedPort::new(None, PortChoice::Any).unwrap();
+    let host = Host::at(&format!("127.0.0.1:{}", port.port())).unwrap();
+    let url = format!("tcp://127.0.0.1:{}", port.port());
+    let mut worker = at(&url, "worker", Some(0));
+    worker.jobs = "ps:1,worker:1".parse().unwrap();
+    let worker = std::thread::spawn(move || {
+        let seat = worker.enter_hosting(&Stop::default(), Some(host)).unwrap();
+        seat.wait().unwrap();
+        seat
+    });
+    let ps = one(&url, "ps").join().unwrap();
+    worker.join().unwrap().leave(0, "");
+    // The board is gone before this task looks at it for the first time.
+    assert!(matches!(events(&ps).recv_timeout(LONG), Ok(Event::Ended(_))));
+}
+
+#[test]
 fn a_host_does_not_stay_for_the_dead() {
     let port = ReservedPort::new(None, PortChoice::Any).unwrap();
     let host = Host::at(&format!("127.0.0.1:{}", port.port())).unwrap();

@@ -19,6 +19,8 @@ pub(super) struct Attempts<'a> {
     deadline: Option<Instant>,
     waiting: Waiting,
     pause: Duration,
+    /// The reason why the attempt before failed.
+    reason: Option<String>,
 }
 
 impl<'a> Attempts<'a> {
@@ -30,7 +32,7 @@ impl<'a> Attempts<'a> {
             let margin = (deadline.saturating_duration_since(now) / 20).min(MOST_MARGIN);
             deadline.checked_sub(margin).unwrap_or(deadline)
         });
-        Attempts { whom, channel, deadline, waiting: Waiting::new(), pause: PAUSES.0 }
+        Attempts { whom, channel, deadline, waiting: Waiting::new(), pause: PAUSES.0, reason: None }
     }
 
     fn left(&self) -> Option<Duration> {
@@ -44,15 +46,21 @@ impl<'a> Attempts<'a> {
 
     /// Pauses after a failed attempt; fails if the deadline has passed.
     pub(super) async fn failed(&mut self, failure: &Status) -> Result<()> {
+        // The deadline may cut the last attempt short, which then says less than the one before.
+        let is_cut = self.left().is_some_and(|left| left.is_zero());
         let why = match failure.code() {
-            Code::DeadlineExceeded => &format!("no answer from {}", self.channel.address()),
-            _ => failure.message().split("\nAdditional GRPC error").next().unwrap_or_default(),
+            Code::DeadlineExceeded => match self.reason.take().filter(|_| is_cut) {
+                Some(reason) => reason,
+                None => format!("no answer from {}", self.channel.address()),
+            },
+            _ => failure.message().split("\nAdditional GRPC error").next().unwrap_or_default().to_owned(),
         };
         if self.left().is_some_and(|left| left <= self.pause) {
             let (whom, waited) = (&self.whom, self.waiting.so_far().as_secs_f64());
             return Err(status!(DeadlineExceeded, "{whom} did not come up within {waited:.1} s: {why}"));
         }
-        self.waiting.speak(&self.whom, why);
+        self.waiting.speak(&self.whom, &why);
+        self.reason = Some(why);
         let io = self.channel.io();
         io.sleep(io.choose(0), self.pause).await?;
         self.pause = (self.pause * 2).min(PAUSES.1);

@@ -4,7 +4,7 @@ use crate::numeric::{Int, Num};
 use crate::state::variable::{add_assign, sub_assign};
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Value};
 use ferroflow_core::op::{Gradient, Op, OpClass, ShapeCx, shapes};
-use ferroflow_core::resource::{RefVariable, CachedLookup, Variable};
+use ferroflow_core::resource::{CachedLookup, RefVariable, Variable};
 use ferroflow_core::{
     C64, C128, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels,
 };
