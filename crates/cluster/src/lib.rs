@@ -7,6 +7,7 @@ pub mod spec;
 
 pub mod api;
 
+pub mod eager;
 pub mod master;
 pub mod worker;
 

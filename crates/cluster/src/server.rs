@@ -1,6 +1,7 @@
 //! A server: one task of a cluster, with its master, its worker and the threads that carry calls to them.
 
 use crate::client::{Direct, MasterClient};
+use crate::eager::Eager;
 use crate::master::{LongWaits, Master};
 use crate::random;
 use crate::spec::{ClusterSpec, TaskName};
@@ -187,13 +188,13 @@ impl Server {
     /// Lets nothing new begin and waits for the steps under way, at most so long; says how many are left. Whoever wants
     /// to begin something hears `Unavailable`.
     pub async fn drain(&self, limit: Duration) -> usize {
-        let Services { master, worker, .. } = &*self.services;
+        let Services { master, worker, eager, .. } = &*self.services;
         worker.refuse_work();
         let deadline = Instant::now() + limit;
         // A step that was let in just before shows up a moment later.
         let (mut calm, mut waiting) = (0, Waiting::new());
         loop {
-            let running = master.running_steps() + worker.running_calls();
+            let running = master.running_steps() + worker.running_calls() + eager.running_calls();
             waiting.speak(format_args!("{running} steps under way"), "this task was asked to end");
             calm = if running == 0 { calm + 1 } else { 0 };
             if calm == 2 || Instant::now() >= deadline {
@@ -269,7 +270,8 @@ fn assemble(config: &ServerConfig, registry: Registry, port: u16) -> Result<Asse
         worker.serve_only();
     }
     let master = Master::new(worker.clone(), port, config.reclaim_sessions);
-    let services = Services { master, worker, intake, accept_failures: AcceptFailures::default() };
+    let eager = Eager::new(worker.clone());
+    let services = Services { master, worker, eager, intake, accept_failures: AcceptFailures::default() };
     Ok(Assembled { services: Arc::new(services), io, io_threads })
 }
 
@@ -311,7 +313,9 @@ fn watch_for_shutdown(
                     () = LongWaits::watch(&services.master) => {}
                     () = services.master.reclaim_sessions() => {}
                     () = services.worker.watch_for_stalled_masters() => {}
+                    () = services.eager.expire() => {}
                 }
+                services.eager.end();
                 services.master.end().await;
                 stop.send_replace(());
             })

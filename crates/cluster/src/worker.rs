@@ -14,8 +14,9 @@ mod transfers;
 
 pub(crate) use run_graph::side_by_side;
 pub(crate) use sessions::WorkerSession;
-pub(crate) use steps::WorkerStep;
+pub(crate) use steps::{StepRendezvous, WorkerStep};
 
+use crate::eager::api::ClientCluster;
 use crate::requests::RecentRequests;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::caller;
@@ -311,6 +312,28 @@ impl Worker {
         self.devices().map(|device| attributes(device)).collect()
     }
 
+    /// The devices by the names that they have where this task is called `own`.
+    fn devices_as(&self, own: &TaskName) -> Result<Vec<Arc<Device>>> {
+        let renamed = |(index, device): (u32, &Arc<Device>)| match *own == self.task {
+            true => Ok(device.clone()),
+            false => device.renamed(&own.cpu(index)).map(Arc::new),
+        };
+        (0..).zip(self.devices()).map(renamed).collect()
+    }
+
+    /// The surroundings of a client's context, which share no state with others.
+    pub(crate) fn eager_session(&self, cluster: Option<&ClientCluster>) -> Result<WorkerSession> {
+        let (own, peers) = match cluster {
+            Some(ClientCluster { own, cluster, .. }) => (own.clone(), self.peers_in(cluster, own)?),
+            None => (self.task.clone(), self.peers()),
+        };
+        let envs = self.devices_as(&own)?.into_iter().map(|device| {
+            let resources = ResourceManager::new(&self.task.job);
+            RuntimeEnv::new(self.registry.clone(), device, resources, self.pool.clone())
+        });
+        Ok(WorkerSession::new(own, envs.collect(), false, peers))
+    }
+
     /// Opens a session for a master; opening one that is open changes nothing.
     pub(crate) fn create_session(&self, request: &CreateWorkerSessionRequest) -> Result<Arc<WorkerSession>> {
         self.admit()?;
@@ -324,11 +347,7 @@ impl Worker {
             }
             _ => (self.task.clone(), self.peers()),
         };
-        let renamed = |(index, device): (u32, &Arc<Device>)| match own == self.task {
-            true => Ok(device.clone()),
-            false => device.renamed(&own.cpu(index)).map(Arc::new),
-        };
-        let devices: Vec<Arc<Device>> = (0..).zip(self.devices()).map(renamed).collect::<Result<_>>()?;
+        let devices = self.devices_as(&own)?;
         // Also under other names: a master whose session is not to share the state of the tasks that it renames says so.
         let isolate = request.isolate_session_state;
         let make = || {

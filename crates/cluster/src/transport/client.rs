@@ -5,6 +5,7 @@ mod inquiry;
 mod lanes;
 mod method;
 mod peers;
+mod remote_eager;
 mod remote_master;
 mod remote_worker;
 mod when_ready;

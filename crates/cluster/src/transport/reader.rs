@@ -58,6 +58,11 @@ impl<F: Frames> Reader<F> {
         Reader { frames, current, position: 0, length, intake: intake.clone(), gathered, contents }
     }
 
+    /// What follows the message, and what is charged for it.
+    pub(crate) fn into_rest(self) -> (F, Bytes, Charge) {
+        (self.frames, self.current, self.gathered)
+    }
+
     /// Memory for what comes.
     pub(crate) fn intake(&self) -> &Intake {
         &self.intake

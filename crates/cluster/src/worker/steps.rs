@@ -105,7 +105,7 @@ impl WorkerStep {
     }
 
     /// The step ends with this session at the latest.
-    pub(super) fn belongs_to(&self, session: &Arc<WorkerSession>) {
+    pub(crate) fn belongs_to(&self, session: &Arc<WorkerSession>) {
         self.session.get_or_init(|| Arc::downgrade(session));
     }
 

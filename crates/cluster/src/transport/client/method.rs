@@ -44,7 +44,7 @@ impl Method {
     /// How a wait for its answer speaks: calls that run something may take long.
     pub(super) fn waiting(&self) -> Waiting {
         match self.path.rsplit('/').next() {
-            Some("RunGraph" | "RecvTensor") => Waiting::for_work(),
+            Some("RunGraph" | "RecvTensor" | "RunComponentFunction") => Waiting::for_work(),
             _ => Waiting::new(),
         }
     }

@@ -1,0 +1,5 @@
+"""Operations on other tasks, one at a time."""
+
+
+def run(_):
+    pass
