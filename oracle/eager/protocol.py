@@ -161,6 +161,7 @@ def functions(eager):
     show("too many arguments", eager.enqueue(eager.op(22, "square", [(1, 0), (1, 0)], function=True)))
     show("removed", eager.enqueue(dict(remove_function=dict(function_name="square"))))
     show("removed again", eager.enqueue(dict(remove_function=dict(function_name="square"))))
+    show("removed once too often", eager.enqueue(dict(remove_function=dict(function_name="square"))))
     show("called after that", eager.enqueue(eager.op(23, "square", [(1, 0)], function=True)))
     show("cleaned up", eager.enqueue(dict(cleanup_function=dict(step_id=99))))
 

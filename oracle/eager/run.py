@@ -1,17 +1,20 @@
-"""Runs scenarios of remote eager execution with a stock client, on the servers at --target or on stock servers in this
-process.
+"""Runs scenarios of remote eager execution with a stock client, on the servers at --target.
 
-    python run.py [--target grpc://HOST:PORT,grpc://HOST:PORT,grpc://HOST:PORT] [SCENARIO ...]
+    python run.py [--target grpc://HOST:PORT,grpc://HOST:PORT,stock] [SCENARIO ...]
 
-The client calls the first two servers the workers and the last one the parameter server. Each scenario is a module of
+The client calls the first two servers the workers and the last one the parameter server. A target `stock` is a stock
+server that this process starts, as all are without --target. Each scenario is a module of
 this folder with a function `run(targets)`. What it prints must not depend on the servers.
 """
 
 import argparse
 import faulthandler
 import importlib
+import json
 import os
 import pathlib
+import socket
+import subprocess
 import sys
 import traceback
 
@@ -23,9 +26,13 @@ import environment  # noqa: E402, F401
 
 import tensorflow as tf  # noqa: E402
 
+TASKS = [("worker", 0), ("worker", 1), ("ps", 0)]
+
 SCENARIOS = [
     "protocol",
     "operations",
+    "functions",
+    "coordinator",
 ]
 
 
@@ -33,19 +40,40 @@ SCENARIOS = [
 SECONDS = 600
 
 
+def as_cluster(targets):
+    addresses = [target.removeprefix("grpc://") for target in targets]
+    return tf.train.ClusterSpec({"worker": addresses[:2], "ps": addresses[2:]})
+
+
+def start_stock(targets):
+    """Starts a stock server in a process of its own for each target `stock`; it ends when this process does."""
+    # Bound but not listening: nobody else is given these ports before the servers listen there.
+    sockets = [socket.socket() for target in targets if target == "stock"]
+    for each in sockets:
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        each.bind(("127.0.0.1", 0))
+    ports = iter(sockets)
+    targets = [f"grpc://127.0.0.1:{next(ports).getsockname()[1]}" if target == "stock" else target for target in targets]
+    cluster = as_cluster(targets)
+    script = pathlib.Path(__file__).resolve().parents[1] / "bench/stock_server.py"
+    start = lambda job, index: subprocess.Popen(
+        [sys.executable, script, json.dumps(cluster.as_dict()), job, str(index)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    held = {f"grpc://127.0.0.1:{each.getsockname()[1]}" for each in sockets}
+    servers = [start(*task) for task, target in zip(TASKS, targets) if target in held]
+    for server in servers:
+        server.stdout.readline()
+    return targets, (servers, sockets)
+
+
 def main():
     faulthandler.dump_traceback_later(SECONDS, exit=True)
     parser = argparse.ArgumentParser()
-    parser.add_argument("--target")
+    parser.add_argument("--target", default="stock,stock,stock")
     parser.add_argument("scenario", nargs="*", default=SCENARIOS)
     arguments = parser.parse_args()
-    if arguments.target is None:
-        servers = [tf.distribute.Server.create_local_server() for _ in range(3)]
-        targets = [server.target for server in servers]
-    else:
-        targets = arguments.target.split(",")
-    first, second, last = [target.removeprefix("grpc://") for target in targets]
-    tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker": [first, second], "ps": [last]}), job_name="client")
+    targets, _servers = start_stock(arguments.target.split(","))
+    tf.config.experimental_connect_to_cluster(as_cluster(targets), job_name="client")
     # Whoever reads this knows what is left if a scenario ends the process.
     print("scenarios", *arguments.scenario, flush=True)
     for name in arguments.scenario:

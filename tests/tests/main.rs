@@ -24,6 +24,9 @@ mod examples;
 /// What a stock client does, on our server and on stock's.
 mod interop;
 
+/// Ops and functions that a stock client runs on our servers one at a time.
+mod eager;
+
 /// What all scripts that ask stock rely on.
 mod oracle;
 

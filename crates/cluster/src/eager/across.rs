@@ -55,8 +55,7 @@ impl Context {
         operation: Operation,
         arguments: Vec<Argument>,
     ) -> Result<Outcome> {
-        let devices: Vec<String> =
-            arguments.iter().map(|argument| self.device_of(argument, env)).collect::<Result<_>>()?;
+        let devices: Vec<String> = arguments.iter().map(|argument| self.device_of(argument, env)).collect();
         let mut key = signature(&operation, env.device.name(), std::iter::empty());
         devices.iter().for_each(|device| {
             key.push(0);
@@ -85,23 +84,13 @@ impl Context {
     }
 
     /// The device that holds an argument.
-    fn device_of(&self, argument: &Argument, env: &RuntimeEnv) -> Result<String> {
+    fn device_of(&self, argument: &Argument, env: &RuntimeEnv) -> String {
         match argument {
             Argument::Here(tensor) => {
                 let keeper = resource_device(tensor).filter(|device| self.session.env_on(device).is_some());
-                Ok(keeper.unwrap_or(env.device.name()).to_owned())
+                keeper.unwrap_or(env.device.name()).to_owned()
             }
-            Argument::There(handle) => {
-                let task = |device: &str| device.split("/device:").next().unwrap_or_default().to_owned();
-                ensure!(
-                    task(&handle.device) == task(&handle.op_device),
-                    Unimplemented,
-                    "a value on {} that belongs to {} is not supported as an argument of a function",
-                    handle.device,
-                    handle.op_device
-                );
-                Ok(handle.device.clone())
-            }
+            Argument::There(handle) => handle.device.clone(),
         }
     }
 

@@ -94,7 +94,7 @@ impl Context {
                      value copied first",
                     operation.name,
                     env.device.name(),
-                    handle.op_device
+                    handle.device
                 ),
             }
         }
@@ -149,13 +149,13 @@ impl Context {
     pub(super) fn arguments(&self, view: &View, inputs: &[Input]) -> Result<Vec<Argument>> {
         let argument = |input: &Input| match input {
             Input::Tensor(tensor) => Ok(Argument::Here(tensor.clone())),
-            Input::Handle(handle) if self.session.env_on(&handle.op_device).is_some() => {
+            Input::Handle(handle) if self.session.env_on(&handle.device).is_some() => {
                 let name = HandleName { op: handle.op_id, output: handle.output_num };
                 self.handles.get(name).map(Argument::Here)
             }
             Input::Handle(handle) => {
-                let known = view.incarnations.contains_key(&handle.op_device);
-                ensure!(known, InvalidArgument, "{} unknown device.", handle.op_device);
+                let known = view.incarnations.contains_key(&handle.device);
+                ensure!(known, InvalidArgument, "{} unknown device.", handle.device);
                 Ok(Argument::There(handle.clone()))
             }
         };

@@ -1,0 +1,33 @@
+//! Remote eager execution: a stock client does the same on our servers, and on ours and stock's together, as on stock's.
+//! Each scenario of `oracle/eager` prints the same lines.
+
+use crate::interop::{first_differences, run_scenarios};
+use crate::stock;
+use ferroflow::{Server, ServerConfig};
+use std::net::TcpListener;
+
+const SCRIPT: &str = "oracle/eager/run.py";
+
+#[test]
+fn a_stock_client_runs_ops_and_functions_on_our_servers() {
+    let Some(python) = stock::python() else { return };
+    let expected = run_scenarios(&python, SCRIPT, &[]);
+    assert!(!expected.is_empty(), "no scenario ran");
+    let servers: Vec<Server> = (0..3).map(|_| start()).collect();
+    let targets: Vec<&str> = servers.iter().map(Server::target).collect();
+    let [first, second, ps] = targets[..] else { unreachable!("three servers were started") };
+    let mut differences = String::new();
+    for targets in [[first, second, ps], ["stock", second, ps], [first, "stock", "stock"]] {
+        let found = run_scenarios(&python, SCRIPT, &["--target", &targets.join(",")]);
+        for difference in first_differences(&expected, &found).into_values() {
+            differences += &format!("{targets:?}: {difference}");
+        }
+    }
+    assert!(differences.is_empty(), "first lines that differ:\n{differences}");
+}
+
+fn start() -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("some port is free");
+    Server::start(ServerConfig::default(), ferroflow::registry(), vec![listener], std::future::pending())
+        .unwrap()
+}
