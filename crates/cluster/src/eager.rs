@@ -13,6 +13,8 @@ mod execute;
 mod functions;
 mod handles;
 mod plans;
+#[cfg(test)]
+mod tests;
 
 use crate::worker::Worker;
 use api::{ContextUpdate, EagerApi, Item, NewContext, Operation, Outcome};

@@ -159,6 +159,12 @@ impl Server {
         &self.services.worker
     }
 
+    /// Its clients' contexts.
+    #[cfg(test)]
+    pub(crate) fn eager(&self) -> &Arc<Eager> {
+        &self.services.eager
+    }
+
     /// Counts what the server keeps for masters and peers.
     pub fn census(&self) -> Census {
         self.services.worker.census()

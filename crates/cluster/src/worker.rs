@@ -231,6 +231,11 @@ impl Worker {
         self.steps.cleanup(id);
     }
 
+    /// Ends and forgets all steps of a session.
+    pub(crate) fn cleanup_steps_of(&self, session: &Arc<WorkerSession>) {
+        self.steps.cleanup_of(session);
+    }
+
     /// Waits; works on any thread. An error if the server ends before.
     pub(crate) fn sleep(&self, length: Duration) -> impl Future<Output = Result<()>> + Send + use<> {
         self.channels.sleep(length)

@@ -61,7 +61,7 @@ impl Context {
             key.push(0);
             key.extend(device.as_bytes());
         });
-        let cell = self.plans.get(key, &operation.name);
+        let cell = self.plans.get(key, &operation.name, self.budget())?;
         let plan = match cell.get() {
             Some(plan) => plan.clone(),
             None => cell.get_or_try_init(|| self.instantiate(view, env, &operation, devices)).await?.clone(),
@@ -270,7 +270,7 @@ impl Context {
             operation.name
         );
         let key = signature(&operation, env.device.name(), std::iter::once(u32::MAX));
-        let cell = self.plans.get(key, &operation.name);
+        let cell = self.plans.get(key, &operation.name, self.budget())?;
         let make = async || {
             let (attrs, budget) = (operation.attrs.clone(), self.budget().clone());
             let (pool, env) = (env.pool.clone(), env.with_library(component.library.clone()));

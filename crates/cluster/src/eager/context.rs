@@ -13,7 +13,8 @@ use ferroflow_proto::tensorflow::DeviceAttributes;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 const UNPOISONED: &str = "no panic while a context is locked";
 
@@ -131,7 +132,7 @@ impl Context {
     /// Ends what runs and gives everything back.
     pub(super) fn end(&self) {
         self.cancellation.cancel(status!(Cancelled, "The context {} was closed.", self.id));
-        self.worker.cleanup_step(self.id as i64);
+        self.worker.cleanup_steps_of(&self.session);
         self.handles.clear();
         self.plans.clear();
         self.session.envs().iter().for_each(|env| env.resources.clear_all());

@@ -101,7 +101,7 @@ impl Context {
         let types: Vec<DType> = inputs.iter().map(Tensor::dtype).collect();
         let signature =
             signature(&operation, env.device.name(), types.iter().map(|dtype| dtype.to_wire() as u32));
-        let cell = self.plans.get(signature, &operation.name);
+        let cell = self.plans.get(signature, &operation.name, self.budget())?;
         let plan = match cell.get() {
             Some(plan) => plan.clone(),
             None => {

@@ -11,8 +11,11 @@ use tokio::sync::OnceCell;
 /// How many plans a context keeps. Clients that make up ever new signatures start over.
 const MAX_PLANS: usize = 16_384;
 
-/// What a plan takes in any case: its layout, its kernels, its entry.
+/// What a plan takes in any case: its layout, its kernels.
 const PLAN_BYTES: usize = 4 << 10;
+
+/// What the place of a plan takes.
+const ENTRY_BYTES: usize = 256;
 
 /// What a node of a plan takes.
 const NODE_BYTES: usize = 1 << 10;
@@ -56,21 +59,24 @@ struct Entry {
     /// The op or function.
     name: String,
     plan: PlanCell,
+    /// What the signature takes.
+    _charge: Charge,
 }
 
 impl Plans {
-    /// The place of the plan with this signature.
-    pub(super) fn get(&self, signature: Vec<u8>, name: &str) -> PlanCell {
+    /// The place of the plan with this signature; a new one is charged to `budget`.
+    pub(super) fn get(&self, signature: Vec<u8>, name: &str, budget: &MemoryBudget) -> Result<PlanCell> {
         let mut plans = self.0.lock().expect(UNPOISONED);
         if let Some(entry) = plans.get(&signature) {
-            return entry.plan.clone();
+            return Ok(entry.plan.clone());
         }
+        let charge = budget.charge(ENTRY_BYTES + signature.len() + name.len())?;
         let outgrown = if plans.len() >= MAX_PLANS { std::mem::take(&mut *plans) } else { HashMap::new() };
         let plan = PlanCell::default();
-        plans.insert(signature, Entry { name: name.to_owned(), plan: plan.clone() });
+        plans.insert(signature, Entry { name: name.to_owned(), plan: plan.clone(), _charge: charge });
         drop(plans);
         drop(outgrown);
-        plan
+        Ok(plan)
     }
 
     /// Forgets the plans of one function.

@@ -1,6 +1,6 @@
 //! `tensorflow.eager.EagerService`: messages in, messages out; the meaning is in [`crate::eager`].
 
-use super::grpc::{Request, RequestStream, Streamed};
+use super::grpc::{Request, RequestStream, Streamed, deadline_exceeded};
 use super::rope::Rope;
 use super::server::{Services, unknown_method};
 use crate::eager::api::{
@@ -14,6 +14,7 @@ use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
 /// The method that is a stream of requests and answers.
 pub(crate) const STREAMING_ENQUEUE: &str = "/tensorflow.eager.EagerService/StreamingEnqueue";
@@ -85,12 +86,14 @@ async fn answer(services: &Services, request: eager::EnqueueRequest) -> Result<R
     Ok(Rope::from_message(&eager::EnqueueResponse { queue_response }))
 }
 
-/// Answers the requests of a stream in their order. A failure ends the stream.
+/// Answers the requests of a stream in their order, for as long as the client wants. A failure ends the stream.
 pub(crate) fn streaming_enqueue(
     services: Arc<Services>,
     requests: RequestStream,
+    limit: Option<Duration>,
 ) -> BoxStream<'static, Streamed> {
-    stream::unfold(Some((services, requests)), |state| async move {
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    stream::unfold(Some((services, requests)), move |state| async move {
         let (services, mut requests) = state?;
         let answered = async {
             let Some((request, charge)) = requests.next().await? else { return Ok(None) };
@@ -98,7 +101,13 @@ pub(crate) fn streaming_enqueue(
             drop(charge);
             Ok(Some(pieces))
         };
-        match answered.await {
+        let answered = match deadline {
+            Some(deadline) => {
+                timeout_at(deadline, answered).await.unwrap_or_else(|_| Err(deadline_exceeded()))
+            }
+            None => answered.await,
+        };
+        match answered {
             Ok(Some(pieces)) => Some((Streamed::Message(pieces), Some((services, requests)))),
             Ok(None) => Some((Streamed::End(Ok(())), None)),
             Err(status) => Some((Streamed::End(Err(status)), None)),

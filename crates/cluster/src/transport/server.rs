@@ -259,8 +259,13 @@ async fn handle(
         return refusal;
     }
     if head.uri.path() == eager_service::STREAMING_ENQUEUE {
-        let requests = RequestStream::new(body, &caller.intake);
-        return grpc::respond_streaming(eager_service::streaming_enqueue(services, requests));
+        return match grpc::timeout(&head.headers) {
+            Ok(limit) => {
+                let requests = RequestStream::new(body, &caller.intake);
+                grpc::respond_streaming(eager_service::streaming_enqueue(services, requests, limit))
+            }
+            Err(status) => grpc::respond(Err(status)),
+        };
     }
     // On the heap from the start: until it runs, the future of a call is moved several times.
     let call = Box::pin(async {

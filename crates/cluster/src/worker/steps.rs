@@ -236,6 +236,18 @@ impl Steps {
         }
     }
 
+    /// Ends the steps that belong to a session.
+    pub(super) fn cleanup_of(&self, session: &Arc<WorkerSession>) {
+        let belongs = |step: &WorkerStep| {
+            step.session.get().is_some_and(|owner| std::ptr::eq(owner.as_ptr(), Arc::as_ptr(session)))
+        };
+        let ended: Vec<_> = {
+            let mut table = self.table.lock().expect(UNPOISONED);
+            table.steps.extract_if(|_, step| belongs(step)).collect()
+        };
+        ended.iter().for_each(|(_, step)| end(step));
+    }
+
     /// Ends and forgets the steps that nobody will end: their session is gone, or they failed long ago.
     pub(super) fn sweep(&self) {
         let abandoned: Vec<_> = {
