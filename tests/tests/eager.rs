@@ -14,7 +14,7 @@ fn a_stock_client_runs_ops_and_functions_on_our_servers() {
     let expected = run_scenarios(&python, SCRIPT, &[]);
     assert!(!expected.is_empty(), "no scenario ran");
     let servers: Vec<Server> = (0..3).map(|_| start()).collect();
-    let targets: Vec<&str> = servers.iter().map(Server::target).collect();
+    let targets: Vec<&str> = servers.iter().map(|server| &**server.target()).collect();
     let [first, second, ps] = targets[..] else { unreachable!("three servers were started") };
     let mut differences = String::new();
     for targets in [[first, second, ps], ["stock", second, ps], [first, "stock", "stock"]] {

@@ -90,7 +90,7 @@ async fn contexts_give_back_what_they_hold() {
     for round in 0..3 {
         task.create(7, round).unwrap();
         for op in 0..100 {
-            task.enqueue(7, send(op, Tensor::vector([1.0f32; 1000]))).await.unwrap();
+            task.enqueue(7, send(op, Tensor::vector(vec![1.0f32; 1000]))).await.unwrap();
             task.enqueue(7, operation(1000 + op, "Neg", vec![handle(op)])).await.unwrap();
         }
         task.enqueue(7, function("f", "Neg")).await.unwrap();
@@ -165,7 +165,7 @@ async fn contexts_end_when_their_clients_fall_silent() {
 async fn mistakes_are_refused_and_harm_nobody() {
     let task = Task::start(None);
     task.create(1, 0).unwrap();
-    task.enqueue(1, send(1, Tensor::vector([1.0f32, 2.0]))).await.unwrap();
+    task.enqueue(1, send(1, Tensor::vector(vec![1.0f32, 2.0]))).await.unwrap();
     for (what, item, code) in [
         ("a value that is not there", operation(2, "Neg", vec![handle(9)]), Code::InvalidArgument),
         ("an unknown op", operation(2, "NoSuchOp", vec![]), Code::NotFound),
