@@ -1,4 +1,5 @@
-//! Attributes of a node, with the op's defaults filled in.
+//! Attributes of a node, with the op's defaults filled in. Graphs are checked against the op's declaration elsewhere
+//! (`graph/build.rs`); this file only reads and writes values.
 
 use crate::{DType, PartialShape, Result, Shape, Tensor, bail, status};
 use bytes::Bytes;
@@ -18,12 +19,12 @@ impl From<BTreeMap<String, AttrValue>> for Attrs {
 }
 
 impl Attrs {
-    /// All of them, by name.
+    /// All attributes, by name.
     pub fn map(&self) -> &BTreeMap<String, AttrValue> {
         &self.0
     }
 
-    /// All of them to change; they are no longer shared then.
+    /// All attributes, for changing them. Copies them first if another node shares them.
     pub fn map_mut(&mut self) -> &mut BTreeMap<String, AttrValue> {
         Arc::make_mut(&mut self.0)
     }
@@ -40,7 +41,7 @@ impl Attrs {
         self.0.get(name)?.value.as_ref()
     }
 
-    /// Whether the attribute is present.
+    /// Returns whether the attribute is present.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
@@ -53,7 +54,7 @@ impl Attrs {
 
 /// A Rust type that an attribute can be read as.
 pub trait FromAttr: Sized {
-    /// Reads the value, or says what was expected and what came.
+    /// Reads the value; the error names the expected and the actual kind.
     fn from_attr(value: &Value) -> Result<Self>;
 }
 
@@ -73,7 +74,7 @@ pub fn kind_name(value: &Value) -> &'static str {
     }
 }
 
-/// An attribute's value as stock writes it in texts; of tensors and functions only what they are.
+/// An attribute's value as stock prints it in messages. Tensors print as type and shape, functions as their name.
 pub fn attr_text(value: &Value) -> String {
     let dtype = |number: &i32| match DType::from_wire_maybe_ref(*number) {
         Ok((dtype, is_ref)) => {
@@ -110,7 +111,7 @@ pub fn attr_text(value: &Value) -> String {
     }
 }
 
-fn expected<T>(want: &str, value: &Value) -> Result<T> {
+fn wrong_kind<T>(want: &str, value: &Value) -> Result<T> {
     bail!(InvalidArgument, "expected a value of kind {want}, got {}", kind_name(value))
 }
 
@@ -120,7 +121,7 @@ macro_rules! from_attr {
             fn from_attr(value: &Value) -> Result<Self> {
                 match value {
                     Value::$variant($value) => $convert,
-                    other => expected($kind, other),
+                    other => wrong_kind($kind, other),
                 }
             }
         }
@@ -160,7 +161,8 @@ fn utf8(bytes: &Bytes) -> Result<String> {
     String::from_utf8(bytes.to_vec()).or_else(|_| bail!(InvalidArgument, "expected UTF-8 text"))
 }
 
-/// A Rust value that an attribute can be set to. What cannot be one (a shape that is none) is an error.
+/// A Rust value that an attribute can be set to. A value that cannot be converted, such as an invalid shape, is an
+/// error.
 pub trait ToAttr {
     /// The attribute's value.
     fn to_attr(self) -> Result<Value>;
@@ -213,7 +215,11 @@ impl<T: ToAttr> ToAttr for Vec<T> {
                 Value::Shape(v) => list.shape.push(v),
                 Value::Tensor(v) => list.tensor.push(*v),
                 Value::Func(v) => list.func.push(*v),
-                other => bail!(InvalidArgument, "a list holds no values of kind {}", kind_name(&other)),
+                other => bail!(
+                    InvalidArgument,
+                    "a list attribute cannot hold values of kind {}",
+                    kind_name(&other)
+                ),
             }
         }
         Ok(Value::List(Box::new(list)))

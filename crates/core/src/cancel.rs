@@ -1,4 +1,7 @@
-//! Cancellation of a step: a flag that loops can check and a future that waits can race against.
+//! Cancellation of a step: a flag that loops check and a future that waits race against.
+//!
+//! The runtime and the cluster decide when to cancel: a client asks for it, a deadline passes, or another part of the
+//! step fails.
 
 use crate::Status;
 use std::pin::Pin;
@@ -6,24 +9,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// Shared by everything that works for one step. Cloning shares.
+/// The cancellation of one step, shared by everything that works for it. Cloning shares.
 #[derive(Clone, Default)]
 pub struct Cancellation(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
     flag: AtomicBool,
-    /// The reason, and who wants to hear of it.
+    /// The reason, and the wakers to wake.
     state: Mutex<(Option<Status>, Vec<Waker>)>,
 }
 
 impl Cancellation {
-    /// Not cancelled yet.
+    /// A cancellation that has not happened.
     pub fn new() -> Cancellation {
         Cancellation::default()
     }
 
-    /// Cancels for this reason; the first reason stays.
+    /// Cancels the step; the first reason is kept.
     pub fn cancel(&self, reason: Status) {
         let wakers = {
             let mut state = self.0.state.lock().expect("no panic while cancelling");
@@ -37,7 +40,7 @@ impl Cancellation {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Whether [`Cancellation::cancel`] was called. Cheap enough for every node.
+    /// Returns whether [`Cancellation::cancel`] was called. Cheap enough to call for every node.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.0.flag.load(Ordering::Relaxed)
@@ -48,12 +51,12 @@ impl Cancellation {
         self.0.state.lock().expect("no panic while cancelling").0.clone()
     }
 
-    /// Ends when the step is cancelled, with the reason.
+    /// A future that resolves to the reason when the step is cancelled.
     pub fn cancelled(&self) -> Cancelled {
         Cancelled(self.clone())
     }
 
-    /// Arranges for `waker` to be woken on cancellation; returns whether it has happened already.
+    /// Registers a waker for cancellation; returns true if the step is cancelled already.
     pub fn wake_on_cancel(&self, waker: &Waker) -> bool {
         let mut state = self.0.state.lock().expect("no panic while cancelling");
         if state.0.is_some() {

@@ -1,4 +1,5 @@
-//! Device names, whole and partial, and what a device offers to kernels.
+//! Device names, full and partial, and the memory and threads that a device offers to kernels. Which node runs on which
+//! device is decided by the runtime's placer.
 
 use crate::tensor::{Buffer, BufferPool};
 use crate::{DType, Result, Shape, Status, Tensor, bail, ensure, status};
@@ -6,7 +7,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A device name in which every part may be missing: `/job:ps/task:1`, `/device:CPU:0`, or nothing at all.
+/// A device name in which every part may be missing: `/job:ps/task:1`, `/device:CPU:0`, or empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceSpec {
     /// Job name.
@@ -22,7 +23,7 @@ pub struct DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// Parses a whole, partial, empty or legacy (`/cpu:0`) name.
+    /// Parses a full, partial, empty or legacy (`/cpu:0`) name.
     pub fn parse(text: &str) -> Result<DeviceSpec> {
         let mut spec = DeviceSpec::default();
         let malformed = || status!(InvalidArgument, "Malformed device specification '{text}'");
@@ -55,7 +56,7 @@ impl DeviceSpec {
         Ok(spec)
     }
 
-    /// Whether every part given here agrees with the full name.
+    /// Returns whether every part given here agrees with the full name.
     pub fn matches(&self, full: &DeviceSpec) -> bool {
         fn agree<T: PartialEq>(want: &Option<T>, have: &Option<T>) -> bool {
             want.is_none() || want == have
@@ -67,7 +68,7 @@ impl DeviceSpec {
             && agree(&self.index, &full.index)
     }
 
-    /// Whether no part is given by both that differs.
+    /// Returns whether no part that both give differs.
     pub fn is_compatible(&self, other: &DeviceSpec) -> bool {
         self.merge(other, false).is_ok()
     }
@@ -101,7 +102,7 @@ impl DeviceSpec {
         Ok(merged)
     }
 
-    /// The parts of `other`, and where it has none, those given here.
+    /// The parts of `other`; parts that it lacks come from `self`.
     #[must_use]
     pub fn overridden_by(&self, other: &DeviceSpec) -> DeviceSpec {
         DeviceSpec {
@@ -113,7 +114,7 @@ impl DeviceSpec {
         }
     }
 
-    /// The task part alone.
+    /// The job, replica and task, without the device.
     pub fn task_part(&self) -> DeviceSpec {
         DeviceSpec { job: self.job.clone(), replica: self.replica, task: self.task, kind: None, index: None }
     }
@@ -172,7 +173,7 @@ impl Device {
         Ok(Device { name: name.to_owned(), spec, incarnation, memory, memory_limit, threads })
     }
 
-    /// The same device under another name, e.g. in a session that brings a cluster of its own.
+    /// The same device with another name, e.g. for a session with its own cluster definition.
     pub fn renamed(&self, name: &str) -> Result<Device> {
         Device::new(name, self.incarnation, self.memory.clone(), self.memory_limit, self.threads.clone())
     }
@@ -187,7 +188,7 @@ impl Device {
         &self.spec
     }
 
-    /// Distinguishes this process from an earlier one under the same name.
+    /// A number that distinguishes this process from an earlier one with the same name.
     pub fn incarnation(&self) -> u64 {
         self.incarnation
     }
@@ -198,7 +199,7 @@ impl Device {
         &self.memory
     }
 
-    /// Memory for a tensor: initialized, contents unspecified.
+    /// Memory for a tensor: initialized, with unspecified contents.
     #[inline]
     pub fn allocate(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
         if !dtype.is_plain() {
@@ -214,7 +215,7 @@ impl Device {
         Err(self.exhausted(dtype, &shape))
     }
 
-    /// The same as bytes that are yet to become a tensor of plain elements.
+    /// Memory for a tensor of plain elements, as bytes that are still to be filled.
     pub fn allocate_bytes(&self, dtype: DType, shape: &Shape) -> Result<Buffer> {
         let bytes = shape.elements().checked_mul(dtype.size()).filter(|bytes| *bytes <= self.memory_limit);
         let buffer = bytes.and_then(|bytes| self.memory.try_allocate(bytes));
@@ -232,7 +233,7 @@ impl Device {
             .ok_or_else(|| self.exhausted(dtype, &shape))
     }
 
-    /// Refuses an allocation that cannot succeed, in stock's words.
+    /// Refuses an allocation that cannot succeed, with stock's message.
     #[inline]
     pub fn check_allocation(&self, dtype: DType, shape: &Shape) -> Result<()> {
         let unit = if dtype.is_plain() { dtype.size() } else { 32 };
@@ -251,7 +252,7 @@ impl Device {
         )
     }
 
-    /// Refuses a string that memory could not hold.
+    /// Refuses a string that does not fit into memory.
     pub fn check_text(&self, bytes: usize) -> Result<()> {
         ensure!(
             self.admits(bytes),
@@ -264,7 +265,7 @@ impl Device {
 
     #[inline]
     fn admits(&self, bytes: usize) -> bool {
-        bytes <= self.memory_limit && self.memory.admits(bytes)
+        bytes <= self.memory_limit && self.memory.has_room_for(bytes)
     }
 
     /// The number of threads for loops inside one kernel.
@@ -272,7 +273,7 @@ impl Device {
         self.threads.current_num_threads()
     }
 
-    /// The threads for loops inside one kernel, for crates that want a pool.
+    /// The threads for loops inside one kernel, for crates that take a thread pool.
     pub fn threads(&self) -> &rayon::ThreadPool {
         &self.threads
     }

@@ -1,4 +1,4 @@
-//! Element types, numbered as on the wire.
+//! Element types, with the numbers they have on the wire. The Rust types of elements are in [`crate::tensor`].
 
 use crate::{Result, bail};
 use std::fmt;
@@ -69,11 +69,11 @@ dtypes! {
 const REF_OFFSET: i32 = 100;
 
 impl DType {
-    /// The type with this wire number; reference types and unknown numbers are refused.
+    /// The type with this wire number; reference types and unknown numbers are errors.
     pub fn from_wire(number: i32) -> Result<DType> {
         match DType::ALL.iter().find(|dtype| **dtype as i32 == number) {
             Some(dtype) => Ok(*dtype),
-            None => bail!(InvalidArgument, "expected a DataType, got the number {number}, which names none"),
+            None => bail!(InvalidArgument, "{number} is not the number of a DataType"),
         }
     }
 
@@ -105,23 +105,23 @@ impl DType {
         }
     }
 
-    /// Whether elements are plain bytes that may be copied and sent as they are.
+    /// Returns whether elements are plain bytes that may be copied and sent without conversion.
     #[inline]
     pub fn is_plain(self) -> bool {
         self.size() != 0
     }
 
-    /// Whether this is a real floating-point type.
+    /// Returns whether this is a real floating-point type.
     pub fn is_floating(self) -> bool {
         matches!(self, DType::Half | DType::Bfloat16 | DType::Float | DType::Double)
     }
 
-    /// Whether this is a complex type.
+    /// Returns whether this is a complex type.
     pub fn is_complex(self) -> bool {
         matches!(self, DType::Complex64 | DType::Complex128)
     }
 
-    /// Whether this is an integer type, quantized ones excluded.
+    /// Returns whether this is an integer type, quantized ones excluded.
     pub fn is_integer(self) -> bool {
         use DType::*;
         matches!(self, Int4 | Int8 | Int16 | Int32 | Int64 | Uint4 | Uint8 | Uint16 | Uint32 | Uint64)

@@ -1,4 +1,5 @@
-//! Validated graphs: nodes with known ops, complete attributes and matching types.
+//! Validated graphs: nodes with known ops, complete attributes and matching types. The planner and the executor work on
+//! these; programs build graphs with [`crate::scope`].
 //!
 //! A graph is built from the wire form ([`Graph::extend`]), from a function body ([`FunctionBody`]) or node by node by
 //! the planner. It never holds a dangling edge or a cycle outside loops.
@@ -22,10 +23,10 @@ use ferroflow_proto::tensorflow::{FunctionDefLibrary, VersionDef};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The graph version that this runtime speaks, equal to that of stock 2.21.
+/// The graph version that Ferroflow produces and accepts, equal to that of stock 2.21.
 pub const GRAPH_VERSION: i32 = 2474;
 
-/// A node of one graph.
+/// The index of a node within one graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
@@ -41,43 +42,43 @@ impl NodeId {
 pub struct Output {
     /// The node.
     pub node: NodeId,
-    /// Which of its outputs.
+    /// The index among the node's outputs.
     pub index: u32,
 }
 
-/// What a node does.
+/// The kind of work that a node does.
 #[derive(Clone)]
 pub enum NodeKind {
     /// Runs an op.
     Op(Arc<OpEntry>),
     /// Stands for a value that the caller supplies: a feed, or a function's argument.
     Arg(usize),
-    /// A value that the planner computed.
+    /// Holds a value that the planner computed.
     Constant(Tensor),
-    /// Calls the function of this name.
+    /// Calls the function with this name.
     Function(String),
-    /// Would run an op that stock has and the registry lacks: graphs may hold it, but no step here may need it.
+    /// Stands for an op that stock has and the registry lacks: graphs may hold it, but no step may run it.
     Unsupported(Arc<OpSpec>),
 }
 
-/// What a node is, apart from its edges. Shared by all graphs that hold the node.
+/// A node without its edges. Shared by all graphs that hold the node.
 pub struct NodeData {
     /// The name.
     pub name: String,
-    /// What it does.
+    /// The kind of work.
     pub kind: NodeKind,
     /// Attributes, with defaults filled in.
     pub attrs: Attrs,
-    /// The device: what the user asked for, possibly partial, or once placed the full name of what runs it.
+    /// The device: as requested by the user, possibly partial; after placement, the full name.
     pub device: String,
-    /// Element types of inputs, and whether the op wants a reference.
+    /// Element types of inputs, and whether the op takes a reference.
     pub input_types: Vec<(DType, bool)>,
     /// Element types of outputs, and whether they are references.
     pub output_types: Vec<(DType, bool)>,
 }
 
 impl NodeData {
-    /// What the planner and the executor must know of the op.
+    /// The op's class, which is all that the planner and the executor know of the op.
     pub fn class(&self) -> OpClass {
         match &self.kind {
             NodeKind::Op(entry) => entry.op.class,
@@ -88,7 +89,7 @@ impl NodeData {
         }
     }
 
-    /// The declaration of the op; `None` if the node is not one that runs an op.
+    /// The declaration of the op; `None` if the node does not run an op.
     pub fn spec(&self) -> Option<&OpSpec> {
         match &self.kind {
             NodeKind::Op(entry) => Some(entry.spec()),
@@ -97,7 +98,7 @@ impl NodeData {
         }
     }
 
-    /// Whether the node has state or effects.
+    /// Returns whether the node has state or effects.
     pub fn is_stateful(&self) -> bool {
         match &self.kind {
             NodeKind::Op(entry) => entry.op.stateful,
@@ -106,7 +107,7 @@ impl NodeData {
         }
     }
 
-    /// The op type's name, for texts.
+    /// The op type's name, for messages.
     pub fn op_name(&self) -> &str {
         match &self.kind {
             NodeKind::Op(entry) => entry.op.name,
@@ -136,22 +137,22 @@ impl NodeData {
 /// A node and its edges.
 #[derive(Clone)]
 pub struct Node {
-    /// What it is.
+    /// Name, op, attributes and device.
     pub data: Arc<NodeData>,
-    /// Where its inputs come from.
+    /// The outputs that the inputs are connected to.
     pub inputs: Vec<Output>,
     /// Nodes that must run first.
     pub controls: Vec<NodeId>,
 }
 
 impl Node {
-    /// Where its inputs and control inputs come from.
+    /// The nodes that inputs and control inputs come from.
     pub fn sources(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.inputs.iter().map(|input| input.node).chain(self.controls.iter().copied())
     }
 }
 
-/// Nodes, by position and by name, and the functions that they call.
+/// Nodes, by index and by name, and the functions that they call.
 #[derive(Clone)]
 pub struct Graph {
     registry: Registry,
@@ -159,12 +160,12 @@ pub struct Graph {
     names: HashMap<String, NodeId>,
     library: Arc<Library>,
     versions: VersionDef,
-    /// Inputs, by node and position, that once took these outputs and now take what the outputs pass on.
+    /// For each output of an inlined call, the inputs (node and position) that now take the body's result directly.
     bypassing: Arc<HashMap<Output, Vec<(NodeId, usize)>>>,
 }
 
 impl Graph {
-    /// An empty graph over these ops.
+    /// An empty graph over the ops of a registry.
     pub fn new(registry: Registry) -> Graph {
         Graph {
             registry,
@@ -239,13 +240,13 @@ impl Graph {
         &self.nodes[id.index()]
     }
 
-    /// A node to change; the caller keeps the graph free of dangling edges.
+    /// A node for changing it; the caller must not leave dangling edges.
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[id.index()]
     }
 
-    /// Lets an input take what an output passes on instead of the output. If the output is fed, the input takes the feed
-    /// all the same.
+    /// Connects an input to `passed_on` instead of the output that passes that value on. If the passing output is fed,
+    /// the input still takes the feed.
     pub fn bypass(&mut self, id: NodeId, input: usize, passed_on: Output) {
         let passed_by = std::mem::replace(&mut self.nodes[id.index()].inputs[input], passed_on);
         Arc::make_mut(&mut self.bypassing).entry(passed_by).or_default().push((id, input));
@@ -256,8 +257,7 @@ impl Graph {
         self.bypassing.get(&output).map_or(&[], Vec::as_slice)
     }
 
-    /// The same graph without a way to find nodes by name, which costs as much memory as the nodes themselves. For graphs
-    /// that are complete.
+    /// The same graph without the name index, which takes as much memory as the nodes. For graphs that are complete.
     #[must_use]
     pub fn without_names(mut self) -> Graph {
         self.names = HashMap::new();
@@ -278,7 +278,7 @@ impl Graph {
         id
     }
 
-    /// Takes back the node that was added last and that nothing refers to.
+    /// Removes the node that was added last; nothing may refer to it.
     pub(crate) fn pop(&mut self) {
         if let Some(node) = self.nodes.pop() {
             self.names.remove(&node.data.name);

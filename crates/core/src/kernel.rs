@@ -1,5 +1,5 @@
-//! Kernels: a function from attributes to a closure. Attributes are read once, when a plan is made; the closure runs
-//! every step.
+//! Kernels: functions from attributes to a closure. Attributes are read once, when a plan is made; the closure runs in
+//! every step, called by the executor with a context.
 
 mod cx;
 mod function;
@@ -19,11 +19,12 @@ pub type Str = bytes::Bytes;
 type SyncFn = dyn Fn(&mut KernelCx<'_>) -> Result<Outputs> + Send + Sync;
 type FutureFn = dyn Fn(FutureCx) -> BoxFuture<Result<Outputs>> + Send + Sync;
 
-/// What runs when a node runs.
+/// The closure that runs when a node runs.
 pub enum Kernel {
     /// Computes and returns; never waits.
     Sync(Box<SyncFn>),
-    /// May wait. The executor polls it and drops it if the step is cancelled, so every wait in it must be safe to drop.
+    /// May wait. The executor polls the future and drops it if the step is cancelled, so every await in it must be safe
+    /// to drop.
     Future(Box<FutureFn>),
 }
 

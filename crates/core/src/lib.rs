@@ -1,7 +1,7 @@
 //! The shared vocabulary of Ferroflow: status, element types, shapes, tensors, devices, graphs, the declaration of an
-//! op, the context a kernel runs in, resources, the rendezvous contract, and how programs build graphs.
+//! op, the context a kernel runs in, resources, the rendezvous contract, and the types that programs build graphs with.
 //!
-//! This crate knows no concrete op, no file, no socket and no async runtime. Modules stand in reading order.
+//! This crate knows no concrete op, no file format, no socket and no async runtime. Modules are listed in reading order.
 
 pub mod status;
 
@@ -33,8 +33,8 @@ pub use shape::{PartialShape, Shape, ToPartialShape, ToShape};
 pub use status::{Code, Result, Status};
 pub use tensor::{C64, C128, Element, Tensor, Unit};
 
-/// Numeric types that kernels name.
+/// 16-bit floating-point types, re-exported for kernels.
 pub use half::{bf16, f16};
 
-/// A future that owns what it needs and may run on any thread.
+/// A future that owns everything it uses and may run on any thread.
 pub type BoxFuture<T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'static>>;

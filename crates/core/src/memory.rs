@@ -1,10 +1,11 @@
-//! The accountant of memory: whatever a request can make the process hold is charged before it is held, and refused with
-//! a status where the kernel would end the process.
+//! Memory accounting: memory that a request can make the process hold is charged before it is allocated, and refused
+//! with a status where the kernel would otherwise kill the process.
 //!
-//! A [`MemoryBudget`] is a limit and the count of what is held under it. Budgets form a tree: a connection's budget lies
-//! within its server's, which lies within the process's. The one of the process has the limit that operators set, and asks
-//! the system, now and then, how much room is left ([`limits`]). Charges of a few bytes are not counted at all, so that
-//! small tensors cost what they cost without an accountant; what is left to the system covers them.
+//! A [`MemoryBudget`] is a limit and the count of bytes held under it. Budgets form a tree: a connection's budget lies
+//! within its server's, which lies within the process's. The process's budget has the limit that operators set, and
+//! asks the system now and then how much is left ([`limits`]), which is why this module reads `/proc`: the allocator of
+//! tensors needs the answer, and there is nothing to configure. Charges of a few bytes are not counted, so that small
+//! tensors stay cheap; the reserve left to the system covers them.
 
 mod cgroup;
 pub mod limits;
@@ -14,13 +15,13 @@ use limits::Usage;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Charges of fewer bytes are not counted.
+/// The size below which charges are not counted.
 pub const COUNTED_BYTES: usize = 16 << 10;
 
-/// After how many bytes it is worth asking the system, which takes some ten microseconds.
+/// The number of bytes charged between two questions to the system, each of which takes some ten microseconds.
 const ASK_EVERY: usize = 64 << 20;
 
-/// A limit on memory, and the count of what is held under it. Clones share both.
+/// A limit on memory, and the count of bytes held under it. Clones share both.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget(Arc<Account>);
 
@@ -28,28 +29,28 @@ pub struct MemoryBudget(Arc<Account>);
 struct Account {
     parent: Option<MemoryBudget>,
     limit: AtomicUsize,
-    kind: Kind,
+    kind: BudgetKind,
     held: AtomicUsize,
-    /// Bytes that were admitted since the system was asked.
+    /// Bytes charged since the system was last asked.
     unasked: AtomicUsize,
-    /// After how many of those it is asked again.
+    /// The value of `unasked` at which the system is asked again.
     ask_every: AtomicUsize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// The whole process: the system's limits count, and what is resident does, because much of it is never charged.
+enum BudgetKind {
+    /// The whole process: limits of the system apply, and resident memory counts, because much of it is never charged.
     Process,
-    /// A server's share, which limits the process as long as it lives.
+    /// A server's share, which limits the whole process while the server lives.
     Share,
-    /// A part of what others hold, by its own count alone.
+    /// A part of another budget, limited by its own count alone.
     Part,
 }
 
-/// The limits that the servers of this process were given.
+/// The limits of the servers in this process.
 static SHARES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// Adds or removes a limit; the least of them is the process's.
+/// Adds or removes a limit; the process's limit is the smallest of them.
 fn change_shares(change: impl FnOnce(&mut Vec<usize>)) {
     let mut shares = SHARES.lock().unwrap_or_else(PoisonError::into_inner);
     change(&mut shares);
@@ -59,7 +60,7 @@ fn change_shares(change: impl FnOnce(&mut Vec<usize>)) {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        if self.kind == Kind::Share {
+        if self.kind == BudgetKind::Share {
             let limit = *self.limit.get_mut();
             change_shares(|shares| {
                 if let Some(at) = shares.iter().position(|share| *share == limit) {
@@ -71,25 +72,25 @@ impl Drop for Account {
 }
 
 impl MemoryBudget {
-    /// The budget of this process. There is one for all servers of a process, as there is one memory.
+    /// The budget of this process, shared by all servers in it.
     pub fn process() -> &'static MemoryBudget {
         static PROCESS: OnceLock<MemoryBudget> = OnceLock::new();
-        PROCESS.get_or_init(|| MemoryBudget::new(None, usize::MAX, Kind::Process))
+        PROCESS.get_or_init(|| MemoryBudget::new(None, usize::MAX, BudgetKind::Process))
     }
 
-    /// A budget for a server that may let the process grow to `limit` bytes. As long as it lives, that is a limit of the
-    /// whole process, whoever charges it: there is one memory.
+    /// The budget of a server, which lets the process grow to `limit` bytes. While it lives, the limit applies to the
+    /// whole process, because servers of a process share its memory.
     pub fn share(limit: usize) -> MemoryBudget {
         change_shares(|shares| shares.push(limit));
-        MemoryBudget::new(Some(MemoryBudget::process().clone()), limit, Kind::Share)
+        MemoryBudget::new(Some(MemoryBudget::process().clone()), limit, BudgetKind::Share)
     }
 
     /// A budget within this one, e.g. for one connection.
     pub fn part(&self, limit: usize) -> MemoryBudget {
-        MemoryBudget::new(Some(self.clone()), limit, Kind::Part)
+        MemoryBudget::new(Some(self.clone()), limit, BudgetKind::Part)
     }
 
-    fn new(parent: Option<MemoryBudget>, limit: usize, kind: Kind) -> MemoryBudget {
+    fn new(parent: Option<MemoryBudget>, limit: usize, kind: BudgetKind) -> MemoryBudget {
         MemoryBudget(Arc::new(Account {
             parent,
             limit: AtomicUsize::new(limit),
@@ -117,25 +118,27 @@ impl MemoryBudget {
         Ok(charge)
     }
 
-    /// Charges this budget alone, for bytes that are charged to the budgets around it elsewhere.
+    /// Charges this budget alone, for bytes that are charged to its ancestors elsewhere.
     pub fn charge_part(&self, bytes: usize) -> Result<Charge> {
         let mut charge = Charge { budget: self.clone(), bytes: 0, waiting: 0, whole_path: false };
         charge.add(bytes)?;
         Ok(charge)
     }
 
-    /// Whether so many bytes could be held now.
-    pub fn admits(&self, bytes: usize) -> bool {
-        self.admits_after(bytes, 0)
+    /// Returns whether this many bytes could be held now.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        self.has_room_after(bytes, 0)
     }
 
-    /// Whether so many bytes could be held, after `freed` ones were set free that the system has yet to hear of.
-    pub(crate) fn admits_after(&self, bytes: usize, freed: usize) -> bool {
-        bytes < COUNTED_BYTES || self.path().all(|budget| budget.0.admits(Wish { bytes, freed, counted: 0 }))
+    /// Returns whether this many bytes could be held, given that `freed` bytes were just freed and the system may still
+    /// count them.
+    pub(crate) fn has_room_after(&self, bytes: usize, freed: usize) -> bool {
+        bytes < COUNTED_BYTES
+            || self.path().all(|budget| budget.0.has_room(Request { bytes, freed, counted: 0 }))
     }
 
-    /// Counts a block that is about to be allocated, unless there is no room for it. `freed` bytes were set free just
-    /// before, of which the system has yet to hear.
+    /// Counts a block that is about to be allocated; returns false if there is no room for it. `freed` bytes were just
+    /// freed, and the system may still count them.
     #[inline]
     pub(crate) fn hold(&self, bytes: usize, freed: usize) -> bool {
         bytes < COUNTED_BYTES || self.hold_counted(bytes, freed)
@@ -144,7 +147,7 @@ impl MemoryBudget {
     fn hold_counted(&self, bytes: usize, freed: usize) -> bool {
         for budget in self.path() {
             if !budget.0.hold(bytes, freed) {
-                // Those before it have counted the block already.
+                // Undo: the budgets before this one have counted the block.
                 self.path().take_while(|before| !Arc::ptr_eq(&before.0, &budget.0)).for_each(|before| {
                     before.0.held.fetch_sub(bytes, Ordering::Relaxed);
                 });
@@ -154,7 +157,7 @@ impl MemoryBudget {
         true
     }
 
-    /// Gives up a block that [`MemoryBudget::hold`] has counted.
+    /// Releases a block that [`MemoryBudget::hold`] has counted.
     pub(crate) fn release(&self, bytes: usize) {
         if bytes >= COUNTED_BYTES {
             self.path().for_each(|budget| {
@@ -163,23 +166,23 @@ impl MemoryBudget {
         }
     }
 
-    /// This budget and those that it lies within.
+    /// This budget and its ancestors, up to the process's.
     fn path(&self) -> impl Iterator<Item = &MemoryBudget> {
         std::iter::successors(Some(self), |budget| budget.0.parent.as_ref())
     }
 }
 
-/// Bytes that somebody wants.
+/// A request for memory.
 #[derive(Clone, Copy)]
-struct Wish {
+struct Request {
     bytes: usize,
-    /// Bytes that were set free just before, of which the system has yet to hear.
+    /// Bytes that were just freed and that the system may still count.
     freed: usize,
-    /// How many of the bytes are counted as held already.
+    /// The part of `bytes` that is counted as held already.
     counted: usize,
 }
 
-/// No machine has as much; sums of a few of these do not overflow.
+/// More than any machine has; sums of a few of these do not overflow.
 const TOO_MUCH: usize = 1 << 48;
 
 impl Account {
@@ -188,70 +191,72 @@ impl Account {
             return false;
         }
         self.held.fetch_add(bytes, Ordering::Relaxed);
-        let admitted = self.admits(Wish { bytes, freed, counted: bytes });
-        if !admitted {
+        let has_room = self.has_room(Request { bytes, freed, counted: bytes });
+        if !has_room {
             self.held.fetch_sub(bytes, Ordering::Relaxed);
         }
-        admitted
+        has_room
     }
 
-    fn admits(&self, wish: Wish) -> bool {
-        let held = self.held.load(Ordering::Relaxed).saturating_sub(wish.counted);
-        if wish.bytes >= TOO_MUCH || held.saturating_add(wish.bytes) > self.limit.load(Ordering::Relaxed) {
+    fn has_room(&self, request: Request) -> bool {
+        let held = self.held.load(Ordering::Relaxed).saturating_sub(request.counted);
+        if request.bytes >= TOO_MUCH
+            || held.saturating_add(request.bytes) > self.limit.load(Ordering::Relaxed)
+        {
             return false;
         }
-        if self.kind != Kind::Process {
+        if self.kind != BudgetKind::Process {
             return true;
         }
-        let unasked = self.unasked.fetch_add(wish.bytes, Ordering::Relaxed).saturating_add(wish.bytes);
-        unasked < self.ask_every.load(Ordering::Relaxed) || self.ask(held, wish)
+        let unasked = self.unasked.fetch_add(request.bytes, Ordering::Relaxed).saturating_add(request.bytes);
+        unasked < self.ask_every.load(Ordering::Relaxed) || self.ask_system(held, request)
     }
 
-    /// Asks the system. Whoever comes after a refusal asks again, however little it wants.
+    /// Asks the system. After a refusal, the next request asks again, however small it is.
     #[cold]
-    fn ask(&self, held: usize, wish: Wish) -> bool {
+    fn ask_system(&self, held: usize, request: Request) -> bool {
         self.unasked.store(0, Ordering::Relaxed);
-        let is_admitted = self.judge(held, wish);
-        if !is_admitted {
+        let has_room = self.system_has_room(held, request);
+        if !has_room {
             self.unasked.store(self.ask_every.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        is_admitted
+        has_room
     }
 
-    /// Whether the system has room now, and when to ask it again.
-    fn judge(&self, held: usize, wish: Wish) -> bool {
+    /// Returns whether the system has room now, and sets when to ask again.
+    fn system_has_room(&self, held: usize, request: Request) -> bool {
         let Some(usage) = Usage::now() else { return true };
-        let wanted = wish.bytes.saturating_sub(wish.freed);
-        // The kernel gives a page when it is first written: what it calls available includes what was handed out a moment
+        let wanted = request.bytes.saturating_sub(request.freed);
+        // The kernel provides a page when it is first written, so "available" still includes blocks handed out a moment
         // ago.
         let untouched = held.saturating_sub(usage.resident);
         let limit = self.limit.load(Ordering::Relaxed);
         let own = (limit < usize::MAX).then(|| (limit, held.max(usage.resident)));
-        let limits::Verdict { is_admitted, ask_every } = limits::admit(wanted, untouched, own, &usage);
+        let limits::RoomCheck { has_room, ask_every } = limits::check_room(wanted, untouched, own, &usage);
         self.ask_every.store(ask_every.min(ASK_EVERY), Ordering::Relaxed);
-        is_admitted
+        has_room
     }
 }
 
-/// Whether this process has a limit that somebody has set for it alone.
+/// Returns whether an operator or the system limits this process in particular.
 pub(crate) fn is_limited() -> bool {
     static BY_SYSTEM: OnceLock<bool> = OnceLock::new();
-    MemoryBudget::process().limit() < usize::MAX || *BY_SYSTEM.get_or_init(limits::limits_data)
+    MemoryBudget::process().limit() < usize::MAX || *BY_SYSTEM.get_or_init(limits::is_data_limited)
 }
 
-/// Bytes charged to a budget, given back when this is dropped.
+/// Bytes charged to a budget, released when this is dropped.
 #[derive(Debug)]
 pub struct Charge {
     budget: MemoryBudget,
     bytes: usize,
     /// Bytes that are too few to be counted yet.
     waiting: usize,
-    /// Whether the budgets around this one are charged, too.
+    /// True if the budget's ancestors are charged as well.
     whole_path: bool,
 }
 
 impl Charge {
-    /// Charges more bytes, or none if there is no room for them.
+    /// Charges more bytes; on an error, none of them.
     #[inline]
     pub fn add(&mut self, bytes: usize) -> Result<()> {
         self.waiting = self.waiting.saturating_add(bytes);
@@ -261,31 +266,28 @@ impl Charge {
     #[cold]
     fn settle(&mut self) -> Result<()> {
         let bytes = std::mem::take(&mut self.waiting);
-        let admitted = match self.whole_path {
-            true => self.budget.hold(bytes, 0),
-            false => self.budget.0.hold(bytes, 0),
-        };
-        if !admitted {
+        let has_room =
+            if self.whole_path { self.budget.hold(bytes, 0) } else { self.budget.0.hold(bytes, 0) };
+        if !has_room {
             return Err(self.refusal(bytes));
         }
         self.bytes += bytes;
         Ok(())
     }
 
-    /// Takes over what another charge of the same budget holds.
+    /// Takes over the bytes of another charge of the same budget.
     pub fn absorb(&mut self, mut other: Charge) {
         debug_assert!(Arc::ptr_eq(&self.budget.0, &other.budget.0) && self.whole_path == other.whole_path);
         self.bytes += std::mem::take(&mut other.bytes);
         self.waiting += std::mem::take(&mut other.waiting);
     }
 
-    /// Gives back what was charged.
+    /// Releases all bytes.
     pub fn clear(&mut self) {
-        match self.whole_path {
-            true => self.budget.release(self.bytes),
-            false => {
-                self.budget.0.held.fetch_sub(self.bytes, Ordering::Relaxed);
-            }
+        if self.whole_path {
+            self.budget.release(self.bytes);
+        } else {
+            self.budget.0.held.fetch_sub(self.bytes, Ordering::Relaxed);
         }
         (self.bytes, self.waiting) = (0, 0);
     }
@@ -297,14 +299,13 @@ impl Charge {
 
     fn refusal(&self, bytes: usize) -> crate::Status {
         let (held, limit) = (self.budget.held(), self.budget.limit());
-        match held.saturating_add(bytes) > limit {
-            true => status!(
+        if held.saturating_add(bytes) > limit {
+            status!(
                 ResourceExhausted,
                 "no memory for {bytes} more bytes: {held} of the {limit} bytes that are allowed here are in use"
-            ),
-            false => {
-                status!(ResourceExhausted, "no memory for {bytes} more bytes: this process is at its limit")
-            }
+            )
+        } else {
+            status!(ResourceExhausted, "no memory for {bytes} more bytes: this process is at its limit")
         }
     }
 }
@@ -315,16 +316,16 @@ impl Drop for Charge {
     }
 }
 
-/// The start of what a thread panics with that gets no memory in a place where nobody expects a failure.
+/// The prefix of the panic message for an allocation that cannot return an error.
 const OUT_OF_MEMORY: &str = "out of memory";
 
-/// Unwinds because there is no memory for a block.
+/// Panics because there is no memory for a block.
 #[cold]
-pub(crate) fn give_up(bytes: usize) -> ! {
-    panic!("{OUT_OF_MEMORY}: a block of {bytes} bytes is refused")
+pub(crate) fn panic_out_of_memory(bytes: usize) -> ! {
+    panic!("{OUT_OF_MEMORY}: cannot allocate a block of {bytes} bytes")
 }
 
-/// Whether a panic with this text says that there was no memory, which is not a bug.
+/// Returns whether a panic message reports a lack of memory, which is not a bug.
 pub fn is_out_of_memory(panic: &str) -> bool {
     panic.starts_with(OUT_OF_MEMORY)
 }
@@ -376,15 +377,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_resident_counts() {
+    fn resident_memory_counts() {
         let Some(usage) = Usage::now() else { return };
-        let tight = MemoryBudget::new(None, usage.resident / 2, Kind::Process);
-        assert!(!tight.admits(COUNTED_BYTES), "the process is larger than that already");
+        let tight = MemoryBudget::new(None, usage.resident / 2, BudgetKind::Process);
+        assert!(!tight.has_room_for(COUNTED_BYTES), "the process is larger than that already");
     }
 
     #[test]
     fn shares_limit_the_process_as_long_as_they_live() {
-        // Large enough not to matter to tests beside this one.
+        // Large enough not to affect tests that run at the same time.
         let (large, larger) = (TOO_MUCH - 2, TOO_MUCH - 1);
         let first = MemoryBudget::share(larger);
         let second = MemoryBudget::share(large);
@@ -398,14 +399,14 @@ mod tests {
     #[test]
     fn no_machine_has_everything() {
         let process = MemoryBudget::process();
-        assert!(process.admits(COUNTED_BYTES - 1));
-        assert!(!process.admits(usize::MAX / 2));
+        assert!(process.has_room_for(COUNTED_BYTES - 1));
+        assert!(!process.has_room_for(usize::MAX / 2));
         assert!(!process.hold(usize::MAX / 2, 0));
     }
 
     #[test]
     fn after_a_refusal_the_system_is_asked_again() {
-        let budget = MemoryBudget::new(None, usize::MAX, Kind::Process);
+        let budget = MemoryBudget::new(None, usize::MAX, BudgetKind::Process);
         let (large, small) = (1 << 47, 1 << 20);
         assert!(!budget.hold(large, 0));
         assert!(budget.0.unasked.load(Ordering::Relaxed) >= budget.0.ask_every.load(Ordering::Relaxed));
@@ -416,11 +417,11 @@ mod tests {
 
     #[test]
     fn many_requests_are_asked_for_like_a_large_one() {
-        let budget = MemoryBudget::new(None, usize::MAX, Kind::Process);
+        let budget = MemoryBudget::new(None, usize::MAX, BudgetKind::Process);
         let (mut asked, part) = (0, ASK_EVERY / 128);
         for _ in 0..512 {
             let before = budget.0.unasked.load(Ordering::Relaxed);
-            budget.admits(part);
+            budget.has_room_for(part);
             asked += usize::from(budget.0.unasked.load(Ordering::Relaxed) < before);
         }
         assert!((3..=64).contains(&asked), "asked {asked} times");

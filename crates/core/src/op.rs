@@ -1,4 +1,7 @@
-//! The declaration of an op: one plain value that says everything the system knows about it.
+//! The declaration of an op: one plain value with everything the system knows about it.
+//!
+//! Building, placement, planning and execution all read the same declaration. Concrete ops are declared in the `ops`
+//! crate, or by a user with the same type.
 
 mod gradient;
 mod registry;
@@ -13,7 +16,7 @@ pub use spec::{ArgSpec, ArgType, AttrKind, AttrSpec, OpSpec};
 use crate::kernel::{Init, Kernel};
 use crate::{DType, Result};
 
-/// Everything about one op. Strings use TensorFlow's signature language; see [`OpSpec::parse`].
+/// The declaration of one op. Strings use TensorFlow's signature language; see [`OpSpec::parse`].
 pub struct Op {
     /// The op type's name.
     pub name: &'static str,
@@ -23,41 +26,41 @@ pub struct Op {
     pub outputs: &'static [&'static str],
     /// Attributes, e.g. `"T: {float, double} = DT_FLOAT"`, `"N: int >= 1"`.
     pub attrs: &'static [&'static str],
-    /// What is known of output shapes before the op runs; also refuses inputs that can never fit.
+    /// The shape function: infers output shapes before the op runs and rejects inputs that can never fit.
     pub shape: fn(&mut ShapeCx<'_>) -> Result<()>,
     /// Kernels by element type; written with [`crate::kernels!`].
     pub kernels: &'static [KernelRow],
-    /// How gradients go back through the op.
+    /// The gradient of the op.
     pub gradient: Gradient,
-    /// How closely results must agree with stock's.
+    /// The accuracy to which results agree with stock's.
     pub accuracy: Accuracy,
-    /// What the planner and the executor must know.
+    /// The class, which is all that the planner and the executor know of the op.
     pub class: OpClass,
-    /// Whether the kernel is too small to be worth another thread, whatever its inputs.
+    /// True if the kernel is too small to be worth another thread, whatever its inputs.
     pub cheap: bool,
-    /// Whether the op has state or effects: never folded, shared or skipped.
+    /// True if the op has state or effects: it is never folded, deduplicated or skipped.
     pub stateful: bool,
-    /// Whether the kernel of a stateful op may be stopped when it asks for memory for its outputs and run again: it
-    /// touches its state only afterwards. Kernels of other ops may be stopped there anyway.
+    /// True if the kernel of a stateful op may be stopped when it asks for memory for its outputs and restarted,
+    /// because it touches its state only afterwards. Stateless kernels may always be stopped there.
     pub restartable: bool,
-    /// Whether the inputs may be swapped.
+    /// True if the inputs may be swapped.
     pub commutative: bool,
-    /// Whether the op looks at its input's shape alone: it runs where the input is rather than have it sent.
+    /// True if the op uses only its input's shape: it is placed with the input, which need not be sent.
     pub metadata: bool,
-    /// Whether the op adds up any number of inputs.
+    /// True if the op adds up any number of inputs.
     pub aggregate: bool,
-    /// Whether the first output is the memory of the first input under another shape or type.
+    /// True if the first output is the memory of the first input under another shape or type.
     pub reinterprets: bool,
-    /// Whether ref inputs may be uninitialized.
+    /// True if ref inputs may be uninitialized.
     pub allows_uninitialized_input: bool,
-    /// Whether the op talks to other tasks.
+    /// True if the op communicates with other tasks.
     pub distributed: bool,
-    /// The graph version from which the op does not run any more.
+    /// The graph version from which on the op is rejected.
     pub deprecated_at: Option<i32>,
 }
 
 impl Op {
-    /// What most ops are: computed from their inputs alone.
+    /// The defaults for ops that are computed from their inputs alone.
     pub const PURE: Op = Op {
         name: "",
         inputs: &[],
@@ -80,11 +83,11 @@ impl Op {
         deprecated_at: None,
     };
 
-    /// An op with state or effects.
+    /// The defaults for ops with state or effects.
     pub const STATEFUL: Op = Op { stateful: true, ..Op::PURE };
 }
 
-/// How closely results must agree with stock's.
+/// The accuracy to which results agree with stock's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accuracy {
     /// Bit for bit.
@@ -95,16 +98,17 @@ pub enum Accuracy {
     Random,
 }
 
-/// What the planner and the executor must know of an op. Nobody outside the op's own file compares op names.
+/// The class of an op, which is all that the planner and the executor know of it. Only an op's own file compares op
+/// names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpClass {
-    /// Runs when all inputs are there; dead if any is dead.
+    /// Runs when all inputs have arrived; dead if any input is dead.
     Plain,
     /// A value in the graph.
     Constant,
     /// Must be fed.
     Placeholder,
-    /// Passes its first input on; may be skipped where nothing depends on the node itself.
+    /// Passes its first input on; may be skipped if nothing depends on the node itself.
     Identity,
     /// Sends its first input to one of two outputs and a dead value to the other.
     Switch,
@@ -141,7 +145,7 @@ pub enum OpClass {
 }
 
 impl OpClass {
-    /// Whether the executor itself runs such an op: it passes values on, or a function call binds them.
+    /// Returns whether the executor runs the op itself, or a function call binds its values.
     pub fn runs_without_kernel(self) -> bool {
         use OpClass::*;
         matches!(
@@ -170,32 +174,33 @@ pub struct KernelRow {
     pub dtype: DType,
     /// A second attribute and the only value of it that the kernel takes.
     pub only: Option<(&'static str, Only)>,
-    /// Reads attributes once and returns what runs every step.
+    /// Reads attributes once and returns the kernel that runs in every step.
     pub make: fn(&Init<'_>) -> Result<Kernel>,
 }
 
-/// The value of an attribute that a kernel asks for.
+/// An attribute value that a kernel requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Only {
     /// An element type.
     Type(DType),
-    /// A text.
+    /// A string.
     Text(&'static str),
 }
 
 impl KernelRow {
-    /// A kernel for elements of type `dtype`, as the attribute `attr` says.
+    /// A kernel for elements of type `dtype`, selected by the attribute `attr`.
     pub const fn new(attr: &'static str, dtype: DType, make: fn(&Init<'_>) -> Result<Kernel>) -> KernelRow {
         KernelRow { attr, dtype, only: None, make }
     }
 
-    /// This kernel, for one value of a second attribute only.
+    /// This kernel, restricted to one value of a second attribute.
     #[must_use]
     pub const fn only(self, attr: &'static str, value: Only) -> KernelRow {
         KernelRow { only: Some((attr, value)), ..self }
     }
 
-    /// These kernels, each for one value of a second attribute only: `kernels: &KernelRow::each_only(*kernels![..], ..)`.
+    /// These kernels, each restricted to one value of a second attribute: `kernels:
+    /// &KernelRow::each_only(*kernels![..], ..)`.
     #[must_use]
     pub const fn each_only<const N: usize>(
         mut rows: [KernelRow; N],

@@ -1,4 +1,8 @@
-//! Where tensors that cross devices meet: the contract between send/receive ops and whatever moves the bytes.
+//! The exchange of tensors between devices: the contract between send and receive ops and the transport that moves the
+//! bytes.
+//!
+//! The runtime implements it within a process; the cluster extends it across tasks. Edges within one device do not use
+//! it.
 
 use crate::kernel::Value;
 use crate::{BoxFuture, Result, Status, Tensor, bail};
@@ -6,12 +10,12 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// Identifies one tensor of one step: who sends it, who receives it, which edge, which loop iteration.
+/// The identity of one tensor within a step: sender, receiver, edge and loop iteration.
 ///
-/// Names are shared and hashed once, so a clone costs a counter and a lookup compares pointers first.
+/// Names are shared and hashed once, so a clone increments a counter and a lookup compares pointers first.
 #[derive(Clone, Debug)]
 pub struct RendezvousKey {
-    edge: Arc<Edge>,
+    edge: Arc<EdgeName>,
     /// The loop frame; 0 outside loops.
     pub frame: u64,
     /// The iteration within the frame.
@@ -19,7 +23,7 @@ pub struct RendezvousKey {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Edge {
+struct EdgeName {
     source: String,
     source_incarnation: u64,
     target: String,
@@ -28,11 +32,11 @@ struct Edge {
 }
 
 impl RendezvousKey {
-    /// The key of an edge outside loops: full device names, the sending process and the edge's name.
+    /// The key of an edge outside loops. Device names are full; the incarnation identifies the sending process.
     pub fn new(source: &str, source_incarnation: u64, target: &str, edge: &str) -> RendezvousKey {
         let mut hasher = DefaultHasher::new();
         (source, source_incarnation, target, edge).hash(&mut hasher);
-        let edge = Edge {
+        let edge = EdgeName {
             source: source.to_owned(),
             source_incarnation,
             target: target.to_owned(),
@@ -53,7 +57,7 @@ impl RendezvousKey {
         &self.edge.source
     }
 
-    /// The sending process.
+    /// The incarnation of the sending process.
     pub fn source_incarnation(&self) -> u64 {
         self.edge.source_incarnation
     }
@@ -82,7 +86,7 @@ impl RendezvousKey {
                 ..RendezvousKey::new(source, incarnation, target, edge)
             });
         }
-        // The two spaces are stock's.
+        // The two spaces are in stock's message.
         bail!(InvalidArgument, "Invalid  rendezvous key: {text}")
     }
 }
@@ -118,37 +122,37 @@ impl fmt::Display for RendezvousKey {
     }
 }
 
-/// A tensor in transit. A dead one stands for a branch that was not taken.
+/// A tensor in transit. A dead parcel comes from a branch that was not taken.
 #[derive(Clone)]
 pub struct Parcel {
     /// The value; unspecified if dead.
     pub tensor: Tensor,
-    /// Whether the sending node was dead.
+    /// True if the sending node was dead.
     pub dead: bool,
     /// A reference to the value, if it is sent by reference.
     reference: Option<Value>,
 }
 
 impl Parcel {
-    /// A value.
+    /// A parcel with a live value.
     pub fn new(tensor: Tensor) -> Parcel {
         Parcel { tensor, dead: false, reference: None }
     }
 
-    /// The value of a branch that was not taken; `filler` is sent in its place.
+    /// A parcel from a branch that was not taken; `filler` is what the wire carries.
     pub fn dead(filler: Tensor) -> Parcel {
         Parcel { tensor: filler, dead: true, reference: None }
     }
 
-    /// A parcel with the value of an edge. A reference or a view is read when the parcel is delivered: whoever reads a variable
-    /// elsewhere after an update of the same step must see the update, although the reference was sent before it.
+    /// A parcel with the value of an edge. A reference or a view is read on delivery: a receiver that reads a variable
+    /// after an update of the same step must see the update, even though the reference was sent before it.
     pub fn of(value: Value) -> Result<Parcel> {
         let tensor = value.read()?;
         let reference = (!matches!(value, Value::Tensor(_))).then_some(value);
         Ok(Parcel { tensor, dead: false, reference })
     }
 
-    /// The parcel as its receiver gets it.
+    /// The parcel with its value read, as the receiver gets it.
     pub fn delivered(mut self) -> Result<Parcel> {
         if let Some(reference) = self.reference.take() {
             self.tensor = reference.read()?;
@@ -157,15 +161,15 @@ impl Parcel {
     }
 }
 
-/// The meeting place of one step.
+/// The exchange of one step.
 pub trait Rendezvous: Send + Sync {
-    /// Leaves a tensor for its receiver; never waits.
+    /// Leaves a tensor for its receiver; never blocks.
     fn send(&self, key: &RendezvousKey, parcel: Parcel) -> Result<()>;
 
     /// Waits for a tensor.
     fn recv(&self, key: &RendezvousKey) -> BoxFuture<Result<Parcel>>;
 
-    /// Ends every present and later wait with this status.
+    /// Fails all pending and future receives with this status.
     fn abort(&self, reason: Status);
 }
 

@@ -1,10 +1,10 @@
-//! How programs build graphs: [`Graph`], [`Scope`], [`Operation`], [`Output`], and gradients.
+//! The API with which programs build graphs: [`Graph`], [`Scope`], [`Operation`], [`Output`], and gradients.
 //!
-//! A node is checked when it is added: attributes are inferred from inputs, the shape function runs, and what does not
-//! fit is an error at the line that asked for the node. This module knows the declarations in the graph's registry; the
-//! few ops it names itself are those that operators, constants and sums of gradients are made of.
+//! A node is checked when it is added: attributes are inferred from inputs, the shape function runs, and a mistake is
+//! an error at the line that added the node. This module knows the declarations in the graph's registry; the only ops
+//! it names itself are those of operators, constants and sums of gradients.
 //!
-//! Planning and running have their own form of graphs, [`crate::graph`], which is what this module keeps inside.
+//! Planning and execution have their own graphs, [`crate::graph`]; a graph of this module wraps one.
 
 mod builder;
 mod collection;
@@ -37,11 +37,10 @@ use placement::DeviceRule;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Where nodes are added: a graph, a prefix of names, devices, control dependencies and colocation. Cloning is cheap,
-/// and every method that changes something returns another scope.
+/// The place where nodes are added: a graph, a name prefix, devices, control dependencies and colocation. Cloning is
+/// cheap, and every method that changes something returns another scope.
 ///
-/// A mistake in a scope (a device that is none, an operation of another graph) is reported by the first node built in
-/// it.
+/// A mistake in a scope (an invalid device, an operation of another graph) is reported by the first node built in it.
 #[derive(Clone)]
 pub struct Scope(Arc<Context>);
 
@@ -80,7 +79,7 @@ impl Scope {
         &self.0.graph
     }
 
-    /// What names of nodes built here start with: empty, or ending in `/`.
+    /// The prefix of the names of nodes built here: empty, or ending in `/`.
     pub fn prefix(&self) -> &str {
         &self.0.prefix
     }
@@ -96,7 +95,7 @@ impl Scope {
         self.changed(|context| context.prefix = prefix)
     }
 
-    /// Puts nodes on a device, given whole or in part; parts not given come from the scopes around.
+    /// Puts nodes on a device, given in full or in part; missing parts come from enclosing scopes.
     #[must_use]
     pub fn device(&self, device: &str) -> Scope {
         self.changed(|context| match DeviceSpec::parse(device) {
@@ -107,19 +106,20 @@ impl Scope {
         })
     }
 
-    /// Lets a function choose the device of every node, from its op, attributes and the device that inner scopes chose.
+    /// Lets a function choose the device of every node from its op, its attributes and the device chosen by inner
+    /// scopes.
     #[must_use]
     pub fn device_fn(&self, choose: impl Fn(&NodeData) -> Result<String> + Send + Sync + 'static) -> Scope {
         self.changed(|context| context.devices.push(DeviceRule::Fn(Arc::new(choose))))
     }
 
-    /// Forgets the devices of the scopes around.
+    /// Ignores the devices of enclosing scopes.
     #[must_use]
     pub fn without_device(&self) -> Scope {
         self.changed(|context| context.devices.clear())
     }
 
-    /// Lets nodes wait for these operations.
+    /// Makes nodes run after these operations.
     #[must_use]
     pub fn control<I>(&self, operations: I) -> Scope
     where
@@ -129,7 +129,7 @@ impl Scope {
         self.changed(|context| {
             for operation in operations {
                 let operation = operation.into();
-                match context.graph.admit(&operation) {
+                match context.graph.check_owns(&operation) {
                     Ok(()) if context.controls.contains(&operation) => {}
                     Ok(()) => context.controls.push(operation),
                     Err(error) => context.fail(error),
@@ -138,29 +138,29 @@ impl Scope {
         })
     }
 
-    /// Forgets the control dependencies of the scopes around.
+    /// Ignores the control dependencies of enclosing scopes.
     #[must_use]
     pub fn without_control(&self) -> Scope {
         self.changed(|context| context.controls.clear())
     }
 
-    /// Puts nodes where this operation is, wherever that will be.
+    /// Colocates nodes with this operation.
     #[must_use]
     pub fn colocate_with(&self, operation: impl Into<Operation>) -> Scope {
         let operation = operation.into();
-        self.changed(|context| match context.graph.admit(&operation) {
+        self.changed(|context| match context.graph.check_owns(&operation) {
             Ok(()) => context.colocated.push(operation),
             Err(error) => context.fail(error),
         })
     }
 
-    /// Forgets the operations that the scopes around put nodes beside.
+    /// Ignores the colocation of enclosing scopes.
     #[must_use]
     pub fn without_colocation(&self) -> Scope {
         self.changed(|context| context.colocated.clear())
     }
 
-    /// Starts a node of any op of the registry. [`OpBuilder`] has an example.
+    /// Starts building a node of any op in the registry. [`OpBuilder`] has an example.
     pub fn op(&self, op: &str) -> OpBuilder {
         OpBuilder::new(self, op, Settings::default())
     }
@@ -179,7 +179,7 @@ impl Scope {
         builder.build()?.output(0)
     }
 
-    /// Adds an operation that ends after all of these.
+    /// Adds an operation that completes after all of these.
     #[track_caller]
     pub fn group<I>(&self, operations: I) -> Result<Operation>
     where
@@ -189,8 +189,8 @@ impl Scope {
         self.group_named("group_deps", operations)
     }
 
-    /// Adds an operation with a name that ends after all of these. As in stock, those of one device are waited for
-    /// there, so that every device tells of its end once.
+    /// Adds an operation with this name that completes after all of these. As in stock, the operations of each device
+    /// are grouped there first, so that each device signals completion once.
     #[track_caller]
     pub fn group_named<I>(&self, name: &str, operations: I) -> Result<Operation>
     where
@@ -218,8 +218,8 @@ impl Scope {
         self.control(ends).op("NoOp").name(inner.prefix()).build()
     }
 
-    /// The pair of seeds that stock gives to a random op: from the graph's seed and the op's, either of which may be
-    /// missing. Ops without a seed of their own are numbered.
+    /// The pair of seeds that stock gives to a random op, from the graph's seed and the op's, either of which may be
+    /// missing. Ops without their own seed are numbered.
     pub fn seeds(&self, op_seed: Option<i64>) -> (i64, i64) {
         const DEFAULT_GRAPH_SEED: i64 = 87_654_321;
         const LARGEST: i64 = i32::MAX as i64;
@@ -230,7 +230,7 @@ impl Scope {
             (Some(graph), Some(op)) => (truncated(graph), truncated(op)),
             (Some(graph), None) => (truncated(graph), self.graph().next_op_seed()),
         };
-        // Two zeros would ask for seeds from entropy.
+        // A pair of zeros would mean random seeds.
         if seeds == (0, 0) { (0, LARGEST) } else { seeds }
     }
 

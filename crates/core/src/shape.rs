@@ -1,4 +1,7 @@
-//! Shapes of values, and partly known shapes of graph edges.
+//! Shapes of tensors, and partially known shapes of graph edges.
+//!
+//! Shape functions infer the latter before a step runs ([`crate::op::ShapeCx`]); kernels see only the former. The shape
+//! rules of ops, such as broadcasting, are not here.
 
 mod convert;
 
@@ -13,23 +16,23 @@ use std::ops::Deref;
 /// The largest number of dimensions of a tensor, as in stock.
 pub const MAX_RANK: usize = 254;
 
-/// Dimensions of a value; up to four are stored inline.
+/// Dimensions of a tensor; up to four are stored inline.
 pub type Dims = SmallVec<[i64; 4]>;
 
-/// The shape of a value: every dimension known and not negative, the product within `i64`.
+/// The shape of a tensor: every dimension is known and not negative, and the number of elements fits `i64`.
 #[derive(PartialEq, Eq, Hash, Default)]
 pub struct Shape(Dims);
 
 impl Clone for Shape {
     #[inline]
     fn clone(&self) -> Shape {
-        // Copies a few words; the derived form would push element by element.
+        // A memcpy; the derived implementation would push element by element.
         Shape(Dims::from_slice(&self.0))
     }
 }
 
-/// Dimensions, of which no more are taken than a shape may have.
-fn collected(dims: impl IntoIterator<Item = i64>) -> Result<Dims> {
+/// Collects dimensions; an error if there are more than a shape may have.
+fn collect_dims(dims: impl IntoIterator<Item = i64>) -> Result<Dims> {
     let mut rest = dims.into_iter();
     let dims: Dims = rest.by_ref().take(MAX_RANK).collect();
     ensure!(
@@ -47,9 +50,9 @@ impl Shape {
         Shape(Dims::new())
     }
 
-    /// A shape whose dimensions the caller has computed from other shapes; checked like any other.
+    /// A shape with these dimensions; an error if one is negative or the number of elements overflows.
     pub fn new(dims: impl IntoIterator<Item = i64>) -> Result<Shape> {
-        let dims = collected(dims)?;
+        let dims = collect_dims(dims)?;
         let mut elements: i64 = 1;
         for &dim in &dims {
             ensure!(dim >= 0, InvalidArgument, "Dimension {dim} must be >= 0 in shape {}", ShapeText(&dims));
@@ -101,18 +104,18 @@ impl Shape {
         self.0.iter().product::<i64>() as usize
     }
 
-    /// Whether this is a scalar's shape.
+    /// Returns whether this is a scalar's shape.
     #[inline]
     pub fn is_scalar(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this is a vector's shape.
+    /// Returns whether this is a vector's shape.
     pub fn is_vector(&self) -> bool {
         self.0.len() == 1
     }
 
-    /// Reads a shape off the wire; unknown dimensions are refused, unknown rank means a scalar (as in stock).
+    /// Reads a shape from its wire form; unknown dimensions are an error, unknown rank means a scalar (as in stock).
     pub fn from_proto(proto: &TensorShapeProto) -> Result<Shape> {
         Shape::new(proto.dim.iter().map(|dim| dim.size))
     }
@@ -160,18 +163,18 @@ impl fmt::Debug for Shape {
     }
 }
 
-/// What is known of an edge's shape before it runs: nothing, the rank, or some dimensions (−1 is unknown).
+/// A shape that is known in part: nothing, only the rank, or some dimensions (−1 is unknown).
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct PartialShape(Option<Dims>);
 
 impl PartialShape {
-    /// Nothing is known.
+    /// The shape of which nothing is known.
     pub fn unknown() -> PartialShape {
         PartialShape(None)
     }
 
-    /// A shape of which only the rank is known. The rank often comes from outside, so it is checked before anything of its
-    /// size is made.
+    /// A shape of which only the rank is known. The rank may come from a client, so it is checked before anything is
+    /// allocated.
     pub fn of_rank(rank: i64) -> Result<PartialShape> {
         let rank = usize::try_from(rank).ok().filter(|rank| *rank <= MAX_RANK).ok_or_else(|| {
             status!(
@@ -184,7 +187,7 @@ impl PartialShape {
 
     /// A shape with these dimensions, −1 for each unknown one.
     pub fn new(dims: impl IntoIterator<Item = i64>) -> Result<PartialShape> {
-        let dims = collected(dims)?;
+        let dims = collect_dims(dims)?;
         let mut elements: i64 = 1;
         for &dim in &dims {
             ensure!(dim >= -1, InvalidArgument, "Shape {} has dimensions below -1", ShapeText(&dims));
@@ -226,7 +229,7 @@ impl PartialShape {
         if dims.iter().any(|dim| *dim < 0) { None } else { Shape::new(dims.iter().copied()).ok() }
     }
 
-    /// Whether a value of this shape may stand where `self` is declared.
+    /// Returns whether a tensor of this shape has the partial shape.
     pub fn admits(&self, shape: &Shape) -> bool {
         match &self.0 {
             None => true,
@@ -237,7 +240,7 @@ impl PartialShape {
         }
     }
 
-    /// Whether some value could have both shapes.
+    /// Returns whether a tensor could have both shapes.
     pub fn is_compatible_with(&self, other: &PartialShape) -> bool {
         match (&self.0, &other.0) {
             (Some(a), Some(b)) => {
@@ -247,7 +250,7 @@ impl PartialShape {
         }
     }
 
-    /// What is known of a value that has both shapes; `None` if there can be none.
+    /// The shape that a tensor with both shapes has; `None` if they contradict each other.
     pub fn merged(&self, other: &PartialShape) -> Option<PartialShape> {
         match (&self.0, &other.0) {
             (None, _) => Some(other.clone()),
@@ -258,7 +261,7 @@ impl PartialShape {
         }
     }
 
-    /// Reads a shape off the wire.
+    /// Reads a shape from its wire form.
     pub fn from_proto(proto: &TensorShapeProto) -> Result<PartialShape> {
         if proto.unknown_rank {
             return Ok(PartialShape::unknown());

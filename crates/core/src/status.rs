@@ -1,23 +1,23 @@
-//! The one error type that crosses a crate border: a code that callers act on, a message that people read.
+//! The error type that crosses crate borders: a code that callers act on and a message that people read.
 //!
 //! Codes are numerically equal to gRPC's and to TensorFlow's. Conversion to the wire lives in the cluster crate.
 
 use std::fmt;
 
-/// What every fallible function returns.
+/// The result of every fallible function.
 pub type Result<T, E = Status> = std::result::Result<T, E>;
 
-/// Why a call failed, chosen by what the caller can do about it.
+/// The reason for a failure, chosen by what the caller can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Code {
     /// The step or call was cancelled.
     Cancelled = 1,
-    /// No better code is known.
+    /// No other code applies.
     Unknown = 2,
     /// The graph, feed or request is wrong.
     InvalidArgument = 3,
-    /// The deadline passed first.
+    /// The deadline passed before the call completed.
     DeadlineExceeded = 4,
     /// A name does not exist.
     NotFound = 5,
@@ -29,19 +29,19 @@ pub enum Code {
     ResourceExhausted = 8,
     /// The state does not allow it, e.g. an uninitialized variable.
     FailedPrecondition = 9,
-    /// The peer restarted or the session is gone: create it again.
+    /// The peer restarted or the session is gone; recreate the session.
     Aborted = 10,
     /// The end of the input, or an index beyond it.
     OutOfRange = 11,
     /// Not supported.
     Unimplemented = 12,
-    /// A broken invariant of ours.
+    /// A bug in Ferroflow: an invariant is broken.
     Internal = 13,
-    /// The peer cannot be reached: try again.
+    /// The peer cannot be reached; retry.
     Unavailable = 14,
     /// A file is corrupt.
     DataLoss = 15,
-    /// The caller did not prove who it is.
+    /// The caller has not proved its identity.
     Unauthenticated = 16,
 }
 
@@ -71,7 +71,7 @@ impl Code {
         Code::ALL.into_iter().find(|code| *code as i32 == number)
     }
 
-    /// The name in capitals, as protocols and error texts spell it.
+    /// The name in capitals, as in protocols and messages.
     pub fn name(self) -> &'static str {
         match self {
             Code::Cancelled => "CANCELLED",
@@ -127,7 +127,7 @@ impl Status {
         &self.0.payloads
     }
 
-    /// Whether another failure caused this one; such a status never masks its cause.
+    /// Returns whether another failure caused this one; such a status never masks its cause.
     pub fn is_derived(&self) -> bool {
         self.0.derived
     }
@@ -146,14 +146,15 @@ impl Status {
         self
     }
 
-    /// The same status with another message, made from the present one.
+    /// The same status with the message replaced by `change(message)`.
     #[must_use]
     pub fn map_message(mut self, change: impl FnOnce(String) -> String) -> Status {
         self.0.message = change(std::mem::take(&mut self.0.message));
         self
     }
 
-    /// Names the node that failed, in the form that stock's Python client looks for. A node already named stays.
+    /// Adds the name of the node that failed, in the form that stock's Python client parses. A node that is named
+    /// already stays.
     #[must_use]
     pub fn at_node(self, node: &str) -> Status {
         if self.0.message.contains("[[{{node ") {

@@ -1,4 +1,4 @@
-//! What everything that runs in one step shares. Dropping the last reference releases what the step holds.
+//! The state that everything running in one step shares. Dropping the last reference releases what the step holds.
 
 use crate::cancel::Cancellation;
 use crate::device::Device;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// The step that a kernel runs in.
 pub struct StepCx {
-    /// Identifies the step to every task.
+    /// The id of the step, the same in every task.
     pub step_id: i64,
     /// The device that runs these nodes.
     pub device: Arc<Device>,
@@ -17,16 +17,16 @@ pub struct StepCx {
     pub resources: Arc<ResourceManager>,
     /// State that ends with the step: tensor arrays, stacks.
     pub step_resources: Arc<ResourceManager>,
-    /// Where tensors meet that cross devices.
+    /// The exchange for tensors that cross devices.
     pub rendezvous: Arc<dyn Rendezvous>,
-    /// Ends the step early.
+    /// Cancels the step.
     pub cancellation: Cancellation,
-    /// How many calls of functions these nodes are within.
+    /// The depth of function calls that these nodes are in.
     pub depth: usize,
 }
 
 impl StepCx {
-    /// Ends a kernel whose step is cancelled; for kernels that take long.
+    /// Returns an error if the step is cancelled. Kernels that run long call it now and then.
     pub fn check_cancelled(&self) -> Result<()> {
         if !self.cancellation.is_cancelled() {
             return Ok(());
@@ -36,7 +36,7 @@ impl StepCx {
         Err(reason.derived())
     }
 
-    /// The same step as a function that is called in it sees it.
+    /// The same step as seen by a function called in it: one call deeper.
     pub fn nested(&self) -> Arc<StepCx> {
         Arc::new(StepCx {
             step_id: self.step_id,

@@ -1,8 +1,9 @@
-//! Values: an element type, a shape, and shared memory.
+//! Tensors: an element type, a shape, and shared memory. They are what feeds, fetches and edges carry; kernels compute
+//! with them.
 //!
-//! Cloning a tensor shares its elements. Writing through [`Tensor::flat_mut`] copies them first if somebody else holds
-//! them, so in-place work is what sole ownership means and never a special case. A tensor is one word: edges and kernels
-//! pass it around more often than they look at it.
+//! Cloning a tensor shares its elements. Writing through [`Tensor::flat_mut`] copies them first if there is another
+//! owner, so working in place follows from sole ownership and needs no special case. A tensor is one pointer: edges and
+//! kernels move it more often than they look at it.
 
 pub mod buffer;
 mod display;
@@ -21,7 +22,7 @@ use buffer::Shared;
 use std::fmt;
 use std::sync::Arc;
 
-/// A value.
+/// A tensor: element type, shape and elements.
 #[derive(Clone)]
 pub struct Tensor(Shared<Inner>);
 
@@ -64,14 +65,14 @@ impl Tensor {
         Tensor::of(T::DTYPE, Shape::scalar(), T::store_one(value))
     }
 
-    /// A tensor of owned units (strings, handles, variants) or of plain units of `dtype`'s width.
+    /// A tensor of owned units (strings, handles, variants) or of plain units as wide as `dtype`.
     pub fn from_units<U: Unit>(dtype: DType, shape: Shape, values: Vec<U>) -> Result<Tensor> {
-        ensure!(U::fits(dtype), Internal, "units of another width than those of {dtype}");
+        ensure!(U::fits(dtype), Internal, "units do not have the width of {dtype} elements");
         check_count(&shape, values.len())?;
         Ok(Tensor::of(dtype, shape, U::store(values)))
     }
 
-    /// Zeros, empty strings or empty handles. Panics if there is no memory for them.
+    /// A tensor of zeros, empty strings or empty handles. Panics if there is no memory for it.
     ///
     /// ```
     /// use ferroflow_core::{DType, Tensor};
@@ -82,16 +83,16 @@ impl Tensor {
     pub fn zeros(dtype: DType, shape: impl Into<Shape>) -> Tensor {
         let shape = shape.into();
         let bytes = shape.elements().saturating_mul(dtype.size());
-        Tensor::try_zeros(dtype, shape).unwrap_or_else(|| memory::give_up(bytes))
+        Tensor::try_zeros(dtype, shape).unwrap_or_else(|| memory::panic_out_of_memory(bytes))
     }
 
-    /// Zeros, empty strings or empty handles, if there is memory for them.
+    /// A tensor of zeros, empty strings or empty handles; `None` if there is no memory for it.
     pub fn try_zeros(dtype: DType, shape: Shape) -> Option<Tensor> {
         let storage = Storage::new(dtype, shape.elements(), None, true)?;
         Some(Tensor::of(dtype, shape, storage))
     }
 
-    /// Memory from the pool with initialized but unspecified contents, if there is any.
+    /// A tensor from the pool with initialized but unspecified contents; `None` if there is no memory for it.
     #[inline]
     pub fn unspecified(dtype: DType, shape: Shape, pool: &Arc<BufferPool>) -> Option<Tensor> {
         let storage = Storage::new(dtype, shape.elements(), Some(pool), false)?;
@@ -145,7 +146,7 @@ impl Tensor {
         &self.0.storage
     }
 
-    /// Bytes of plain elements; an estimate for the others.
+    /// The size of plain elements in bytes; an estimate for other types.
     pub fn byte_size(&self) -> usize {
         match &self.0.storage {
             Storage::Plain(buffer) => buffer.len(),
@@ -157,14 +158,14 @@ impl Tensor {
         }
     }
 
-    /// Whether nobody else holds these elements.
+    /// Returns whether these elements have no other owner.
     #[inline]
     pub fn is_unique(&self) -> bool {
         self.0.is_unique() && self.0.storage.is_unique()
     }
 
-    /// Whether both have the same elements in memory, if under another shape or type. Elements that a tensor keeps
-    /// within itself count only if it is the same tensor.
+    /// Returns whether both tensors have the same elements in memory, possibly with another shape or type. Elements
+    /// stored inline count only if it is the same tensor.
     pub fn shares_memory_with(&self, other: &Tensor) -> bool {
         match (&self.0.storage, &other.0.storage) {
             (Storage::Plain(a), Storage::Plain(b)) => std::ptr::eq(a.as_slice(), b.as_slice()),
@@ -182,7 +183,7 @@ impl Tensor {
         Ok(T::view(&self.0.storage).expect("storage follows the element type"))
     }
 
-    /// The elements for writing; copied first if somebody else holds them.
+    /// The elements for writing; copied first if there is another owner.
     #[inline]
     pub fn flat_mut<T: Element>(&mut self) -> Result<&mut [T]> {
         self.check_type::<T>()?;
@@ -192,14 +193,14 @@ impl Tensor {
     /// The elements as units, for code that only moves them.
     #[inline]
     pub fn units<U: Unit>(&self) -> Result<&[U]> {
-        ensure!(U::fits(self.dtype()), Internal, "units of another width than those of {}", self.dtype());
+        ensure!(U::fits(self.dtype()), Internal, "units do not have the width of {} elements", self.dtype());
         Ok(U::view(&self.0.storage).expect("storage follows the element type"))
     }
 
-    /// The elements as units for writing. Only copies of units of the same element type may be written.
+    /// The elements as units, for writing. Only units of the same element type may be written.
     #[inline]
     pub fn units_mut<U: Unit>(&mut self) -> Result<&mut [U]> {
-        ensure!(U::fits(self.dtype()), Internal, "units of another width than those of {}", self.dtype());
+        ensure!(U::fits(self.dtype()), Internal, "units do not have the width of {} elements", self.dtype());
         Ok(U::view_mut(&mut self.0.make_mut().storage).expect("storage follows the element type"))
     }
 
@@ -220,7 +221,7 @@ impl Tensor {
         }
     }
 
-    /// The elements of an int32 or int64 tensor, widened.
+    /// The elements of an int16, int32 or int64 tensor, widened.
     pub fn to_i64s(&self) -> Result<Vec<i64>> {
         match self.dtype() {
             DType::Int16 => Ok(self.flat::<i16>()?.iter().map(|v| *v as i64).collect()),
@@ -230,7 +231,7 @@ impl Tensor {
         }
     }
 
-    /// The same elements under another shape of the same count.
+    /// The same elements with another shape of the same size.
     #[inline]
     pub fn reshaped(mut self, shape: impl ToShape) -> Result<Tensor> {
         let shape = shape.to_shape()?;
@@ -239,7 +240,7 @@ impl Tensor {
         Ok(self)
     }
 
-    /// The same bytes under another plain type of the same width.
+    /// The same bytes as another plain type of the same width.
     pub fn bitcast(mut self, dtype: DType) -> Result<Tensor> {
         ensure!(
             self.dtype().is_plain() && dtype.size() == self.dtype().size() && dtype != DType::Bool,
@@ -251,7 +252,7 @@ impl Tensor {
         Ok(self)
     }
 
-    /// A copy with memory of its own.
+    /// A copy that shares no memory with this tensor.
     pub fn deep_copy(&self) -> Tensor {
         let mut copy = self.clone();
         match &mut copy.0.make_mut().storage {

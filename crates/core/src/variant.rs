@@ -1,4 +1,4 @@
-//! Values of types that only some ops know, such as tensor lists.
+//! Variants: values of op-defined types, such as tensor lists. The types themselves are defined beside their ops.
 
 use crate::{Result, bail};
 use ferroflow_proto::tensorflow::VariantTensorDataProto;
@@ -6,7 +6,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// What an op-defined value can do. Values are immutable once shared.
+/// The behavior of an op-defined value. Values are immutable once shared.
 pub trait VariantValue: Any + Send + Sync {
     /// The name that identifies the type on the wire.
     fn type_name(&self) -> &str;
@@ -14,7 +14,7 @@ pub trait VariantValue: Any + Send + Sync {
     /// The wire form; an error for values that cannot leave their process.
     fn to_proto(&self) -> Result<VariantTensorDataProto>;
 
-    /// The value that a gradient starts from.
+    /// The zero that gradients start from.
     fn zeros_like(&self) -> Result<Variant> {
         bail!(Unimplemented, "ZerosLike is not supported for variants of type {}", self.type_name())
     }
@@ -35,7 +35,7 @@ impl Variant {
         Variant(Some(Arc::new(value)))
     }
 
-    /// Wraps a message whose type is not known here; ops that know it decode it with [`Variant::as_opaque`].
+    /// Wraps a message of unknown type; ops that know the type decode it from [`Variant::as_opaque`].
     pub fn opaque(proto: &VariantTensorDataProto) -> Variant {
         if proto.type_name.is_empty() {
             return Variant(None);
@@ -54,13 +54,13 @@ impl Variant {
         value.downcast_ref()
     }
 
-    /// The value as this type for changing it, if it is of this type and nobody else holds it.
+    /// The value as this type for changing it, if it is of this type and has no other owner.
     pub fn downcast_mut<T: VariantValue>(&mut self) -> Option<&mut T> {
         let value: &mut dyn Any = Arc::get_mut(self.0.as_mut()?)?;
         value.downcast_mut()
     }
 
-    /// The message of a value that came over the wire and has not been decoded.
+    /// The message of a value that arrived over the wire and has not been decoded.
     pub fn as_opaque(&self) -> Option<&VariantTensorDataProto> {
         self.downcast::<Opaque>().map(|opaque| &opaque.0)
     }

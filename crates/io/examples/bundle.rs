@@ -23,7 +23,7 @@ fn words() -> Tensor {
     Tensor::vector(vec![Bytes::from_static(b"ab"), Bytes::new(), Bytes::from(vec![b'c'; 300])])
 }
 
-/// Names in an order that differs from theirs in the index; many of them, so that the index has several blocks.
+/// Writes tensors in another order than the index has; enough of them for several index blocks.
 fn write(prefix: &str) -> Result<()> {
     let parts = [format!("{prefix}_temp/part-00000-of-00002"), format!("{prefix}_temp/part-00001-of-00002")];
     let mut writer = BundleWriter::create(&parts[0])?;

@@ -3,10 +3,10 @@
 //! `<prefix>.index` maps a tensor's name to its type, shape and place; `<prefix>.data-<k>-of-<n>` hold the bytes. A
 //! partitioned variable has an entry without data under its full name, and one entry per slice.
 //!
-//! A checkpoint comes into being when its index gets its name, after everything else is on disk. One that replaces
-//! another under the same prefix keeps its data in another number of files, if need be with an empty one, so that data
-//! files of the two never have the same name: whatever moment a process dies at, the index and the data it names are
-//! those of one checkpoint.
+//! A checkpoint becomes valid when its index gets its final name, after everything else is on disk. A checkpoint that
+//! replaces another under the same prefix uses a different number of data files, adding an empty one if necessary, so
+//! that data files of the two never have the same name: at whatever moment a process dies, the index and the data it
+//! names belong to one checkpoint.
 
 mod entry;
 mod merge;
@@ -27,7 +27,7 @@ use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::{Code, Result, status};
 use std::path::PathBuf;
 
-/// Bytes that are read or written, and added to a checksum, at a time: few enough to stay in a cache.
+/// The number of bytes that are read or written, and added to a checksum, at a time; fits into a cache.
 const CHUNK: usize = 1 << 20;
 
 fn check_cancelled(cancellation: &Cancellation) -> Result<()> {
@@ -37,7 +37,7 @@ fn check_cancelled(cancellation: &Cancellation) -> Result<()> {
     Err(cancellation.reason().unwrap_or_else(|| status!(Cancelled, "the step was cancelled")))
 }
 
-/// Whether there is a checkpoint of this prefix. Where files cannot be looked for, there is none.
+/// Returns whether there is a checkpoint with this prefix; false where the file system cannot be searched.
 pub fn exists(prefix: &str) -> Result<bool> {
     match checkpoint_prefix(prefix) {
         Err(error) if error.code() == Code::Unimplemented => Ok(false),

@@ -1,5 +1,4 @@
-//! Checksums as TensorFlow's files keep them: CRC-32C, masked so that a checksum of data that holds checksums stays
-//! strong.
+//! Checksums as in TensorFlow's files: CRC-32C, masked so that checksums of data that contains checksums stay strong.
 
 const MASK: u32 = 0xa282_ead8;
 
@@ -8,7 +7,7 @@ pub fn mask(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(MASK)
 }
 
-/// The checksum that a masked one stands for.
+/// The checksum behind a masked one.
 pub fn unmask(masked: u32) -> u32 {
     masked.wrapping_sub(MASK).rotate_left(15)
 }
@@ -18,7 +17,7 @@ pub fn masked(bytes: &[u8]) -> u32 {
     mask(crc32c::crc32c(bytes))
 }
 
-/// The checksum of what had `crc` before followed by these bytes; 0 to start with.
+/// The checksum of data with checksum `crc` followed by these bytes; starts at 0.
 pub fn extend(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }

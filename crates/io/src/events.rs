@@ -1,7 +1,7 @@
-//! Event files: what TensorBoard reads, as records of `Event` messages.
+//! Event files for TensorBoard: records of `Event` messages.
 //!
-//! A file is named `events.out.tfevents.<seconds>.<host>` and opens with an event that gives the format's version, as
-//! stock's do.
+//! A file is named `events.out.tfevents.<seconds>.<host>` and starts with an event that gives the format's version, as
+//! in stock.
 
 use crate::file;
 use crate::path::local_path;
@@ -16,23 +16,23 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const VERSION: &str = "brain.Event:2";
 const WRITER: &str = "tensorflow.core.util.events_writer";
 
-/// When written events reach the file.
+/// The policy for flushing written events to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushPolicy {
-    /// This many events wait at most.
+    /// The maximum number of events that are not flushed.
     pub max_queue: usize,
-    /// An event that is written this long after the last flush brings everything to the file.
+    /// An event written at least this long after the last flush causes a flush.
     pub interval: Duration,
 }
 
 impl Default for FlushPolicy {
-    /// Stock's: ten events, or two minutes.
+    /// Stock's policy: ten events, or two minutes.
     fn default() -> FlushPolicy {
         FlushPolicy { max_queue: 10, interval: Duration::from_secs(120) }
     }
 }
 
-/// Writes one event file.
+/// A writer of one event file.
 pub struct EventWriter {
     records: RecordWriter,
     policy: FlushPolicy,
@@ -41,7 +41,7 @@ pub struct EventWriter {
 }
 
 impl EventWriter {
-    /// Starts an event file in a directory, which is made if it is missing. The name ends with `suffix`.
+    /// Creates an event file in a directory, which is created if it is missing. The name ends in `suffix`.
     pub fn create(directory: impl AsRef<Path>, suffix: &str, policy: FlushPolicy) -> Result<EventWriter> {
         let directory = local_path(directory)?;
         std::fs::create_dir_all(&directory).map_err(|error| file::status(&directory, &error))?;
@@ -75,7 +75,7 @@ impl EventWriter {
         Ok(())
     }
 
-    /// Brings everything written so far into the file.
+    /// Flushes all events to the file.
     pub fn flush(&mut self) -> Result<()> {
         self.records.flush()?;
         self.waiting = 0;
@@ -83,13 +83,13 @@ impl EventWriter {
         Ok(())
     }
 
-    /// Ends the file.
+    /// Closes the file.
     pub fn finish(self) -> Result<()> {
         self.records.finish()
     }
 }
 
-/// Two writers that start in the same second get files of their own.
+/// Creates a file with a number in its name if another writer has created one in the same second.
 fn create_unique(path: &Path) -> Result<RecordWriter> {
     let mut name = path.to_owned();
     let mut number = 0;
@@ -106,7 +106,7 @@ fn create_unique(path: &Path) -> Result<RecordWriter> {
     }
 }
 
-/// Seconds since 1970.
+/// Seconds since the Unix epoch.
 pub fn wall_time() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -1,4 +1,5 @@
-//! Local files: errors as statuses in stock's words, reads at a position, and writes that appear whole or not at all.
+//! Local files: errors as statuses with stock's codes, positioned reads, and writes that appear completely or not at
+//! all.
 
 use crate::path::local_path;
 use ferroflow_core::memory::MemoryBudget;
@@ -14,18 +15,18 @@ pub fn status(path: impl AsRef<Path>, error: &io::Error) -> Status {
     if error.kind() == ErrorKind::UnexpectedEof {
         return too_short(path);
     }
-    // The system's own words, without the number that the standard library adds.
+    // The system's message, without the error number that the standard library adds.
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     Status::new(code(error), format!("{}; {text}", path.as_ref().display()))
 }
 
-/// The status for a file that ends before what was to be read.
+/// The status for a file that ends too early.
 pub(crate) fn too_short(path: impl AsRef<Path>) -> Status {
     status!(OutOfRange, "Read less bytes than requested: {}", path.as_ref().display())
 }
 
-/// The code that stock gives an error of the system.
+/// Stock's code for an error of the operating system.
 fn code(error: &io::Error) -> Code {
     match error.kind() {
         ErrorKind::NotFound => Code::NotFound,
@@ -49,7 +50,7 @@ fn code(error: &io::Error) -> Code {
         ErrorKind::Interrupted | ErrorKind::WouldBlock => Code::Unavailable,
         ErrorKind::StaleNetworkFileHandle | ErrorKind::Deadlock => Code::Aborted,
         ErrorKind::TimedOut => Code::DeadlineExceeded,
-        // The standard library has no kind for too many open files.
+        // The standard library has no `ErrorKind` for too many open files.
         _ if matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) => Code::ResourceExhausted,
         _ => Code::Unknown,
     }
@@ -58,7 +59,7 @@ fn code(error: &io::Error) -> Code {
 const ENFILE: i32 = 23;
 const EMFILE: i32 = 24;
 
-/// A file opened for reading at any position, by any number of threads.
+/// A file opened for reading at any offset, by any number of threads.
 pub struct Source {
     path: PathBuf,
     file: File,
@@ -74,7 +75,7 @@ impl Source {
         Ok(Source { path, file, length })
     }
 
-    /// Where the file is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -89,24 +90,25 @@ impl Source {
         self.file.read_exact_at(buffer, offset).map_err(|error| status(&self.path, &error))
     }
 
-    /// The bytes from `offset` on; the file must have that many.
+    /// The bytes from `offset` on; an error if the file is too short.
     pub fn read_vec(&self, offset: u64, length: u64) -> Result<Vec<u8>> {
         let fits = offset.checked_add(length).is_some_and(|end| end <= self.length);
         if !fits {
             return Err(too_short(&self.path));
         }
         let mut bytes = Vec::new();
-        // A file can be longer than memory, with nothing in it.
+        // A sparse file can be larger than memory.
         let reserved = bytes.try_reserve_exact(length as usize).is_ok();
-        let admitted = reserved && MemoryBudget::process().admits(length as usize);
-        ensure!(admitted, ResourceExhausted, "no memory for {length} bytes of {}", self.path.display());
+        let fits = reserved && MemoryBudget::process().has_room_for(length as usize);
+        ensure!(fits, ResourceExhausted, "no memory for {length} bytes of {}", self.path.display());
         bytes.resize(length as usize, 0);
         self.read(offset, &mut bytes)?;
         Ok(bytes)
     }
 }
 
-/// A file that appears under its name only when it is whole and on disk. Dropped before that, it leaves nothing.
+/// A file that appears under its name only when it is complete and on disk. If dropped before, it leaves nothing
+/// behind.
 pub struct Sink {
     path: PathBuf,
     temporary: PathBuf,
@@ -117,7 +119,7 @@ pub struct Sink {
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Sink {
-    /// Starts a file. A missing directory is made if its own parent exists, as stock does.
+    /// Creates a file. A missing directory is created if its parent exists, as in stock.
     pub fn create(path: impl AsRef<Path>) -> Result<Sink> {
         let path = local_path(path)?;
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
@@ -149,7 +151,7 @@ impl Sink {
         self.written
     }
 
-    /// Puts the file on disk under its name.
+    /// Syncs the file to disk and gives it its name.
     pub fn finish(mut self) -> Result<()> {
         let file = self.file.take().expect("the file is taken only here");
         let synced = file.into_inner().map_err(|error| error.into_error()).and_then(|file| file.sync_all());
@@ -160,12 +162,12 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // After a finish the temporary name is gone and this fails, as it should.
+        // Fails after `finish`, which has renamed the temporary file.
         let _ = fs::remove_file(&self.temporary);
     }
 }
 
-/// Renames a file, replacing what had the name, and makes the new name durable.
+/// Renames a file, replacing any existing one, and syncs the directory.
 pub fn rename(from: &Path, to: &Path) -> Result<()> {
     fs::rename(from, to).map_err(|error| status(from, &error))?;
     let directory = to.parent().filter(|directory| !directory.as_os_str().is_empty());
@@ -174,8 +176,8 @@ pub fn rename(from: &Path, to: &Path) -> Result<()> {
     synced.or_else(|error| if error.kind() == ErrorKind::NotFound { Err(status(to, &error)) } else { Ok(()) })
 }
 
-/// The files that a pattern names, sorted: `*` and `?` stand for any characters and `[…]` for one of several, in the
-/// last part of the path.
+/// The files that match a pattern, sorted: `*` and `?` stand for any characters and `[…]` for one of several, in the
+/// last component of the path.
 pub fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
     let path = &local_path(pattern)?;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -198,7 +200,7 @@ pub fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
 }
 
 fn matches_pattern(pattern: &[u8], name: &[u8]) -> bool {
-    // After a mismatch, the last `*` takes one character more.
+    // On a mismatch, the last `*` matches one more character.
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < name.len() {
         match pattern.get(p) {

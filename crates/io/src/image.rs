@@ -1,8 +1,8 @@
-//! Images as summaries hold them: bytes per channel, packed as PNG.
+//! PNG encoding of images in summaries.
 
 use ferroflow_core::{Result, bail, ensure, status};
 
-/// Packs an image with 1 (gray), 2 (gray and opacity), 3 (RGB) or 4 (RGBA) bytes per pixel.
+/// Encodes an image with 1 (gray), 2 (gray and alpha), 3 (RGB) or 4 (RGBA) bytes per pixel.
 pub fn encode_png(height: usize, width: usize, channels: usize, pixels: &[u8]) -> Result<Vec<u8>> {
     let color = match channels {
         1 => png::ColorType::Grayscale,
@@ -13,12 +13,12 @@ pub fn encode_png(height: usize, width: usize, channels: usize, pixels: &[u8]) -
     };
     let size = |dim: usize| u32::try_from(dim).ok().filter(|dim| *dim > 0);
     let (Some(rows), Some(columns)) = (size(height), size(width)) else {
-        bail!(InvalidArgument, "an image of {height}×{width} pixels cannot be packed");
+        bail!(InvalidArgument, "an image of {height}×{width} pixels cannot be encoded");
     };
     ensure!(
         pixels.len() == height * width * channels,
         InvalidArgument,
-        "{} bytes for an image of {height}×{width}×{channels}",
+        "got {} bytes for an image of {height}×{width}×{channels}",
         pixels.len()
     );
     let mut packed = Vec::new();
@@ -29,12 +29,12 @@ pub fn encode_png(height: usize, width: usize, channels: usize, pixels: &[u8]) -
         writer.write_image_data(pixels)?;
         writer.finish()
     });
-    written.map_err(|error| status!(Internal, "an image cannot be packed: {error}"))?;
+    written.map_err(|error| status!(Internal, "an image cannot be encoded: {error}"))?;
     Ok(packed)
 }
 
-/// Bytes for an image of floats, as stock's summaries scale them: from 0 to the largest value, or symmetric around 128
-/// if some value is negative. Pixels with values that are not finite get `bad_color`.
+/// Converts an image of floats to bytes, scaled as in stock's summaries: from 0 to the largest value, or symmetric
+/// around 128 if some value is negative. Pixels with NaN or infinite values get `bad_color`.
 pub fn scale_to_bytes(values: &[f32], channels: usize, bad_color: &[u8]) -> Vec<u8> {
     let pixels = || values.chunks_exact(channels.max(1));
     let finite = |pixel: &&[f32]| pixel.iter().all(|value| value.is_finite());

@@ -1,8 +1,8 @@
-//! Bytes on disk: checkpoint bundles and the sorted tables that index them, checkpoints of the first format, record
-//! files and event files.
+//! File formats: checkpoint bundles and the sorted tables that index them, V1 checkpoints, record files and event
+//! files.
 //!
-//! This crate knows tensors but nothing of graphs, ops or steps. Everything read is checked: arbitrary bytes give an
-//! error, never a panic or an allocation beyond what the file's own size justifies.
+//! This crate knows tensors but nothing of graphs, ops or steps. All input is validated: arbitrary bytes give an error,
+//! never a panic or an allocation out of proportion to the file's size.
 
 pub mod bundle;
 pub mod crc;

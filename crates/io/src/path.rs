@@ -1,11 +1,10 @@
-//! Names of files as graphs and programs give them: plain paths, or `file://` addresses of them. This is the one place
-//! that turns a name into a path of this machine; names of other file systems are refused in stock's words.
+//! File names as graphs and programs give them: plain paths or `file://` URLs. This is the only place that turns a name
+//! into a local path; names of other file systems are refused with stock's message.
 
 use ferroflow_core::{Result, bail, ensure};
 use std::path::{Path, PathBuf};
 
-/// The part of a name that is a path of this machine: all of a plain path, and what follows the host of a `file://`
-/// address, which may be empty.
+/// The local path in a name: all of a plain path, or the part after the host of a `file://` URL, which may be empty.
 pub fn local(name: &str) -> Result<&str> {
     match address(name) {
         None => Ok(name),
@@ -16,14 +15,14 @@ pub fn local(name: &str) -> Result<&str> {
     }
 }
 
-/// The path that a name stands for. Names that are not text are paths.
+/// The local path that a name stands for. Names that are not UTF-8 are paths.
 pub fn local_path(name: impl AsRef<Path>) -> Result<PathBuf> {
     let name = name.as_ref();
     name.to_str().map_or_else(|| Ok(name.to_owned()), |text| local(text).map(PathBuf::from))
 }
 
-/// The prefix of a checkpoint's files. An empty one, with which stock writes files that begin with a dot into the
-/// server's own directory, is refused.
+/// The path prefix of a checkpoint's files. An empty prefix is refused; stock would write files starting with a dot
+/// into the server's working directory.
 pub fn checkpoint_prefix(name: &str) -> Result<&str> {
     let prefix = local(name)?;
     ensure!(
@@ -34,7 +33,7 @@ pub fn checkpoint_prefix(name: &str) -> Result<&str> {
     Ok(prefix)
 }
 
-/// The scheme of an address and what follows `://`. A scheme has two characters or more, as in stock.
+/// The scheme of a URL and the part after `://`. A scheme has at least two characters, as in stock.
 fn address(name: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = name.split_once("://")?;
     let first = scheme.bytes().next()?;

@@ -1,7 +1,7 @@
-//! TFRecord files: byte strings one after another, each with its length and two checksums, plain or compressed.
+//! TFRecord files: a sequence of byte strings, each with its length and two checksums, plain or compressed.
 //!
 //! A record is its length (8 bytes, little endian), the masked checksum of these 8 bytes, the data, and the masked
-//! checksum of the data. Positions in errors count bytes before compression.
+//! checksum of the data. Offsets in errors refer to uncompressed data.
 
 use crate::crc;
 use crate::file;
@@ -17,20 +17,20 @@ use std::path::{Path, PathBuf};
 const HEADER: usize = 12;
 const FOOTER: usize = 4;
 
-/// How the bytes of a record file are packed.
+/// The compression of a record file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// As they are.
+    /// No compression.
     #[default]
     None,
-    /// As the `gzip` program packs them.
+    /// The gzip format.
     Gzip,
-    /// In the zlib format.
+    /// The zlib format.
     Zlib,
 }
 
 impl Compression {
-    /// The packing that stock calls by this name: nothing, `GZIP` or `ZLIB`.
+    /// The compression with stock's name for it: empty, `GZIP` or `ZLIB`.
     pub fn from_name(name: &str) -> Result<Compression> {
         match name {
             "" => Ok(Compression::None),
@@ -41,12 +41,12 @@ impl Compression {
     }
 }
 
-/// Reads the records of one file in order, one at a time.
+/// A reader of the records of one file, in order.
 pub struct RecordReader {
     source: Box<dyn Read + Send>,
     path: PathBuf,
     position: u64,
-    /// After an error or the end nothing more comes: what follows a broken record cannot be trusted.
+    /// Set after an error or the end: data after a corrupt record cannot be trusted.
     ended: bool,
 }
 
@@ -58,7 +58,7 @@ impl RecordReader {
         Ok(RecordReader { path, ..RecordReader::new(BufReader::with_capacity(1 << 18, file), compression) })
     }
 
-    /// Reads records from anywhere.
+    /// Reads records from any source.
     pub fn new(source: impl std::io::BufRead + Send + 'static, compression: Compression) -> RecordReader {
         let source: Box<dyn Read + Send> = match compression {
             Compression::None => Box::new(source),
@@ -68,15 +68,15 @@ impl RecordReader {
         RecordReader { source, path: PathBuf::from("records"), position: 0, ended: false }
     }
 
-    /// How many bytes the records so far take.
+    /// The size of the records read so far, in bytes.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// The next record; nothing at the end.
+    /// The next record; `None` at the end.
     ///
-    /// A file that ends within a record is data loss, also if the cut is in the record's first twelve bytes, where stock
-    /// sees an ordinary end.
+    /// A file that ends within a record is data loss, even if it ends in the record's first twelve bytes, where stock
+    /// sees a normal end.
     pub fn read(&mut self) -> Result<Option<Bytes>> {
         if self.ended {
             return Ok(None);
@@ -100,7 +100,7 @@ impl RecordReader {
             bail!(DataLoss, "corrupted record at {start}{hint}");
         }
         let length = u64::from_le_bytes(length.try_into().expect("a header starts with eight bytes"));
-        // The buffer grows with what is there, not with what the length promises.
+        // The buffer grows with the data that is there, not with the length that the record claims.
         let mut data = Vec::with_capacity(length.min(1 << 16) as usize);
         let got = self.source.by_ref().take(length).read_to_end(&mut data);
         let got = got.map_err(|error| self.broken(&error))?;
@@ -131,7 +131,7 @@ impl RecordReader {
         use std::io::ErrorKind;
         let position = self.position;
         match error.kind() {
-            // What a decoder says of bytes that it cannot unpack.
+            // The error kinds of decoders for invalid input.
             ErrorKind::InvalidData | ErrorKind::InvalidInput => {
                 status!(DataLoss, "inflate() failed at record {position}: {error}")
             }
@@ -167,22 +167,22 @@ impl Output {
     }
 }
 
-/// Writes a record file. What is written is in the file after [`RecordWriter::flush`] or [`RecordWriter::finish`], or
-/// when the writer is dropped, which keeps quiet about failures.
+/// A writer of a record file. Records are in the file after [`RecordWriter::flush`] or [`RecordWriter::finish`], or
+/// when the writer is dropped, which ignores failures.
 pub struct RecordWriter {
     output: Output,
     path: PathBuf,
 }
 
 impl RecordWriter {
-    /// Starts a file, replacing one of this name.
+    /// Creates a file, replacing any existing one.
     pub fn create(path: impl AsRef<Path>, compression: Compression) -> Result<RecordWriter> {
         let path = local_path(path)?;
         let file = File::create(&path).map_err(|error| file::status(&path, &error))?;
         Ok(RecordWriter::new(file, path, compression))
     }
 
-    /// Starts a file of a name that nobody has yet.
+    /// Creates a file; an error if it exists.
     pub fn create_new(path: impl AsRef<Path>, compression: Compression) -> Result<RecordWriter> {
         let path = local_path(path)?;
         let file = File::create_new(&path).map_err(|error| file::status(&path, &error))?;
@@ -215,12 +215,12 @@ impl RecordWriter {
         written.map_err(|error| file::status(&self.path, &error))
     }
 
-    /// Brings everything written so far into the file.
+    /// Flushes all records to the file.
     pub fn flush(&mut self) -> Result<()> {
         self.output.writer().flush().map_err(|error| file::status(&self.path, &error))
     }
 
-    /// Ends the file.
+    /// Closes the file.
     pub fn finish(self) -> Result<()> {
         let ended = match self.output {
             Output::Plain(writer) => Ok(writer),

@@ -1,5 +1,5 @@
-//! Sorted tables in LevelDB's format, as checkpoint indexes use them: blocks of prefix-compressed entries, a block that
-//! indexes them, and a footer.
+//! Sorted tables in LevelDB's format, used by checkpoint indexes: blocks of prefix-compressed entries, an index block,
+//! and a footer.
 
 mod block;
 mod reader;
@@ -8,11 +8,11 @@ mod writer;
 pub use reader::TableReader;
 pub use writer::TableWriter;
 
-/// The footer's last eight bytes.
+/// The last eight bytes of the footer.
 const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 /// Two block handles, padded, and the magic number.
 const FOOTER_LENGTH: usize = 48;
-/// A byte that names the compression, and a masked checksum.
+/// A byte for the compression, and a masked checksum.
 const TRAILER_LENGTH: usize = 5;
 
 #[cfg(test)]
@@ -25,7 +25,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_found() {
+    fn written_entries_are_found() {
         let path = path("found");
         let mut writer = TableWriter::create(&path).unwrap();
         let keys: Vec<String> = (0..5000).map(|i| format!("layer{i:05}/kernel")).collect();
@@ -66,7 +66,7 @@ mod tests {
             bytes[at] ^= 0x41;
             std::fs::write(&path, &bytes).unwrap();
             if let Ok(reader) = TableReader::open(&path) {
-                // Padding of the footer is not checked; anything else must not give another value.
+                // The footer's padding is not checked; a change anywhere else must not yield another value.
                 if let Ok(Some(value)) = reader.get(b"x") {
                     assert_eq!(value, b"entry", "byte {at}");
                 }

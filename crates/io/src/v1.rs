@@ -1,8 +1,8 @@
-//! Checkpoints of TensorFlow's first format, for reading: one table per file, with what the file holds under the empty
-//! key and the values of every slice, as messages, under the others.
+//! Reader of checkpoints in TensorFlow's V1 format: one table per file, with the metadata under the empty key and the
+//! values of every slice, as messages, under the other keys.
 
 use crate::bundle::TensorSlice;
-use crate::bundle::runs::{Runs, intersection};
+use crate::bundle::runs::{CopyRuns, intersection};
 use crate::file;
 use crate::table::TableReader;
 use bytes::Bytes;
@@ -13,21 +13,21 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// An open checkpoint of the first format.
+/// An open V1 checkpoint.
 pub struct V1Reader {
     tables: Vec<TableReader>,
-    tensors: BTreeMap<String, Stored>,
+    tensors: BTreeMap<String, StoredTensor>,
 }
 
-struct Stored {
+struct StoredTensor {
     dtype: DType,
     shape: Shape,
-    /// Slices and the table that holds each.
+    /// Slices, and the index of the table that holds each.
     slices: Vec<(TensorSlice, usize)>,
 }
 
 impl V1Reader {
-    /// Opens every file that the pattern names.
+    /// Opens all files that match the pattern.
     pub fn open(pattern: &str) -> Result<V1Reader> {
         let paths = file::matching(pattern).map_err(|error| {
             status!(
@@ -81,7 +81,8 @@ impl V1Reader {
         let dtype = DType::from_wire(meta.r#type).map_err(|_| malformed())?;
         let shape = Shape::from_proto(&meta.shape.clone().unwrap_or_default()).map_err(|_| malformed())?;
         let entry = self.tensors.entry(meta.name.clone());
-        let stored = entry.or_insert_with(|| Stored { dtype, shape: shape.clone(), slices: Vec::new() });
+        let stored =
+            entry.or_insert_with(|| StoredTensor { dtype, shape: shape.clone(), slices: Vec::new() });
         ensure!(
             stored.dtype == dtype && stored.shape == shape,
             InvalidArgument,
@@ -101,7 +102,7 @@ impl V1Reader {
         self.tensors.get(name).map(|stored| (stored.dtype, &stored.shape))
     }
 
-    /// A part of a tensor.
+    /// Reads a part of a tensor.
     pub fn read_slice(&self, name: &str, slice: &TensorSlice) -> Result<Tensor> {
         let copying = || status!(InvalidArgument, "Error copying slice data");
         let stored = self.tensors.get(name).ok_or_else(copying)?;
@@ -124,7 +125,7 @@ impl V1Reader {
             let mut out = vec![Bytes::new(); shape.elements()];
             for (bounds, piece) in &pieces {
                 let values = piece.flat::<Bytes>()?;
-                for run in Runs::new(bounds, &wanted) {
+                for run in CopyRuns::new(bounds, &wanted) {
                     out[run.to..][..run.length].clone_from_slice(&values[run.from..][..run.length]);
                 }
             }
@@ -138,7 +139,7 @@ impl V1Reader {
         for (bounds, piece) in &pieces {
             let Storage::Plain(values) = piece.storage() else { return Err(copying()) };
             let (values, out) = (values.as_slice(), out.make_mut());
-            for run in Runs::new(bounds, &wanted) {
+            for run in CopyRuns::new(bounds, &wanted) {
                 let (from, to, length) = (run.from * size, run.to * size, run.length * size);
                 out[to..][..length].copy_from_slice(&values[from..][..length]);
             }
@@ -146,8 +147,8 @@ impl V1Reader {
         Tensor::from_buffer(stored.dtype, shape, out)
     }
 
-    /// The values of one slice.
-    fn load(&self, name: &str, stored: &Stored, slice: &TensorSlice, table: usize) -> Result<Tensor> {
+    /// Reads the values of one slice.
+    fn load(&self, name: &str, stored: &StoredTensor, slice: &TensorSlice, table: usize) -> Result<Tensor> {
         let bytes = self.tables[table].get(&slice.key(name))?;
         let bytes = bytes.ok_or_else(|| lost(name, slice))?;
         let message = SavedTensorSlices::decode(&*bytes).map_err(|_| lost(name, slice))?;
@@ -156,8 +157,8 @@ impl V1Reader {
         if !stored.dtype.is_plain() && stored.dtype != DType::String {
             bail!(Unimplemented, "Restoring data type {} not yet supported", stored.dtype);
         }
-        // A message shorter than its elements would be filled up with copies of the last one, which could make a small
-        // file a huge tensor.
+        // A message with too few elements is padded with copies of the last one, which could turn a small file into a
+        // huge tensor.
         ensure!(
             shape.elements() <= bytes.len().saturating_mul(8),
             DataLoss,
@@ -178,7 +179,7 @@ fn lost(name: &str, slice: &TensorSlice) -> Status {
 mod tests {
     use super::*;
 
-    /// Two files that stock wrote, with slices of one tensor in both.
+    /// Two files written by stock, with slices of one tensor in both.
     const PATTERN: &str =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/checkpoints/v1-?????-of-00002");
 
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_checkpoint_is_refused() {
+    fn files_of_other_formats_are_refused() {
         let missing = V1Reader::open("/nowhere/at-*").err().unwrap();
         assert_eq!(missing.code(), Code::NotFound);
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");

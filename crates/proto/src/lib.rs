@@ -19,7 +19,7 @@ pub mod tensorflow {
 
     /// Package `tensorflow.core`.
     pub mod core {
-        /// Package `tensorflow.core.platform`: where an error came from.
+        /// Package `tensorflow.core.platform`: the origin of an error.
         pub mod platform {
             include!("generated/tensorflow.core.platform.rs");
         }

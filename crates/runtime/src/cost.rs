@@ -1,6 +1,6 @@
-//! What a step cost, node by node: the model behind `GraphOptions.build_cost_model`.
+//! The cost of a step, node by node, for `GraphOptions.build_cost_model`.
 //!
-//! Nodes are numbered as in stock's graphs, where 0 is a node before all others and 1 one after them.
+//! Nodes are numbered as in stock's graphs, where 0 is a source before all others and 1 a sink after them.
 
 use crate::executable::Executable;
 use crate::trace::StepTrace;
@@ -10,16 +10,16 @@ use ferroflow_proto::tensorflow::cost_graph_def::node::{InputInfo, OutputInfo};
 use ferroflow_proto::tensorflow::{DataType, NodeExecStats, TensorShapeProto, cost_graph_def};
 use std::collections::HashMap;
 
-/// The number of the node before all others.
+/// The number of the source node.
 const SOURCE: i32 = 0;
-/// The number of the node after all others.
+/// The number of the sink node.
 const SINK: i32 = 1;
-/// The number of a graph's first own node.
+/// The number of the first other node.
 const FIRST: i32 = 2;
-/// What an output aliases that is not an input under another name.
+/// The alias of an output that does not share an input's memory.
 const NO_ALIAS: i64 = -1;
 
-/// The nodes of a part that ran, in stock's form.
+/// The nodes of a part that ran, in stock's format.
 pub fn cost_nodes(part: &Executable, trace: &StepTrace) -> Vec<cost_graph_def::Node> {
     let graph = part.graph();
     let stats = trace.to_proto();
@@ -36,7 +36,7 @@ pub fn cost_nodes(part: &Executable, trace: &StepTrace) -> Vec<cost_graph_def::N
     let sink = cost_graph_def::Node {
         name: "_SINK".to_owned(),
         id: SINK,
-        // Stock counts the edge between the two twice.
+        // Stock counts the edge from source to sink twice.
         control_input: [SOURCE, SOURCE].into_iter().chain(finals).collect(),
         ..Default::default()
     };
@@ -48,7 +48,7 @@ pub fn cost_nodes(part: &Executable, trace: &StepTrace) -> Vec<cost_graph_def::N
     [source, sink].into_iter().chain(nodes).chain(sends).collect()
 }
 
-/// What sends a fetch to the client: a node in stock.
+/// The node with which stock sends a fetch to the client.
 fn send_node(id: i32, part: &Executable, fetch: Output) -> cost_graph_def::Node {
     let data = &part.graph().node(fetch.node).data;
     cost_graph_def::Node {
@@ -69,7 +69,7 @@ fn number(id: NodeId) -> i32 {
 }
 
 fn cost_node(id: i32, node: &Node, stats: Option<&NodeExecStats>) -> cost_graph_def::Node {
-    // Stock does not measure what crosses devices, feeds included.
+    // Stock does not measure sends and receives, feeds included.
     let crosses = matches!(node.data.class(), OpClass::Send | OpClass::Recv)
         || matches!(node.data.kind, NodeKind::Arg(_));
     let stats = stats.filter(|_| !crosses);

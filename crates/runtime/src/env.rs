@@ -1,4 +1,5 @@
-//! What a session's plans share: ops, device, state, threads, kernels with state, functions.
+//! The environment that all plans of a session share on one device: ops, state, threads, stateful kernels and
+//! functions. Created with the session, before any plan.
 
 use crate::pool::ComputePool;
 use ferroflow_core::Result;
@@ -10,7 +11,7 @@ use ferroflow_core::resource::ResourceManager;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// The surroundings of every plan of one session on one device.
+/// The environment of every plan of one session on one device.
 pub struct RuntimeEnv {
     /// The ops.
     pub registry: Registry,
@@ -20,21 +21,21 @@ pub struct RuntimeEnv {
     pub resources: Arc<ResourceManager>,
     /// Threads for long steps and large kernels.
     pub pool: Arc<ComputePool>,
-    /// Kernels of stateful nodes of the session's graph, by node name: made once, so that e.g. a random stream goes on
-    /// whichever signature runs the node. Names within functions mean something in their function only, so kernels there
-    /// belong to the function as one plan has instantiated it.
+    /// Kernels of stateful nodes of the session's graph, by node name. Made once, so that, for example, a random stream
+    /// continues no matter which signature runs the node. Names inside a function are local to it, so kernels there
+    /// belong to the plan's instance of the function.
     kernels: Mutex<HashMap<String, Arc<Kernel>>>,
-    /// Kernels of nodes that hold a resource, by node name, which all surroundings of a session share: such a resource may
-    /// be the kernel's own.
+    /// Kernels of nodes that own a resource, by node name. Shared by all environments of a session, because the kernel
+    /// may be the resource's only owner.
     holders: Arc<Mutex<HashMap<String, Arc<Kernel>>>>,
-    /// The functions known now.
+    /// The function library, which grows with the session's graph.
     library: Mutex<Arc<Library>>,
 }
 
 const UNPOISONED: &str = "no panic while the session's tables are locked";
 
 impl RuntimeEnv {
-    /// Surroundings without functions.
+    /// An environment without functions.
     pub fn new(
         registry: Registry,
         device: Arc<Device>,
@@ -52,7 +53,7 @@ impl RuntimeEnv {
         })
     }
 
-    /// Surroundings of the same session with other functions.
+    /// An environment of the same session with other functions.
     pub fn with_library(&self, library: Arc<Library>) -> Arc<RuntimeEnv> {
         Arc::new(RuntimeEnv {
             registry: self.registry.clone(),
@@ -65,17 +66,17 @@ impl RuntimeEnv {
         })
     }
 
-    /// Makes the functions of a graph that has grown known.
+    /// Replaces the function library after the graph has grown.
     pub fn set_library(&self, library: Arc<Library>) {
         *self.library.lock().expect(UNPOISONED) = library;
     }
 
-    /// The functions known now.
+    /// The current function library.
     pub fn library(&self) -> Arc<Library> {
         self.library.lock().expect(UNPOISONED).clone()
     }
 
-    /// The kernel of a stateful node of the session's graph; made by `make` the first time.
+    /// The kernel of a stateful node of the session's graph; created by `make` the first time.
     pub(crate) fn stateful_kernel(
         &self,
         node: &str,
@@ -86,7 +87,7 @@ impl RuntimeEnv {
         if let Some(kernel) = kernels.lock().expect(UNPOISONED).get(node) {
             return Ok(kernel.clone());
         }
-        // Made outside the lock: making a kernel may instantiate functions.
+        // Created outside the lock: creating a kernel may instantiate functions.
         let kernel = Arc::new(make()?);
         Ok(kernels.lock().expect(UNPOISONED).entry(node.to_owned()).or_insert(kernel).clone())
     }

@@ -1,4 +1,4 @@
-//! A plan that is ready to run, step after step.
+//! A plan that is ready to run, step after step: its layout, and the memory of completed steps for reuse.
 
 use crate::env::RuntimeEnv;
 use crate::exec::layout::{KernelScope, Layout};
@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-/// How many finished steps' memory a plan keeps.
+/// The number of completed steps whose memory a plan keeps.
 const KEPT_SCRATCHES: usize = 8;
 
 /// A graph planned for one set of feeds, fetches and targets.
@@ -29,7 +29,7 @@ pub struct Executable {
     arg_types: Vec<DType>,
     fetches: Vec<Output>,
     env: Arc<RuntimeEnv>,
-    /// The functions that the plan calls; kernels only point to them. None if this is itself one of them.
+    /// The functions that the plan calls; kernels hold weak references to them. `None` if this is itself one of them.
     _functions: Option<Arc<Functions>>,
     scratches: Mutex<Vec<Scratch>>,
 }
@@ -45,7 +45,7 @@ impl Executable {
         Executable::from_plan(plan::plan(graph, signature, options, env)?, env)
     }
 
-    /// Plans a function's body, one of the functions that some plan calls. If it has a name, calls within are inlined.
+    /// Plans the body of a function that a plan calls. If its name is given, calls within are inlined.
     pub(crate) fn from_function(
         body: FunctionBody,
         inlined: Option<&str>,
@@ -65,8 +65,8 @@ impl Executable {
         Executable::new(planned, env, &scope, Some(functions))
     }
 
-    /// Makes ready what [`crate::plan::partition`] made for another device: every node runs, and values come and leave
-    /// through the step's rendezvous alone.
+    /// Prepares a part that [`crate::plan::partition`] made for another device: every node runs, and values arrive and
+    /// leave only through the step's rendezvous.
     pub fn for_part(graph: Graph, env: &Arc<RuntimeEnv>) -> Result<Arc<Executable>> {
         Executable::from_plan(Planned::whole(graph), env)
     }
@@ -140,12 +140,12 @@ impl Executable {
         &self.arg_types
     }
 
-    /// How many arguments a function has.
+    /// The number of a function's arguments.
     pub(crate) fn arg_count(&self) -> usize {
         self.arg_types.len()
     }
 
-    /// Starts a function's body within a step that drives it.
+    /// Starts a function's body within the step that drives it.
     pub(crate) fn call(self: &Arc<Self>, arguments: Vec<Tensor>, step: Arc<StepCx>) -> Result<StepRun> {
         ensure!(
             arguments.len() == self.arg_types.len(),
@@ -162,16 +162,16 @@ impl Executable {
                 argument.dtype()
             );
         }
-        let run = self.run(arguments.into_iter().map(Some).collect(), step, None, None).nested();
+        let run = self.run(arguments.into_iter().map(Some).collect(), step, None, None).into_call();
         Ok(StepRun { executable: self.clone(), run })
     }
 
-    /// Starts a step whose feeds come, and whose fetches leave, through `hub`.
+    /// Starts a step whose feeds arrive and whose fetches leave through `hub`.
     pub fn start_partial(self: &Arc<Self>, step: Arc<StepCx>, hub: Arc<PartialHub>) -> StepRun {
         StepRun { executable: self.clone(), run: self.run(Vec::new(), step, None, Some(hub)) }
     }
 
-    /// Checks the type of one feed, in stock's words.
+    /// Checks the type of a feed; the message is stock's.
     pub fn check_feed(&self, index: usize, feed: &Tensor) -> Result<()> {
         let want = self.arg_types[index];
         ensure!(
@@ -184,17 +184,17 @@ impl Executable {
         Ok(())
     }
 
-    /// The part that runs here in wire form, every node with its device.
+    /// The graph that runs here, in wire form, every node with its device.
     pub fn partition_graphs(&self) -> Vec<GraphDef> {
         vec![self.layout.graph.to_def()]
     }
 
-    /// The outputs that leave a step.
+    /// The fetched outputs.
     pub(crate) fn fetches(&self) -> &[Output] {
         &self.fetches
     }
 
-    /// The surroundings that it was made for.
+    /// The environment that the plan was made for.
     pub fn env(&self) -> &Arc<RuntimeEnv> {
         &self.env
     }
@@ -217,16 +217,16 @@ impl Executable {
     }
 }
 
-/// A step under way: a future of its fetches. A short step ends on the thread that polls it first, and a step that only
-/// waits may stay there; see [`StepRun::near_caller`].
+/// A running step: a future of its fetches. Polled directly, it stays on the polling thread; see
+/// [`StepRun::near_caller`].
 pub struct StepRun {
     executable: Arc<Executable>,
     run: Run,
 }
 
 impl StepRun {
-    /// Runs the step on the thread that polls it as long as it has little to do, and on the compute threads from then
-    /// on. A hop to another thread costs more than most steps.
+    /// Runs the step on the polling thread while it is short, and on the compute threads after that. Switching threads
+    /// costs more than most steps.
     pub async fn near_caller(mut self) -> Result<Vec<Tensor>> {
         let ended = poll_fn(|context| match Pin::new(&mut self).poll(context) {
             Poll::Ready(ended) => Poll::Ready(Some(ended)),
@@ -258,7 +258,7 @@ impl Future for StepRun {
     }
 }
 
-/// A step for what runs while planning: nothing outside the process is reachable.
+/// A step for kernels that run during planning: nothing outside the process is reachable.
 pub(crate) fn planning_step(env: &RuntimeEnv) -> Arc<StepCx> {
     Arc::new(StepCx {
         step_id: 0,

@@ -1,7 +1,7 @@
-//! Functions: found by name, planned on the first call, run as steps within a step.
+//! Functions: looked up by name, planned on the first call, run as steps within a step.
 //!
-//! Each plan of a session has instances of its own of the functions that it calls, one for a name and its attributes,
-//! however many nodes call it. State of the nodes within, e.g. random streams, belongs to the instance, as in stock.
+//! Each plan of a session has its own instances of the functions that it calls, one per name and attributes, however
+//! many nodes call it. State of the nodes within, such as random streams, belongs to the instance, as in stock.
 
 use crate::env::RuntimeEnv;
 use crate::exec::turn::on_compute_thread;
@@ -17,16 +17,17 @@ use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, NameAttrList};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-/// Deeper calls than this are taken for a recursion without end. Each takes a part of the thread's stack.
+/// The depth of calls beyond which a recursion is taken for endless. Each call uses some of the thread's stack.
 const MAX_CALL_DEPTH: usize = 200;
 
-/// The functions that one plan calls. The plan owns them; kernels only point to them, since a function may call itself.
+/// The functions that one plan calls. The plan owns them; kernels hold weak references, since a function may call
+/// itself.
 pub(crate) struct Functions {
     env: Arc<RuntimeEnv>,
-    /// The functions known when the plan was made.
+    /// The function library at the time the plan was made.
     library: Arc<Library>,
     options: PlanOptions,
-    /// By name, attributes and whether calls within are inlined.
+    /// Instances, by name and attributes, and by whether calls within are inlined.
     instances: Mutex<HashMap<(String, bool), Arc<FunctionInstance>>>,
 }
 
@@ -41,11 +42,11 @@ impl Functions {
         })
     }
 
-    /// The functions as the kernel of a node sees them.
+    /// The function library for the kernel of a node.
     pub(crate) fn for_node(self: &Arc<Self>, data: &NodeData) -> Arc<dyn FunctionLibrary> {
         let calls = matches!(data.kind, NodeKind::Function(_))
             || (data.class() == OpClass::Call && data.attrs.has("f"));
-        // Without its optimizer, stock inlines what a called function calls, but not what a branch or a loop's body does.
+        // Without its optimizer, stock inlines calls in called functions, but not those in branches or loop bodies.
         let inlines = calls || self.options.optimize;
         Arc::new(PlanLibrary { functions: Arc::downgrade(self), inlines, calls })
     }
@@ -74,10 +75,10 @@ impl FunctionInstance {
     }
 }
 
-/// A function as kernels hold it.
+/// A function as a kernel holds it.
 struct FunctionHandle {
     name: String,
-    /// Whether a call holds it, rather than a conditional or a loop.
+    /// True if the kernel is a call, false for a conditional or a loop.
     called: bool,
     instance: Weak<FunctionInstance>,
 }
@@ -89,7 +90,7 @@ impl Callable for FunctionHandle {
             ensure!(
                 depth < MAX_CALL_DEPTH,
                 ResourceExhausted,
-                "function {} is called {depth} levels deep, which looks like a recursion without end",
+                "function {} is called {depth} levels deep, which looks like infinite recursion",
                 self.name
             );
             let instance = self.instance.upgrade().ok_or_else(|| gone(&self.name))?;

@@ -1,6 +1,8 @@
-//! One process: plans a graph for what is fed and fetched, and runs it step after step.
+//! Planning and execution within one process: plans a graph for a set of feeds and fetches, and runs it step after
+//! step.
 //!
-//! It receives a registry and knows no concrete op, no gRPC and no cluster membership. Modules stand in reading order.
+//! The crate receives a registry and knows no concrete op, no gRPC and no cluster membership. Modules are listed in
+//! reading order.
 
 pub mod env;
 pub mod pool;

@@ -1,10 +1,11 @@
-//! Partial runs: feeds arrive while the step is under way, fetches leave as soon as they are known.
+//! Partial runs: feeds arrive and fetches leave while the step is running. The executor waits here for feeds; the
+//! master's partial runs supply them.
 
 use ferroflow_core::{BoxFuture, Result, Status, Tensor, status};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-/// Where a partial run and its callers meet. Feeds and fetches are numbered as in the signature.
+/// The exchange between a partial run and its callers. Feeds and fetches are numbered as in the signature.
 pub struct PartialHub {
     state: Mutex<State>,
 }
@@ -12,7 +13,7 @@ pub struct PartialHub {
 struct State {
     feeds: Vec<Option<Tensor>>,
     fetches: Vec<Option<Result<Tensor>>>,
-    /// Why nothing more will come.
+    /// The failure that ended the run.
     failed: Option<Status>,
     wakers: Vec<Waker>,
 }
@@ -36,12 +37,12 @@ impl PartialHub {
         self.change(|state| state.feeds[index] = Some(value));
     }
 
-    /// Supplies a fetch.
+    /// Supplies a fetched value.
     pub fn set_fetch(&self, index: usize, value: Result<Tensor>) {
         self.change(|state| state.fetches[index] = Some(value));
     }
 
-    /// Ends every wait with this status.
+    /// Fails all waits with this status.
     pub fn fail(&self, reason: Status) {
         self.change(|state| {
             state.failed.get_or_insert(reason);

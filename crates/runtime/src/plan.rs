@@ -1,5 +1,5 @@
-//! Planning: from a graph and what is fed and fetched to the nodes that will run. Pure functions on graphs, tested as
-//! text; only constant folding runs kernels.
+//! Planning: turns a graph and a signature (feeds, fetches, targets) into the nodes that will run. [`plan`] calls the
+//! passes in order. They are pure functions on graphs, tested as text; only constant folding runs kernels.
 
 mod call;
 mod fold;
@@ -20,10 +20,10 @@ use ferroflow_core::graph::{FunctionBody, Graph, NodeId, NodeKind, Output};
 use ferroflow_core::{DType, Result, bail};
 use std::sync::Arc;
 
-/// Choices that the session's configuration makes.
+/// Options from the session's configuration.
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
-    /// Whether constants are folded and common subexpressions shared.
+    /// True if constants are folded and common subexpressions are eliminated.
     pub optimize: bool,
 }
 
@@ -33,16 +33,16 @@ impl Default for PlanOptions {
     }
 }
 
-/// What planning produces: the nodes that will run, each with its device.
+/// The result of planning: the nodes that will run, each with its device.
 pub struct Planned {
     pub(crate) graph: Graph,
     pub(crate) arg_names: Vec<String>,
     pub(crate) arg_types: Vec<DType>,
     pub(crate) fetches: Vec<Output>,
     pub(crate) fetch_names: Vec<String>,
-    /// Nodes that run although no fetch needs them.
+    /// Nodes that run even if no fetch needs them.
     pub(crate) targets: Vec<NodeId>,
-    /// The choices that the plan was made with, which hold for the functions that it calls, too.
+    /// The options that the plan was made with; they apply to the functions it calls as well.
     pub(crate) options: PlanOptions,
 }
 
@@ -78,7 +78,7 @@ impl Planned {
         }
     }
 
-    /// A graph that runs as it is, without feeds or fetches: every node runs once.
+    /// A plan that runs every node of a graph once, without feeds or fetches.
     pub(crate) fn whole(graph: Graph) -> Planned {
         Planned {
             graph,
@@ -101,10 +101,10 @@ pub fn plan(
 ) -> Result<Planned> {
     let planned = prune::prune(graph, signature, env.device.name())?;
     refuse_removed_ops(&planned.graph)?;
-    finish(Planned { options: options.clone(), ..planned }, env)
+    optimize_and_check(Planned { options: options.clone(), ..planned }, env)
 }
 
-/// Ops that were removed at an earlier version than the graph's are refused when they would run, as in stock.
+/// Refuses ops that were removed at or before the graph's version if they would run, as stock does.
 fn refuse_removed_ops(graph: &Graph) -> Result<()> {
     for node in graph.nodes() {
         if let NodeKind::Op(entry) = &node.data.kind
@@ -123,8 +123,9 @@ fn refuse_removed_ops(graph: &Graph) -> Result<()> {
     Ok(())
 }
 
-/// Plans a function's body: what its results and control results need. An effect that neither needs does not happen, as
-/// in stock, which inlines functions before it prunes. If the function's name is given, calls within become nodes.
+/// Plans a function's body: the nodes that its results and control results need. An effect that neither needs does not
+/// happen, as in stock, which inlines functions before it prunes. If the function's name is given, calls within are
+/// inlined.
 pub(crate) fn plan_function(
     mut body: FunctionBody,
     inlined: Option<&str>,
@@ -133,10 +134,10 @@ pub(crate) fn plan_function(
     if let Some(name) = inlined {
         lower::lower_body(&mut body.graph, name)?;
     }
-    finish(prune::keep_needed(Planned::of_body(body)), env)
+    optimize_and_check(prune::keep_needed(Planned::of_body(body)), env)
 }
 
-fn finish(mut planned: Planned, env: &Arc<RuntimeEnv>) -> Result<Planned> {
+fn optimize_and_check(mut planned: Planned, env: &Arc<RuntimeEnv>) -> Result<Planned> {
     if planned.options.optimize {
         planned = fold::fold_constants(planned, env)?;
         planned = share::share_common(planned)?;

@@ -1,13 +1,13 @@
-//! Compute threads: they run steps and large kernels, never I/O.
+//! Compute threads, which run steps and large kernels. I/O never runs here.
 
 use ferroflow_core::{Result, status};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 
-/// Work for a compute thread.
+/// A closure for a compute thread.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A fixed number of threads over one queue. Threads start when there is work for them and end with the pool.
+/// A fixed number of threads with one queue. Threads are started when there is work for them and exit with the pool.
 pub struct ComputePool {
     shared: Arc<Shared>,
 }
@@ -35,7 +35,7 @@ impl ComputePool {
         ComputePool::prepared(threads, || {})
     }
 
-    /// A pool of at most this many threads, each of which first calls `prepare`.
+    /// A pool of at most this many threads, each of which calls `prepare` first.
     pub fn prepared(threads: usize, prepare: impl Fn() + Send + Sync + 'static) -> Arc<ComputePool> {
         let (queue, prepare) = (Mutex::default(), Box::new(prepare));
         let shared = Shared { threads: threads.max(1), prepare, queue, arrived: Condvar::new() };
@@ -47,7 +47,7 @@ impl ComputePool {
         self.shared.threads
     }
 
-    /// Runs a job on some thread.
+    /// Runs a job on a compute thread.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
         submit(&self.shared, Box::new(job));
     }
@@ -73,7 +73,7 @@ impl ComputePool {
 }
 
 impl ComputePool {
-    /// Runs a future on compute threads, starting now; a panic there becomes a status. Dropping what it returns cancels
+    /// Runs a future on compute threads, starting now; a panic becomes a status. Dropping the returned future cancels
     /// the work.
     pub fn complete<T, F>(&self, future: F) -> impl Future<Output = Result<T>> + Send + use<T, F>
     where
@@ -104,7 +104,7 @@ fn submit(shared: &Arc<Shared>, job: Job) {
         let worker = shared.clone();
         let spawned = std::thread::Builder::new().name(name).spawn(move || work(&worker));
         if spawned.is_err() {
-            // Others will get to the job; without any thread at all it runs here.
+            // The existing threads will run the job; if there are none, it runs here.
             queue.started -= 1;
             if queue.started == 0 {
                 let job = queue.jobs.pop_back();
@@ -124,7 +124,7 @@ fn work(shared: &Shared) {
     loop {
         if let Some(job) = queue.jobs.pop_front() {
             drop(queue);
-            // Steps catch panics of kernels themselves; this keeps the thread whatever happens.
+            // Steps catch panics of kernels themselves; this catches any other, so that the thread survives.
             let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
             queue = shared.queue.lock().expect(UNPOISONED);
         } else if queue.closed {

@@ -1,4 +1,5 @@
-//! The meeting place of one step within this process.
+//! The in-process rendezvous of one step, for parts on devices of one task. The cluster builds on it for tensors that
+//! cross tasks.
 
 use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
 use ferroflow_core::{BoxFuture, Result, Status, bail};
@@ -7,15 +8,15 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-/// Parcels by key; senders and receivers may come in any order.
+/// Parcels by key; senders and receivers may arrive in any order.
 #[derive(Clone, Default)]
 pub struct LocalRendezvous(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     parcels: HashMap<RendezvousKey, Parcel>,
-    waiting: HashMap<RendezvousKey, Vec<(u64, Waker)>>,
-    /// Numbers receivers, so that one that is given up takes its waker along.
+    receivers: HashMap<RendezvousKey, Vec<(u64, Waker)>>,
+    /// The next receiver's number. A receiver that is dropped removes its waker by number.
     next_receiver: u64,
     aborted: Option<Status>,
 }
@@ -23,23 +24,23 @@ struct State {
 const UNPOISONED: &str = "no panic while the rendezvous is locked";
 
 impl LocalRendezvous {
-    /// How many parcels wait for a receiver, and how many receivers for a parcel.
+    /// The number of parcels without a receiver, and of receivers without a parcel.
     pub fn pending(&self) -> (usize, usize) {
         let state = self.0.lock().expect(UNPOISONED);
-        (state.parcels.len(), state.waiting.values().map(Vec::len).sum())
+        (state.parcels.len(), state.receivers.values().map(Vec::len).sum())
     }
 
-    /// What receivers wait for.
+    /// The keys that receivers are waiting for.
     pub fn awaited(&self) -> Vec<RendezvousKey> {
-        self.0.lock().expect(UNPOISONED).waiting.keys().cloned().collect()
+        self.0.lock().expect(UNPOISONED).receivers.keys().cloned().collect()
     }
 
-    /// Why nothing will be delivered any more, if so.
+    /// The reason for which the rendezvous was aborted, if it was.
     pub fn aborted(&self) -> Option<Status> {
         self.0.lock().expect(UNPOISONED).aborted.clone()
     }
 
-    /// Takes the parcel if it is here.
+    /// Takes the parcel if it has arrived.
     pub fn try_recv(&self, key: &RendezvousKey) -> Option<Result<Parcel>> {
         self.0.lock().expect(UNPOISONED).take(key)
     }
@@ -65,54 +66,54 @@ impl Rendezvous for LocalRendezvous {
                 bail!(Aborted, "Duplicated send: {key}");
             }
             state.parcels.insert(key.clone(), parcel);
-            state.waiting.remove(key)
+            state.receivers.remove(key)
         };
         wakers.into_iter().flatten().for_each(|(_, waker)| waker.wake());
         Ok(())
     }
 
     fn recv(&self, key: &RendezvousKey) -> BoxFuture<Result<Parcel>> {
-        Box::pin(Receiving { rendezvous: self.clone(), key: key.clone(), receiver: None })
+        Box::pin(PendingRecv { rendezvous: self.clone(), key: key.clone(), receiver: None })
     }
 
-    /// The first reason stays, unless another failure caused it and this one is the cause.
+    /// Keeps the first reason, unless that one was derived and the new one is a root cause.
     fn abort(&self, reason: Status) {
         let (wakers, parcels) = {
             let mut state = self.0.lock().expect(UNPOISONED);
             if state.aborted.as_ref().is_none_or(|known| known.is_derived() && !reason.is_derived()) {
                 state.aborted = Some(reason);
             }
-            (std::mem::take(&mut state.waiting), std::mem::take(&mut state.parcels))
+            (std::mem::take(&mut state.receivers), std::mem::take(&mut state.parcels))
         };
         wakers.into_values().flatten().for_each(|(_, waker)| waker.wake());
-        // Dropped outside the lock: tensors give their memory back.
+        // Dropped outside the lock, because tensors return memory to their pool.
         drop(parcels);
     }
 }
 
-/// A receiver at work.
-struct Receiving {
+/// A pending receive.
+struct PendingRecv {
     rendezvous: LocalRendezvous,
     key: RendezvousKey,
     receiver: Option<u64>,
 }
 
-impl Future for Receiving {
+impl Future for PendingRecv {
     type Output = Result<Parcel>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let receiving = &mut *self;
-        let mut state = receiving.rendezvous.0.lock().expect(UNPOISONED);
+        let pending = &mut *self;
+        let mut state = pending.rendezvous.0.lock().expect(UNPOISONED);
         let state = &mut *state;
-        if let Some(parcel) = state.take(&receiving.key) {
+        if let Some(parcel) = state.take(&pending.key) {
             return Poll::Ready(parcel);
         }
-        let receiver = *receiving.receiver.get_or_insert_with(|| {
+        let receiver = *pending.receiver.get_or_insert_with(|| {
             state.next_receiver += 1;
             state.next_receiver
         });
         let waker = context.waker();
-        let waiting = state.waiting.entry(receiving.key.clone()).or_default();
+        let waiting = state.receivers.entry(pending.key.clone()).or_default();
         match waiting.iter_mut().find(|(number, _)| *number == receiver) {
             Some((_, known)) => known.clone_from(waker),
             None => waiting.push((receiver, waker.clone())),
@@ -121,14 +122,14 @@ impl Future for Receiving {
     }
 }
 
-impl Drop for Receiving {
+impl Drop for PendingRecv {
     fn drop(&mut self) {
         let Some(receiver) = self.receiver else { return };
         let mut state = self.rendezvous.0.lock().expect(UNPOISONED);
-        if let Some(waiting) = state.waiting.get_mut(&self.key) {
+        if let Some(waiting) = state.receivers.get_mut(&self.key) {
             waiting.retain(|(number, _)| *number != receiver);
             if waiting.is_empty() {
-                state.waiting.remove(&self.key);
+                state.receivers.remove(&self.key);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Toy ops and graphs as text, so that planning and execution are tested without a single real op.
+//! Toy ops and graphs as text, so that planning and execution can be tested without any real op.
 //!
 //! A line is `name = Op(input, input:1, ^control) key=value … @device`; values are integers or words.
 
@@ -27,7 +27,7 @@ static OPS: &[&Op] = &[
         class: OpClass::Constant,
         ..Op::PURE
     },
-    // Asks for memory for this many numbers; says whether it got them on a compute thread.
+    // Allocates this many numbers; the output says whether it ran on a compute thread.
     &Op {
         name: "Bulk",
         inputs: &["in: int32"],
@@ -185,7 +185,7 @@ static OPS: &[&Op] = &[
     },
 ];
 
-/// Ops that exist elsewhere, the second without a kernel.
+/// Signatures of ops that only stock has; the second one has no kernel there.
 const STOCK_OPS: &str =
     "Elsewhere\tvalues: N * int32\tout: int32; more: N * int32\tN: int >= 1\nNowhere\t\tout: int32";
 const STOCK_KERNELS: &str = "Elsewhere";
@@ -218,7 +218,7 @@ fn pass(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| Ok(cx.take(0)?.into()))
 }
 
-/// The toy rendezvous knows edges by name alone.
+/// The key of an edge, which the toy rendezvous identifies by name alone.
 fn edge(init: &Init<'_>) -> Result<RendezvousKey> {
     Ok(RendezvousKey::new("", 0, "", &init.attr::<String>("tensor_name")?))
 }
@@ -282,7 +282,7 @@ pub(crate) fn graph(text: &str) -> Graph {
     graph
 }
 
-/// A graph's wire form from its text.
+/// A graph in wire form, from its text.
 pub(crate) fn graph_def(text: &str) -> GraphDef {
     let mut def = GraphDef::default();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -339,7 +339,7 @@ pub(crate) fn signature(feeds: &str, fetches: &str, targets: &str) -> Signature 
     Signature { feeds: list(feeds), fetches: list(fetches), targets: list(targets) }
 }
 
-/// Runs a graph once, first with and then without the optimizer; both must agree.
+/// Runs a graph once with and once without the optimizer; both must agree.
 pub(crate) fn run(text: &str, fetches: &str) -> Result<Vec<i32>> {
     let results = [true, false].map(|optimize| {
         let graph = graph(text);
@@ -353,7 +353,7 @@ pub(crate) fn run(text: &str, fetches: &str) -> Result<Vec<i32>> {
     results.into_iter().next().expect("two results")
 }
 
-/// Polls a future on this thread until it is done; one that takes very long hangs.
+/// Polls a future on this thread until it completes; panics if that takes very long.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {

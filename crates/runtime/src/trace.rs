@@ -1,4 +1,5 @@
-//! What ran when: the statistics behind `RunOptions.FULL_TRACE`.
+//! Step traces: the start and duration of every node, for `RunOptions.FULL_TRACE`. The executor records only if a step
+//! has one.
 
 use crate::exec::layout::Layout;
 use ferroflow_core::Tensor;
@@ -9,10 +10,10 @@ use ferroflow_proto::tensorflow::{
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Collects one record per node that ran.
+/// A trace, with one record per node that ran.
 pub struct StepTrace {
     device: String,
-    /// The same moment on both clocks.
+    /// The same moment on the monotonic clock and in nanoseconds since the epoch.
     origin: (Instant, u64),
     records: Mutex<Vec<NodeExecStats>>,
 }
@@ -28,7 +29,7 @@ impl StepTrace {
         })
     }
 
-    /// Records a run of the node of this number.
+    /// Records a run of a node.
     pub(crate) fn record(
         &self,
         layout: &Layout,
@@ -63,7 +64,7 @@ impl StepTrace {
         self.records.lock().expect("no panic while a record is added").push(record);
     }
 
-    /// Everything recorded, in order of start.
+    /// All records, ordered by start.
     pub fn to_proto(&self) -> StepStats {
         let mut node_stats = self.records.lock().expect("no panic while a record is added").clone();
         node_stats.sort_by_key(|record| record.all_start_nanos);
@@ -77,10 +78,10 @@ impl StepTrace {
     }
 }
 
-/// The allocator of every tensor, by stock's name for it.
+/// Stock's name for the CPU allocator.
 const ALLOCATOR: &str = "cpu";
 
-/// What is said of an output; nothing of one that is dead or has no value yet.
+/// The description of an output; `None` if it is dead or has no value yet.
 fn node_output(slot: usize, output: &Value) -> Option<NodeOutput> {
     let described = match output {
         Value::None => return None,

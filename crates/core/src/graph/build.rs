@@ -1,4 +1,4 @@
-//! Checks one node against its op's declaration and completes its attributes.
+//! Checks one node against its op's declaration and completes its attributes. Edges are checked in `def.rs`.
 
 use super::{Library, NodeData, NodeKind};
 use crate::attr::Attrs;
@@ -10,10 +10,11 @@ use prost::Message;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Longer attributes than this are not compared with others.
+/// Attributes whose encoding is longer than this are not deduplicated.
 const MAX_SHARED_BYTES: usize = 512;
 
-/// Attributes of the nodes that are being added, by their encoding. Most nodes of a large graph have those of another one.
+/// Attributes of the nodes being added, by their encoding. Most nodes of a large graph have the same attributes as
+/// another.
 #[derive(Default)]
 pub(super) struct SharedAttrs(HashMap<Vec<u8>, Attrs>);
 
@@ -35,16 +36,16 @@ impl SharedAttrs {
     }
 }
 
-/// What checking a node needs to know.
+/// The context for checking a node.
 pub(super) struct Checker<'a> {
     pub(super) registry: &'a Registry,
     pub(super) library: &'a Library,
-    /// Whether names that planning makes up are allowed.
+    /// True if names that only planning produces (leading underscore) are allowed.
     pub(super) planned: bool,
 }
 
 impl Checker<'_> {
-    /// A node's data from its wire form, or what is wrong with it.
+    /// Converts a node from its wire form, or reports what is wrong with it.
     pub(super) fn check(&self, def: &NodeDef, attrs: &BTreeMap<String, AttrValue>) -> Result<NodeData> {
         ensure!(
             is_node_name(&def.name, self.planned),
@@ -54,15 +55,15 @@ impl Checker<'_> {
         );
         if let Some(entry) = self.registry.get(&def.op) {
             let kind = NodeKind::Op(entry.clone());
-            return check_op(def, kind, entry.spec(), attrs).map_err(|error| at(def, error));
+            return check_op(def, kind, entry.spec(), attrs).map_err(|error| name_node(def, error));
         }
         if let Some(function) = self.library.get(&def.op) {
-            return check_function_call(def, function, attrs).map_err(|error| at(def, error));
+            return check_function_call(def, function, attrs).map_err(|error| name_node(def, error));
         }
         if let Some(spec) = self.registry.unsupported(&def.op) {
             let spec = Arc::new(spec);
             let kind = NodeKind::Unsupported(spec.clone());
-            return check_op(def, kind, &spec, attrs).map_err(|error| at(def, error));
+            return check_op(def, kind, &spec, attrs).map_err(|error| name_node(def, error));
         }
         Err(self.registry.unknown(&def.op, &def.name))
     }
@@ -87,7 +88,7 @@ fn check_op(
         attrs.set(&attr.name, value);
     }
     for (name, value) in given {
-        // Attributes that the op does not know come from newer clients or are hints; stock lets them pass too.
+        // Unknown attributes come from newer clients or are hints; stock ignores them as well.
         if spec.attr(name).is_none() {
             attrs.map_mut().insert(name.clone(), value.clone());
         }
@@ -139,11 +140,11 @@ pub(super) fn arg_types(arg: &op_def::ArgDef, attrs: &Attrs) -> Result<Vec<DType
         "" => 1,
         attr => attrs.get::<usize>(attr)?,
     };
-    ensure!(count <= 1 << 20, InvalidArgument, "argument '{}' stands for {count} tensors", arg.name);
+    ensure!(count <= 1 << 20, InvalidArgument, "argument '{}' has too many tensors: {count}", arg.name);
     Ok(vec![dtype; count])
 }
 
-/// Replaces `placeholder` attribute values by those of the function's instantiation.
+/// Replaces `placeholder` attribute values with those of the function's instantiation.
 pub(super) fn bind_attrs(
     attrs: &BTreeMap<String, AttrValue>,
     bindings: &BTreeMap<String, AttrValue>,
@@ -170,8 +171,8 @@ pub(super) fn bind_attrs(
     Ok(bound)
 }
 
-/// What to say of a missing attribute. Stock works out the types of inputs and outputs first, so a type that is missing
-/// too is the one it names, as not found.
+/// The error for a missing attribute. Stock resolves the types of inputs and outputs first, so if a type attribute is
+/// missing too, that one is reported, as not found.
 fn missing_attr(spec: &OpSpec, name: &str, op: &str, given: &BTreeMap<String, AttrValue>) -> Status {
     let missing_type = spec.attrs.iter().find(|attr| {
         attr.kind == AttrKind::Type && attr.default.is_none() && !given.contains_key(&attr.name)
@@ -182,7 +183,7 @@ fn missing_attr(spec: &OpSpec, name: &str, op: &str, given: &BTreeMap<String, At
     }
 }
 
-fn at(def: &NodeDef, error: Status) -> Status {
+fn name_node(def: &NodeDef, error: Status) -> Status {
     if error.message().contains("{{node ") {
         return error;
     }

@@ -1,4 +1,4 @@
-//! Graphs from and to the wire form.
+//! Conversion of graphs from and to `GraphDef`.
 
 use super::build::{Checker, SharedAttrs};
 use super::{GRAPH_VERSION, Graph, Node, NodeData, NodeId, NodeKind, Output};
@@ -13,8 +13,8 @@ impl Graph {
         self.add(def, false)
     }
 
-    /// As [`Graph::extend`], for a part of a graph that a master has planned: names may start with an underscore, as
-    /// those of nodes that planning adds do.
+    /// Like [`Graph::extend`], for a partition of a graph that a master has planned: names may start with an
+    /// underscore, as names of nodes added by planning do.
     pub fn extend_planned(&mut self, def: &GraphDef) -> Result<()> {
         self.add(def, true)
     }
@@ -183,26 +183,26 @@ impl Graph {
         if output.index == 0 { name.clone() } else { format!("{name}:{}", output.index) }
     }
 
-    /// A node's data from its wire form, checked, for planners to add.
+    /// Converts and checks a node from its wire form, for planners.
     pub fn check_node(&self, def: &NodeDef) -> Result<NodeData> {
         Checker { registry: &self.registry, library: &self.library, planned: true }.check(def, &def.attr)
     }
 
-    /// As [`Graph::check_node`], for nodes that programs add.
+    /// Like [`Graph::check_node`], for nodes that programs add.
     pub(crate) fn check_user_node(&self, def: &NodeDef) -> Result<NodeData> {
         Checker { registry: &self.registry, library: &self.library, planned: false }.check(def, &def.attr)
     }
 
-    /// Gives a node another device.
+    /// Assigns a node to another device.
     pub fn set_device(&mut self, id: NodeId, device: &str) {
         match Arc::get_mut(&mut self.node_mut(id).data) {
-            // A node that no other graph holds is changed in place: its attributes may be large.
+            // If no other graph holds the node, it is changed in place: its attributes may be large.
             Some(data) => device.clone_into(&mut data.device),
             None => self.replace_data(id, |data| data.on_device(device)),
         }
     }
 
-    /// A node's data with another kind or device, for planners.
+    /// Replaces a node's data, for planners.
     pub fn replace_data(&mut self, id: NodeId, change: impl FnOnce(&NodeData) -> NodeData) {
         let data = change(&self.node(id).data);
         self.node_mut(id).data = Arc::new(data);

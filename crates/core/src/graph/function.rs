@@ -1,4 +1,4 @@
-//! Function bodies as graphs.
+//! Function bodies as graphs: a `FunctionDef` with its attributes bound becomes a [`FunctionBody`].
 
 use super::build::{Checker, arg_types, bind_attrs};
 use super::{Graph, Library, Node, NodeData, NodeId, NodeKind, Output};
@@ -18,14 +18,14 @@ pub struct FunctionBody {
     pub arg_types: Vec<DType>,
     /// The results.
     pub returns: Vec<Output>,
-    /// Nodes that must run although no result needs them.
+    /// Nodes that must run even if no result needs them.
     pub controls: Vec<NodeId>,
 }
 
-/// Where each name of a function body leads.
+/// The meaning of each name in a function body.
 #[derive(Default)]
-struct Names {
-    /// Arguments: the nodes that stand for them.
+struct BodyNames {
+    /// Nodes that stand for an argument.
     args: HashMap<String, Range<u32>>,
     /// Outputs of nodes, by (node, output argument).
     outputs: HashMap<(String, String), (NodeId, Range<u32>)>,
@@ -45,7 +45,7 @@ impl FunctionBody {
         let bound = Attrs::from(attrs.clone());
         let mut graph = Graph::new(registry.clone());
         graph.library = library.clone();
-        let mut names = Names::default();
+        let mut names = BodyNames::default();
         let mut types = Vec::new();
         for arg in &signature.input_arg {
             let start = types.len() as u32;
@@ -183,7 +183,7 @@ impl Graph {
     }
 }
 
-impl Names {
+impl BodyNames {
     fn add_outputs(&mut self, name: &str, id: NodeId, data: &NodeData, library: &Library) -> Result<()> {
         let mut start = 0u32;
         let mut add = |arg: &str, count: usize| {
@@ -209,7 +209,7 @@ impl Names {
     }
 
     fn control(&self, name: &str) -> Result<Vec<NodeId>> {
-        // A control edge from an argument is always satisfied.
+        // Arguments are always available, so a control edge from one is dropped.
         if self.args.contains_key(name) {
             return Ok(Vec::new());
         }
@@ -248,7 +248,7 @@ impl Names {
         })
     }
 
-    /// What a result that stands for `count` tensors refers to.
+    /// The outputs that a result of `count` tensors refers to.
     fn resolve_all(&self, text: &str, count: usize) -> Result<Vec<Output>> {
         if count == 1 {
             return Ok(vec![self.resolve(text)?]);

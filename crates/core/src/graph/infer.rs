@@ -1,13 +1,14 @@
-//! What is known of nodes before they run: output shapes, what handles refer to, values of constants.
+//! Shape inference: output shapes, types and shapes behind handles, and values of constants, before anything runs.
 //!
-//! A node that may not run at all (inside a branch or a loop) is not refused: its error, if any, comes when it runs.
+//! An error in a node that may not run at all (inside a branch or a loop) is not reported here; it is reported if the
+//! node runs.
 
 use super::{Graph, Node, NodeId, NodeKind, Output};
 use crate::op::{OpClass, ShapeCx};
 use crate::resource::HandleShape;
 use crate::{DType, PartialShape, Result, Tensor};
 
-/// What is known of the nodes of one graph.
+/// The inferred facts about the nodes of one graph.
 #[derive(Clone, Default)]
 pub struct Inference {
     nodes: Vec<Known>,
@@ -22,7 +23,7 @@ struct Known {
 }
 
 impl Inference {
-    /// Runs a node's shape function; its inputs come first, except for the back edges of loops.
+    /// Runs a node's shape function; its inputs must have been inferred, except for the back edges of loops.
     pub fn infer(&mut self, graph: &Graph, id: NodeId) -> Result<()> {
         let node = graph.node(id);
         let data = &node.data;
@@ -67,7 +68,7 @@ impl Inference {
             .unwrap_or_default()
     }
 
-    /// Says what else is known of an output's shape.
+    /// Refines the shape of an output.
     pub fn set_shape(&mut self, output: Output, shape: PartialShape) {
         let node = self.nodes.get_mut(output.node.index());
         if let Some(slot) = node.and_then(|node| node.shapes.get_mut(output.index as usize)) {
@@ -75,14 +76,14 @@ impl Inference {
         }
     }
 
-    /// What is behind an output that is a handle or a list.
+    /// Types and shapes behind an output that is a handle or a list.
     pub fn handles(&self, output: Output) -> &[HandleShape] {
         self.known(output.node)
             .and_then(|node| node.handles.get(output.index as usize))
             .map_or(&[], Vec::as_slice)
     }
 
-    /// Says what is behind an output that is a handle or a list.
+    /// Sets the types and shapes behind an output that is a handle or a list.
     pub fn set_handles(&mut self, output: Output, handles: Vec<HandleShape>) {
         let node = self.nodes.get_mut(output.node.index());
         if let Some(slot) = node.and_then(|node| node.handles.get_mut(output.index as usize)) {

@@ -1,4 +1,4 @@
-//! The functions that a graph carries.
+//! The function library that a graph carries.
 
 use crate::op::Registry;
 use crate::{Result, bail, ensure};
@@ -30,13 +30,13 @@ impl Library {
         self.functions.len()
     }
 
-    /// Whether there are no functions.
+    /// Returns whether there are no functions.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// This library with more functions; a function that exists must be the same one again, and none may be called like
-    /// an op.
+    /// This library with more functions. A function that exists already must be identical, and no function may have an
+    /// op's name.
     pub fn with(&self, more: &FunctionDefLibrary, ops: &Registry) -> Result<Library> {
         let mut library = self.clone();
         for function in &more.function {
@@ -76,7 +76,7 @@ impl Library {
         library
     }
 
-    /// The wire form, by name.
+    /// The wire form, sorted by name.
     pub fn to_proto(&self) -> FunctionDefLibrary {
         let mut functions: Vec<_> = self.functions.iter().collect();
         functions.sort_by_key(|(name, _)| *name);
@@ -87,10 +87,10 @@ impl Library {
     }
 }
 
-/// Whether two definitions are one function, as stock sees it: the order of nodes and of control inputs, internal
-/// attributes of nodes and notes for debugging do not count, and a constant that is no number equals itself.
+/// Returns whether two definitions are one function, as stock sees it: the order of nodes and of control inputs,
+/// internal attributes of nodes and debug information are ignored, and NaN constants are equal.
 fn is_same(a: &FunctionDef, b: &FunctionDef) -> bool {
-    // Nearly always clients repeat what they sent before.
+    // The fast path: clients nearly always repeat what they sent before.
     a == b
         || (a.signature == b.signature
             && a.ret == b.ret
@@ -118,7 +118,7 @@ fn same_node(a: &NodeDef, b: &NodeDef) -> bool {
         && same_attrs(&a.attr, &b.attr, |name, _| !name.starts_with('_'))
 }
 
-/// Compares the attributes that count by their encoding, where NaN equals NaN.
+/// Compares the encodings of the attributes that `counts` selects, so that NaN equals NaN.
 fn same_attrs(
     a: &BTreeMap<String, AttrValue>,
     b: &BTreeMap<String, AttrValue>,

@@ -1,11 +1,11 @@
-//! Topological order, in which the back edges of loops do not count.
+//! Consumers of nodes and topological order. Back edges of loops are ignored.
 
 use super::{Graph, NodeId};
 use crate::op::OpClass;
 use crate::{Result, bail};
 
 impl Graph {
-    /// The nodes that each node goes to, control edges included; one that it goes to twice is there twice.
+    /// The consumers of each node, control edges included; a node that consumes another one twice is listed twice.
     pub fn consumers(&self) -> Vec<Vec<NodeId>> {
         let mut consumers = vec![Vec::new(); self.node_count()];
         for id in self.ids() {
@@ -14,8 +14,8 @@ impl Graph {
         consumers
     }
 
-    /// Every node after its inputs, except that a merge comes before the next iteration that feeds it. Nodes are
-    /// otherwise in the order they were added. An error names a node of a cycle.
+    /// Every node after its inputs, except that a merge comes before the `NextIteration` that feeds it. Otherwise nodes
+    /// keep the order in which they were added. The error names a node of a cycle.
     pub fn topological_order(&self) -> Result<Vec<NodeId>> {
         let mut waiting = vec![0u32; self.node_count()];
         let mut consumers: Vec<Vec<NodeId>> = vec![Vec::new(); self.node_count()];

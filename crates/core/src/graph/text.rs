@@ -1,6 +1,6 @@
-//! Graphs as text, one node a line, for tests of planning and for people.
+//! Graphs as text, one line per node, for planning tests and for debugging.
 //!
-//! `name = Op(input, input:1, ^control) @device` — attributes are left out.
+//! `name = Op(input, input:1, ^control) @device`. Attributes are left out.
 
 use super::Graph;
 use std::fmt;

@@ -1,4 +1,5 @@
-//! The context a kernel runs in: its inputs, memory, resources, and the step it belongs to.
+//! The context that a kernel runs in: its inputs, memory, resources, and the step it belongs to. The executor fills it
+//! in for each node; kernels see nothing else of the executor.
 
 use super::value::Value;
 use crate::device::Device;
@@ -11,32 +12,31 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// The loop frame and iteration that a node runs in; zeros outside loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameIteration {
-    /// The frame's id, equal in every task.
+    /// The frame's id, the same in every task.
     pub frame: u64,
-    /// The iteration.
+    /// The iteration within the frame.
     pub iteration: u64,
 }
 
-/// The context of a kernel that computes and returns. Inputs belong to the kernel: it may take them and reuse their
-/// memory.
+/// The context of a kernel that never waits. Inputs belong to the kernel: it may take them and reuse their memory.
 pub struct KernelCx<'a> {
     inputs: &'a mut [Value],
     step: &'a Arc<StepCx>,
     frame: FrameIteration,
     dead: bool,
-    /// Whether the kernel may be stopped before a large output: [`RUNS`], [`MAY_STOP`] or [`STOPPED`]. Atomic only so that
-    /// parts of a kernel may share the context.
+    /// One of [`RUNS`], [`MAY_STOP`] and [`STOPPED`]. Atomic only so that parallel parts of a kernel may share the
+    /// context.
     stop: AtomicU8,
 }
 
-/// The kernel runs to its end on this thread.
+/// The kernel runs to completion on this thread.
 const RUNS: u8 = 0;
-/// The kernel may be stopped and run again from the start: it has taken no input yet.
+/// The kernel may be stopped and restarted: it has taken no input yet.
 const MAY_STOP: u8 = 1;
 /// The kernel was stopped because its output is large.
 const STOPPED: u8 = 2;
 
-/// Outputs of this many bytes are not computed on a thread that has other things to do.
+/// Outputs of at least this many bytes are not computed on I/O threads.
 const LARGE_OUTPUT: usize = 256 * 1024;
 
 impl<'a> KernelCx<'a> {
@@ -51,22 +51,22 @@ impl<'a> KernelCx<'a> {
         KernelCx { inputs, step, frame, dead, stop: AtomicU8::new(RUNS) }
     }
 
-    /// Stops the kernel when it asks for memory for a large output, unless it has taken an input by then. For threads that
-    /// have other things to do: the kernel is run again elsewhere.
+    /// Stops the kernel when it asks for memory for a large output, unless it has taken an input by then. Used on I/O
+    /// threads, which must not run long; the kernel is then restarted on a compute thread.
     #[inline]
     pub fn stop_if_large(&mut self) {
         *self.stop.get_mut() = MAY_STOP;
     }
 
-    /// Whether the kernel was stopped because of a large output. Its inputs are as they were.
+    /// Returns whether the kernel was stopped because of a large output. Its inputs are intact.
     #[inline]
     pub fn was_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed) == STOPPED
     }
 
-    /// Notes that the inputs are no longer as they were.
+    /// Records that inputs are no longer intact, so the kernel cannot be restarted.
     #[inline]
-    fn takes_input(&mut self) {
+    fn mark_input_taken(&mut self) {
         *self.stop.get_mut() = RUNS;
     }
 
@@ -77,7 +77,7 @@ impl<'a> KernelCx<'a> {
     }
 
     #[inline]
-    fn leave_large(&self, dtype: DType, shape: &Shape) -> Result<()> {
+    fn stop_before_large_output(&self, dtype: DType, shape: &Shape) -> Result<()> {
         let unit = if dtype.is_plain() { dtype.size() } else { 32 };
         if self.stop.load(Ordering::Relaxed) == MAY_STOP && shape.elements() >= LARGE_OUTPUT / unit {
             self.stop()?;
@@ -97,12 +97,12 @@ impl<'a> KernelCx<'a> {
         &self.step.device
     }
 
-    /// Where in which loop the node runs.
+    /// The loop frame and iteration that the node runs in.
     pub fn frame(&self) -> FrameIteration {
         self.frame
     }
 
-    /// Whether an input was dead; only ops that run all the same see it.
+    /// Returns whether an input was dead. Only ops that run on dead inputs see this.
     pub fn is_dead(&self) -> bool {
         self.dead
     }
@@ -113,8 +113,7 @@ impl<'a> KernelCx<'a> {
         self.inputs.len()
     }
 
-    /// An input. A reference input must have been turned into a value by the executor, which it does for every input
-    /// that the op does not declare as a reference.
+    /// An input. References were replaced by values unless the op declares the input as a reference.
     #[inline]
     pub fn input(&self, input: usize) -> Result<&Tensor> {
         match self.inputs.get(input) {
@@ -126,7 +125,7 @@ impl<'a> KernelCx<'a> {
         }
     }
 
-    /// Whether an input is a reference to a variable.
+    /// Returns whether an input is a reference to a variable.
     #[inline]
     pub fn is_ref(&self, input: usize) -> bool {
         matches!(self.inputs.get(input), Some(Value::Ref(_)))
@@ -135,24 +134,24 @@ impl<'a> KernelCx<'a> {
     /// Takes an input out of the context.
     #[inline]
     pub fn take(&mut self, input: usize) -> Result<Tensor> {
-        self.takes_input();
+        self.mark_input_taken();
         match self.inputs.get_mut(input).map(std::mem::take) {
             Some(Value::Tensor(tensor)) => Ok(tensor),
             _ => bail!(Internal, "input {input} is missing"),
         }
     }
 
-    /// Puts an input back, e.g. under another shape.
+    /// Puts an input back, e.g. with another shape.
     pub fn put(&mut self, input: usize, tensor: Tensor) {
-        self.takes_input();
+        self.mark_input_taken();
         if let Some(slot) = self.inputs.get_mut(input) {
             *slot = Value::Tensor(tensor);
         }
     }
 
-    /// Takes an input as it is, reference or value.
+    /// Takes an input, whether it is a reference or a value.
     pub fn take_value(&mut self, input: usize) -> Result<Value> {
-        self.takes_input();
+        self.mark_input_taken();
         match self.inputs.get_mut(input).map(std::mem::take) {
             Some(Value::None) | None => bail!(Internal, "input {input} is missing"),
             Some(value) => Ok(value),
@@ -194,27 +193,27 @@ impl<'a> KernelCx<'a> {
         self.input(input)?.to_i64s()
     }
 
-    /// Memory for an output: initialized, contents unspecified.
+    /// Memory for an output: initialized, with unspecified contents.
     #[inline]
     pub fn alloc<T: Element>(&self, shape: Shape) -> Result<Tensor> {
         self.alloc_dtype(T::DTYPE, shape)
     }
 
-    /// Memory for an output of a type known at run time: initialized, contents unspecified.
+    /// Memory for an output of a type known at run time: initialized, with unspecified contents.
     #[inline]
     pub fn alloc_dtype(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
-        self.leave_large(dtype, &shape)?;
+        self.stop_before_large_output(dtype, &shape)?;
         self.device().allocate(dtype, shape)
     }
 
     /// Memory for an output, all zeros (or empty strings).
     pub fn zeros(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
-        self.leave_large(dtype, &shape)?;
+        self.stop_before_large_output(dtype, &shape)?;
         self.device().allocate_zeros(dtype, shape)
     }
 
-    /// An output that takes over the memory of one of these inputs if it has the same type and count and nobody else
-    /// holds it, else new memory. The input is gone afterwards; contents are unspecified.
+    /// An output that reuses the memory of the first candidate input with the same type and number of elements and no
+    /// other owner, or new memory. The input is gone afterwards; contents are unspecified.
     #[inline]
     pub fn reuse_or_alloc<T: Element>(&mut self, candidates: &[usize], shape: Shape) -> Result<Tensor> {
         match self.take_reusable(candidates, T::DTYPE, shape.elements()) {
@@ -223,7 +222,7 @@ impl<'a> KernelCx<'a> {
         }
     }
 
-    /// Takes the first of these inputs that has this type and count and that nobody else holds.
+    /// Takes the first candidate input with this type and number of elements that has no other owner.
     #[inline]
     pub fn take_reusable(
         &mut self,
@@ -236,7 +235,7 @@ impl<'a> KernelCx<'a> {
                 if tensor.dtype() == dtype && tensor.elements() == elements && tensor.is_unique())
         };
         let input = candidates.iter().copied().find(|input| self.inputs.get(*input).is_some_and(fits))?;
-        self.takes_input();
+        self.mark_input_taken();
         match std::mem::take(&mut self.inputs[input]) {
             Value::Tensor(tensor) => Some((input, tensor)),
             _ => None,
@@ -279,7 +278,7 @@ impl<'a> KernelCx<'a> {
         }
     }
 
-    /// Checks that two shapes agree, naming both.
+    /// Returns an error that names both shapes unless they are equal.
     pub fn check_same_shape(&self, what: &str, a: &Shape, b: &Shape) -> Result<()> {
         ensure!(a == b, InvalidArgument, "{what} must have the same shape. Got shapes {a} and {b}");
         Ok(())
@@ -301,7 +300,7 @@ impl FutureCx {
         FutureCx { inputs, step, frame, dead }
     }
 
-    /// The same context as kernels that do not wait see it.
+    /// This context as a [`KernelCx`].
     pub fn cx(&mut self) -> KernelCx<'_> {
         KernelCx::new(&mut self.inputs, &self.step, self.frame, self.dead)
     }

@@ -1,4 +1,4 @@
-//! Functions as kernels see them: something to instantiate once and call every step.
+//! Functions as kernels see them: instantiated once, called in every step. The runtime crate implements both traits.
 
 use crate::step::StepCx;
 use crate::{BoxFuture, Result, Tensor, bail};
@@ -10,7 +10,7 @@ pub trait Callable: Send + Sync {
     /// Runs the function within a step.
     fn call(self: Arc<Self>, arguments: Vec<Tensor>, step: Arc<StepCx>) -> BoxFuture<Result<Vec<Tensor>>>;
 
-    /// The function's name, for error texts.
+    /// The function's name, for messages.
     fn name(&self) -> &str;
 }
 

@@ -1,4 +1,4 @@
-//! What a kernel is made from.
+//! The information that a kernel is made from when a plan is made.
 
 use super::function::{Callable, FunctionLibrary};
 use crate::attr::{Attrs, FromAttr};

@@ -1,25 +1,25 @@
-//! What travels along edges, and what a kernel returns.
+//! The values on graph edges, and the outputs of a kernel.
 
 use crate::resource::{Variable, View};
 use crate::{Result, Tensor};
 use std::sync::Arc;
 
-/// What an edge carries.
+/// The value on an edge.
 #[derive(Clone, Default)]
 pub enum Value {
-    /// Nothing yet, or already taken.
+    /// No value: not produced yet, taken already, or dead.
     #[default]
     None,
-    /// A value.
+    /// A tensor.
     Tensor(Tensor),
     /// A reference to a variable; a consumer that wants a value reads the variable when it runs.
     Ref(Arc<Variable>),
-    /// The memory that a reference led to when an op took it for a value. Updates show until a consumer runs.
+    /// The memory behind a reference at the time an op took it as a value. Shows updates until a consumer runs.
     View(Arc<View>),
 }
 
 impl Value {
-    /// The value for an op that passes it on as a value: a reference becomes a view.
+    /// The value without a reference: a reference becomes a view.
     #[inline]
     pub fn dereferenced(self) -> Result<Value> {
         match self {
@@ -28,7 +28,7 @@ impl Value {
         }
     }
 
-    /// The value; a reference is read now.
+    /// The tensor; a reference or a view is read now.
     pub fn read(&self) -> Result<Tensor> {
         match self {
             Value::Tensor(tensor) => Ok(tensor.clone()),
@@ -45,7 +45,7 @@ impl From<Tensor> for Value {
     }
 }
 
-/// What a kernel returns.
+/// The outputs of a kernel.
 pub enum Outputs {
     /// No outputs.
     None,
@@ -58,7 +58,7 @@ pub enum Outputs {
 }
 
 impl Outputs {
-    /// The outputs, in order; none of a node that is dead.
+    /// The live outputs, in order; empty if the node is dead.
     pub fn values(&self) -> &[Value] {
         match self {
             Outputs::One(value) => std::slice::from_ref(value),

@@ -1,11 +1,11 @@
-//! The control groups that this process is in. Limits hold for a group and all groups within it, so that the one that
-//! binds may be anywhere between the process's own group, as systemd and Slurm make them, and the root.
+//! The control groups that this process is in. A group's limit applies to all groups within it, so the effective limit
+//! may be set anywhere between the process's own group, as created by systemd or Slurm, and the root.
 
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// A group between the process's own and the outermost one that can be seen.
+/// A group between the process's own and the outermost visible one.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Level {
     directory: PathBuf,
@@ -19,7 +19,7 @@ enum Version {
     Two,
 }
 
-/// The groups of this process, found once: a process that is moved later keeps the limits that it began with.
+/// The groups of this process. Found once: a process that is moved later keeps the groups it started in.
 pub(super) fn levels() -> &'static [Level] {
     static LEVELS: OnceLock<Vec<Level>> = OnceLock::new();
     LEVELS.get_or_init(|| {
@@ -29,19 +29,19 @@ pub(super) fn levels() -> &'static [Level] {
 }
 
 impl Level {
-    /// Its name in the hierarchy.
+    /// The name in the hierarchy.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The limit of the group and what it uses, if it has a limit. Pages of files are given back before it is enforced, so
-    /// they do not count as used.
+    /// The group's limit and usage; `None` without a limit. Page cache is reclaimed before the limit is enforced, so it
+    /// does not count as used.
     pub(super) fn limit_and_use(&self) -> Option<(usize, usize)> {
         let read = |name: &str| read_to_string(self.directory.join(name)).unwrap_or_default();
         let number = |name: &str| read(name).trim().parse::<usize>().ok();
         let (limit, used, files) = match self.version {
             Version::Two => {
-                // Beyond `high` the kernel lets the group crawl, which is no better than an end.
+                // Above `high` the kernel throttles the group, which is as bad as reaching the maximum.
                 let limit = number("memory.max").into_iter().chain(number("memory.high")).min()?;
                 (limit, number("memory.current")?, ["active_file ", "inactive_file "])
             }
@@ -59,10 +59,10 @@ impl Level {
     }
 }
 
-/// Groups of the first version without a limit have one near the largest number, rounded to pages.
+/// The threshold for "unlimited" in cgroup v1, which reports a number near the maximum, rounded to pages.
 const NO_LIMIT: usize = isize::MAX as usize / 2;
 
-/// The groups that control memory, by what `/proc/self/cgroup` and `/proc/self/mountinfo` say.
+/// The groups that control memory, from the contents of `/proc/self/cgroup` and `/proc/self/mountinfo`.
 fn find(groups: &str, mounts: &str) -> Vec<Level> {
     let mut levels = Vec::new();
     for line in groups.lines() {
@@ -76,7 +76,7 @@ fn find(groups: &str, mounts: &str) -> Vec<Level> {
             _ => continue,
         };
         for (root, point) in mounts.lines().filter_map(|line| mount_of(line, version)) {
-            // Inside a container the mounted part of the hierarchy may begin at the process's own group.
+            // In a container, the visible part of the hierarchy may start at the process's own group.
             let within = Path::new(path).strip_prefix(&root).unwrap_or(Path::new(""));
             let within = if path.contains("/..") { Path::new("") } else { within };
             let names = within.ancestors();
@@ -105,7 +105,7 @@ fn mount_of(line: &str, version: Version) -> Option<(String, String)> {
     Some((unescaped(own.get(3)?), unescaped(own.get(4)?)))
 }
 
-/// Blanks in paths are written as octal numbers.
+/// Decodes the octal escapes of blanks in paths.
 fn unescaped(path: &str) -> String {
     path.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
 }

@@ -1,23 +1,24 @@
-//! How an op says what its gradient is: a function that builds nodes with the same builders that programs use.
+//! The declaration of an op's gradient: a function that builds nodes with the same builders that programs use. The walk
+//! over the graph that calls it is in [`crate::scope::gradients`].
 
 use crate::attr::FromAttr;
 use crate::scope::{Input, Operation, Output, Scope};
 use crate::{DType, PartialShape, Result, Shape, Tensor, bail};
 
-/// What is known of an op's gradient.
+/// The gradient of an op.
 #[derive(Clone, Copy)]
 pub enum Gradient {
-    /// Nothing: an error if anybody asks.
+    /// No gradient: asking for one is an error.
     Undefined,
     /// The outputs do not depend on the inputs in a way that has a derivative.
     Stop,
     /// Builds the gradients of inputs from those of outputs.
     Fn(GradientFn),
-    /// Gradients go through other nodes, which take the operation's place before anything is differentiated.
+    /// The operation is replaced by other nodes, which have gradients, before anything is differentiated.
     Replace(fn(&Operation) -> Result<()>),
-    /// Builds the gradients like `Fn` where the operation is. Gradients that are built elsewhere, as those of a function's
-    /// body are, need values that are there in every step: other nodes take the operation's place first, unless the
-    /// function says that it is to stay.
+    /// Builds gradients like `Fn` in the operation's own graph. Gradients built in another graph, such as those of a
+    /// function's body, need values that exist in every step: the operation is replaced by other nodes first, unless
+    /// the function returns false.
     Conditional(GradientFn, fn(&Operation) -> Result<bool>),
 }
 
@@ -27,30 +28,30 @@ pub type GradientFn = fn(&GradCx<'_>) -> Result<InputGrads>;
 /// The gradient with respect to one value.
 #[derive(Clone, Debug)]
 pub enum Grad {
-    /// As many elements as the value.
+    /// A tensor of the value's shape.
     Dense(Output),
     /// Some rows of the value; all others are zero.
     Sparse(IndexedSlices),
 }
 
-/// Rows of a larger tensor: row `indices[i]` has `values[i]`; rows named several times add up.
+/// Rows of a larger tensor: row `indices[i]` is `values[i]`; rows that occur several times add up.
 #[derive(Clone, Debug)]
 pub struct IndexedSlices {
     /// The rows.
     pub values: Output,
-    /// Which rows they are: a vector of int32 or int64.
+    /// The row numbers: a vector of int32 or int64.
     pub indices: Output,
-    /// The shape of the whole, a vector, if it is known.
+    /// The shape of the whole tensor, as a vector, if known.
     pub dense_shape: Option<Output>,
 }
 
 impl IndexedSlices {
-    /// The whole tensor: rows that are not named are zero.
+    /// The whole tensor; rows that are not listed are zero.
     pub fn to_dense(&self, scope: &Scope) -> Result<Output> {
         let Some(shape) = &self.dense_shape else {
             bail!(
                 InvalidArgument,
-                "rows '{}' cannot become a whole tensor, because its shape is not known",
+                "the sparse gradient '{}' cannot be made dense, because the shape of the whole tensor is unknown",
                 self.values.name()
             )
         };
@@ -83,7 +84,7 @@ impl Grad {
         }
     }
 
-    /// The rows, if the gradient is some.
+    /// The rows, if the gradient is sparse.
     pub fn sparse(&self) -> Option<&IndexedSlices> {
         match self {
             Grad::Dense(_) => None,
@@ -128,7 +129,7 @@ impl From<IndexedSlices> for Grad {
 pub struct InputGrads(pub Vec<Option<Grad>>);
 
 impl InputGrads {
-    /// No input has a gradient.
+    /// No gradient for any input.
     pub fn none(inputs: usize) -> InputGrads {
         InputGrads(vec![None; inputs])
     }
@@ -158,7 +159,7 @@ impl<G: Into<Grad>> From<Vec<Option<G>>> for InputGrads {
     }
 }
 
-/// What a gradient function sees: the operation, and the gradients of its outputs.
+/// The context of a gradient function: the operation, and the gradients of its outputs.
 pub struct GradCx<'a> {
     scope: &'a Scope,
     operation: &'a Operation,
@@ -178,7 +179,7 @@ impl<'a> GradCx<'a> {
         GradCx { scope, operation, inputs: operation.inputs(), dys, needed }
     }
 
-    /// Where the gradient's nodes go.
+    /// The scope that the gradient's nodes are added to.
     pub fn scope(&self) -> &'a Scope {
         self.scope
     }
@@ -218,12 +219,12 @@ impl<'a> GradCx<'a> {
         self.operation.output(index)
     }
 
-    /// Whether anybody wants the gradient of this input; a costly one that nobody wants may be `None`.
+    /// Returns whether the gradient of this input is needed; otherwise a costly one may be left `None`.
     pub fn needs(&self, input: usize) -> bool {
         self.needed.get(input).copied().unwrap_or(true)
     }
 
-    /// The gradient of an output as it came: none if nothing depends on the output, possibly sparse.
+    /// The gradient of an output, possibly sparse; `None` if nothing depends on the output.
     pub fn grad(&self, output: usize) -> Option<&Grad> {
         self.dys.get(output)?.as_ref()
     }
@@ -246,7 +247,7 @@ pub fn zeros_like(scope: &Scope, output: &Output) -> Result<Output> {
     let zero = Tensor::zeros(dtype, Shape::scalar());
     let fill = |dims: Input| scope.op("Fill").name("zeros").input(dims).input(&zero).build()?.output(0);
     match (shape.to_shape(), output.dtype()) {
-        // A handle to a list has zeros that only the list knows.
+        // The zeros of a list depend on the list, so its op makes them.
         (Some(shape), dtype) if dtype != DType::Variant => fill(shape.dims().into()),
         (_, DType::Resource) => fill(scope.op("VariableShape").input(output).build()?.output(0)?.into()),
         _ => scope.op("ZerosLike").input(output).build()?.output(0),

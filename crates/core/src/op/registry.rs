@@ -1,4 +1,4 @@
-//! The ops that a server knows: a value handed in, not a global.
+//! The registry of the ops that a server knows: a value that is passed in, not a global.
 
 use super::{KernelRow, Only, Op, OpSpec};
 use crate::attr::Attrs;
@@ -12,12 +12,12 @@ pub struct OpEntry {
     /// The declaration.
     pub op: &'static Op,
     spec: OnceLock<OpSpec>,
-    /// The kernels of stock, see [`Registry::with_stock_kernels`].
+    /// The list of stock's kernels; see [`Registry::with_stock_kernels`].
     stock_kernels: &'static str,
 }
 
 impl OpEntry {
-    /// The parsed declaration; parsed on first use, so that a server starts without parsing what it never runs.
+    /// The parsed declaration. Parsed on first use, so that a server starts without parsing ops that it never runs.
     pub fn spec(&self) -> &OpSpec {
         self.spec.get_or_init(|| OpSpec::parse(self.op).expect("a test parses every declaration"))
     }
@@ -39,7 +39,7 @@ impl OpEntry {
             }
         }
         let types = type_attrs(self.spec(), attrs);
-        // A row that asks for more than the type asks for what stock's kernel asks for.
+        // A row that matches the type but refuses the second attribute has the same condition as stock's kernel.
         if !refused && has_kernel(self.stock_kernels, self.op.name, attrs) {
             bail!(
                 Unimplemented,
@@ -70,7 +70,7 @@ impl OpEntry {
 
 const NO_KERNELS: &str = "  <no registered kernels>\n";
 
-/// Whether stock has a kernel for these attributes, as far as each one by itself can tell.
+/// Returns whether stock has a kernel for these attributes, as far as each attribute by itself can tell.
 fn has_kernel(stock_kernels: &'static str, op: &str, attrs: &Attrs) -> bool {
     let Some(constraints) = line_about(stock_kernels, op) else { return false };
     let allows = |constraint: &str| {
@@ -80,8 +80,8 @@ fn has_kernel(stock_kernels: &'static str, op: &str, attrs: &Attrs) -> bool {
     constraints.split('\t').all(allows)
 }
 
-/// What follows a name and its tab in a text whose lines are ordered by name. Such texts are long and nearly always
-/// asked about nothing, so they are searched in place.
+/// The rest of the line that starts with a name and a tab, in a text sorted by name. Such texts are long and rarely
+/// consulted, so they are searched in place.
 fn line_about(text: &'static str, name: &str) -> Option<&'static str> {
     let mut rest = text;
     while !rest.is_empty() {
@@ -112,7 +112,7 @@ fn no_kernel_among(registered: &str, op: &str, node: &str, attrs: &str) -> Statu
     })
 }
 
-/// What stock says of attributes for which an op has no kernel.
+/// Stock's error for attributes without a kernel.
 pub fn no_kernel(op: &str, node: &str, attrs: &str) -> Status {
     status!(
         InvalidArgument,
@@ -124,7 +124,7 @@ pub fn no_kernel(op: &str, node: &str, attrs: &str) -> Status {
 #[derive(Clone, Default)]
 pub struct Registry {
     entries: Arc<HashMap<&'static str, Arc<OpEntry>>>,
-    /// The ops of stock, see [`Registry::with_stock_ops`].
+    /// The list of stock's ops; see [`Registry::with_stock_ops`].
     stock_ops: &'static str,
     stock_kernels: &'static str,
     thread_setup: Option<fn()>,
@@ -148,30 +148,31 @@ impl Registry {
         Ok(Registry { entries: Arc::new(entries), ..self.clone() })
     }
 
-    /// This registry, which knows the signatures of ops that it lacks and stock has. Lines are ordered by name; see
-    /// [`OpSpec::parse_line`] for what is in one.
+    /// This registry, extended by the signatures of ops that it lacks and stock has. Lines are sorted by name; see
+    /// [`OpSpec::parse_line`] for their format.
     #[must_use]
     pub fn with_stock_ops(mut self, ops: &'static str) -> Registry {
         self.stock_ops = ops;
         self
     }
 
-    /// This registry, which tells kernels of stock that ops added from now on lack from kernels that nobody has. A line
-    /// names an op and, each after a tab, the element types that an attribute may have: `Abs`, `T=float,double`.
+    /// This registry, extended by the list of stock's kernels, so that ops added from now on can tell kernels that are
+    /// missing here from kernels that stock lacks, too. A line has an op's name and, each after a tab, the element
+    /// types that an attribute may have: `Abs`, `T=float,double`.
     #[must_use]
     pub fn with_stock_kernels(mut self, kernels: &'static str) -> Registry {
         self.stock_kernels = kernels;
         self
     }
 
-    /// This registry, whose kernels want threads to be prepared by `setup`.
+    /// This registry with a function that prepares threads for running its kernels.
     #[must_use]
     pub fn with_thread_setup(mut self, setup: fn()) -> Registry {
         self.thread_setup = Some(setup);
         self
     }
 
-    /// Prepares this thread for running kernels; every thread that does so calls it once.
+    /// Prepares this thread for running kernels; every such thread calls it once.
     pub fn prepare_thread(&self) {
         if let Some(setup) = self.thread_setup {
             setup();
@@ -183,7 +184,7 @@ impl Registry {
         self.entries.get(name)
     }
 
-    /// Whether this registry or stock has an op with this name.
+    /// Returns whether this registry or stock has an op with this name.
     pub fn declares(&self, name: &str) -> bool {
         self.get(name).is_some() || line_about(self.stock_ops, name).is_some()
     }
@@ -194,8 +195,8 @@ impl Registry {
         Some(OpSpec::parse_line(name, about).expect("a test parses every line"))
     }
 
-    /// Why a node of an op that this registry lacks does not run: the server's fault, or as in stock if that has no kernel
-    /// for it either.
+    /// The error for a node of an op that this registry lacks: `Unimplemented`, or stock's own error if stock has no
+    /// kernel for it either.
     pub fn refuse_unsupported(&self, spec: &OpSpec, node: &str, attrs: &Attrs) -> Status {
         if !has_kernel(self.stock_kernels, &spec.name, attrs) {
             return no_kernel_among(NO_KERNELS, &spec.name, node, &type_attrs(spec, attrs));
@@ -208,7 +209,7 @@ impl Registry {
         )
     }
 
-    /// What to say of a node whose op nobody knows.
+    /// The error for a node of an unknown op.
     pub fn unknown(&self, name: &str, node: &str) -> Status {
         status!(
             NotFound,
@@ -239,7 +240,7 @@ mod tests {
     };
 
     #[test]
-    fn what_stock_has_is_not_supported_yet_and_what_it_lacks_has_no_kernel() {
+    fn kernels_that_stock_has_are_unimplemented_and_others_do_not_exist() {
         let registry =
             Registry::default().with_stock_kernels("Abs\tT=float,double\nAcos\tT=half").with([&ABS]).unwrap();
         let refused = |dtype: DType| {

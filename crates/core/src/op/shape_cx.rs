@@ -1,20 +1,21 @@
-//! Shape functions: what is known of outputs before anything runs.
+//! The context of shape functions, which infer outputs before anything runs: while a program builds a graph, and again
+//! when a plan is made. [`crate::graph::Inference`] calls them.
 
 use crate::attr::{Attrs, FromAttr};
 use crate::resource::HandleShape;
 use crate::{DType, PartialShape, Result, Tensor, bail, ensure, status};
 
-/// A dimension; [`UNKNOWN_DIM`] if not known.
+/// A dimension; [`UNKNOWN_DIM`] if unknown.
 pub type Dim = i64;
 
-/// The dimension that is not known.
+/// A dimension that is not known.
 pub const UNKNOWN_DIM: Dim = -1;
 
-/// What a shape function sees of a node and what it says about it.
+/// The context of a shape function: a node's inputs, and what is inferred about its outputs.
 pub struct ShapeCx<'a> {
     attrs: &'a Attrs,
     inputs: &'a [PartialShape],
-    /// Values of inputs that are known before running.
+    /// Values of inputs that are known before the step runs.
     constants: &'a [Option<Tensor>],
     handles: &'a [Vec<HandleShape>],
     outputs: Vec<PartialShape>,
@@ -42,7 +43,7 @@ impl<'a> ShapeCx<'a> {
         }
     }
 
-    /// What the shape function said: shapes and handle shapes, per output.
+    /// The inferred shapes and handle shapes, per output.
     pub fn into_outputs(self) -> (Vec<PartialShape>, Vec<Vec<HandleShape>>) {
         (self.outputs, self.output_handles)
     }
@@ -67,22 +68,22 @@ impl<'a> ShapeCx<'a> {
         self.output_types[output]
     }
 
-    /// What is known of an input's shape.
+    /// The shape of an input, as far as it is known.
     pub fn input(&self, input: usize) -> PartialShape {
         self.inputs.get(input).cloned().unwrap_or_default()
     }
 
-    /// An input's value, if it is known before running.
+    /// An input's value, if it is known before the step runs.
     pub fn constant(&self, input: usize) -> Option<&Tensor> {
         self.constants.get(input)?.as_ref()
     }
 
-    /// An integer input's elements, if known before running.
+    /// An integer input's elements, if known before the step runs.
     pub fn constant_i64s(&self, input: usize) -> Result<Option<Vec<i64>>> {
         self.constant(input).map(Tensor::to_i64s).transpose()
     }
 
-    /// A scalar integer input, if known before running.
+    /// A scalar integer input, if known before the step runs.
     pub fn constant_i64(&self, input: usize) -> Result<Option<i64>> {
         match self.constant_i64s(input)?.as_deref() {
             None => Ok(None),
@@ -91,8 +92,8 @@ impl<'a> ShapeCx<'a> {
         }
     }
 
-    /// The shape that an integer vector input describes; −1 elements are unknown dimensions. If the value is not
-    /// known, its length still gives the rank.
+    /// The shape that an integer vector input describes; −1 elements are unknown dimensions. If the value is unknown,
+    /// its length still gives the rank.
     pub fn constant_shape(&self, input: usize) -> Result<PartialShape> {
         let declared = self.input(input);
         if let Some(dims) = declared.dims() {
@@ -111,7 +112,7 @@ impl<'a> ShapeCx<'a> {
         }
     }
 
-    /// The input's shape, which must have this rank (or be unknown, and then gets it).
+    /// The input's shape, which must have this rank; an unknown shape gets it.
     pub fn rank(&self, input: usize, rank: usize) -> Result<PartialShape> {
         let shape = self.input(input);
         match shape.rank() {
@@ -143,7 +144,7 @@ impl<'a> ShapeCx<'a> {
         }
     }
 
-    /// One dimension that both must have.
+    /// The dimension that equals both; an error if they differ.
     pub fn merge_dims(&self, a: Dim, b: Dim) -> Result<Dim> {
         match (a, b) {
             (UNKNOWN_DIM, dim) | (dim, UNKNOWN_DIM) => Ok(dim),
@@ -152,7 +153,7 @@ impl<'a> ShapeCx<'a> {
         }
     }
 
-    /// One shape that both must have.
+    /// The shape that equals both; an error if they contradict each other.
     pub fn merge(&self, a: &PartialShape, b: &PartialShape) -> Result<PartialShape> {
         let (Some(x), Some(y)) = (a.dims(), b.dims()) else {
             return Ok(if a.dims().is_some() { a.clone() } else { b.clone() });
@@ -183,24 +184,24 @@ impl<'a> ShapeCx<'a> {
         }
     }
 
-    /// Sets an output's dimensions, [`UNKNOWN_DIM`] where not known.
+    /// Sets an output's dimensions, [`UNKNOWN_DIM`] where unknown.
     pub fn output(&mut self, output: usize, dims: impl IntoIterator<Item = Dim>) -> Result<()> {
         let shape = PartialShape::new(dims)?;
         self.set(output, shape);
         Ok(())
     }
 
-    /// What is known of the resource behind a handle input.
+    /// The type and shape of the resource behind a handle input, if known.
     pub fn handle(&self, input: usize) -> Option<&HandleShape> {
         self.handles.get(input)?.first()
     }
 
-    /// Everything known of the resource or list behind a handle or variant input.
+    /// All types and shapes behind a handle or variant input.
     pub fn handles(&self, input: usize) -> &[HandleShape] {
         self.handles.get(input).map_or(&[], Vec::as_slice)
     }
 
-    /// Says what is known of the resource behind an output handle.
+    /// Sets the types and shapes behind an output handle.
     pub fn set_handles(&mut self, output: usize, handles: Vec<HandleShape>) {
         if let Some(slot) = self.output_handles.get_mut(output) {
             *slot = handles;
@@ -212,12 +213,12 @@ impl<'a> ShapeCx<'a> {
 pub mod shapes {
     use super::*;
 
-    /// Nothing is known.
+    /// Leaves every output unknown.
     pub fn unknown(_: &mut ShapeCx<'_>) -> Result<()> {
         Ok(())
     }
 
-    /// Every output is a scalar.
+    /// Makes every output a scalar.
     pub fn scalar(s: &mut ShapeCx<'_>) -> Result<()> {
         for output in 0..s.num_outputs() {
             s.set(output, PartialShape::scalar());
@@ -225,7 +226,7 @@ pub mod shapes {
         Ok(())
     }
 
-    /// Every output has the first input's shape (and handle).
+    /// Gives every output the first input's shape (and handle).
     pub fn unchanged(s: &mut ShapeCx<'_>) -> Result<()> {
         for output in 0..s.num_outputs() {
             s.set(output, s.input(0));
@@ -234,7 +235,7 @@ pub mod shapes {
         Ok(())
     }
 
-    /// All inputs have one shape, which is also every output's.
+    /// Requires all inputs to have one shape, and gives it to every output.
     pub fn same(s: &mut ShapeCx<'_>) -> Result<()> {
         let mut shape = s.input(0);
         for input in 1..s.num_inputs() {
@@ -271,7 +272,7 @@ pub mod shapes {
         PartialShape::new(dims)
     }
 
-    /// Output 0 is the broadcast of inputs 0 and 1.
+    /// Gives output 0 the broadcast of inputs 0 and 1.
     pub fn broadcast_binary(s: &mut ShapeCx<'_>) -> Result<()> {
         let shape = broadcast(&s.input(0), &s.input(1))?;
         s.set(0, shape);

@@ -1,4 +1,4 @@
-//! The signature language: parses an op's declaration strings and compares with stock's `OpDef`.
+//! The signature language: parses an op's declaration strings and converts them to stock's `OpDef` for comparison.
 
 use crate::attr::Attrs;
 use crate::{DType, Result, bail, ensure, status};
@@ -29,7 +29,7 @@ pub struct ArgSpec {
     pub ty: ArgType,
     /// The attribute that says how many tensors it stands for.
     pub number_attr: Option<String>,
-    /// Whether it is a reference.
+    /// True if it is a reference.
     pub is_ref: bool,
 }
 
@@ -49,17 +49,17 @@ pub enum ArgType {
 pub struct AttrSpec {
     /// The attribute's name.
     pub name: String,
-    /// What values it takes.
+    /// The kind of values.
     pub kind: AttrKind,
-    /// Whether it is a list of such values.
+    /// True if the attribute is a list of such values.
     pub list: bool,
-    /// The value it has if none is given.
+    /// The default.
     pub default: Option<Value>,
     /// The smallest number, or the shortest list.
     pub minimum: Option<i64>,
-    /// The only types it takes, if restricted.
+    /// The allowed types, if restricted.
     pub types: Vec<DType>,
-    /// The only strings it takes, if restricted.
+    /// The allowed strings, if restricted.
     pub strings: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ impl AttrKind {
     }
 }
 
-/// Families of types that signatures name, in stock's order.
+/// Sets of types that signatures refer to by name, in stock's order.
 mod type_sets {
     use crate::DType::{self, *};
     pub(super) const REAL_NUMBERS: [DType; 12] =
@@ -118,7 +118,7 @@ impl OpSpec {
         OpSpec::from_texts(op.name, op.inputs, op.outputs, op.attrs)
     }
 
-    /// Parses what [`OpSpec::to_line`] wrote of the op `name`, the name and its tab left out.
+    /// Parses a line of [`OpSpec::to_line`] about the op `name`, without the name and its tab.
     pub fn parse_line(name: &str, line: &str) -> Result<OpSpec> {
         let mut fields = line.split('\t').map(|field| -> Vec<&str> {
             field.split(';').map(str::trim).filter(|text| !text.is_empty()).collect()
@@ -143,17 +143,17 @@ impl OpSpec {
         Ok(OpSpec { name: name.to_owned(), inputs: args(inputs)?, outputs: args(outputs)?, attrs })
     }
 
-    /// A signature on one line: the name and, each after a tab, inputs, outputs and those attributes that decide on their
+    /// A signature on one line: the name and, each after a tab, inputs, outputs and the attributes that determine their
     /// types and numbers or name functions. Enough to connect a node, not to run it.
     pub fn to_line(op: &OpDef) -> String {
-        let args = |args: &[op_def::ArgDef]| args.iter().map(arg_text).collect::<Vec<_>>().join("; ");
+        let args = |args: &[op_def::ArgDef]| args.iter().map(arg_signature).collect::<Vec<_>>().join("; ");
         let counts = |attr: &&op_def::AttrDef| {
             let names = |arg: &op_def::ArgDef| {
                 [&arg.type_attr, &arg.type_list_attr, &arg.number_attr].contains(&&attr.name)
             };
             attr.r#type.contains("func") || op.input_arg.iter().chain(&op.output_arg).any(names)
         };
-        let attrs: Vec<String> = op.attr.iter().filter(counts).map(attr_text).collect();
+        let attrs: Vec<String> = op.attr.iter().filter(counts).map(attr_signature).collect();
         let line = [op.name.clone(), args(&op.input_arg), args(&op.output_arg), attrs.join("; ")].join("\t");
         line.trim_end().to_owned()
     }
@@ -197,8 +197,8 @@ impl ArgSpec {
             Some(attr) => attrs.get::<usize>(attr)?,
             None => 1,
         };
-        // The message that named the count has at least one input or consumer each; anything larger is hostile.
-        ensure!(count <= 1 << 20, InvalidArgument, "argument '{}' stands for {count} tensors", self.name);
+        // A real message names at least one input or consumer for each tensor, so a larger count is hostile.
+        ensure!(count <= 1 << 20, InvalidArgument, "argument '{}' has too many tensors: {count}", self.name);
         match &self.ty {
             ArgType::Fixed(dtype) => types.extend(std::iter::repeat_n((*dtype, self.is_ref), count)),
             ArgType::Attr(attr) => {
@@ -225,7 +225,7 @@ impl ArgSpec {
 }
 
 impl AttrSpec {
-    /// Checks a given value against the declaration.
+    /// Checks a value against the declaration.
     pub fn check(&self, value: &Value) -> Result<()> {
         let want =
             if self.list { format!("list({})", self.kind.name()) } else { self.kind.name().to_owned() };
@@ -377,19 +377,16 @@ fn parse_arg(text: &str, attrs: &[AttrSpec]) -> Result<ArgSpec> {
 }
 
 /// An argument in the signature language.
-fn arg_text(arg: &op_def::ArgDef) -> String {
+fn arg_signature(arg: &op_def::ArgDef) -> String {
     let fixed = || DType::from_wire(arg.r#type).map_or("?", DType::name);
     let ty = [&arg.type_attr, &arg.type_list_attr].into_iter().find(|attr| !attr.is_empty());
     let ty = ty.map_or_else(fixed, String::as_str);
     let many = if arg.number_attr.is_empty() { String::new() } else { format!("{} * ", arg.number_attr) };
-    match arg.is_ref {
-        true => format!("{}: Ref({many}{ty})", arg.name),
-        false => format!("{}: {many}{ty}", arg.name),
-    }
+    if arg.is_ref { format!("{}: Ref({many}{ty})", arg.name) } else { format!("{}: {many}{ty}", arg.name) }
 }
 
-/// An attribute in the signature language, without the types that it may take.
-fn attr_text(attr: &op_def::AttrDef) -> String {
+/// An attribute in the signature language, without the allowed types.
+fn attr_signature(attr: &op_def::AttrDef) -> String {
     let minimum = if attr.has_minimum { format!(" >= {}", attr.minimum) } else { String::new() };
     let default = attr.default_value.as_ref().and_then(|default| default.value.as_ref());
     let default = default.map_or(String::new(), |value| format!(" = {}", crate::attr::attr_text(value)));
@@ -448,7 +445,7 @@ fn parse_attr(text: &str) -> Result<AttrSpec> {
     Ok(spec)
 }
 
-/// Splits at the `=` of a default, which is not part of `>=`.
+/// Splits at the `=` of a default, but not of `>=`.
 fn split_default(text: &str) -> (&str, Option<&str>) {
     let mut previous = ' ';
     for (at, c) in text.char_indices() {
@@ -508,7 +505,7 @@ fn parse_value(text: &str, kind: AttrKind) -> Result<Value> {
     })
 }
 
-/// A vector of small integers, `uint8[255, 0]`, as stock writes it down.
+/// Parses a vector of small integers in stock's notation, `uint8[255, 0]`.
 fn parse_vector(text: &str) -> Option<TensorProto> {
     let (dtype, items) = text.strip_suffix(']')?.split_once('[')?;
     let int_val: Vec<i32> = items.split(',').map(|item| item.trim().parse().ok()).collect::<Option<_>>()?;

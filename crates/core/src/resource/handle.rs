@@ -1,6 +1,6 @@
 //! Handles: values that name a resource and travel along graph edges.
 
-use super::{Remembered, Resource};
+use super::{CachedLookup, Resource};
 use crate::{DType, PartialShape, Result};
 use ferroflow_proto::tensorflow::{ResourceHandleProto, resource_handle_proto};
 use std::fmt;
@@ -11,11 +11,11 @@ use std::sync::Arc;
 pub struct HandleShape {
     /// Element type.
     pub dtype: DType,
-    /// What is known of the shape.
+    /// The shape, as far as it is known.
     pub shape: PartialShape,
 }
 
-/// Names a resource on a device. Cloning is cheap.
+/// The name of a resource on a device. Cloning is cheap.
 #[derive(Clone, Default)]
 pub struct ResourceHandle(Option<Arc<Inner>>);
 
@@ -27,14 +27,14 @@ struct Inner {
     hash_code: u64,
     type_name: String,
     shapes: Vec<HandleShape>,
-    /// Set for anonymous resources: the handle owns them, no manager knows them.
+    /// The resource itself, for anonymous resources: the handle owns them, no manager knows them.
     owned: Option<Arc<dyn Resource>>,
-    /// What a manager found under the names.
-    remembered: Remembered,
+    /// The last lookup of the name in a manager.
+    cached_lookup: CachedLookup,
 }
 
 impl ResourceHandle {
-    /// A handle to a resource that a manager keeps under (container, name).
+    /// A handle to a resource that a manager keeps under a container and a name.
     pub fn named(
         device: &str,
         container: &str,
@@ -64,7 +64,7 @@ impl ResourceHandle {
         })))
     }
 
-    /// The device that keeps the resource; empty for an empty handle.
+    /// The device that holds the resource; empty for an empty handle.
     pub fn device(&self) -> &str {
         self.0.as_ref().map_or("", |inner| &inner.device)
     }
@@ -79,7 +79,7 @@ impl ResourceHandle {
         self.0.as_ref().map_or("", |inner| &inner.name)
     }
 
-    /// The resource's type, as the wire spells it.
+    /// The resource's type, as on the wire.
     pub fn type_name(&self) -> &str {
         self.0.as_ref().map_or("", |inner| &inner.type_name)
     }
@@ -94,11 +94,11 @@ impl ResourceHandle {
         self.0.as_ref()?.owned.as_ref()
     }
 
-    pub(super) fn remembered(&self) -> Option<&Remembered> {
-        self.0.as_ref().map(|inner| &inner.remembered)
+    pub(super) fn cached_lookup(&self) -> Option<&CachedLookup> {
+        self.0.as_ref().map(|inner| &inner.cached_lookup)
     }
 
-    /// Reads a handle off the wire.
+    /// Reads a handle from its wire form.
     pub fn from_proto(proto: &ResourceHandleProto) -> Result<ResourceHandle> {
         let mut shapes = Vec::new();
         for entry in &proto.dtypes_and_shapes {

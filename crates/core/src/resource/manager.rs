@@ -1,4 +1,4 @@
-//! Who keeps resources: containers of (type, name) → resource, one manager per device.
+//! The resource manager: containers that map a type and a name to a resource. There is one manager per device.
 
 use super::ResourceHandle;
 use crate::{Result, Status, status};
@@ -9,10 +9,10 @@ use std::sync::{Arc, RwLock, Weak};
 
 /// State kept under a name: a variable, a queue, a table.
 pub trait Resource: Any + Send + Sync {
-    /// The type's name on the wire and in error texts.
+    /// The type's name on the wire and in messages.
     fn type_name(&self) -> &'static str;
 
-    /// Releases every waiter; called before the container that holds the resource is cleared.
+    /// Wakes all waiters; called when the container that holds the resource is cleared.
     fn cancel_waiters(&self) {}
 }
 
@@ -23,24 +23,25 @@ pub struct ResourceManager {
     default_container: String,
     /// Guards lookups and creation; resources guard themselves.
     containers: RwLock<HashMap<Box<str>, Container>>,
-    /// How often something was removed; changes while `containers` is locked for writing.
+    /// The number of removals so far; changes only while `containers` is locked for writing.
     removals: Arc<AtomicU64>,
-    /// How many numbers were given out.
+    /// The next number for [`ResourceManager::unique_number`].
     numbers: AtomicU64,
 }
 
-/// The answer to a lookup, good until its manager removes something: steps look the same resources up again and again.
+/// The result of a lookup, valid until its manager removes a resource: steps look up the same resources again and
+/// again.
 #[derive(Default)]
-pub struct Remembered(RwLock<Option<Found>>);
+pub struct CachedLookup(RwLock<Option<Found>>);
 
 struct Found {
-    /// The manager's count, and what it was.
+    /// The manager's count of removals, and its value at the lookup.
     removals: Arc<AtomicU64>,
     seen: u64,
     resource: Weak<dyn Resource>,
 }
 
-impl Remembered {
+impl CachedLookup {
     fn get<R: Resource>(&self, removals: &Arc<AtomicU64>) -> Option<Arc<R>> {
         let guard = self.0.read().expect(UNPOISONED);
         let found = guard.as_ref()?;
@@ -56,7 +57,7 @@ impl Remembered {
 const UNPOISONED: &str = "no panic while resources are locked";
 
 impl ResourceManager {
-    /// An empty manager whose default container has this name (stock uses the job's name).
+    /// An empty manager whose default container has this name (in stock, the job's name).
     pub fn new(default_container: &str) -> Arc<ResourceManager> {
         Arc::new(ResourceManager {
             default_container: default_container.to_owned(),
@@ -66,7 +67,7 @@ impl ResourceManager {
         })
     }
 
-    /// A number that nobody else gets, which tells things of one name apart.
+    /// A number that is unique within this manager, for telling apart resources of the same name.
     pub fn unique_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -87,22 +88,22 @@ impl ResourceManager {
     }
 
     /// Finds a resource that was probably looked up before.
-    pub fn lookup_again<R: Resource>(
+    pub fn lookup_cached<R: Resource>(
         &self,
-        remembered: &Remembered,
+        cached: &CachedLookup,
         container: &str,
         name: &str,
     ) -> Result<Arc<R>> {
-        if let Some(found) = remembered.get(&self.removals) {
+        if let Some(found) = cached.get(&self.removals) {
             return Ok(found);
         }
         let (resource, seen) = self.find::<R>(container, name)?;
         let found = Found { removals: self.removals.clone(), seen, resource: Arc::downgrade(&resource) };
-        *remembered.0.write().expect(UNPOISONED) = Some(found);
+        *cached.0.write().expect(UNPOISONED) = Some(found);
         Ok(downcast(resource))
     }
 
-    /// A resource, and how often something had been removed when it was still there.
+    /// Finds a resource; also returns the count of removals at a time when it existed.
     fn find<R: Resource>(&self, container: &str, name: &str) -> Result<(Arc<dyn Resource>, u64)> {
         let containers = self.containers.read().expect(UNPOISONED);
         let Some(entries) = containers.get(container) else {
@@ -117,7 +118,7 @@ impl ResourceManager {
         }
     }
 
-    /// Finds a resource or makes it; `make` runs with the manager locked, so that it runs once.
+    /// Finds a resource or creates it. `make` runs with the manager locked, so it runs once.
     pub fn lookup_or_create<R: Resource>(
         &self,
         container: &str,
@@ -149,7 +150,7 @@ impl ResourceManager {
         Ok(())
     }
 
-    /// Removes a resource; whoever holds it keeps it alive.
+    /// Removes a resource; it lives on while others hold it.
     pub fn delete<R: Resource>(&self, container: &str, name: &str) -> Result<()> {
         let mut containers = self.containers.write().expect(UNPOISONED);
         let named = containers.get_mut(container).and_then(|entries| entries.get_mut(&TypeId::of::<R>()));
@@ -158,8 +159,8 @@ impl ResourceManager {
         removed.map(|_| ()).ok_or_else(|| missing::<R>(container, name))
     }
 
-    /// Removes the resource that a handle names, whatever its type. What a handle owns ends with the handle.
-    pub fn delete_named(&self, handle: &ResourceHandle) -> Result<()> {
+    /// Removes the resource that a handle names, whatever its type. An anonymous resource ends with its handle instead.
+    pub fn delete_by_handle(&self, handle: &ResourceHandle) -> Result<()> {
         if handle.owned_resource().is_some() {
             return Ok(());
         }
@@ -180,8 +181,8 @@ impl ResourceManager {
     /// The resource that a handle names or owns.
     pub fn resolve<R: Resource>(&self, handle: &ResourceHandle) -> Result<Arc<R>> {
         let Some(owned) = handle.owned_resource() else {
-            return match handle.remembered() {
-                Some(remembered) => self.lookup_again(remembered, handle.container(), handle.name()),
+            return match handle.cached_lookup() {
+                Some(cached) => self.lookup_cached(cached, handle.container(), handle.name()),
                 None => self.lookup(handle.container(), handle.name()),
             };
         };
@@ -196,7 +197,7 @@ impl ResourceManager {
         })
     }
 
-    /// Empties a container after releasing everybody who waits in it.
+    /// Empties a container and wakes all waiters in it.
     pub fn clear(&self, container: &str) {
         let mut containers = self.containers.write().expect(UNPOISONED);
         let removed = containers.remove(container);
@@ -220,12 +221,12 @@ impl ResourceManager {
         containers.values().flat_map(HashMap::values).map(HashMap::len).sum()
     }
 
-    /// Whether no resource exists.
+    /// Returns whether no resource exists.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// To be called with the containers locked for writing.
+    /// Counts a removal; the containers must be locked for writing.
     fn count_removal(&self) {
         self.removals.fetch_add(1, Ordering::Release);
     }
@@ -270,10 +271,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_forgotten_when_something_is_removed() {
+    fn cached_lookups_are_invalid_after_a_removal() {
         let manager = ResourceManager::new("localhost");
-        let remembered = Remembered::default();
-        let look = || manager.lookup_again::<Counter>(&remembered, "c", "x").map(|found| found.0);
+        let cached = CachedLookup::default();
+        let look = || manager.lookup_cached::<Counter>(&cached, "c", "x").map(|found| found.0);
         assert!(look().is_err());
         manager.create("c", "x", Arc::new(Counter(1))).unwrap();
         assert_eq!((look().unwrap(), look().unwrap()), (1, 1));
@@ -283,6 +284,6 @@ mod tests {
         manager.create("c", "x", Arc::new(Counter(2))).unwrap();
         assert_eq!((look().unwrap(), kept.0), (2, 1));
         let other = ResourceManager::new("localhost");
-        assert!(other.lookup_again::<Counter>(&remembered, "c", "x").is_err());
+        assert!(other.lookup_cached::<Counter>(&cached, "c", "x").is_err());
     }
 }

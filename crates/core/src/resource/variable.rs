@@ -1,10 +1,10 @@
 //! Variables. Ref edges (`VariableV2`) and resource handles (`VarHandleOp`) are two ways to reach the same thing.
 //!
-//! A read shares the value, and a writer copies only if a reader still holds it then. Stock copies at every read of a
-//! variable whose rows were once updated; a table that is saved while nobody updates it is not copied here.
+//! A read shares the value, and a writer copies only if a reader still holds it. Stock copies at every read of a
+//! variable whose rows were ever updated; here a table that is saved while nobody updates it is not copied.
 //!
-//! What is read over a ref edge is a [`View`]: it shows updates until somebody computes with it, as in stock, where it
-//! is the variable's own memory. `docs/reference-variables.md` has the rules.
+//! A read over a ref edge gives a [`View`]: it shows updates until a kernel computes with it, as in stock, where it is
+//! the variable's own memory. `docs/reference-variables.md` has the rules.
 
 use super::Resource;
 use crate::{DType, Result, Shape, Status, Tensor, ensure, status};
@@ -15,7 +15,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 pub struct Variable {
     dtype: DType,
     name: String,
-    /// The shape that the first value must have, if that was declared.
+    /// The shape that the first value must have, if one was declared.
     declared: Option<Shape>,
     /// Locked while an update runs.
     content: RwLock<Content>,
@@ -24,16 +24,16 @@ pub struct Variable {
 #[derive(Default)]
 struct Content {
     value: Option<Tensor>,
-    /// The identity of the memory that stock would keep the value in: views hold it to know what they show.
+    /// The identity of the memory in which stock would keep the value; views refer to it.
     memory: Arc<Memory>,
-    /// Last values of memory that was replaced while views of it lived.
+    /// Last values of memory that was replaced while it had views.
     replaced: Vec<(Weak<Memory>, Tensor)>,
 }
 
-/// A block of memory that stock would write updates to. Only its address means something.
+/// A block of memory that stock would write updates to. Only its address matters.
 #[derive(Default)]
 struct Memory {
-    /// Keeps the type from being empty: allocations of an empty type may share an address.
+    /// Keeps the type from being zero-sized: allocations of such types may share an address.
     _address: u8,
 }
 
@@ -58,22 +58,22 @@ impl Variable {
         self.dtype
     }
 
-    /// The name that error texts use.
+    /// The name, for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether a value has been assigned.
+    /// Returns whether a value has been assigned.
     pub fn is_initialized(&self) -> bool {
         self.reading().value.is_some()
     }
 
-    /// The value; later updates do not change what is returned. `None` if uninitialized.
+    /// The value, which later updates do not change; `None` if uninitialized.
     pub fn snapshot(&self) -> Option<Tensor> {
         self.reading().value.clone()
     }
 
-    /// The value, or the error that stock gives for an uninitialized variable.
+    /// The value, or stock's error for an uninitialized variable.
     pub fn read(&self) -> Result<Tensor> {
         self.snapshot().ok_or_else(|| self.uninitialized())
     }
@@ -93,7 +93,7 @@ impl Variable {
         })
     }
 
-    /// Looks at the value without taking a reference: for gathers from large tables.
+    /// Passes the value to a function without cloning it, for gathers from large tables.
     pub fn with<R>(&self, look: impl FnOnce(&Tensor) -> Result<R>) -> Result<R> {
         look(self.reading().value.as_ref().ok_or_else(|| self.uninitialized())?)
     }
@@ -103,8 +103,8 @@ impl Variable {
         change(self.writing().value.as_mut().ok_or_else(|| self.uninitialized())?)
     }
 
-    /// Creates, replaces or clears the value under the lock. Views show a replacement of as many elements, which stock
-    /// would write to the same memory, and keep the old value otherwise.
+    /// Creates, replaces or clears the value under the lock. Views show a replacement with the same number of elements,
+    /// because stock would write it to the same memory; otherwise they keep the old value.
     pub fn modify<R>(&self, change: impl FnOnce(&mut Option<Tensor>) -> Result<R>) -> Result<R> {
         let content = &mut *self.writing();
         let viewed = Arc::strong_count(&content.memory) > 1;
@@ -120,8 +120,8 @@ impl Variable {
         changed
     }
 
-    /// Changes several variables together. Locks are taken in address order, so that no two updates can deadlock; the
-    /// same variable may not appear twice.
+    /// Changes several variables at once. Locks are taken in address order, so that concurrent updates cannot deadlock;
+    /// a variable may not appear twice.
     pub fn update_all<R>(
         variables: &[&Variable],
         change: impl FnOnce(&mut [&mut Tensor]) -> Result<R>,
@@ -143,13 +143,13 @@ impl Variable {
         change(&mut values)
     }
 
-    /// The status for a read before the first assignment.
+    /// The error for a read before the first assignment.
     pub fn uninitialized(&self) -> Status {
         status!(FailedPrecondition, "Attempting to use uninitialized value {}", self.name)
     }
 
     fn reading(&self) -> RwLockReadGuard<'_, Content> {
-        // A kernel that panics inside an update leaves a whole, if partly updated, value.
+        // A kernel that panics during an update leaves a valid, possibly partly updated value.
         self.content.read().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -158,7 +158,7 @@ impl Variable {
     }
 }
 
-/// A value read over a ref edge. It shows what the variable's memory holds when it is looked at, not when it was made.
+/// A value read over a ref edge. It shows what the variable's memory holds when it is read, not when the view was made.
 pub struct View {
     variable: Arc<Variable>,
     memory: Arc<Memory>,
@@ -167,7 +167,7 @@ pub struct View {
 }
 
 impl View {
-    /// A view of a variable's present memory; an error if there is none.
+    /// A view of a variable's current memory; an error if the variable is uninitialized.
     pub fn new(variable: Arc<Variable>) -> Result<View> {
         let (memory, shape) = {
             let content = variable.reading();
@@ -177,7 +177,7 @@ impl View {
         Ok(View { dtype: variable.dtype, shape, memory, variable })
     }
 
-    /// The same memory in the form of `tensor`, which an op made of what this view showed.
+    /// The same memory with the shape and type of `tensor`, which an op made from what this view showed.
     pub fn in_form_of(&self, tensor: &Tensor) -> View {
         View {
             variable: self.variable.clone(),
@@ -187,7 +187,7 @@ impl View {
         }
     }
 
-    /// The value now; later updates do not change what is returned.
+    /// The current value, which later updates do not change.
     pub fn read(&self) -> Result<Tensor> {
         let mut tensor = self.shown()?;
         if *tensor.shape() != self.shape {
@@ -210,12 +210,12 @@ impl View {
 
 impl Resource for Variable {
     fn type_name(&self) -> &'static str {
-        // The mangled name that stock puts into handles of variables.
+        // The mangled C++ name that stock puts into handles of variables.
         "N10tensorflow3VarE"
     }
 }
 
-/// A variable reached over ref edges; a namespace of its own, as in stock.
+/// A variable reached over ref edges. A separate resource type, as in stock, so names do not clash.
 pub struct RefVariable(pub Arc<Variable>);
 
 impl Resource for RefVariable {

@@ -1,6 +1,6 @@
 //! Builds one node of any op: attributes from inputs, constants from values, then the op's own checks.
 
-use super::constant::{Input, Kind, Numbers};
+use super::constant::{Input, InputKind, Numbers};
 use super::{Operation, Output, Scope};
 use crate::attr::{Attrs, ToAttr, attr_text};
 use crate::graph::{self, NodeId};
@@ -45,7 +45,7 @@ impl Settings {
         }
     }
 
-    /// Starts a node with these settings.
+    /// Starts building a node with these settings.
     pub fn node(self, scope: &Scope, op: &str) -> OpBuilder {
         OpBuilder::new(scope, op, self)
     }
@@ -90,13 +90,13 @@ impl OpBuilder {
         self
     }
 
-    /// The next declared input, which stands for one tensor.
+    /// Sets the next declared input, which is a single tensor.
     pub fn input(mut self, input: impl Into<Input>) -> OpBuilder {
         self.args.push(vec![input.into()]);
         self
     }
 
-    /// The next declared input, which stands for any number of tensors.
+    /// Sets the next declared input, which is a list of tensors.
     pub fn inputs<I>(mut self, inputs: I) -> OpBuilder
     where
         I: IntoIterator,
@@ -118,7 +118,7 @@ impl OpBuilder {
         self
     }
 
-    /// Adds the node, or says what is wrong with it and where it was asked for.
+    /// Adds the node; the error says what is wrong and which line of the program asked for the node.
     #[track_caller]
     pub fn build(self) -> Result<Operation> {
         let caller = Location::caller();
@@ -141,15 +141,15 @@ impl OpBuilder {
         };
         for input in self.args.iter_mut().flatten() {
             match &mut input.0 {
-                Kind::Failed(error) => return Err(error.clone()),
-                Kind::Output(output) => *output = self.scope.own(output)?,
-                Kind::Value(_) | Kind::Numbers(_) => {}
+                InputKind::Failed(error) => return Err(error.clone()),
+                InputKind::Output(output) => *output = self.scope.capture(output)?,
+                InputKind::Value(_) | InputKind::Numbers(_) => {}
             }
         }
-        let kinds = infer_attrs(entry, &mut self.settings.attrs, &self.args)?;
+        let types = infer_attrs(entry, &mut self.settings.attrs, &self.args)?;
         let name = self.take_name();
         let mut inputs = Vec::new();
-        for ((arg, spec), types) in self.args.iter().zip(&entry.spec().inputs).zip(kinds) {
+        for ((arg, spec), types) in self.args.iter().zip(&entry.spec().inputs).zip(types) {
             for (input, dtype) in arg.iter().zip(types) {
                 inputs.push(self.resolve(input, dtype, &format!("{name}/{}", spec.name))?);
             }
@@ -163,7 +163,7 @@ impl OpBuilder {
         let name = self.take_name();
         for (i, input) in self.args.iter().flatten().enumerate() {
             let dtype = match &input.0 {
-                Kind::Numbers(numbers) => numbers.natural,
+                InputKind::Numbers(numbers) => numbers.natural,
                 _ => DType::Float,
             };
             inputs.push(self.resolve(input, dtype, &format!("{name}/arg_{i}"))?);
@@ -180,17 +180,17 @@ impl OpBuilder {
         }
     }
 
-    /// The output that an input is, or the constant that it becomes.
+    /// The output behind an input; a value becomes a constant.
     fn resolve(&self, input: &Input, dtype: DType, name: &str) -> Result<Output> {
         let constant = |value: &Tensor| {
             let scope = self.scope.without_control();
             scope.named_constant(&format!("{}/", scope.graph().unique_name(name)), value)
         };
         match &input.0 {
-            Kind::Output(output) => self.scope.own(output),
-            Kind::Value(value) => constant(value),
-            Kind::Numbers(numbers) => constant(&numbers.to_tensor(dtype)?),
-            Kind::Failed(error) => Err(error.clone()),
+            InputKind::Output(output) => self.scope.capture(output),
+            InputKind::Value(value) => constant(value),
+            InputKind::Numbers(numbers) => constant(&numbers.to_tensor(dtype)?),
+            InputKind::Failed(error) => Err(error.clone()),
         }
     }
 
@@ -205,7 +205,7 @@ impl OpBuilder {
             check_declared(self.scope.graph().registry().get(&self.op), attr)?;
         }
         let data = self.scope.graph().lock().graph.check_user_node(&def)?;
-        // Device functions are the program's own code, so no lock is held.
+        // Device functions are user code, so they must not run while the graph is locked.
         let data = self.scope.place(data)?;
         let attrs = data.attrs.clone();
         let edges: Vec<graph::Output> = inputs.iter().map(Output::edge).collect();
@@ -235,7 +235,7 @@ impl OpBuilder {
     }
 }
 
-/// A node as stock describes it in errors.
+/// A node as stock describes it in error messages.
 fn summary(name: &str, op: &str, attrs: &Attrs, inputs: &[String]) -> String {
     let attrs = attrs.map().iter().filter_map(|(name, value)| {
         let value = value.value.as_ref().filter(|_| !name.starts_with('_'))?;
@@ -283,7 +283,7 @@ fn infer_attrs(entry: &OpEntry, attrs: &mut Attrs, args: &[Vec<Input>]) -> Resul
             }
         }
     }
-    // Numbers take what is decided by now.
+    // Numbers take the types that are determined by now.
     for (spec, arg) in specs.iter().zip(args) {
         let ArgType::Attr(attr) = &spec.ty else { continue };
         if attrs.has(attr) {
@@ -310,7 +310,7 @@ fn infer_attrs(entry: &OpEntry, attrs: &mut Attrs, args: &[Vec<Input>]) -> Resul
                 }
                 vec![*dtype; arg.len()]
             }
-            // An empty list leaves the type open: the op's own check says so.
+            // An empty list leaves the type open; the op's own check reports that.
             ArgType::Attr(attr) => vec![attrs.get(attr).unwrap_or(DType::Float); arg.len()],
             ArgType::List(attr) => {
                 let given: Vec<DType> = arg.iter().map(natural_type).collect();
@@ -359,7 +359,7 @@ fn set_type(op: &str, arg: &str, attr: &str, dtype: DType, attrs: &mut Attrs) ->
     match attrs.get::<DType>(attr) {
         Ok(known) if known != dtype => bail!(
             InvalidArgument,
-            "input '{arg}' of {op} is {dtype}, but {attr} is {known} from what was given before; ops::cast converts"
+            "input '{arg}' of {op} is {dtype}, but {attr} is {known} because of an earlier input or attribute; ops::cast converts"
         ),
         Ok(_) => Ok(()),
         Err(_) if attrs.has(attr) => bail!(InvalidArgument, "attribute '{attr}' of {op} is not a type"),
@@ -372,15 +372,15 @@ fn set_type(op: &str, arg: &str, attr: &str, dtype: DType, attrs: &mut Attrs) ->
 
 fn dtype_of(input: &Input) -> Option<DType> {
     match &input.0 {
-        Kind::Output(output) => Some(output.dtype()),
-        Kind::Value(value) => Some(value.dtype()),
-        Kind::Numbers(_) | Kind::Failed(_) => None,
+        InputKind::Output(output) => Some(output.dtype()),
+        InputKind::Value(value) => Some(value.dtype()),
+        InputKind::Numbers(_) | InputKind::Failed(_) => None,
     }
 }
 
 fn numbers_of(input: &Input) -> Option<&Numbers> {
     match &input.0 {
-        Kind::Numbers(numbers) => Some(numbers),
+        InputKind::Numbers(numbers) => Some(numbers),
         _ => None,
     }
 }

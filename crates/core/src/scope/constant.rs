@@ -1,19 +1,19 @@
-//! What may stand where a node takes an input: an output, or a value that becomes a constant.
+//! Inputs of nodes: an output, or a value that becomes a constant.
 
 use super::{Output, Scope};
 use crate::{C64, C128, DType, Element, PartialShape, Result, Shape, Status, Tensor, bail};
 use half::{bf16, f16};
 
-/// What a node takes as an input: an [`Output`] (or the `Result` of making one), a [`Tensor`], or plain numbers.
+/// An input of a node: an [`Output`] (or the `Result` of making one), a [`Tensor`], or plain numbers.
 ///
-/// Numbers (`2.0`, `[0, 1]`, `vec![..]`) have no type of their own: they take the type of the op's other inputs. Where
-/// nothing else decides, integers are `int32` (`int64` from `i64`) and floating-point numbers are `float`, as in stock's
-/// Python. Text becomes a string tensor.
+/// Numbers (`2.0`, `[0, 1]`, `vec![..]`) take the type of the op's other inputs. If nothing else determines it,
+/// integers are `int32` (`int64` from `i64`) and floating-point numbers are `float`, as in stock's Python. Text becomes
+/// a string tensor.
 #[derive(Clone, Debug)]
-pub struct Input(pub(super) Kind);
+pub struct Input(pub(super) InputKind);
 
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(super) enum InputKind {
     Output(Output),
     Value(Tensor),
     Numbers(Numbers),
@@ -21,41 +21,41 @@ pub(super) enum Kind {
 }
 
 impl Input {
-    /// The output that this is, or a constant in this scope.
+    /// The output, or a constant with the value, added to this scope.
     pub fn into_output(self, scope: &Scope) -> Result<Output> {
         match self.0 {
-            Kind::Output(output) => scope.own(&output),
-            Kind::Value(value) => scope.constant(value),
-            Kind::Numbers(numbers) => scope.constant(numbers.to_tensor(numbers.natural)?),
-            Kind::Failed(error) => Err(error),
+            InputKind::Output(output) => scope.capture(&output),
+            InputKind::Value(value) => scope.constant(value),
+            InputKind::Numbers(numbers) => scope.constant(numbers.to_tensor(numbers.natural)?),
+            InputKind::Failed(error) => Err(error),
         }
     }
 
-    /// The output that this is, if it is one.
+    /// The output, if this is one.
     pub fn output(&self) -> Option<&Output> {
         match &self.0 {
-            Kind::Output(output) => Some(output),
+            InputKind::Output(output) => Some(output),
             _ => None,
         }
     }
 
-    /// What is known of the shape.
+    /// The shape, as far as it is known.
     pub fn known_shape(&self) -> PartialShape {
         match &self.0 {
-            Kind::Output(output) => output.shape(),
-            Kind::Value(value) => value.shape().into(),
-            Kind::Numbers(numbers) => (&numbers.shape).into(),
-            Kind::Failed(_) => PartialShape::unknown(),
+            InputKind::Output(output) => output.shape(),
+            InputKind::Value(value) => value.shape().into(),
+            InputKind::Numbers(numbers) => (&numbers.shape).into(),
+            InputKind::Failed(_) => PartialShape::unknown(),
         }
     }
 }
 
-/// Numbers whose element type the op decides.
+/// Numbers whose element type the op determines.
 #[derive(Clone, Debug)]
 pub(super) struct Numbers {
     shape: Shape,
     values: Values,
-    /// The type they have where nothing else decides.
+    /// The type that they have if nothing else determines it.
     pub(super) natural: DType,
 }
 
@@ -66,7 +66,7 @@ enum Values {
 }
 
 impl Numbers {
-    /// The numbers as elements of this type.
+    /// The numbers converted to this element type.
     pub(super) fn to_tensor(&self, dtype: DType) -> Result<Tensor> {
         macro_rules! elements {
             ($values:expr, $($variant:ident => $type:ty, $convert:expr;)+) => {
@@ -115,19 +115,19 @@ impl Numbers {
             Values::Ints(_) => "integers",
             Values::Floats(_) => "floating-point numbers",
         };
-        bail!(InvalidArgument, "{kind} cannot stand for {dtype} values; pass a tensor of that type")
+        bail!(InvalidArgument, "{kind} cannot be converted to {dtype}; pass a tensor of that type")
     }
 }
 
 impl From<Output> for Input {
     fn from(output: Output) -> Input {
-        Input(Kind::Output(output))
+        Input(InputKind::Output(output))
     }
 }
 
 impl From<&Output> for Input {
     fn from(output: &Output) -> Input {
-        Input(Kind::Output(output.clone()))
+        Input(InputKind::Output(output.clone()))
     }
 }
 
@@ -139,19 +139,19 @@ impl From<&Input> for Input {
 
 impl From<Result<Output>> for Input {
     fn from(output: Result<Output>) -> Input {
-        Input(output.map_or_else(Kind::Failed, Kind::Output))
+        Input(output.map_or_else(InputKind::Failed, InputKind::Output))
     }
 }
 
 impl From<Tensor> for Input {
     fn from(value: Tensor) -> Input {
-        Input(Kind::Value(value))
+        Input(InputKind::Value(value))
     }
 }
 
 impl From<&Tensor> for Input {
     fn from(value: &Tensor) -> Input {
-        Input(Kind::Value(value.clone()))
+        Input(InputKind::Value(value.clone()))
     }
 }
 
@@ -178,14 +178,14 @@ macro_rules! numbers {
         impl From<$type> for Input {
             fn from(value: $type) -> Input {
                 let values = Values::$values(vec![value as $wide]);
-                Input(Kind::Numbers(Numbers { shape: Shape::scalar(), values, natural: DType::$natural }))
+                Input(InputKind::Numbers(Numbers { shape: Shape::scalar(), values, natural: DType::$natural }))
             }
         }
         impl From<&[$type]> for Input {
             fn from(list: &[$type]) -> Input {
                 let values = Values::$values(list.iter().map(|value| *value as $wide).collect());
                 let shape = Shape::vector(list.len());
-                Input(Kind::Numbers(Numbers { shape, values, natural: DType::$natural }))
+                Input(InputKind::Numbers(Numbers { shape, values, natural: DType::$natural }))
             }
         }
         impl From<Vec<$type>> for Input {
@@ -207,7 +207,7 @@ macro_rules! numbers {
             fn from(rows: [[$type; N]; M]) -> Input {
                 let values = Values::$values(rows.iter().flatten().map(|value| *value as $wide).collect());
                 let shape = Shape::matrix(M, N);
-                Input(Kind::Numbers(Numbers { shape, values, natural: DType::$natural }))
+                Input(InputKind::Numbers(Numbers { shape, values, natural: DType::$natural }))
             }
         }
         impl<const N: usize> From<&[$type; N]> for Input {

@@ -1,7 +1,7 @@
 //! Functions from Rust closures: the closure is called once with arguments, and the nodes it adds are the body.
 //!
-//! A body may use outputs of the graph around it. They become arguments that every caller passes, so a closure captures
-//! outputs as it captures any other value.
+//! A body may use outputs of the graph around it. They become arguments that every caller passes, just as a closure
+//! captures other values.
 
 use super::graph::{Capture, Outer};
 use super::{Graph, Input, Output, Scope};
@@ -15,7 +15,7 @@ use ferroflow_proto::tensorflow::function_def::ArgAttrs;
 use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, FunctionDefLibrary, NameAttrList, OpDef, op_def};
 use std::sync::Arc;
 
-/// Constants up to this many elements are copied into a body rather than passed in.
+/// Constants of at most this many elements are copied into a body instead of being passed in.
 const COPIED_ELEMENTS: usize = 1 << 16;
 
 /// The type and shape of a function's argument.
@@ -95,7 +95,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// Calls the closure with arguments of these types and makes a function of the nodes it adds.
+    /// Calls the closure with arguments of these types and makes a function of the nodes that it adds.
     #[track_caller]
     pub fn new<A, F>(scope: &Scope, name: &str, args: A, body: F) -> Result<Function>
     where
@@ -115,12 +115,12 @@ impl Function {
         &self.function.name
     }
 
-    /// The function as an attribute of a node.
+    /// The function as an attribute value.
     pub fn attr(&self) -> &NameAttrList {
         &self.function
     }
 
-    /// Adds a call.
+    /// Adds a call of the function.
     #[track_caller]
     pub fn call<I>(&self, scope: &Scope, args: I) -> Result<Vec<Output>>
     where
@@ -145,7 +145,7 @@ impl Function {
             scope.op(op).inputs(inputs).attr("Tin", types).attr("Tout", results).attr("f", &self.function);
         let outputs = call.build()?.outputs();
         for (output, spec) in outputs.iter().zip(&self.results) {
-            output.tell(spec);
+            output.refine(spec);
         }
         Ok(outputs)
     }
@@ -156,7 +156,7 @@ impl Function {
 pub struct FunctionGraph {
     /// The body.
     pub graph: Graph,
-    /// What stands for the arguments, captures left out.
+    /// The outputs that stand for the arguments, without captures.
     pub args: Vec<Output>,
     /// The results.
     pub results: Vec<Output>,
@@ -172,21 +172,22 @@ impl FunctionGraph {
         for spec in args {
             traced.add_arg(spec)?;
         }
-        // Device rules of the scope hold inside; what it waits for and is colocated with is the call's own business.
+        // Device rules of the scope apply inside; control dependencies and colocation apply to the call instead.
         let inner = traced.graph.scope().changed(|context| context.devices = scope.0.devices.clone());
         let results = body(&inner, &traced.args)?;
-        traced.results = results.iter().map(|output| inner.own(output)).collect::<Result<_>>()?;
+        traced.results = results.iter().map(|output| inner.capture(output)).collect::<Result<_>>()?;
         Ok(traced)
     }
 
-    /// A body without nodes, used within `scope`. If `copies`, constants from around are copied whatever their type.
+    /// A body without nodes, used within `scope`. If `copies` is set, captured constants are copied whatever their
+    /// type.
     pub fn empty(scope: &Scope, copies: bool) -> FunctionGraph {
         let around = scope.graph().root().lock().graph.empty_like();
         let graph = Graph::with(around, Some(Outer { scope: scope.clone(), copies }));
         FunctionGraph { graph, args: Vec::new(), results: Vec::new() }
     }
 
-    /// The body of a function of the library that `scope` sees; `args` says what is known of its arguments.
+    /// The body of a function in the library of `scope`; `args` gives the known types and shapes of its arguments.
     pub fn load(scope: &Scope, function: &NameAttrList, args: &[TensorSpec]) -> Result<FunctionGraph> {
         let (registry, library) = {
             let root = scope.graph().root().lock();
@@ -206,7 +207,7 @@ impl FunctionGraph {
         );
         let mut known = Inference::default();
         for id in body.graph.topological_order()? {
-            // What fitted when the function was made fits now, or fails when it runs.
+            // Inference that succeeded when the function was made succeeds again, or the node fails when it runs.
             let _ = known.infer(&body.graph, id);
             if let NodeKind::Arg(index) = &body.graph.node(id).data.kind {
                 let output = graph::Output { node: id, index: 0 };
@@ -233,7 +234,7 @@ impl FunctionGraph {
         Ok(arg)
     }
 
-    /// The outputs from around that the body uses, in the order of their use.
+    /// The outer outputs that the body uses, in the order of their first use.
     pub fn captures(&self) -> Vec<Output> {
         let state = self.graph.lock();
         state
@@ -244,26 +245,29 @@ impl FunctionGraph {
             .collect()
     }
 
-    /// What stands for captures in the body, in the same order.
+    /// The outputs that stand for captures in the body, in the same order.
     pub fn captured(&self) -> Vec<Output> {
         let (scope, state) = (self.graph.scope(), self.graph.lock());
         let inner = state.captures.iter().filter(|capture| !capture.copied).map(|capture| capture.inner);
         inner.map(|edge| Output::new(&scope, edge)).collect()
     }
 
-    /// Returns captures, in the order that callers pass them, as further results: what a loop does with what is the same
-    /// in every iteration.
+    /// Appends captures, in the order that callers pass them, to the results: a loop returns its invariants that way.
     pub fn pass_captures(&mut self, captures: &[Output]) -> Result<()> {
         let inner = self.graph.scope();
         for capture in captures {
-            self.results.push(inner.pass(capture)?);
+            self.results.push(inner.capture_by_argument(capture)?);
         }
         Ok(())
     }
 
-    /// Lets another output of the body take the place of an argument or a capture, which is then no argument any more.
+    /// Replaces an argument or a capture with another output of the body; it is no longer an argument then.
     pub fn bind(&mut self, arg: &Output, value: &Output) -> Result<()> {
-        ensure!(value.graph().is_same(&self.graph), Internal, "a body is bound to its own outputs");
+        ensure!(
+            value.graph().is_same(&self.graph),
+            Internal,
+            "the value must be an output of the function's body"
+        );
         let mut state = self.graph.lock();
         state.become_identity(arg.edge().node, &[value.edge()])?;
         state.captures.retain(|capture| capture.inner != arg.edge());
@@ -272,7 +276,7 @@ impl FunctionGraph {
         Ok(())
     }
 
-    /// Whether running the body has effects, or depends on more than its arguments.
+    /// Returns whether running the body has effects, or depends on more than its arguments.
     pub fn is_stateful(&self) -> bool {
         self.graph.lock().graph.nodes().iter().any(|node| node.data.is_stateful())
     }
@@ -293,13 +297,13 @@ impl FunctionGraph {
         self.results.iter().map(depends).collect()
     }
 
-    /// Puts the function into the library: its arguments are `args`, then `captures`, which may hold more than this body
-    /// uses. The name gets a number if it is taken.
+    /// Adds the function to the library, with `args` and then `captures` as its arguments; there may be more captures
+    /// than this body uses. A number is appended to the name if it is taken.
     pub fn define(&self, name: &str, captures: &[Output]) -> Result<NameAttrList> {
         let inner = self.graph.scope();
         let mut args = self.args.clone();
         for capture in captures {
-            args.push(inner.pass(capture)?);
+            args.push(inner.capture_by_argument(capture)?);
         }
         let root = self.graph.root();
         let taken = |name: &str| root.lock().graph.library().get(name).is_some();
@@ -337,7 +341,7 @@ impl FunctionGraph {
                 ensure!(
                     args.iter().any(|arg| Some(arg.edge().node) == id),
                     Internal,
-                    "function '{name}' does not get its argument '{}'",
+                    "argument '{}' of function '{name}' is not declared",
                     node.data.name
                 );
                 continue;
@@ -390,9 +394,9 @@ impl Graph {
 }
 
 impl Scope {
-    /// What stands for an output in this scope's graph: the output itself, or in the body of a function what is passed
-    /// in for an output from around it. An error if the output is of an unrelated graph.
-    pub fn own(&self, output: &Output) -> Result<Output> {
+    /// The output to use in this scope's graph: the output itself or, in the body of a function, the capture that
+    /// stands for an outer output. An error if the output belongs to an unrelated graph.
+    pub fn capture(&self, output: &Output) -> Result<Output> {
         let graph = self.graph();
         if graph.is_same(output.graph()) {
             return Ok(output.clone());
@@ -403,13 +407,13 @@ impl Scope {
                 && value.elements() <= COPIED_ELEMENTS
                 && graph.is_within(output.graph())
             {
-                return self.copy(output, &value);
+                return self.capture_by_copy(output, &value);
             }
         }
-        self.pass(output)
+        self.capture_by_argument(output)
     }
 
-    fn copy(&self, output: &Output, value: &crate::Tensor) -> Result<Output> {
+    fn capture_by_copy(&self, output: &Output, value: &crate::Tensor) -> Result<Output> {
         if let Some(known) = self.known_capture(output, true) {
             return Ok(known);
         }
@@ -421,8 +425,8 @@ impl Scope {
         Ok(copy)
     }
 
-    /// As [`Scope::own`], but constants are passed in like anything else.
-    fn pass(&self, output: &Output) -> Result<Output> {
+    /// Like [`Scope::capture`], but constants are passed in rather than copied.
+    fn capture_by_argument(&self, output: &Output) -> Result<Output> {
         let graph = self.graph();
         if graph.is_same(output.graph()) {
             return Ok(output.clone());
@@ -443,7 +447,7 @@ impl Scope {
         if let Some(known) = self.known_capture(output, false) {
             return Ok(known);
         }
-        let mut passed = outer.scope.pass(output)?;
+        let mut passed = outer.scope.capture_by_argument(output)?;
         if passed.is_ref() {
             passed = outer.scope.op("Identity").input(&passed).build()?.output(0)?;
         }
@@ -465,8 +469,8 @@ impl Scope {
 }
 
 impl Output {
-    /// Says what is known from elsewhere of the shape and of what is behind a handle.
-    pub(super) fn tell(&self, spec: &TensorSpec) {
+    /// Sets the shape of an output and of what is behind a handle.
+    pub(super) fn refine(&self, spec: &TensorSpec) {
         let mut state = self.graph().lock();
         if let Some(shape) = state.known.shape(self.edge()).merged(&spec.shape) {
             state.known.set_shape(self.edge(), shape);

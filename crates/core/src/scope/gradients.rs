@@ -1,4 +1,4 @@
-//! Reverse-mode differentiation: walks a graph from results back to what they are differentiated by, and adds nodes.
+//! Reverse-mode differentiation: walks a graph backward from `ys` to `xs` and adds the nodes of the gradients.
 
 use super::{Graph, Operation, Output, Scope};
 use crate::graph::{self, NodeId};
@@ -6,8 +6,8 @@ use crate::op::{Grad, GradCx, Gradient, IndexedSlices, InputGrads};
 use crate::{DType, Result, Status, bail, ensure, status};
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// The gradients of the sum of `ys` with respect to each of `xs`: `None` where no `y` depends on the `x`. A variable is
-/// differentiated by through its handle. See [`Gradients`] for more choices.
+/// The gradients of the sum of `ys` with respect to each of `xs`; `None` where no `y` depends on the `x`. A variable is
+/// given by its handle. See [`Gradients`] for options.
 #[track_caller]
 pub fn gradients<Y, X>(scope: &Scope, ys: Y, xs: X) -> Result<Vec<Option<Grad>>>
 where
@@ -19,7 +19,7 @@ where
     Gradients::new().build(scope, ys, xs)
 }
 
-/// How [`gradients`] are built.
+/// Options of [`gradients`].
 #[derive(Clone, Debug, Default)]
 pub struct Gradients {
     grad_ys: Vec<Option<Grad>>,
@@ -29,7 +29,7 @@ pub struct Gradients {
 }
 
 impl Gradients {
-    /// The usual choices: `ys` add up, nothing is held constant.
+    /// The defaults: `ys` add up, nothing is held constant.
     pub fn new() -> Gradients {
         Gradients::default()
     }
@@ -41,7 +41,7 @@ impl Gradients {
         self
     }
 
-    /// Outputs that are held constant.
+    /// Outputs to hold constant.
     #[must_use]
     pub fn stop<I>(mut self, outputs: I) -> Gradients
     where
@@ -52,7 +52,7 @@ impl Gradients {
         self
     }
 
-    /// Puts the gradient of each operation where the operation is.
+    /// Colocates the gradient of each operation with the operation.
     #[must_use]
     pub fn colocate_with_ops(mut self, colocate: bool) -> Gradients {
         self.colocate = colocate;
@@ -82,7 +82,7 @@ impl Gradients {
             ensure!(
                 output.graph().is_same(graph) && scope.graph().is_within(graph),
                 InvalidArgument,
-                "output '{}' belongs to another graph; ys, xs and stops are of the graph that gradients are added to",
+                "output '{}' belongs to another graph; ys, xs and stopped outputs must belong to the graph that gradients are added to",
                 output.name()
             );
         }
@@ -99,24 +99,24 @@ impl Gradients {
     }
 }
 
-/// The nodes that outputs depend on.
-fn reached(graph: &graph::Graph, ys: &[Output]) -> HashSet<NodeId> {
-    let mut reached = HashSet::new();
+/// The nodes that `ys` depend on.
+fn dependencies(graph: &graph::Graph, ys: &[Output]) -> HashSet<NodeId> {
+    let mut dependencies = HashSet::new();
     let mut ahead: Vec<NodeId> = ys.iter().map(|y| y.op().id()).collect();
     while let Some(id) = ahead.pop() {
-        if reached.insert(id) {
+        if dependencies.insert(id) {
             ahead.extend(graph.node(id).inputs.iter().map(|input| input.node));
         }
     }
-    reached
+    dependencies
 }
 
-/// Lets operations that gradients cannot go through be replaced by others, until there is none. `elsewhere` says that the
+/// Replaces operations that cannot be differentiated with ones that can, until none is left. `elsewhere` is set if the
 /// gradients are added to another graph.
 fn replace(graph: &Graph, ys: &[Output], elsewhere: bool) -> Result<()> {
     let root = graph.scope();
     loop {
-        let mut ids: Vec<NodeId> = reached(&graph.lock().graph, ys).into_iter().collect();
+        let mut ids: Vec<NodeId> = dependencies(&graph.lock().graph, ys).into_iter().collect();
         ids.sort_unstable();
         let mut replaced = false;
         for operation in ids.into_iter().map(|id| Operation::new(&root, id)) {
@@ -126,7 +126,7 @@ fn replace(graph: &Graph, ys: &[Output], elsewhere: bool) -> Result<()> {
                 _ => continue,
             };
             replaced = done.map_err(|error| in_gradient_of(&operation, error))?;
-            // What is reached is another set of operations now.
+            // A replacement changes the set of operations that `ys` depend on.
             if replaced {
                 break;
             }
@@ -144,27 +144,27 @@ fn in_gradient_of(operation: &Operation, error: Status) -> Status {
 }
 
 struct Walk {
-    /// Where nodes are added: in the graph itself or, for the gradient of a function, in a body within it.
+    /// The scope that nodes are added to: in the graph itself or, for the gradient of a function, in a body within it.
     scope: Scope,
     graph: Graph,
     /// Every node that a `y` depends on and that depends on an `x`, consumers first.
     order: Vec<NodeId>,
     /// Nodes that depend on an `x`.
     active: HashSet<NodeId>,
-    /// What has arrived so far.
+    /// The gradients that have arrived so far.
     grads: HashMap<Output, Vec<Grad>>,
 }
 
 impl Walk {
     fn new(scope: &Scope, graph: &Graph, ys: &[Output], xs: &[Output], stops: &[Output]) -> Result<Walk> {
         let state = graph.lock();
-        let reached = reached(&state.graph, ys);
+        let dependencies = dependencies(&state.graph, ys);
         let stops: HashSet<NodeId> = stops.iter().map(|stop| stop.op().id()).collect();
         let sources: HashSet<NodeId> = xs.iter().map(|x| x.op().id()).collect();
         let mut active = HashSet::new();
         let mut order = Vec::new();
         for id in state.graph.topological_order()? {
-            if !reached.contains(&id) {
+            if !dependencies.contains(&id) {
                 continue;
             }
             let node = state.graph.node(id);
@@ -178,7 +178,7 @@ impl Walk {
             }
         }
         order.reverse();
-        let order = by_waiting(&state.graph, order, &active, ys);
+        let order = in_stock_order(&state.graph, order, &active, ys);
         drop(state);
         Ok(Walk { scope: scope.clone(), graph: graph.clone(), order, active, grads: HashMap::new() })
     }
@@ -205,7 +205,7 @@ impl Walk {
         for id in std::mem::take(&mut self.order) {
             self.differentiate(&Operation::new(&root, id), options)?;
         }
-        xs.iter().map(|x| self.arrived(x)).collect()
+        xs.iter().map(|x| self.sum_of_grads(x)).collect()
     }
 
     fn ones(&self, y: &Output, index: usize) -> Result<Grad> {
@@ -220,14 +220,14 @@ impl Walk {
         Ok(self.scope.op("OnesLike").name(&name).input(y).build()?.output(0)?.into())
     }
 
-    /// The sum of what has arrived at an output.
-    fn arrived(&mut self, output: &Output) -> Result<Option<Grad>> {
+    /// The sum of the gradients that have arrived at an output.
+    fn sum_of_grads(&mut self, output: &Output) -> Result<Option<Grad>> {
         let Some(mut grads) = self.grads.remove(output) else { return Ok(None) };
         if grads.len() > 1 {
             grads = vec![sum(&self.scope, output, &grads)?];
         }
         let grad = grads.into_iter().next();
-        // Others may ask again: an x may be given twice, or feed another x.
+        // The sum may be needed again: an `x` may be given twice, or lead to another `x`.
         if let Some(grad) = &grad {
             self.grads.insert(output.clone(), vec![grad.clone()]);
         }
@@ -236,7 +236,7 @@ impl Walk {
 
     fn differentiate(&mut self, operation: &Operation, options: &Gradients) -> Result<()> {
         let dys =
-            operation.outputs().iter().map(|output| self.arrived(output)).collect::<Result<Vec<_>>>()?;
+            operation.outputs().iter().map(|output| self.sum_of_grads(output)).collect::<Result<Vec<_>>>()?;
         if dys.iter().all(Option::is_none) {
             return Ok(());
         }
@@ -245,7 +245,7 @@ impl Walk {
         let gradient = operation.entry().map_or(Gradient::Undefined, |entry| entry.op.gradient);
         let grads = match gradient {
             Gradient::Stop => return Ok(()),
-            // What is to be replaced has been by now.
+            // Operations with replacements have been replaced by now.
             Gradient::Undefined | Gradient::Replace(_) => bail!(
                 NotFound,
                 "No gradient defined for operation '{}' (op type: {}). Hold it constant with ops::stop_gradient or \
@@ -284,9 +284,9 @@ impl Walk {
     }
 }
 
-/// The nodes in the order in which stock comes by them, which is the order in which gradients of one output add up: each
-/// after all its consumers, the one that was ready first before others. Loops stay in the given order.
-fn by_waiting(
+/// The nodes in the order in which stock visits them, which determines the order of sums: each node after all its
+/// consumers, first come, first served. Loops keep the given order.
+fn in_stock_order(
     graph: &graph::Graph,
     order: Vec<NodeId>,
     active: &HashSet<NodeId>,
@@ -324,7 +324,7 @@ fn by_waiting(
     walked
 }
 
-/// A gradient has its input's type and shape; an op whose gradient says otherwise is wrong.
+/// Checks that a gradient has its input's type and shape; otherwise the op's gradient function is wrong.
 fn check_fits(operation: &Operation, input: &Output, grad: &Grad) -> Result<()> {
     if matches!(input.dtype(), DType::Resource | DType::Variant) {
         return Ok(());
@@ -339,7 +339,7 @@ fn check_fits(operation: &Operation, input: &Output, grad: &Grad) -> Result<()> 
         input.dtype()
     );
     if let Grad::Dense(output) = grad {
-        // What the gradient's nodes could not know of its shape, the input may.
+        // The input's shape may be known where the gradient's is not.
         output.set_shape(input.shape()).map_err(|_| {
             status!(
                 Internal,
@@ -354,7 +354,7 @@ fn check_fits(operation: &Operation, input: &Output, grad: &Grad) -> Result<()> 
     Ok(())
 }
 
-/// Adds up gradients of one output: rows stay rows if all are.
+/// Adds up the gradients of one output; the sum is sparse if all are.
 fn sum(scope: &Scope, output: &Output, grads: &[Grad]) -> Result<Grad> {
     let rows: Option<Vec<&IndexedSlices>> = grads.iter().map(Grad::sparse).collect();
     if let Some(rows) = rows {
@@ -362,7 +362,7 @@ fn sum(scope: &Scope, output: &Output, grads: &[Grad]) -> Result<Grad> {
     }
     let dense = grads.iter().map(|grad| grad.to_dense(scope)).collect::<Result<Vec<_>>>()?;
     let sum = scope.op("AddN").inputs(&dense).build()?.output(0)?;
-    // Rows that became whole know their shape from what they are a gradient of.
+    // A sparse gradient that was made dense gets its shape from the output it belongs to.
     let _ = sum.set_shape(output.shape());
     Ok(sum.into())
 }

@@ -1,4 +1,4 @@
-//! The graph that a program builds.
+//! The graph that a program builds, shared by all scopes and handles.
 
 use super::names::Names;
 use super::{CollectionItem, Operation, Output, Scope};
@@ -11,18 +11,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A graph under construction. Cloning shares; handles may be used from several threads.
 #[derive(Clone)]
-pub struct Graph(Arc<Shared>);
+pub struct Graph(Arc<GraphInner>);
 
-struct Shared {
-    /// For the body of a function: where the function is used, whose outputs the body may use.
+struct GraphInner {
+    /// The scope in which this function body is used, if this graph is one; the body may capture its outputs.
     outer: Option<Outer>,
-    /// Guards everything that adding a node changes. Never held while user code runs.
+    /// Everything that changes when a node is added. Never locked while user code runs.
     state: Mutex<State>,
 }
 
 pub(super) struct Outer {
     pub(super) scope: Scope,
-    /// Whether constants of every type are copied rather than passed in: nobody differentiates by them.
+    /// True if captured constants are copied whatever their type, because nobody differentiates with respect to them.
     pub(super) copies: bool,
 }
 
@@ -31,25 +31,25 @@ pub(super) struct State {
     pub(super) known: Inference,
     pub(super) names: Names,
     pub(super) seed: Option<i64>,
-    /// Random ops so far that have no seed of their own.
+    /// The number of random ops without their own seed so far.
     pub(super) unseeded: i64,
     pub(super) collections: BTreeMap<String, Vec<CollectionItem>>,
-    /// What the body of a function uses from around it.
+    /// The outer outputs that a function body uses.
     pub(super) captures: Vec<Capture>,
     /// Existing nodes that were changed, in order.
     pub(super) rewritten: Vec<NodeId>,
 }
 
-/// An output from around a function that its body uses.
+/// An outer output that a function body uses.
 #[derive(Clone)]
 pub(super) struct Capture {
     /// The output.
     pub(super) outer: Output,
-    /// What is passed to the function: the output, or if that is a reference, what it refers to.
+    /// The value passed to the function: the output, or the value behind it if it is a reference.
     pub(super) passed: Output,
-    /// What stands for it in the body.
+    /// The output that stands for it in the body.
     pub(super) inner: graph::Output,
-    /// Whether the body has a copy of it, so that nothing is passed.
+    /// True if the body has a copy, so that nothing is passed.
     pub(super) copied: bool,
 }
 
@@ -77,14 +77,14 @@ impl Graph {
     pub(super) fn with(graph: graph::Graph, outer: Option<Outer>) -> Graph {
         let seed = outer.as_ref().and_then(|outer| outer.scope.graph().seed());
         let state = State { seed, ..State::new(graph) };
-        Graph(Arc::new(Shared { outer, state: Mutex::new(state) }))
+        Graph(Arc::new(GraphInner { outer, state: Mutex::new(state) }))
     }
 
     pub(super) fn outer(&self) -> Option<&Outer> {
         self.0.outer.as_ref()
     }
 
-    /// The graph that is no function's body.
+    /// The outermost graph, which is not a function body.
     pub(super) fn root(&self) -> &Graph {
         let mut graph = self;
         while let Some(outer) = graph.outer() {
@@ -93,7 +93,7 @@ impl Graph {
         graph
     }
 
-    /// Whether this is `other` or the body of a function used within it.
+    /// Returns whether this is `other` or the body of a function used within it.
     pub(super) fn is_within(&self, other: &Graph) -> bool {
         self.is_same(other) || self.outer().is_some_and(|outer| outer.scope.graph().is_within(other))
     }
@@ -138,7 +138,7 @@ impl Graph {
         let (node, index) = match name.rsplit_once(':') {
             Some((node, digits)) => {
                 let index = digits.parse().map_err(|_| {
-                    status!(InvalidArgument, "'{name}' names no output; expected <operation>:<number>")
+                    status!(InvalidArgument, "'{name}' is not an output; expected <operation>:<number>")
                 })?;
                 (node, index)
             }
@@ -157,19 +157,19 @@ impl Graph {
         self.lock().seed
     }
 
-    /// The seed of the next random op that has none of its own.
+    /// The seed of the next random op without its own.
     pub(super) fn next_op_seed(&self) -> i64 {
         let mut state = self.lock();
         state.unseeded += 1;
         state.unseeded - 1
     }
 
-    /// The wire form, which stock reads.
+    /// The wire form, which stock can read.
     pub fn to_graph_def(&self) -> GraphDef {
         self.lock().graph.to_def()
     }
 
-    /// The wire form of the nodes from position `first` on, for a session that has the others; with all functions.
+    /// The wire form of the nodes from position `first` on, for a session that has the others; includes all functions.
     pub fn to_graph_def_from(&self, first: usize) -> GraphDef {
         let state = self.lock();
         GraphDef {
@@ -180,29 +180,29 @@ impl Graph {
         }
     }
 
-    /// How often existing nodes were changed, which gradients of calls, conditionals and loops do.
+    /// The number of times that existing nodes were changed, as gradients of calls, conditionals and loops do.
     pub fn rewrites(&self) -> usize {
         self.lock().rewritten.len()
     }
 
-    /// The operations that were changed after the first `since` times: a session that has sent them cannot follow.
+    /// The operations changed after the first `since` changes: a session that has sent them is out of date.
     pub fn rewritten(&self, since: usize) -> Vec<Operation> {
         let scope = self.scope();
         self.lock().rewritten.iter().skip(since).map(|id| Operation::new(&scope, *id)).collect()
     }
 
-    /// Whether both are handles to one graph.
+    /// Returns whether both are handles to one graph.
     pub fn is_same(&self, other: &Graph) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// A name that no other node or scope has, marked as used.
+    /// Makes a name unique among nodes and scopes, and reserves it.
     pub fn unique_name(&self, name: &str) -> String {
         self.lock().names.unique(name)
     }
 
-    /// Fails unless the operation is of this graph.
-    pub(super) fn admit(&self, operation: &Operation) -> Result<()> {
+    /// Returns an error unless the operation belongs to this graph.
+    pub(super) fn check_owns(&self, operation: &Operation) -> Result<()> {
         if !self.is_same(operation.graph()) {
             bail!(
                 InvalidArgument,
@@ -214,7 +214,7 @@ impl Graph {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        // State is changed in one go at the end of each call, so a panic elsewhere leaves it whole.
+        // State is changed in one go at the end of each call, so it is consistent even after a panic elsewhere.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -224,7 +224,7 @@ impl Graph {
 }
 
 impl State {
-    /// Adds a checked node and infers what is known of its outputs; takes it back if that fails.
+    /// Adds a checked node and runs its shape function; removes the node again if that fails.
     pub(super) fn push(&mut self, node: graph::Node) -> Result<NodeId> {
         let id = self.graph.push(node);
         let fits = self

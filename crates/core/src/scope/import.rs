@@ -1,5 +1,4 @@
-//! Graphs from elsewhere: the nodes of a `GraphDef` join the graph, under a prefix if wanted, with some of their inputs
-//! replaced by outputs that the graph has.
+//! Import of a `GraphDef` into a graph, optionally under a prefix and with some inputs replaced by existing outputs.
 
 use super::{Graph, Operation, Output, Scope};
 use crate::graph::NodeId;
@@ -8,7 +7,7 @@ use ferroflow_proto::tensorflow::attr_value::Value;
 use ferroflow_proto::tensorflow::{AttrValue, GraphDef, NodeDef, VersionDef};
 use std::collections::HashMap;
 
-/// How a `GraphDef` is imported.
+/// Options for importing a `GraphDef`.
 ///
 /// ```
 /// # use ferroflow_core::{Result, op::{Op, Registry}, scope::{Graph, Import}};
@@ -40,7 +39,7 @@ pub struct Import {
 }
 
 impl Import {
-    /// Names stay, inputs stay.
+    /// The defaults: names and inputs stay as they are.
     pub fn new() -> Import {
         Import::default()
     }
@@ -53,21 +52,21 @@ impl Import {
         self
     }
 
-    /// Replaces an output of the imported graph, named `node:index` or `node`, by one that the graph has.
+    /// Replaces an output of the imported graph, `node:index` or `node`, with an existing one.
     #[must_use]
     pub fn map(mut self, name: &str, output: impl Into<Output>) -> Import {
         self.inputs.insert(full_name(name), output.into());
         self
     }
 
-    /// Replaces an operation of the imported graph that others wait for by one that the graph has.
+    /// Replaces an operation of the imported graph that others wait for with an existing one.
     #[must_use]
     pub fn map_control(mut self, name: &str, operation: impl Into<Operation>) -> Import {
         self.controls.insert(name.to_owned(), operation.into());
         self
     }
 
-    /// The outputs of the imported graph to return, by the names they have there.
+    /// The outputs to return, by their names in the imported graph.
     #[must_use]
     pub fn outputs<I>(mut self, names: I) -> Import
     where
@@ -78,7 +77,7 @@ impl Import {
         self
     }
 
-    /// Adds the nodes and functions; either all of them or, on an error, none.
+    /// Adds all nodes and functions; on an error, none.
     pub fn build(self, scope: &Scope, def: &GraphDef) -> Result<Vec<Output>> {
         scope.check()?;
         let prefix = match &self.prefix {
@@ -110,7 +109,7 @@ impl Import {
             *input = match input.strip_prefix('^') {
                 Some(name) => match self.controls.get(name) {
                     Some(operation) => {
-                        scope.graph().admit(operation)?;
+                        scope.graph().check_owns(operation)?;
                         format!("^{}", operation.name())
                     }
                     None => format!("^{prefix}{name}"),
@@ -118,7 +117,7 @@ impl Import {
                 None => match self.inputs.get(&full_name(input)) {
                     Some(output) => {
                         used.push(full_name(input));
-                        scope.own(output)?.name()
+                        scope.capture(output)?.name()
                     }
                     None => format!("{prefix}{input}"),
                 },
@@ -140,7 +139,7 @@ fn full_name(name: &str) -> String {
 }
 
 impl Graph {
-    /// Adds the nodes and functions of a `GraphDef`, under the names they have. [`Import`] has more choices.
+    /// Adds the nodes and functions of a `GraphDef` with their names. [`Import`] has options.
     pub fn import(&self, def: &GraphDef) -> Result<()> {
         Import::new().build(&self.scope(), def).map(|_| ())
     }
@@ -159,7 +158,7 @@ impl Graph {
         let mut next = state.graph.clone();
         let own = next.versions().clone();
         next.extend(def)?;
-        // The older producer decides what nodes may rely on, as in stock.
+        // As in stock, the older producer version determines what nodes may rely on.
         let theirs = next.versions().producer;
         let producer = if theirs == 0 { own.producer } else { own.producer.min(theirs) };
         next.set_versions(VersionDef { producer, ..own });

@@ -1,4 +1,4 @@
-//! Graphs with what belongs to them: collections, the saver's nodes, signatures. Stock reads and writes the same message.
+//! Meta graphs: a graph with its collections, saver and signatures, in the message that stock reads and writes.
 
 use super::{CollectionItem, Graph, Import, Scope};
 use crate::Result;
@@ -10,22 +10,22 @@ use ferroflow_proto::tensorflow::{
 };
 use std::collections::BTreeMap;
 
-/// The release of stock that the written form follows.
+/// The stock release that written meta graphs name.
 const TENSORFLOW_VERSION: &str = "2.21.0";
 
-/// What belongs to a graph besides its nodes, functions and collections.
+/// The parts of a meta graph besides nodes, functions and collections.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetaGraph {
-    /// The nodes that save and restore.
+    /// The nodes that save and restore checkpoints.
     pub saver: Option<SaverDef>,
-    /// What callers of a served model see, by name.
+    /// The signatures of a served model, by name.
     pub signatures: BTreeMap<String, SignatureDef>,
     /// Tags such as `serve`.
     pub tags: Vec<String>,
 }
 
 impl Graph {
-    /// The graph with its collections and what belongs to it, as a message that stock's `import_meta_graph` reads.
+    /// The graph, its collections and `meta` as a message that stock's `import_meta_graph` reads.
     pub fn to_meta_graph_def(&self, meta: &MetaGraph) -> MetaGraphDef {
         let collections = self.collection_names().into_iter().filter_map(|name| {
             let def = collection_def(&self.collection(&name))?;
@@ -56,13 +56,14 @@ impl Graph {
         ops.into_values().map(|entry| entry.spec().to_proto(entry.op)).collect()
     }
 
-    /// Adds the nodes, functions and collections of a message, e.g. one that stock wrote, and returns the rest.
+    /// Adds the nodes, functions and collections of a message and returns the rest.
     pub fn import_meta_graph(&self, def: &MetaGraphDef) -> Result<MetaGraph> {
         import_meta_graph(&self.scope(), "", def)
     }
 }
 
-/// As [`Graph::import_meta_graph`], under a prefix: names in collections, the saver and signatures follow.
+/// Like [`Graph::import_meta_graph`], under a prefix, which is also added to names in collections, the saver and
+/// signatures.
 pub fn import_meta_graph(scope: &Scope, prefix: &str, def: &MetaGraphDef) -> Result<MetaGraph> {
     let (scope, prefix) = match prefix {
         "" => (scope.clone(), scope.prefix().to_owned()),
@@ -118,7 +119,7 @@ fn rename(info: &mut TensorInfo, prefix: &str) {
     }
 }
 
-/// The wire form, which holds members of one kind: that of the first.
+/// The wire form. All items have the kind of the first one.
 fn collection_def(items: &[CollectionItem]) -> Option<CollectionDef> {
     let kind = match items.first()? {
         CollectionItem::Node(_) => {
@@ -159,7 +160,7 @@ fn items(def: &CollectionDef) -> Vec<CollectionItem> {
         Some(Kind::BytesList(list)) => list.value.iter().cloned().map(CollectionItem::Bytes).collect(),
         Some(Kind::Int64List(list)) => list.value.iter().copied().map(CollectionItem::Int).collect(),
         Some(Kind::FloatList(list)) => list.value.iter().copied().map(CollectionItem::Float).collect(),
-        // Messages of any type mean nothing without the program that wrote them.
+        // `Any` messages mean nothing without the program that wrote them.
         Some(Kind::AnyList(_)) | None => Vec::new(),
     }
 }

@@ -1,22 +1,22 @@
-//! Unique names, made as stock's Python makes them.
+//! Unique names, generated as stock's Python does.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// Names in use. Case does not distinguish names, because some file systems and viewers do not either.
+/// Names in use, ignoring case, because some file systems and viewers ignore it.
 #[derive(Default)]
 pub(super) struct Names {
-    /// By lower-case name: the number to try next.
+    /// The next number to try, by lower-case name.
     used: HashMap<String, usize>,
 }
 
 impl Names {
-    /// Marks a name as used that must stay as it is.
+    /// Marks a name as used.
     pub(super) fn reserve(&mut self, name: &str) {
         self.used.entry(name.to_lowercase()).or_insert(1);
     }
 
-    /// The name itself, or with the first number that is free: `a`, `a_1`, `a_2`.
+    /// The name itself or, if it is taken, with the first free number: `a`, `a_1`, `a_2`.
     pub(super) fn unique(&mut self, name: &str) -> String {
         let base = name.to_lowercase();
         let mut number = match self.used.get_mut(&base) {

@@ -1,11 +1,12 @@
-//! `+`, `-`, `*`, `/` and unary `-` on outputs. Names of nodes are those that stock's Python operators give.
+//! `+`, `-`, `*`, `/` and unary `-` on outputs. Nodes get the names that stock's Python operators give.
 
-use super::constant::Kind;
+use super::constant::InputKind;
 use super::{Input, Output, Scope};
 use crate::{DType, Result};
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-/// The op of a quotient: as Rust's `/`, exact on floating-point numbers and rounding towards zero on integers.
+/// The op for `/`, with the meaning it has in Rust: exact for floating-point numbers, rounding toward zero for
+/// integers.
 fn quotient(dtype: DType) -> &'static str {
     if dtype.is_integer() { "TruncateDiv" } else { "RealDiv" }
 }
@@ -13,9 +14,9 @@ fn quotient(dtype: DType) -> &'static str {
 #[track_caller]
 fn binary(scope: &Scope, op: &str, name: &str, x: impl Into<Input>, y: impl Into<Input>) -> Result<Output> {
     let (x, y) = (x.into(), y.into());
-    // In the body of a function, the left operand may be from around it.
+    // In a function body, the left operand may be an outer output.
     let scope = match &y.0 {
-        Kind::Output(right)
+        InputKind::Output(right)
             if right.graph().is_within(scope.graph()) && !right.graph().is_same(scope.graph()) =>
         {
             right.scope().clone()

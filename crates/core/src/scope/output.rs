@@ -1,4 +1,4 @@
-//! Handles to nodes and their outputs.
+//! Handles to the nodes of a graph under construction, and to their outputs.
 
 use super::{Graph, Scope};
 use crate::attr::FromAttr;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// A node of a graph. Cloning is cheap.
 #[derive(Clone)]
 pub struct Operation {
-    /// Where the node was built, which is where operators on its outputs build theirs.
+    /// The scope in which the node was built; operators on its outputs add nodes there.
     scope: Scope,
     id: NodeId,
 }
@@ -46,7 +46,7 @@ impl Operation {
         self.graph().lock().graph.node(self.id).data.clone()
     }
 
-    /// The position among the graph's nodes, in the order they were added.
+    /// The index among the graph's nodes, in the order they were added.
     pub fn position(&self) -> usize {
         self.id.index()
     }
@@ -56,12 +56,12 @@ impl Operation {
         self.data().name.clone()
     }
 
-    /// The op's name, e.g. `MatMul`, or that of the function that the node calls.
+    /// The op's name, e.g. `MatMul`, or the name of the function that the node calls.
     pub fn op_type(&self) -> String {
         self.data().op_name().to_owned()
     }
 
-    /// The declaration; `None` for a call of a function by name, and for an op that this build lacks.
+    /// The declaration; `None` for a function call and for an op that this registry lacks.
     pub fn entry(&self) -> Option<Arc<OpEntry>> {
         match &self.data().kind {
             NodeKind::Op(entry) => Some(entry.clone()),
@@ -69,7 +69,7 @@ impl Operation {
         }
     }
 
-    /// The device asked for, possibly partial or empty.
+    /// The requested device, possibly partial or empty.
     pub fn device(&self) -> String {
         self.data().device.clone()
     }
@@ -81,14 +81,14 @@ impl Operation {
         })
     }
 
-    /// The inputs, control inputs left out.
+    /// The inputs, without control inputs.
     pub fn inputs(&self) -> Vec<Output> {
         let scope = self.graph().scope();
         let output = |input: &graph::Output| Output::new(&scope, *input);
         self.node().inputs.iter().map(output).collect()
     }
 
-    /// The operations that must run first.
+    /// The operations that must run before this one.
     pub fn control_inputs(&self) -> Vec<Operation> {
         let scope = self.graph().scope();
         self.node().controls.iter().map(|id| Operation::new(&scope, *id)).collect()
@@ -105,7 +105,7 @@ impl Operation {
         ensure!(
             index < count,
             OutOfRange,
-            "operation '{}' ({}) has {count} outputs, so none with the number {index}",
+            "operation '{}' ({}) has {count} outputs; there is no output {index}",
             self.name(),
             self.op_type()
         );
@@ -118,29 +118,24 @@ impl Operation {
         (0..self.output_count()).map(output).collect()
     }
 
-    /// The outputs that one declared output stands for.
+    /// The outputs that a declared output stands for.
     pub fn output_list(&self, arg: usize) -> Result<Vec<Output>> {
         let data = self.data();
         let Some(spec) = data.spec() else { return Ok(self.outputs()) };
         let specs = &spec.outputs;
         let Some(spec) = specs.get(arg) else {
-            bail!(
-                OutOfRange,
-                "{} declares {} outputs, so none with the number {arg}",
-                data.op_name(),
-                specs.len()
-            )
+            bail!(OutOfRange, "{} declares {} outputs; there is no output {arg}", data.op_name(), specs.len())
         };
         let start = OpSpec::arg_types(&specs[..arg], &data.attrs)?.len();
         let count = OpSpec::arg_types(std::slice::from_ref(spec), &data.attrs)?.len();
         (start..start + count).map(|index| self.output(index)).collect()
     }
 
-    /// The first of the outputs that one declared output stands for.
+    /// The first of the outputs that a declared output stands for.
     pub fn output_arg(&self, arg: usize) -> Result<Output> {
         match self.output_list(arg)?.into_iter().next() {
             Some(output) => Ok(output),
-            None => bail!(OutOfRange, "declared output {arg} of {} stands for no tensor", self.op_type()),
+            None => bail!(OutOfRange, "declared output {arg} of {} is an empty list", self.op_type()),
         }
     }
 }
@@ -205,7 +200,7 @@ impl Output {
         &self.operation
     }
 
-    /// Which of the operation's outputs it is.
+    /// The index among the operation's outputs.
     pub fn index(&self) -> usize {
         self.index as usize
     }
@@ -230,32 +225,36 @@ impl Output {
         self.operation.data().output_types[self.index()].0
     }
 
-    /// Whether it is a reference to a variable.
+    /// Returns whether it is a reference to a variable.
     pub fn is_ref(&self) -> bool {
         self.operation.data().output_types[self.index()].1
     }
 
-    /// What is known of the shape.
+    /// The shape, as far as it is known.
     pub fn shape(&self) -> PartialShape {
         self.graph().lock().known.shape(self.edge())
     }
 
-    /// Says what the program knows of the shape; an error if that contradicts what is known.
+    /// Refines the shape; an error if that contradicts what is known.
     pub fn set_shape(&self, shape: impl ToPartialShape) -> Result<()> {
-        let (known, told) = (self.shape(), shape.to_partial_shape()?);
-        let Some(merged) = known.merged(&told) else {
-            bail!(InvalidArgument, "output '{}' has shape {known}, which cannot be {told}", self.name())
+        let (known, given) = (self.shape(), shape.to_partial_shape()?);
+        let Some(merged) = known.merged(&given) else {
+            bail!(
+                InvalidArgument,
+                "output '{}' has shape {known}, which is incompatible with {given}",
+                self.name()
+            )
         };
         self.graph().lock().known.set_shape(self.edge(), merged);
         Ok(())
     }
 
-    /// What is behind a handle: the type and shape of a variable, for example.
+    /// The type and shape behind a handle, e.g. of a variable.
     pub fn handle_shape(&self) -> Option<HandleShape> {
         self.graph().lock().known.handles(self.edge()).first().cloned()
     }
 
-    /// The entry of a signature or a meta graph for this output.
+    /// The entry for this output in a signature or a meta graph.
     pub fn tensor_info(&self) -> TensorInfo {
         TensorInfo {
             encoding: Some(tensor_info::Encoding::Name(self.name())),
@@ -264,7 +263,7 @@ impl Output {
         }
     }
 
-    /// The value, if it is known while building.
+    /// The value, if it is known while the graph is built.
     pub fn value(&self) -> Option<Tensor> {
         self.graph().lock().known.value(self.edge()).cloned()
     }

@@ -1,4 +1,4 @@
-//! The device and the colocation group of a node, from the scopes that it is built in.
+//! The device and the colocation groups of a node, from the scopes that it is built in.
 
 use super::{Operation, Scope};
 use crate::Result;
@@ -7,22 +7,22 @@ use crate::device::DeviceSpec;
 use crate::graph::NodeData;
 use std::sync::Arc;
 
-/// The attribute that lists the groups a node belongs to.
+/// The attribute that lists a node's colocation groups.
 pub(super) const CLASS: &str = "_class";
 
-/// What a scope says about devices.
+/// A scope's rule for devices.
 #[derive(Clone)]
 pub(super) enum DeviceRule {
-    /// Parts that the node has unless an inner scope says otherwise.
+    /// Parts of the device name that inner scopes may override.
     Spec(DeviceSpec),
-    /// A function of the node, which knows what inner scopes chose.
+    /// A function of the node, which has the device chosen by inner scopes.
     Fn(Arc<DeviceFn>),
 }
 
 type DeviceFn = dyn Fn(&NodeData) -> Result<String> + Send + Sync;
 
 impl Scope {
-    /// Gives a node its device and colocation groups.
+    /// Sets a node's device and colocation groups.
     pub(super) fn place(&self, mut data: NodeData) -> Result<NodeData> {
         for rule in self.0.devices.iter().rev() {
             let device = match rule {
@@ -53,7 +53,7 @@ impl Scope {
 }
 
 impl Operation {
-    /// The groups that the operation belongs to: those it was put into, or the one named after it.
+    /// The operation's colocation groups, or the one named after it if it has none.
     pub fn colocation_groups(&self) -> Vec<String> {
         let groups: Vec<String> = self.attr(CLASS).unwrap_or_default();
         let groups: Vec<String> = groups.into_iter().filter(|group| group.starts_with("loc:@")).collect();

@@ -1,6 +1,6 @@
-//! Changes of nodes that exist, which gradients of calls, conditionals and loops ask for.
+//! Changes of existing nodes, as needed by gradients of calls, conditionals and loops.
 //!
-//! A node keeps its name and its place among the others: both are how others refer to it.
+//! A node keeps its name and position, because others refer to it by both.
 
 use super::graph::State;
 use super::{Graph, Operation, Output};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 impl Operation {
     /// Changes attributes of an operation and appends inputs, for gradients that need more results of a call. Outputs
-    /// keep their numbers; new ones come after them.
+    /// keep their numbers; new ones follow.
     pub fn rewrite<'a>(
         &self,
         attrs: impl IntoIterator<Item = (&'a str, Value)>,
@@ -23,7 +23,7 @@ impl Operation {
     ) -> Result<()> {
         let scope = self.graph().scope();
         let more =
-            more_inputs.iter().map(|input| Ok(scope.own(input)?.edge())).collect::<Result<Vec<_>>>()?;
+            more_inputs.iter().map(|input| Ok(scope.capture(input)?.edge())).collect::<Result<Vec<_>>>()?;
         let mut changed = self.data().attrs.clone();
         for (name, value) in attrs {
             changed.set(name, value);
@@ -31,15 +31,16 @@ impl Operation {
         self.graph().lock().rewrite(self.id(), changed, &more)
     }
 
-    /// Makes the operation one that passes on other outputs. It may have had more outputs than these if nobody uses the
-    /// others.
+    /// Turns the operation into an identity of other outputs. It may have had more outputs if the extra ones are
+    /// unused.
     pub fn become_identity(&self, values: &[Output]) -> Result<()> {
         let scope = self.graph().scope();
-        let values = values.iter().map(|value| Ok(scope.own(value)?.edge())).collect::<Result<Vec<_>>>()?;
+        let values =
+            values.iter().map(|value| Ok(scope.capture(value)?.edge())).collect::<Result<Vec<_>>>()?;
         self.graph().lock().become_identity(self.id(), &values)
     }
 
-    /// The operation as a message, with the names of its inputs.
+    /// The operation as a `NodeDef`, with the names of its inputs.
     pub fn to_node_def(&self) -> NodeDef {
         let state = self.graph().lock();
         state.graph.node_defs(self.position()).next().expect("the graph has the operation")
@@ -47,9 +48,9 @@ impl Operation {
 }
 
 impl Graph {
-    /// Takes away operations that others have replaced, if nothing else uses them, so that the body of a function does
-    /// not have their effects twice. In a graph that is no function's body they stay, because programs may know them; a
-    /// step runs only what it is asked for.
+    /// Removes replaced operations that nothing else uses, so that a function body does not have their effects twice.
+    /// In a graph that is not a function body they stay, because programs may refer to them; a step runs only what it
+    /// needs.
     pub fn discard(&self, replaced: impl IntoIterator<Item = Operation>) -> Result<()> {
         if self.outer().is_none() {
             return Ok(());
@@ -72,7 +73,7 @@ impl Graph {
 }
 
 impl State {
-    /// Gives a node other attributes and more inputs.
+    /// Changes a node's attributes and appends inputs.
     fn rewrite(&mut self, id: NodeId, attrs: Attrs, more_inputs: &[graph::Output]) -> Result<()> {
         let old = self.graph.node(id).clone();
         let def = NodeDef {
@@ -88,11 +89,15 @@ impl State {
         self.replace(id, graph::Node { data, inputs, controls: old.controls.clone() }, old)
     }
 
-    /// Makes a node one that passes on other outputs, with what is known of its own.
+    /// Turns a node into an identity of other outputs, keeping its inferred shapes.
     pub(super) fn become_identity(&mut self, id: NodeId, values: &[graph::Output]) -> Result<()> {
         let types: Vec<DType> =
             self.graph.node(id).data.output_types.iter().map(|(dtype, _)| *dtype).collect();
-        ensure!(!values.is_empty() && values.len() <= types.len(), Internal, "a node passes on what it gave");
+        ensure!(
+            !values.is_empty() && values.len() <= types.len(),
+            Internal,
+            "an identity has at most as many outputs as the node it replaces"
+        );
         let types = &types[..values.len()];
         let outputs: Vec<graph::Output> =
             (0..values.len()).map(|index| graph::Output { node: id, index: index as u32 }).collect();
@@ -114,7 +119,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes a node one of another op, on no device in particular.
+    /// Changes a node's op, and removes its device and control inputs.
     fn change(&mut self, id: NodeId, op: &str, attrs: Attrs, inputs: Vec<graph::Output>) -> Result<()> {
         let old = self.graph.node(id).clone();
         let def = NodeDef {

@@ -1,13 +1,14 @@
-//! Ways to write a shape down: `[2, 3]`, `[-1, 64]`, `[None, Some(64)]`, `[]`, a vector, a slice, or a shape.
+//! Conversions into shapes: from `[2, 3]`, `[-1, 64]`, `[None, Some(64)]`, `[]`, a vector, a slice, or a shape.
 //!
-//! Dimensions are `i64`, `i32` or `usize`: numbers in the source, sizes of Rust collections, and sizes of other tensors
-//! all fit without a cast. Arrays of `i64` may have any length and the others up to eight, so that `[]` has one meaning.
+//! Dimensions are `i64`, `i32` or `usize`, so literals, lengths of Rust collections and dimensions of other tensors
+//! need no cast. Arrays of `i64` may have any length and arrays of other types up to eight elements, so that the type
+//! of `[]` is unambiguous.
 
 use super::{Dims, PartialShape, Shape};
 use crate::{Result, status};
 use std::fmt::Display;
 
-/// A shape, or something that can be written for one: arrays, slices and vectors of `i64`, `i32` or `usize`.
+/// A conversion into a [`Shape`], for arrays, slices and vectors of `i64`, `i32` or `usize`.
 ///
 /// ```
 /// use ferroflow_core::{Shape, Tensor, ToShape};
@@ -20,13 +21,13 @@ use std::fmt::Display;
 /// # Ok::<(), ferroflow_core::Status>(())
 /// ```
 pub trait ToShape {
-    /// The shape; an error if a dimension is negative, or the number of elements too large.
+    /// Converts; an error if a dimension is negative or the number of elements too large.
     fn to_shape(self) -> Result<Shape>;
 }
 
-/// A partly known shape, or something that can be written for one: `[-1, 64]`, `[None, Some(64)]`, `[2, 3]`, or a shape.
+/// A conversion into a [`PartialShape`]: from `[-1, 64]`, `[None, Some(64)]`, `[2, 3]`, or a shape.
 pub trait ToPartialShape {
-    /// The shape, or what is wrong with it.
+    /// Converts, or reports what is wrong with the shape.
     fn to_partial_shape(self) -> Result<PartialShape>;
 }
 
@@ -80,21 +81,21 @@ impl From<&Shape> for Shape {
     }
 }
 
-/// Panics where `Vec::with_capacity` would: for more elements than there can be. [`ToShape`] returns an error instead.
+/// Panics if the number of elements overflows, as `Vec::with_capacity` does. [`ToShape`] returns an error instead.
 impl<const N: usize> From<[usize; N]> for Shape {
     fn from(dims: [usize; N]) -> Shape {
         Shape::from(&dims[..])
     }
 }
 
-/// Panics where `Vec::with_capacity` would: for more elements than there can be. [`ToShape`] returns an error instead.
+/// Panics if the number of elements overflows, as `Vec::with_capacity` does. [`ToShape`] returns an error instead.
 impl From<&[usize]> for Shape {
     fn from(dims: &[usize]) -> Shape {
         dims.to_shape().unwrap_or_else(|error| panic!("{}", error.message()))
     }
 }
 
-/// Panics where `Vec::with_capacity` would: for more elements than there can be. [`ToShape`] returns an error instead.
+/// Panics if the number of elements overflows, as `Vec::with_capacity` does. [`ToShape`] returns an error instead.
 impl From<Vec<usize>> for Shape {
     fn from(dims: Vec<usize>) -> Shape {
         Shape::from(dims.as_slice())
@@ -102,36 +103,36 @@ impl From<Vec<usize>> for Shape {
 }
 
 /// The dimensions as `i64`.
-fn widened<T: TryInto<i64> + Copy + Display>(dims: &[T]) -> Result<Dims> {
+fn widen_dims<T: TryInto<i64> + Copy + Display>(dims: &[T]) -> Result<Dims> {
     let widen =
         |dim: &T| (*dim).try_into().map_err(|_| status!(InvalidArgument, "Dimension {dim} is too large"));
     dims.iter().map(widen).collect()
 }
 
-macro_rules! written_as {
+macro_rules! convert_list {
     ($list:ty $(, $generics:tt $name:ident $kind:ty)?) => {
         impl$(<$generics $name: $kind>)? ToShape for $list {
             fn to_shape(self) -> Result<Shape> {
-                Shape::new(widened(&self[..])?)
+                Shape::new(widen_dims(&self[..])?)
             }
         }
 
         impl$(<$generics $name: $kind>)? ToPartialShape for $list {
             fn to_partial_shape(self) -> Result<PartialShape> {
-                PartialShape::new(widened(&self[..])?)
+                PartialShape::new(widen_dims(&self[..])?)
             }
         }
     };
 }
 
-written_as!([i64; N], const N usize);
-written_as!(&[i64; N], const N usize);
+convert_list!([i64; N], const N usize);
+convert_list!(&[i64; N], const N usize);
 
 macro_rules! lists {
     ($($dim:ty)*) => {$(
-        written_as!(&[$dim]);
-        written_as!(Vec<$dim>);
-        written_as!(&Vec<$dim>);
+        convert_list!(&[$dim]);
+        convert_list!(Vec<$dim>);
+        convert_list!(&Vec<$dim>);
     )*};
 }
 
@@ -139,10 +140,10 @@ lists!(i64 i32 usize);
 
 macro_rules! arrays {
     ($($rank:literal)*) => {$(
-        written_as!([i32; $rank]);
-        written_as!(&[i32; $rank]);
-        written_as!([usize; $rank]);
-        written_as!(&[usize; $rank]);
+        convert_list!([i32; $rank]);
+        convert_list!(&[i32; $rank]);
+        convert_list!([usize; $rank]);
+        convert_list!(&[usize; $rank]);
 
         impl ToPartialShape for [Option<i64>; $rank] {
             fn to_partial_shape(self) -> Result<PartialShape> {

@@ -1,9 +1,9 @@
 //! Reference-counted, aligned memory for plain elements, and the pool that recycles it.
 //!
-//! A buffer of a few bytes, which is what scalars have, is stored in place; any other is one allocation: a small header,
-//! then the data. Memory is always initialized: fresh blocks are zeroed, recycled ones hold their former contents, so
-//! handing out `&mut [T]` of plain types is sound without a clearing pass. This file and `ops/src/linalg` are the only
-//! places with `unsafe` code.
+//! A buffer of a few bytes, such as a scalar's, is stored inline; any other is one allocation: a small header, then the
+//! data. Memory is always initialized: fresh blocks are zeroed, recycled ones hold their former contents, so handing
+//! out `&mut [T]` of plain types is sound without clearing. This file and `ops/src/linalg` are the only places with
+//! `unsafe` code.
 #![allow(unsafe_code)]
 
 use crate::memory::{self, MemoryBudget};
@@ -14,17 +14,17 @@ use std::sync::{Arc, Mutex};
 
 /// Blocks at least this large are cache-line aligned and recycled; smaller ones go straight to the allocator.
 const POOLED_BYTES: usize = 1024;
-/// Enough for the header, and keeps large blocks' data aligned.
+/// Holds the header and keeps the data of large blocks aligned.
 const HEADER_BYTES: usize = 64;
 const SMALL_HEADER_BYTES: usize = 32;
 const SMALL_ALIGN: usize = 16;
 const LARGE_ALIGN: usize = 64;
-/// Blocks at least this large ask for huge pages, of which each then holds at least one.
+/// Blocks of at least this size ask for huge pages; each contains at least one whole huge page.
 const HUGE_PAGES_BYTES: usize = 4 << 20;
-/// No block is larger, whatever is asked for.
+/// The largest block that can be requested.
 const MAX_CAPACITY: usize = 1 << 48;
-/// Marks the capacity of blocks that come from the system and go back to it at once: where there is a limit, what the
-/// allocator would keep of freed blocks is missed.
+/// Marks the capacity of blocks that are mapped directly from the system and unmapped when freed. Used where memory is
+/// limited: freed blocks that the allocator keeps would count against the limit.
 const MAPPED: usize = 1 << 63;
 
 #[repr(C)]
@@ -32,26 +32,26 @@ struct Header {
     references: AtomicUsize,
     /// Bytes in use.
     length: usize,
-    /// Bytes that may be used, and [`MAPPED`] for blocks that are the system's.
+    /// Bytes that may be used, with [`MAPPED`] set for blocks mapped from the system.
     capacity: usize,
-    /// Where the block goes when the last reference is dropped.
+    /// The pool that the block returns to when the last reference is dropped.
     pool: Option<Arc<BufferPool>>,
 }
 
 const _: () = assert!(size_of::<Header>() <= SMALL_HEADER_BYTES);
 
-/// Aligned bytes. Cloning shares, or copies if they are few; writing needs to be the only owner.
+/// Aligned bytes. Cloning shares them, or copies them if they are few; writing requires sole ownership.
 #[derive(Clone)]
 pub struct Buffer(Repr);
 
 #[derive(Clone)]
 enum Repr {
-    /// The first so many bytes of a word.
+    /// The number of bytes in use, and the bytes.
     Small(u8, u64),
     Large(Heap),
 }
 
-/// Bytes that are stored in place.
+/// The size up to which bytes are stored inline.
 const SMALL_BYTES: usize = 8;
 
 /// A counted reference to a header and the data behind it.
@@ -62,7 +62,7 @@ unsafe impl Send for Heap {}
 // SAFETY: as above; shared access only reads.
 unsafe impl Sync for Heap {}
 
-/// Where the data starts in a block of this capacity.
+/// The offset of the data in a block of this capacity.
 #[inline]
 fn data_offset(capacity: usize) -> usize {
     if capacity >= POOLED_BYTES { HEADER_BYTES } else { SMALL_HEADER_BYTES }
@@ -79,13 +79,13 @@ impl Buffer {
     /// A zeroed buffer outside any pool. Panics if there is no memory for it.
     #[inline]
     pub fn zeroed(length: usize) -> Buffer {
-        Buffer::try_zeroed(length).unwrap_or_else(|| memory::give_up(length))
+        Buffer::try_zeroed(length).unwrap_or_else(|| memory::panic_out_of_memory(length))
     }
 
-    /// A zeroed buffer outside any pool, if there is memory for it.
+    /// A zeroed buffer outside any pool; `None` if there is no memory for it.
     #[inline]
     pub fn try_zeroed(length: usize) -> Option<Buffer> {
-        // Empty buffers have an address that is aligned for every type, hence memory of their own.
+        // An empty buffer needs an address that is aligned for every type, so it is allocated.
         if (1..=SMALL_BYTES).contains(&length) {
             return Some(Buffer(Repr::Small(length as u8, 0)));
         }
@@ -101,12 +101,12 @@ impl Buffer {
         }
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether nobody else holds these bytes.
+    /// Returns whether these bytes have no other owner.
     #[inline]
     pub fn is_unique(&self) -> bool {
         match &self.0 {
@@ -125,12 +125,12 @@ impl Buffer {
         }
     }
 
-    /// The bytes for writing, if nobody else holds them.
+    /// The bytes for writing, if there is no other owner.
     #[inline]
     pub fn get_mut(&mut self) -> Option<&mut [u8]> {
         match &mut self.0 {
             Repr::Small(length, word) => Some(&mut bytemuck::bytes_of_mut(word)[..*length as usize]),
-            // SAFETY: we are the only owner and hold `&mut self`.
+            // SAFETY: `heap` is the only reference, and `self` is borrowed mutably.
             Repr::Large(heap) if heap.is_unique() => {
                 Some(unsafe { std::slice::from_raw_parts_mut(heap.data(), heap.header().length) })
             }
@@ -138,7 +138,7 @@ impl Buffer {
         }
     }
 
-    /// The bytes for writing; copies them first if somebody else holds them.
+    /// The bytes for writing; copied first if there is another owner.
     #[inline]
     pub fn make_mut(&mut self) -> &mut [u8] {
         if !self.is_unique() {
@@ -162,7 +162,7 @@ impl Buffer {
         copy
     }
 
-    /// The bytes as booleans, which every way of filling a boolean tensor keeps to 0 and 1.
+    /// The bytes as booleans. Every way to fill a boolean tensor stores only 0 and 1.
     pub(crate) fn as_bools(&self) -> &[bool] {
         let bytes = self.as_slice();
         debug_assert!(bytes.iter().all(|byte| *byte < 2));
@@ -170,7 +170,7 @@ impl Buffer {
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<bool>(), bytes.len()) }
     }
 
-    /// The bytes as booleans for writing, if nobody else holds them.
+    /// The bytes as booleans for writing, if there is no other owner.
     pub(crate) fn as_bools_mut(&mut self) -> Option<&mut [bool]> {
         // Recycled memory may hold anything; booleans must not.
         let bytes = self.get_mut()?;
@@ -192,7 +192,7 @@ impl Heap {
         Heap::allocate(length, (block - SMALL_HEADER_BYTES).min(POOLED_BYTES - 1), None)
     }
 
-    /// A new block, charged to the pool's budget, or to the process's; none if there is no memory for it.
+    /// Allocates a block charged to the pool's budget, or to the process's; `None` if there is no memory for it.
     fn allocate(length: usize, capacity: usize, pool: Option<Arc<BufferPool>>) -> Option<Heap> {
         if capacity > MAX_CAPACITY {
             return None;
@@ -209,7 +209,7 @@ impl Heap {
             return None;
         }
         let wants_map = layout.size() >= HUGE_PAGES_BYTES && memory::is_limited();
-        // SAFETY: the layout has a non-zero size, and what is zeroed neither by the system nor by the allocator is zeroed
+        // SAFETY: the layout has a non-zero size. Memory that neither the system nor the allocator has zeroed is zeroed
         // here.
         let claim = || unsafe {
             if wants_map {
@@ -268,7 +268,7 @@ impl Heap {
     }
 }
 
-/// Tells the budget that charged a block that it is no more.
+/// Releases the charge of a block that is freed.
 #[inline]
 fn release_charge(bytes: usize, pool: Option<&BufferPool>) {
     if bytes >= memory::COUNTED_BYTES {
@@ -299,35 +299,35 @@ impl Drop for Heap {
     }
 }
 
-/// Zeroed pages of the system for a block of this size; null if it has none.
+/// Maps zeroed pages for a block of this size; null if the system refuses.
 fn map(size: usize) -> *mut u8 {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-    // SAFETY: the pages are new, so that nobody else uses them.
+    // SAFETY: the pages are new, so nothing else uses them.
     unsafe { mmap_anonymous(std::ptr::null_mut(), size, protection, flags) }
         .map_or(std::ptr::null_mut(), |p| p.cast())
 }
 
-/// Gives pages back to the system.
+/// Unmaps pages.
 ///
 /// # Safety
 ///
-/// They come from [`map`] with this size, and nobody uses them any more.
+/// The pages come from [`map`] with this size and are no longer used.
 unsafe fn unmap(block: *mut u8, size: usize) {
-    // SAFETY: as the caller says. It cannot fail for pages that were mapped so.
+    // SAFETY: guaranteed by the caller. Unmapping a whole mapping cannot fail.
     let _ = unsafe { rustix::mm::munmap(block.cast(), size) };
 }
 
-/// Asks the kernel to back a new block with huge pages: first touching a large tensor then costs one page fault where it
-/// would cost 512. Everything else the process allocates stays on small pages, of which an idle server needs few.
+/// Asks the kernel to back a new block with huge pages: first use of a large tensor then costs one page fault instead
+/// of 512. Other allocations stay on small pages, which keeps an idle server small.
 fn ask_for_huge_pages(block: *mut u8, size: usize) {
     #[cfg(target_os = "linux")]
     {
         let page = rustix::param::page_size();
         let start = block.align_offset(page);
         let length = (size - start) / page * page;
-        // SAFETY: the pages lie within the block, and the advice changes no contents. Where the kernel has no huge pages
-        // it answers with an error that changes nothing either.
+        // SAFETY: the pages lie within the block, and the advice changes no contents. A kernel without huge pages
+        // returns an error and does nothing.
         let _ = unsafe {
             rustix::mm::madvise(block.add(start).cast(), length, rustix::mm::Advice::LinuxHugepage)
         };
@@ -336,8 +336,8 @@ fn ask_for_huge_pages(block: *mut u8, size: usize) {
     let _ = (block, size);
 }
 
-/// Gives up one reference; returns whether it was the last. The holder of the only reference need not count it down:
-/// nobody is left to copy it.
+/// Drops one reference; returns whether it was the last. A sole owner need not decrement the count: there is no other
+/// reference to be cloned.
 #[inline]
 fn release(references: &AtomicUsize) -> bool {
     if references.load(Ordering::Acquire) == 1 {
@@ -350,8 +350,7 @@ fn release(references: &AtomicUsize) -> bool {
     true
 }
 
-/// A counted reference without weak ones: whether it is the only one is a plain load, so that in-place work costs
-/// nothing to find out about.
+/// A reference-counted pointer without weak references: checking for sole ownership is a plain load.
 pub(super) struct Shared<T>(NonNull<Counted<T>>);
 
 struct Counted<T> {
@@ -377,7 +376,7 @@ impl<T> Shared<T> {
         unsafe { self.0.as_ref() }
     }
 
-    /// Whether this is the only reference.
+    /// Returns whether this is the only reference.
     #[inline]
     pub(super) fn is_unique(&self) -> bool {
         self.counted().references.load(Ordering::Acquire) == 1
@@ -423,7 +422,7 @@ impl<T> Drop for Shared<T> {
     }
 }
 
-/// An allocation without owners: on its way to the pool or to the allocator.
+/// An allocation without owners, about to be pooled or freed.
 struct Block(NonNull<Header>);
 
 // SAFETY: a block has no other owner.
@@ -439,30 +438,31 @@ impl Block {
         unsafe { self.0.as_ref().capacity }
     }
 
-    /// Gives the block back to the allocator, and its bytes to the budget of its pool.
+    /// Frees the block and releases its charge.
     #[inline]
     fn free(self, pool: Option<&BufferPool>) {
         let layout = layout(self.capacity());
         let is_mapped = self.marked_capacity() & MAPPED != 0;
         // SAFETY: the block was mapped with this length, or allocated with this layout, and has no owners left.
         unsafe {
-            match is_mapped {
-                true => unmap(self.0.as_ptr().cast::<u8>(), layout.size()),
-                false => dealloc(self.0.as_ptr().cast::<u8>(), layout),
+            if is_mapped {
+                unmap(self.0.as_ptr().cast::<u8>(), layout.size());
+            } else {
+                dealloc(self.0.as_ptr().cast::<u8>(), layout);
             }
         }
         release_charge(layout.size(), pool);
     }
 }
 
-/// Free blocks by size class, so that a step's large tensors reuse pages that are already mapped and warm.
+/// Free blocks by size class, so that large tensors of a step reuse pages that are mapped and warm.
 pub struct BufferPool {
     classes: Vec<Mutex<Vec<Block>>>,
-    /// Bytes now kept in `classes`.
+    /// Bytes in `classes`.
     kept: AtomicUsize,
-    /// Bytes that may be kept.
+    /// The maximum of `kept`.
     limit: usize,
-    /// Where blocks are charged, those that are kept included.
+    /// The budget that blocks are charged to, free ones included.
     budget: MemoryBudget,
 }
 
@@ -491,22 +491,22 @@ impl BufferPool {
         Arc::new(BufferPool { classes, kept: AtomicUsize::new(0), limit, budget })
     }
 
-    /// Where its blocks are charged.
+    /// The budget that blocks are charged to.
     pub fn budget(&self) -> &MemoryBudget {
         &self.budget
     }
 
-    /// Whether there would be memory for so many bytes, if need be after what is kept is given back.
-    pub(crate) fn admits(&self, bytes: usize) -> bool {
-        self.budget.admits(bytes) || self.budget.admits_after(bytes, self.trim())
+    /// Returns whether there is memory for this many bytes, if necessary after freeing the pool's free blocks.
+    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
+        self.budget.has_room_for(bytes) || self.budget.has_room_after(bytes, self.trim())
     }
 
-    /// A buffer of `length` bytes whose contents are initialized but unspecified. Panics if there is no memory for it.
+    /// A buffer of `length` bytes, initialized but with unspecified contents. Panics if there is no memory for it.
     pub fn allocate(self: &Arc<Self>, length: usize) -> Buffer {
-        self.try_allocate(length).unwrap_or_else(|| memory::give_up(length))
+        self.try_allocate(length).unwrap_or_else(|| memory::panic_out_of_memory(length))
     }
 
-    /// A buffer of `length` bytes whose contents are initialized but unspecified, if there is memory for it.
+    /// A buffer of `length` bytes, initialized but with unspecified contents; `None` if there is no memory for it.
     pub fn try_allocate(self: &Arc<Self>, length: usize) -> Option<Buffer> {
         if length < POOLED_BYTES {
             return Buffer::try_zeroed(length);
@@ -548,12 +548,12 @@ impl BufferPool {
         self.classes[class].lock().expect("no panic while a list is locked").push(block);
     }
 
-    /// Bytes of free blocks that the pool holds.
+    /// Bytes of free blocks in the pool.
     pub fn kept_bytes(&self) -> usize {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// Gives every free block back to the allocator; returns how many bytes that were.
+    /// Frees all free blocks; returns their size in bytes.
     pub fn trim(&self) -> usize {
         let mut bytes = 0;
         for class in &self.classes {
@@ -620,7 +620,7 @@ mod tests {
 
     #[test]
     fn blocks_of_limited_processes_come_from_the_system() {
-        // Far beyond what tests need.
+        // A limit far beyond what the test needs.
         let share = MemoryBudget::share(1 << 47);
         let pool = BufferPool::within(64 << 20, share.part(usize::MAX));
         let mut buffer = pool.try_allocate(5 << 20).expect("there is room");
@@ -632,7 +632,7 @@ mod tests {
         let address = buffer.as_slice().as_ptr();
         drop(buffer);
         drop(share);
-        // It stays what it is, whatever holds for blocks that follow.
+        // A block stays mapped, whatever applies to later blocks.
         let again = pool.try_allocate(5 << 20).expect("there is room");
         assert_eq!(again.as_slice().as_ptr(), address);
         drop(again);

@@ -1,4 +1,4 @@
-//! Tensors as people read them: nested lists, of long ones the first elements.
+//! Tensors as text for people: nested lists, long ones abbreviated to their first elements.
 
 use super::{C64, C128, Element, Tensor};
 use crate::DType;
@@ -6,10 +6,10 @@ use bytes::Bytes;
 use half::{bf16, f16};
 use std::fmt;
 
-/// How many elements of a dimension are shown.
+/// The number of elements of a dimension that are printed.
 const SHOWN: usize = 8;
 
-/// The elements as nested lists. Dimensions of more than eight elements end with dots.
+/// The elements as nested lists. Dimensions with more than eight elements end in dots.
 ///
 /// ```
 /// use ferroflow_core::Tensor;
@@ -58,7 +58,7 @@ impl Tensor {
     }
 }
 
-/// A number with its exponent if it is very small or large, as in stock's lists.
+/// Prints a number, with an exponent if it is very small or large, as stock does.
 fn number<T: fmt::Display + fmt::LowerExp>(size: f64, value: &T, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let plain = size == 0.0 || !size.is_finite() || (1e-4..1e16).contains(&size.abs());
     if plain { write!(f, "{value}") } else { write!(f, "{value:e}") }

@@ -1,4 +1,4 @@
-//! Rust types of tensor elements, and the coarser view that data movement needs.
+//! Rust types of tensor elements, and units, the coarser view that data movement needs.
 
 use super::Tensor;
 use super::storage::Storage;
@@ -34,10 +34,10 @@ pub trait Element: Stored + Default + std::fmt::Debug + PartialEq {
     const DTYPE: DType;
 }
 
-/// What data movement sees of an element: its width, or its owned value. Kernels that only move elements are generic
-/// over units, which takes a third of the code that being generic over types would.
+/// An element as data movement sees it: its width, or its owned value. Kernels that only move elements are generic over
+/// units, which takes a third of the code of being generic over element types.
 pub trait Unit: Stored + Default {
-    /// Whether tensors of this type are made of such units.
+    /// Returns whether tensors of this type consist of such units.
     fn fits(dtype: DType) -> bool;
 }
 

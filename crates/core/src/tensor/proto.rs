@@ -1,4 +1,5 @@
-//! Tensors on the wire: every `TensorProto` encoding is read, the raw one is written.
+//! Tensors as `TensorProto`: every encoding is read, the raw one is written. For constants in graphs and files; the
+//! transport has a codec of its own that avoids this copy.
 
 use super::{Buffer, Element, Storage, Tensor};
 use crate::memory::{MemoryBudget, limits};
@@ -11,7 +12,8 @@ use half::{bf16, f16};
 use prost::Message;
 
 impl Tensor {
-    /// Reads a tensor in any encoding: raw content, typed values, fewer values than elements (the last repeats), none.
+    /// Reads a tensor in any encoding: raw content, typed values, fewer values than elements (the last repeats), or
+    /// none.
     pub fn from_proto(proto: &TensorProto) -> Result<Tensor> {
         let dtype = DType::from_wire(proto.dtype)?;
         let shape = Shape::from_proto(&proto.tensor_shape.clone().unwrap_or_default())?;
@@ -19,11 +21,11 @@ impl Tensor {
         if !proto.tensor_content.is_empty() {
             return from_content(dtype, shape, &proto.tensor_content);
         }
-        // A shape and one repeated value are a few bytes on the wire whatever the tensor's size.
+        // On the wire, a shape and one repeated value take a few bytes whatever the tensor's size.
         let unit = if dtype.is_plain() { dtype.size() } else { size_of::<Bytes>() };
         let bytes = elements.checked_mul(unit);
-        if !bytes.is_some_and(|bytes| MemoryBudget::process().admits(bytes)) {
-            // Stock cannot make sense of what no machine could hold.
+        if !bytes.is_some_and(|bytes| MemoryBudget::process().has_room_for(bytes)) {
+            // Stock reports a size that no machine could hold as an invalid tensor.
             let hopeless = bytes.is_none_or(|bytes| limits::least().is_none_or(|least| bytes > least.bytes));
             ensure!(!hopeless, InvalidArgument, "{}", no_memory(dtype, &shape));
             bail!(ResourceExhausted, "{}", no_memory(dtype, &shape))
@@ -71,7 +73,7 @@ impl Tensor {
         }
     }
 
-    /// The wire form: raw content, strings included.
+    /// The wire form: raw content, also for strings.
     pub fn to_proto(&self) -> Result<TensorProto> {
         let mut proto = TensorProto {
             dtype: self.dtype().to_wire(),
@@ -93,7 +95,7 @@ impl Tensor {
         Ok(proto)
     }
 
-    /// The wire form without its elements: what precedes raw bytes that are written from the tensor's own memory.
+    /// The wire form without the elements, which are written from the tensor's own memory after it.
     pub fn header_proto(&self) -> TensorProto {
         TensorProto {
             dtype: self.dtype().to_wire(),
@@ -153,7 +155,7 @@ fn expand<P, T: Element>(shape: Shape, given: &[P], convert: impl Fn(&P) -> T) -
     let refusal = no_memory(T::DTYPE, &shape);
     let Some(mut tensor) = Tensor::try_zeros(T::DTYPE, shape) else { bail!(ResourceExhausted, "{refusal}") };
     let elements = tensor.flat_mut::<T>()?;
-    // Values beyond the last element are left out, as in stock.
+    // Values beyond the last element are ignored, as in stock.
     let (first, rest) = elements.split_at_mut(given.len().min(elements.len()));
     first.iter_mut().zip(given).for_each(|(element, value)| *element = convert(value));
     if let Some(last) = first.last() {
@@ -177,7 +179,7 @@ fn retype(tensor: Tensor, dtype: DType) -> Result<Tensor> {
     tensor.bitcast(dtype)
 }
 
-/// Lengths as varints, then the bytes of all elements: how lists of byte strings travel in `tensor_content`.
+/// The encoding of byte strings in `tensor_content`: lengths as varints, then all bytes.
 pub fn encode_string_list(values: &[Bytes]) -> Bytes {
     let total: usize = values.iter().map(|value| value.len() + 5).sum();
     let mut out = BytesMut::with_capacity(total);
@@ -190,7 +192,7 @@ pub fn encode_string_list(values: &[Bytes]) -> Bytes {
     out.freeze()
 }
 
-/// Reads what [`encode_string_list`] writes; the elements share `content`'s memory.
+/// Decodes the result of [`encode_string_list`]; the elements share `content`'s memory.
 pub fn decode_string_list(content: &Bytes, count: usize) -> Result<Vec<Bytes>> {
     let mut rest = content.clone();
     ensure!(

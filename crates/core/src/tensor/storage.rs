@@ -1,4 +1,4 @@
-//! The four ways elements are kept.
+//! The four kinds of storage for elements: plain bytes, strings, handles and variants.
 
 use super::buffer::{Buffer, BufferPool};
 use crate::DType;
@@ -7,7 +7,7 @@ use crate::variant::Variant;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// Where a tensor's elements live. Cloning shares.
+/// The memory of a tensor's elements. Cloning shares.
 #[derive(Clone)]
 pub enum Storage {
     /// Elements of a fixed size, row-major, little-endian.
@@ -16,7 +16,7 @@ pub enum Storage {
     Strings(Arc<Vec<Bytes>>),
     /// Handles of variables, queues, tables.
     Resources(Arc<Vec<ResourceHandle>>),
-    /// Values of types that only some ops know.
+    /// Values of op-defined types.
     Variants(Arc<Vec<Variant>>),
 }
 
@@ -45,8 +45,8 @@ impl Storage {
         Storage::Plain(buffer)
     }
 
-    /// Default elements (zeros, empty strings, empty handles); plain ones only if `zero` is set, else unspecified. None if
-    /// there is no memory for them.
+    /// Default elements (zeros, empty strings, empty handles); plain elements are unspecified unless `zero` is set.
+    /// `None` if there is no memory for them.
     pub(super) fn new(
         dtype: DType,
         elements: usize,

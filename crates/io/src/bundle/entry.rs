@@ -1,4 +1,4 @@
-//! Entries of an index, checked.
+//! Validated entries of a bundle's index.
 
 use super::slice::TensorSlice;
 use ferroflow_core::{DType, Result, Shape, ensure, status};
@@ -10,14 +10,14 @@ pub(super) const HEADER_KEY: &[u8] = b"";
 /// The format version that stock writes and reads.
 const VERSION: i32 = 1;
 
-/// Where a tensor is and what it is.
+/// The location, type and shape of a tensor.
 pub(super) struct Entry {
     pub(super) dtype: DType,
     pub(super) shape: Shape,
     pub(super) shard: usize,
     pub(super) offset: u64,
     pub(super) size: u64,
-    /// Masked checksum of the bytes.
+    /// The masked checksum of the data.
     pub(super) checksum: u32,
     pub(super) slices: Vec<TensorSlice>,
 }
@@ -54,7 +54,7 @@ pub(super) fn header(shards: usize) -> Vec<u8> {
         .encode_to_vec()
 }
 
-/// The number of data files, from a header that this version can read.
+/// The number of data files, from a header of a supported version.
 pub(super) fn shards_of(header: &[u8]) -> Result<usize> {
     let header = BundleHeaderProto::decode(header)
         .map_err(|_| status!(DataLoss, "malformed header in the checkpoint's index"))?;

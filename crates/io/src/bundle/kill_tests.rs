@@ -1,4 +1,4 @@
-//! A process that is killed while it replaces a checkpoint leaves a whole one: the new one or the one before.
+//! A process that is killed while it replaces a checkpoint leaves a complete one: the new one or the previous one.
 
 use super::{BundleReader, BundleWriter, SliceSpec, merge};
 use ferroflow_core::{Result, Tensor};
@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Set for the process that saves until it is killed.
+/// The variable that is set for the process that saves until it is killed.
 const PREFIX: &str = "FERROFLOW_TEST_SAVE_PREFIX";
-/// Repeats the random moments of a run that failed.
+/// The variable that repeats the random moments of a failed run.
 const SEED: &str = "FERROFLOW_TEST_SEED";
 const ROUNDS: usize = 40;
 const ELEMENTS: usize = 200_000;
@@ -38,7 +38,7 @@ fn a_kill_at_any_moment_leaves_a_whole_checkpoint() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
-/// Lets a process save at least once and then for that long; the number of the last checkpoint it reported.
+/// Lets a process save at least once and then for this long; returns the number of the last checkpoint it reported.
 fn kill_after(prefix: &str, time: Duration) -> i64 {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -79,7 +79,7 @@ fn save_until_killed(prefix: &str) -> Result<()> {
         let (low, high) =
             (format!("{ELEMENTS} 0,{}", ELEMENTS / 2), format!("{ELEMENTS} {0},{0}", ELEMENTS / 2));
         let parts = [format!("{prefix}_temp/part-0"), format!("{prefix}_temp/part-1")];
-        // In pairs, so that a checkpoint also replaces one with as many data files.
+        // In pairs, so that a checkpoint also replaces one with the same number of data files.
         let merged = number % 4 < 2;
         let mut writer = BundleWriter::create(if merged { &parts[0] } else { prefix })?;
         writer.add("number", &Tensor::scalar(number))?;
@@ -94,14 +94,14 @@ fn save_until_killed(prefix: &str) -> Result<()> {
         if merged {
             merge(&parts, prefix, false)?;
         }
-        // An error means that nobody listens any more.
+        // Fails when the parent has closed the pipe.
         if writeln!(std::io::stdout(), "saved {number}").is_err() {
             return Ok(());
         }
     }
 }
 
-/// The number of the checkpoint, all of which must be from one save.
+/// The number of the checkpoint; all its values must come from one save.
 fn check(prefix: &str) -> Result<i64> {
     let reader = BundleReader::open(prefix)?;
     let number: i64 = reader.read("number")?.to_scalar()?;

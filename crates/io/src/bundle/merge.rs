@@ -1,4 +1,4 @@
-//! Joins the checkpoints of several devices into one: data files are renamed, indexes are merged.
+//! Merges the checkpoints of several devices into one: data files are renamed, indexes are merged.
 
 use super::entry::{HEADER_KEY, decode_entry, shards_of};
 use super::replace::{publish, unused_shards};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-/// Joins checkpoints. The parts are gone afterwards. Parts that do not exist are skipped if `allow_missing` is set.
+/// Merges checkpoints and removes the parts. Parts that do not exist are skipped if `allow_missing` is set.
 pub fn merge(prefixes: &[String], destination: &str, allow_missing: bool) -> Result<()> {
     let mut entries: BTreeMap<Vec<u8>, BundleEntryProto> = BTreeMap::new();
     let mut files: Vec<PathBuf> = Vec::new();
@@ -56,7 +56,7 @@ pub fn merge(prefixes: &[String], destination: &str, allow_missing: bool) -> Res
         "At least one prefix checkpoint file must exist, but none existed."
     );
     if let Some(directory) = PathBuf::from(destination).parent() {
-        // A directory that cannot be made shows in the renames below.
+        // If the directory cannot be created, the renames below report an error.
         let _ = fs::create_dir_all(directory);
     }
     let shards = unused_shards(destination, files.len());

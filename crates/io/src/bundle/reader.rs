@@ -1,7 +1,7 @@
-//! Reads checkpoints: whole tensors, and any box out of however a tensor was cut.
+//! Reads checkpoints: whole tensors, and any slice of a tensor however it was partitioned.
 
 use super::entry::{Entry, HEADER_KEY, shards_of};
-use super::runs::{Bounds, Runs, intersection};
+use super::runs::{Bounds, CopyRuns, intersection};
 use super::slice::TensorSlice;
 use super::{CHUNK, check_cancelled, data_path, index_path, strings};
 use crate::crc;
@@ -15,7 +15,7 @@ use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure, status};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// An open checkpoint. Any number of threads may read.
+/// An open checkpoint. Any number of threads may read it.
 pub struct BundleReader {
     prefix: String,
     index: TableReader,
@@ -42,8 +42,8 @@ impl BundleReader {
         })
     }
 
-    /// Lets whoever holds the other end stop a long read.
-    pub fn until(mut self, cancellation: Cancellation) -> BundleReader {
+    /// Makes long reads stop when this is cancelled.
+    pub fn cancelled_by(mut self, cancellation: Cancellation) -> BundleReader {
         self.cancellation = cancellation;
         self
     }
@@ -54,7 +54,7 @@ impl BundleReader {
         Ok((entry.dtype, entry.shape))
     }
 
-    /// A whole tensor, put together from its slices if it was cut.
+    /// Reads a whole tensor, assembled from its slices if it was partitioned.
     pub fn read(&self, name: &str) -> Result<Tensor> {
         let entry = self.entry(name)?;
         if entry.slices.is_empty() {
@@ -63,7 +63,7 @@ impl BundleReader {
         self.gather(name, &entry, &TensorSlice::whole(entry.shape.rank()))
     }
 
-    /// A part of a tensor.
+    /// Reads a slice of a tensor.
     pub fn read_slice(&self, name: &str, slice: &TensorSlice) -> Result<Tensor> {
         let entry = self.entry(name)?;
         let shape = slice.shape_within(&entry.shape)?;
@@ -91,7 +91,7 @@ impl BundleReader {
             ensure!(
                 piece.dtype == entry.dtype && piece.shape == stored.shape_within(&entry.shape)?,
                 DataLoss,
-                "slice {stored} of {name} does not have the type and shape that the tensor promises"
+                "slice {stored} of {name} does not have the type and shape given in the tensor's entry"
             );
             self.check_extent(&piece)?;
             pieces.push((bounds, piece));
@@ -109,8 +109,8 @@ impl BundleReader {
         self.assemble(entry.dtype, shape, &wanted, &pieces)
     }
 
-    /// Fills the box `wanted` from pieces that stand where their bounds say. Pieces must have been checked against the
-    /// sizes of their files.
+    /// Fills the region `wanted` from pieces with the given bounds. Pieces must have been checked against the sizes of
+    /// their files.
     fn assemble(
         &self,
         dtype: DType,
@@ -123,14 +123,15 @@ impl BundleReader {
             for (bounds, piece) in pieces {
                 let tensor = self.load(piece)?;
                 let values = tensor.flat::<Bytes>()?;
-                for run in Runs::new(bounds, wanted) {
+                for run in CopyRuns::new(bounds, wanted) {
                     out[run.to..][..run.length].clone_from_slice(&values[run.from..][..run.length]);
                 }
             }
             return Tensor::new(shape, out);
         }
         let bytes = shape.elements().checked_mul(dtype.size());
-        let bytes = bytes.ok_or_else(|| status!(DataLoss, "{dtype} tensor of shape {shape}"))?;
+        let bytes =
+            bytes.ok_or_else(|| status!(DataLoss, "a {dtype} tensor of shape {shape} is too large"))?;
         let mut out = allocate(bytes)?;
         for (bounds, piece) in pieces {
             self.copy_part(piece, bounds, wanted, out.make_mut())?;
@@ -138,11 +139,11 @@ impl BundleReader {
         Tensor::from_buffer(dtype, shape, out)
     }
 
-    /// Copies what a piece has of the box `wanted` into `out`, which is that box. The piece passes through a small
-    /// buffer: only all of its bytes together can be checked.
+    /// Copies the intersection of a piece and the region `wanted` into `out`, which holds that region. All of the piece
+    /// is read, through a small buffer, because its checksum covers all of it.
     fn copy_part(&self, piece: &Entry, bounds: &Bounds, wanted: &Bounds, out: &mut [u8]) -> Result<()> {
         let (source, size) = (self.check_extent(piece)?, piece.dtype.size());
-        let mut runs = Runs::new(bounds, wanted)
+        let mut runs = CopyRuns::new(bounds, wanted)
             .map(|run| (run.from * size, run.to * size, run.length * size))
             .peekable();
         let mut chunk = vec![0; CHUNK.min(piece.size as usize)];
@@ -254,7 +255,7 @@ fn missing(name: &str) -> ferroflow_core::Status {
     status!(NotFound, "Key {name} not found in checkpoint")
 }
 
-/// Memory for the elements of a tensor.
+/// Allocates memory for a tensor.
 fn allocate(bytes: usize) -> Result<Buffer> {
     Buffer::try_zeroed(bytes)
         .ok_or_else(|| status!(ResourceExhausted, "no memory for a tensor of {bytes} bytes"))

@@ -1,5 +1,5 @@
-//! Replacing a checkpoint under the same prefix: names for data files that the old one does not use, and the removal of
-//! what it leaves behind.
+//! Replacement of a checkpoint under the same prefix: data file names that the old one does not use, and removal of the
+//! old files.
 
 use super::entry::{HEADER_KEY, header, shards_of};
 use super::{data_path, index_path};
@@ -12,17 +12,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// The number of data files to write if `wanted` are needed: one more if the checkpoint that is there has as many.
+/// The number of data files to write if `wanted` are needed: one more if the existing checkpoint has the same number.
 pub(super) fn unused_shards(prefix: &str, wanted: usize) -> usize {
-    // An index that cannot be read names no data that would have to be kept.
+    // Data files without a readable index need not be kept.
     let table = TableReader::open(&index_path(prefix));
     let header = table.and_then(|table| table.get(HEADER_KEY));
     let present = header.and_then(|header| shards_of(&header.unwrap_or_default()));
     if present.is_ok_and(|present| present == wanted) { wanted + 1 } else { wanted }
 }
 
-/// Writes the index, which makes the checkpoint valid. The data files up to `used` are in place; the others, which hold
-/// nothing, are made first. What a checkpoint that was there before leaves is removed.
+/// Writes the index, which makes the checkpoint valid. The data files up to `used` exist; the others, which are empty,
+/// are created first. Files of the previous checkpoint are removed.
 pub(super) fn publish(
     prefix: &str,
     used: usize,
@@ -42,8 +42,8 @@ pub(super) fn publish(
     Ok(())
 }
 
-/// Removes data files of this prefix that belong to another number of files. The checkpoint is whole whether or not
-/// this succeeds.
+/// Removes data files of this prefix that belong to another number of files. The checkpoint is valid even if this
+/// fails.
 fn remove_others(prefix: &str, shards: usize) {
     let path = Path::new(prefix);
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
@@ -56,7 +56,7 @@ fn remove_others(prefix: &str, shards: usize) {
     }
 }
 
-/// The number of files that `<prefix>.data-<k>-of-<n>` speaks of.
+/// The `n` in `<prefix>.data-<k>-of-<n>`.
 fn shards_in_name(file: &str, prefix: &str) -> Option<usize> {
     let (shard, shards) = file.strip_prefix(prefix)?.strip_prefix(".data-")?.split_once("-of-")?;
     let number = |text: &str| if text.len() == 5 { text.parse::<usize>().ok() } else { None };

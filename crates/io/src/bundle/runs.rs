@@ -1,9 +1,9 @@
-//! Boxes in tensors: what two of them share, and where that lies in memory.
+//! Regions of tensors: the intersection of two, and where it lies in memory.
 
 /// Start and length per dimension.
 pub(crate) type Bounds = [(i64, i64)];
 
-/// The box that two boxes share.
+/// The intersection of two regions.
 pub(crate) fn intersection(a: &Bounds, b: &Bounds) -> Option<Vec<(i64, i64)>> {
     let common = |(a, b): (&(i64, i64), &(i64, i64))| {
         let (start, end) = (a.0.max(b.0), (a.0 + a.1).min(b.0 + b.1));
@@ -12,39 +12,39 @@ pub(crate) fn intersection(a: &Bounds, b: &Bounds) -> Option<Vec<(i64, i64)>> {
     a.iter().zip(b).map(common).collect()
 }
 
-/// Elements that lie side by side both in the box that is read and in the box that is filled.
+/// Elements that are contiguous both in the source and in the destination region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct CopyRun {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) length: usize,
 }
 
-/// The runs of what two boxes share, ascending in both.
-pub(crate) struct Runs<'a> {
+/// The runs of the intersection of two regions, ascending in both.
+pub(crate) struct CopyRuns<'a> {
     from: &'a Bounds,
     to: &'a Bounds,
     common: Vec<(i64, i64)>,
-    /// Dimensions from here on are whole in both boxes, so that one run goes across all of them.
+    /// The first dimension from which on both regions are whole, so that a run covers all following dimensions.
     outer: usize,
     length: usize,
     point: Option<Vec<i64>>,
 }
 
-impl<'a> Runs<'a> {
-    pub(crate) fn new(from: &'a Bounds, to: &'a Bounds) -> Runs<'a> {
+impl<'a> CopyRuns<'a> {
+    pub(crate) fn new(from: &'a Bounds, to: &'a Bounds) -> CopyRuns<'a> {
         let Some(common) = intersection(from, to) else {
-            return Runs { from, to, common: Vec::new(), outer: 0, length: 0, point: None };
+            return CopyRuns { from, to, common: Vec::new(), outer: 0, length: 0, point: None };
         };
         let mut outer = common.len();
         while outer > 0 && common[outer - 1] == from[outer - 1] && common[outer - 1] == to[outer - 1] {
             outer -= 1;
         }
-        // The innermost dimension that is cut still gives one run per row.
+        // The innermost partial dimension still gives one run per row.
         let outer = outer.saturating_sub(1);
         let length = common[outer..].iter().map(|(_, length)| *length as usize).product();
         let point = Some(common.iter().map(|(start, _)| *start).collect());
-        Runs { from, to, common, outer, length, point }
+        CopyRuns { from, to, common, outer, length, point }
     }
 
     fn advance(&self, mut point: Vec<i64>) -> Option<Vec<i64>> {
@@ -59,15 +59,15 @@ impl<'a> Runs<'a> {
     }
 }
 
-impl Iterator for Runs<'_> {
-    type Item = Run;
+impl Iterator for CopyRuns<'_> {
+    type Item = CopyRun;
 
-    fn next(&mut self) -> Option<Run> {
+    fn next(&mut self) -> Option<CopyRun> {
         let point = self.point.take()?;
         let offset = |bounds: &Bounds| {
             point.iter().zip(bounds).fold(0, |sum, (at, (start, length))| sum * length + at - start) as usize
         };
-        let run = Run { from: offset(self.from), to: offset(self.to), length: self.length };
+        let run = CopyRun { from: offset(self.from), to: offset(self.to), length: self.length };
         self.point = self.advance(point);
         Some(run)
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     fn runs(from: &Bounds, to: &Bounds) -> Vec<(usize, usize, usize)> {
-        Runs::new(from, to).map(|run| (run.from, run.to, run.length)).collect()
+        CopyRuns::new(from, to).map(|run| (run.from, run.to, run.length)).collect()
     }
 
     #[test]

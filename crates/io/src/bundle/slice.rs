@@ -1,22 +1,22 @@
-//! Slices of partitioned tensors: their text, their message, and the key under which a slice is kept.
+//! Slices of partitioned tensors: their text form, their message, and the key under which a slice is stored.
 
 use ferroflow_core::{Result, Shape, Status, bail, ensure, status};
 use ferroflow_proto::tensorflow::TensorSliceProto;
 use ferroflow_proto::tensorflow::tensor_slice_proto::{Extent, extent::HasLengthHack};
 use std::fmt;
 
-/// A box in a tensor: per dimension where it starts and how long it is, or `None` for the whole dimension.
+/// A region of a tensor: start and length per dimension, or `None` for the whole dimension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSlice(Vec<Option<(i64, i64)>>);
 
-/// What a `shape_and_slices` string says: the full shape and the part that is meant.
+/// A parsed `shape_and_slices` string: the full shape and the slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceSpec {
     /// The shape of the whole tensor.
     pub full: Shape,
-    /// The part.
+    /// The slice.
     pub slice: TensorSlice,
-    /// The shape of the part.
+    /// The shape of the slice.
     pub shape: Shape,
 }
 
@@ -41,7 +41,7 @@ impl SliceSpec {
 }
 
 impl TensorSlice {
-    /// The whole of a tensor of this rank.
+    /// The slice that is a whole tensor of this rank.
     pub fn whole(rank: usize) -> TensorSlice {
         TensorSlice(vec![None; rank])
     }
@@ -69,7 +69,7 @@ impl TensorSlice {
         Ok(TensorSlice(text.split(':').map(extent).collect::<Result<_>>()?))
     }
 
-    /// The shape of this part of a tensor of that shape.
+    /// The shape of this slice of a tensor of shape `full`.
     pub fn shape_within(&self, full: &Shape) -> Result<Shape> {
         ensure!(self.0.len() == full.rank(), Internal, "Mismatching ranks: shape = {full}, slice = {self}");
         for (dim, (extent, size)) in self.0.iter().zip(full.dims()).enumerate() {
@@ -89,7 +89,7 @@ impl TensorSlice {
         self.0.iter().zip(full.dims()).map(|(extent, size)| extent.unwrap_or((0, *size))).collect()
     }
 
-    /// Whether no dimension is cut.
+    /// Returns whether every dimension is whole.
     pub(crate) fn is_whole(&self, full: &Shape) -> bool {
         self.bounds(full).iter().zip(full.dims()).all(|((start, length), size)| *start == 0 && length == size)
     }
@@ -113,7 +113,7 @@ impl TensorSlice {
         Ok(TensorSlice(proto.extent.iter().map(extent).collect::<Result<_, Status>>()?))
     }
 
-    /// The key under which this slice of a tensor is kept.
+    /// The key under which this slice of a tensor is stored.
     pub(crate) fn key(&self, name: &str) -> Vec<u8> {
         let mut key = Vec::with_capacity(name.len() + 16);
         write_unsigned(&mut key, 0);
@@ -141,7 +141,7 @@ impl fmt::Display for TensorSlice {
     }
 }
 
-// Ordered code: encodings whose bytes compare like the values they stand for.
+// Ordered code: encodings whose bytes compare like the encoded values.
 
 fn write_unsigned(out: &mut Vec<u8>, value: u64) {
     let bytes = value.to_be_bytes();
@@ -161,7 +161,7 @@ fn write_string(out: &mut Vec<u8>, text: &[u8]) {
     out.extend_from_slice(&[0, 1]);
 }
 
-/// The length in bytes stands in leading one bits, the sign in whether they are inverted.
+/// The number of leading one bits gives the length in bytes; they are inverted for negative values.
 fn write_signed(out: &mut Vec<u8>, value: i64) {
     let magnitude = if value < 0 { !value } else { value } as u64;
     if magnitude < 64 {

@@ -5,7 +5,7 @@ use bytes::{Buf, Bytes};
 use ferroflow_core::{Result, ensure, status};
 use prost::encoding::{decode_varint, encode_varint};
 
-/// The checksum covers lengths at full width, whatever their encoding.
+/// Adds a length to the checksum, which covers lengths at full width, whatever their encoding.
 fn extend_with_length(checksum: u32, length: u64) -> u32 {
     match u32::try_from(length) {
         Ok(length) => crc::extend(checksum, &length.to_le_bytes()),
@@ -13,7 +13,7 @@ fn extend_with_length(checksum: u32, length: u64) -> u32 {
     }
 }
 
-/// What precedes the strings' own bytes, and the checksum so far.
+/// The encoded lengths, which precede the strings' bytes, and the checksum so far.
 pub(super) fn encode_lengths(values: &[Bytes]) -> (Vec<u8>, u32) {
     let mut bytes = Vec::with_capacity(values.len() + 4);
     let mut checksum = 0;
@@ -26,7 +26,7 @@ pub(super) fn encode_lengths(values: &[Bytes]) -> (Vec<u8>, u32) {
     (bytes, crc::extend(checksum, &of_lengths))
 }
 
-/// The strings and the checksum of everything; the strings share the memory of `bytes`.
+/// The strings and the checksum of all data; the strings share the memory of `bytes`.
 pub(super) fn decode(mut bytes: Bytes, count: usize) -> Result<(Vec<Bytes>, u32)> {
     let short = || status!(DataLoss, "the checkpoint's data ends within a string tensor");
     ensure!(count <= bytes.len(), DataLoss, "{}", short().message());

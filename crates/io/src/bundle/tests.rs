@@ -1,10 +1,10 @@
-//! Round trips of whole, cut and merged checkpoints.
+//! Round trips of whole, partitioned and merged checkpoints.
 
 use super::*;
 use bytes::Bytes;
 use ferroflow_core::{Code, Shape, Tensor};
 
-/// A directory that vanishes with the test.
+/// A directory that is removed at the end of the test.
 struct Directory(PathBuf);
 
 impl Directory {

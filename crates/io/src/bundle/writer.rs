@@ -1,5 +1,5 @@
-//! Writes checkpoints: tensors stream to a temporary data file; the index is written last, so that a checkpoint whose
-//! index exists is whole.
+//! Writes checkpoints: tensors are written to a temporary data file and the index last, so that a checkpoint with an
+//! index is complete.
 
 use super::entry::HEADER_KEY;
 use super::replace::{publish, unused_shards};
@@ -39,8 +39,8 @@ impl BundleWriter {
         })
     }
 
-    /// Lets whoever holds the other end stop a long write, which then leaves nothing.
-    pub fn until(mut self, cancellation: Cancellation) -> BundleWriter {
+    /// Makes long writes stop when this is cancelled; nothing is left on disk then.
+    pub fn cancelled_by(mut self, cancellation: Cancellation) -> BundleWriter {
         self.cancellation = cancellation;
         self
     }
@@ -117,7 +117,7 @@ impl BundleWriter {
         Ok(crc::mask(checksum))
     }
 
-    /// Puts the data file in place, then the index.
+    /// Renames the data file, then writes the index.
     pub fn finish(self) -> Result<()> {
         self.data.finish()?;
         publish(&self.prefix, 1, self.shards, &self.entries)

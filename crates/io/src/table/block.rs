@@ -1,12 +1,12 @@
-//! One block: entries that share key prefixes with their predecessor, and the places where a full key stands.
+//! Blocks of a table: entries that share key prefixes with their predecessor, and restart points with full keys.
 
 use ferroflow_core::{Result, Status, status};
 use prost::encoding::{decode_varint, encode_varint};
 
-/// Entries between two full keys.
+/// The number of entries between two restart points.
 const RESTART_INTERVAL: usize = 16;
 
-/// Collects the entries of a block.
+/// A builder of one block.
 #[derive(Default)]
 pub(super) struct BlockBuilder {
     bytes: Vec<u8>,
@@ -38,12 +38,12 @@ impl BlockBuilder {
         self.bytes.is_empty()
     }
 
-    /// The size the block would have now.
+    /// The current size of the block.
     pub(super) fn size(&self) -> usize {
         self.bytes.len() + 4 * self.restarts.len().max(1) + 4
     }
 
-    /// The finished block; the builder starts anew.
+    /// Returns the finished block and resets the builder.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut self.bytes);
         let mut restarts = std::mem::take(&mut self.restarts);
@@ -60,7 +60,7 @@ impl BlockBuilder {
     }
 }
 
-/// A block that was read, checked as far as its restart points.
+/// A block that was read, validated up to its restart points.
 pub(super) struct Block {
     bytes: Vec<u8>,
     entries_end: usize,
@@ -126,7 +126,7 @@ impl Block {
         Ok(self.restarts.get(low).map_or(0, |restart| *restart as usize))
     }
 
-    /// An entry's shared length, rest of its key, value, and where the next one starts.
+    /// An entry's shared length, rest of the key, value, and the offset of the next entry.
     fn entry(&self, at: usize) -> Result<(usize, &[u8], &[u8], usize)> {
         let mut rest = self.bytes.get(at..self.entries_end).ok_or_else(corrupt)?;
         let mut number = || decode_varint(&mut rest).map_err(|_| corrupt()).map(|number| number as usize);

@@ -1,4 +1,4 @@
-//! Reads tables: the index stays in memory, blocks are read when they are needed.
+//! Reads tables: the index is kept in memory, blocks are read on demand.
 
 use super::block::Block;
 use super::{FOOTER_LENGTH, MAGIC, TRAILER_LENGTH};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 pub struct TableReader {
     source: Source,
     index: Block,
-    /// The block that was read last: lookups come in order of their keys.
+    /// The block that was read last: lookups usually come in key order.
     recent: Mutex<Option<(Handle, Arc<Block>)>>,
 }
 

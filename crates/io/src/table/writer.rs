@@ -1,4 +1,4 @@
-//! Writes tables.
+//! Writes tables, key by key in ascending order.
 
 use super::block::BlockBuilder;
 use super::{FOOTER_LENGTH, MAGIC};
@@ -8,10 +8,10 @@ use ferroflow_core::{Result, ensure};
 use prost::encoding::encode_varint;
 use std::path::Path;
 
-/// Blocks are closed at this size, as stock closes them.
+/// The size at which blocks are closed, as in stock.
 const BLOCK_SIZE: usize = 256 * 1024;
 
-/// Writes a table whose keys come in ascending order. The file appears when it is finished.
+/// A writer of a table whose keys arrive in ascending order. The file appears when it is finished.
 pub struct TableWriter {
     sink: Sink,
     block: BlockBuilder,
@@ -50,7 +50,7 @@ impl TableWriter {
         }
         let bytes = self.block.finish();
         let handle = self.write_block(&bytes)?;
-        // The last key itself separates a block from the next; shorter separators would save a few bytes.
+        // The last key itself separates a block from the next one; a shorter separator would save a few bytes.
         self.index.add(self.last_key.as_deref().unwrap_or_default(), &handle);
         Ok(())
     }
@@ -67,7 +67,7 @@ impl TableWriter {
         Ok(handle)
     }
 
-    /// Ends the table and gives it its name.
+    /// Writes the index and the footer, and gives the file its name.
     pub fn finish(mut self) -> Result<()> {
         self.close_block()?;
         let empty = BlockBuilder::default().finish();

@@ -71,12 +71,12 @@ impl Region {
         let taken: HashSet<String> =
             node.iter().flat_map(|node| &node.input).map(|input| full_name(input)).collect();
         for (name, output) in self.borders.iter().filter(|(name, _)| taken.contains(*name)) {
-            import = import.map(name, scope.own(output)?);
+            import = import.map(name, scope.capture(output)?);
         }
         let mut copied = import.build(scope, &GraphDef { node, ..Default::default() })?.into_iter();
         let missing = || status!(Internal, "a result was not copied with what it depends on");
         let result = |result: &Output| match self.borders.get(&result.name()) {
-            Some(border) => scope.own(border),
+            Some(border) => scope.capture(border),
             None => copied.next().ok_or_else(missing),
         };
         results.iter().map(result).collect()

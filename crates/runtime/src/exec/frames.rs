@@ -1,17 +1,18 @@
-//! Loop frames of one step: iterations with their counters and inputs, and when they begin and end.
+//! Loop frames of one step: the iterations with their counters and inputs, when they begin and when they end. Outside
+//! loops there is one frame with one iteration.
 
 use super::layout::{CONTROL, Consumer, Counter, Edge, FrameLayout, Layout};
 use ferroflow_core::kernel::{FrameIteration, Value};
 use ferroflow_core::op::OpClass;
 use std::collections::VecDeque;
 
-/// A node that may run now. Two words, because tokens are pushed and popped for every node and processors stall when they
-/// load a whole that was stored in smaller parts.
+/// A node that may run now, in one iteration of a frame. Two words, because tokens are pushed and popped for every
+/// node, and processors stall when they load a value whole that was stored in smaller parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
-    /// The node, and above it whether the node is dead.
+    /// The node in the low half, and in the high half 1 if it is dead.
     what: u64,
-    /// The iteration, and above it the frame.
+    /// The iteration in the low half, the frame in the high half.
     place: u64,
 }
 
@@ -42,17 +43,17 @@ impl Token {
     }
 
     /// The same node, dead.
-    pub(crate) fn died(self) -> Token {
+    pub(crate) fn as_dead(self) -> Token {
         Token::new(self.node(), self.frame(), self.iteration(), true)
     }
 }
 
-/// All frames of a step.
-pub(crate) struct Frames {
-    /// The only iteration of the first frame, which is the graph outside loops.
+/// The frames of one step.
+pub(crate) struct StepFrames {
+    /// The only iteration of frame 0, the graph outside loops.
     root: Iteration,
     frames: Vec<Option<Frame>>,
-    /// Iterations to use again, by frame layout.
+    /// Iterations for reuse, by frame layout.
     spare: Vec<Vec<Iteration>>,
 }
 
@@ -61,17 +62,17 @@ struct Frame {
     /// The iteration that this frame was entered from.
     parent: Option<(u32, u32)>,
     id: u64,
-    /// Iterations under way, the oldest first.
+    /// Active iterations, oldest first.
     iterations: VecDeque<Iteration>,
-    /// The number of the oldest.
+    /// The number of the oldest active iteration.
     oldest: u32,
-    /// Nodes that have yet to enter.
+    /// The number of `Enter` nodes that have not run yet.
     pending_enters: u32,
     /// Values that are the same in every iteration; `None` if dead.
     invariants: Vec<(u32, Value)>,
-    /// Next iterations that wait for an older one to end.
+    /// Values for the next iteration, which waits until an older one ends.
     deferred: Vec<(u32, Value)>,
-    /// Exits of the last iteration that were dead: the loop has no value for them.
+    /// Exits that were dead in the newest iteration: unless the loop goes on, it has no value for them.
     dead_exits: Vec<u32>,
 }
 
@@ -80,22 +81,26 @@ pub(crate) struct Iteration {
     slots: Box<[Value]>,
     /// Nodes that are ready or running.
     outstanding: u32,
-    /// Frames entered from here that are still running.
+    /// StepFrames entered from here that are still running.
     children: Vec<(u32, u32)>,
 }
 
-/// What propagation produces.
+/// The results of propagation: nodes that may run, and fetched values.
 pub(crate) struct Ready<'a> {
     pub(crate) tokens: &'a mut Vec<Token>,
     pub(crate) fetches: &'a mut Vec<(u32, Value)>,
 }
 
-impl Frames {
+impl StepFrames {
     /// The frame outside loops, with one iteration.
-    pub(crate) fn new(layout: &Layout) -> Frames {
+    pub(crate) fn new(layout: &Layout) -> StepFrames {
         let root = Iteration::new(&layout.frames[0]);
         let frame = Frame::new(layout, 0, None, 0);
-        Frames { root, frames: vec![Some(frame)], spare: layout.frames.iter().map(|_| Vec::new()).collect() }
+        StepFrames {
+            root,
+            frames: vec![Some(frame)],
+            spare: layout.frames.iter().map(|_| Vec::new()).collect(),
+        }
     }
 
     /// The inputs of a node that may run.
@@ -106,7 +111,7 @@ impl Frames {
         &mut iteration.slots[node.slot as usize..][..node.inputs as usize]
     }
 
-    /// Where in which loop the node runs, as every task computes it.
+    /// The frame id and iteration that the node runs in, the same in every task.
     #[inline]
     pub(crate) fn position(&self, token: Token) -> FrameIteration {
         match &self.frames[token.frame() as usize] {
@@ -117,12 +122,13 @@ impl Frames {
         }
     }
 
-    /// Marks nodes without inputs as running.
+    /// Counts this many nodes of the root frame as running.
     pub(crate) fn start(&mut self, tokens: u32) {
         self.root.outstanding += tokens;
     }
 
-    /// Hands a node's outputs to its consumers and ends what has nothing more to do. `Value::None` is a dead output.
+    /// Passes a node's outputs to its consumers, and ends iterations and frames that have nothing left to run.
+    /// `Value::None` is a dead output.
     #[inline]
     pub(crate) fn propagate(
         &mut self,
@@ -205,7 +211,7 @@ impl Frames {
         self.activate(layout, token.node(), at, outputs, false, ready);
     }
 
-    /// Adds an iteration, hands it the values that are the same in every one, and those that waited for it.
+    /// Adds an iteration, and passes it the loop invariants and the values that waited for it.
     fn begin_iteration(&mut self, layout: &Layout, frame_id: u32, ready: &mut Ready<'_>) {
         let layout_index = self.frame(frame_id).layout;
         let iteration = self.fresh_iteration(layout, layout_index);
@@ -214,7 +220,7 @@ impl Frames {
         let number = frame.newest();
         let invariants = frame.invariants.clone();
         let deferred = std::mem::take(&mut frame.deferred);
-        // Exits that were dead in the iteration before: the loop goes on, so it may have values for them yet.
+        // The loop goes on, so exits that were dead in the previous iteration may still get values.
         frame.dead_exits.clear();
         for (node, value) in invariants {
             let dead = matches!(value, Value::None);
@@ -225,7 +231,7 @@ impl Frames {
         }
     }
 
-    /// Ends iterations that have nothing more to do, and the frame if it was the last.
+    /// Ends iterations that have nothing left to run, and the frame after its last iteration.
     fn clean_up(&mut self, layout: &Layout, frame_id: u32, ready: &mut Ready<'_>) {
         if frame_id == 0 {
             return;
@@ -265,7 +271,7 @@ impl Frames {
         }
     }
 
-    /// Hands outputs to consumers in one iteration and collects those that may run.
+    /// Passes outputs to consumers in one iteration and collects those that may run.
     #[inline]
     fn activate(
         &mut self,
@@ -298,12 +304,9 @@ impl Frames {
                 }
                 Consumer::Merge => {
                     let inputs = layout.nodes[edge.target as usize].inputs;
-                    // A loop that is entered with a dead value has no iteration to get another one from.
+                    // A loop entered with a dead value never iterates, so the merge gets no other input.
                     let entered = layout.nodes[source as usize].class == OpClass::Enter;
-                    let deaths = match edge_dead {
-                        true if entered => inputs,
-                        dead => dead as u32,
-                    };
+                    let deaths = if edge_dead && entered { inputs } else { edge_dead as u32 };
                     match iteration.arrive_at_merge(edge, deaths, inputs, outputs) {
                         Some(target_dead) => target_dead,
                         None => continue,
@@ -358,7 +361,7 @@ impl Frames {
         }
     }
 
-    /// Makes a finished step's memory ready for the next one. Returns false if the step did not end in order.
+    /// Resets the memory of a completed step for the next one. Returns false if the step did not end cleanly.
     pub(crate) fn reset(&mut self, layout: &Layout) -> bool {
         if self.frames.iter().skip(1).any(Option::is_some) {
             return false;
@@ -397,8 +400,8 @@ impl Iteration {
         }
     }
 
-    /// Takes note of what arrives at a merge with so many inputs: a live value, or the news that some are dead. If the
-    /// merge may run now, returns whether it is dead.
+    /// Counts an arrival at a merge with this many inputs: a live value, or `deaths` dead inputs. If the merge may run
+    /// now, returns whether it is dead.
     fn arrive_at_merge(
         &mut self,
         edge: &Edge,
@@ -416,7 +419,7 @@ impl Iteration {
             counter.dead = (counter.dead + deaths).min(inputs);
             return (counter.pending == 1 && counter.dead == inputs).then_some(true);
         }
-        // Only the first live input counts.
+        // Only the first live input is used.
         let first = counter.pending & 1 == 1;
         counter.pending &= !1;
         let runs = first && counter.pending == 0;
@@ -457,8 +460,8 @@ fn take(outputs: &mut [Value], edge: &Edge) -> Value {
     }
 }
 
-/// Stores a value word by word. As a whole it would be loaded from where its words were just stored, for which
-/// processors wait.
+/// Stores a value in one word-sized write per field. Copied as a whole, it would be loaded from words that were just
+/// stored separately, which stalls processors.
 #[inline]
 fn put(slot: &mut Value, value: Value) {
     match value {
@@ -467,7 +470,7 @@ fn put(slot: &mut Value, value: Value) {
     }
 }
 
-/// The id that every task computes for a loop frame, so that sends and receives inside loops agree.
+/// The id of a loop frame, which every task computes alike, so that sends and receives inside loops agree.
 fn child_frame_id(parent: u64, iteration: u64, name: &str) -> u64 {
     combine(parent, combine(iteration, murmur64(name.as_bytes(), 0x00DE_CAFC_AFFE)))
 }

@@ -1,4 +1,4 @@
-//! How other threads tell the owner of a step that something has happened.
+//! The inbox of a step: events from other threads for the owner that drives it.
 
 use super::frames::Token;
 use ferroflow_core::Result;
@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 use std::time::Instant;
 
-/// What happened elsewhere.
+/// An event for the owner of a step.
 pub(crate) enum Event {
-    /// A kernel that ran on another thread is done; with when it began, if the step is traced.
+    /// A kernel on another thread has completed. The time is its start, if the step is traced.
     Done(Token, Result<Outputs>, Option<Instant>),
-    /// A waiting kernel wants to be polled.
+    /// A pending kernel, by index, wants to be polled.
     Poll(u32),
 }
 
@@ -22,7 +22,7 @@ pub(crate) enum Event {
 pub(crate) struct Inbox {
     events: Mutex<Vec<Event>>,
     owner: AtomicWaker,
-    /// Whether nobody waits for events any more.
+    /// True after the step has ended.
     closed: AtomicBool,
 }
 
@@ -35,40 +35,40 @@ impl Inbox {
         self.owner.wake();
     }
 
-    /// Says whom to wake.
+    /// Sets the waker of the step's owner.
     pub(crate) fn register(&self, waker: &Waker) {
         self.owner.register(waker);
     }
 
-    /// Takes every event.
+    /// Takes all events.
     pub(crate) fn take(&self) -> Vec<Event> {
         std::mem::take(&mut self.events.lock().expect(UNPOISONED))
     }
 
-    /// Says that the step has ended: work that waits for a thread need not be done.
+    /// Marks the step as ended: queued work for it need not run.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the step has ended.
+    /// Returns whether the step has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing has happened.
+    /// Returns whether there are no events.
     pub(crate) fn is_empty(&self) -> bool {
         self.events.lock().expect(UNPOISONED).is_empty()
     }
 }
 
-/// Wakes the owner of a step on behalf of one waiting kernel.
+/// Wakes the owner of a step on behalf of one pending kernel.
 pub(crate) struct KernelWaker {
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) waiting: u32,
+    pub(crate) kernel: u32,
 }
 
 impl Wake for KernelWaker {
     fn wake(self: Arc<Self>) {
-        self.inbox.push(Event::Poll(self.waiting));
+        self.inbox.push(Event::Poll(self.kernel));
     }
 }

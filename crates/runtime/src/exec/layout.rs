@@ -1,4 +1,5 @@
-//! A graph laid out for execution: nodes, edges and loop frames in dense arrays, kernels in place.
+//! A plan laid out for execution: nodes, edges and loop frames in dense arrays, with every node's kernel. Made once per
+//! plan; nothing in it changes while steps run.
 
 use crate::env::RuntimeEnv;
 use crate::functions::Functions;
@@ -8,83 +9,83 @@ use ferroflow_core::op::OpClass;
 use ferroflow_core::{Code, Result, Tensor, bail, ensure};
 use std::sync::Arc;
 
-/// Everything that a step needs to know about its graph.
+/// The immutable part of a plan that all its steps share.
 pub(crate) struct Layout {
-    /// What was laid out; its nodes have the numbers of `nodes`. It is asked for by those who look at a step.
+    /// The planned graph, whose node ids index `nodes`. For traces and cost models; the executor does not use it.
     pub(crate) graph: Graph,
     pub(crate) nodes: Vec<ExecNode>,
     /// Outgoing edges, grouped by node, then by output, control edges last.
     pub(crate) edges: Vec<Edge>,
     /// Loop frames; the first is the graph outside loops.
     pub(crate) frames: Vec<FrameLayout>,
-    /// Nodes that wait for nothing.
+    /// Nodes that have no inputs to wait for.
     pub(crate) roots: Vec<u32>,
-    /// The names of what is fetched, for error texts.
+    /// Names of the fetches, for messages.
     pub(crate) fetches: Vec<String>,
 }
 
-/// One node.
+/// A node, as the executor sees it.
 pub(crate) struct ExecNode {
     pub(crate) class: OpClass,
     pub(crate) work: Work,
     /// The frame that the node runs in.
     pub(crate) frame: u32,
-    /// Its counters within an iteration of the frame.
+    /// Index of its counter within an iteration of the frame.
     pub(crate) counter: u32,
-    /// Its first input within an iteration of the frame.
+    /// Index of its first input slot within an iteration of the frame.
     pub(crate) slot: u32,
     pub(crate) inputs: u32,
     /// Its range of [`Layout::edges`].
     pub(crate) edges: (u32, u32),
-    /// Whether some inputs may be references to variables, or views of what those refer to.
+    /// True if an input may be a reference to a variable, or a view of its memory.
     pub(crate) refs: bool,
-    /// Whether the kernel may be worth another thread.
+    /// True if the kernel may be worth another thread, depending on its inputs.
     pub(crate) may_be_large: bool,
-    /// Whether the kernel may be stopped when its output turns out to be large, and run again.
+    /// True if the kernel may be stopped when its output turns out to be large, and restarted.
     pub(crate) may_stop: bool,
-    /// What most steps never look at, kept apart so that the rest of a plan stays in the cache.
+    /// Fields that most steps do not use, kept apart so that the others stay in the cache.
     pub(crate) details: Box<NodeDetails>,
 }
 
-/// The rest of a node.
+/// The rarely used fields of a node.
 pub(crate) struct NodeDetails {
-    /// For nodes that enter a loop: the loop's frame, and whether the value is the same in every iteration.
+    /// For `Enter` nodes: the frame that is entered, and whether the value is a loop invariant.
     pub(crate) enters: Option<(u32, bool)>,
     pub(crate) data: Arc<NodeData>,
 }
 
 impl ExecNode {
-    /// What the graph says of the node.
+    /// The node in the graph.
     pub(crate) fn data(&self) -> &NodeData {
         &self.details.data
     }
 }
 
-/// What running a node means.
+/// The work of a node.
 pub(crate) enum Work {
-    /// Handled by the executor according to the class.
+    /// Run by the executor itself, according to the class.
     Native,
     Constant(Tensor),
     Arg(usize),
     Kernel(Arc<Kernel>),
 }
 
-/// One edge. It says all that the arrival of a value needs to know of the consumer.
+/// One edge, with everything about its consumer that the arrival of a value needs.
 pub(crate) struct Edge {
-    /// Which output; [`CONTROL`] for control edges.
+    /// Index of the output; [`CONTROL`] for control edges.
     pub(crate) output: u32,
-    /// The consumer.
+    /// Index of the consumer.
     pub(crate) target: u32,
-    /// The consumer's input slot, or the fetch's number.
+    /// The consumer's input slot, or the index of the fetch.
     pub(crate) slot: u32,
-    /// The consumer's counters.
+    /// The consumer's counter.
     pub(crate) counter: u32,
     pub(crate) consumer: Consumer,
-    /// Whether no later edge carries the same output: the value is moved, not cloned.
+    /// True if no later edge carries the same output: the value is moved, not cloned.
     pub(crate) last: bool,
 }
 
-/// How a consumer takes what arrives.
+/// The way in which a consumer treats arrivals.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Consumer {
     /// Waits for all inputs and is dead if one of them is.
@@ -93,7 +94,7 @@ pub(crate) enum Consumer {
     Trigger,
     /// Waits for the first live input.
     Merge,
-    /// The step's result.
+    /// A fetch of the step.
     Fetch,
 }
 
@@ -110,7 +111,7 @@ pub(crate) struct FrameLayout {
     pub(crate) parallel_iterations: u32,
 }
 
-/// What a node still waits for in one iteration.
+/// The inputs that a node still waits for in one iteration.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counter {
     /// Inputs that have not arrived. For merges: twice the control inputs, plus one until a live input arrives.
@@ -120,7 +121,7 @@ pub(crate) struct Counter {
 }
 
 impl Layout {
-    /// Lays out the nodes of a plan and makes their kernels. `fetches` are the plan's, with their names.
+    /// Lays out the nodes of a plan and makes their kernels. `fetch_names` are the names of `fetches`.
     pub(crate) fn new(
         graph: Graph,
         fetches: &[Output],
@@ -133,7 +134,7 @@ impl Layout {
         let frames = assign_frames(&graph)?;
         let mut layouts = frames.layouts;
         let mut nodes = Vec::with_capacity(graph.node_count());
-        let views = below_refs(&graph);
+        let views = derive_from_refs(&graph);
         for id in graph.ids() {
             let node = graph.node(id);
             let data = &node.data;
@@ -148,7 +149,8 @@ impl Layout {
             layout.counters.push(Counter { pending: pending as u32, dead: 0 });
             let work = match make_work(data, env, scope) {
                 Ok(work) => work,
-                // What this server lacks is refused when it is reached, which may be never.
+                // An op that this server lacks is refused here if it is certain to run, otherwise by the step that
+                // reaches it.
                 Err(error) if error.code() == Code::Unimplemented => {
                     if may_not_run.is_none() {
                         may_not_run = Some(nodes_that_may_not_run(&graph)?);
@@ -195,7 +197,7 @@ impl Layout {
         Ok(Layout { graph, nodes, edges, frames: layouts, roots, fetches: fetch_names })
     }
 
-    /// `name = Op(inputs)`, which timelines draw their arrows from.
+    /// `name = Op(inputs)`, from which timeline viewers draw edges.
     pub(crate) fn label(&self, node: u32) -> String {
         let node = self.graph.node(NodeId(node));
         let inputs: Vec<String> = node.inputs.iter().map(|input| self.graph.output_name(*input)).collect();
@@ -203,9 +205,9 @@ impl Layout {
     }
 }
 
-/// For each node, whether an input is a reference or comes from one: an op that takes a reference for a value may pass
-/// on a view of it, and so may whoever gets that.
-fn below_refs(graph: &Graph) -> Vec<bool> {
+/// For each node, whether an input is a reference or derives from one: an op that takes a reference as a value may
+/// output a view of it, and its consumers may do the same.
+fn derive_from_refs(graph: &Graph) -> Vec<bool> {
     let is_ref = |input: &Output| graph.node(input.node).data.output_types[input.index as usize].1;
     let mut below: Vec<bool> = graph.ids().map(|id| graph.node(id).inputs.iter().any(is_ref)).collect();
     if !below.contains(&true) {
@@ -289,12 +291,12 @@ fn make_work(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>, scope: &KernelScope) -
     }
 }
 
-/// Where the nodes of a plan are, which says whose state their kernels share.
+/// The part of the session that a plan's nodes belong to, which determines whose state their kernels share.
 pub(crate) struct KernelScope {
     /// The functions that the plan calls.
     pub(crate) functions: Arc<Functions>,
-    /// Whether the plan is a function's body, whose kernels nobody else uses. Kernels of the session's graph are shared by
-    /// all plans that have the node.
+    /// True if the plan is a function's body, whose kernels are its own. Kernels of the session's graph are shared by
+    /// all plans that contain the node.
     pub(crate) in_function: bool,
 }
 
@@ -302,8 +304,8 @@ impl KernelScope {
     /// The kernel of a node.
     fn kernel(&self, data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result<Arc<Kernel>> {
         let make = || make_kernel(data, env, &self.functions.for_node(data));
-        // Sends and receives have no state of their own, and the same name may mean another edge in another plan. Calls
-        // have none either: what they call belongs to the plan.
+        // Sends and receives have no state, and one name may mean different edges in different plans. Calls have no
+        // state either: the called functions belong to the plan.
         let stateless = matches!(data.class(), OpClass::Send | OpClass::Recv | OpClass::Call);
         if data.is_stateful() && !stateless && !self.in_function {
             return env.stateful_kernel(&data.name, data.class() == OpClass::Variable, make);
@@ -312,7 +314,7 @@ impl KernelScope {
     }
 }
 
-/// A kernel for a node, with state of its own.
+/// Makes a new kernel for a node.
 fn make_kernel(
     data: &Arc<NodeData>,
     env: &Arc<RuntimeEnv>,
@@ -337,16 +339,17 @@ fn make_kernel(
         }
         NodeKind::Function(name) => crate::functions::call_kernel(library, name, &data.attrs),
         NodeKind::Unsupported(spec) => Err(env.registry.refuse_unsupported(spec, &data.name, &data.attrs)),
-        NodeKind::Arg(_) | NodeKind::Constant(_) => bail!(Internal, "{} needs no kernel", data.name),
+        NodeKind::Arg(_) | NodeKind::Constant(_) => bail!(Internal, "{} does not have a kernel", data.name),
     }
 }
 
-/// The kernel of a node that is computed while planning: it has no state and calls no function.
+/// The kernel of a node that is computed during planning: it has no state and calls no function.
 pub(crate) fn pure_kernel(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result<Kernel> {
     make_kernel(data, env, &(Arc::new(NoFunctions) as Arc<dyn FunctionLibrary>))
 }
 
-/// Whether each node may stay without a run: it depends on a switch, or on a value from another task, which may be dead.
+/// For each node, whether it may never run, because it depends on a switch or on a value from another task, which may
+/// be dead.
 fn nodes_that_may_not_run(graph: &Graph) -> Result<Vec<bool>> {
     let mut may_not = vec![false; graph.node_count()];
     for id in graph.topological_order()? {
@@ -358,29 +361,29 @@ fn nodes_that_may_not_run(graph: &Graph) -> Result<Vec<bool>> {
     Ok(may_not)
 }
 
-/// Evaluates a node without inputs that does not wait, e.g. a constant.
+/// The value of a constant node.
 fn constant_value(data: &Arc<NodeData>, env: &Arc<RuntimeEnv>) -> Result<Tensor> {
     let kernel = pure_kernel(data, env)?;
-    let Kernel::Sync(run) = &kernel else { bail!(Internal, "a constant does not wait") };
+    let Kernel::Sync(run) = &kernel else { bail!(Internal, "the kernel of a constant must not wait") };
     let step = crate::executable::planning_step(env);
     match run(&mut KernelCx::new(&mut [], &step, Default::default(), false))? {
         Outputs::One(value) => value.read(),
-        _ => bail!(Internal, "a constant has one output"),
+        _ => bail!(Internal, "a constant must have one output"),
     }
 }
 
-/// The loop frames of a graph.
-pub(crate) struct Frames {
+/// The assignment of nodes to loop frames.
+pub(crate) struct FrameAssignment {
     /// The frame that each node runs in.
     of_node: Vec<u32>,
-    /// The frame that each node enters, for those that do.
+    /// For `Enter` nodes, the frame that is entered.
     entered: Vec<Option<u32>>,
-    /// The frame around each frame.
+    /// The enclosing frame of each frame.
     pub(crate) parents: Vec<u32>,
     pub(crate) layouts: Vec<FrameLayout>,
 }
 
-impl Frames {
+impl FrameAssignment {
     /// The frame that a node runs in.
     pub(crate) fn of(&self, id: NodeId) -> u32 {
         self.of_node[id.index()]
@@ -396,7 +399,7 @@ impl Frames {
         }
     }
 
-    /// The frame within `parent` that `enter` enters.
+    /// The frame named by `enter` within `parent`; added if it is new.
     fn child(&mut self, parent: u32, enter: &NodeData) -> Result<u32> {
         let name: String = enter.attrs.get("frame_name")?;
         let known =
@@ -417,9 +420,9 @@ impl Frames {
     }
 }
 
-/// Finds the loop frame of every node: that of its inputs, except that entering goes into a named frame and exiting
-/// goes back to the one around it.
-pub(crate) fn assign_frames(graph: &Graph) -> Result<Frames> {
+/// Finds the loop frame of every node: that of its inputs, except that `Enter` goes into a named frame and `Exit` back
+/// to the enclosing one.
+pub(crate) fn assign_frames(graph: &Graph) -> Result<FrameAssignment> {
     let count = graph.node_count();
     let outside = FrameLayout {
         name: String::new(),
@@ -428,7 +431,7 @@ pub(crate) fn assign_frames(graph: &Graph) -> Result<Frames> {
         enters: 0,
         parallel_iterations: 1,
     };
-    let mut frames = Frames {
+    let mut frames = FrameAssignment {
         of_node: vec![0; count],
         entered: vec![None; count],
         parents: vec![0],
@@ -441,7 +444,7 @@ pub(crate) fn assign_frames(graph: &Graph) -> Result<Frames> {
             let source_frame = frames.after(graph, source);
             match frame {
                 None => frame = Some(source_frame),
-                // Edges from outside a loop's frame into it are only legal through Enter.
+                // Edges into a loop must go through `Enter`.
                 Some(known) => ensure!(
                     known == source_frame,
                     InvalidArgument,

@@ -1,6 +1,7 @@
-//! One step: runs nodes as they become ready.
+//! One step: runs nodes as they become ready, on the thread that polls it. `StepRun` wraps it for callers; the state of
+//! loops is in `frames`.
 
-use super::frames::{Frames, Ready, Token};
+use super::frames::{Ready, StepFrames, Token};
 use super::inbox::{Event, Inbox, KernelWaker};
 use super::layout::{ExecNode, Layout, Work};
 use super::turn::{Turn, current_trace};
@@ -20,30 +21,31 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-/// Inputs of this many bytes make a kernel large: worth a thread of its own.
+/// Inputs of at least this many bytes make a kernel large, i.e. worth another thread.
 const LARGE_BYTES: usize = 128 * 1024;
-/// How many nodes run between looks at the clock and at cancellation. Inputs of [`BYTES_PER_CHECK`] count as one more node.
+/// The number of nodes between checks of the clock and of cancellation. [`BYTES_PER_CHECK`] of inputs count as one more
+/// node.
 const CHECK_EVERY: u32 = 64;
 const BYTES_PER_CHECK: usize = LARGE_BYTES / CHECK_EVERY as usize;
 
-/// What a step allocates besides tensors; kept for the next step of the same plan.
+/// Memory of a step other than tensors; reused by the next step of the same plan.
 pub(crate) struct Scratch {
-    frames: Frames,
+    frames: StepFrames,
     ready: Vec<Token>,
-    /// Sends of references and views, which run when nothing else is ready.
+    /// Sends of references and views, which run only when nothing else is ready.
     late: Vec<Token>,
-    /// The number of those that are ready now: they are at the bottom of the stack.
-    late_below: usize,
+    /// The number of late sends at the bottom of the `ready` stack.
+    late_ready: usize,
     fetched: Vec<(u32, Value)>,
 }
 
 impl Scratch {
     pub(crate) fn new(layout: &Layout) -> Scratch {
         Scratch {
-            frames: Frames::new(layout),
+            frames: StepFrames::new(layout),
             ready: Vec::with_capacity(64),
             late: Vec::new(),
-            late_below: 0,
+            late_ready: 0,
             fetched: Vec::new(),
         }
     }
@@ -53,13 +55,13 @@ impl Scratch {
     fn next(&mut self) -> Option<Token> {
         if self.ready.is_empty() && !self.late.is_empty() {
             std::mem::swap(&mut self.ready, &mut self.late);
-            self.late_below = self.ready.len();
+            self.late_ready = self.ready.len();
         }
         self.ready.pop()
     }
 }
 
-/// A step under way.
+/// A running step.
 pub(crate) struct Run {
     layout: Arc<Layout>,
     step: Arc<StepCx>,
@@ -67,41 +69,61 @@ pub(crate) struct Run {
     trace: Option<Arc<StepTrace>>,
     hub: Option<Arc<PartialHub>>,
     args: Vec<Option<Tensor>>,
-    /// What was fetched so far. References and views are read when the step has ended, as in stock.
+    /// Values fetched so far. References and views are read when the step ends, as in stock.
     results: Vec<Value>,
     scratch: Option<Scratch>,
     inbox: Arc<Inbox>,
-    waiting: Vec<Option<Waiting>>,
-    /// Kernels that wait or run on other threads.
+    /// Kernels that have returned `Poll::Pending`.
+    pending: Vec<Option<PendingKernel>>,
+    /// The number of kernels that are pending or run on other threads.
     outstanding: usize,
-    /// How many nodes may run before the next look at the clock and at cancellation.
-    unchecked: u32,
-    started: bool,
-    /// Whether this is still the thread that took the request, which has other things to do as well.
-    inline: bool,
+    /// The number of nodes that may run before the next check of the clock and of cancellation.
+    nodes_until_check: u32,
+    stage: Stage,
     /// The turn that the current poll belongs to.
     turn: Turn,
-    first_poll: bool,
-    /// Whether another step's kernel drives this one, and drops it if that step is cancelled.
-    nested: bool,
-    /// The node that runs now, for the report of a panic.
+    /// The node that is running, for reporting a panic.
     current: u32,
-    /// When it began, if the step is traced.
+    /// The start of the current node, if the step is traced.
     since: Instant,
 }
 
-struct Waiting {
+/// The stage of a run, which says on which thread the run is and who drives it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Not driven yet.
+    New,
+    /// On the thread that took the request, which also serves other requests.
+    Inline,
+    /// On the compute threads.
+    Compute,
+    /// The body of a function, not driven yet.
+    NewCall,
+    /// The body of a function. The calling step drives it, on its own turns, and drops it if it is cancelled.
+    Call,
+}
+
+impl Stage {
+    fn is_call(self) -> bool {
+        matches!(self, Stage::NewCall | Stage::Call)
+    }
+}
+
+/// A kernel that waits, polled again when its waker is called.
+struct PendingKernel {
     token: Token,
     future: BoxFuture<Result<Outputs>>,
     waker: Waker,
     since: Option<Instant>,
 }
 
-/// What remains to be done after a look at the ready nodes.
+/// The outcome of driving a step.
 enum Progress {
+    /// Nothing is left to run.
     Done,
+    /// Only kernels that are pending or run on other threads are left.
     Wait,
-    /// Ready nodes remain, but this thread should do something else.
+    /// Ready nodes remain, but this thread should do something else first.
     Yield,
 }
 
@@ -126,45 +148,44 @@ impl Run {
             results,
             scratch: Some(scratch),
             inbox: Arc::default(),
-            waiting: Vec::new(),
+            pending: Vec::new(),
             outstanding: 0,
-            unchecked: CHECK_EVERY,
-            started: false,
-            inline: true,
+            nodes_until_check: CHECK_EVERY,
+            stage: Stage::New,
             turn: Turn::new(true),
-            first_poll: true,
-            nested: false,
             current: 0,
             since: Instant::now(),
         }
     }
 
-    /// Marks a function's run, which another step drives.
-    pub(crate) fn nested(mut self) -> Run {
-        self.nested = true;
+    /// Marks this as the run of a function body, which the calling step drives.
+    pub(crate) fn into_call(mut self) -> Run {
+        self.stage = Stage::NewCall;
         self
     }
 
-    /// Whether the step has more to do than the thread that took the request should.
+    /// Returns whether the step should move from the thread that took the request to the compute threads.
     pub(crate) fn needs_compute_thread(&self) -> bool {
-        !self.inline
+        self.stage == Stage::Compute
     }
 
-    /// Gives the step's memory back once it has ended well.
+    /// Returns the step's memory for reuse after it has succeeded.
     pub(crate) fn take_scratch(&mut self) -> Option<Scratch> {
         let mut scratch = self.scratch.take()?;
         scratch.ready.clear();
         scratch.late.clear();
-        scratch.late_below = 0;
+        scratch.late_ready = 0;
         scratch.fetched.clear();
         scratch.frames.reset(&self.layout).then_some(scratch)
     }
 
-    /// Goes on with the step as far as possible.
+    /// Runs the step as far as possible.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<Tensor>>> {
         self.inbox.register(context.waker());
         let cancellation = &self.step.cancellation;
-        if cancellation.is_cancelled() || (!self.nested && cancellation.wake_on_cancel(context.waker())) {
+        if cancellation.is_cancelled()
+            || (!self.stage.is_call() && cancellation.wake_on_cancel(context.waker()))
+        {
             return Poll::Ready(Err(self.cancelled()));
         }
         let driven = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.take_turn()));
@@ -173,7 +194,9 @@ impl Run {
             Ok(Progress::Done) => Poll::Ready(self.take_results()),
             Ok(Progress::Wait) => Poll::Pending,
             Ok(Progress::Yield) => {
-                self.inline = false;
+                if !self.stage.is_call() {
+                    self.stage = Stage::Compute;
+                }
                 context.waker().wake_by_ref();
                 Poll::Pending
             }
@@ -186,46 +209,50 @@ impl Run {
         }
     }
 
-    /// Drives the step until its turn is over.
+    /// Drives the step until it cannot go on or its turn is over.
     fn take_turn(&mut self) -> Result<Progress> {
-        if !self.nested {
-            self.turn = Turn::new(self.inline);
+        let is_new = matches!(self.stage, Stage::New | Stage::NewCall);
+        if !self.stage.is_call() {
+            self.turn = Turn::new(self.stage != Stage::Compute);
+            if is_new {
+                self.stage = Stage::Inline;
+            }
             let _current = self.turn.begin(&self.trace);
-            return self.drive();
+            return self.drive(is_new);
         }
         self.turn = Turn::current();
         if self.turn.is_over() {
             return Ok(Progress::Yield);
         }
-        if !self.started {
+        if is_new {
+            self.stage = Stage::Call;
             self.trace = current_trace();
         }
-        self.drive()
+        self.drive(is_new)
     }
 
-    fn drive(&mut self) -> Result<Progress> {
+    fn drive(&mut self, is_new: bool) -> Result<Progress> {
         let layout = self.layout.clone();
-        // Taken out so that kernels and frames can be borrowed side by side.
+        // Taken out so that it can be borrowed separately from `self`.
         let mut scratch = self.scratch.take().expect("a step is driven until it ends");
-        let progress = self.drive_with(&layout, &mut scratch);
+        let progress = self.drive_with(&layout, &mut scratch, is_new);
         self.scratch = Some(scratch);
         progress
     }
 
-    fn drive_with(&mut self, layout: &Layout, scratch: &mut Scratch) -> Result<Progress> {
-        if !self.started {
-            self.started = true;
+    fn drive_with(&mut self, layout: &Layout, scratch: &mut Scratch, is_new: bool) -> Result<Progress> {
+        if is_new {
             scratch.frames.start(layout.roots.len() as u32);
             let root = |node: &u32| Token::new(*node, 0, 0, false);
             scratch.ready.extend(layout.roots.iter().rev().map(root));
         }
-        // What was woken since the last poll goes on here; what is woken by this one goes on with the compute threads.
-        let mut may_take_events = !(self.turn.inline && std::mem::take(&mut self.first_poll));
+        // An inline poll handles events that arrived before it, once; later ones are left to the compute threads.
+        let mut may_take_events = !(self.turn.inline && is_new);
         loop {
             while let Some(token) = scratch.next() {
-                self.unchecked = self.unchecked.saturating_sub(1);
-                if self.unchecked == 0 {
-                    self.unchecked = CHECK_EVERY;
+                self.nodes_until_check = self.nodes_until_check.saturating_sub(1);
+                if self.nodes_until_check == 0 {
+                    self.nodes_until_check = CHECK_EVERY;
                     if self.step.cancellation.is_cancelled() {
                         return Err(self.cancelled());
                     }
@@ -256,7 +283,7 @@ impl Run {
         }
     }
 
-    /// Runs one node; returns progress if the thread should stop here.
+    /// Runs one node; returns progress if this thread should stop driving.
     #[inline]
     fn run_node(&mut self, layout: &Layout, scratch: &mut Scratch, token: Token) -> Result<Option<Progress>> {
         let node = &layout.nodes[token.node() as usize];
@@ -268,7 +295,7 @@ impl Run {
         if self.trace.is_some() {
             self.since = Instant::now();
         }
-        // A single tensor goes on in a register, where outputs would be copied from place to place.
+        // A single tensor is passed on in a register; `Outputs` would be copied several times.
         let outputs = match &node.work {
             Work::Constant(value) => {
                 return self.finish_one(layout, scratch, token, value.clone());
@@ -291,14 +318,14 @@ impl Run {
                 let inputs = scratch.frames.inputs(layout, token);
                 let mut views = Views::new();
                 if node.refs {
-                    // In stock the receiver's request comes a little later than the send and finds what updates have left
-                    // until then; here updates that can run at once run before the value leaves.
+                    // In stock, the receiver's request arrives a little after the send and sees updates that ran in
+                    // between. Here, updates that can run at once run before the value is sent.
                     if node.class == OpClass::Send && matches!(inputs, [Value::Ref(_) | Value::View(_)]) {
-                        if scratch.ready.len() >= scratch.late_below {
+                        if scratch.ready.len() >= scratch.late_ready {
                             scratch.late.push(token);
                             return Ok(None);
                         }
-                        scratch.late_below = scratch.ready.len();
+                        scratch.late_ready = scratch.ready.len();
                     }
                     read_refs(node, inputs, &mut views).map_err(|error| error.at_node(&node.data().name))?;
                 }
@@ -318,7 +345,7 @@ impl Run {
                                 }
                             }
                             let counts = u32::try_from(bytes / BYTES_PER_CHECK).unwrap_or(u32::MAX);
-                            self.unchecked = self.unchecked.saturating_sub(counts);
+                            self.nodes_until_check = self.nodes_until_check.saturating_sub(counts);
                         }
                         let mut cx = KernelCx::new(inputs, &self.step, position, token.dead());
                         if node.may_stop && self.turn.inline {
@@ -354,7 +381,7 @@ impl Run {
         Ok(None)
     }
 
-    /// Hands a node's only output on, if it is a tensor.
+    /// Passes on a node's only output, a tensor.
     #[inline]
     fn finish_one(
         &mut self,
@@ -375,7 +402,7 @@ impl Run {
         Ok(None)
     }
 
-    /// Hands a node's outputs on.
+    /// Passes a node's outputs to its consumers.
     fn finish(
         &mut self,
         layout: &Layout,
@@ -392,7 +419,7 @@ impl Run {
             Outputs::None => scratch.frames.propagate(layout, token, &mut [], &mut ready),
             Outputs::Many(mut values) => scratch.frames.propagate(layout, token, &mut values, &mut ready),
             Outputs::Dead => {
-                self.finish_dead(layout, scratch, token.died());
+                self.finish_dead(layout, scratch, token.as_dead());
             }
         }
         if scratch.fetched.is_empty() {
@@ -412,7 +439,7 @@ impl Run {
 
     fn keep_fetches(&mut self, layout: &Layout, scratch: &mut Scratch) -> Result<()> {
         for (fetch, value) in scratch.fetched.drain(..) {
-            // A dead fetch is reported when results are taken.
+            // A dead fetch is reported by `take_results`.
             if let Value::None = value {
                 continue;
             }
@@ -438,9 +465,10 @@ impl Run {
                 Value::Ref(_) | Value::View(_) => results.push(result.read()?),
                 Value::None => {
                     let name = &self.layout.fetches[i];
-                    let error = match self.nested {
-                        true => status!(InvalidArgument, "{name} does not have value"),
-                        false => status!(Internal, "The tensor returned for {name} was not valid."),
+                    let error = if self.stage.is_call() {
+                        status!(InvalidArgument, "{name} does not have value")
+                    } else {
+                        status!(Internal, "The tensor returned for {name} was not valid.")
                     };
                     if let Some(hub) = &self.hub {
                         hub.set_fetch(i, Err(error.clone()));
@@ -488,7 +516,7 @@ impl Run {
         self.wait(layout, scratch, token, future, None)
     }
 
-    /// Polls a kernel that may wait, and keeps it if it does.
+    /// Polls the future of a kernel, and keeps it if it is pending.
     fn wait(
         &mut self,
         layout: &Layout,
@@ -497,16 +525,16 @@ impl Run {
         mut future: BoxFuture<Result<Outputs>>,
         since: Option<Instant>,
     ) -> Result<()> {
-        let free = self.waiting.iter().position(Option::is_none).unwrap_or(self.waiting.len());
-        let waker = Waker::from(Arc::new(KernelWaker { inbox: self.inbox.clone(), waiting: free as u32 }));
+        let free = self.pending.iter().position(Option::is_none).unwrap_or(self.pending.len());
+        let waker = Waker::from(Arc::new(KernelWaker { inbox: self.inbox.clone(), kernel: free as u32 }));
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(outputs) => self.complete(layout, scratch, token, outputs, since),
             Poll::Pending => {
-                let waiting = Some(Waiting { token, future, waker, since });
-                if free == self.waiting.len() {
-                    self.waiting.push(waiting);
+                let pending = Some(PendingKernel { token, future, waker, since });
+                if free == self.pending.len() {
+                    self.pending.push(pending);
                 } else {
-                    self.waiting[free] = waiting;
+                    self.pending[free] = pending;
                 }
                 self.outstanding += 1;
                 Ok(())
@@ -521,13 +549,13 @@ impl Run {
                 self.complete(layout, scratch, token, outputs, since)
             }
             Event::Poll(index) => {
-                // A wake-up may come after the kernel has ended.
-                let Some(Some(waiting)) = self.waiting.get_mut(index as usize) else { return Ok(()) };
-                self.current = waiting.token.node();
-                let polled = waiting.future.as_mut().poll(&mut Context::from_waker(&waiting.waker));
+                // A kernel may be woken after it has completed.
+                let Some(Some(pending)) = self.pending.get_mut(index as usize) else { return Ok(()) };
+                self.current = pending.token.node();
+                let polled = pending.future.as_mut().poll(&mut Context::from_waker(&pending.waker));
                 let Poll::Ready(outputs) = polled else { return Ok(()) };
-                let (token, since) = (waiting.token, waiting.since);
-                self.waiting[index as usize] = None;
+                let (token, since) = (pending.token, pending.since);
+                self.pending[index as usize] = None;
                 self.outstanding -= 1;
                 self.complete(layout, scratch, token, outputs, since)
             }
@@ -573,10 +601,10 @@ fn panic_status(panic: &(dyn std::any::Any + Send)) -> Status {
     if is_out_of_memory(&text) {
         return status!(ResourceExhausted, "{text}");
     }
-    status!(Internal, "a kernel panicked, which is a bug of the server: {text}")
+    status!(Internal, "a kernel panicked, which is a bug in the server: {text}")
 }
 
-/// Nodes that the executor runs itself.
+/// Runs a node that has no kernel: control flow and identity.
 #[inline]
 fn native(node: &ExecNode, inputs: &mut [Value]) -> Result<Outputs> {
     let take = |inputs: &mut [Value], i: usize| std::mem::take(&mut inputs[i]);
@@ -602,7 +630,8 @@ fn native(node: &ExecNode, inputs: &mut [Value]) -> Result<Outputs> {
         }
         OpClass::ControlTrigger => Outputs::None,
         _ => {
-            // Identity, Enter, Exit, NextIteration: the input goes on, as a value unless references go on.
+            // Identity, Enter, Exit, NextIteration: the input is passed on, dereferenced unless the output is a
+            // reference.
             let value = take(inputs, 0);
             match node.data().output_types.first() {
                 Some((_, false)) => Outputs::One(value.dereferenced()?),
@@ -612,7 +641,7 @@ fn native(node: &ExecNode, inputs: &mut [Value]) -> Result<Outputs> {
     })
 }
 
-/// Drops what a kernel has left of its inputs. Most of it is tensors, or gone.
+/// Drops the inputs that a kernel has not taken. Most are tensors, or taken.
 #[inline]
 fn clear(inputs: &mut [Value]) {
     for input in inputs {
@@ -637,12 +666,13 @@ fn read_predicate(value: &Value) -> Result<bool> {
     }
 }
 
-/// The views among a node's inputs, with what they showed when the node ran.
+/// The views among a node's inputs, with the values they showed when the node ran.
 type Views = SmallVec<[(Arc<View>, Tensor); 2]>;
 
-/// Turns references and views into values where the op wants values, and checks that the others are initialized.
+/// Replaces references and views with values unless the op takes references, and checks that referenced variables are
+/// initialized.
 fn read_refs(node: &ExecNode, inputs: &mut [Value], views: &mut Views) -> Result<()> {
-    // A send passes the reference on: the value is read when it is delivered.
+    // A send passes the reference on: the value is read on delivery.
     let sends = node.class == OpClass::Send;
     let allows_uninitialized = match &node.data().kind {
         NodeKind::Op(entry) => entry.op.allows_uninitialized_input,
@@ -667,7 +697,7 @@ fn read_refs(node: &ExecNode, inputs: &mut [Value], views: &mut Views) -> Result
     Ok(())
 }
 
-/// Makes views of the outputs whose memory is that of a view among the inputs: in stock they go on showing updates.
+/// Turns outputs that share memory with a view among the inputs into views: in stock they keep showing updates.
 fn view_again(node: &ExecNode, outputs: Outputs, views: &Views) -> Outputs {
     let reinterprets = matches!(&node.data().kind, NodeKind::Op(entry) if entry.op.reinterprets);
     let again = |value: Value| {
@@ -689,14 +719,14 @@ fn view_again(node: &ExecNode, outputs: Outputs, views: &Views) -> Outputs {
     }
 }
 
-/// How much the inputs are, which says how long a kernel may take.
+/// The size of the inputs, from which the duration of a kernel is estimated.
 fn input_bytes(inputs: &[Value]) -> usize {
     let bytes = |value: &Value| match value {
         Value::Tensor(tensor) => match tensor.storage() {
             Storage::Plain(buffer) => buffer.len(),
             _ => tensor.elements() * 32,
         },
-        // A reference leads to a variable of unknown size, which its update will walk through. Views have been read.
+        // The size of a variable is not known here, and an update may touch few rows. Views have been read by now.
         Value::Ref(_) | Value::View(_) | Value::None => 0,
     };
     inputs.iter().map(bytes).sum()

@@ -1,8 +1,9 @@
-//! Steps of toy ops: order, branches, loops, waits, failures, cancellation.
+//! Steps of toy ops: order, branches, loops, function calls, waits, failures, cancellation.
 
-use crate::testing::{block_on, env, graph, run, signature, step};
+use crate::testing::{block_on, env, graph, graph_def, run, signature, step};
 use crate::{Executable, PartialHub, PlanOptions};
-use ferroflow_core::{Code, Tensor, status};
+use ferroflow_core::{Code, DType, Tensor, status};
+use ferroflow_proto::tensorflow::{FunctionDef, FunctionDefLibrary, OpDef, op_def};
 use futures_util::FutureExt;
 
 /// Adds 1 to `i` until it reaches `limit`.
@@ -30,7 +31,7 @@ fn values_flow_along_edges() {
 }
 
 #[test]
-fn what_only_stock_runs_is_refused_by_the_steps_that_need_it() {
+fn ops_that_only_stock_has_are_refused_by_steps_that_need_them() {
     let text = "a = Value() value=1
          odd = Elsewhere(a, a) N=2
          b = Add(a, odd:2)
@@ -49,7 +50,7 @@ fn what_only_stock_runs_is_refused_by_the_steps_that_need_it() {
 }
 
 #[test]
-fn what_only_stock_runs_may_stand_in_a_branch_that_is_not_taken() {
+fn ops_that_only_stock_has_may_be_in_a_branch_not_taken() {
     let branch = |left: i32, right: i32| {
         format!(
             "a = Value() value={left}
@@ -219,4 +220,48 @@ fn a_partial_run_hands_out_fetches_before_all_feeds_are_there() {
     hub.feed(1, Tensor::scalar(5i32));
     assert_eq!(block_on(hub.wait_fetch(1)).unwrap().to_scalar::<i32>().unwrap(), 9);
     block_on(task).unwrap();
+}
+
+/// A function of one argument `x` and one result, which is the output `result` of its body.
+fn function(name: &str, body: &str, result: &str) -> FunctionDef {
+    let arg = |name: &str| op_def::ArgDef {
+        name: name.to_owned(),
+        r#type: DType::Int32.to_wire(),
+        ..Default::default()
+    };
+    FunctionDef {
+        signature: Some(OpDef {
+            name: name.to_owned(),
+            input_arg: vec![arg("x")],
+            output_arg: vec![arg("y")],
+            ..Default::default()
+        }),
+        node_def: graph_def(body).node,
+        ret: [("y".to_owned(), result.to_owned())].into(),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn functions_run_as_steps_within_the_step() {
+    let twice = function("Twice", "later = Later(x)\nsum = Add(later:out:0, later:out:0)", "sum:out:0");
+    let dead = function("Dead", "less = Less(x, x)\nswitch = Switch(x, less:out:0)", "switch:output_true:0");
+    let library = FunctionDefLibrary { function: vec![twice, dead], ..Default::default() };
+    let mut graph = graph("a = Value() value=3");
+    graph.add_functions(&library).unwrap();
+    graph.extend(&graph_def("b = Twice(a)\nc = Twice(b)\nd = Dead(c)")).unwrap();
+    let env = env(&graph);
+    env.set_library(graph.library().clone());
+    let start = |fetch: &str| {
+        let plan = Executable::build(&graph, &signature("", fetch, ""), &PlanOptions::default(), &env);
+        plan.and_then(|plan| plan.start(Vec::new(), step(&env), None)).unwrap()
+    };
+    let near_caller = block_on(start("c").near_caller()).unwrap();
+    let on_pool = block_on(env.pool.spawn(start("c"))).unwrap();
+    for results in [near_caller, on_pool] {
+        assert_eq!(results[0].to_scalar::<i32>().unwrap(), 12);
+    }
+    let failed = block_on(start("d")).unwrap_err();
+    assert_eq!(failed.code(), Code::InvalidArgument);
+    assert!(failed.message().starts_with("Retval[0] does not have value"), "{failed}");
 }

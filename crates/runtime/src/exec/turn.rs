@@ -1,8 +1,8 @@
-//! Turns: how long a thread goes on with a step before it does something else.
+//! Turns: the time that a step may use a thread before the thread does something else.
 //!
-//! A step has one turn per poll. The runs of functions that the step calls share it, however deep they are, so that a loop
-//! of many short calls ends its turn like one of many nodes. They find it by the thread, since kernels between them know
-//! nothing of turns.
+//! A step has one turn per poll. The functions that it calls share the turn, however deeply nested, so that a loop of
+//! many short calls yields like a loop of many nodes. They find the turn in a thread-local, because the kernels between
+//! them know nothing of turns.
 
 use crate::trace::StepTrace;
 use std::cell::{Cell, RefCell};
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// How long a step may use the thread that took the request before it moves to the compute threads.
+/// The time that a step may use the thread that took the request before it moves to the compute threads.
 const INLINE_TURN: Duration = Duration::from_micros(500);
-/// How long a step may use a compute thread while others wait for one.
+/// The time that a step may use a compute thread before it goes back to the queue.
 const COMPUTE_TURN: Duration = Duration::from_millis(5);
 
 thread_local! {
@@ -24,24 +24,24 @@ thread_local! {
 /// A step's turn on a thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
-    /// Whether this is the thread that took the request, which has other things to do as well.
+    /// True on the thread that took the request, which also serves other requests.
     pub(crate) inline: bool,
     until: Instant,
 }
 
 impl Turn {
-    /// A turn that begins now.
+    /// A turn that starts now.
     pub(crate) fn new(inline: bool) -> Turn {
         let length = if inline { INLINE_TURN } else { COMPUTE_TURN };
         Turn { inline, until: Instant::now() + length }
     }
 
-    /// The turn of the step that this thread polls; a new one if it polls none.
+    /// The turn of the step that this thread is polling, or a new one.
     pub(crate) fn current() -> Turn {
         CURRENT.get().unwrap_or_else(|| Turn::new(false))
     }
 
-    /// Whether the thread should do something else.
+    /// Returns whether the thread should do something else.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         Instant::now() > self.until
@@ -57,12 +57,12 @@ impl Turn {
     }
 }
 
-/// The trace of the step that this thread polls.
+/// The trace of the step that this thread is polling.
 pub(crate) fn current_trace() -> Option<Arc<StepTrace>> {
     TRACE.with_borrow(Option::clone)
 }
 
-/// Ends when a compute thread polls it: for work that takes long and cannot be interrupted.
+/// Resolves when polled by a compute thread: for long work that cannot be interrupted.
 pub(crate) async fn on_compute_thread() {
     poll_fn(|context| match CURRENT.get() {
         Some(Turn { inline: true, .. }) => {
@@ -74,7 +74,7 @@ pub(crate) async fn on_compute_thread() {
     .await;
 }
 
-/// Gives the thread back when a turn is over.
+/// Restores the thread's outer turn when dropped.
 pub(crate) struct TurnGuard {
     outer: Option<Turn>,
     traced: bool,

@@ -2,7 +2,7 @@
 //! another task has cut.
 
 use super::place::Placer;
-use super::{PlanOptions, Planned, finish, infer, lower, prune};
+use super::{PlanOptions, Planned, infer, lower, optimize_and_check, prune};
 use crate::env::RuntimeEnv;
 use ferroflow_core::attr::Attrs;
 use ferroflow_core::graph::{FunctionBody, Graph, Node, NodeData, NodeKind, Output};
@@ -41,7 +41,7 @@ impl Call<'_> {
         }
         lower::lower_body(&mut body.graph, self.name)?;
         placer.place(&mut body.graph, args)?;
-        finish(prune::keep_needed(Planned::of_body(body)), env)
+        optimize_and_check(prune::keep_needed(Planned::of_body(body)), env)
     }
 }
 

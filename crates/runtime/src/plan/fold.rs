@@ -1,4 +1,5 @@
-//! Computes what depends on constants alone, once instead of every step.
+//! Constant folding, after pruning: computes nodes that depend on constants alone once, at planning time. The only pass
+//! that runs kernels.
 
 use super::Planned;
 use crate::env::RuntimeEnv;
@@ -13,7 +14,7 @@ use ferroflow_core::{DType, Result, Tensor};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Larger results than this are computed every step rather than kept with the plan, as in stock.
+/// Results larger than this are computed in every step instead of being kept with the plan, as in stock.
 const MAX_FOLDED_BYTES: usize = 10 << 20;
 
 pub(super) fn fold_constants(mut planned: Planned, env: &Arc<RuntimeEnv>) -> Result<Planned> {
@@ -23,7 +24,7 @@ pub(super) fn fold_constants(mut planned: Planned, env: &Arc<RuntimeEnv>) -> Res
         redirect(&mut planned.graph, id, &known);
         let Some(inputs) = constant_inputs(&planned.graph, id) else { continue };
         let data = planned.graph.node(id).data.clone();
-        // A node that cannot be computed now reports why when it runs.
+        // A node that fails now stays, and reports its error when it runs.
         let Some(values) = evaluate(&data, inputs, env, &step) else { continue };
         for (index, value) in values.into_iter().enumerate() {
             let name = if index == 0 { data.name.clone() } else { format!("{}/output_{index}", data.name) };
@@ -51,7 +52,7 @@ fn redirect(graph: &mut Graph, id: NodeId, known: &HashMap<Output, Output>) {
     }
 }
 
-/// The inputs of a node that may be computed now, if all are constants.
+/// The inputs of a node that can be folded, if all are constants.
 fn constant_inputs(graph: &Graph, id: NodeId) -> Option<Vec<Value>> {
     let node = graph.node(id);
     let data = &node.data;

@@ -1,9 +1,10 @@
-//! Follows shapes through a graph and refuses what can never fit.
+//! Shape inference over a planned graph, the last planning pass. It only refuses nodes whose inputs can never fit; the
+//! inferred shapes are not kept.
 
 use ferroflow_core::Result;
 use ferroflow_core::graph::{Graph, Inference};
 
-/// Infers the shapes of every node's outputs.
+/// Infers the output shapes of every node.
 pub(super) fn infer_shapes(graph: &Graph) -> Result<()> {
     let mut known = Inference::default();
     for id in graph.topological_order()? {

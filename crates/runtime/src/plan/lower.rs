@@ -1,8 +1,8 @@
-//! Turns calls of functions into nodes of the graph: calls are inlined, conditionals become switches and merges, loops
-//! become loop frames.
+//! Lowering, the first step of placement: inlines function calls, and turns conditionals into switches and merges and
+//! loops into loop frames.
 //!
-//! A function's nodes may belong on several devices, because they use variables there or because the user says so; a
-//! call is one node and runs on one. Stock does the same before it places a graph. A node that was a call stays as a
+//! A function's nodes may belong on several devices, because they use variables there or because the user says so,
+//! while a call is one node on one device. Stock does the same before it places a graph. A lowered node remains as a
 //! node of the same name that passes the results on, so that it can be fetched and waited for.
 
 mod branches;
@@ -19,35 +19,41 @@ use ferroflow_proto::tensorflow::{AttrValue, NameAttrList, NodeDef};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Which nodes become others.
+/// The set of nodes to lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lowered {
-    /// The conditionals and loops that the client marked for it. Their functions are inlined, but not what those call.
+    /// Conditionals and loops that the client marked. Their functions are inlined, but calls in them are not.
     Marked,
-    /// Calls, and the conditionals and loops that the client marked for it.
+    /// Calls, and conditionals and loops that the client marked.
     AsMarked,
     /// Calls, conditionals and loops.
     All,
 }
 
-/// The attribute with which clients mark conditionals and loops.
+/// The attribute with which clients mark conditionals and loops for lowering.
 const MARK: &str = "_lower_using_switch_merge";
 
-/// Graphs that would grow beyond this come from functions that call each other ever more often.
+/// The largest graph after lowering. Larger ones come from functions that call each other exponentially often.
 const MAX_NODES: usize = 1 << 20;
 
-/// Lowers the nodes from `first` on. What cannot be lowered (a recursion, a condition that is not a bool) stays a call.
+/// Lowers the nodes from `first` on. Nodes that cannot be lowered (a recursive call, a condition that is not a bool)
+/// stay.
 pub fn lower(graph: &mut Graph, first: usize, which: Lowered) -> Result<()> {
     lower_within(graph, first, which, None)
 }
 
-/// Lowers the body of the function of this name.
+/// Lowers the body of the function with this name.
 pub(crate) fn lower_body(body: &mut Graph, function: &str) -> Result<()> {
-    let within = Within { function: function.to_owned(), outer: None };
+    let within = InlinedFrom { function: function.to_owned(), outer: None };
     lower_within(body, 0, Lowered::AsMarked, Some(Arc::new(within)))
 }
 
-fn lower_within(graph: &mut Graph, first: usize, which: Lowered, within: Option<Arc<Within>>) -> Result<()> {
+fn lower_within(
+    graph: &mut Graph,
+    first: usize,
+    which: Lowered,
+    within: Option<Arc<InlinedFrom>>,
+) -> Result<()> {
     let calls = |node: &Node| node.data.class() == OpClass::Call;
     if !graph.nodes().iter().skip(first).any(calls) {
         return Ok(());
@@ -56,9 +62,9 @@ fn lower_within(graph: &mut Graph, first: usize, which: Lowered, within: Option<
     let in_flow = in_flow(graph)?;
     let within = vec![within; graph.node_count()];
     let mut lowering =
-        Lowering { graph, which, in_flow, within, replaced: HashMap::new(), over: HashMap::new() };
+        Lowering { graph, which, in_flow, within, replaced: HashMap::new(), completions: HashMap::new() };
     let mut next = first;
-    // Nodes that come from a function are looked at in turn.
+    // Nodes of inlined functions are appended, and visited in turn.
     while next < lowering.graph.node_count() {
         lowering.lower_node(NodeId(next as u32))?;
         next += 1;
@@ -71,38 +77,39 @@ fn lower_within(graph: &mut Graph, first: usize, which: Lowered, within: Option<
 struct Lowering<'a> {
     graph: &'a mut Graph,
     which: Lowered,
-    /// Whether each node may be in a branch or a loop.
+    /// For each node, true if it may be in a branch or a loop.
     in_flow: Vec<bool>,
-    /// The functions that each node comes from, the innermost first.
-    within: Vec<Option<Arc<Within>>>,
-    /// What to use in place of outputs of nodes that have been lowered.
+    /// For each node, the functions that it was inlined from, innermost first.
+    within: Vec<Option<Arc<InlinedFrom>>>,
+    /// The replacements of outputs of lowered nodes.
     replaced: HashMap<Output, Output>,
-    /// What to wait for in place of nodes that have been lowered.
-    over: HashMap<NodeId, NodeId>,
+    /// The replacements of lowered nodes in control edges.
+    completions: HashMap<NodeId, NodeId>,
 }
 
-struct Within {
+/// A function that nodes were inlined from.
+struct InlinedFrom {
     function: String,
-    outer: Option<Arc<Within>>,
+    outer: Option<Arc<InlinedFrom>>,
 }
 
-/// Where the nodes of a function go.
+/// The place where a function is inlined.
 struct Site<'a> {
-    /// The node that calls.
+    /// The calling node.
     caller: NodeId,
-    /// What names are prefixed with.
+    /// The prefix of names.
     prefix: &'a str,
     inputs: &'a [Output],
-    /// What must run before the function's nodes.
+    /// Nodes that must run before the function's nodes.
     controls: Vec<NodeId>,
-    /// Whether the nodes are in a branch or a loop.
+    /// True if the nodes are in a branch or a loop.
     in_flow: bool,
 }
 
-/// A function that has become nodes.
+/// An inlined function.
 struct Inlined {
     returns: Vec<Output>,
-    /// What has run when the call is over, apart from what the results need.
+    /// Nodes that must have run when the call completes, besides those of the results.
     ends: Vec<NodeId>,
 }
 
@@ -141,7 +148,7 @@ impl Lowering<'_> {
         let inputs = self.read_inputs(id)?;
         let in_flow = self.in_flow[id.index()];
         let mut controls = self.join_controls(id)?;
-        // A node without inputs must be dead, or in the loop, with the call.
+        // A node without inputs must be dead whenever the call is, and run in the call's loop frame.
         if controls.is_empty() && in_flow {
             controls.extend(inputs.first().map(|input| input.node));
         }
@@ -151,10 +158,10 @@ impl Lowering<'_> {
         self.replace(id, inlined.returns, inlined.ends)
     }
 
-    /// The body of a function that `caller` calls; `None` if the call has to stay.
+    /// The body of a function that `caller` calls; `None` if the call must stay.
     fn body(&self, caller: NodeId, function: &NameAttrList) -> Result<Option<FunctionBody>> {
         let mut within = self.within[caller.index()].as_deref();
-        while let Some(Within { function: outer, outer: next }) = within {
+        while let Some(InlinedFrom { function: outer, outer: next }) = within {
             if *outer == function.name {
                 return Ok(None);
             }
@@ -162,7 +169,7 @@ impl Lowering<'_> {
         }
         let library = self.graph.library();
         match library.get(&function.name) {
-            // A body that cannot be built is refused by the step that calls it.
+            // A body that cannot be built is reported by the step that calls it.
             Some(definition) => {
                 Ok(FunctionBody::new(self.graph.registry(), library, definition, &function.attr).ok())
             }
@@ -170,7 +177,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Refuses a marked conditional or loop of functions that nobody has defined.
+    /// Refuses a marked conditional or loop whose functions are not defined.
     fn check_defined<'a>(
         &self,
         caller: NodeId,
@@ -189,7 +196,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// The caller's inputs, references read.
+    /// The caller's inputs, with references dereferenced.
     fn read_inputs(&mut self, caller: NodeId) -> Result<Vec<Output>> {
         let node = self.graph.node(caller).clone();
         let mut inputs = Vec::with_capacity(node.inputs.len());
@@ -208,7 +215,7 @@ impl Lowering<'_> {
         Ok(inputs)
     }
 
-    /// The caller's control inputs as one node at most.
+    /// The caller's control inputs, joined into one node at most.
     fn join_controls(&mut self, caller: NodeId) -> Result<Vec<NodeId>> {
         let node = self.graph.node(caller);
         let (controls, name) = (node.controls.clone(), format!("{}/input_control", node.data.name));
@@ -223,14 +230,17 @@ impl Lowering<'_> {
     fn inline(&mut self, site: &Site<'_>, body: FunctionBody, function: &NameAttrList) -> Result<Inlined> {
         let caller_device = self.graph.node(site.caller).data.device.clone();
         let outer = self.within[site.caller.index()].clone();
-        let within = Some(Arc::new(Within { function: function.name.clone(), outer }));
+        let within = Some(Arc::new(InlinedFrom { function: function.name.clone(), outer }));
         let start = self.graph.node_count() as u32;
         let args = body.arg_types.len() as u32;
-        // Arguments come first in a body, and the other nodes keep their order.
+        // Arguments come first in a body; the other nodes keep their order.
         let new_id = |id: NodeId| NodeId(start + id.0 - args);
-        let new_output = |output: Output| match output.node.0 < args {
-            true => site.inputs[output.node.index()],
-            false => Output { node: new_id(output.node), index: output.index },
+        let new_output = |output: Output| {
+            if output.node.0 < args {
+                site.inputs[output.node.index()]
+            } else {
+                Output { node: new_id(output.node), index: output.index }
+            }
         };
         for node in body.graph.nodes().iter().skip(args as usize) {
             let data = &node.data;
@@ -253,18 +263,19 @@ impl Lowering<'_> {
         })
     }
 
-    /// Makes a lowered node one that passes the results on.
+    /// Replaces a lowered node with one that passes the results on.
     fn replace(&mut self, id: NodeId, results: Vec<Output>, ends: Vec<NodeId>) -> Result<()> {
         let node = self.graph.node(id);
         let (name, device) = (node.data.name.clone(), node.data.device.clone());
         if !results.is_empty() {
-            // Who waits for the node waits for what it stands for, without having the results sent to where it is.
+            // Control edges from the node are redirected to the nodes behind it, so that the results need not be sent
+            // to its device.
             let mut all: Vec<NodeId> = results.iter().map(|result| result.node).chain(ends.clone()).collect();
             all.sort();
             all.dedup();
-            let over = format!("{name}/output_control");
-            let over = self.add(id, "NoOp", &over, &device, &[], Vec::new(), all)?;
-            self.over.insert(id, over);
+            let completion = format!("{name}/output_control");
+            let completion = self.add(id, "NoOp", &completion, &device, &[], Vec::new(), all)?;
+            self.completions.insert(id, completion);
         }
         let types = results.iter().map(|result| self.dtype(*result).to_wire()).collect();
         let mut def = NodeDef { name, device, op: "NoOp".to_owned(), ..Default::default() };
@@ -283,7 +294,7 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Lets nodes use results themselves rather than what passes them on.
+    /// Connects consumers to the results directly instead of to the nodes that pass them on.
     fn redirect(&mut self, first: usize) {
         for id in self.graph.ids().skip(first) {
             for input in 0..self.graph.node(id).inputs.len() {
@@ -296,20 +307,20 @@ impl Lowering<'_> {
                 }
             }
             for control in &mut self.graph.node_mut(id).controls {
-                while let Some(over) = self.over.get(control) {
-                    *control = *over;
+                while let Some(completion) = self.completions.get(control) {
+                    *control = *completion;
                 }
             }
         }
     }
 
-    fn push(&mut self, node: Node, in_flow: bool, within: Option<Arc<Within>>) -> NodeId {
+    fn push(&mut self, node: Node, in_flow: bool, within: Option<Arc<InlinedFrom>>) -> NodeId {
         self.in_flow.push(in_flow);
         self.within.push(within);
         self.graph.push(node)
     }
 
-    /// Adds a node that lowering `caller` needs.
+    /// Adds a node for lowering `caller`.
     #[expect(clippy::too_many_arguments, reason = "these are the parts of a node")]
     fn add(
         &mut self,
@@ -351,7 +362,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Whether a node is one of those that become others.
+/// Returns whether a node is to be lowered.
 fn is_lowered(data: &NodeData, which: Lowered) -> bool {
     let is_marked = || data.attrs.get::<bool>(MARK).unwrap_or_default();
     let is_call = matches!(data.kind, NodeKind::Function(_)) || data.attrs.has("f");
@@ -363,16 +374,16 @@ fn is_lowered(data: &NodeData, which: Lowered) -> bool {
         }
 }
 
-/// The device of a function's node: what it says, and for the rest what the call says.
+/// The device of an inlined node: its own specification, completed by the call's.
 fn inherit(caller: &str, own: &str) -> String {
     match (DeviceSpec::parse(caller), DeviceSpec::parse(own)) {
         (Ok(caller), Ok(own)) => caller.overridden_by(&own).to_string(),
-        // What is malformed is refused when nodes are placed.
+        // Malformed devices are reported by placement.
         _ => own.to_owned(),
     }
 }
 
-/// Attributes in which colocation names nodes by their new names.
+/// The attributes with the names in colocation groups prefixed.
 fn prefixed_classes(attrs: &Attrs, prefix: &str) -> Attrs {
     let mut attrs = attrs.clone();
     if !attrs.has("_class") {
@@ -388,7 +399,7 @@ fn prefixed_classes(attrs: &Attrs, prefix: &str) -> Attrs {
     attrs
 }
 
-/// Whether each node may be in a branch or a loop: whether it depends on one.
+/// For each node, whether it may be in a branch or a loop, i.e. depends on a switch or an enter.
 fn in_flow(graph: &Graph) -> Result<Vec<bool>> {
     let mut in_flow = vec![false; graph.node_count()];
     for id in graph.topological_order()? {

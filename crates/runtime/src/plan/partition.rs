@@ -1,8 +1,9 @@
-//! Cuts a placed plan at device borders: each edge that crosses becomes a send and a receive.
+//! Partitioning, after planning: cuts a placed plan at device borders, where each crossing edge becomes a send and a
+//! receive. Handing the parts to their tasks is the cluster's job.
 //!
-//! An output crosses once per receiving device, however many consumers wait there; the end of a node crosses as an
-//! empty tensor. Small constants are copied instead of sent. A loop whose nodes are on several devices gets a skeleton
-//! on each of them (see `skeleton`).
+//! An output crosses once per receiving device, however many consumers it has there; a control edge crosses as an empty
+//! tensor. Small constants are copied instead of sent. A loop whose nodes are on several devices gets a skeleton on
+//! each of them (see `skeleton`).
 
 mod crossing;
 mod movable;
@@ -11,7 +12,7 @@ mod skeleton;
 mod tests;
 
 use super::Planned;
-use crate::exec::layout::{Frames, assign_frames};
+use crate::exec::layout::{FrameAssignment, assign_frames};
 use crossing::Crossing;
 use ferroflow_core::graph::{Graph, Node, NodeData, NodeId, NodeKind, Output};
 use ferroflow_core::op::OpClass;
@@ -24,19 +25,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Constants of up to this many bytes are copied to the device that needs them.
 const MAX_COPIED_BYTES: usize = 1024;
 
-/// What partitioning needs to know of the cluster and the session.
+/// The cluster and session information that partitioning needs.
 pub struct Borders<'a> {
-    /// Full name of the device that feeds and fetches.
+    /// Full name of the client device, which has the feeds and fetches.
     pub client: &'a str,
     /// The incarnation of a device.
     pub incarnation: &'a dyn Fn(&str) -> u64,
-    /// Numbers the nodes and edges that partitioning adds, so that their names are unique within a session.
+    /// The counter for nodes and edges that partitioning adds, so that their names are unique within a session.
     pub next_id: &'a AtomicU64,
-    /// Whether floats cross as bfloat16.
+    /// True if floats are sent as bfloat16.
     pub bfloat16: bool,
 }
 
-/// The nodes of one device.
+/// The partition of one device.
 pub struct Part {
     /// The device's full name.
     pub device: String,
@@ -46,13 +47,13 @@ pub struct Part {
 
 /// A plan cut at device borders.
 pub struct Parts {
-    /// The client device's part, which has all feeds and fetches.
+    /// The client device's part, with all feeds and fetches.
     pub local: Planned,
-    /// The others, by device name.
+    /// The other parts, by device name.
     pub remote: Vec<Part>,
 }
 
-/// Cuts a plan, whose nodes all have full device names, into parts.
+/// Cuts a plan into parts. All nodes must have full device names.
 pub fn partition(mut planned: Planned, borders: &Borders<'_>) -> Result<Parts> {
     let is_local = |node: &Node| node.data.device == borders.client;
     if planned.graph.nodes().iter().all(is_local) {
@@ -80,7 +81,7 @@ pub fn partition(mut planned: Planned, borders: &Borders<'_>) -> Result<Parts> {
     })
 }
 
-/// Cuts a graph that runs as it is, without feeds or fetches, into the parts of its devices.
+/// Cuts a graph that runs every node, without feeds or fetches, into one part per device.
 pub fn split(graph: Graph, borders: &Borders<'_>) -> Result<Vec<Part>> {
     let crosses =
         |node: &Node| node.sources().any(|source| graph.node(source).data.device != node.data.device);
@@ -92,7 +93,7 @@ pub fn split(graph: Graph, borders: &Borders<'_>) -> Result<Vec<Part>> {
     Ok([local].into_iter().chain(remote).filter(|part| part.graph.node_count() > 0).collect())
 }
 
-/// The parts of a graph without an edge that crosses, such as one that was cut before.
+/// The parts of a graph without crossing edges, such as one that was partitioned before.
 fn separate(graph: &Graph) -> Vec<Part> {
     let mut parts: BTreeMap<&str, Graph> = BTreeMap::new();
     let mut new_ids = Vec::with_capacity(graph.node_count());
@@ -115,19 +116,19 @@ fn separate(graph: &Graph) -> Vec<Part> {
 struct Cutter<'a> {
     graph: &'a Graph,
     borders: &'a Borders<'a>,
-    frames: Frames,
-    /// The device of each loop frame whose nodes are all on one.
+    frames: FrameAssignment,
+    /// The device of each loop frame whose nodes are all on one device.
     only: Vec<Option<&'a str>>,
     parts: BTreeMap<String, Graph>,
-    /// Where each node went, within its own device's part.
+    /// The id of each node within its device's part.
     new_ids: Vec<NodeId>,
-    /// Outputs that have crossed, by what they waited for and by receiving device.
+    /// Outputs that have crossed, by output, the nodes it waited for, and receiving device.
     received: HashMap<(Output, Vec<NodeId>, String), Output>,
-    /// Nodes whose ends have crossed together, by receiving device.
-    awaited: HashMap<(Vec<NodeId>, String), NodeId>,
-    /// Copies of nodes that begin an iteration, and of constants, by device.
+    /// Control edges that have crossed together, by source nodes and receiving device.
+    received_controls: HashMap<(Vec<NodeId>, String), NodeId>,
+    /// Copies of constants and of nodes that begin an iteration, by device.
     copies: HashMap<(NodeId, String), NodeId>,
-    /// By frame and device.
+    /// Loop skeletons, by frame and device.
     skeletons: HashMap<(u32, String), Skeleton>,
 }
 
@@ -142,7 +143,7 @@ impl<'a> Cutter<'a> {
             parts: BTreeMap::new(),
             new_ids: Vec::with_capacity(graph.node_count()),
             received: HashMap::new(),
-            awaited: HashMap::new(),
+            received_controls: HashMap::new(),
             copies: HashMap::new(),
             skeletons: HashMap::new(),
         })
@@ -160,7 +161,7 @@ impl<'a> Cutter<'a> {
         self.part(&device).push(Node { data: Arc::new(data), inputs, controls })
     }
 
-    /// A name that no other node has; the second value is the number in it.
+    /// A name that is unique within the session, and the number in it.
     fn fresh_name(&self, prefix: &str) -> (String, u64) {
         loop {
             let number = self.borders.next_id.fetch_add(1, Ordering::Relaxed);
@@ -192,7 +193,7 @@ impl<'a> Cutter<'a> {
                 source.device
             );
         }
-        // Devices that share a loop go through its iterations together, whether or not they receive anything in it.
+        // Devices that share a loop iterate together, whether or not they receive anything in it.
         self.skeleton(self.frames.of(id), device)?;
         let (inputs, controls) = self.bring_edges(node, device)?;
         let new = self.new_ids[id.index()];
@@ -202,15 +203,15 @@ impl<'a> Cutter<'a> {
         Ok(())
     }
 
-    /// What a node's inputs and controls are on `device`.
+    /// The inputs and control inputs of a node on `device`.
     fn bring_edges(&mut self, node: &Node, device: &str) -> Result<(Vec<Output>, Vec<NodeId>)> {
         let inputs: Result<Vec<Output>> =
             node.inputs.iter().map(|input| self.bring(*input, device, &node.controls)).collect();
-        Ok((inputs?, self.bring_ends(&node.controls, device)?))
+        Ok((inputs?, self.bring_controls(&node.controls, device)?))
     }
 
-    /// The output as seen on `device`: itself, or what is received there. A node reads a reference when it runs, so one
-    /// that crosses is read after what the node waits for.
+    /// The output as seen on `device`: itself, or received there. A node reads a reference when it runs, so a reference
+    /// that crosses is read after the nodes in `controls`.
     fn bring(&mut self, output: Output, device: &str, controls: &[NodeId]) -> Result<Output> {
         let source = &self.graph.node(output.node).data;
         let local = Output { node: self.new_ids[output.node.index()], index: output.index };
@@ -226,7 +227,7 @@ impl<'a> Cutter<'a> {
         if let Some(known) = self.received.get(&key) {
             return Ok(*known);
         }
-        let after = self.bring_ends(controls, &source.device)?;
+        let after = self.bring_controls(controls, &source.device)?;
         let frame = self.frames.after(self.graph, output.node);
         let from =
             Crossing { node: &source.name, device: &source.device, output: local, after, dtype, frame };
@@ -235,8 +236,8 @@ impl<'a> Cutter<'a> {
         Ok(here)
     }
 
-    /// The nodes as something to wait for on `device`. Those of one device cross together.
-    fn bring_ends(&mut self, ids: &[NodeId], device: &str) -> Result<Vec<NodeId>> {
+    /// Control inputs on `device` that stand for these nodes. Nodes of one device cross together.
+    fn bring_controls(&mut self, ids: &[NodeId], device: &str) -> Result<Vec<NodeId>> {
         let mut here = Vec::with_capacity(ids.len());
         let mut elsewhere: BTreeMap<&str, Vec<NodeId>> = BTreeMap::new();
         for id in ids {
@@ -251,11 +252,11 @@ impl<'a> Cutter<'a> {
         }
         for sources in elsewhere.into_values() {
             let key = (sources, device.to_owned());
-            let node = match self.awaited.get(&key) {
+            let node = match self.received_controls.get(&key) {
                 Some(known) => *known,
                 None => {
-                    let node = self.cross_ends(&key.0, device)?;
-                    self.awaited.insert(key, node);
+                    let node = self.cross_controls(&key.0, device)?;
+                    self.received_controls.insert(key, node);
                     node
                 }
             };
@@ -264,13 +265,13 @@ impl<'a> Cutter<'a> {
         Ok(here)
     }
 
-    /// A copy of the node on `device`, if it is one that is copied rather than sent.
+    /// A copy of the node on `device`, if it is copied rather than sent.
     fn copy(&mut self, id: NodeId, device: &str) -> Result<Option<NodeId>> {
         let graph = self.graph;
         let node = graph.node(id);
         let small = matches!(&node.data.kind, NodeKind::Constant(value)
             if value.dtype().is_plain() && value.byte_size() <= MAX_COPIED_BYTES);
-        // These have a value in some iterations only, so a receive in every iteration would wait in vain.
+        // These have a value in some iterations only, so a receive in every iteration would wait forever.
         let begins = matches!(node.data.class(), OpClass::Enter | OpClass::NextIteration);
         if !small && !begins {
             return Ok(None);

@@ -1,9 +1,10 @@
-//! Which device runs which node, decided as stock decides it.
+//! Placement: chooses the device of every node, as stock does, when a session's graph is created or extended, before
+//! any plan is made.
 //!
-//! Nodes that must be together form groups: those joined by a reference or a resource, and those that the user
-//! colocated. A group goes to a device that all device specifications in it allow: the default device if it is among
-//! them, else one of the same task, else the first by name. Sources without inputs go to their consumers, and ops that look at a shape alone go to
-//! their input.
+//! Nodes that must be together form groups: those connected by a reference or a resource, and those that the user
+//! colocated. A group goes to a device that satisfies all device specifications in it: the default device if possible,
+//! else one of the same task, else the first by name. Sources without inputs go to their consumers, and ops that only
+//! use a shape go to their input.
 
 mod groups;
 #[cfg(test)]
@@ -19,20 +20,20 @@ use groups::Groups;
 
 /// The devices that a session may use.
 pub struct Placer<'a> {
-    /// Full names.
+    /// Full device names.
     pub devices: &'a [DeviceSpec],
-    /// Where unconstrained nodes go: a position in `devices`.
+    /// The device for unconstrained nodes: an index into `devices`.
     pub default: usize,
-    /// Whether a device type or number that does not exist is replaced by one that does.
+    /// True if a device type or index that does not exist is replaced by one that does (soft placement).
     pub soft: bool,
-    /// Whether calls of functions become nodes of the graph even if there is one device, as stock's optimizer has it.
+    /// True if function calls are inlined even if there is only one device, as stock's optimizer does.
     pub inline_calls: bool,
 }
 
 impl Placer<'_> {
-    /// Gives every node from `first` on the full name of its device; earlier nodes have theirs. Conditionals and loops that
-    /// the client marked become nodes of the graph first, and calls of functions if there are several devices, since their
-    /// nodes may belong on different devices.
+    /// Sets the device of every node from `first` on; earlier nodes have theirs. First, conditionals and loops that the
+    /// client marked are lowered, and function calls are inlined if there are several devices, since their nodes may
+    /// belong on different devices.
     pub fn place(&self, graph: &mut Graph, first: usize) -> Result<()> {
         let calls = self.inline_calls || self.devices.len() > 1;
         lower(graph, first, if calls { Lowered::AsMarked } else { Lowered::Marked })?;
@@ -73,8 +74,8 @@ impl Placer<'_> {
     }
 }
 
-/// Refuses a node that no device of stock could run. One that is merely not supported here yet is refused when a step
-/// needs it: it may never be, or another task may run it.
+/// Refuses a node that no device of stock could run. A node that is only unsupported here is refused when a step needs
+/// it: it may never run, or another task may run it.
 fn check_runs(graph: &Graph, node: &Node) -> Result<()> {
     let data = &node.data;
     let refused = match &data.kind {
@@ -98,7 +99,7 @@ fn check_runs(graph: &Graph, node: &Node) -> Result<()> {
     Ok(())
 }
 
-/// Whether the node makes one value from nothing.
+/// Returns whether the node has no inputs and one output.
 fn is_source(node: &Node) -> bool {
     node.inputs.is_empty() && matches!(node.data.output_types[..], [(_, false)])
 }

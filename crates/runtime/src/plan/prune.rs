@@ -1,4 +1,5 @@
-//! Keeps what the fetches and targets need, with feeds in place of what they replace.
+//! Pruning, the first planning pass: keeps the nodes that fetches and targets need, and replaces fed outputs with
+//! arguments.
 
 use super::{PlanOptions, Planned};
 use ferroflow_core::attr::Attrs;
@@ -7,12 +8,12 @@ use ferroflow_core::{Result, bail, ensure};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What a run feeds, fetches and runs. Tensor names are `node:index`; `node` alone means `node:0`.
+/// The feeds, fetches and targets of a run. Tensor names are `node:index`; `node` alone means `node:0`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Signature {
     /// Tensors that the caller supplies.
     pub feeds: Vec<String>,
-    /// Tensors that the caller wants.
+    /// Tensors that the caller receives.
     pub fetches: Vec<String>,
     /// Nodes that must run.
     pub targets: Vec<String>,
@@ -82,13 +83,12 @@ pub(super) fn prune(graph: &Graph, signature: &Signature, client: &str) -> Resul
         }
         let ids: Vec<NodeId> = pruned.ids().collect();
         for id in ids {
-            // References cannot be fed: the op would update the caller's value.
             for input in &mut pruned.node_mut(id).inputs {
                 if let Some(arg) = fed.get(input) {
                     *input = *arg;
                 }
             }
-            // A control edge from a node whose output is fed waits for the feed instead.
+            // A control edge from a node whose output is fed becomes one from the feed.
             let controls = pruned.node(id).controls.clone();
             let replaced = controls.into_iter().map(|control| {
                 let whole =
@@ -140,7 +140,7 @@ fn find_fetch(graph: &Graph, text: &str) -> Result<Output> {
     Ok(Output { node, index })
 }
 
-/// Drops every node that no fetch and no target needs.
+/// Drops every node that no fetch or target needs.
 pub(super) fn keep_needed(planned: Planned) -> Planned {
     let graph = &planned.graph;
     let mut needed = HashSet::new();

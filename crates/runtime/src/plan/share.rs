@@ -1,4 +1,5 @@
-//! Lets nodes that compute the same thing from the same inputs share one computation.
+//! Common subexpression elimination, after folding: nodes that compute the same from the same inputs are merged into
+//! one.
 
 use super::Planned;
 use ferroflow_core::graph::{Graph, NodeId, NodeKind, Output};
@@ -6,7 +7,7 @@ use ferroflow_core::op::OpClass;
 use ferroflow_core::{DType, Result};
 use std::collections::HashMap;
 
-/// Larger constants are not compared.
+/// Constants larger than this are not compared.
 const MAX_COMPARED_BYTES: usize = 1024;
 
 #[derive(PartialEq, Eq, Hash)]
@@ -33,7 +34,7 @@ pub(super) fn share_common(mut planned: Planned) -> Result<Planned> {
     }
     let ids: Vec<NodeId> = planned.graph.ids().collect();
     for id in ids {
-        // Back edges of loops and control edges were not seen above.
+        // Back edges of loops and control edges were not rewritten above.
         let node = planned.graph.node_mut(id);
         node.inputs.iter_mut().for_each(|input| input.node = resolve(&same, input.node));
         node.controls.iter_mut().for_each(|control| *control = resolve(&same, *control));
@@ -45,7 +46,7 @@ pub(super) fn share_common(mut planned: Planned) -> Result<Planned> {
     Ok(planned)
 }
 
-/// What makes a node equal to another, if it may be shared at all.
+/// The key that is equal for nodes that compute the same; `None` if the node may not be merged.
 fn key_of(graph: &Graph, id: NodeId) -> Option<Key> {
     let node = graph.node(id);
     let data = &node.data;
@@ -71,13 +72,13 @@ fn key_of(graph: &Graph, id: NodeId) -> Option<Key> {
         }
         _ => return None,
     }
-    // Lists have value semantics, but resources are reached by identity.
+    // References, resources and variants may refer to state that changes between two reads.
     let plain =
         |(dtype, is_ref): &(DType, bool)| !is_ref && *dtype != DType::Resource && *dtype != DType::Variant;
     if !data.input_types.iter().chain(&data.output_types).all(plain) {
         return None;
     }
-    // A reference read now and later may differ.
+    // Two reads of a reference may give different values.
     let from_ref = |input: &Output| graph.node(input.node).data.output_types[input.index as usize].1;
     if node.inputs.iter().any(from_ref) {
         return None;

@@ -26,7 +26,7 @@ const CHAIN: &str = "
     ordered = Add(x, x, ^unused)";
 
 #[test]
-fn what_nobody_needs_is_dropped() {
+fn unneeded_nodes_are_dropped() {
     check(
         CHAIN,
         "",

@@ -138,7 +138,7 @@ fn save_kernel(init: &Init<'_>) -> Result<Kernel> {
 fn save(prefix: &str, named: &[Named], tensors: &[Tensor], cancellation: Cancellation) -> Result<()> {
     let mut order: Vec<usize> = (0..named.len()).collect();
     order.sort_by_key(|i| named[*i].0.as_str());
-    let mut writer = BundleWriter::create(prefix)?.until(cancellation);
+    let mut writer = BundleWriter::create(prefix)?.cancelled_by(cancellation);
     for i in order {
         let ((name, spec), tensor) = (&named[i], &tensors[i]);
         let Some(spec) = spec else {
@@ -191,7 +191,7 @@ fn restore_all(
         };
         return named.iter().zip(dtypes).map(restore).collect();
     }
-    let reader = BundleReader::open(prefix)?.until(cancellation);
+    let reader = BundleReader::open(prefix)?.cancelled_by(cancellation);
     let mut order: Vec<usize> = (0..named.len()).collect();
     order.sort_by_key(|i| named[*i].0.as_str());
     let mut tensors = vec![None; named.len()];

@@ -4,7 +4,7 @@ use crate::numeric::{Int, Num};
 use crate::variable::{add_assign, sub_assign};
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Value};
 use ferroflow_core::op::{Gradient, Op, OpClass, ShapeCx, shapes};
-use ferroflow_core::resource::{RefVariable, Remembered, Variable};
+use ferroflow_core::resource::{RefVariable, CachedLookup, Variable};
 use ferroflow_core::{
     C64, C128, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels,
 };
@@ -152,10 +152,10 @@ fn variable_kernel(init: &Init<'_>) -> Result<Kernel> {
     let (container, name) = init.resource_name()?;
     let (dtype, shape) = (init.attr::<DType>("dtype")?, init.attr::<Shape>("shape")?);
     let node = init.node.to_owned();
-    let remembered = Remembered::default();
+    let remembered = CachedLookup::default();
     Kernel::sync(move |cx| {
         let resources = &cx.step().resources;
-        let variable = resources.lookup_again(&remembered, &container, &name).or_else(|_| {
+        let variable = resources.lookup_cached(&remembered, &container, &name).or_else(|_| {
             resources.lookup_or_create(&container, &name, || {
                 Ok(RefVariable(Arc::new(Variable::declared(dtype, &name, shape.clone()))))
             })

@@ -381,7 +381,7 @@ fn shape_kernel(init: &Init<'_>) -> Result<Kernel> {
 fn destroy_kernel(init: &Init<'_>) -> Result<Kernel> {
     let ignore_lookup_error: bool = init.attr("ignore_lookup_error")?;
     Kernel::sync(move |cx| {
-        let removed = cx.step().resources.delete_named(cx.handle(0)?);
+        let removed = cx.step().resources.delete_by_handle(cx.handle(0)?);
         if !ignore_lookup_error {
             removed?;
         }

@@ -1,4 +1,4 @@
-//! Conditionals: every input is switched to the branch that is taken, every result is merged.
+//! Lowering of conditionals: every input is switched to the branch that is taken, and results are merged.
 
 use super::{Lowering, Site};
 use ferroflow_core::graph::{NodeId, Output};
@@ -6,17 +6,17 @@ use ferroflow_core::{DType, Result};
 use ferroflow_proto::tensorflow::NameAttrList;
 use ferroflow_proto::tensorflow::attr_value::Value;
 
-/// How the branch is chosen.
+/// The type of the branch index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Split {
-    /// By a bool: the first branch is the one for false.
+    /// A bool: the first branch is for false.
     Two,
-    /// By a number.
+    /// An integer.
     Many,
 }
 
 impl Lowering<'_> {
-    /// Lowers a conditional whose first input chooses one of these functions.
+    /// Lowers a conditional whose first input selects one of these functions.
     pub(super) fn lower_branches(
         &mut self,
         id: NodeId,
@@ -54,7 +54,7 @@ impl Lowering<'_> {
             };
             pivots.push(self.add(id, "Identity", &pivot, &device, &types, vec![*output], Vec::new())?);
         }
-        // Each input is switched where it is, so that only the branch that is taken has it sent.
+        // Each input is switched on its own device, so that it is only sent to the branch that is taken.
         let mut switched = Vec::with_capacity(inputs.len());
         for input in inputs {
             let device = self.graph.node(input.node).data.device.clone();
@@ -64,7 +64,7 @@ impl Lowering<'_> {
         let mut ends = Vec::new();
         for (branch, (body, function)) in bodies.into_iter().zip(&functions).enumerate() {
             let inputs: Vec<Output> = switched.iter().map(|outputs| outputs[branch]).collect();
-            // Named as stock names them, which timelines show.
+            // Stock's names, which appear in timelines.
             let prefix = match split {
                 Split::Two => format!("{name}/{}", ["else", "then"][branch.min(1)]),
                 Split::Many => format!("{name}/branch_{branch}"),
@@ -82,15 +82,15 @@ impl Lowering<'_> {
                 self.add(id, "Merge", &format!("{name}/output"), &device, &attrs, result, Vec::new())?;
             merged.push(Output { node: merge, index: 0 });
         }
-        // Runs when the branch that is taken is over; what the others end with is dead, which a merge does not mind.
+        // Runs when the taken branch has completed; the ends of other branches are dead, which a merge ignores.
         let attrs = [("T", self.type_of(chosen[0])), ("N", Value::I(pivots.len() as i64))];
         let pivots = pivots.into_iter().map(|node| Output { node, index: 0 }).collect();
-        let over =
+        let completion =
             self.add(id, "Merge", &format!("{name}/branch_executed"), &device, &attrs, pivots, ends)?;
-        self.replace(id, merged, vec![over])
+        self.replace(id, merged, vec![completion])
     }
 
-    /// One output per branch: a value for the one that is taken, nothing for the others.
+    /// One output per branch: live for the one that is taken, dead for the others.
     #[expect(clippy::too_many_arguments, reason = "the node's parts and how it splits")]
     fn split(
         &mut self,

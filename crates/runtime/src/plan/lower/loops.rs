@@ -1,4 +1,5 @@
-//! Loops: every variable enters a frame, is merged with its next value, and leaves when the condition says so.
+//! Lowering of loops: every loop variable enters a frame, is merged with its next value, and exits when the condition
+//! is false.
 
 use super::{Lowered, Lowering, Site};
 use ferroflow_core::graph::{NodeId, Output};
@@ -41,7 +42,7 @@ impl Lowering<'_> {
         if !fits || count == 0 || decides != Some(DType::Bool) {
             return Ok(());
         }
-        // What else they return is not looked at, as in stock.
+        // Further results are ignored, as in stock.
         condition_body.returns.truncate(1);
         loop_body.returns.truncate(count);
         let inputs = self.read_inputs(id)?;
@@ -49,7 +50,7 @@ impl Lowering<'_> {
         let named = |part: &str| format!("{name}/{part}");
         let controls = self.join_controls(id)?;
         let parallel = node.data.attrs.get::<i64>("parallel_iterations").unwrap_or(10);
-        // What the body returns as it came is the same in every iteration; one variable at least must go around.
+        // Variables that the body returns unchanged are loop invariants; at least one variable must iterate.
         let mut constant: Vec<bool> =
             loop_body.returns.iter().enumerate().map(|(i, output)| output.node.index() == i).collect();
         if constant.iter().all(|constant| *constant) {
@@ -73,7 +74,7 @@ impl Lowering<'_> {
                 continue;
             }
             let attrs = [("T", self.type_of(*input)), ("N", Value::I(2))];
-            // The second input is set below: it comes from further along the loop.
+            // The second input is set below; it comes from the end of the loop.
             let merge =
                 self.add(id, "Merge", &named("merge"), &device, &attrs, vec![entered; 2], Vec::new())?;
             values.push(Output { node: merge, index: 0 });
@@ -114,7 +115,7 @@ impl Lowering<'_> {
         for (i, merge) in merges.iter().enumerate() {
             let Some(merge) = merge else { continue };
             let types = [("T", self.type_of(inputs[i]))];
-            // An iteration is over when its effects are.
+            // An iteration ends when its effects have happened.
             let (value, ends) = (vec![inlined.returns[i]], inlined.ends.clone());
             let next =
                 self.add(id, "NextIteration", &named("next_iteration"), &device, &types, value, ends)?;

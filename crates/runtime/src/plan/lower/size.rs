@@ -1,5 +1,5 @@
-//! How large a graph becomes when its calls are nodes, counted before it does: functions of a few lines that call each
-//! other twice make any number of nodes.
+//! The size of a graph after lowering, computed before lowering: short functions that call each other twice can expand
+//! to any number of nodes.
 
 use super::{Lowered, MAX_NODES, is_lowered};
 use ferroflow_core::attr::Attrs;
@@ -9,10 +9,10 @@ use ferroflow_proto::tensorflow::attr_value::Value;
 use ferroflow_proto::tensorflow::{AttrValue, NodeDef};
 use std::collections::{BTreeMap, HashMap};
 
-/// Functions that call each other deeper than this are not counted to the end.
+/// The depth of calls beyond which counting stops.
 const MAX_DEPTH: usize = 1000;
 
-/// Refuses a graph that would be too large once the nodes from `first` on are lowered.
+/// Refuses a graph that would be too large after the nodes from `first` on are lowered.
 pub(super) fn check(graph: &Graph, first: usize, which: Lowered) -> Result<()> {
     let mut sizes = Sizes { library: graph.library(), known: HashMap::new(), depth: 0 };
     let mut total = graph.node_count();
@@ -36,8 +36,8 @@ pub(super) fn check(graph: &Graph, first: usize, which: Lowered) -> Result<()> {
 
 struct Sizes<'a> {
     library: &'a Library,
-    /// Nodes of functions with everything that they call. A function that is being counted counts as nothing: recursions
-    /// stay calls.
+    /// The sizes of functions, including everything that they call. A function that is being counted counts as zero,
+    /// because recursive calls are not inlined.
     known: HashMap<String, usize>,
     depth: usize,
 }
@@ -73,7 +73,7 @@ impl Sizes<'_> {
         self.attrs(attrs.map())
     }
 
-    /// What the functions among attributes make.
+    /// The size of the functions among attributes.
     fn attrs(&mut self, attrs: &BTreeMap<String, AttrValue>) -> usize {
         let mut size = 0usize;
         for value in attrs.values().filter_map(|attr| attr.value.as_ref()) {

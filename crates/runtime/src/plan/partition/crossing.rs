@@ -1,4 +1,4 @@
-//! The nodes on both sides of a border: send and receive, and casts around them.
+//! Sends and receives: the nodes on both sides of a crossing edge, and casts around them.
 
 use super::Cutter;
 use ferroflow_core::attr::Attrs;
@@ -8,23 +8,23 @@ use ferroflow_core::{DType, Result, Shape, Tensor, status};
 use ferroflow_proto::tensorflow::attr_value::Value;
 use std::sync::Arc;
 
-/// Something that crosses.
+/// An edge that crosses a device border.
 pub(super) struct Crossing<'a> {
-    /// The node that it is named after.
+    /// The node that the edge is named after.
     pub(super) node: &'a str,
-    /// Where it comes from.
+    /// The sending device.
     pub(super) device: &'a str,
-    /// What crosses, in the part of that device.
+    /// The output to send, in the sending part.
     pub(super) output: Output,
-    /// What must have run before, in that part.
+    /// Nodes that must run before the send, in the sending part.
     pub(super) after: Vec<NodeId>,
     pub(super) dtype: DType,
-    /// The loop frame in which it crosses.
+    /// The loop frame of the edge.
     pub(super) frame: u32,
 }
 
 impl Cutter<'_> {
-    /// Sends what `from` says to `device`, and returns what is received there.
+    /// Adds a send of `from` and a receive on `device`; returns the received output.
     pub(super) fn cross(&mut self, from: &Crossing<'_>, device: &str) -> Result<Output> {
         if !self.borders.bfloat16 || from.dtype != DType::Float {
             return self.send_and_receive(from, device);
@@ -35,8 +35,8 @@ impl Cutter<'_> {
         self.cast(from.node, device, received, Vec::new(), DType::Float)
     }
 
-    /// Sends word that all of these nodes, which are on one device, have run.
-    pub(super) fn cross_ends(&mut self, sources: &[NodeId], device: &str) -> Result<NodeId> {
+    /// Adds a send and a receive of an empty tensor for the completion of these nodes, which are on one device.
+    pub(super) fn cross_controls(&mut self, sources: &[NodeId], device: &str) -> Result<NodeId> {
         let first = &self.graph.node(sources[0]).data;
         let signal = NodeData {
             name: self.fresh_name(&first.name).0,
@@ -57,10 +57,11 @@ impl Cutter<'_> {
             frame: self.frames.after(self.graph, sources[0]),
         };
         let received = self.send_and_receive(&from, device)?;
-        // In stock a receive of a dead value has a dead output, but whoever only waits for the receive runs.
+        // As in stock, a receive of a dead value has a dead output, but nodes with only a control edge from the receive
+        // run.
         let mut attrs = Attrs::default();
         attrs.set("T", Value::Type(DType::Float.to_wire()));
-        let told = NodeData {
+        let forwarded = NodeData {
             name: self.fresh_name(&first.name).0,
             kind: NodeKind::Op(self.entry("Identity")?),
             attrs,
@@ -68,18 +69,18 @@ impl Cutter<'_> {
             input_types: vec![(DType::Float, false)],
             output_types: vec![(DType::Float, false)],
         };
-        Ok(self.add(told, vec![received], Vec::new()))
+        Ok(self.add(forwarded, vec![received], Vec::new()))
     }
 
     fn send_and_receive(&mut self, from: &Crossing<'_>, device: &str) -> Result<Output> {
-        // A receive in a loop runs once per iteration, which it learns from the skeleton.
+        // A receive in a loop runs once per iteration; the skeleton provides the iteration.
         let controls = self.skeleton(from.frame, device)?.into_iter().collect();
         let (send_name, number) = self.fresh_name(from.node);
         let text = |text: &str| Value::S(text.to_owned().into_bytes().into());
         let mut attrs = Attrs::default();
         attrs.set("tensor_name", text(&format!("edge_{number}_{}", from.node)));
         attrs.set("send_device", text(from.device));
-        // The attribute is signed; the incarnation keeps its bits.
+        // The attribute is signed; the cast keeps the incarnation's bits.
         attrs.set("send_device_incarnation", Value::I((self.borders.incarnation)(from.device) as i64));
         attrs.set("recv_device", text(device));
         attrs.set("client_terminated", Value::B(false));
@@ -122,7 +123,7 @@ impl Cutter<'_> {
         let mut attrs = Attrs::default();
         attrs.set("SrcT", Value::Type(from.to_wire()));
         attrs.set("DstT", Value::Type(to.to_wire()));
-        // Stock cuts the low bits off rather than rounding.
+        // Stock truncates instead of rounding.
         attrs.set("Truncate", Value::B(to == DType::Bfloat16));
         let data = NodeData {
             name: self.fresh_name(node).0,
@@ -136,7 +137,7 @@ impl Cutter<'_> {
         Ok(Output { node, index: 0 })
     }
 
-    /// An op that partitioning itself uses.
+    /// The registry entry of an op that partitioning adds.
     pub(super) fn entry(&self, name: &str) -> Result<Arc<OpEntry>> {
         let entry = self.graph.registry().get(name).cloned();
         entry.ok_or_else(|| {

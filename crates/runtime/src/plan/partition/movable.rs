@@ -1,10 +1,11 @@
-//! Moves the borders of branches and loops next to what they serve, as stock does, so that less crosses.
+//! Moves switches, exits and loop entries to other devices, as stock does, so that less data crosses.
 
 use ferroflow_core::Result;
 use ferroflow_core::graph::{Graph, NodeId};
 use ferroflow_core::op::OpClass;
 
-/// Puts switches and exits where their data is, and nodes that begin an iteration where their values are used.
+/// Moves switches and exits to the device of their data, and nodes that begin an iteration to the device of their
+/// consumers.
 pub(super) fn move_borders(graph: &mut Graph) -> Result<()> {
     let order = graph.topological_order()?;
     for id in &order {

@@ -1,31 +1,31 @@
-//! Loops whose nodes are on several devices.
+//! Skeletons of loops whose nodes are on several devices.
 //!
-//! Every such device gets a loop of its own that carries no value: enter, merge, switch and next iteration, driven by
-//! the predicate that the device with the loop's condition sends in every iteration. Its merge runs once in every
-//! iteration of the real loop, so a receive that waits for the merge runs in the right frame and iteration. The frame
-//! has the real loop's name, from which all tasks compute the same frame id.
+//! Every such device gets a loop that carries no value: enter, merge, switch and next iteration, driven by the
+//! predicate that the device with the loop's condition sends in every iteration. The skeleton's merge runs once in
+//! every iteration of the real loop, so a receive with a control edge from it runs in the right frame and iteration.
+//! The frame has the real loop's name, from which all tasks compute the same frame id.
 
 use super::Cutter;
-use crate::exec::layout::Frames;
+use crate::exec::layout::FrameAssignment;
 use ferroflow_core::attr::Attrs;
 use ferroflow_core::graph::{Graph, NodeData, NodeId, NodeKind, Output};
 use ferroflow_core::op::OpClass;
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure};
 use ferroflow_proto::tensorflow::attr_value::Value;
 
-/// A loop without values.
+/// The skeleton of a loop on one device.
 pub(super) struct Skeleton {
-    /// Runs once in every iteration.
+    /// The merge, which runs once in every iteration.
     merge: NodeId,
 }
 
-/// For every frame, the device of its nodes if that is the same for all.
-pub(super) fn only_devices<'a>(graph: &'a Graph, frames: &Frames) -> Vec<Option<&'a str>> {
+/// For every frame, the device of its nodes if they are all on one.
+pub(super) fn only_devices<'a>(graph: &'a Graph, frames: &FrameAssignment) -> Vec<Option<&'a str>> {
     let mut only: Vec<Option<&str>> = vec![None; frames.layouts.len()];
     let mut several = vec![false; frames.layouts.len()];
     for id in graph.ids() {
         let device = graph.node(id).data.device.as_str();
-        // What leaves an inner loop is in the outer one.
+        // The output of an inner loop's exit is in the outer loop.
         for frame in [frames.of(id), frames.after(graph, id)] {
             let known = *only[frame as usize].get_or_insert(device);
             several[frame as usize] |= known != device;
@@ -35,8 +35,8 @@ pub(super) fn only_devices<'a>(graph: &'a Graph, frames: &Frames) -> Vec<Option<
 }
 
 impl Cutter<'_> {
-    /// What runs once in every iteration of a frame on `device`; `None` if that needs nothing: outside loops, and in
-    /// loops that are on one device.
+    /// A node that runs once in every iteration of a frame on `device`; `None` if none is needed: outside loops, and in
+    /// loops on one device.
     pub(super) fn skeleton(&mut self, frame: u32, device: &str) -> Result<Option<NodeId>> {
         if frame == 0 {
             return Ok(None);
@@ -49,7 +49,7 @@ impl Cutter<'_> {
             return Ok(None);
         }
         let condition = self.loop_condition(frame)?;
-        // The loop starts once in every iteration of the loop around it.
+        // An inner loop starts once in every iteration of the outer one.
         let outer = self.outer_skeleton(frame, device)?;
         let layout = &self.frames.layouts[frame as usize];
         let text = Value::S(layout.name.clone().into_bytes().into());
@@ -66,7 +66,7 @@ impl Cutter<'_> {
         merge.attrs.set("N", Value::I(2));
         merge.output_types.push((DType::Int32, false));
         let entered = Output { node: enter, index: 0 };
-        // The second input is set below: it comes from further along the loop.
+        // The second input is set below; it comes from the end of the loop.
         let merge = self.add(merge, vec![entered, entered], Vec::new());
         self.skeletons.insert(key, Skeleton { merge });
         let predicate = self.bring(condition, device, &[])?;
@@ -88,7 +88,7 @@ impl Cutter<'_> {
         if outer.is_some() {
             return Ok(outer);
         }
-        // The loop around is on this device alone: its condition is here, and runs once in every iteration.
+        // The outer loop is on this device alone, so its condition is here and runs once in every iteration.
         let condition = self.loop_condition(parent)?;
         Ok(Some(self.new_ids[condition.node.index()]))
     }
@@ -113,7 +113,7 @@ impl Cutter<'_> {
         Ok(Output { node, index: 0 })
     }
 
-    /// A node of the skeleton with so many float inputs and outputs.
+    /// A node of the skeleton with this many float inputs and outputs.
     fn float_node(&self, device: &str, kind: NodeKind, inputs: usize, outputs: usize) -> NodeData {
         let mut attrs = Attrs::default();
         if matches!(kind, NodeKind::Op(_)) {

@@ -1,4 +1,4 @@
-//! Partitioning as text, and parts that run side by side and must agree with the whole.
+//! Partitioning as text, and parts that run together and must agree with the whole graph.
 
 use super::{Borders, Parts, partition, split};
 use crate::plan::plan;
@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 
 const CLIENT: &str = "/job:localhost/replica:0/task:0/device:CPU:0";
 
-/// Plans and cuts a graph in which nodes without a device are the client's.
+/// Plans and cuts a graph; nodes without a device are on the client device.
 fn cut(text: &str, feeds: &str, fetches: &str, targets: &str, optimize: bool) -> Result<Parts> {
     let mut graph = graph(text);
     for id in graph.ids() {
@@ -40,7 +40,7 @@ fn check(text: &str, feeds: &str, fetches: &str, targets: &str, expected: Expect
     expected.assert_eq(&shown);
 }
 
-/// Runs all parts side by side; the client's fetches must be those of the whole graph on one device.
+/// Runs all parts together; the fetches must equal those of the whole graph on one device.
 fn run_parts(text: &str, fetches: &str) -> Vec<i32> {
     let whole =
         text.lines().map(|line| line.split('@').next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
@@ -66,7 +66,7 @@ fn run_parts(text: &str, fetches: &str) -> Vec<i32> {
 }
 
 #[test]
-fn what_is_on_one_device_stays_as_it_is() {
+fn a_plan_on_one_device_is_not_changed() {
     check(
         "a = Value() value=1\nb = Add(a, a)",
         "",
@@ -213,7 +213,7 @@ fn parts_give_what_the_whole_gives() {
     assert_eq!(run_parts(text, "e f"), [4, 6]);
 }
 
-/// Adds `step` to `i` until it reaches `limit`, with nodes of the loop on several devices.
+/// A loop that adds `step` to `i` until it reaches `limit`, with nodes on several devices.
 fn counting_loop(limit: i32, devices: [&str; 5]) -> String {
     let [condition, body, step, next, out] = devices;
     format!(
@@ -328,7 +328,7 @@ fn a_loop_in_a_branch_that_is_not_taken_is_dead() {
     assert_eq!(run_parts(&branch(5), "result result:1"), [3, 1]);
 }
 
-/// Adds up `j` for every `j < i`, for every `i < limit`.
+/// A nested loop that adds up `j` for every `j < i`, for every `i < limit`.
 fn nested_loop(limit: i32, devices: [&str; 4]) -> String {
     let [outer, inner, inner_body, exit] = devices;
     format!(

@@ -1,4 +1,4 @@
-//! Nodes that must be on one device: a union-find over nodes, with what each group's members ask for.
+//! Colocation groups: a union-find over nodes that must be on one device, with the device constraints of each group.
 
 use super::Placer;
 use ferroflow_core::device::DeviceSpec;
@@ -12,27 +12,27 @@ use std::fmt::Write;
 pub(super) struct Groups<'a> {
     placer: &'a Placer<'a>,
     groups: Vec<Group>,
-    /// Positions of the devices, in the order in which they are tried.
+    /// Indices of the devices, in the order of preference.
     preference: Vec<usize>,
-    /// What specifications mean.
+    /// The device chosen for each specification, cached.
     found: HashMap<DeviceSpec, Option<usize>>,
 }
 
-/// What is asked of a group; kept at its root.
+/// The constraints of a group; stored at its root.
 #[derive(Default)]
 struct Group {
     parent: u32,
     rank: u32,
-    /// Where it must be because a member is there.
+    /// The device of members that have been placed already.
     assigned: DeviceSpec,
-    /// What members that make a variable or a resource ask for: others follow them.
+    /// The request of members that create a variable or a resource; others follow it.
     resource: DeviceSpec,
-    /// What all members together ask for; the parts of the other two are among it.
+    /// The request of all members together, including the other two.
     requested: DeviceSpec,
 }
 
 impl<'a> Groups<'a> {
-    /// A group for every node. Those before `first` have been placed.
+    /// Makes a group for every node. Nodes before `first` have been placed.
     pub(super) fn new(placer: &'a Placer<'a>, graph: &Graph, first: usize) -> Result<Groups<'a>> {
         let mut parsed: HashMap<&str, DeviceSpec> = HashMap::new();
         let mut groups = Vec::with_capacity(graph.node_count());
@@ -63,7 +63,7 @@ impl<'a> Groups<'a> {
             for (input, (dtype, is_ref)) in node.inputs.iter().zip(&node.data.input_types) {
                 let joined = match dtype {
                     _ if *is_ref => true,
-                    DType::Resource => !captures(&node.data),
+                    DType::Resource => !only_passes_resources(&node.data),
                     DType::Variant => makes_dataset(graph.node(input.node)) && makes_dataset(node),
                     _ => false,
                 };
@@ -75,7 +75,7 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    /// Joins nodes that name each other in `_class`.
+    /// Joins nodes that name each other in the `_class` attribute.
     pub(super) fn join_classes(&mut self, graph: &Graph) -> Result<()> {
         let mut roots: HashMap<String, NodeId> = HashMap::new();
         for id in graph.ids() {
@@ -92,9 +92,9 @@ impl<'a> Groups<'a> {
                     continue;
                 };
                 match self.join(graph, id, *root) {
-                    // A wish that cannot be met is forgotten, as in stock.
+                    // With soft placement, a colocation that cannot be satisfied is dropped, as in stock.
                     Err(_) if self.placer.soft => {}
-                    Err(error) => return Err(at(&data.name, error)),
+                    Err(error) => return Err(with_node(&data.name, error)),
                     Ok(()) => {}
                 }
             }
@@ -102,14 +102,15 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    /// Chooses a device for a node, `preferred` if its group may be there, and keeps the group there.
+    /// Chooses a device for a node, `preferred` if its group allows it, and binds the group to the device.
     pub(super) fn assign(&mut self, graph: &Graph, id: NodeId, preferred: Option<usize>) -> Result<usize> {
         let root = self.root(id);
         let requested = self.groups[root].requested.clone();
         let exact = |device: &usize| requested.matches(&self.placer.devices[*device]);
-        let device = preferred.filter(exact).or_else(|| self.find(&requested)).or_else(|| self.soft(root));
+        let device =
+            preferred.filter(exact).or_else(|| self.find(&requested)).or_else(|| self.find_softly(root));
         let Some(device) = device else {
-            return Err(self.nowhere(graph, id));
+            return Err(self.no_device_error(graph, id));
         };
         let group = &mut self.groups[root];
         let spec = &self.placer.devices[device];
@@ -119,7 +120,7 @@ impl<'a> Groups<'a> {
         Ok(device)
     }
 
-    /// The device that a specification means: the default one, another of its task, or the first by name.
+    /// The device for a specification: the default one if it matches, else another of its task, else the first by name.
     fn find(&mut self, wanted: &DeviceSpec) -> Option<usize> {
         if let Some(known) = self.found.get(wanted) {
             return *known;
@@ -129,8 +130,8 @@ impl<'a> Groups<'a> {
         found
     }
 
-    /// A device of the same task, if type and number may be changed: those that resources ask for only if need be.
-    fn soft(&mut self, root: usize) -> Option<usize> {
+    /// A device of the same task if type and index may be changed; the request of resources is kept if possible.
+    fn find_softly(&mut self, root: usize) -> Option<usize> {
         if !self.placer.soft {
             return None;
         }
@@ -149,7 +150,7 @@ impl<'a> Groups<'a> {
         self.find(&kept).or_else(|| self.find(&changed))
     }
 
-    /// Joins a node with the one that it takes a variable or resource from; the former's wishes yield.
+    /// Joins a node with the one that it takes a variable or resource from; the former's request yields.
     fn follow(&mut self, graph: &Graph, source: NodeId, target: NodeId) -> Result<()> {
         let (from, to) = (self.root(source), self.root(target));
         let (source_data, target_data) = (&graph.node(source).data, &graph.node(target).data);
@@ -171,7 +172,7 @@ impl<'a> Groups<'a> {
             self.groups[to].requested = requested.overridden_by(&self.groups[to].resource);
         }
         self.join(graph, source, target).map_err(|error| {
-            at(
+            with_node(
                 &target_data.name,
                 status!(
                     InvalidArgument,
@@ -224,8 +225,8 @@ impl<'a> Groups<'a> {
         node
     }
 
-    /// Why a node has no device, in stock's words.
-    fn nowhere(&mut self, graph: &Graph, id: NodeId) -> Status {
+    /// The error for a node without a possible device, in stock's words.
+    fn no_device_error(&mut self, graph: &Graph, id: NodeId) -> Status {
         let data = &graph.node(id).data;
         let root = self.root(id);
         let requested = self.groups[root].requested.clone();
@@ -261,7 +262,7 @@ impl<'a> Groups<'a> {
              framework assigned devices, if any:{members}\n",
             data.device
         );
-        at(name, error)
+        with_node(name, error)
     }
 }
 
@@ -288,7 +289,7 @@ fn refuse_conflict(
 
 fn parse(data: &NodeData) -> Result<DeviceSpec> {
     DeviceSpec::parse(&data.device).map_err(|_| {
-        at(
+        with_node(
             &data.name,
             status!(
                 InvalidArgument,
@@ -300,19 +301,19 @@ fn parse(data: &NodeData) -> Result<DeviceSpec> {
     })
 }
 
-fn at(node: &str, error: Status) -> Status {
+fn with_node(node: &str, error: Status) -> Status {
     error.map_message(|text| format!("{text}\n\t [[{{{{node {node}}}}}]]"))
 }
 
-/// Whether the node makes a variable or a resource handle from nothing.
+/// Returns whether the node creates a variable or a resource handle without inputs.
 fn makes_resource(node: &Node) -> bool {
     let resource = |(dtype, is_ref): (DType, bool)| is_ref || dtype == DType::Resource;
     node.inputs.is_empty() && matches!(node.data.output_types[..], [output] if resource(output))
 }
 
-/// Whether the node does not use its resources itself: it hands them to a function that runs later, elsewhere, or passes
-/// a list of values on, which may be from anywhere.
-fn captures(data: &NodeData) -> bool {
+/// Returns whether the node only passes resources on: to a function that runs later and elsewhere, or as a list of
+/// values that may come from any device.
+fn only_passes_resources(data: &NodeData) -> bool {
     if data.class() == OpClass::Identity && matches!(data.attrs.raw("T"), Some(Value::List(_))) {
         return true;
     }
@@ -320,7 +321,7 @@ fn captures(data: &NodeData) -> bool {
         && data.spec().is_some_and(|spec| spec.attrs.iter().any(|attr| attr.kind == AttrKind::Func))
 }
 
-/// Whether the node makes a dataset: datasets do not cross devices.
+/// Returns whether the node creates a dataset; datasets do not cross devices.
 fn makes_dataset(node: &Node) -> bool {
     let attrs = &node.data.attrs;
     let described = attrs.has("output_types") && attrs.has("output_shapes");

@@ -1,11 +1,11 @@
-//! Placement of graphs that grow; what stock places once is compared in the tests that cross crates.
+//! Placement of graphs that grow. Tests that cross crates compare the placement of whole graphs with stock's.
 
 use super::Placer;
 use crate::testing::{graph, graph_def};
 use expect_test::{Expect, expect};
 use ferroflow_core::device::DeviceSpec;
 
-/// Places a graph, then what is added to it.
+/// Places a graph, then the nodes added to it.
 fn check(first: &str, second: &str, soft: bool, expected: Expect) {
     let names = ["/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0"];
     let spec = |task: &str| DeviceSpec::parse(&format!("{task}/replica:0/cpu:0")).unwrap();
