@@ -7,6 +7,7 @@
 
 pub mod api;
 
+mod account;
 mod across;
 mod context;
 mod execute;

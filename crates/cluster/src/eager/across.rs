@@ -61,7 +61,7 @@ impl Context {
             key.push(0);
             key.extend(device.as_bytes());
         });
-        let cell = self.plans.get(key, &operation.name, self.budget())?;
+        let cell = self.plans.get(key, &operation.name, &self.account)?;
         let plan = match cell.get() {
             Some(plan) => plan.clone(),
             None => cell.get_or_try_init(|| self.instantiate(view, env, &operation, devices)).await?.clone(),
@@ -129,7 +129,7 @@ impl Context {
             Ok(part)
         });
         let remote = try_join_all(registering).await?;
-        Ok(Arc::new(CallPlan::new(local, beside, remote, self.budget())?))
+        Ok(Arc::new(CallPlan::new(local, beside, remote, &self.account)?))
     }
 
     fn cut(&self, view: &View, env: &Arc<RuntimeEnv>, name: &str, planned: Planned) -> Result<Cut> {
@@ -270,15 +270,15 @@ impl Context {
             operation.name
         );
         let key = signature(&operation, env.device.name(), std::iter::once(u32::MAX));
-        let cell = self.plans.get(key, &operation.name, self.budget())?;
+        let cell = self.plans.get(key, &operation.name, &self.account)?;
         let make = async || {
-            let (attrs, budget) = (operation.attrs.clone(), self.budget().clone());
+            let (attrs, account) = (operation.attrs.clone(), self.account.clone());
             let (pool, env) = (env.pool.clone(), env.with_library(component.library.clone()));
             let component = component.clone();
             let plan = async move {
                 let planned = plan_component(&component.definition, &attrs, &env)?;
                 let local = Executable::standalone(planned, &env)?;
-                Ok(Arc::new(CallPlan::new(local, Vec::new(), Vec::new(), &budget)?))
+                Ok(Arc::new(CallPlan::new(local, Vec::new(), Vec::new(), &account)?))
             };
             pool.complete(plan).await
         };

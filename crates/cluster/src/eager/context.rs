@@ -1,5 +1,6 @@
 //! A client's context on this task: its devices and peers, its values, its functions and their plans.
 
+use super::account::Account;
 use super::api::{ClientCluster, ContextUpdate, NewContext};
 use super::functions::Functions;
 use super::handles::Handles;
@@ -7,7 +8,7 @@ use super::plans::Plans;
 use crate::worker::{StepRendezvous, Worker, WorkerSession, attributes};
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::device::DeviceSpec;
-use ferroflow_core::memory::{Charge, MemoryBudget};
+use ferroflow_core::memory::Charge;
 use ferroflow_core::{Result, ensure, status};
 use ferroflow_proto::tensorflow::DeviceAttributes;
 use std::collections::HashMap;
@@ -27,6 +28,8 @@ pub(super) struct Context {
     view: Mutex<Arc<View>>,
     keep_alive: Duration,
     used: Mutex<Instant>,
+    /// What it holds apart from tensors.
+    pub(super) account: Arc<Account>,
     pub(super) handles: Handles,
     pub(super) functions: Functions,
     pub(super) plans: Plans,
@@ -58,6 +61,7 @@ impl Context {
         step.belongs_to(&session);
         let devices = new.cluster.map_or_else(Vec::new, |cluster| cluster.devices);
         let view = View::new(worker, new.id, new.view, &session, &devices)?;
+        let account = Account::new(worker.device().memory().budget().clone());
         Ok(Arc::new(Context {
             id: new.id,
             worker: worker.clone(),
@@ -65,18 +69,14 @@ impl Context {
             view: Mutex::new(Arc::new(view)),
             keep_alive: new.keep_alive,
             used: Mutex::new(Instant::now()),
-            handles: Handles::new(worker.device().memory().budget().clone()),
+            handles: Handles::new(account.clone()),
+            account,
             functions: Functions::default(),
             plans: Plans::default(),
             next_edge: AtomicU64::new(0),
             cancellation: Cancellation::new(),
             _charge: charge,
         }))
-    }
-
-    /// What the task may hold.
-    pub(super) fn budget(&self) -> &MemoryBudget {
-        self.worker.device().memory().budget()
     }
 
     /// The cluster as the client last described it.

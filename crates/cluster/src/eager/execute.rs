@@ -101,14 +101,14 @@ impl Context {
         let types: Vec<DType> = inputs.iter().map(Tensor::dtype).collect();
         let signature =
             signature(&operation, env.device.name(), types.iter().map(|dtype| dtype.to_wire() as u32));
-        let cell = self.plans.get(signature, &operation.name, self.budget())?;
+        let cell = self.plans.get(signature, &operation.name, &self.account)?;
         let plan = match cell.get() {
             Some(plan) => plan.clone(),
             None => {
                 let make = || -> Result<Arc<CallPlan>> {
                     let planned = plan_op(&node_def(&operation, env.device.name()), &types, env)?;
                     let local = Executable::standalone(planned, env)?;
-                    Ok(Arc::new(CallPlan::new(local, Vec::new(), Vec::new(), self.budget())?))
+                    Ok(Arc::new(CallPlan::new(local, Vec::new(), Vec::new(), &self.account)?))
                 };
                 cell.get_or_try_init(async || make().map_err(without_node)).await?.clone()
             }

@@ -1,8 +1,8 @@
 //! The functions that a client has registered in a context.
 
+use super::account::Share;
 use super::context::Context;
 use ferroflow_core::graph::Library;
-use ferroflow_core::memory::Charge;
 use ferroflow_core::{Result, bail, status};
 use ferroflow_proto::tensorflow::{FunctionDef, FunctionDefLibrary};
 use prost::Message;
@@ -24,14 +24,14 @@ pub(super) struct Functions {
 struct Registered {
     /// How often the client has registered it, and has not removed it since.
     count: usize,
-    _charge: Charge,
+    _share: Share,
 }
 
 /// A part of a function that another task has cut, and what it calls.
 pub(super) struct Component {
     pub(super) definition: FunctionDef,
     pub(super) library: Arc<Library>,
-    _charge: Charge,
+    _share: Share,
 }
 
 impl Functions {
@@ -55,14 +55,14 @@ impl Context {
             bail!(InvalidArgument, "a function has no signature")
         };
         let env = self.session.env();
-        let charge = |bytes: usize| self.budget().charge(bytes * DECODED);
+        let charge = |bytes: usize| self.account.charge(bytes * DECODED);
         if let Some(mut library) = component {
-            let charge = charge(definition.encoded_len() + library.encoded_len())?;
+            let share = charge(definition.encoded_len() + library.encoded_len())?;
             library.function.retain(|function| {
                 function.signature.as_ref().is_some_and(|signature| signature.name != name)
             });
             let library = Arc::new(Library::default().with(&library, &env.registry)?);
-            let component = Arc::new(Component { definition, library, _charge: charge });
+            let component = Arc::new(Component { definition, library, _share: share });
             self.functions.components.lock().expect(UNPOISONED).insert(name.clone(), component);
             self.plans.forget(&name);
             return Ok(());
@@ -83,8 +83,8 @@ impl Context {
         match registered.get_mut(&name) {
             Some(known) => known.count += 1,
             None => {
-                let charge = charge(more.encoded_len())?;
-                registered.insert(name, Registered { count: 1, _charge: charge });
+                let share = charge(more.encoded_len())?;
+                registered.insert(name, Registered { count: 1, _share: share });
             }
         }
         self.session.set_library(&Arc::new(library));

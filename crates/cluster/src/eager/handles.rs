@@ -1,13 +1,13 @@
 //! The values that a context keeps for its client.
 
+use super::account::{Account, Share};
 use super::api::HandleName;
-use ferroflow_core::memory::{Charge, MemoryBudget};
 use ferroflow_core::{Result, Status, Tensor, status};
 use ferroflow_proto::tensorflow::core::platform::ErrorSourceProto;
 use ferroflow_proto::tensorflow::core::platform::error_source_proto::ErrorSource;
 use prost::Message;
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// What a kept value takes apart from its memory.
 const HANDLE_BYTES: usize = 192;
@@ -20,24 +20,24 @@ const UNPOISONED: &str = "no panic while handles are locked";
 /// Values by the output that they are.
 pub(super) struct Handles {
     kept: Mutex<HashMap<HandleName, Kept>>,
-    budget: MemoryBudget,
+    account: Arc<Account>,
 }
 
 struct Kept {
     tensor: Tensor,
-    _charge: Charge,
+    _share: Share,
 }
 
 impl Handles {
-    /// No values yet; what they take is charged to this budget.
-    pub(super) fn new(budget: MemoryBudget) -> Handles {
-        Handles { kept: Mutex::default(), budget }
+    /// No values yet; what they take is charged to this account.
+    pub(super) fn new(account: Arc<Account>) -> Handles {
+        Handles { kept: Mutex::default(), account }
     }
 
     /// Keeps a value. `unpooled` bytes of it are not charged to anybody yet.
     pub(super) fn keep(&self, name: HandleName, tensor: Tensor, unpooled: usize) -> Result<()> {
-        let charge = self.budget.charge(HANDLE_BYTES + unpooled)?;
-        let replaced = self.kept.lock().expect(UNPOISONED).insert(name, Kept { tensor, _charge: charge });
+        let share = self.account.charge(HANDLE_BYTES + unpooled)?;
+        let replaced = self.kept.lock().expect(UNPOISONED).insert(name, Kept { tensor, _share: share });
         drop(replaced);
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Plans of what a context has run, for the next time.
 
+use super::account::{Account, Share};
 use super::across::RemotePart;
 use ferroflow_core::Result;
-use ferroflow_core::memory::{Charge, MemoryBudget};
 use ferroflow_runtime::Executable;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ pub(super) struct CallPlan {
     pub(super) beside: Vec<Arc<Executable>>,
     /// Parts that other tasks have registered.
     pub(super) remote: Vec<RemotePart>,
-    _charge: Charge,
+    _share: Share,
 }
 
 impl CallPlan {
@@ -39,12 +39,12 @@ impl CallPlan {
         local: Arc<Executable>,
         beside: Vec<Arc<Executable>>,
         remote: Vec<RemotePart>,
-        budget: &MemoryBudget,
+        account: &Arc<Account>,
     ) -> Result<CallPlan> {
         let nodes = |part: &Arc<Executable>| part.graph().node_count();
         let nodes = nodes(&local) + beside.iter().map(nodes).sum::<usize>();
-        let charge = budget.charge(PLAN_BYTES + nodes * NODE_BYTES)?;
-        Ok(CallPlan { local, beside, remote, _charge: charge })
+        let share = account.charge(PLAN_BYTES + nodes * NODE_BYTES)?;
+        Ok(CallPlan { local, beside, remote, _share: share })
     }
 }
 
@@ -60,20 +60,20 @@ struct Entry {
     name: String,
     plan: PlanCell,
     /// What the signature takes.
-    _charge: Charge,
+    _share: Share,
 }
 
 impl Plans {
-    /// The place of the plan with this signature; a new one is charged to `budget`.
-    pub(super) fn get(&self, signature: Vec<u8>, name: &str, budget: &MemoryBudget) -> Result<PlanCell> {
+    /// The place of the plan with this signature; a new one is charged to `account`.
+    pub(super) fn get(&self, signature: Vec<u8>, name: &str, account: &Arc<Account>) -> Result<PlanCell> {
         let mut plans = self.0.lock().expect(UNPOISONED);
         if let Some(entry) = plans.get(&signature) {
             return Ok(entry.plan.clone());
         }
-        let charge = budget.charge(ENTRY_BYTES + signature.len() + name.len())?;
+        let share = account.charge(ENTRY_BYTES + signature.len() + name.len())?;
         let outgrown = if plans.len() >= MAX_PLANS { std::mem::take(&mut *plans) } else { HashMap::new() };
         let plan = PlanCell::default();
-        plans.insert(signature, Entry { name: name.to_owned(), plan: plan.clone(), _charge: charge });
+        plans.insert(signature, Entry { name: name.to_owned(), plan: plan.clone(), _share: share });
         drop(plans);
         drop(outgrown);
         Ok(plan)

@@ -20,9 +20,9 @@ struct Task {
 }
 
 impl Task {
-    fn start(memory: Option<usize>) -> Task {
+    fn start() -> Task {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let config = ServerConfig { memory, io_threads: 1, compute_threads: 2, ..Default::default() };
+        let config = ServerConfig { io_threads: 1, compute_threads: 2, ..Default::default() };
         let server =
             Server::start(config, ferroflow_ops::registry(), vec![listener], std::future::pending()).unwrap();
         Task { eager: server.eager().clone(), _server: server }
@@ -85,7 +85,7 @@ fn function(name: &str, node: &str) -> Item {
 
 #[tokio::test]
 async fn contexts_give_back_what_they_hold() {
-    let task = Task::start(None);
+    let task = Task::start();
     let before = task.held();
     for round in 0..3 {
         task.create(7, round).unwrap();
@@ -116,29 +116,9 @@ async fn contexts_give_back_what_they_hold() {
     assert!(task.held() < before + 100_000, "{} bytes are left of {before}", task.held());
 }
 
-#[tokio::test]
-async fn floods_are_refused_before_the_memory_is_gone() {
-    let task = Task::start(Some(64 << 20));
-    let many = (0..10_000).map(|id| task.create(id, 0)).find_map(Result::err);
-    assert_eq!(many.expect("contexts take memory").code(), Code::ResourceExhausted);
-    task.eager.end();
-    task.create(1, 0).unwrap();
-    let mut refused = None;
-    for op in 0..1_000_000 {
-        if let Err(error) = task.enqueue(1, send(op, Tensor::scalar(1.0f32))).await {
-            refused = Some(error);
-            break;
-        }
-    }
-    assert_eq!(refused.expect("values take memory").code(), Code::ResourceExhausted);
-    task.eager.close_context(1, 0);
-    task.create(2, 0).unwrap();
-    task.enqueue(2, send(1, Tensor::scalar(1.0f32))).await.unwrap();
-}
-
 #[tokio::test(start_paused = true)]
 async fn contexts_end_when_their_clients_fall_silent() {
-    let task = Task::start(None);
+    let task = Task::start();
     let (clear_existing, cluster) = (false, None);
     let new = |id, seconds| NewContext {
         id,
@@ -163,7 +143,7 @@ async fn contexts_end_when_their_clients_fall_silent() {
 
 #[tokio::test]
 async fn mistakes_are_refused_and_harm_nobody() {
-    let task = Task::start(None);
+    let task = Task::start();
     task.create(1, 0).unwrap();
     task.enqueue(1, send(1, Tensor::vector(vec![1.0f32, 2.0]))).await.unwrap();
     for (what, item, code) in [
