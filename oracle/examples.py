@@ -22,7 +22,7 @@ tf.get_logger().setLevel(logging.ERROR)
 v1.disable_v2_behavior()
 v1.enable_resource_variables()
 
-DIGITS = os.path.join(os.path.dirname(__file__), "..", "examples", "data", "digits.csv.gz")
+DIGITS = os.path.join(os.path.dirname(__file__), "..", "crates", "ferroflow", "data", "digits.csv.gz")
 MODELS = {}
 
 

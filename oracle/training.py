@@ -140,7 +140,7 @@ def metrics():
 
 
 def digits(count):
-    rows = np.loadtxt(ROOT / "examples/data/digits.csv.gz", delimiter=",", max_rows=count)
+    rows = np.loadtxt(ROOT / "crates/ferroflow/data/digits.csv.gz", delimiter=",", max_rows=count)
     return (rows[:, :64] / 16).astype(np.float32), rows[:, 64].astype(np.int64)
 
 

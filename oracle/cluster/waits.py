@@ -45,7 +45,7 @@ def orchestrate(_, binary):
         for (label, (_, why)), master, client in zip(places.items(), masters, clients):
             lines = client.finish(60)
             said = re.sub(r"\x1b\[[0-9;]*m", "", master.tasks[0].log.read_text(errors="replace"))
-            word = re.search(r"Waiting for /job:ps/replica:0/task:2 since \d+ s: (.*)", said)
+            word = re.search(r"Waiting for /job:ps/replica:0/task:2 for \d+ s: (.*)", said)
             told = word is not None and re.search(why, word[1]) is not None
             print(f"{label}, {lines}, {word and word[0]}: {lines == ['DeadlineExceededError, which names the task'] and told}", flush=True)
             master.stop()

@@ -364,7 +364,7 @@ fn functions_of_a_coordinator() -> Result<()> {
     let total = Variable::with_value(&s, "total", 0.0f32)?;
     let coordinator = ClusterCoordinator::new(&strategy, &graph)?;
     let nothing = coordinator.function([], |_, _| Ok(Vec::<Output>::new()));
-    refused(nothing, Code::InvalidArgument, &["must give an output or run an operation"]);
+    refused(nothing, Code::InvalidArgument, &["must return at least one output or operation"]);
     let add =
         coordinator.function([TensorSpec::new(DType::Float, [])?], |s, x| total.assign_add(s, &x[0]))?;
     let texts = ["1 inputs", "2 arguments"];

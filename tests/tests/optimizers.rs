@@ -550,7 +550,7 @@ fn mistakes_name_the_thing_and_the_fix() -> Result<()> {
     assert!(text.contains("'w' belongs to another graph"), "{text}");
 
     let text = Adagrad::new(0.1).initial_accumulator(0.0).minimize(&s, &loss, None).unwrap_err().to_string();
-    assert!(text.contains("initial_accumulator must be positive: 0"), "{text}");
+    assert!(text.contains("initial_accumulator must be positive, but is 0"), "{text}");
     let reference = variable(&s, "r", iota(&[3], DType::Float), false)?;
     let grads = [(Some(Grad::Dense(s.constant([1.0f32; 3])?)), reference)];
     let error = Adam::new(0.1).amsgrad(true).apply_gradients(&s, &grads, None).unwrap_err();

@@ -129,7 +129,7 @@ fn who_waits_says_for_whom() {
     let second = directory.join(jobs, "ps", &[], &[]);
     let said = |task: &Joined, whom: &str, why: &str| {
         let said = task.said();
-        said.lines().any(|line| line.contains(&format!("Waiting for {whom} since")) && line.contains(why))
+        said.lines().any(|line| line.contains(&format!("Waiting for {whom} for")) && line.contains(why))
     };
     until("a task names the missing", || said(&missing, "the other tasks", "1 missing: worker:0 (absent)"));
     until("a task names those in its place", || {

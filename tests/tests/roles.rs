@@ -102,7 +102,7 @@ fn mistakes_come_with_their_fix() {
     check(&with(&["--job_name=PS"]), "write ps");
     check(&with(&["--job_name=chef"]), "there is no job chef, choose one of ps, worker");
     check(&["--ps_hosts=a", "--job_name=ps"], "write e.g. a:2222");
-    check(&["--ps_hosts=a:70000", "--job_name=ps"], "ports end at 65535");
+    check(&["--ps_hosts=a:70000", "--job_name=ps"], "the largest port is 65535");
     check(&["--ps_hosts=a:1,,b:1", "--job_name=ps"], "remove the comma");
     check(&["--ps_hosts=", "--worker_hosts=", "--job_name=ps"], "--ps_hosts: it names no task");
     check(&["--cluster", r#"{"ps": []}"#, "--job_name=ps"], "--cluster: it names no task");

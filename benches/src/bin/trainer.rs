@@ -5,7 +5,7 @@
 
 use ferroflow::initializers::{glorot_uniform, random_uniform};
 use ferroflow::layers::{
-    Activation, Assignment, Conv2d, Dense, Padding, embedding_lookup, flatten, max_pool2d,
+    Activation, Conv2d, Dense, Padding, PartitionStrategy, embedding_lookup, flatten, max_pool2d,
 };
 use ferroflow::optimizers::{Adagrad, Adam, Optimizer};
 use ferroflow::train::MonitoredTrainingSession;
@@ -125,7 +125,7 @@ fn wide_and_deep(s: &Scope, servers: usize) -> Result<Model> {
     let labels = ops::Placeholder::new(DType::Float).shape([-1]).name("labels").build(s)?;
     let look_up = |name: &str, rows: i64, width: i64, ids: &Output| {
         let table = Variable::spec(name, [rows, width]).initializer(random_uniform(-0.1, 0.1).seed(1));
-        embedding_lookup(s, &table.partitioned(s, Partitioner::fixed(servers))?, ids, Assignment::Div)
+        embedding_lookup(s, &table.partitioned(s, Partitioner::fixed(servers))?, ids, PartitionStrategy::Div)
     };
     let (users, items) = (look_up("users", ROWS, 32, &inputs[0])?, look_up("items", ROWS, 32, &inputs[1])?);
     let wide = look_up("pairs", ROWS / 10, 1, &inputs[2])?;

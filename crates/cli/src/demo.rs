@@ -19,9 +19,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The digits travel with the binary, so that it runs anywhere.
-const DIGITS: &[u8] = include_bytes!("../../../examples/data/digits.csv.gz");
-
 /// The longest silence of all tasks before the demonstration gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -7,7 +7,7 @@ use crate::output::Output;
 use crate::role_args::LocatedRoleArgs;
 use ferroflow::discovery::Role;
 use ferroflow::discovery::doctor::{Examination, Finding, Verdict, who_answers};
-use ferroflow::server::{Place, listen};
+use ferroflow::server::{ListenConfig, listen};
 use ferroflow::{Server, ServerConfig, TaskName, Waiting};
 use serde_json::json;
 use std::path::PathBuf;
@@ -119,9 +119,10 @@ fn stand_in(role: &Role) -> (Option<Server>, Option<Finding>) {
         compute_threads: 1,
         ..ServerConfig::default()
     };
-    let started = listen(&Place { entry: Some(entry), bind: None, port: None }).and_then(|listeners| {
-        Server::start(config, ferroflow::registry(), listeners, std::future::pending())
-    });
+    let started =
+        listen(&ListenConfig { entry: Some(entry), bind: None, port: None }).and_then(|listeners| {
+            Server::start(config, ferroflow::registry(), listeners, std::future::pending())
+        });
     match started {
         Ok(server) => {
             (Some(server), Some(Finding::fine("listen", entry, "is free, and listened on meanwhile")))

@@ -9,7 +9,7 @@ use crate::role_args::RoleArgs;
 use crate::signals::Questions;
 use ferroflow::discovery::rendezvous::EndWith;
 use ferroflow::discovery::{PortChoice, Role, Source};
-use ferroflow::server::{Place, listen};
+use ferroflow::server::{ListenConfig, listen};
 use ferroflow::{Server, ServerConfig};
 use lifetime::Lifetime;
 pub(crate) use resources::Resources;
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let entry = cluster.address(&task).map(str::to_owned);
     let listeners = match args.inherit {
         true => vec![crate::local::inherit_socket()?],
-        false => listen(&Place { entry: entry.as_deref(), bind: args.bind, port })
+        false => listen(&ListenConfig { entry: entry.as_deref(), bind: args.bind, port })
             .map_err(|status| status.message().to_owned())?,
     };
     let is_alone = cluster.tasks().count() <= 1;

@@ -1,70 +1,73 @@
-//! What the services do, in our own types. The master implements it directly, a client over gRPC by messages.
+//! The operations of a master in domain types.
+//!
+//! [`crate::master`] implements them in this process, [`crate::client`] also over gRPC. Messages of the wire appear
+//! only where stock's protobuf type is the natural vocabulary.
 
 use ferroflow_core::{Result, Tensor};
 use ferroflow_proto::tensorflow::{
     CallableOptions, ConfigProto, DeviceAttributes, GraphDef, PartialRunSetupRequest, RunMetadata, RunOptions,
 };
 
-/// One step: what is fed, what is wanted.
+/// A step to run: feeds, fetches and targets.
 #[derive(Default)]
 pub struct RunStep {
     /// The session.
     pub session_handle: String,
     /// Values by tensor name.
     pub feeds: Vec<(String, Tensor)>,
-    /// Tensors wanted, by name.
+    /// Names of the tensors to fetch.
     pub fetches: Vec<String>,
-    /// Nodes to run without taking their outputs.
+    /// Names of the nodes to run for their effects only.
     pub targets: Vec<String>,
-    /// Timeout, trace level and the like.
+    /// Timeout, trace level and other options.
     pub options: RunOptions,
-    /// The partial run that this step continues; empty for a whole step.
+    /// The partial run that this step continues; empty for an ordinary step.
     pub partial_run_handle: String,
-    /// Identifies repetitions of the same request; 0 if they need not be found.
+    /// An id that repetitions of the request share; 0 if repetitions need not be detected.
     pub request_id: i64,
 }
 
-/// What a step gives.
+/// The result of a step.
 #[derive(Default)]
 pub struct StepOutcome {
-    /// Fetched tensors under the names that were asked for, each once.
+    /// Fetched tensors by requested name, without repetitions.
     pub fetches: Vec<(String, Tensor)>,
-    /// What was asked for in the options.
+    /// The metadata that the options asked for.
     pub metadata: RunMetadata,
 }
 
-/// A call of a callable: its names were fixed when it was made.
+/// A call of a callable, whose feeds and fetches were named when it was made.
 #[derive(Default)]
 pub struct RunCallable {
     /// The session.
     pub session_handle: String,
-    /// The callable.
+    /// The callable's handle.
     pub handle: i64,
     /// Values in the order of the callable's feeds.
     pub feeds: Vec<Tensor>,
-    /// Identifies repetitions of the same request; 0 if they need not be found.
+    /// An id that repetitions of the request share; 0 if repetitions need not be detected.
     pub request_id: i64,
 }
 
-/// What a callable gives.
+/// The result of a callable.
 #[derive(Default)]
 pub struct CallableOutcome {
     /// Tensors in the order of the callable's fetches.
     pub fetches: Vec<Tensor>,
-    /// What was asked for in the options.
+    /// The metadata that the options asked for.
     pub metadata: RunMetadata,
 }
 
-/// Devices as a session or a master sees them.
+/// The devices of a session or of a master.
 #[derive(Default)]
 pub struct Devices {
-    /// Those of the master's own task; of a session, all.
+    /// The devices of the master's own task; for a session, all devices.
     pub local: Vec<DeviceAttributes>,
-    /// Those of other tasks.
+    /// The devices of other tasks; empty for a session.
     pub remote: Vec<DeviceAttributes>,
 }
 
-/// A master: keeps sessions and runs their steps. Dropping a future gives up the call, and its work stops.
+/// A master, which keeps sessions and runs their steps. Dropping a future cancels the call and stops its work.
 pub trait MasterApi: Send + Sync + 'static {
     /// Opens a session on a graph and returns its handle. `target` is the address at which the client reached the master.
     fn create_session(
@@ -85,26 +88,26 @@ pub trait MasterApi: Send + Sync + 'static {
     /// Runs a step, or continues a partial run.
     fn run_step(&self, step: RunStep) -> impl Future<Output = Result<StepOutcome>> + Send;
 
-    /// Starts a step whose feeds and fetches come one after the other; returns its handle.
+    /// Starts a step whose feeds and fetches are exchanged over several calls; returns its handle.
     fn partial_run_setup(
         &self,
         request: PartialRunSetupRequest,
     ) -> impl Future<Output = Result<String>> + Send;
 
-    /// Cancels a session's steps, waits for them and forgets the session.
+    /// Cancels a session's steps, waits for them, and removes the session.
     fn close_session(&self, handle: &str) -> impl Future<Output = Result<()>> + Send;
 
-    /// The devices of a session, or of the master if the handle is empty.
+    /// Lists the devices of a session, or those of the master if the handle is empty.
     fn list_devices(&self, handle: &str) -> impl Future<Output = Result<Devices>> + Send;
 
-    /// Empties containers (the default one if none is named) and closes all sessions.
+    /// Clears containers (the default one if none is named) and closes all sessions.
     fn reset(
         &self,
         containers: Vec<String>,
         device_filters: Vec<String>,
     ) -> impl Future<Output = Result<()>> + Send;
 
-    /// Fixes the names of a step; returns the callable's handle.
+    /// Names the feeds, fetches and targets of a step once; returns the callable's handle.
     fn make_callable(
         &self,
         session: &str,
@@ -115,6 +118,6 @@ pub trait MasterApi: Send + Sync + 'static {
     /// Runs a callable.
     fn run_callable(&self, call: RunCallable) -> impl Future<Output = Result<CallableOutcome>> + Send;
 
-    /// Forgets a callable.
+    /// Removes a callable.
     fn release_callable(&self, session: &str, handle: i64) -> impl Future<Output = Result<()>> + Send;
 }

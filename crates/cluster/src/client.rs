@@ -1,7 +1,7 @@
-//! A client's way to a master: by direct calls if the master lives in this process, over gRPC otherwise.
+//! A client's connection to a master: direct calls if the master lives in this process, gRPC otherwise.
 //!
-//! Clients are ordinary threads. [`MasterClient::wait`] runs a call on the calling thread: a step of a master in this
-//! process begins and mostly ends there.
+//! Clients are ordinary threads. [`MasterClient::wait`] runs a call on the calling thread, so a step of a master in
+//! this process begins, and mostly ends, there.
 
 use crate::api::{CallableOutcome, Devices, MasterApi, RunCallable, RunStep, StepOutcome};
 use crate::master::Master;
@@ -18,62 +18,65 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// A master that a client may call. Clones share the connection.
+/// A handle to a master. Clones share the connection.
 #[derive(Clone)]
 pub struct MasterClient {
     target: Arc<str>,
-    way: Way,
+    route: Route,
 }
 
 #[derive(Clone)]
-enum Way {
-    Direct(Arc<Direct>),
+enum Route {
+    InProcess(Arc<LocalMaster>),
     Remote(Arc<RemoteMaster>),
 }
 
-/// A master of this process.
-pub(crate) struct Direct {
+/// A master in this process.
+pub(crate) struct LocalMaster {
     pub(crate) master: Arc<Master>,
     pub(crate) worker: Arc<Worker>,
     /// Runs the timers of calls.
     pub(crate) io: Arc<Io>,
-    /// Has changed when the server of the master has stopped.
+    /// Changes when the master's server has stopped.
     pub(crate) stopped: watch::Receiver<()>,
     /// The threads behind `io`, if no server owns them.
     pub(crate) _carrier: Option<Carrier>,
 }
 
 impl MasterClient {
-    /// The master at `grpc://host:port`, or plainly `host:port`. Nothing is connected yet.
+    /// Creates a client of the master at `grpc://host:port` or `host:port`. Connects on first use.
     pub fn connect(target: &str) -> Result<MasterClient> {
         let address = target.strip_prefix("grpc://").unwrap_or(target);
         let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port);
         ensure!(
             port.is_some_and(|port| port.parse::<u16>().is_ok_and(|port| port > 0)) && !address.contains('/'),
             InvalidArgument,
-            "'{target}' is no address of a server: expected grpc://host:port"
+            "'{target}' is not the address of a server: expected grpc://host:port"
         );
         let remote = RemoteMaster::new(address)?;
-        Ok(MasterClient { target: format!("grpc://{address}").into(), way: Way::Remote(Arc::new(remote)) })
+        Ok(MasterClient {
+            target: format!("grpc://{address}").into(),
+            route: Route::Remote(Arc::new(remote)),
+        })
     }
 
-    /// A master of this process, called directly.
-    pub(crate) fn direct(target: &str, direct: Direct) -> MasterClient {
-        MasterClient { target: target.into(), way: Way::Direct(Arc::new(direct)) }
+    /// Creates a client of a master in this process.
+    pub(crate) fn in_process(target: &str, local: LocalMaster) -> MasterClient {
+        MasterClient { target: target.into(), route: Route::InProcess(Arc::new(local)) }
     }
 
-    /// What the master's server is reached at.
+    /// Returns the address of the master's server.
     pub fn target(&self) -> &str {
         &self.target
     }
 
-    /// Whether calls stay in this process.
-    pub fn is_direct(&self) -> bool {
-        matches!(self.way, Way::Direct(_))
+    /// Returns whether calls stay in this process.
+    pub fn is_in_process(&self) -> bool {
+        matches!(self.route, Route::InProcess(_))
     }
 
-    /// Runs a call of this master on the calling thread and waits for its end. A call that takes longer than `limit`
-    /// is given up, which stops its work; the error says that `what` did not happen.
+    /// Runs a call to this master on the calling thread and blocks until it ends. A call that exceeds `limit` is
+    /// cancelled, and the error says that `what` did not happen.
     pub fn wait<T>(
         &self,
         limit: Option<Duration>,
@@ -81,27 +84,27 @@ impl MasterClient {
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let entered;
-        if let Way::Direct(direct) = &self.way {
+        if let Route::InProcess(local) = &self.route {
             ensure!(
-                !direct.stopped.has_changed().unwrap_or(true),
+                !local.stopped.has_changed().unwrap_or(true),
                 Unavailable,
                 "the server at {} has stopped",
                 self.target
             );
-            direct.worker.prepare_thread();
-            entered = direct.io.enter();
+            local.worker.prepare_thread();
+            entered = local.io.enter();
         } else {
             entered = None;
         }
-        // A step takes as long as its nodes do; everything else should be quick. A master of this process says itself for
-        // which task it waits.
-        let direct = matches!(self.way, Way::Direct(_));
-        let waiting = if limit.is_none() || direct { Waiting::for_work() } else { Waiting::new() };
+        // A step takes as long as its nodes do; everything else should be quick. A master in this process logs its own
+        // waits.
+        let in_process = matches!(self.route, Route::InProcess(_));
+        let waiting = if limit.is_none() || in_process { Waiting::for_work() } else { Waiting::new() };
         let done = block_on(limit, Some((waiting, &self.target, what)), call);
         drop(entered);
         done.unwrap_or_else(|| {
             let seconds = limit.unwrap_or_default().as_secs_f64();
-            Err(status!(DeadlineExceeded, "{what} at {} did not end within {seconds:.1} s", self.target))
+            Err(status!(DeadlineExceeded, "{what} at {} did not finish within {seconds:.1} s", self.target))
         })
     }
 }
@@ -110,18 +113,18 @@ impl fmt::Debug for MasterClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MasterClient")
             .field("target", &self.target)
-            .field("direct", &self.is_direct())
+            .field("in_process", &self.is_in_process())
             .finish()
     }
 }
 
-/// A wait, for whom and for what.
-type Words<'a> = (Waiting, &'a str, &'a str);
+/// A wait with whom it is for and why.
+type WaitNotice<'a> = (Waiting, &'a str, &'a str);
 
-/// Polls a future on this thread; `None` if it is not done in time.
+/// Polls a future on this thread; returns `None` if it does not finish in time.
 pub(crate) fn block_on<F: Future>(
     limit: Option<Duration>,
-    mut words: Option<Words<'_>>,
+    mut notice: Option<WaitNotice<'_>>,
     future: F,
 ) -> Option<F::Output> {
     struct Unpark(Thread);
@@ -146,7 +149,7 @@ pub(crate) fn block_on<F: Future>(
         if left.is_some_and(|left| left.is_zero()) {
             return None;
         }
-        let next_word = words.as_mut().map(|(waiting, whom, what)| {
+        let next_word = notice.as_mut().map(|(waiting, whom, what)| {
             waiting.speak(*whom, *what);
             waiting.next_word()
         });
@@ -157,15 +160,15 @@ pub(crate) fn block_on<F: Future>(
     }
 }
 
-/// Passes every call on to whichever master it is.
-macro_rules! pass_on {
+/// Forwards a call to whichever kind of master this is.
+macro_rules! forward {
     ($self:ident, $master:ident => $call:expr) => {
-        match &$self.way {
-            Way::Direct(direct) => {
-                let $master = &*direct.master;
+        match &$self.route {
+            Route::InProcess(local) => {
+                let $master = &*local.master;
                 $call.await
             }
-            Way::Remote(remote) => {
+            Route::Remote(remote) => {
                 let $master = &**remote;
                 $call.await
             }
@@ -175,42 +178,42 @@ macro_rules! pass_on {
 
 impl MasterApi for MasterClient {
     async fn create_session(&self, graph: GraphDef, config: ConfigProto, target: &str) -> Result<String> {
-        pass_on!(self, master => master.create_session(graph, config, target))
+        forward!(self, master => master.create_session(graph, config, target))
     }
 
     async fn extend_session(&self, handle: &str, graph: GraphDef, version: i64) -> Result<i64> {
-        pass_on!(self, master => master.extend_session(handle, graph, version))
+        forward!(self, master => master.extend_session(handle, graph, version))
     }
 
     async fn run_step(&self, step: RunStep) -> Result<StepOutcome> {
-        pass_on!(self, master => master.run_step(step))
+        forward!(self, master => master.run_step(step))
     }
 
     async fn partial_run_setup(&self, request: PartialRunSetupRequest) -> Result<String> {
-        pass_on!(self, master => master.partial_run_setup(request))
+        forward!(self, master => master.partial_run_setup(request))
     }
 
     async fn close_session(&self, handle: &str) -> Result<()> {
-        pass_on!(self, master => master.close_session(handle))
+        forward!(self, master => master.close_session(handle))
     }
 
     async fn list_devices(&self, handle: &str) -> Result<Devices> {
-        pass_on!(self, master => master.list_devices(handle))
+        forward!(self, master => master.list_devices(handle))
     }
 
     async fn reset(&self, containers: Vec<String>, device_filters: Vec<String>) -> Result<()> {
-        pass_on!(self, master => master.reset(containers, device_filters))
+        forward!(self, master => master.reset(containers, device_filters))
     }
 
     async fn make_callable(&self, session: &str, options: CallableOptions, request_id: i64) -> Result<i64> {
-        pass_on!(self, master => master.make_callable(session, options, request_id))
+        forward!(self, master => master.make_callable(session, options, request_id))
     }
 
     async fn run_callable(&self, call: RunCallable) -> Result<CallableOutcome> {
-        pass_on!(self, master => master.run_callable(call))
+        forward!(self, master => master.run_callable(call))
     }
 
     async fn release_callable(&self, session: &str, handle: i64) -> Result<()> {
-        pass_on!(self, master => master.release_callable(session, handle))
+        forward!(self, master => master.release_callable(session, handle))
     }
 }

@@ -109,7 +109,7 @@ fn unknown_context(id: u64) -> Status {
 
 impl EagerApi for Eager {
     fn create_context(&self, new: NewContext) -> Result<Vec<DeviceAttributes>> {
-        self.worker.admit()?;
+        self.worker.check_not_draining()?;
         if new.clear_existing {
             self.end();
         }

@@ -1,7 +1,8 @@
-//! Many processes: masters that keep sessions, workers that run their graphs, and the gRPC services that carry both.
+//! The distributed half of Ferroflow: masters that keep sessions, workers that run their graphs, and the wire between
+//! them.
 //!
-//! One server is a cluster of one task; everything here already speaks of tasks and devices in the plural. The crate
-//! receives an op registry and knows no kernel, nor how clients build graphs. Modules stand in reading order.
+//! A server that runs alone is a cluster of one task, so there is no separate code path for it. The crate receives an
+//! op registry; it knows neither kernels nor how clients build graphs. Modules are listed in reading order.
 
 pub mod spec;
 
@@ -11,6 +12,7 @@ pub mod eager;
 pub mod master;
 pub mod worker;
 
+mod presence;
 mod requests;
 mod transport;
 pub mod waiting;
@@ -22,7 +24,8 @@ pub mod server;
 pub use client::MasterClient;
 pub use server::{Server, ServerConfig};
 
-/// A random number for names that must differ from all earlier ones.
+/// Returns a random number for names that must differ from all earlier ones.
 fn random() -> ferroflow_core::Result<u64> {
-    getrandom::u64().map_err(|error| ferroflow_core::status!(Internal, "no random numbers: {error}"))
+    getrandom::u64()
+        .map_err(|error| ferroflow_core::status!(Internal, "the system provides no random numbers: {error}"))
 }

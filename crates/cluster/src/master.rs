@@ -1,4 +1,7 @@
-//! A master: keeps sessions, plans what they run, and runs it.
+//! A master: keeps sessions, plans their steps and runs them.
+//!
+//! It handles the calls of `tensorflow.MasterService` in domain types; [`crate::transport`] reads and writes the
+//! messages. Its own task's part of a step runs here, through [`crate::worker`]'s session; other tasks run theirs.
 
 mod callables;
 mod members;
@@ -16,7 +19,6 @@ mod waits;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use reclaim::Presence;
 pub(crate) use waits::LongWaits;
 
 use crate::api::{CallableOutcome, Devices, MasterApi, RunCallable, RunStep, StepOutcome};
@@ -35,10 +37,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-/// How many requests are remembered, as in stock's masters.
+/// The number of remembered requests, as in stock's masters.
 const REMEMBERED_REQUESTS: usize = 10_000;
 
-/// What a session takes before it has a graph.
+/// Bytes charged for a session without a graph.
 const SESSION_BYTES: usize = 128 << 10;
 
 /// The master of one task.
@@ -46,16 +48,16 @@ pub struct Master {
     worker: Arc<Worker>,
     port: u16,
     requests: RecentRequests,
-    /// Open sessions by handle. They stay until they are closed, or reclaimed.
+    /// Open sessions by handle. They stay until they are closed or reclaimed.
     sessions: RwLock<HashMap<String, Arc<MasterSession>>>,
-    /// After how long sessions are closed whose programs are gone; never, if this is not given.
+    /// The time after which abandoned sessions are closed; `None` keeps them.
     reclaim_after: Option<Duration>,
 }
 
 const UNPOISONED: &str = "no panic while sessions are locked";
 
 impl Master {
-    /// A master that runs graphs on this worker and its peers and is reached at this port.
+    /// Creates a master that runs graphs on this worker and its peers and that is reached at this port.
     pub(crate) fn new(worker: Arc<Worker>, port: u16, reclaim_after: Option<Duration>) -> Arc<Master> {
         Arc::new(Master {
             worker,
@@ -76,17 +78,17 @@ impl Master {
         removed.ok_or_else(|| restarted(Code::Aborted, handle))
     }
 
-    /// How many sessions are open.
+    /// Returns the number of open sessions.
     pub(crate) fn session_count(&self) -> usize {
         self.sessions.read().expect(UNPOISONED).len()
     }
 
-    /// How many steps of its sessions are under way.
+    /// Returns the number of running steps.
     pub(crate) fn running_steps(&self) -> usize {
         self.sessions.read().expect(UNPOISONED).values().map(|session| session.steps.count()).sum()
     }
 
-    /// The steps under way, by the session's handle.
+    /// Returns the running steps by session handle.
     fn running(&self) -> Vec<(String, u64)> {
         let sessions = self.sessions.read().expect(UNPOISONED);
         let steps = sessions.iter().flat_map(|(handle, session)| {
@@ -95,21 +97,21 @@ impl Master {
         steps.collect()
     }
 
-    /// Takes the addresses of a newer cluster. Sessions with a task that has moved cannot go on; whoever opens another one
-    /// finds that task where it is now.
+    /// Adopts the addresses of a newer cluster. Sessions that involve a task that has moved cannot continue; a session
+    /// opened now finds the task at its new address.
     pub(crate) fn learn(&self, cluster: &ClusterSpec, epoch: u64) -> Result<()> {
         let moved = self.worker.learn(cluster, epoch)?;
         let sessions: Vec<_> = self.sessions.read().expect(UNPOISONED).values().cloned().collect();
         for session in sessions {
             if let Some((task, address)) = moved.iter().find(|(task, _)| session.context.members.has(task)) {
-                session.steps.close(status!(Aborted, "{task} was started again, at {address}."));
+                session.steps.close(status!(Aborted, "{task} was restarted at {address}."));
             }
         }
         Ok(())
     }
 
-    /// Closes every session because this task ends. Steps under way are not cancelled by their programs, which should look
-    /// for the task that comes after this one.
+    /// Closes every session because this task is ending. Their steps fail with `Unavailable`, not `Cancelled`, so that
+    /// programs look for the task that replaces this one.
     pub(crate) async fn end(&self) {
         self.close_all(status!(Unavailable, "{} is ending", self.worker.task())).await;
     }
@@ -129,7 +131,7 @@ impl Master {
         Ok(filters)
     }
 
-    /// The cluster of a session that was opened at `target`.
+    /// Returns the cluster of a session that was opened at `target`.
     fn cluster(&self, config: &ConfigProto, target: &str) -> Result<SessionCluster> {
         let brought = config.cluster_def.as_ref().filter(|cluster| !cluster.job.is_empty());
         let Some(def) = brought else {
@@ -160,7 +162,7 @@ impl Master {
     }
 }
 
-/// What CloseSession and ListDevices say of an unknown session.
+/// The status of CloseSession and ListDevices for an unknown session.
 fn restarted(code: Code, handle: &str) -> Status {
     Status::new(code, format!("Session {handle} is not found. Possibly, this master has restarted."))
 }
@@ -168,7 +170,7 @@ fn restarted(code: Code, handle: &str) -> Status {
 impl MasterApi for Master {
     async fn create_session(&self, graph: GraphDef, config: ConfigProto, target: &str) -> Result<String> {
         let filters = self.check_config(&config)?;
-        self.worker.admit()?;
+        self.worker.check_not_draining()?;
         let handle = format!("{:016x}", random()?);
         let cluster = self.cluster(&config, target)?;
         let members = Members::gather(&handle, &self.worker, cluster, &config, filters).await?;
@@ -194,13 +196,13 @@ impl MasterApi for Master {
         if !step.partial_run_handle.is_empty() {
             return session.continue_partial_run(step).await;
         }
-        self.worker.admit()?;
+        self.worker.check_not_draining()?;
         session.run_step(step).await
     }
 
     async fn partial_run_setup(&self, request: PartialRunSetupRequest) -> Result<String> {
         self.requests.track(request.request_id, "PartialRunSetup (Master)")?;
-        self.worker.admit()?;
+        self.worker.check_not_draining()?;
         self.session(&request.session_handle)?.set_up_partial_run(request).await
     }
 
@@ -213,9 +215,9 @@ impl MasterApi for Master {
 
     async fn list_devices(&self, handle: &str) -> Result<Devices> {
         if handle.is_empty() {
-            let (question, peers) = (self.worker.question(), self.worker.peers());
-            let asked = peers.workers().map(|worker| worker.get_status_when_ready(&question, None));
-            let remote = try_join_all(asked).await?.into_iter().flat_map(|answer| answer.device_attributes);
+            let (request, peers) = (self.worker.status_request(), self.worker.peers());
+            let asked = peers.workers().map(|worker| worker.get_status_when_ready(&request, None));
+            let remote = try_join_all(asked).await?.into_iter().flat_map(|status| status.device_attributes);
             return Ok(Devices { local: self.worker.device_attributes(), remote: remote.collect() });
         }
         match self.session(handle) {
@@ -229,7 +231,7 @@ impl MasterApi for Master {
 
     async fn reset(&self, containers: Vec<String>, device_filters: Vec<String>) -> Result<()> {
         let filters = parse_filters(&device_filters)?;
-        // Filters choose among other tasks; the master's own is always included.
+        // Filters choose among other tasks; the master's own task is always included.
         self.worker.cleanup_all(&containers);
         let peers = self.worker.peers();
         let chosen = peers.workers().filter(|worker| task_passes(&filters, worker.task()));
@@ -247,7 +249,7 @@ impl MasterApi for Master {
 
     async fn run_callable(&self, call: RunCallable) -> Result<CallableOutcome> {
         self.requests.track(call.request_id, "RunCallable (Master)")?;
-        self.worker.admit()?;
+        self.worker.check_not_draining()?;
         self.session(&call.session_handle)?.run_callable(call.handle, call.feeds).await
     }
 

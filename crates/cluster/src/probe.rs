@@ -1,87 +1,87 @@
-//! Asking any server who it is, without being a task oneself.
+//! Asks any server who it is, without being a task of a cluster. `ferroflow doctor` and the watch for the chief use it.
 
 use crate::client::block_on;
 use crate::spec::{ClusterSpec, TaskName};
-use crate::transport::client::Inquiry;
-use crate::transport::introduction::{Answer, Question};
+use crate::transport::client::StatusClient;
+use crate::transport::task_status::{TaskStatusRequest, TaskStatusResponse};
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::{Result, status};
 use futures_util::future::join_all;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Who asks, and what about.
+/// A request for the identity of servers.
 pub struct Probe<'a> {
-    /// The task in whose place the question is asked.
+    /// The task on whose behalf servers are asked.
     pub task: &'a TaskName,
     /// The cluster as that task knows it.
     pub cluster: &'a ClusterSpec,
-    /// Whether the servers are to find out which others they reach.
+    /// True if the servers should check which other tasks they can reach.
     pub try_others: bool,
-    /// How long an answer may take.
+    /// The time limit of each server.
     pub limit: Duration,
 }
 
-/// What a server says about itself.
+/// A server's description of itself.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Which task it is.
+    /// The task that it is.
     pub task: Option<TaskName>,
-    /// The version of the program; `None` for a server that is not ours, which tells nothing of what follows.
+    /// Its version; `None` for a server that is not Ferroflow, which leaves the remaining fields empty.
     pub version: Option<String>,
-    /// The cluster as it knows it; empty for one that is alone.
+    /// The cluster as the server knows it; empty for a server that runs alone.
     pub cluster: ClusterSpec,
-    /// How far its clock is ahead of the one here, in seconds, give or take half the time that the answer took.
+    /// Seconds by which its clock is ahead of the local one, give or take half the round trip.
     pub clock_ahead: f64,
-    /// How long the answer took.
+    /// The time that the response took.
     pub round_trip: Duration,
-    /// Which other tasks it reaches: their names and addresses, and why not.
+    /// Tasks that it tried to reach: name, address, and the failure if there was one.
     pub reached: Vec<(String, String, Option<String>)>,
-    /// The tasks whose masters had sessions open there, and have closed them.
+    /// Tasks whose masters had sessions open on the server and have closed them.
     pub done_with: Vec<String>,
-    /// Whether it says that no program of its process opens sessions.
+    /// True if no program of the server's process opens sessions.
     pub serves_only: bool,
 }
 
 impl Probe<'_> {
-    /// Asks the servers at these addresses, all at once.
+    /// Asks the servers at these addresses concurrently and blocks until all have responded or timed out.
     pub fn ask(&self, addresses: &[String]) -> Result<Vec<Result<Identity>>> {
-        // Every answer has its own limit; this one only bounds the sum.
+        // Every request has its own limit; this bound only covers their sum.
         let bound = self.limit.saturating_mul(4) + Duration::from_secs(5);
         block_on(Some(bound), None, self.answers(addresses))
-            .unwrap_or_else(|| Err(status!(DeadlineExceeded, "no answers in time")))
+            .unwrap_or_else(|| Err(status!(DeadlineExceeded, "no responses in time")))
     }
 
-    /// The same for callers that do not wait here.
+    /// The asynchronous form of [`Probe::ask`].
     pub async fn answers(&self, addresses: &[String]) -> Result<Vec<Result<Identity>>> {
         let cluster = (!self.cluster.is_empty()).then(|| self.cluster.to_def());
-        let question =
-            Question { task: self.task.to_string(), cluster, try_others: self.try_others, epoch: 0 };
-        let inquiry = Inquiry::new()?;
-        let asked = addresses.iter().map(|address| async {
-            let (asked, clock) = (Instant::now(), now());
-            let answer = inquiry.ask(address, &question, self.limit).await?;
-            Ok(identity(answer, clock, asked.elapsed()))
+        let request =
+            TaskStatusRequest { task: self.task.to_string(), cluster, try_others: self.try_others, epoch: 0 };
+        let client = StatusClient::new()?;
+        let sent = addresses.iter().map(|address| async {
+            let (sent, clock) = (Instant::now(), now());
+            let response = client.ask(address, &request, self.limit).await?;
+            Ok(identity(response, clock, sent.elapsed()))
         });
-        Ok(join_all(asked).await)
+        Ok(join_all(sent).await)
     }
 }
 
-fn identity(answer: Answer, asked: f64, round_trip: Duration) -> Identity {
-    let device = answer.device_attributes.first().and_then(|device| DeviceSpec::parse(&device.name).ok());
-    let reached = answer.reached.into_iter().map(|reach| {
+fn identity(response: TaskStatusResponse, sent: f64, round_trip: Duration) -> Identity {
+    let device = response.device_attributes.first().and_then(|device| DeviceSpec::parse(&device.name).ok());
+    let reached = response.reached.into_iter().map(|reach| {
         let failure = Some(reach.failure).filter(|failure| !failure.is_empty());
         (reach.task, reach.address, failure)
     });
     Identity {
         task: device.as_ref().and_then(TaskName::of_device),
-        version: Some(answer.version).filter(|version| !version.is_empty()),
-        cluster: answer.cluster.and_then(|def| ClusterSpec::from_def(&def).ok()).unwrap_or_default(),
-        // The question arrived somewhere between being asked and being answered.
-        clock_ahead: answer.clock as f64 / 1e6 - (asked + round_trip.as_secs_f64() / 2.0),
+        version: Some(response.version).filter(|version| !version.is_empty()),
+        cluster: response.cluster.and_then(|def| ClusterSpec::from_def(&def).ok()).unwrap_or_default(),
+        // The server read its clock somewhere between the request and the response.
+        clock_ahead: response.clock as f64 / 1e6 - (sent + round_trip.as_secs_f64() / 2.0),
         round_trip,
         reached: reached.collect(),
-        done_with: answer.done_with,
-        serves_only: answer.serves_only,
+        done_with: response.done_with,
+        serves_only: response.serves_only,
     }
 }
 

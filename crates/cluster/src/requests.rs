@@ -1,10 +1,10 @@
-//! Finds repetitions of a request: clients send a call again when its answer was lost, and a step must not run twice.
+//! Detection of repeated requests: clients retry a call whose response was lost, and a step must not run twice.
 
 use ferroflow_core::{Result, ensure};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Mutex;
 
-/// The ids of the latest requests.
+/// The ids of the most recent requests.
 pub(crate) struct RecentRequests {
     remembered: usize,
     recent: Mutex<Recent>,
@@ -18,12 +18,12 @@ struct Recent {
 }
 
 impl RecentRequests {
-    /// Remembers this many requests.
+    /// Creates a set that remembers this many requests.
     pub(crate) fn new(remembered: usize) -> RecentRequests {
         RecentRequests { remembered, recent: Mutex::default() }
     }
 
-    /// Remembers a request; refuses it if it was received before. The id 0 asks not to be remembered.
+    /// Records a request; fails if it was received before. Requests with id 0 are not recorded.
     pub(crate) fn track(&self, id: i64, method: &str) -> Result<()> {
         if id == 0 {
             return Ok(());

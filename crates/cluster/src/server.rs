@@ -1,6 +1,6 @@
-//! A server: one task of a cluster, with its master, its worker and the threads that carry calls to them.
+//! A server: one task of a cluster, with its master, its worker and the I/O threads that serve them.
 
-use crate::client::{Direct, MasterClient};
+use crate::client::{LocalMaster, MasterClient};
 use crate::eager::Eager;
 use crate::master::{LongWaits, Master};
 use crate::random;
@@ -26,33 +26,34 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// What a server is to be.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// Its place in the cluster.
+    /// The task that the server is.
     pub task: TaskName,
     /// The cluster as this task knows it; empty for a cluster of one.
     pub cluster: ClusterSpec,
-    /// Which of the clusters that a rendezvous formed it is; 0 for one that stays as it is.
+    /// The version of the cluster that a rendezvous formed; 0 for a cluster that never changes.
     pub epoch: u64,
-    /// Whether a program of this process opens sessions. Other tasks wait for such a program at the end of training.
+    /// True if a program of this process opens sessions. Other tasks wait for such a program at the end of training.
     pub opens_sessions: bool,
-    /// CPU devices, `/device:CPU:0` and so on, which share the threads and the memory; at least one.
+    /// The number of CPU devices (`/device:CPU:0` and up), which share threads and memory; at least one.
     pub cpu_devices: usize,
-    /// Threads that accept connections and answer calls.
+    /// The number of threads that accept connections and answer calls.
     pub io_threads: usize,
-    /// Threads that run steps.
+    /// The number of threads that run steps.
     pub compute_threads: usize,
     /// The largest single tensor, in bytes.
     pub tensor_limit: usize,
-    /// How many bytes of freed tensor memory to keep for the next ones.
+    /// Bytes of freed tensor memory to keep for reuse.
     pub kept_memory: usize,
-    /// The bytes beyond which the process may not grow; requests that need more are refused with `ResourceExhausted`, as
-    /// they are at the limits of the system, which hold in any case.
+    /// The largest size of the process in bytes. Requests that need more are refused with `ResourceExhausted`, as they
+    /// are at the limits that the system sets.
     pub memory: Option<usize>,
-    /// The bytes that requests on their way may hold per connection; by default half of what there is.
+    /// The bytes that incoming requests may hold per connection; half of the available memory by default.
     pub connection_memory: Option<usize>,
-    /// After how long to close sessions whose programs are gone without closing them; by default never, as stock.
+    /// The time after which sessions are closed whose programs, or whose masters on other tasks, are gone. `None` keeps
+    /// them forever, as stock does.
     pub reclaim_sessions: Option<Duration>,
 }
 
@@ -77,17 +78,17 @@ impl Default for ServerConfig {
 }
 
 impl ServerConfig {
-    /// The bytes that the server may use: its own limit, or the least of the system's.
+    /// Returns the bytes that the server may use: its own limit or the lowest of the system's.
     pub fn room(&self) -> usize {
         let least = limits::least().map_or(usize::MAX, |limit| limit.bytes);
         self.memory.unwrap_or(usize::MAX).min(least)
     }
 }
 
-/// How often a server that drains looks whether steps are still under way.
+/// The interval at which a draining server checks for running steps.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
 
-/// A server at work.
+/// A running server.
 pub struct Server {
     address: SocketAddr,
     client: MasterClient,
@@ -97,7 +98,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves `listeners`, of which there is at least one, with these ops until `shutdown` ends.
+    /// Starts a server on at least one listener. It serves until `shutdown` completes.
     pub fn start(
         config: ServerConfig,
         registry: Registry,
@@ -116,7 +117,7 @@ impl Server {
 
         let local = local::listen(&local::name(services.worker.device().incarnation()));
         let local = local.inspect_err(|error| {
-            tracing::debug!(%error, "Tasks of this machine have to come over the network.");
+            tracing::debug!(%error, "No local socket; tasks of this machine have to connect over TCP.");
         });
         let (stop, stopped) = watch::channel(());
         let mut threads = Vec::new();
@@ -127,33 +128,33 @@ impl Server {
             threads.push(spawn(thread, listeners, local, services.clone(), stopped.clone())?);
         }
         let (master, worker) = (services.master.clone(), services.worker.clone());
-        let direct = Direct { master, worker, io, stopped, _carrier: None };
-        let client = MasterClient::direct(&target, direct);
+        let local = LocalMaster { master, worker, io, stopped, _carrier: None };
+        let client = MasterClient::in_process(&target, local);
         threads.push(watch_for_shutdown(services.clone(), stop, shutdown)?);
         Ok(Server { address, client, task: config.task, services, threads })
     }
 
-    /// Where it listens.
+    /// Returns the address of the first listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its place in the cluster.
+    /// Returns the task that the server is.
     pub fn task(&self) -> &TaskName {
         &self.task
     }
 
-    /// What clients open a session on.
+    /// Returns the target that clients open sessions on.
     pub fn target(&self) -> &str {
         self.client.target()
     }
 
-    /// Its master, called directly.
+    /// Returns a client that calls the server's master directly.
     pub fn client(&self) -> &MasterClient {
         &self.client
     }
 
-    /// Its worker.
+    /// Returns the server's worker.
     #[cfg(test)]
     pub(crate) fn worker(&self) -> &Arc<Worker> {
         &self.services.worker
@@ -165,43 +166,43 @@ impl Server {
         &self.services.eager
     }
 
-    /// Counts what the server keeps for masters and peers.
+    /// Counts what the server holds for masters and peers.
     pub fn census(&self) -> Census {
         self.services.worker.census()
     }
 
-    /// The tasks whose masters have sessions open here, this one's own among them.
+    /// Returns the tasks whose masters have sessions open here, including this task.
     pub fn masters(&self) -> BTreeSet<String> {
         self.services.worker.masters()
     }
 
-    /// Whether the master of this task has ever opened a session here.
+    /// Returns whether the master of this task has ever opened a session here.
     pub fn has_seen(&self, master: &TaskName) -> bool {
         self.services.worker.has_seen(&master.to_string())
     }
 
-    /// How long ago the master of this task closed the last session that it had here; `None` if it never had one or has
-    /// one open.
+    /// Returns the time since the master of this task closed its last session here; `None` if it has one open or never
+    /// had one.
     pub fn closed_for(&self, master: &TaskName) -> Option<Duration> {
         self.services.worker.closed_for(&master.to_string())
     }
 
-    /// By which the server hears of newer clusters.
+    /// Returns the handle through which the server learns of cluster changes.
     pub fn whereabouts(&self) -> Whereabouts {
         Whereabouts(self.services.clone())
     }
 
-    /// Lets nothing new begin and waits for the steps under way, at most so long; says how many are left. Whoever wants
-    /// to begin something hears `Unavailable`.
+    /// Refuses new work with `Unavailable` and waits up to `limit` for running steps. Returns the number of steps that
+    /// are still running.
     pub async fn drain(&self, limit: Duration) -> usize {
         let Services { master, worker, eager, .. } = &*self.services;
-        worker.refuse_work();
+        worker.start_draining();
         let deadline = Instant::now() + limit;
-        // A step that was let in just before shows up a moment later.
+        // A step that was accepted just before shows up a moment later, so one look is not enough.
         let (mut calm, mut waiting) = (0, Waiting::new());
         loop {
             let running = master.running_steps() + worker.running_calls() + eager.running_calls();
-            waiting.speak(format_args!("{running} steps under way"), "this task was asked to end");
+            waiting.speak(format_args!("{running} running steps"), "this task was asked to end");
             calm = if running == 0 { calm + 1 } else { 0 };
             if calm == 2 || Instant::now() >= deadline {
                 return running;
@@ -210,22 +211,22 @@ impl Server {
         }
     }
 
-    /// Waits until the server has stopped.
+    /// Blocks until the server has stopped.
     pub fn join(self) {
         for thread in self.threads {
             if thread.join().is_err() {
-                tracing::error!("A thread of the server ended with a panic.");
+                tracing::error!("A server thread panicked.");
             }
         }
     }
 }
 
-/// Tells a server where the other tasks are by now.
+/// A handle to a running server: tells it where other tasks are now, and asks what it is doing.
 #[derive(Clone)]
 pub struct Whereabouts(Arc<Services>);
 
 impl Whereabouts {
-    /// What the server is doing, in one sentence: for operators who ask.
+    /// Describes in one sentence what the server is doing, for operators who ask with a signal.
     pub fn summary(&self) -> String {
         let Services { master, worker, .. } = &*self.0;
         let (sessions, steps) = (master.session_count(), master.running_steps() + worker.running_calls());
@@ -239,23 +240,24 @@ impl Whereabouts {
         )
     }
 
-    /// Sessions that are opened from now on use the addresses of this cluster, if its epoch is a newer one. Those in which
-    /// a task takes part that has moved end with `Aborted`.
+    /// Uses the addresses of this cluster for sessions opened from now on, if its epoch is newer. Sessions that involve
+    /// a task that has moved end with `Aborted`.
     pub fn learn(&self, cluster: &ClusterSpec, epoch: u64) -> Result<()> {
         self.0.master.learn(cluster, epoch)
     }
 }
 
-/// A cluster of one that nobody else reaches: a master and a worker without a server. It ends with its last client.
+/// Creates a cluster of one without a server: a master and a worker that only this process can call. It ends with its
+/// last client.
 pub fn in_process(config: &ServerConfig, registry: Registry) -> Result<MasterClient> {
     let Assembled { services, io, io_threads } = assemble(config, registry, 0)?;
     let carrier = Carrier::start(io_threads)?;
     let stopped = carrier.stopped();
     let (master, worker) = (services.master.clone(), services.worker.clone());
-    Ok(MasterClient::direct("", Direct { master, worker, io, stopped, _carrier: Some(carrier) }))
+    Ok(MasterClient::in_process("", LocalMaster { master, worker, io, stopped, _carrier: Some(carrier) }))
 }
 
-/// The parts of a task, before anybody reaches them.
+/// The parts of a task before it serves.
 struct Assembled {
     services: Arc<Services>,
     io: Arc<Io>,
@@ -273,7 +275,10 @@ fn assemble(config: &ServerConfig, registry: Registry, port: u16) -> Result<Asse
     let worker =
         Worker::new(config.task.clone(), registry, devices, pool, channels, &config.cluster, config.epoch)?;
     if !config.opens_sessions {
-        worker.serve_only();
+        worker.mark_serve_only();
+    }
+    if config.reclaim_sessions.is_some() {
+        worker.track_session_users();
     }
     let master = Master::new(worker.clone(), port, config.reclaim_sessions);
     let eager = Eager::new(worker.clone());
@@ -299,8 +304,8 @@ fn make_devices(config: &ServerConfig, registry: &Registry) -> Result<Vec<Arc<De
     (0..config.cpu_devices).map(make).collect()
 }
 
-/// A thread that waits for the end and meanwhile says which steps take long; then it cancels what is under way and
-/// tells the I/O threads.
+/// Starts the thread that waits for shutdown. Meanwhile it logs long steps and reclaims sessions; at shutdown it
+/// cancels running steps and stops the I/O threads.
 fn watch_for_shutdown(
     services: Arc<Services>,
     stop: watch::Sender<()>,
@@ -309,7 +314,7 @@ fn watch_for_shutdown(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| status!(Internal, "cannot wait for the end: {error}"))?;
+        .map_err(|error| status!(Internal, "cannot start the shutdown thread: {error}"))?;
     std::thread::Builder::new()
         .name("shutdown".to_owned())
         .spawn(move || {
@@ -318,6 +323,7 @@ fn watch_for_shutdown(
                     () = shutdown => {}
                     () = LongWaits::watch(&services.master) => {}
                     () = services.master.reclaim_sessions() => {}
+                    () = services.worker.reclaim_sessions(services.master.reclaim_after()) => {}
                     () = services.worker.watch_for_stalled_masters() => {}
                     () = services.eager.expire() => {}
                 }
@@ -326,5 +332,5 @@ fn watch_for_shutdown(
                 stop.send_replace(());
             })
         })
-        .map_err(|error| status!(Internal, "cannot wait for the end: {error}"))
+        .map_err(|error| status!(Internal, "cannot start the shutdown thread: {error}"))
 }

@@ -1,4 +1,4 @@
-//! Names of the parts of a cluster.
+//! Names of tasks, and filters that choose tasks and devices.
 
 mod address;
 mod agreement;
@@ -13,35 +13,35 @@ use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::{Result, ensure};
 use std::fmt;
 
-/// A process of a cluster: `/job:<job>/replica:<replica>/task:<task>`.
+/// The name of a process of a cluster: `/job:<job>/replica:<replica>/task:<task>`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskName {
     /// The job, e.g. `worker`.
     pub job: String,
-    /// The replica, 0 wherever a user did not say otherwise.
+    /// The replica; 0 unless the user chose another.
     pub replica: u32,
-    /// The number within the job.
+    /// The task index within the job.
     pub task: u32,
 }
 
 impl TaskName {
-    /// Task number `task` of a job.
+    /// Names task `task` of a job.
     pub fn new(job: &str, task: u32) -> TaskName {
         TaskName { job: job.to_owned(), replica: 0, task }
     }
 
-    /// The full name of one of the task's CPU devices.
+    /// Returns the full name of one of the task's CPU devices.
     pub fn cpu(&self, index: u32) -> String {
         format!("{self}/device:CPU:{index}")
     }
 
-    /// The task that a device belongs to; `None` for a partial name.
+    /// Returns the task that a device belongs to; `None` for a partial name.
     pub fn of_device(device: &DeviceSpec) -> Option<TaskName> {
         let DeviceSpec { job: Some(job), replica, task: Some(task), .. } = device else { return None };
         Some(TaskName { job: job.clone(), replica: replica.unwrap_or_default(), task: *task })
     }
 
-    /// The parsed name.
+    /// Returns the name as a device specification without a device.
     pub fn spec(&self) -> DeviceSpec {
         DeviceSpec {
             job: Some(self.job.clone()),
@@ -58,7 +58,7 @@ impl fmt::Display for TaskName {
     }
 }
 
-/// Parses device filters; a filter that names nothing is the caller's mistake.
+/// Parses device filters; a malformed filter is an error.
 pub(crate) fn parse_filters(filters: &[String]) -> Result<Vec<DeviceSpec>> {
     let mut specs = Vec::with_capacity(filters.len());
     for filter in filters {
@@ -73,13 +73,13 @@ pub(crate) fn parse_filters(filters: &[String]) -> Result<Vec<DeviceSpec>> {
     Ok(specs)
 }
 
-/// Whether a task is among those that the filters choose; without filters every task is.
+/// Returns whether the filters select a task; no filters select every task.
 pub(crate) fn task_passes(filters: &[DeviceSpec], task: &TaskName) -> bool {
     let task = task.spec();
     filters.is_empty() || filters.iter().any(|filter| filter.task_part().matches(&task))
 }
 
-/// Whether a device, given by its full name, is among those that the filters choose.
+/// Returns whether the filters select a device, given by its full name.
 pub(crate) fn device_passes(filters: &[DeviceSpec], device: &str) -> bool {
     let Ok(device) = DeviceSpec::parse(device) else { return false };
     filters.is_empty() || filters.iter().any(|filter| filter.matches(&device))

@@ -1,4 +1,7 @@
-//! The wire: gRPC for everybody, and a direct path between tasks of our own. Nothing here decides anything; [`crate::master`] and [`crate::worker`] do.
+//! The wire: gRPC for every client and task, and direct connections between Ferroflow tasks.
+//!
+//! Nothing here makes decisions; [`crate::master`] and [`crate::worker`] do. `docs/wire.md` specifies the direct
+//! protocol and the fields that Ferroflow adds to stock's messages.
 
 pub(crate) mod caller;
 pub(crate) mod client;
@@ -7,7 +10,6 @@ mod eager_service;
 mod greeting;
 mod grpc;
 pub(crate) mod intake;
-pub(crate) mod introduction;
 pub(crate) mod io;
 mod keys;
 pub(crate) mod local;
@@ -17,6 +19,7 @@ mod rope;
 pub(crate) mod server;
 mod sockets;
 mod status;
+pub(crate) mod task_status;
 pub(crate) mod tensor_codec;
 mod wire_cost;
 mod worker_service;

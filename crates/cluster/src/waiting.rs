@@ -1,23 +1,23 @@
-//! Words about waits: whoever waits for somebody says so after a while, and less and less often: for whom, since when and
-//! why.
+//! Log messages about waits: a thread or task that waits for another logs it after a few seconds, and then less and
+//! less often, with whom it waits for, for how long and why.
 
 use std::fmt::Display;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// After what time a wait is first spoken of.
+/// The time after which a wait is first logged.
 const FIRST_WORD: Duration = Duration::from_secs(5);
-/// How far words are apart at most.
+/// The longest interval between two messages.
 const RAREST_WORD: Duration = Duration::from_secs(60);
-/// After what time a wait that may well be long is unusual.
+/// The time after which a wait that may legitimately be long is unusual.
 const UNUSUAL: Duration = Duration::from_secs(60);
 
-/// A wait that speaks.
+/// A wait that logs whom it is waiting for.
 #[derive(Clone, Debug)]
 pub struct Waiting {
     since: Instant,
     next: Duration,
-    /// Before that, words are for those who look for them.
+    /// The time for which messages are logged at debug level only.
     quiet: Duration,
 }
 
@@ -33,32 +33,32 @@ impl Waiting {
         Waiting { since: Instant::now(), next: FIRST_WORD, quiet: Duration::ZERO }
     }
 
-    /// A wait that may well be long, such as that for a step: in its first minute it is told at debug level.
+    /// A wait that may be long, such as for a step: its first minute is logged at debug level only.
     pub fn for_work() -> Waiting {
         Waiting { quiet: UNUSUAL, ..Waiting::new() }
     }
 
-    /// A wait that should be short and has begun already.
+    /// A wait that should be short and that began earlier.
     pub fn since(since: Instant) -> Waiting {
         Waiting { since, ..Waiting::new() }
     }
 
-    /// How long it has taken so far.
+    /// Returns the time waited so far.
     pub fn so_far(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// How long until there is something to say.
+    /// Returns the time until the next message is due.
     pub fn next_word(&self) -> Duration {
         self.next.saturating_sub(self.so_far())
     }
 
-    /// Whether it is time to say something.
+    /// Returns whether it is time to say something.
     pub fn is_due(&self) -> bool {
         self.next_word().is_zero()
     }
 
-    /// Says whom the wait is for, since when and why, if it is time.
+    /// Logs whom the wait is for, for how long and why, if a message is due.
     pub fn speak(&mut self, whom: impl Display, why: impl Display) {
         let quiet = self.so_far() < self.quiet;
         match self.word(whom, why) {
@@ -68,17 +68,17 @@ impl Waiting {
         }
     }
 
-    /// What [`Waiting::speak`] says, for programs that write no log; `None` if it is not time.
+    /// Returns the message that [`Waiting::speak`] would log, for programs that write no log; `None` if none is due.
     pub fn word(&mut self, whom: impl Display, why: impl Display) -> Option<String> {
         if !self.is_due() {
             return None;
         }
         let waited = self.so_far();
         self.next = waited + self.next.min(RAREST_WORD);
-        Some(format!("Waiting for {whom} since {} s: {why}", waited.as_secs()))
+        Some(format!("Waiting for {whom} for {} s: {why}", waited.as_secs()))
     }
 
-    /// Says it while something takes long. To be polled in a runtime of tokio.
+    /// Awaits `work` and logs the wait while it lasts. Must be polled within a tokio runtime.
     pub(crate) async fn during<T>(
         mut self,
         whom: impl Display,
@@ -95,8 +95,8 @@ impl Waiting {
     }
 }
 
-/// Does what may take long where the system gives no way to stop waiting, such as looking up a name or reading a file of
-/// another machine, and says whom it waits for meanwhile.
+/// Runs a blocking operation that cannot be interrupted, such as resolving a name or reading a file over the network,
+/// and logs the wait while it lasts.
 pub fn aloud<T>(whom: impl Display, why: impl Display, work: impl FnOnce() -> T) -> T {
     let (whom, why) = (whom.to_string(), why.to_string());
     let (done, is_done) = channel::<()>();
@@ -106,7 +106,7 @@ pub fn aloud<T>(whom: impl Display, why: impl Display, work: impl FnOnce() -> T)
             waiting.speak(&whom, &why);
         }
     };
-    // Without the thread nobody speaks, which is no reason not to work.
+    // Without the thread nothing is logged, but the work still has to be done.
     let speaker = std::thread::Builder::new().name("waiting".to_owned()).spawn(speak);
     let made = work();
     drop(done);
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(waiting.next, FIRST_WORD);
         let mut distances = Vec::new();
         for _ in 0..6 {
-            // As if the time of the next word had come.
+            // Pretend that the next message is due.
             waiting.since = Instant::now().checked_sub(waiting.next).unwrap();
             let before = waiting.next;
             waiting.speak("somebody", "there is a reason");

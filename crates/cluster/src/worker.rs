@@ -1,20 +1,26 @@
-//! A worker: the devices of one task, their state and their threads, and the sessions that masters open on it.
+//! A worker: the devices of one task with their state and threads, and the sessions that masters open on it.
+//!
+//! It handles the calls of `tensorflow.WorkerService` in domain types; [`crate::transport`] reads and writes the
+//! messages. The master of the same task uses it directly.
 
 mod graphs;
-mod introduction;
-mod recv_tensor;
+mod reclaim;
 mod rivals;
 mod run_graph;
+mod serve_recv_tensor;
 mod sessions;
 mod stalled;
+mod step_rendezvous;
 mod steps;
+mod task_status;
 #[cfg(test)]
 mod tests;
 mod transfers;
 
-pub(crate) use run_graph::side_by_side;
+pub(crate) use run_graph::run_concurrently;
 pub(crate) use sessions::WorkerSession;
-pub(crate) use steps::{StepRendezvous, WorkerStep};
+pub(crate) use step_rendezvous::StepRendezvous;
+pub(crate) use steps::WorkerStep;
 
 use crate::eager::api::ClientCluster;
 use crate::requests::RecentRequests;
@@ -25,57 +31,57 @@ use ferroflow_core::device::Device;
 use ferroflow_core::op::Registry;
 use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
 use ferroflow_core::resource::ResourceManager;
-use ferroflow_core::{Code, Result, Status, ensure};
+use ferroflow_core::{Code, Result, Status, ensure, status};
 use ferroflow_proto::tensorflow::{
     CreateWorkerSessionRequest, DeregisterGraphRequest, DeviceAttributes, DeviceLocality, LoggingRequest,
     LoggingResponse, RegisterGraphRequest, ServerDef,
 };
 use ferroflow_runtime::{ComputePool, RuntimeEnv};
-use introduction::Told;
 use prost::Message;
 use sessions::WorkerSessions;
-use stalled::Asked;
+use stalled::PendingMasters;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use steps::Steps;
+use task_status::LoggedDifferences;
 use tokio::sync::watch;
 use transfers::Transfers;
 
-/// What every CPU device of stock claims to have.
+/// The memory that every CPU device of stock reports.
 const REPORTED_MEMORY: i64 = 256 << 20;
 
-/// How many requests are remembered, as in stock's workers.
+/// The number of remembered requests, as in stock's workers.
 const REMEMBERED_REQUESTS: usize = 100_000;
 
-/// What a session of a master takes before it has a graph.
+/// Bytes charged for a session without a graph.
 const SESSION_BYTES: usize = 64 << 10;
 
-/// Marks a status that says that this process is not the one that the caller knew.
+/// The payload of a status that says that this process is not the one that the caller knew.
 const RESTARTED: &str = "type.googleapis.com/tensorflow.distributed_runtime.WorkerPossiblyRestarted";
 
-/// What a worker keeps for masters and peers; all of it goes when they are done.
+/// Counts of what a worker holds for masters and peers; all are zero when they are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Sessions of masters.
     pub sessions: usize,
     /// Graphs registered in them.
     pub graphs: usize,
-    /// Steps under way or not cleaned up yet.
+    /// Steps that are running or not cleaned up yet.
     pub steps: usize,
-    /// Tensors in them that nobody has received.
+    /// Tensors in steps that have not been received.
     pub parcels: usize,
-    /// Receivers, here or elsewhere, of tensors that this task has not sent.
+    /// Receivers, here or on other tasks, of tensors that this task has not sent.
     pub receivers: usize,
 }
 
-/// What a task knows of its cluster.
+/// A task's knowledge of its cluster.
 #[derive(Clone)]
-pub(crate) struct Known {
+pub(crate) struct KnownCluster {
     /// All tasks and their addresses.
     pub(crate) cluster: ClusterSpec,
-    /// Counts the clusters of a rendezvous, where tasks may move; 0 for one that stays as it is.
+    /// The version of the cluster that a rendezvous formed; 0 for a cluster that never changes.
     pub(crate) epoch: u64,
     /// The other tasks.
     pub(crate) peers: Arc<Peers>,
@@ -84,8 +90,8 @@ pub(crate) struct Known {
 /// A device of a worker.
 struct WorkerDevice {
     device: Arc<Device>,
-    /// State on it that all sessions share that do not ask for state of their own. As in stock, devices of one task do
-    /// not see each other's.
+    /// The device's state, shared by all sessions that do not ask for state of their own. As in stock, devices of one
+    /// task do not see each other's.
     resources: Arc<ResourceManager>,
 }
 
@@ -96,32 +102,32 @@ pub struct Worker {
     devices: Vec<WorkerDevice>,
     pool: Arc<ComputePool>,
     channels: Arc<Channels>,
-    /// The cluster as this task knows it, for sessions that do not bring one of their own.
-    known: watch::Sender<Known>,
-    /// What has been said about tasks that know another one.
-    told: Told,
+    /// The cluster as this task knows it, for sessions that do not bring their own.
+    known: watch::Sender<KnownCluster>,
+    /// The differences between clusters that were logged.
+    logged_differences: LoggedDifferences,
     sessions: WorkerSessions,
-    /// Takes the graphs of masters that open no session, as long ago was usual.
+    /// The session of masters that open none, as very old ones do.
     legacy_session: Arc<WorkerSession>,
     steps: Steps,
     requests: RecentRequests,
     transfers: Arc<Transfers>,
-    /// Masters that have asked for devices and have opened no session yet.
-    asked: Asked,
-    /// Whether no program of this process opens sessions.
+    /// Masters that have asked for devices and have not opened a session yet.
+    pending_masters: PendingMasters,
+    /// True if no program of this process opens sessions.
     serves_only: AtomicBool,
-    /// Set when the task is about to end: what runs may finish, nothing new begins.
+    /// True once the task is about to end: running steps may finish, nothing new starts.
     draining: AtomicBool,
 }
 
 impl Worker {
-    /// Prepares this thread for steps that begin on it.
+    /// Prepares the calling thread for steps that begin on it.
     pub(crate) fn prepare_thread(&self) {
         self.registry.prepare_thread();
     }
 
-    /// A worker on these devices, of which the first takes whatever is not placed explicitly. `cluster` holds the other
-    /// tasks that it may call, through `channels`.
+    /// Creates a worker on these devices; the first takes nodes without an explicit device. `cluster` lists the other
+    /// tasks, which are called through `channels`.
     pub(crate) fn new(
         task: TaskName,
         registry: Registry,
@@ -151,30 +157,30 @@ impl Worker {
             devices,
             pool,
             channels,
-            known: watch::Sender::new(Known { cluster: cluster.clone(), epoch, peers }),
-            told: Told::default(),
+            known: watch::Sender::new(KnownCluster { cluster: cluster.clone(), epoch, peers }),
+            logged_differences: LoggedDifferences::default(),
             sessions: WorkerSessions::default(),
             steps,
             requests: RecentRequests::new(REMEMBERED_REQUESTS),
             transfers,
-            asked: Asked::default(),
+            pending_masters: PendingMasters::default(),
             serves_only: AtomicBool::new(false),
             draining: AtomicBool::new(false),
         }))
     }
 
-    /// The other tasks, as the server's configuration has them, or the rendezvous by now.
+    /// Returns the other tasks: those of the server's configuration, or the ones that the rendezvous reported last.
     pub(crate) fn peers(&self) -> Arc<Peers> {
         self.known.borrow().peers.clone()
     }
 
-    /// Hears of changes from now on.
-    pub(crate) fn news(&self) -> watch::Receiver<Known> {
+    /// Returns a receiver of changes of the cluster.
+    pub(crate) fn watch_cluster(&self) -> watch::Receiver<KnownCluster> {
         self.known.subscribe()
     }
 
-    /// Takes the addresses of a newer cluster, for sessions that are opened from now on. Returns the tasks that are
-    /// elsewhere now, with their addresses.
+    /// Adopts the addresses of a newer cluster for sessions opened from now on. Returns the tasks that have moved, with
+    /// their new addresses.
     pub(crate) fn learn(&self, cluster: &ClusterSpec, epoch: u64) -> Result<Vec<(TaskName, String)>> {
         let peers = peers(&self.channels, &self.task, cluster, Naming::Own)?;
         let mut moved = Vec::new();
@@ -184,126 +190,127 @@ impl Worker {
             }
             let differences = known.cluster.differences(cluster).into_iter();
             moved = differences.map(|difference| (difference.task, difference.there)).collect();
-            *known = Known { cluster: cluster.clone(), epoch, peers };
+            *known = KnownCluster { cluster: cluster.clone(), epoch, peers };
             true
         });
         Ok(moved)
     }
 
-    /// The tasks other than `own` of a cluster that a session brings along. They go by the names that they have there.
+    /// Returns the tasks other than `own` of a cluster that a session brought along, under the names that they have
+    /// there.
     pub(crate) fn peers_in(&self, cluster: &ClusterSpec, own: &TaskName) -> Result<Arc<Peers>> {
         peers(&self.channels, own, cluster, Naming::Given)
     }
 
-    /// The step with this id, found or made. [`Worker::cleanup_step`] ends it.
+    /// Returns the step with this id, creating it if needed. [`Worker::cleanup_step`] ends it.
     pub(crate) fn step(&self, id: i64) -> Arc<WorkerStep> {
         self.steps.get(id)
     }
 
-    /// Takes a tensor that a peer has pushed, or why it could not be taken, which ends its step. One of a step that is
-    /// over is dropped.
+    /// Accepts a tensor that a peer has pushed; an error aborts its step. A tensor of a step that is over is dropped.
     pub(crate) fn deliver(&self, step_id: i64, key: &RendezvousKey, parcel: Result<Parcel>) {
         let Some(step) = self.steps.find(step_id) else { return };
         match parcel {
             Ok(parcel) => {
                 if let Err(error) = step.local().send(key, parcel) {
-                    tracing::debug!(step_id, %key, %error, "A tensor came too late.");
+                    tracing::debug!(step_id, %key, %error, "A tensor arrived too late.");
                 }
             }
             Err(why) => step.abort(why),
         }
     }
 
-    /// Forgets a step in which nothing ran and nobody waits for anything.
+    /// Cancels and forgets a step whose part never began, with the tensors that were pushed for it.
     pub(crate) fn forget_unused_step(&self, id: i64) {
-        if let Some(step) = self.steps.find(id) {
+        if let Some(step) = self.steps.find(id).filter(|step| !step.has_run()) {
+            step.abort(status!(Cancelled, "Step {id} was cancelled by its master."));
             self.steps.forget_if_idle(&step);
         }
     }
 
-    /// Tensors that somebody waits for, with their steps.
+    /// Returns the tensors that receivers are waiting for, with their steps.
     pub(crate) fn awaited(&self) -> Vec<(i64, RendezvousKey)> {
         self.steps.awaited()
     }
 
-    /// Ends and forgets a step: whoever still waits for its tensors is told. One that is not known is fine.
+    /// Ends and forgets a step; pending waits for its tensors fail. An unknown id is ignored.
     pub(crate) fn cleanup_step(&self, id: i64) {
         self.steps.cleanup(id);
     }
 
     /// Ends and forgets all steps of a session.
     pub(crate) fn cleanup_steps_of(&self, session: &Arc<WorkerSession>) {
-        self.steps.cleanup_of(session);
+        self.steps.cleanup_session(session);
     }
 
-    /// Waits; works on any thread. An error if the server ends before.
+    /// Sleeps; can be awaited on any thread. Fails if the server ends first.
     pub(crate) fn sleep(&self, length: Duration) -> impl Future<Output = Result<()>> + Send + use<> {
         self.channels.sleep(length)
     }
 
-    /// The task's name.
+    /// Returns the task's name.
     pub fn task(&self) -> &TaskName {
         &self.task
     }
 
-    /// The device that takes whatever is not placed explicitly.
+    /// Returns the device that takes nodes without an explicit device.
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.devices.first().expect("a worker has a device").device
     }
 
-    /// Counts what is kept.
+    /// Counts what the worker holds.
     pub fn census(&self) -> Census {
         let (sessions, graphs) = self.sessions.count();
         let (steps, parcels, receivers) = self.steps.count();
         Census { sessions, graphs: graphs + self.legacy_session.graphs.len(), steps, parcels, receivers }
     }
 
-    /// The tasks whose masters have sessions open here.
+    /// Returns the tasks whose masters have sessions open here.
     pub fn masters(&self) -> BTreeSet<String> {
         self.sessions.masters()
     }
 
-    /// Whether the master of this task has ever opened a session here.
+    /// Returns whether the master of this task has ever opened a session here.
     pub fn has_seen(&self, master_task: &str) -> bool {
         self.sessions.has_seen(master_task)
     }
 
-    /// How long ago the master of this task closed the last session that it had here; `None` if it never had one or has
-    /// one open.
+    /// Returns the time since the master of this task closed its last session here; `None` if it has one open or never
+    /// had one.
     pub fn closed_for(&self, master_task: &str) -> Option<Duration> {
         self.sessions.closed_for(master_task)
     }
 
-    /// Tells others that no program of this process opens sessions.
-    pub(crate) fn serve_only(&self) {
+    /// Declares that no program of this process opens sessions.
+    pub(crate) fn mark_serve_only(&self) {
         self.serves_only.store(true, Ordering::Relaxed);
     }
 
-    /// Where this task's server is, as its cluster has it; empty if it has none.
+    /// Returns the address of this task's server according to its cluster; empty if it is not listed.
     pub(crate) fn address(&self) -> String {
         self.known.borrow().cluster.address(&self.task).unwrap_or_default().to_owned()
     }
 
-    /// Notes a master that has opened a session, and where it says that its server is.
+    /// Records that a master has opened a session, and the address that it reports for its server.
     pub(crate) fn note_master(&self, handle: &str, address: &str) {
         self.sessions.set_address(handle, address);
         if let Some(peer) = caller::peer() {
-            self.asked.remove(peer);
+            self.pending_masters.remove(peer);
         }
     }
 
-    /// From now on nothing new begins.
-    pub(crate) fn refuse_work(&self) {
+    /// Refuses new work from now on.
+    pub(crate) fn start_draining(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// Refuses what is about to begin if the task is about to end.
-    pub(crate) fn admit(&self) -> Result<()> {
+    /// Fails if the task is about to end.
+    pub(crate) fn check_not_draining(&self) -> Result<()> {
         ensure!(!self.draining.load(Ordering::Relaxed), Unavailable, "{} is ending", self.task);
         Ok(())
     }
 
-    /// How many calls of masters are under way that run steps here.
+    /// Returns the number of calls in progress that run steps here.
     pub(crate) fn running_calls(&self) -> usize {
         self.steps.calls()
     }
@@ -312,7 +319,7 @@ impl Worker {
         self.devices.iter().map(|each| &each.device)
     }
 
-    /// The devices, as other tasks and clients are told.
+    /// Returns the devices as reported to other tasks and clients.
     pub fn device_attributes(&self) -> Vec<DeviceAttributes> {
         self.devices().map(|device| attributes(device)).collect()
     }
@@ -339,9 +346,9 @@ impl Worker {
         Ok(WorkerSession::new(own, envs.collect(), false, peers))
     }
 
-    /// Opens a session for a master; opening one that is open changes nothing.
+    /// Opens a session for a master; opening it again changes nothing.
     pub(crate) fn create_session(&self, request: &CreateWorkerSessionRequest) -> Result<Arc<WorkerSession>> {
-        self.admit()?;
+        self.check_not_draining()?;
         let (own, peers) = match &request.server_def {
             Some(ServerDef { cluster: Some(cluster), job_name, task_index, .. })
                 if !cluster.job.is_empty() =>
@@ -353,14 +360,12 @@ impl Worker {
             _ => (self.task.clone(), self.peers()),
         };
         let devices = self.devices_as(&own)?;
-        // Also under other names: a master whose session is not to share the state of the tasks that it renames says so.
+        // Also under other names: a master whose session shares the state of the tasks that it renames says so.
         let isolate = request.isolate_session_state;
         let make = || {
             let envs = self.devices.iter().zip(devices).map(|(known, device)| {
-                let resources = match isolate {
-                    true => ResourceManager::new(&self.task.job),
-                    false => known.resources.clone(),
-                };
+                let resources =
+                    if isolate { ResourceManager::new(&self.task.job) } else { known.resources.clone() };
                 RuntimeEnv::new(self.registry.clone(), device, resources, self.pool.clone())
             });
             WorkerSession::new(own.clone(), envs.collect(), isolate, peers)
@@ -374,7 +379,7 @@ impl Worker {
         Ok(session)
     }
 
-    /// The session that a request is about.
+    /// Returns the session that a request refers to.
     fn session(&self, handle: &str, created: bool) -> Result<Arc<WorkerSession>> {
         if !created {
             return Ok(self.legacy_session.clone());
@@ -388,22 +393,22 @@ impl Worker {
         })
     }
 
-    /// Forgets a session with its graphs; one that is not known is fine.
+    /// Deletes a session with its graphs; an unknown handle is ignored.
     pub(crate) fn delete_session(&self, handle: &str) {
         self.sessions.delete(handle);
         self.steps.sweep();
     }
 
-    /// Makes a graph of a master ready to run and returns its handle.
+    /// Prepares a graph of a master to run and returns its handle.
     pub(crate) async fn register_graph(&self, request: RegisterGraphRequest) -> Result<String> {
         let session = self.session(&request.session_handle, request.create_worker_session_called)?;
-        // Making kernels takes a while, so not on a thread that answers calls.
+        // Creating kernels takes a while, so it must not happen on an I/O thread.
         let models_costs = request.graph_options.as_ref().is_some_and(|options| options.build_cost_model > 0);
         let register = async move { session.register(&request.graph_def.unwrap_or_default(), models_costs) };
         self.pool.complete(register).await
     }
 
-    /// Forgets a graph.
+    /// Removes a graph.
     pub(crate) fn deregister_graph(&self, request: &DeregisterGraphRequest) -> Result<()> {
         let session = self.session(&request.session_handle, request.create_worker_session_called)?;
         session.deregister(&request.graph_handle)
@@ -414,7 +419,7 @@ impl Worker {
         self.transfers.serve(request)
     }
 
-    /// Empties these containers, or the default one if none is named, after releasing whoever waits in them.
+    /// Clears these containers, or the default one if none is named, and releases their waiters first.
     pub fn cleanup_all(&self, containers: &[String]) {
         for WorkerDevice { resources, .. } in &self.devices {
             if containers.is_empty() {
@@ -427,7 +432,7 @@ impl Worker {
     }
 }
 
-/// A device, as other tasks and clients are told.
+/// Describes a device as reported to other tasks and clients.
 pub(crate) fn attributes(device: &Device) -> DeviceAttributes {
     DeviceAttributes {
         name: device.name().to_owned(),
@@ -445,7 +450,7 @@ fn peers(channels: &Channels, own: &TaskName, cluster: &ClusterSpec, naming: Nam
     Peers::new(channels, others.map(|(task, address)| (task, address.to_owned())), naming)
 }
 
-/// Microseconds since 1970.
+/// Returns the time in microseconds since 1970.
 pub(crate) fn since_epoch() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as i64
 }

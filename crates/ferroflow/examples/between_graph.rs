@@ -1,5 +1,5 @@
-//! Between-graph replication: every worker builds the model for itself and trains it with its own part of the data, while
-//! the variables are shared on the parameter servers.
+//! Between-graph replication: every worker builds its own copy of the graph and trains with its own part of the data,
+//! while the variables are shared on the parameter servers.
 //!
 //! One process per task, in any order:
 //!
@@ -9,7 +9,7 @@
 //! cargo run --example between_graph -- --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224 --job_name=worker --task_index=1
 //! ```
 //!
-//! Without flags of a cluster it trains alone.
+//! Without cluster flags it trains alone, in one process.
 
 use ferroflow::data::digits::Digits;
 use ferroflow::layers::{Activation, Dense};
@@ -17,10 +17,10 @@ use ferroflow::optimizers::{Adagrad, Optimizer};
 use ferroflow::train::{Every, LogTensors, StopAtStep};
 use ferroflow::{DType, Flags, Graph, Output, Result, Scope, Worker, global_step, initializers, losses, ops};
 
-/// Flags besides those of the cluster.
+/// Flags of this program besides those that describe the cluster.
 pub(crate) const FLAGS: &[&str] = &["steps", "save_steps", "dir"];
 
-/// Runs one task. A worker returns the losses of its steps; a parameter server serves for ever.
+/// Runs one task. A worker returns the loss of each of its steps; a parameter server never returns.
 pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32>> {
     let flags = Flags::parse(arguments, FLAGS)?;
     match Worker::start(flags.task_config()?)? {
@@ -29,11 +29,11 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     }
 }
 
-/// A classifier of digits: its inputs and its outputs.
+/// Inputs and outputs of a classifier of digits.
 pub(crate) struct Classifier {
     pub(crate) images: Output,
     pub(crate) labels: Output,
-    #[allow(dead_code, reason = "the example `evaluation` looks at them")]
+    #[allow(dead_code, reason = "used by the example `evaluation`")]
     pub(crate) logits: Output,
     pub(crate) loss: Output,
 }
@@ -50,21 +50,21 @@ pub(crate) fn classifier(s: &Scope) -> Result<Classifier> {
     Ok(Classifier { images, labels, logits, loss })
 }
 
-/// The digits to train with, and those to judge by.
+/// Returns the digits to train with, and those held out for evaluation.
 pub(crate) fn digits() -> Result<(Digits, Digits)> {
     Digits::bundled()?.split(360, 42)
 }
 
 /// Trains the classifier together with the other workers.
 pub(crate) fn train(worker: &Worker, flags: &Flags) -> Result<Vec<f32>> {
-    // Variables go to the parameter servers, one after the other; everything else stays here.
+    // Variables go to the parameter servers in turn; everything else stays on this worker.
     let graph = Graph::new();
     let s = worker.scope(&graph);
     let model = classifier(&s)?;
     let step = global_step(&s)?;
     let train = Adagrad::new(0.1).minimize(&s, &model.loss, Some(&step))?;
 
-    // The first worker initializes the model or restores its last checkpoint, and writes checkpoints.
+    // The chief (worker 0) initializes the model or restores its last checkpoint, and writes checkpoints.
     let mut session = worker
         .training_session(&graph)
         .save_checkpoint(Every::Steps(flags.get_or("save_steps", 100)?))
@@ -78,7 +78,7 @@ pub(crate) fn train(worker: &Worker, flags: &Flags) -> Result<Vec<f32>> {
     // Every worker has its own part of the digits.
     let own = worker.shard(&digits()?.0.examples()?)?;
     let batches = own.shuffle(1000, 42).repeat().batch(64).prefetch(2);
-    let mut seen = Vec::new();
+    let mut losses = Vec::new();
     for batch in &batches {
         if session.should_stop() {
             break;
@@ -86,10 +86,10 @@ pub(crate) fn train(worker: &Worker, flags: &Flags) -> Result<Vec<f32>> {
         let (x, y) = batch?;
         let feeds = [(&model.images, x), (&model.labels, y)];
         let values = session.run_step(&feeds, &[&model.loss], &[&train])?;
-        seen.push(values[0].to_scalar::<f32>()?);
+        losses.push(values[0].to_scalar::<f32>()?);
     }
     session.close()?;
-    Ok(seen)
+    Ok(losses)
 }
 
 fn main() -> Result<()> {

@@ -1,7 +1,7 @@
 //! One program for the whole cluster: variables on the parameter servers, and a training function that a coordinator
 //! schedules on whichever worker is free.
 //!
-//! The other tasks are servers without a program of their own (`ferroflow serve` would do as well):
+//! The other tasks are plain servers (`ferroflow serve` would do as well):
 //!
 //! ```text
 //! cargo run --example coordinator -- --ps_hosts=localhost:2222 --worker_hosts=localhost:2223,localhost:2224 --job_name=ps &
@@ -18,7 +18,7 @@ use ferroflow::variables::global_variables_initializer;
 use ferroflow::{DType, Flags, Graph, Result, TensorSpec, Variable, global_step, initializers, losses, ops};
 use std::path::Path;
 
-/// Runs one task. The coordinator returns the losses of its steps; servers serve for ever.
+/// Runs one task. The coordinator returns the loss of each of its steps; servers never return.
 pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32>> {
     let flags = Flags::parse(arguments, &["steps", "dir"])?;
     if flags.get("job_name").is_some() {
@@ -34,7 +34,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     let bias = Variable::new(&s, "bias", [10], initializers::zeros())?;
     let step = global_step(&s)?;
 
-    // Traced once. Workers run the nodes where they are; the variables stay on the parameter servers.
+    // Traced once. A call runs on whichever worker is free; the variables stay on the parameter servers.
     let coordinator = ClusterCoordinator::new(&strategy, &graph)?;
     let inputs = [TensorSpec::new(DType::Float, [-1, 64])?, TensorSpec::new(DType::Int64, [-1])?];
     let train = coordinator.function(inputs, |s, inputs| {
@@ -60,11 +60,11 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     let steps = flags.get_or("steps", 200)?;
     let scheduled = (0..steps).map(|_| coordinator.schedule_next(&train, &batches));
     let scheduled = scheduled.collect::<Result<Vec<_>>>()?;
-    let mut seen = Vec::new();
+    let mut losses = Vec::new();
     for (number, result) in scheduled.iter().enumerate() {
-        seen.push(coordinator.fetch(result)?[0].to_scalar::<f32>()?);
+        losses.push(coordinator.fetch(result)?[0].to_scalar::<f32>()?);
         if number % 20 == 0 {
-            println!("step {number}: loss {:.4}", seen[number]);
+            println!("step {number}: loss {:.4}", losses[number]);
         }
     }
     coordinator.join()?;
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
         let now = coordinator.eval(step.value())?.to_scalar()?;
         saver.save(coordinator.session(), Path::new(directory).join("model.ckpt"), Some(now))?;
     }
-    Ok(seen)
+    Ok(losses)
 }
 
 fn main() -> Result<()> {

@@ -1,4 +1,4 @@
-//! A constant through a server: the smallest program.
+//! The smallest program: a constant, evaluated by a server.
 //!
 //! ```text
 //! cargo run --example hello
@@ -6,12 +6,12 @@
 
 use ferroflow::{Graph, Result, Server, Session};
 
-/// Says hello.
+/// Returns the greeting that the server computed.
 pub(crate) fn run() -> Result<String> {
     let graph = Graph::new();
     let hello = graph.scope().constant("Hello, distributed TensorFlow!")?;
 
-    // A cluster of one. Programs in Python may open sessions on its target, too.
+    // A cluster of one task. Python programs can open sessions on its target, too.
     let server = Server::local()?;
     let session = Session::connect(server.target(), &graph)?;
     let text = session.eval(&hello)?;

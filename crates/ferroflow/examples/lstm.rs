@@ -1,4 +1,4 @@
-//! A recurrent network in one process: an LSTM reads handwritten digits row by row and then says what it saw.
+//! A recurrent network in one process: an LSTM reads handwritten digits row by row, then classifies them.
 //!
 //! ```text
 //! cargo run --release --example lstm -- --steps=500
@@ -12,7 +12,7 @@ use ferroflow::train::{Every, LogTensors, MonitoredTrainingSession, StopAtStep};
 use ferroflow::variables::trainable_variables;
 use ferroflow::{DType, Flags, Graph, Result, global_step, initializers, losses, ops};
 
-/// Trains, and returns the loss of every step.
+/// Trains, and returns the loss of each step.
 pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32>> {
     let flags = Flags::parse(arguments, &["steps", "dir"])?;
     let graph = Graph::new();
@@ -20,15 +20,16 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     let images = ops::Placeholder::new(DType::Float).shape([-1, 64]).name("images").build(&s)?;
     let labels = ops::Placeholder::new(DType::Int64).shape([-1]).name("labels").build(&s)?;
 
-    // Eight steps of eight pixels. What the cell gives after the last row is the whole image to the classifier.
+    // Each image is a sequence of eight rows of eight pixels. The classifier sees the output after the last row.
     let rows = ops::reshape(&s, &images, [-1, 8, 8])?;
     let lstm = Lstm::new(24).kernel_initializer(initializers::glorot_uniform().seed(1));
-    let read = lstm.build(&s, &rows)?;
+    let sequence = lstm.build(&s, &rows)?;
     let logits = Dense::new(10).name("logits");
-    let logits = logits.kernel_initializer(initializers::glorot_uniform().seed(2)).build(&s, &read.last)?;
+    let logits =
+        logits.kernel_initializer(initializers::glorot_uniform().seed(2)).build(&s, &sequence.last)?;
     let loss = losses::sparse_softmax_cross_entropy(&s, &labels, &logits)?;
 
-    // Gradients through many steps may become large: all of them are made shorter by the same factor then.
+    // Gradients through many time steps may explode: scale them all down when their joint norm is above 1.
     let step = global_step(&s)?;
     let adam = Adam::new(0.01);
     let variables = trainable_variables(&graph)?;
@@ -45,7 +46,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
         session = session.checkpoint_dir(directory);
     }
     let batches = Digits::bundled()?.examples()?.shuffle(1000, 42).repeat().batch(64).prefetch(2);
-    let (mut batches, mut seen) = (batches.iter(), Vec::new());
+    let (mut batches, mut losses) = (batches.iter(), Vec::new());
     session.build()?.run_loop(|session| {
         let Some(batch) = batches.next() else {
             session.request_stop();
@@ -53,10 +54,10 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
         };
         let (x, y) = batch?;
         let values = session.run_step(&[(&images, x), (&labels, y)], &[&loss], &[&train])?;
-        seen.push(values[0].to_scalar()?);
+        losses.push(values[0].to_scalar()?);
         Ok(())
     })?;
-    Ok(seen)
+    Ok(losses)
 }
 
 fn main() -> Result<()> {

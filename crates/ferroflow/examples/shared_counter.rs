@@ -10,12 +10,12 @@
 
 use ferroflow::{DType, Flags, Graph, Result, Variable, Worker, initializers};
 
-/// Runs one task. A worker returns what it counted to; a parameter server serves for ever.
+/// Runs one task. A worker returns the count that it saw at the end; a parameter server never returns.
 pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<i64> {
     let flags = Flags::parse(arguments, &["count"])?;
     let Some(worker) = Worker::start(flags.task_config()?)? else { return Ok(0) };
 
-    // Every worker builds the same graph. The variable is one, because its name and its place are the same.
+    // Every worker builds the same graph. They share one variable because its name and its device are the same.
     let graph = Graph::new();
     let s = graph.scope();
     let counter = Variable::spec("counter", [])
@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<i64> {
         .build(&s.device("/job:ps/task:0"))?;
     let count = counter.assign_add(&s, 1i64)?;
 
-    // The first worker gives the counter its first value; the others wait for that.
+    // The chief initializes the counter; the other workers wait for it.
     let mut session = worker.training_session(&graph).build()?;
     for _ in 0..flags.get_or("count", 100)? {
         session.execute(&count)?;

@@ -1,4 +1,4 @@
-//! The trainer of `between_graph`, told by the environment variable `TF_CONFIG` which task it is, as schedulers do it.
+//! The trainer of `between_graph`, configured by the environment variable `TF_CONFIG`, as schedulers do it.
 //!
 //! One process per task, in any order:
 //!
@@ -9,16 +9,16 @@
 //! TF_CONFIG="{$CLUSTER, \"task\": {\"type\": \"worker\", \"index\": 0}}" cargo run --example tf_config
 //! ```
 //!
-//! Without the variable it trains alone.
+//! Without the variable it trains alone, in one process.
 
 #[path = "between_graph.rs"]
-#[allow(dead_code, reason = "it is a program of its own")]
+#[allow(dead_code, reason = "the other example is a program of its own")]
 mod between_graph;
 
 use ferroflow::server::TaskConfig;
 use ferroflow::{Flags, Result, Worker};
 
-/// Runs one task. One that trains returns the losses of its steps; a parameter server serves for ever.
+/// Runs one task. A worker returns the loss of each of its steps; a parameter server never returns.
 pub(crate) fn run(config: TaskConfig, arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32>> {
     let flags = Flags::parse(arguments, between_graph::FLAGS)?;
     match Worker::start(config)? {

@@ -1,5 +1,5 @@
-//! A wide-and-deep recommender: a linear model remembers which kinds of users take which kinds of items, a network over
-//! embeddings generalizes to the rest. The tables are cut into as many parts as there are parameter servers.
+//! A wide-and-deep recommender: a linear model memorizes which kinds of users take which kinds of items, a network over
+//! embeddings generalizes to the rest. The tables are partitioned over the parameter servers.
 //!
 //! One process per task, in any order:
 //!
@@ -11,7 +11,7 @@
 
 use ferroflow::data::Dataset;
 use ferroflow::initializers::Initializer;
-use ferroflow::layers::{Activation, Assignment, Dense, embedding_lookup};
+use ferroflow::layers::{Activation, Dense, PartitionStrategy, embedding_lookup};
 use ferroflow::optimizers::{Adagrad, Ftrl, GradAndVar, Optimizer};
 use ferroflow::train::{Every, LogTensors, StopAtStep};
 use ferroflow::variables::{Partitioner, trainable_variables};
@@ -26,7 +26,7 @@ const ITEM_KINDS: i64 = 16;
 const WIDTH: i64 = 16;
 const BATCH: usize = 128;
 
-/// Runs one task. A worker returns the losses of its steps; a parameter server serves for ever.
+/// Runs one task. A worker returns the loss of each of its steps; a parameter server never returns.
 pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32>> {
     let flags = Flags::parse(arguments, &["steps", "dir"])?;
     let Some(worker) = Worker::start(flags.task_config()?)? else { return Ok(Vec::new()) };
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     let weights = Table { rows: USER_KINDS * ITEM_KINDS, width: 1, parts: servers };
     let wide = weights.look_up(&wide, "weights", &pairs, initializers::zeros())?;
 
-    // Deep: only the rows of a batch travel, and their gradients back.
+    // Deep: only the rows that a batch needs travel to the worker, and their gradients back.
     let deep = s.scope("deep");
     let random = |seed| initializers::random_normal(0.0, 0.1).seed(seed);
     let table = |rows| Table { rows, width: WIDTH, parts: servers };
@@ -61,11 +61,11 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
 
     // Each half has the optimizer that suits it.
     let step = global_step(&s)?;
-    let (follow, adagrad) = (Ftrl::new(0.1), Adagrad::new(0.1));
+    let (ftrl, adagrad) = (Ftrl::new(0.1), Adagrad::new(0.1));
     let grads = adagrad.compute_gradients(&s, &loss, &trainable_variables(&graph)?)?;
     let (wide, deep): (Vec<GradAndVar>, Vec<GradAndVar>) =
         grads.into_iter().partition(|(_, variable)| variable.name().starts_with("wide/"));
-    let wide = follow.apply_gradients(&s, &wide, None)?;
+    let wide = ftrl.apply_gradients(&s, &wide, None)?;
     let deep = adagrad.apply_gradients(&s, &deep, Some(&step))?;
 
     let mut session = worker
@@ -77,20 +77,20 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = String>) -> Result<Vec<f32
     }
     let mut session = session.build()?;
     let batches = worker.shard(&Dataset::from_fn(|| (0..).map(visit)))?.batch(BATCH).prefetch(2);
-    let mut seen = Vec::new();
+    let mut losses = Vec::new();
     for batch in &batches {
         if session.should_stop() {
             break;
         }
         let (user, item, took) = batch?;
         let feeds = [(&users, user), (&items, item), (&taken, took)];
-        seen.push(session.run_step(&feeds, &[&loss], &[&wide, &deep])?[0].to_scalar()?);
+        losses.push(session.run_step(&feeds, &[&loss], &[&wide, &deep])?[0].to_scalar()?);
     }
     session.close()?;
-    Ok(seen)
+    Ok(losses)
 }
 
-/// A table of numbers, a row per thing.
+/// An embedding table: a row of `width` numbers per id, in `parts` partitions.
 struct Table {
     rows: i64,
     width: i64,
@@ -98,15 +98,15 @@ struct Table {
 }
 
 impl Table {
-    /// Adds the table in parts, and finds rows in it.
+    /// Adds the partitioned table and looks up the rows of `ids` in it.
     fn look_up(&self, s: &Scope, name: &str, ids: &Output, initializer: Initializer) -> Result<Output> {
         let table = Variable::spec(name, [self.rows, self.width]).initializer(initializer);
         let table = table.partitioned(s, Partitioner::fixed(self.parts))?;
-        embedding_lookup(s, &table, ids, Assignment::Div)
+        embedding_lookup(s, &table, ids, PartitionStrategy::Div)
     }
 }
 
-/// Visit number `n`: who came, what was shown, and whether it was taken. Kinds decide that, but for every tenth visit.
+/// Visit number `n`: the user, the item shown, and 1 if it was taken. The kinds decide that, except in every tenth visit.
 fn visit(n: u64) -> (i64, i64, f32) {
     let draw = |k: u64, below: i64| (random(3 * n + k) % below as u64) as i64;
     let (user, item) = (draw(0, USERS), draw(1, ITEMS));

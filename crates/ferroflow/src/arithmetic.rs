@@ -1,4 +1,4 @@
-//! Arithmetic in a scope of one's choice, with the names that stock's Python operators give to nodes.
+//! Arithmetic in a given scope, with the node names of TensorFlow's Python operators.
 
 use ferroflow_core::scope::{Input, Output, Scope};
 use ferroflow_core::{DType, Result};
@@ -33,7 +33,7 @@ pub(crate) fn div(scope: &Scope, x: impl Into<Input>, y: impl Into<Input>) -> Re
     binary(scope, "RealDiv", "truediv", x, y)
 }
 
-/// The value in another type; the same output if it has that type.
+/// Casts to another type; returns the same output if it has that type already.
 #[track_caller]
 pub(crate) fn cast(scope: &Scope, x: &Output, dtype: DType) -> Result<Output> {
     if x.dtype() == dtype { Ok(x.clone()) } else { ops::cast(scope, x, dtype) }

@@ -1,14 +1,14 @@
-//! Gradients kept within bounds. Rows of sparse gradients stay rows.
+//! Gradient clipping. Sparse gradients stay sparse unless stated otherwise.
 
 use crate::arithmetic::{add, cast, div, mul, sub};
-use crate::optimizers::Rate;
+use crate::optimizers::Scalar;
 use crate::reduce;
 use ferroflow_core::op::{Grad, IndexedSlices};
 use ferroflow_core::scope::{Input, Output, Scope};
 use ferroflow_core::{DType, Result, ensure};
 use ferroflow_ops::build as ops;
 
-/// The same gradient with other values.
+/// Replaces the values of a gradient.
 fn with_values(grad: &Grad, values: Output) -> Grad {
     match grad {
         Grad::Dense(_) => Grad::Dense(values),
@@ -16,7 +16,7 @@ fn with_values(grad: &Grad, values: Output) -> Grad {
     }
 }
 
-/// Each element between `low` and `high`.
+/// Limits each element to the range from `low` to `high`.
 ///
 /// ```
 /// use ferroflow::{Grad, Graph, Session, clip};
@@ -40,7 +40,7 @@ pub fn clip_by_value(
     Ok(with_values(grad, ops::Maximum::new().name(inner.prefix()).build(&inner, &below, low)?))
 }
 
-/// The gradient, made shorter if it is longer than `norm`. Of a sparse gradient, the length is that of its rows.
+/// Scales a gradient down to the L2 norm `norm` if its own is larger. The norm of a sparse gradient is that of its rows.
 ///
 /// ```
 /// use ferroflow::{Grad, Graph, clip::clip_by_norm};
@@ -54,14 +54,14 @@ pub fn clip_by_value(
 /// # }
 /// ```
 #[track_caller]
-pub fn clip_by_norm(scope: &Scope, grad: &Grad, norm: impl Into<Rate>) -> Result<Grad> {
+pub fn clip_by_norm(scope: &Scope, grad: &Grad, norm: impl Into<Scalar>) -> Result<Grad> {
     let axes = |inner: &Scope| reduce::axes(inner, grad.values());
     clipped_by_norm(scope, grad, norm.into(), axes)
 }
 
-/// The gradient with every part along `axes` made shorter if it is longer than `norm`.
+/// Scales each part of a gradient along `axes` down to the L2 norm `norm` if its own is larger.
 #[track_caller]
-pub fn clip_by_norm_along(scope: &Scope, grad: &Grad, norm: impl Into<Rate>, axes: &[i32]) -> Result<Grad> {
+pub fn clip_by_norm_along(scope: &Scope, grad: &Grad, norm: impl Into<Scalar>, axes: &[i32]) -> Result<Grad> {
     clipped_by_norm(scope, grad, norm.into(), |_| Ok(axes.into()))
 }
 
@@ -69,18 +69,18 @@ pub fn clip_by_norm_along(scope: &Scope, grad: &Grad, norm: impl Into<Rate>, axe
 fn clipped_by_norm(
     scope: &Scope,
     grad: &Grad,
-    norm: Rate,
+    norm: Scalar,
     axes: impl Fn(&Scope) -> Result<Input>,
 ) -> Result<Grad> {
     let inner = scope.scope("clip_by_norm");
     let values = grad.values();
     let norm: Input = match norm {
-        Rate::Number(number) => number.max(0.0).into(),
-        Rate::Output(norm) => cast(&inner, &ops::maximum(&inner, &norm, 0)?, values.dtype())?.into(),
+        Scalar::Fixed(number) => number.max(0.0).into(),
+        Scalar::Output(norm) => cast(&inner, &ops::maximum(&inner, &norm, 0)?, values.dtype())?.into(),
     };
     let squares = mul(&inner, values, values)?;
     let squares = ops::Sum::new().keep_dims(true).build(&inner, &squares, axes(&inner)?)?;
-    // The root of zero has no gradient, so it is kept away from.
+    // The square root has no finite gradient at zero, so zeros are replaced before it and put back after it.
     let positive = ops::greater(&inner, &squares, 0)?;
     let safe = ops::select_v2(&inner, &positive, &squares, ops::ones_like(&inner, &squares))?;
     let length = ops::select_v2(&inner, &positive, ops::sqrt(&inner, &safe), &squares)?;
@@ -89,7 +89,12 @@ fn clipped_by_norm(
     Ok(with_values(grad, ops::Identity::new().name(inner.prefix()).build(&inner, &clipped)?))
 }
 
-/// The gradient, made shorter if its length per element is more than `norm`. Rows become a whole tensor, as in stock.
+/// Scales a gradient down if its L2 norm per element is larger than `norm`. A sparse gradient becomes dense, as in
+/// TensorFlow.
+///
+/// # Errors
+///
+/// `InvalidArgument` if `norm` is not positive.
 #[track_caller]
 pub fn clip_by_average_norm(scope: &Scope, grad: &Grad, norm: f64) -> Result<Grad> {
     check_norm(norm)?;
@@ -103,7 +108,11 @@ pub fn clip_by_average_norm(scope: &Scope, grad: &Grad, norm: f64) -> Result<Gra
     Ok(Grad::Dense(ops::Identity::new().name(inner.prefix()).build(&inner, &clipped)?))
 }
 
-/// The length of all gradients together.
+/// Returns the L2 norm of all gradients together.
+///
+/// # Errors
+///
+/// `InvalidArgument` if there is no gradient.
 ///
 /// ```
 /// use ferroflow::{Grad, Graph, Session, clip};
@@ -123,14 +132,18 @@ pub fn global_norm(scope: &Scope, grads: &[Option<Grad>]) -> Result<Output> {
     ensure!(
         !halves.is_empty(),
         InvalidArgument,
-        "there are no gradients to measure; the loss depends on none of the variables"
+        "there are no gradients to measure: the loss does not depend on any of the variables"
     );
     let sum = ops::sum(&inner, ops::Pack::new().name("stack").build(&inner, &halves), [0])?;
     ops::Sqrt::new().name("global_norm").build(&inner, mul(&inner, &sum, 2.0))
 }
 
-/// All gradients, made shorter by one factor if together they are longer than `norm`; and how long they were. If that is
-/// infinite or not a number, they become not a number.
+/// Scales all gradients by one factor if their joint L2 norm is larger than `norm`, and returns them with that joint
+/// norm. If it is infinite or NaN, all gradients become NaN.
+///
+/// # Errors
+///
+/// `InvalidArgument` if `norm` is not positive or there is no gradient.
 ///
 /// ```
 /// use ferroflow::optimizers::{GradientDescent, Optimizer};
@@ -144,7 +157,7 @@ pub fn global_norm(scope: &Scope, grads: &[Option<Grad>]) -> Result<Output> {
 /// let optimizer = GradientDescent::new(0.1);
 /// let (grads, variables): (Vec<_>, Vec<_>) =
 ///     optimizer.compute_gradients(&s, &loss, &trainable_variables(&graph)?)?.into_iter().unzip();
-/// let (grads, _length) = clip::clip_by_global_norm(&s, &grads, 5.0)?;
+/// let (grads, _norm) = clip::clip_by_global_norm(&s, &grads, 5.0)?;
 /// let grads: Vec<_> = grads.into_iter().zip(variables).collect();
 /// optimizer.apply_gradients(&s, &grads, None)?;
 /// # Ok(())
@@ -157,12 +170,13 @@ pub fn clip_by_global_norm(
     norm: f64,
 ) -> Result<(Vec<Option<Grad>>, Output)> {
     check_norm(norm)?;
-    let length = global_norm(scope, grads)?;
+    let total = global_norm(scope, grads)?;
     let inner = scope.scope("clip_by_global_norm");
-    let bound = div(&inner, ops::ones_like(&inner, &length), norm)?;
-    let inverse = ops::minimum(&inner, div(&inner, 1.0, &length), &bound)?;
+    let bound = div(&inner, ops::ones_like(&inner, &total), norm)?;
+    let inverse = ops::minimum(&inner, div(&inner, 1.0, &total), &bound)?;
     let scale = mul(&inner, norm, &inverse)?;
-    let scale = add(&inner, &scale, sub(&inner, &length, &length))?;
+    // `total - total` is zero, or NaN if the norm is not finite.
+    let scale = add(&inner, &scale, sub(&inner, &total, &total))?;
     let mut clipped = Vec::with_capacity(grads.len());
     for (i, grad) in grads.iter().enumerate() {
         let Some(grad) = grad else {
@@ -174,10 +188,10 @@ pub fn clip_by_global_norm(
         let name = format!("clip_by_global_norm_{i}");
         clipped.push(Some(with_values(grad, ops::Identity::new().name(&name).build(&place, &values)?)));
     }
-    Ok((clipped, length))
+    Ok((clipped, total))
 }
 
 fn check_norm(norm: f64) -> Result<()> {
-    ensure!(norm > 0.0, InvalidArgument, "the norm to clip by must be positive, but is {norm}");
+    ensure!(norm > 0.0, InvalidArgument, "the norm to clip by must be positive, not {norm}");
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Input: datasets in Rust, from memory, CSV files, TFRecord files or any iterator.
 //!
-//! A [`Dataset`] says how elements are made; nothing happens until it is iterated, and it may be iterated any number of
-//! times. Elements are ordinary Rust values. What stacks into tensors ([`Stack`]) can be batched:
+//! A [`Dataset`] is a recipe for elements: nothing is read until it is iterated, and it can be iterated any number of
+//! times. Elements are ordinary Rust values. Types that stack into tensors ([`Stack`]) can be batched:
 //!
 //! ```
 //! use ferroflow::data::Dataset;
@@ -24,8 +24,8 @@
 //! # }
 //! ```
 //!
-//! Everything is deterministic: equal seeds give equal orders, whatever the number of threads, and
-//! [`Dataset::shuffle`] gives the order that stock gives for the seed.
+//! Everything is deterministic: the same seed gives the same order, whatever the number of threads, and
+//! [`Dataset::shuffle`] gives TensorFlow's order for that seed.
 
 mod background;
 mod csv;
@@ -47,5 +47,5 @@ pub use stack::{Slices, Stack};
 use crate::Tensor;
 use std::collections::BTreeMap;
 
-/// Tensors by name: one row of a CSV file, one parsed example, or a batch of them.
+/// Tensors by name: one row of a CSV file, one parsed example, or a batch of either.
 pub type Features = BTreeMap<String, Tensor>;

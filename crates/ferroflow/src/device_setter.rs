@@ -1,4 +1,4 @@
-//! Which task a node of a replica goes to: state to the parameter servers, everything else to the replica's worker.
+//! Placement of a replica's nodes: state on the parameter servers, everything else on the replica's worker.
 
 use ferroflow_cluster::spec::ClusterSpec;
 use ferroflow_core::device::DeviceSpec;
@@ -8,7 +8,7 @@ use ferroflow_core::{DType, PartialShape, Result, ensure, status};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Ops whose nodes hold state, as stock's setter lists them.
+/// Ops whose nodes hold state, as TensorFlow's setter lists them.
 const STATE: [&str; 10] = [
     "Variable",
     "VariableV2",
@@ -44,11 +44,11 @@ const STATE: [&str; 10] = [
 /// # Ok::<(), ferroflow::Status>(())
 /// ```
 pub trait PsStrategy: Send + Sync {
-    /// The number of the task.
+    /// Returns the task index of the parameter server for `node`.
     fn task(&self, node: &NodeData) -> Result<u32>;
 }
 
-/// One parameter server after the other.
+/// Strategy that uses one parameter server after the other.
 #[derive(Debug)]
 pub struct RoundRobin {
     tasks: usize,
@@ -56,7 +56,7 @@ pub struct RoundRobin {
 }
 
 impl RoundRobin {
-    /// Takes turns among so many tasks.
+    /// Takes turns among `tasks` parameter servers.
     pub fn new(tasks: usize) -> RoundRobin {
         RoundRobin { tasks: tasks.max(1), next: AtomicUsize::new(0) }
     }
@@ -68,7 +68,7 @@ impl PsStrategy for RoundRobin {
     }
 }
 
-/// The parameter server that has the least so far, e.g. in bytes.
+/// Strategy that uses the parameter server with the smallest load so far, in bytes or another measure.
 ///
 /// ```
 /// use ferroflow::device_setter::GreedyLoadBalancing;
@@ -91,7 +91,7 @@ pub struct GreedyLoadBalancing {
 type LoadFn = Box<dyn Fn(&NodeData) -> Result<f64> + Send + Sync>;
 
 impl GreedyLoadBalancing {
-    /// Balances what `load` gives for each node over so many tasks.
+    /// Balances the sum of `load` over `tasks` parameter servers.
     pub fn new(
         tasks: usize,
         load: impl Fn(&NodeData) -> Result<f64> + Send + Sync + 'static,
@@ -99,7 +99,7 @@ impl GreedyLoadBalancing {
         GreedyLoadBalancing { loads: Mutex::new(vec![0.0; tasks.max(1)]), load: Box::new(load) }
     }
 
-    /// Balances the sizes of variables.
+    /// Balances the sizes of variables over `tasks` parameter servers.
     pub fn by_bytes(tasks: usize) -> GreedyLoadBalancing {
         GreedyLoadBalancing::new(tasks, byte_size)
     }
@@ -108,7 +108,7 @@ impl GreedyLoadBalancing {
 impl PsStrategy for GreedyLoadBalancing {
     fn task(&self, node: &NodeData) -> Result<u32> {
         let load = (self.load)(node)?;
-        let mut loads = self.loads.lock().expect("no panic while loads are compared");
+        let mut loads = self.loads.lock().expect("nothing panics while loads are compared");
         let mut least = 0;
         for task in 1..loads.len() {
             if loads[task] < loads[least] {
@@ -120,18 +120,22 @@ impl PsStrategy for GreedyLoadBalancing {
     }
 }
 
-/// The size in bytes of the variable that a node holds.
+/// Returns the size in bytes of the variable that a node holds.
+///
+/// # Errors
+///
+/// `InvalidArgument` if the shape is not fully known.
 pub fn byte_size(node: &NodeData) -> Result<f64> {
     let (dtype, shape): (DType, PartialShape) = (node.attrs.get("dtype")?, node.attrs.get("shape")?);
     let elements = shape.to_shape().map(|shape| shape.elements());
     let elements = elements.ok_or_else(|| {
-        status!(InvalidArgument, "the size of '{}' is not known: its shape is {shape}", node.name)
+        status!(InvalidArgument, "the size of '{}' is not known, because its shape is {shape}", node.name)
     })?;
     Ok((elements * dtype.size()) as f64)
 }
 
-/// Places the nodes of one replica: variables and other state on the parameter servers, the rest on its worker. An
-/// explicit device within the scope goes first.
+/// Placement of the nodes of one replica: variables and other state on the parameter servers, the rest on its worker. A
+/// device that the scope or the node names takes precedence.
 ///
 /// ```
 /// use ferroflow::{ClusterSpec, Graph, ReplicaDeviceSetter};
@@ -155,12 +159,12 @@ pub struct ReplicaDeviceSetter {
 }
 
 impl ReplicaDeviceSetter {
-    /// Variables go to job `ps`, one task after the other; the rest to job `worker`.
+    /// Places variables on the tasks of job `ps` in turn, and everything else on job `worker`.
     pub fn new(cluster: &ClusterSpec) -> ReplicaDeviceSetter {
         ReplicaDeviceSetter { cluster: Some(cluster.clone()), ..ReplicaDeviceSetter::with_ps_tasks(0) }
     }
 
-    /// The same, for a number of parameter servers.
+    /// Like [`ReplicaDeviceSetter::new`], for a number of parameter servers instead of a cluster.
     pub fn with_ps_tasks(ps_tasks: usize) -> ReplicaDeviceSetter {
         ReplicaDeviceSetter {
             cluster: None,
@@ -173,31 +177,31 @@ impl ReplicaDeviceSetter {
         }
     }
 
-    /// Where state goes, the task left out.
+    /// Sets the device of state, without a task: `/job:ps` by default.
     pub fn ps_device(mut self, device: &str) -> Self {
         self.ps_device = device.to_owned();
         self
     }
 
-    /// Where everything else goes.
+    /// Sets the device of everything else: `/job:worker` by default.
     pub fn worker_device(mut self, device: &str) -> Self {
         self.worker_device = device.to_owned();
         self
     }
 
-    /// Whether a device within the scope is completed; otherwise it stays as it is.
+    /// Sets whether the missing parts of a node's own device are filled in (the default); otherwise it stays as it is.
     pub fn merge_devices(mut self, merge: bool) -> Self {
         self.merge_devices = merge;
         self
     }
 
-    /// The ops whose nodes are state.
+    /// Sets the ops whose nodes are state.
     pub fn ps_ops(mut self, ops: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.state = ops.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Chooses among the parameter servers.
+    /// Sets the strategy that chooses among the parameter servers: [`RoundRobin`] by default.
     pub fn strategy(self, strategy: impl PsStrategy + 'static) -> Self {
         self.shared_strategy(Arc::new(strategy))
     }
@@ -207,7 +211,7 @@ impl ReplicaDeviceSetter {
         self
     }
 
-    /// A scope whose nodes are placed so. Without parameter servers nothing is.
+    /// Returns a scope that places its nodes this way. Without parameter servers, it places none.
     pub fn apply(self, scope: &Scope) -> Scope {
         match self.choose() {
             Ok(Some(choose)) => scope.device_fn(choose),
@@ -225,7 +229,7 @@ impl ReplicaDeviceSetter {
             ensure!(
                 ps.job.is_some(),
                 InvalidArgument,
-                "the device of parameter servers, '{}', names no job of the cluster",
+                "the device of parameter servers, '{}', does not name a job; write e.g. /job:ps",
                 self.ps_device
             );
             tasks = ps.job.as_ref().map_or(0, |job| cluster.num_tasks(job));

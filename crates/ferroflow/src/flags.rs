@@ -1,4 +1,4 @@
-//! Flags of programs, written as TensorFlow's programs write them: `--name=value` or `--name value`.
+//! Command-line flags, written as TensorFlow's programs write them: `--name=value` or `--name value`.
 
 use crate::server::TaskConfig;
 use ferroflow_cluster::spec::ClusterSpec;
@@ -15,11 +15,11 @@ const HOSTS: [(&str, &str); 5] = [
     ("master_hosts", "master"),
     ("evaluator_hosts", "evaluator"),
 ];
-/// The other flags that say which task of which cluster a process is.
+/// Other flags that describe the cluster and the task of this process.
 const TASK: [&str; 4] = ["cluster", "jobs", "job_name", "task_index"];
 
-/// Flags that a program was started with: those that say which task of a cluster it is, and its own. Programs with a
-/// parser of their own use [`TaskConfig`] instead.
+/// Command-line flags of a program: those that describe the cluster and its task, and its own. Programs with another
+/// parser use [`TaskConfig`] instead.
 ///
 /// ```
 /// use ferroflow::Flags;
@@ -38,12 +38,16 @@ const TASK: [&str; 4] = ["cluster", "jobs", "job_name", "task_index"];
 pub struct Flags(Vec<(String, String)>);
 
 impl Flags {
-    /// Flags of this process. `own` names those that the program has besides the flags of clusters; others are refused.
+    /// Parses the arguments of this process. `own` names the program's flags besides those of clusters.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for an argument that is not a flag, an unknown flag or a flag without a value.
     pub fn from_args(own: &[&str]) -> Result<Flags> {
         Flags::parse(std::env::args().skip(1), own)
     }
 
-    /// Flags from their texts; see [`Flags::from_args`].
+    /// Parses `texts`; see [`Flags::from_args`].
     pub fn parse(texts: impl IntoIterator<Item = impl Into<String>>, own: &[&str]) -> Result<Flags> {
         let (mut flags, mut texts) = (Vec::new(), texts.into_iter().map(Into::into).peekable());
         while let Some(text) = texts.next() {
@@ -71,17 +75,25 @@ impl Flags {
         Ok(Flags(flags))
     }
 
-    /// A flag that may be missing. If it is given several times, the last counts.
+    /// Returns the value of a flag that may be missing. If it was given several times, the last one counts.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().rev().find(|(flag, _)| flag == name).map(|(_, value)| value.as_str())
     }
 
-    /// A flag that must be there.
+    /// Returns the value of a flag that must be present.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if it is missing.
     pub fn required(&self, name: &str) -> Result<&str> {
         self.get(name).ok_or_else(|| status!(InvalidArgument, "--{name} is missing; write --{name}=value"))
     }
 
-    /// A number or another value that can be read from text, or what it is without the flag.
+    /// Returns the parsed value of a flag, or `default` if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the value cannot be parsed.
     pub fn get_or<T: FromStr<Err: Display>>(&self, name: &str, default: T) -> Result<T> {
         self.parsed(name).map(|value| value.unwrap_or(default))
     }
@@ -92,8 +104,8 @@ impl Flags {
         self.get(name).map(parse).transpose()
     }
 
-    /// The task that this process is: by `--ps_hosts`, `--worker_hosts` and other lists of addresses or `--cluster`, with
-    /// `--job_name` and `--task_index`; without such flags, as [`TaskConfig::from_env`] says.
+    /// Returns the task of this process: from `--ps_hosts`, `--worker_hosts` and other lists of addresses or `--cluster`,
+    /// with `--job_name` and `--task_index`; without such flags, like [`TaskConfig::from_env`].
     pub fn task_config(&self) -> Result<TaskConfig> {
         let asked = Asked {
             job: self.get("job_name").map(str::to_owned),
@@ -107,38 +119,39 @@ impl Flags {
         if let Some(job) = job.filter(|_| config.cluster.is_empty()) {
             bail!(
                 InvalidArgument,
-                "--job_name={job} names a task, but of which cluster? Add --ps_hosts and --worker_hosts, or set TF_CONFIG"
+                "--job_name={job} names a task, but there is no cluster; add --ps_hosts and --worker_hosts, or set TF_CONFIG"
             );
         }
         Ok(config)
     }
 
-    /// The cluster, for programs that need not be one of its tasks.
+    /// Returns the cluster, for programs that need not be one of its tasks.
     pub fn cluster(&self) -> Result<ClusterSpec> {
         let listed = self.listed_cluster()?;
         if listed.is_empty() { Ok(self.task_config()?.cluster) } else { Ok(listed) }
     }
 
-    /// The cluster that the flags list; empty if they list none.
+    /// Returns the cluster that the flags list; empty if they do not list any.
     fn listed_cluster(&self) -> Result<ClusterSpec> {
-        let of = |flag: &str, error: Status| error.map_message(|message| format!("--{flag}: {message}"));
+        let with_flag =
+            |flag: &str, error: Status| error.map_message(|message| format!("--{flag}: {message}"));
         let mut given = self.get("cluster").map(|_| "cluster");
         let mut cluster = match self.get("cluster") {
-            Some(json) => ClusterSpec::from_json(json).map_err(|error| of("cluster", error))?,
+            Some(json) => ClusterSpec::from_json(json).map_err(|error| with_flag("cluster", error))?,
             None => ClusterSpec::new(),
         };
         for (flag, job) in HOSTS {
             if let Some(hosts) = self.get(flag) {
-                cluster.add_hosts(job, hosts).map_err(|error| of(flag, error))?;
+                cluster.add_hosts(job, hosts).map_err(|error| with_flag(flag, error))?;
                 given = Some(flag);
             }
         }
         if let Some(flag) = given {
-            // A variable of a script that is not set must not make this a cluster of its own.
+            // An unset variable of a script must not turn the program into a cluster of its own.
             ensure!(
                 !cluster.is_empty(),
                 InvalidArgument,
-                "--{flag}: it names no task; write addresses, or leave the flag out"
+                "--{flag} does not list any task; write addresses, or leave the flag out"
             );
         }
         Ok(cluster)
@@ -180,8 +193,8 @@ mod tests {
         assert!(message(parse(&["--steps", "--ps_hosts=a:1"])).contains("--steps has no value"));
         let flags = parse(&["--steps=many", "--ps_hosts=", "--job_name=ps"]).unwrap();
         assert!(message(flags.get_or("steps", 1)).starts_with("--steps=many: invalid digit"));
-        assert!(message(flags.task_config()).starts_with("--ps_hosts: it names no task"));
-        assert!(message(parse(&["--job_name=ps"]).unwrap().task_config()).contains("of which cluster?"));
+        assert!(message(flags.task_config()).starts_with("--ps_hosts does not list any task"));
+        assert!(message(parse(&["--job_name=ps"]).unwrap().task_config()).contains("there is no cluster"));
         assert!(message(flags.required("dir")).contains("--dir is missing"));
     }
 }

@@ -1,4 +1,4 @@
-//! The graph that a program builds, over the ops of this build.
+//! The graph that a program builds, with all ops of this build.
 
 use ferroflow_core::scope::MetaGraph;
 use ferroflow_core::{Result, status};
@@ -8,10 +8,10 @@ use prost::Message;
 use std::ops::Deref;
 use std::path::Path;
 
-/// A graph under construction over all ops of this build. Cloning shares.
+/// A graph under construction. Cloning shares the graph.
 ///
-/// Nodes are added in a [`Scope`](crate::Scope), by operators on outputs or by the builders in [`ops`](crate::ops). What
-/// does not fit is an error at the line that asked for it.
+/// Nodes are added in a [`Scope`](crate::Scope), by operators on outputs or by the builders in [`ops`](crate::ops). A type
+/// or shape that does not fit is an error of the line that adds the node.
 ///
 /// ```
 /// use ferroflow::{Graph, Result, gradients, ops};
@@ -32,7 +32,7 @@ use std::path::Path;
 /// # }
 /// ```
 ///
-/// Scopes give nodes names, devices, things to wait for and company:
+/// Scopes give nodes names, devices, control dependencies and colocation:
 ///
 /// ```
 /// # use ferroflow::{Graph, Result, ops};
@@ -49,7 +49,7 @@ use std::path::Path;
 /// # }
 /// ```
 ///
-/// Branches and loops are closures; gradients go through them:
+/// Branches and loops are closures. They can be differentiated:
 ///
 /// ```
 /// # use ferroflow::{Graph, Result, Session, cond, gradients, ops, while_loop};
@@ -71,7 +71,7 @@ use std::path::Path;
 /// # }
 /// ```
 ///
-/// Graphs go to stock TensorFlow and come from it:
+/// Graphs can be exported to TensorFlow and imported from it:
 ///
 /// ```
 /// # use ferroflow::{Graph, Import, MetaGraph, Result};
@@ -90,12 +90,12 @@ use std::path::Path;
 pub struct Graph(ferroflow_core::scope::Graph);
 
 impl Graph {
-    /// An empty graph.
+    /// Creates an empty graph.
     pub fn new() -> Graph {
         Graph(ferroflow_core::scope::Graph::over(ferroflow_ops::registry()))
     }
 
-    /// Writes nodes and functions to a file, as stock's `tf.io.write_graph(…, as_text=False)` does.
+    /// Writes nodes and functions to a file, like TensorFlow's `tf.io.write_graph(…, as_text=False)`.
     ///
     /// ```
     /// # use ferroflow::{Graph, Result};
@@ -115,18 +115,26 @@ impl Graph {
         write(path.as_ref(), &self.to_graph_def())
     }
 
-    /// Adds the nodes and functions of a file that [`Graph::write_graph`] or stock wrote.
+    /// Adds the nodes and functions of a file that [`Graph::write_graph`] or TensorFlow wrote.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` without the file, `DataLoss` if it is not a binary `GraphDef`.
     pub fn import_graph_file(&self, path: impl AsRef<Path>) -> Result<()> {
         self.import(&read::<GraphDef>(path.as_ref(), "GraphDef")?)
     }
 
-    /// Writes the graph with its collections and what belongs to it, as stock's `export_meta_graph` does.
+    /// Writes the graph with its collections and other metadata, like TensorFlow's `export_meta_graph`.
     pub fn write_meta_graph(&self, path: impl AsRef<Path>, meta: &MetaGraph) -> Result<()> {
         write(path.as_ref(), &self.to_meta_graph_def(meta))
     }
 
-    /// Adds the graph of a file that [`Graph::write_meta_graph`], a [`Saver`](crate::train::Saver) or stock wrote, and
-    /// returns the rest: a program that did not build the model continues its checkpoint.
+    /// Adds the graph of a file that [`Graph::write_meta_graph`], a [`Saver`](crate::train::Saver) or TensorFlow wrote, and
+    /// returns its metadata. A program that did not build the model can continue from its checkpoint this way.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` without the file, `DataLoss` if it is not a binary `MetaGraphDef`.
     ///
     /// ```
     /// use ferroflow::train::Saver;
@@ -168,7 +176,7 @@ fn read<M: Message + Default>(path: &Path, what: &str) -> Result<M> {
     let path = local_path(path)?;
     let bytes = std::fs::read(&path).map_err(|error| ferroflow_io::file::status(&path, &error))?;
     M::decode(bytes.as_slice())
-        .map_err(|error| status!(DataLoss, "{} is no {what} in binary form: {error}", path.display()))
+        .map_err(|error| status!(DataLoss, "{} is not a binary {what}: {error}", path.display()))
 }
 
 impl Default for Graph {

@@ -1,4 +1,4 @@
-//! What variables start with. Equal seeds give the values that stock gives.
+//! Initial values of variables. The same seeds give the same values as in TensorFlow.
 //!
 //! ```
 //! use ferroflow::{Graph, Variable, initializers};
@@ -19,16 +19,16 @@ use ferroflow_ops::build as ops;
 use std::fmt;
 use std::sync::Arc;
 
-/// Where a part of a partitioned variable lies in the whole.
+/// Position of a part of a partitioned variable in the whole.
 #[derive(Clone, Debug)]
 pub struct PartitionInfo {
-    /// The shape of the whole.
+    /// Shape of the whole variable.
     pub full_shape: Shape,
-    /// Where the part starts in each dimension.
+    /// Start of the part in each dimension.
     pub offset: Vec<i64>,
 }
 
-/// How the first value of a variable is made.
+/// Recipe for the initial value of a variable; the functions of this [module](self) make them.
 #[derive(Clone, Debug)]
 pub struct Initializer {
     kind: Kind,
@@ -72,21 +72,21 @@ impl fmt::Debug for Kind {
     }
 }
 
-/// Which connections of a unit decide how far its weights spread.
+/// Connections of a unit that determine the variance of its weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fan {
-    /// Those that come in.
+    /// Incoming connections.
     In,
-    /// Those that go out.
+    /// Outgoing connections.
     Out,
     /// The average of both.
     Average,
 }
 
-/// How random weights are distributed.
+/// Distribution of random weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distribution {
-    /// Normal, without what lies further out than two standard deviations.
+    /// Normal, without values more than two standard deviations from the mean.
     TruncatedNormal,
     /// Normal.
     Normal,
@@ -108,7 +108,7 @@ pub fn ones() -> Initializer {
     of(Kind::Ones)
 }
 
-/// The same number everywhere.
+/// The same number in every element.
 pub fn constant(value: f64) -> Initializer {
     of(Kind::Constant(value))
 }
@@ -118,7 +118,7 @@ pub fn random_normal(mean: f64, stddev: f64) -> Initializer {
     of(Kind::Normal { mean, stddev })
 }
 
-/// Normally distributed numbers, none further out than two standard deviations.
+/// Normally distributed numbers within two standard deviations of the mean.
 pub fn truncated_normal(mean: f64, stddev: f64) -> Initializer {
     of(Kind::TruncatedNormal { mean, stddev })
 }
@@ -128,7 +128,7 @@ pub fn random_uniform(low: f64, high: f64) -> Initializer {
     of(Kind::Uniform { low, high })
 }
 
-/// Random numbers whose variance is `scale` over the number of connections.
+/// Random numbers whose variance is `scale` divided by the number of connections.
 pub fn variance_scaling(scale: f64, fan: Fan, distribution: Distribution) -> Initializer {
     of(Kind::VarianceScaling { scale, fan, distribution })
 }
@@ -168,40 +168,44 @@ pub fn identity(gain: f64) -> Initializer {
     of(Kind::Identity { gain })
 }
 
-/// A random matrix with orthogonal rows or columns, times `gain`; dimensions before the last are rows.
+/// A random matrix with orthogonal rows or columns, times `gain`; all dimensions but the last count as rows.
 pub fn orthogonal(gain: f64) -> Initializer {
     of(Kind::Orthogonal { gain })
 }
 
-/// The nodes that a function adds.
+/// The output of nodes that `f` adds.
 pub fn from_fn(
     f: impl Fn(&Scope, &Shape, DType, Option<&PartitionInfo>) -> Result<Output> + Send + Sync + 'static,
 ) -> Initializer {
     of(Kind::Custom(Arc::new(f)))
 }
 
-/// Constants with at least this many elements are filled in when they run, so that graphs stay small.
+/// Number of elements from which a constant is filled in at run time, so that graphs stay small.
 const LARGE: usize = 1000;
 
 impl Initializer {
-    /// This tensor.
+    /// Initializes with this tensor.
     pub fn value(value: Tensor) -> Initializer {
         of(Kind::Value(value))
     }
 
-    /// The seed of random numbers, which together with the graph's decides them.
+    /// Sets the seed of random numbers, which determines them together with the graph's seed.
     #[must_use]
     pub fn seed(mut self, seed: i64) -> Initializer {
         self.seed = Some(seed);
         self
     }
 
-    /// What stock uses for variables of this type that say nothing else.
+    /// Returns TensorFlow's default for variables of this type.
     pub(crate) fn default_for(dtype: DType) -> Initializer {
         if dtype.is_floating() { glorot_uniform() } else { zeros() }
     }
 
-    /// Adds the nodes that make a value.
+    /// Adds the nodes that compute the initial value.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the initializer cannot make values of this type or shape.
     #[track_caller]
     pub fn build(
         &self,
@@ -218,7 +222,7 @@ impl Initializer {
                 ensure!(
                     value.shape() == shape && value.dtype() == dtype,
                     InvalidArgument,
-                    "an initial value of type {} and shape {} cannot start a variable of type {dtype} and shape {shape}",
+                    "an initial value of type {} and shape {} does not fit a variable of type {dtype} and shape {shape}",
                     value.dtype(),
                     value.shape()
                 );
@@ -247,7 +251,7 @@ impl Initializer {
                 let whole = part.map_or(shape, |part| &part.full_shape);
                 let variance = scale / connections(whole, *fan).max(1.0);
                 match distribution {
-                    // The cut makes the variance smaller by this factor's square.
+                    // Truncation reduces the standard deviation by this factor.
                     Distribution::TruncatedNormal => {
                         let stddev = variance.sqrt() / 0.879_625_661_034_239_8;
                         let names = ["truncated_normal", "TruncatedNormal"];
@@ -271,22 +275,22 @@ impl Initializer {
 }
 
 fn connections(shape: &Shape, fan: Fan) -> f64 {
-    let (coming, going) = match shape.dims() {
+    let (inputs, outputs) = match shape.dims() {
         [] => (1, 1),
         [units] => (*units, *units),
-        [field @ .., coming, going] => {
+        [field @ .., inputs, outputs] => {
             let field: i64 = field.iter().product();
-            (coming * field, going * field)
+            (inputs * field, outputs * field)
         }
     };
     match fan {
-        Fan::In => coming as f64,
-        Fan::Out => going as f64,
-        Fan::Average => (coming + going) as f64 / 2.0,
+        Fan::In => inputs as f64,
+        Fan::Out => outputs as f64,
+        Fan::Average => (inputs + outputs) as f64 / 2.0,
     }
 }
 
-/// A number of any type, as often as the shape says.
+/// Returns a tensor of this shape and type with `value` in every element.
 fn number(value: f64, shape: &Shape, dtype: DType) -> Result<Tensor> {
     use ferroflow_core::{C64, C128, bf16, f16};
     let count = shape.elements();
@@ -295,7 +299,7 @@ fn number(value: f64, shape: &Shape, dtype: DType) -> Result<Tensor> {
             match dtype {
                 $(DType::$dtype => Tensor::new(shape.clone(), vec![$value; count]),)*
                 DType::String if value == 0.0 => Ok(Tensor::zeros(dtype, shape.clone())),
-                _ => bail!(InvalidArgument, "a variable of type {dtype} cannot start with {value}"),
+                _ => bail!(InvalidArgument, "a variable of type {dtype} cannot be initialized with {value}"),
             }
         };
     }
@@ -317,7 +321,7 @@ fn filled(scope: &Scope, name: &str, value: f64, shape: &Shape, dtype: DType) ->
     scope.op("Fill").name(inner.prefix()).input(dims).input(value).build()?.output(0)
 }
 
-/// The shape as the vector that ops take.
+/// Returns a shape as a vector, int32 if its dimensions fit.
 fn dims(shape: &Shape) -> Result<Tensor> {
     let dims: Option<Vec<i32>> = shape.dims().iter().map(|dim| i32::try_from(*dim).ok()).collect();
     match dims {
@@ -330,7 +334,7 @@ fn random(scope: &Scope, op: &str, shape: &Shape, dtype: DType, seed: Option<i64
     ensure!(
         dtype.is_floating(),
         InvalidArgument,
-        "random initial values are floating-point numbers, not {dtype}"
+        "random initial values are floating-point numbers; a variable of type {dtype} needs another initializer"
     );
     let dims = scope.named_constant("shape", dims(shape)?)?;
     let (seed, seed2) = scope.seeds(seed);
@@ -379,7 +383,11 @@ fn identity_part(
     dtype: DType,
     part: Option<&PartitionInfo>,
 ) -> Result<Output> {
-    ensure!(shape.rank() == 2, InvalidArgument, "an identity has two dimensions, not the shape {shape}");
+    ensure!(
+        shape.rank() == 2,
+        InvalidArgument,
+        "an identity matrix has two dimensions, but the shape is {shape}"
+    );
     let offset = part.map_or(vec![0, 0], |part| part.offset.clone());
     let mut values = vec![0.0f64; shape.elements()];
     let (rows, columns) = (shape.dim(0), shape.dim(1));
@@ -402,18 +410,18 @@ fn orthogonal_matrix(
     seed: Option<i64>,
 ) -> Result<Output> {
     let [outer @ .., columns] = shape.dims() else {
-        bail!(InvalidArgument, "an orthogonal matrix has at least two dimensions, not the shape {shape}");
+        bail!(InvalidArgument, "an orthogonal matrix has at least two dimensions, but the shape is {shape}");
     };
     ensure!(
         !outer.is_empty(),
         InvalidArgument,
-        "an orthogonal matrix has at least two dimensions, not the shape {shape}"
+        "an orthogonal matrix has at least two dimensions, but the shape is {shape}"
     );
     let rows: i64 = outer.iter().product();
     let tall = Shape::new([rows.max(*columns), rows.min(*columns)])?;
     let drawn = normal(scope, ["random_normal", "RandomStandardNormal"], 0.0, 1.0, &tall, dtype, seed)?;
     let factors = scope.op("Qr").input(&drawn).build()?;
-    // Signs that the factorization is free to choose are those of the triangle's diagonal.
+    // The factorization is unique up to signs; those of R's diagonal are made positive.
     let diagonal = scope.op("MatrixDiagPart").input(factors.output(1)?).build()?.output(0)?;
     let mut matrix = ops::mul(scope, factors.output(0)?, ops::sign(scope, &diagonal))?;
     if rows < *columns {

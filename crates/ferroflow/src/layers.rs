@@ -1,4 +1,4 @@
-//! Layers: variables and the ops that use them, named as stock's `tf.compat.v1.layers` names them.
+//! Layers: variables and the ops that use them, with the names of TensorFlow's `tf.compat.v1.layers`.
 //!
 //! ```
 //! use ferroflow::layers::{Activation, Dense, dropout, flatten};
@@ -23,7 +23,7 @@ mod normalization;
 mod recurrent;
 
 pub use convolution::{Conv1d, Conv2d, Padding, avg_pool2d, max_pool2d};
-pub use embedding::{Assignment, embedding_lookup};
+pub use embedding::{PartitionStrategy, embedding_lookup};
 pub use normalization::BatchNorm;
 pub use recurrent::{Gru, Lstm, Sequence};
 
@@ -33,30 +33,30 @@ use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{Result, Tensor, ensure, status};
 use ferroflow_ops::build as ops;
 
-/// What a layer does to its result.
+/// Function that a layer applies to its result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
-    /// Nothing.
+    /// The identity.
     #[default]
     Linear,
-    /// Negative numbers become zero.
+    /// `max(x, 0)`.
     Relu,
-    /// As [`Activation::Relu`], and numbers above six become six.
+    /// `min(max(x, 0), 6)`.
     Relu6,
-    /// Exponentials below zero.
+    /// `x` for positive numbers, `exp(x) - 1` for others.
     Elu,
-    /// Between 0 and 1.
+    /// `1 / (1 + exp(-x))`.
     Sigmoid,
-    /// Between -1 and 1.
+    /// The hyperbolic tangent.
     Tanh,
     /// `log(exp(x) + 1)`.
     Softplus,
-    /// Along the last dimension, numbers that add up to one.
+    /// Exponentials along the last dimension, normalized to a sum of one.
     Softmax,
 }
 
 impl Activation {
-    /// Adds the node.
+    /// Adds the node that applies the function.
     #[track_caller]
     pub fn build(self, scope: &Scope, x: &Output) -> Result<Output> {
         match self {
@@ -72,7 +72,7 @@ impl Activation {
     }
 }
 
-/// What layers with weights have in common.
+/// Options that layers with weights have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Weights {
     pub(crate) kernel: Option<Initializer>,
@@ -93,7 +93,7 @@ impl Weights {
         }
     }
 
-    /// Adds the kernel: whole, or in parts that are joined for use.
+    /// Adds the kernel: whole, or in parts that are concatenated for use.
     pub(crate) fn kernel(&self, scope: &Scope, dims: Vec<i64>, like: &Output) -> Result<Output> {
         let mut spec = Variable::spec("kernel", dims).dtype(like.dtype());
         if let Some(kernel) = &self.kernel {
@@ -105,7 +105,7 @@ impl Weights {
         }
     }
 
-    /// Adds the bias and the activation to what a kernel made.
+    /// Adds the bias and the activation to the product with the kernel.
     pub(crate) fn finish(&self, scope: &Scope, x: Output, units: i64) -> Result<Output> {
         let x = match &self.bias {
             Some(initializer) => {
@@ -119,25 +119,25 @@ impl Weights {
     }
 }
 
-/// The builder methods that layers with weights share.
+/// Defines the builder methods that layers with weights share.
 macro_rules! weights_builder {
     ($type:ident) => {
         impl $type {
-            /// What follows.
+            /// Sets the activation; none by default.
             #[must_use]
             pub fn activation(mut self, activation: $crate::layers::Activation) -> $type {
                 self.weights.activation = activation;
                 self
             }
 
-            /// What the kernel starts with; Glorot-uniform numbers unless this says otherwise.
+            /// Sets the initial value of the kernel; Glorot-uniform by default.
             #[must_use]
             pub fn kernel_initializer(mut self, initializer: $crate::initializers::Initializer) -> $type {
                 self.weights.kernel = Some(initializer);
                 self
             }
 
-            /// What the bias starts with; zeros unless this says otherwise.
+            /// Sets the initial value of the bias; zeros by default.
             #[must_use]
             pub fn bias_initializer(mut self, initializer: $crate::initializers::Initializer) -> $type {
                 self.weights.bias = Some(initializer);
@@ -151,14 +151,14 @@ macro_rules! weights_builder {
                 self
             }
 
-            /// The name of the layer's scope.
+            /// Sets the name of the layer's scope.
             #[must_use]
             pub fn name(mut self, name: &str) -> $type {
                 self.weights.name = name.to_owned();
                 self
             }
 
-            /// Cuts the kernel into parts.
+            /// Partitions the kernel.
             #[must_use]
             pub fn partitioner(mut self, partitioner: $crate::variables::Partitioner) -> $type {
                 self.weights.partitioner = Some(partitioner);
@@ -169,7 +169,19 @@ macro_rules! weights_builder {
 }
 pub(crate) use weights_builder;
 
-/// A layer in which every unit sees all inputs.
+/// A fully connected layer.
+///
+/// ```
+/// use ferroflow::layers::{Activation, Dense};
+/// use ferroflow::{DType, Graph, ops};
+///
+/// let graph = Graph::new();
+/// let s = graph.scope();
+/// let x = ops::Placeholder::new(DType::Float).shape([-1, 64]).build(&s)?;
+/// let y = Dense::new(32).activation(Activation::Relu).name("hidden").build(&s, &x)?;
+/// assert_eq!(y.shape().to_string(), "[?,32]");
+/// # Ok::<(), ferroflow::Status>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Dense {
     units: i64,
@@ -179,12 +191,16 @@ pub struct Dense {
 weights_builder!(Dense);
 
 impl Dense {
-    /// A layer of so many units.
+    /// Describes a layer of `units` units.
     pub fn new(units: i64) -> Dense {
         Dense { units, weights: Weights::new("dense") }
     }
 
-    /// Adds the layer: the last dimension of `x` becomes the units.
+    /// Adds the layer. It replaces the last dimension of `x` by the units.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the last dimension of `x` is not known.
     #[track_caller]
     pub fn build(self, scope: &Scope, x: &Output) -> Result<Output> {
         let inner = scope.scope(&self.weights.name);
@@ -195,7 +211,7 @@ impl Dense {
         if rank == 2 {
             return self.weights.finish(&inner, ops::mat_mul(&inner, x, &kernel)?, self.units);
         }
-        // More dimensions are rows too.
+        // All dimensions but the last count as rows.
         let rows = ops::reshape(&inner, x, [-1, inputs])?;
         let product = ops::mat_mul(&inner, &rows, &kernel)?;
         let outer = ops::strided_slice(&inner, ops::shape(&inner, x), [0], [rank as i32 - 1], [1])?;
@@ -212,26 +228,26 @@ impl Dense {
     }
 }
 
-/// The last dimension of an output, which layers need to know.
+/// Returns the last dimension of an output, which determines the size of a layer's weights.
 pub(crate) fn last_dim(x: &Output) -> Result<i64> {
     let shape = x.shape();
     let last = shape.dims().and_then(|dims| dims.last().copied()).filter(|dim| *dim > 0);
     last.ok_or_else(|| {
         status!(
             InvalidArgument,
-            "the last dimension of '{}' must be known to size the layer's weights, but its shape is {shape}",
+            "the last dimension of '{}' determines the size of the layer's weights and must be known, but its shape is {shape}",
             x.name()
         )
     })
 }
 
-/// Adds a layer of units that see all inputs, with everything else at its default.
+/// Adds a fully connected layer with default options; see [`Dense`].
 #[track_caller]
 pub fn dense(scope: &Scope, x: &Output, units: i64) -> Result<Output> {
     Dense::new(units).build(scope, x)
 }
 
-/// Makes a matrix of `x`: a row per element of the first dimension.
+/// Reshapes `x` to a matrix with a row per element of its first dimension.
 #[track_caller]
 pub fn flatten(scope: &Scope, x: &Output) -> Result<Output> {
     let inner = scope.scope("flatten");
@@ -251,10 +267,14 @@ pub fn flatten(scope: &Scope, x: &Output) -> Result<Output> {
     }
 }
 
-/// Sets a random part of the elements to zero, and scales the others so that the sum stays the same on average.
+/// Sets a fraction `rate` of the elements, drawn at random, to zero, and scales up the others to keep the expected sum.
+///
+/// # Errors
+///
+/// `InvalidArgument` unless `0 <= rate < 1`.
 #[track_caller]
 pub fn dropout(scope: &Scope, x: &Output, rate: f64, seed: Option<i64>) -> Result<Output> {
-    ensure!((0.0..1.0).contains(&rate), InvalidArgument, "a rate of {rate} is not within 0 and 1");
+    ensure!((0.0..1.0).contains(&rate), InvalidArgument, "the dropout rate is {rate}, but must be in [0, 1)");
     if rate == 0.0 {
         return Ok(x.clone());
     }

@@ -1,9 +1,9 @@
-//! Log lines on standard error for programs that install no `tracing` subscriber of their own.
+//! Log lines on standard error, for programs that do not install a `tracing` subscriber.
 //!
-//! The first server or session of a process installs one, unless the program has: it tells of waits (for whom, since when
-//! and why), of tasks that were lost, of checkpoints written and restored, and of what goes wrong. The environment variable
-//! `FERROFLOW_LOG` chooses the level: `off`, `error`, `warn`, `info`, `debug` or `trace`, or levels of modules such as
-//! `warn,ferroflow::train=debug`. Where it is not set, the program may choose:
+//! The first server or session of a process installs a subscriber, unless the program has one. It logs waits (for whom,
+//! since when and why), lost tasks, checkpoints written and restored, and whatever goes wrong. The environment variable
+//! `FERROFLOW_LOG` sets the level: `off`, `error`, `warn`, `info`, `debug` or `trace`, or levels of modules such as
+//! `warn,ferroflow::train=debug`. Where it is not set, the program can set one:
 //!
 //! ```
 //! use ferroflow::logging::{self, LevelFilter};
@@ -12,8 +12,8 @@
 //! logging::set_default_level(LevelFilter::OFF);
 //! ```
 //!
-//! A program with a subscriber of its own installs it at the beginning of `main`, and chooses there what is written and
-//! where. The events' targets begin with `ferroflow`.
+//! A program with its own subscriber installs it at the beginning of `main`, and filters events there. The targets of
+//! events begin with `ferroflow`.
 
 use std::io::IsTerminal;
 use std::sync::{Mutex, Once, PoisonError};
@@ -21,19 +21,19 @@ pub use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 
-/// The environment variable that chooses what is logged.
+/// Environment variable that selects what is logged.
 const VARIABLE: &str = "FERROFLOW_LOG";
 
-/// The level of a program that has chosen one. A process has one subscriber, so this is the process's, too.
+/// Level that the program set. A static, because the subscriber is the process's, too.
 static DEFAULT: Mutex<Option<LevelFilter>> = Mutex::new(None);
 
-/// Chooses what is logged where the environment variable `FERROFLOW_LOG` does not; [`LevelFilter::OFF`] is nothing at all.
-/// To be called before the first server or session. A subscriber of the program's own is not affected.
+/// Sets the level for processes where the environment variable `FERROFLOW_LOG` is not set; [`LevelFilter::OFF`] silences
+/// everything. Call it before the first server or session. It does not affect a subscriber that the program installed.
 pub fn set_default_level(level: LevelFilter) {
     *DEFAULT.lock().unwrap_or_else(PoisonError::into_inner) = Some(level);
 }
 
-/// Installs the subscriber, once, unless the program has one or wants none.
+/// Installs the subscriber once, unless the program has one or logging is off.
 pub(crate) fn start() {
     static START: Once = Once::new();
     START.call_once(|| {
@@ -45,7 +45,7 @@ pub(crate) fn start() {
             Err(_) | Ok("") => default,
             Ok(text) => parse(text).unwrap_or_else(|| {
                 eprintln!(
-                    "{VARIABLE}={text} is not a level: expected off, error, warn, info, debug, trace, or a list such as \
+                    "{VARIABLE}={text} is not a level; write off, error, warn, info, debug, trace, or a list such as \
                      warn,ferroflow::train=debug"
                 );
                 default
@@ -58,12 +58,12 @@ pub(crate) fn start() {
             .with_writer(std::io::stderr)
             .with_ansi(std::io::stderr().is_terminal())
             .with_target(false);
-        // Another thread of the program may have been faster, which is as good.
+        // Another thread of the program may have installed a subscriber in the meantime, which is just as good.
         let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(chosen).with(lines));
     });
 }
 
-/// Everything that is at least as severe; of the libraries below, only what goes wrong.
+/// Enables events of at least this severity; of other crates, warnings and errors only.
 fn all(level: LevelFilter) -> Targets {
     match level {
         LevelFilter::OFF => Targets::new().with_default(LevelFilter::OFF),
@@ -71,7 +71,7 @@ fn all(level: LevelFilter) -> Targets {
     }
 }
 
-/// Level `info`, without a line per session that a server opens and closes.
+/// Enables level `info`, except for a line per session that a server opens and closes.
 fn usual() -> Targets {
     all(LevelFilter::INFO)
         .with_target("ferroflow_cluster::master", LevelFilter::WARN)

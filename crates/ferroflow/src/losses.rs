@@ -1,4 +1,4 @@
-//! Losses, reduced and collected as stock's `tf.compat.v1.losses` does it.
+//! Losses, reduced and collected like those of TensorFlow's `tf.compat.v1.losses`.
 //!
 //! ```
 //! use ferroflow::losses::{self, Reduction};
@@ -23,39 +23,39 @@ use ferroflow_core::scope::{CollectionItem, Input, Output, Scope};
 use ferroflow_core::{PartialShape, Result, bail, ensure, status};
 use ferroflow_ops::build as ops;
 
-/// How the losses of elements become one.
+/// Combination of the losses of all elements into one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reduction {
-    /// They do not.
+    /// Keeps one loss per element.
     None,
-    /// They add up.
+    /// The sum of all losses.
     Sum,
-    /// Their sum over the sum of weights.
+    /// The sum of all losses divided by the sum of weights.
     Mean,
-    /// Their sum over the number of elements.
+    /// The sum of all losses divided by the number of elements.
     SumOverBatchSize,
-    /// Their sum over the number of elements whose weight is not zero.
+    /// The sum of all losses divided by the number of elements whose weight is not zero.
     #[default]
     SumByNonzeroWeights,
 }
 
-/// How elements are weighted and reduced.
+/// Options of a loss: weights, reduction and label smoothing. Its methods add the losses.
 #[derive(Clone, Debug, Default)]
-pub struct Weighting {
+pub struct LossOptions {
     weights: Option<Input>,
     reduction: Reduction,
     label_smoothing: f64,
     uncollected: bool,
 }
 
-/// Weights the losses of elements; the weights' shape broadcasts to theirs.
-pub fn weighted(weights: impl Into<Input>) -> Weighting {
-    Weighting { weights: Some(weights.into()), ..Weighting::default() }
+/// Weights the losses of elements. The shape of the weights must broadcast to that of the losses.
+pub fn weighted(weights: impl Into<Input>) -> LossOptions {
+    LossOptions { weights: Some(weights.into()), ..LossOptions::default() }
 }
 
-/// Reduces without weights.
-pub fn reduced(reduction: Reduction) -> Weighting {
-    Weighting { reduction, ..Weighting::default() }
+/// Reduces losses without weights.
+pub fn reduced(reduction: Reduction) -> LossOptions {
+    LossOptions { reduction, ..LossOptions::default() }
 }
 
 macro_rules! shortcuts {
@@ -68,58 +68,58 @@ macro_rules! shortcuts {
             $second: impl Into<Input>
             $(, $more: $type)*
         ) -> Result<Output> {
-            Weighting::default().$name(scope, $first, $second $(, $more)*)
+            LossOptions::default().$name(scope, $first, $second $(, $more)*)
         }
     )*};
 }
 
 shortcuts! {
-    /// The mean of squared differences.
+    /// Adds the mean of squared differences.
     mean_squared_error(labels, predictions);
-    /// The mean of differences.
+    /// Adds the mean of absolute differences.
     absolute_difference(labels, predictions);
-    /// Squares of small differences, large ones themselves.
+    /// Adds the Huber loss: quadratic for differences up to `delta`, linear beyond.
     huber_loss(labels, predictions, delta: f64);
-    /// The cross entropy of labels of 0 or 1 and predictions between them.
+    /// Adds the cross entropy of labels 0 or 1 and predicted probabilities.
     log_loss(labels, predictions);
-    /// How far logits are from the right side of a margin; labels are 0 or 1.
+    /// Adds the hinge loss of labels 0 or 1 and logits.
     hinge_loss(labels, logits);
-    /// The cross entropy of labels of 0 or 1 and logits.
+    /// Adds the cross entropy of labels 0 or 1 and logits.
     sigmoid_cross_entropy(labels, logits);
-    /// The cross entropy of distributions and logits.
+    /// Adds the cross entropy of probability distributions and logits.
     softmax_cross_entropy(onehot_labels, logits);
-    /// The cross entropy of class numbers and logits.
+    /// Adds the cross entropy of class numbers and logits.
     sparse_softmax_cross_entropy(labels, logits);
-    /// One minus the cosine of the angle between vectors of length one along an axis.
+    /// Adds one minus the cosine similarity of vectors of length one along an axis.
     cosine_distance(labels, predictions, axis: i32);
-    /// How much differences of two predictions of an example differ from those of their labels: the mean of the squares
-    /// over all pairs, added up over examples.
+    /// Adds the mean squared difference between pairwise differences of predictions and those of labels, over all pairs of
+    /// an example, summed over examples.
     mean_pairwise_squared_error(labels, predictions);
 }
 
-/// An input as an output of the graph.
+/// Converts an input to an output of the graph.
 fn output(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
     ops::identity(scope, input)
 }
 
-impl Weighting {
-    /// How the losses of elements become one.
+impl LossOptions {
+    /// Sets how the losses of elements are combined; [`Reduction::SumByNonzeroWeights`] by default.
     #[must_use]
-    pub fn reduction(mut self, reduction: Reduction) -> Weighting {
+    pub fn reduction(mut self, reduction: Reduction) -> LossOptions {
         self.reduction = reduction;
         self
     }
 
-    /// Moves the labels of cross entropies so far towards equal probabilities, from 0 to 1.
+    /// Moves the labels of cross entropies towards equal probabilities by this fraction, from 0 to 1.
     #[must_use]
-    pub fn label_smoothing(mut self, amount: f64) -> Weighting {
+    pub fn label_smoothing(mut self, amount: f64) -> LossOptions {
         self.label_smoothing = amount;
         self
     }
 
-    /// Keeps the loss out of the collection that [`total_loss`] adds up.
+    /// Keeps the loss out of the collection that [`total_loss`] sums.
     #[must_use]
-    pub fn uncollected(mut self) -> Weighting {
+    pub fn uncollected(mut self) -> LossOptions {
         self.uncollected = true;
         self
     }
@@ -214,7 +214,7 @@ impl Weighting {
         let inner = scope.scope("sigmoid_cross_entropy_loss");
         let (labels, logits) = (output(&inner, labels)?, output(&inner, logits)?);
         let labels = self.smooth(&inner, labels, 0.5)?;
-        // Written so that no exponential overflows.
+        // A form in which no exponential overflows.
         let zeros = ops::zeros_like(&inner, &logits)?;
         let positive = ops::greater_equal(&inner, &logits, &zeros)?;
         let ramp = ops::select_v2(&inner, &positive, &logits, &zeros)?;
@@ -240,7 +240,7 @@ impl Weighting {
             let classes = classes.ok_or_else(|| {
                 status!(
                     InvalidArgument,
-                    "smoothing needs to know the number of classes, but labels are of shape {}",
+                    "label smoothing needs to know the number of classes, but the labels have shape {}",
                     labels.shape()
                 )
             })?;
@@ -267,7 +267,7 @@ impl Weighting {
         self.reduce(&inner, &losses)
     }
 
-    /// Labels moved towards a probability.
+    /// Moves labels towards the probability `towards`.
     fn smooth(&self, scope: &Scope, labels: Output, towards: f64) -> Result<Output> {
         if self.label_smoothing <= 0.0 {
             return Ok(labels);
@@ -292,7 +292,7 @@ impl Weighting {
         self.reduce(&inner, &losses)
     }
 
-    /// See [`mean_pairwise_squared_error`]. Weights are one per example; the losses of examples always add up.
+    /// See [`mean_pairwise_squared_error`]. Weights are one per example; the losses of examples are always summed.
     #[track_caller]
     pub fn mean_pairwise_squared_error(
         &self,
@@ -320,7 +320,11 @@ impl Weighting {
         self.collect(ops::Identity::new().name("value").build(&inner, reduce::sum_all(&inner, &losses)?)?)
     }
 
-    /// Weights and reduces losses of elements.
+    /// Weights and reduces the losses of elements, such as those of a loss of the program's own.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the weights do not broadcast to the losses.
     #[track_caller]
     pub fn reduce(&self, scope: &Scope, losses: &Output) -> Result<Output> {
         let weights = self.weights.clone().map(|weights| output(scope, weights)).transpose()?;
@@ -336,7 +340,7 @@ impl Weighting {
         }
         let sum = reduce::sum_all(scope, &weighted)?;
         let count = |elements: &Output| reduce::count(scope, elements, losses.dtype());
-        let bottom = match (self.reduction, &weights) {
+        let divisor = match (self.reduction, &weights) {
             (Reduction::Sum, _) | (Reduction::None, _) => {
                 return self.collect(ops::Identity::new().name("value").build(scope, &sum)?);
             }
@@ -349,7 +353,7 @@ impl Weighting {
                 reduce::sum_all(scope, ops::mul(scope, ops::ones_like(scope, losses), &present)?)?
             }
         };
-        self.collect(ops::DivNoNan::new().name("value").build(scope, &sum, &bottom)?)
+        self.collect(ops::DivNoNan::new().name("value").build(scope, &sum, &divisor)?)
     }
 
     fn collect(&self, loss: Output) -> Result<Output> {
@@ -360,7 +364,7 @@ impl Weighting {
     }
 }
 
-/// Weights are as many as the losses, or one in dimensions where they do not differ.
+/// Checks that each dimension of the weights is 1 or that of the losses.
 fn check_broadcast(weights: &PartialShape, losses: &PartialShape) -> Result<()> {
     let (Some(small), Some(large)) = (weights.dims(), losses.dims()) else { return Ok(()) };
     let fits = small.is_empty()
@@ -374,7 +378,11 @@ fn check_broadcast(weights: &PartialShape, losses: &PartialShape) -> Result<()> 
     Ok(())
 }
 
-/// The sum of all losses that were collected, those of regularizers included.
+/// Adds the sum of all collected losses, including those of regularizers.
+///
+/// # Errors
+///
+/// `InvalidArgument` if no loss was collected.
 #[track_caller]
 pub fn total_loss(scope: &Scope) -> Result<Output> {
     let graph = scope.graph();
@@ -382,14 +390,20 @@ pub fn total_loss(scope: &Scope) -> Result<Output> {
     let items = names.into_iter().flat_map(|name| graph.collection(name));
     let loss = |item: CollectionItem| match item {
         CollectionItem::Node(name) => graph.output(&name),
-        other => bail!(InvalidArgument, "a collection of losses holds {other:?}"),
+        other => {
+            bail!(InvalidArgument, "a collection of losses holds {other:?}, which is not the name of a loss")
+        }
     };
     let losses = items.map(loss).collect::<Result<Vec<_>>>()?;
-    ensure!(!losses.is_empty(), InvalidArgument, "no loss has been added to the graph");
+    ensure!(
+        !losses.is_empty(),
+        InvalidArgument,
+        "there is no total loss: the graph has no losses; add one with a function of ferroflow::losses"
+    );
     ops::AddN::new().name("total_loss").build(scope, &losses)
 }
 
-/// `scale · ‖x‖² / 2`, collected as a loss of a regularizer.
+/// Adds `scale · ‖x‖² / 2`, and collects it as the loss of a regularizer.
 #[track_caller]
 pub fn l2_regularization(scope: &Scope, x: impl Into<Input>, scale: f64) -> Result<Output> {
     let inner = scope.scope("l2_regularizer");
@@ -399,7 +413,7 @@ pub fn l2_regularization(scope: &Scope, x: impl Into<Input>, scale: f64) -> Resu
     Ok(loss)
 }
 
-/// `scale · Σ|x|`, collected as a loss of a regularizer.
+/// Adds `scale · Σ|x|`, and collects it as the loss of a regularizer.
 #[track_caller]
 pub fn l1_regularization(scope: &Scope, x: impl Into<Input>, scale: f64) -> Result<Output> {
     let inner = scope.scope("l1_regularizer");

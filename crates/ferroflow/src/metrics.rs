@@ -1,4 +1,4 @@
-//! Metrics over many steps, in local variables that update ops change, as stock's `tf.compat.v1.metrics` keeps them.
+//! Metrics that accumulate over steps in local variables, like those of TensorFlow's `tf.compat.v1.metrics`.
 //!
 //! ```
 //! use ferroflow::{Graph, metrics};
@@ -21,12 +21,12 @@ use ferroflow_core::scope::{Input, Output, Scope};
 use ferroflow_core::{DType, Result, Tensor, ensure};
 use ferroflow_ops::build as ops;
 
-/// A metric: its value so far, and the value after the update by the step's batch.
+/// A metric that accumulates over batches.
 #[derive(Clone, Debug)]
 pub struct Metric {
-    /// The value so far.
+    /// Value over all batches so far.
     pub value: Output,
-    /// Adds the step's batch, and gives the value after that.
+    /// Accumulates the batch of the step, and returns the value including it.
     pub update: Output,
 }
 
@@ -39,7 +39,7 @@ fn counter(scope: &Scope, name: &str, dims: &[i64]) -> Result<Variable> {
         .build(scope)
 }
 
-/// Adds to a counter and reads it.
+/// Adds to a counter and reads the sum.
 fn count(scope: &Scope, counter: &Variable, amount: &Output) -> Result<Output> {
     let added = counter.assign_add(scope, amount)?;
     counter.read(&scope.control([&added]))
@@ -55,14 +55,14 @@ fn to_bool(scope: &Scope, x: impl Into<Input>) -> Result<Output> {
     if x.dtype() == DType::Bool { Ok(x) } else { ops::cast(scope, &x, DType::Bool) }
 }
 
-/// Weighs the elements of a batch: the weights' shape broadcasts to that of the values, labels or predictions.
+/// Weights the elements of a batch. The shape of the weights must broadcast to that of the values, labels or predictions.
 ///
 /// ```
 /// use ferroflow::{Graph, Session, metrics, variables};
 /// # fn main() -> ferroflow::Result<()> {
 /// let graph = Graph::new();
 /// let s = graph.scope();
-/// // The second element is only there to fill the batch.
+/// // The second element only fills the batch.
 /// let error = metrics::weighted([1.0f32, 0.0]).mean_absolute_error(&s, [1.0f32, 2.0], [1.5f32, 9.0])?;
 /// let init = variables::local_variables_initializer(&s)?;
 /// let session = Session::new(&graph)?;
@@ -71,13 +71,13 @@ fn to_bool(scope: &Scope, x: impl Into<Input>) -> Result<Output> {
 /// # Ok(())
 /// # }
 /// ```
-pub fn weighted(weights: impl Into<Input>) -> Weighting {
-    Weighting { weights: Some(weights.into()) }
+pub fn weighted(weights: impl Into<Input>) -> MetricOptions {
+    MetricOptions { weights: Some(weights.into()) }
 }
 
-/// How elements count in a metric; see [`weighted`].
+/// Weights of the elements in a metric; see [`weighted`]. Its methods add the metrics.
 #[derive(Clone, Debug, Default)]
-pub struct Weighting {
+pub struct MetricOptions {
     weights: Option<Input>,
 }
 
@@ -86,39 +86,39 @@ macro_rules! shortcuts {
         $(#[$doc])*
         #[track_caller]
         pub fn $name(scope: &Scope, $($arg: impl Into<Input>),+ $($(, $more: $type)+)?) -> Result<Metric> {
-            Weighting::default().$name(scope, $($arg),+ $($(, $more)+)?)
+            MetricOptions::default().$name(scope, $($arg),+ $($(, $more)+)?)
         }
     )*};
 }
 
 shortcuts! {
-    /// The mean of all values so far.
+    /// Adds the mean of all values.
     mean(values);
-    /// How many predictions equal their labels.
+    /// Adds the fraction of predictions that equal their labels.
     accuracy(labels, predictions);
-    /// The mean of squared differences.
+    /// Adds the mean of squared differences.
     mean_squared_error(labels, predictions);
-    /// The root of the mean of squared differences.
+    /// Adds the square root of the mean of squared differences.
     root_mean_squared_error(labels, predictions);
-    /// The mean of differences without their signs.
+    /// Adds the mean of absolute differences.
     mean_absolute_error(labels, predictions);
-    /// How many true elements were predicted to be true.
+    /// Counts the true elements that were predicted to be true.
     true_positives(labels, predictions);
-    /// How many false elements were predicted to be true.
+    /// Counts the false elements that were predicted to be true.
     false_positives(labels, predictions);
-    /// How many false elements were predicted to be false.
+    /// Counts the false elements that were predicted to be false.
     true_negatives(labels, predictions);
-    /// How many true elements were predicted to be false.
+    /// Counts the true elements that were predicted to be false.
     false_negatives(labels, predictions);
-    /// The share of true ones among the elements that were predicted to be true.
+    /// Adds the fraction of true elements among those predicted to be true.
     precision(labels, predictions);
-    /// The share of elements that were predicted to be true among the true ones.
+    /// Adds the fraction of elements predicted to be true among the true ones.
     recall(labels, predictions);
-    /// The area under a curve, by trapezoids between `thresholds` predictions from 0 to 1; 200 is usual.
+    /// Adds the area under a curve, by the trapezoidal rule over `thresholds` predictions from 0 to 1; TensorFlow uses 200.
     auc(labels, predictions; thresholds: usize, curve: Curve);
 }
 
-/// A method that counts where labels and predictions are as given.
+/// Defines a method that counts the elements whose label and prediction have the given values.
 macro_rules! counts {
     ($($name:ident = ($label:literal, $prediction:literal);)*) => {$(
         #[doc = concat!("See [`", stringify!($name), "`].")]
@@ -136,12 +136,12 @@ macro_rules! counts {
     )*};
 }
 
-/// Where a condition holds, or where it does not.
+/// Returns the condition, or its negation if `wanted` is `false`.
 fn as_given(scope: &Scope, condition: &Output, wanted: bool) -> Result<Output> {
     if wanted { Ok(condition.clone()) } else { ops::logical_not(scope, condition) }
 }
 
-impl Weighting {
+impl MetricOptions {
     /// See [`mean`].
     #[track_caller]
     pub fn mean(&self, scope: &Scope, values: impl Into<Input>) -> Result<Metric> {
@@ -162,7 +162,7 @@ impl Weighting {
             None => reduce::count(&inner, &values, DType::Float)?,
         };
         let total_after = count(&inner, &total, &reduce::sum_all(&inner, &values)?)?;
-        // Values that cannot be computed must not be counted.
+        // Counted only after the values, so that values that fail to compute are not counted.
         let number_after = count(&inner.control([&values]), &number, &seen)?;
         let quotient = |name: &str, total: &Output, number: &Output| {
             let number = ops::maximum(&inner, number, 0.0)?;
@@ -182,9 +182,10 @@ impl Weighting {
     ) -> Result<Metric> {
         let labels = ops::identity(scope, labels)?;
         let predictions = ops::identity(scope, predictions)?;
-        let predictions = match predictions.dtype() == labels.dtype() {
-            true => predictions,
-            false => ops::cast(scope, &predictions, labels.dtype())?,
+        let predictions = if predictions.dtype() == labels.dtype() {
+            predictions
+        } else {
+            ops::cast(scope, &predictions, labels.dtype())?
         };
         let right = ops::cast(scope, ops::equal(scope, &predictions, &labels), DType::Float)?;
         self.mean_named(scope, "accuracy", &right)
@@ -235,7 +236,7 @@ impl Weighting {
         false_negatives = (true, false);
     }
 
-    /// Conditions as weights of elements where they hold.
+    /// Returns the weights of the elements where a condition holds, and zeros elsewhere.
     fn weigh(&self, scope: &Scope, holds: &Output) -> Result<Output> {
         let holds = ops::cast(scope, holds, DType::Float)?;
         match &self.weights {
@@ -244,7 +245,7 @@ impl Weighting {
         }
     }
 
-    /// Counts where both conditions hold.
+    /// Counts the elements where both conditions hold.
     fn count_both(&self, scope: &Scope, name: &str, a: &Output, b: &Output) -> Result<Metric> {
         let inner = scope.scope(name);
         let both = self.weigh(&inner, &ops::logical_and(&inner, a, b)?)?;
@@ -293,21 +294,25 @@ impl Weighting {
         thresholds: usize,
         curve: Curve,
     ) -> Result<Metric> {
-        ensure!(thresholds >= 2, InvalidArgument, "a curve needs at least two thresholds, not {thresholds}");
+        ensure!(
+            thresholds >= 2,
+            InvalidArgument,
+            "the area under a curve needs at least 2 thresholds, not {thresholds}; TensorFlow uses 200"
+        );
         let inner = scope.scope("auc");
         let row = |x: Result<Output>| ops::reshape(&inner, x, [1, -1]);
         let (labels, predictions) = (to_bool(&inner, labels)?, to_float(&inner, predictions)?);
         let weights = match &self.weights {
             Some(weights) => {
-                // As many as there are predictions.
+                // One weight per prediction.
                 let ones = ops::ones_like(&inner, &predictions);
                 Some(row(ops::mul(&inner, to_float(&inner, weights), ones))?.into())
             }
             None => None,
         };
         let (labels, predictions, weighting) =
-            (row(Ok(labels))?, row(Ok(predictions))?, Weighting { weights });
-        // The ends lie a little outside, so that every prediction is between them.
+            (row(Ok(labels))?, row(Ok(predictions))?, MetricOptions { weights });
+        // The ends lie slightly outside of [0, 1], so that every prediction is between them.
         let mut limits = vec![-1e-7f32];
         limits.extend((1..thresholds - 1).map(|i| (i as f64 / (thresholds - 1) as f64) as f32));
         limits.push(1.0 + 1e-7);
@@ -337,7 +342,7 @@ impl Weighting {
     }
 }
 
-/// `hits / (hits + misses)`, zero without either.
+/// Adds `hits / (hits + misses)`, or zero without either.
 fn share(scope: &Scope, hits: &Metric, misses: &Metric) -> Result<Metric> {
     let share = |name: &str, hits: &Output, misses: &Output| {
         let all = ops::add_v2(scope, hits, misses)?;
@@ -350,10 +355,10 @@ fn share(scope: &Scope, hits: &Metric, misses: &Metric) -> Result<Metric> {
     })
 }
 
-/// Which curve [`auc`] measures.
+/// Curve that [`auc`] integrates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Curve {
-    /// True over false positives.
+    /// Scalar of true positives over rate of false positives.
     #[default]
     Roc,
     /// Precision over recall.

@@ -1,5 +1,5 @@
-//! Optimizers: how variables follow their gradients. Updates, slots and their names are those of stock's
-//! `tf.compat.v1.train`, so that either continues a checkpoint of the other.
+//! Optimizers. Update ops, slots and their names are those of TensorFlow's `tf.compat.v1.train`, so that either continues
+//! from a checkpoint of the other.
 //!
 //! ```
 //! use ferroflow::optimizers::{Adam, Optimizer};
@@ -37,74 +37,84 @@ use ferroflow_core::op::Grad;
 use ferroflow_core::scope::{Gradients, Input, Operation, Output, Scope};
 use ferroflow_core::{Result, Tensor, ensure};
 
-/// A number of an optimizer: fixed, or computed by the graph in every step, as learning-rate schedules are.
+/// A number that configures an optimizer: fixed, or computed by the graph in every step, such as a [learning-rate
+/// schedule](crate::schedules).
 #[derive(Clone, Debug)]
-pub enum Rate {
+pub enum Scalar {
     /// A fixed number.
-    Number(f64),
-    /// A scalar of the graph.
+    Fixed(f64),
+    /// A scalar output of the graph.
     Output(Output),
 }
 
-impl From<f64> for Rate {
-    fn from(number: f64) -> Rate {
-        Rate::Number(number)
+impl From<f64> for Scalar {
+    fn from(number: f64) -> Scalar {
+        Scalar::Fixed(number)
     }
 }
 
-impl From<f32> for Rate {
-    fn from(number: f32) -> Rate {
-        Rate::Number(number.into())
+impl From<f32> for Scalar {
+    fn from(number: f32) -> Scalar {
+        Scalar::Fixed(number.into())
     }
 }
 
-impl From<Output> for Rate {
-    fn from(output: Output) -> Rate {
-        Rate::Output(output)
+impl From<Output> for Scalar {
+    fn from(output: Output) -> Scalar {
+        Scalar::Output(output)
     }
 }
 
-impl From<&Output> for Rate {
-    fn from(output: &Output) -> Rate {
-        Rate::Output(output.clone())
+impl From<&Output> for Scalar {
+    fn from(output: &Output) -> Scalar {
+        Scalar::Output(output.clone())
     }
 }
 
-impl From<&Rate> for Input {
-    fn from(rate: &Rate) -> Input {
+impl From<&Scalar> for Input {
+    fn from(rate: &Scalar) -> Input {
         match rate {
-            Rate::Number(number) => (*number).into(),
-            Rate::Output(output) => output.into(),
+            Scalar::Fixed(number) => (*number).into(),
+            Scalar::Output(output) => output.into(),
         }
     }
 }
 
-impl Rate {
-    /// The output, or a constant with this name.
+impl Scalar {
+    /// Returns the output, or adds a constant with this name.
     pub(crate) fn node(&self, scope: &Scope, name: &str) -> Result<Output> {
         match self {
-            Rate::Number(number) => scope.named_constant(name, Tensor::scalar(*number as f32)),
-            Rate::Output(output) => Ok(output.clone()),
+            Scalar::Fixed(number) => scope.named_constant(name, Tensor::scalar(*number as f32)),
+            Scalar::Output(output) => Ok(output.clone()),
         }
     }
 }
 
-/// A variable and the gradient of the loss by it, if the loss depends on it.
+/// A variable and the gradient of the loss with respect to it; `None` if the loss does not depend on it.
 pub type GradAndVar = (Option<Grad>, Variable);
 
-/// Something that updates variables by gradients.
+/// An algorithm that updates variables from gradients.
 pub trait Optimizer {
-    /// What the optimizer does to a variable. Fails if its numbers make no sense.
+    /// Returns the optimizer's slots, numbers and update ops.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if a number is outside of its range.
     fn rule(&self) -> Result<Rule>;
 
-    /// Adds the gradients of a loss by all trainable variables, and the operation that follows them.
+    /// Adds the gradients of a loss with respect to all trainable variables, and returns the operation that updates them
+    /// and increments the global step.
     #[track_caller]
     fn minimize(&self, scope: &Scope, loss: &Output, global_step: Option<&Variable>) -> Result<Operation> {
         let grads = self.compute_gradients(scope, loss, &trainable_variables(scope.graph())?)?;
         self.apply_gradients(scope, &grads, global_step)
     }
 
-    /// Adds the gradients of a loss by variables.
+    /// Adds the gradients of a loss with respect to variables.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if there are no variables, or the loss is not a floating-point number.
     #[track_caller]
     fn compute_gradients(
         &self,
@@ -115,8 +125,12 @@ pub trait Optimizer {
         compute_gradients(scope, loss, variables)
     }
 
-    /// Adds an operation that updates variables by their gradients and then adds one to the global step. Applied again,
-    /// an optimizer uses the slots that it has.
+    /// Adds an operation that updates variables from their gradients and then increments the global step. If it is called
+    /// again, the optimizer uses its existing slots.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if no variable has a gradient, a variable comes twice or a type or shape does not fit.
     #[track_caller]
     fn apply_gradients(
         &self,
@@ -127,8 +141,8 @@ pub trait Optimizer {
         self.rule()?.apply(scope, grads, global_step)
     }
 
-    /// The optimizer's own variable of this name beside a variable, e.g. `m` of [`Adam`]; `None` before
-    /// [`Optimizer::apply_gradients`], or if it has no such slot.
+    /// Returns the optimizer's slot of this name for a variable, e.g. `m` of [`Adam`]; `None` before
+    /// [`Optimizer::apply_gradients`], or if it does not have such a slot.
     fn slot(&self, variable: &Variable, name: &str) -> Option<Variable> {
         self.rule().ok()?.slot(variable, name)
     }
@@ -143,7 +157,7 @@ pub(crate) fn compute_gradients(
     ensure!(
         !variables.is_empty(),
         InvalidArgument,
-        "No variables to optimize; add some with Variable::new, which are trainable unless they say otherwise."
+        "No variables to optimize; add some with Variable::new, which are trainable by default."
     );
     apply::check_dtype(&loss.name(), loss.dtype())?;
     let grads = Gradients::new().build(scope, [loss], variables.iter().map(Variable::handle))?;

@@ -1,6 +1,6 @@
 //! Learning rates that change with the step, computed by the graph.
 //!
-//! The step is a counter such as [`crate::global_step`], or any scalar of the graph.
+//! The step is a counter such as [`crate::global_step`], or any scalar output.
 //!
 //! ```
 //! use ferroflow::optimizers::{GradientDescent, Optimizer};
@@ -18,7 +18,7 @@
 //! ```
 
 use crate::arithmetic::{add, cast, div, mul, sub};
-use crate::optimizers::Rate;
+use crate::optimizers::Scalar;
 use ferroflow_core::scope::{Input, Output, Scope};
 use ferroflow_core::{DType, Result, Tensor, ensure};
 use ferroflow_ops::build as ops;
@@ -26,14 +26,14 @@ use std::f64::consts::PI;
 
 const RATE: &str = "initial_learning_rate";
 
-/// The step and the number of steps that a decay takes, as floats.
+/// Returns the step and the number of steps of a decay, as floats.
 fn progress(inner: &Scope, step: impl Into<Input>, steps: u64) -> Result<(Output, Output)> {
-    ensure!(steps > 0, InvalidArgument, "decay_steps must be positive, but is 0");
+    ensure!(steps > 0, InvalidArgument, "the number of decay steps must be positive, but is 0");
     let steps = inner.named_constant("decay_steps", steps as f32)?;
     Ok((ops::cast(inner, step, DType::Float)?, steps))
 }
 
-/// The step over the number of steps, rounded down if it is a staircase.
+/// Returns the step divided by the number of steps, rounded down if `staircase` is set.
 fn quotient(inner: &Scope, step: impl Into<Input>, steps: u64, staircase: bool) -> Result<Output> {
     let (step, steps) = progress(inner, step, steps)?;
     let quotient = div(inner, &step, &steps)?;
@@ -46,14 +46,14 @@ fn half_wave(inner: &Scope, done: &Output) -> Result<Output> {
     mul(inner, 0.5, add(inner, 1.0, &wave))
 }
 
-/// `rate · decay_rate ^ (step / decay_steps)`, with whole powers if it is a staircase.
+/// Returns `rate · decay_rate ^ (step / decay_steps)`, with the exponent rounded down if `staircase` is set.
 #[track_caller]
 pub fn exponential_decay(
     scope: &Scope,
-    rate: impl Into<Rate>,
+    rate: impl Into<Scalar>,
     step: impl Into<Input>,
     decay_steps: u64,
-    decay_rate: impl Into<Rate>,
+    decay_rate: impl Into<Scalar>,
     staircase: bool,
 ) -> Result<Output> {
     let inner = scope.scope("ExponentialDecay");
@@ -63,14 +63,14 @@ pub fn exponential_decay(
     ops::Mul::new().name(inner.prefix()).build(&inner, &rate, ops::pow(&inner, &base, &power))
 }
 
-/// `rate · e ^ (-decay_rate · step / decay_steps)`, with whole powers if it is a staircase.
+/// Returns `rate · e ^ (-decay_rate · step / decay_steps)`, with the quotient rounded down if `staircase` is set.
 #[track_caller]
 pub fn natural_exp_decay(
     scope: &Scope,
-    rate: impl Into<Rate>,
+    rate: impl Into<Scalar>,
     step: impl Into<Input>,
     decay_steps: u64,
-    decay_rate: impl Into<Rate>,
+    decay_rate: impl Into<Scalar>,
     staircase: bool,
 ) -> Result<Output> {
     let decay_rate = decay_rate.into().node(scope, "decay_rate")?;
@@ -78,25 +78,26 @@ pub fn natural_exp_decay(
     exponential_decay(scope, rate, step, decay_steps, &base, staircase)
 }
 
-/// `rate / (1 + decay_rate · step / decay_steps)`, with a whole quotient if it is a staircase.
+/// Returns `rate / (1 + decay_rate · step / decay_steps)`, with the quotient rounded down if `staircase` is set.
 #[track_caller]
 pub fn inverse_time_decay(
     scope: &Scope,
-    rate: impl Into<Rate>,
+    rate: impl Into<Scalar>,
     step: impl Into<Input>,
     decay_steps: u64,
-    decay_rate: impl Into<Rate>,
+    decay_rate: impl Into<Scalar>,
     staircase: bool,
 ) -> Result<Output> {
     let inner = scope.scope("InverseTimeDecay");
     let rate = rate.into().node(&inner, RATE)?;
     let decay_rate = decay_rate.into().node(&inner, "decay_rate")?;
     let quotient = quotient(&inner, step, decay_steps, staircase)?;
-    let bottom = add(&inner, 1.0, mul(&inner, &decay_rate, &quotient))?;
-    ops::RealDiv::new().name(inner.prefix()).build(&inner, &rate, &bottom)
+    let divisor = add(&inner, 1.0, mul(&inner, &decay_rate, &quotient))?;
+    ops::RealDiv::new().name(inner.prefix()).build(&inner, &rate, &divisor)
 }
 
-/// One of `rates`: the first up to and including the step `boundaries[0]`, and so on.
+/// Returns one of `rates`: the first up to and including step `boundaries[0]`, the second up to `boundaries[1]`, and so
+/// on.
 ///
 /// ```
 /// # use ferroflow::{Graph, global_step, schedules};
@@ -128,7 +129,7 @@ pub fn piecewise_constant(
     ensure!(
         boundaries.is_sorted_by(|a, b| a < b),
         InvalidArgument,
-        "boundaries must rise, but are {boundaries:?}"
+        "boundaries must be in increasing order, but are {boundaries:?}"
     );
     let inner = scope.scope("PiecewiseConstant");
     let step = ops::cast(&inner, step, DType::Int64)?;
@@ -138,16 +139,16 @@ pub fn piecewise_constant(
     ops::gather_v2(&inner, Tensor::vector(rates), &count, 0)
 }
 
-/// From `rate` to `end_rate` in `decay_steps`, along a polynomial of degree `power`; in cycles, each longer than the
-/// last, if `cycle` says so.
+/// Decays from `rate` to `end_rate` within `decay_steps`, along a polynomial of degree `power`. If `cycle` is set, the
+/// decay starts again with a longer period whenever it is over.
 #[track_caller]
 pub fn polynomial_decay(
     scope: &Scope,
-    rate: impl Into<Rate>,
+    rate: impl Into<Scalar>,
     step: impl Into<Input>,
     decay_steps: u64,
-    end_rate: impl Into<Rate>,
-    power: impl Into<Rate>,
+    end_rate: impl Into<Scalar>,
+    power: impl Into<Scalar>,
     cycle: bool,
 ) -> Result<Output> {
     let inner = scope.scope("PolynomialDecay");
@@ -156,7 +157,7 @@ pub fn polynomial_decay(
     let power = power.into().node(&inner, "power")?;
     let (now, steps) = progress(&inner, step, decay_steps)?;
     let (now, steps) = if cycle {
-        // The first cycle begins with the step zero.
+        // Step 0 belongs to the first cycle.
         let cycles = ops::maximum(&inner, ops::ceil(&inner, div(&inner, &now, &steps)), 1.0)?;
         (now, mul(&inner, &steps, &cycles)?)
     } else {
@@ -167,11 +168,11 @@ pub fn polynomial_decay(
     ops::AddV2::new().name(inner.prefix()).build(&inner, &part, &end)
 }
 
-/// From `rate` to `alpha · rate` in `decay_steps`, along half a wave of the cosine.
+/// Decays from `rate` to `alpha · rate` within `decay_steps`, along half a period of the cosine.
 #[track_caller]
 pub fn cosine_decay(
     scope: &Scope,
-    rate: impl Into<Rate>,
+    rate: impl Into<Scalar>,
     step: impl Into<Input>,
     decay_steps: u64,
     alpha: f64,
@@ -185,12 +186,12 @@ pub fn cosine_decay(
     mul(&inner, &rate, &part)
 }
 
-/// [`cosine_decay`] again and again: the first time in `first_decay_steps`, then in `t_mul` times as many steps each
-/// time, from `m_mul` times as high.
+/// Repeats [`cosine_decay`]: the first time within `first_decay_steps`, then each time within `t_mul` times as many steps,
+/// starting from `m_mul` times the rate.
 #[track_caller]
 pub fn cosine_decay_restarts(
     scope: &Scope,
-    rate: impl Into<Rate>,
+    rate: impl Into<Scalar>,
     step: impl Into<Input>,
     first_decay_steps: u64,
     t_mul: f64,
@@ -223,12 +224,12 @@ pub fn cosine_decay_restarts(
     ops::Mul::new().name(inner.prefix()).build(&inner, &rate, &part)
 }
 
-/// A cosine of `num_periods` within a straight fall to zero in `decay_steps`:
-/// `rate · ((alpha + 1 - done) · (1 + cos(2π · num_periods · done)) / 2 + beta)`.
+/// Decays linearly to zero within `decay_steps`, multiplied by a cosine of `num_periods` periods:
+/// `rate · ((alpha + 1 - done) · (1 + cos(2π · num_periods · done)) / 2 + beta)` with `done = step / decay_steps`.
 #[track_caller]
 pub fn linear_cosine_decay(
     scope: &Scope,
-    rate: impl Into<Rate>,
+    rate: impl Into<Scalar>,
     step: impl Into<Input>,
     decay_steps: u64,
     num_periods: f64,

@@ -1,15 +1,15 @@
-//! A server: one task of a cluster, in this process.
+//! Servers: one task of a cluster each, in this process.
 
 mod chief_watch;
 mod listen;
 mod meeting;
 mod task_config;
 
-pub use listen::{Place, listen};
+pub use listen::{ListenConfig, listen};
 pub use task_config::TaskConfig;
 
 use crate::target::Target;
-use chief_watch::Patience;
+use chief_watch::Timeouts;
 pub use ferroflow_cluster::server::Whereabouts;
 use ferroflow_cluster::server::{Server as Task, ServerConfig};
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
@@ -21,7 +21,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A server at work. It stops when it is dropped; [`Server::join`] keeps it until somebody else stops it.
+/// A running server. It stops when it is dropped; [`Server::join`] keeps it running.
 ///
 /// ```
 /// use ferroflow::Server;
@@ -36,12 +36,12 @@ pub struct Server {
     target: Target,
     cluster: ClusterSpec,
     stop: oneshot::Sender<()>,
-    /// Left last, when nothing is served any more.
+    /// Dropped last, when the server no longer serves.
     membership: Option<Membership>,
 }
 
 impl Server {
-    /// Serves one task of a cluster, at the address that the cluster has for it.
+    /// Starts the server of one task, at the task's address in the cluster.
     ///
     /// ```no_run
     /// use ferroflow::{ClusterSpec, Server};
@@ -52,6 +52,10 @@ impl Server {
     /// Server::new(&cluster, "ps", 0)?.join();
     /// # Ok::<(), ferroflow::Status>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the cluster does not have the task; `Unknown`, as in TensorFlow, if the address cannot be used.
     pub fn new(cluster: &ClusterSpec, job: &str, task: u32) -> Result<Server> {
         crate::logging::start();
         let task = TaskName::new(job, task);
@@ -59,23 +63,24 @@ impl Server {
         ensure!(
             entry.is_some(),
             InvalidArgument,
-            "{task} is not in the cluster, which has {}",
+            "{task} is not a task of the cluster, which has {}",
             if cluster.is_empty() { "no tasks".to_owned() } else { cluster.to_string() }
         );
-        let listeners = listen(&Place { entry, bind: None, port: None })?;
+        let listeners = listen(&ListenConfig { entry, bind: None, port: None })?;
         let config = ServerConfig { task, cluster: cluster.clone(), ..ServerConfig::default() };
         let server = Server::start(config, crate::registry(), listeners, std::future::pending())?;
         tracing::info!("{} serves at {}.", server.task(), server.address());
         Ok(server)
     }
 
-    /// A cluster of one at any free port of this machine.
+    /// Starts a cluster of one task, on any free port of the loopback interface.
     pub fn local() -> Result<Server> {
-        let listeners = listen(&Place { entry: None, bind: None, port: Some(0) })?;
+        let listeners = listen(&ListenConfig { entry: None, bind: None, port: Some(0) })?;
         Server::start(ServerConfig::default(), crate::registry(), listeners, std::future::pending())
     }
 
-    /// Serves `listeners`, of which there is at least one, with these ops until `shutdown` ends or the server is stopped.
+    /// Starts a server on `listeners`, of which there must be at least one. It serves the ops of `registry` until `shutdown`
+    /// completes or the server is stopped.
     pub fn start(
         config: ServerConfig,
         registry: Registry,
@@ -92,68 +97,73 @@ impl Server {
         };
         let cluster = config.cluster.clone();
         let task = Task::start(config, registry, listeners, shutdown)?;
-        let cluster = match cluster.is_empty() {
-            true => ClusterSpec::single(task.task(), &task.address().to_string()),
-            false => cluster,
+        let cluster = if cluster.is_empty() {
+            ClusterSpec::single(task.task(), &task.address().to_string())
+        } else {
+            cluster
         };
         Ok(Server { target: Target::direct(task.client().clone()), task, cluster, stop, membership: None })
     }
 
-    /// What sessions are opened on. A session of this process calls the server directly.
+    /// Returns the target to open sessions on. Sessions of this process call the server directly, without gRPC.
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.task.address()
     }
 
-    /// Its place in the cluster.
+    /// Returns the task that the server is.
     pub fn task(&self) -> &TaskName {
         self.task.task()
     }
 
-    /// The cluster that it is part of, as it was when the server started.
+    /// Returns the cluster that the server is part of, as it was when the server started.
     pub fn cluster(&self) -> &ClusterSpec {
         &self.cluster
     }
 
-    /// By which the server hears where other tasks are that were started again elsewhere.
+    /// Returns the handle by which the server is told new addresses of tasks that were restarted elsewhere.
     pub fn whereabouts(&self) -> Whereabouts {
         self.task.whereabouts()
     }
 
-    /// Whether any master, this task's own or another's, has a session open here.
+    /// Returns `true` if any master, this task's own or another's, has a session open on this server.
     pub fn has_sessions(&self) -> bool {
         !self.task.masters().is_empty()
     }
 
-    /// Lets nothing new begin and waits for the steps under way, at most so long; says how many are left. Whoever wants
-    /// to begin something hears `Unavailable`. To be polled in a runtime of tokio.
+    /// Refuses new work with `Unavailable` and waits up to `limit` for the steps in flight; returns the number of steps
+    /// that are left. Must be polled in a tokio runtime.
     pub async fn drain(&self, limit: Duration) -> usize {
         self.task.drain(limit).await
     }
 
-    /// Ends when training is over: the chief has been here, has closed its sessions and has been gone for `grace`, no
-    /// other master that is still there has a session open, and no worker that is there may yet begin. Fails with
-    /// `DeadlineExceeded` if the chief does not come, or come back, within `limit`. To be polled in a runtime of tokio.
+    /// Waits until training is over: the chief has used this cluster, has closed its sessions and has been gone for `grace`,
+    /// no other live master has a session open here, and no live worker may still begin. Must be polled in a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// `DeadlineExceeded` if the chief does not come, or come back, within `limit`; `InvalidArgument` if the cluster has no
+    /// chief.
     pub async fn until_chief_is_done(
         &self,
         grace: Duration,
         limit: impl Into<Option<Duration>>,
     ) -> Result<()> {
-        chief_watch::until_done(&self.task, &self.cluster, &Patience::new(grace, limit.into())).await
+        chief_watch::until_done(&self.task, &self.cluster, &Timeouts::new(grace, limit.into())).await
     }
 
-    /// Serves until the future that it was started with ends; for one without, as long as the process lives.
+    /// Blocks until the `shutdown` future of [`Server::start`] completes; a server without one blocks forever.
     pub fn join(self) {
         let Server { task, stop, .. } = self;
         task.join();
         drop(stop);
     }
 
-    /// Closes its sessions, ends its connections and waits until its threads are gone.
+    /// Closes all sessions and connections, and waits until the server's threads have ended.
     pub fn stop(self) {
         let Server { task, stop, .. } = self;
         drop(stop);

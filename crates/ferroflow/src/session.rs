@@ -1,4 +1,4 @@
-//! Sessions: a graph of this program at a master, in this process or elsewhere, and the steps that run on it.
+//! Sessions: a graph of this program registered with a master, in this process or on a server, and the steps that run it.
 
 mod callable;
 mod connection;
@@ -17,10 +17,12 @@ use ferroflow_proto::tensorflow::{DeviceAttributes, RunMetadata};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Runs a graph. Cloning shares the session; it may be used from several threads, and its steps then run side by side.
-/// It is closed when the last clone is gone.
+/// A connection to a master that runs steps of a graph.
 ///
-/// Nodes that are added to the graph later are part of the next step.
+/// Cloning shares the session. It can be used from several threads, whose steps run concurrently. It is closed when the
+/// last clone is dropped.
+///
+/// Nodes that are added to the graph later are sent before the next step.
 ///
 /// ```
 /// use ferroflow::{Graph, Session};
@@ -37,9 +39,9 @@ pub struct Session(Arc<Inner>);
 
 struct Inner {
     graph: Graph,
-    /// How many nodes of the graph the master has.
+    /// Number of nodes of the graph that the master has.
     sent: AtomicUsize,
-    /// How often nodes of the graph had been changed when the last of them were sent.
+    /// Number of changes to existing nodes when the last nodes were sent.
     rewrites: AtomicUsize,
     /// Held while nodes are sent.
     sending: Mutex<()>,
@@ -47,17 +49,23 @@ struct Inner {
 }
 
 impl Session {
-    /// Opens a session on a cluster of one in this process. Its variables are its own.
+    /// Opens a session in this process, without a server. It has its own variables.
     pub fn new(graph: &Graph) -> Result<Session> {
         Session::connect(&Target::local()?, graph)
     }
 
-    /// Opens a session on a server: `grpc://host:port`, or a [`Target`]. Waits until the tasks of its cluster are there.
+    /// Opens a session on a server, given as `grpc://host:port` or as a [`Target`]. Waits up to two minutes for the tasks
+    /// of its cluster.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` or `DeadlineExceeded` if a task cannot be reached, `InvalidArgument` if the target is malformed or the
+    /// graph is not valid.
     pub fn connect(target: impl Into<Target>, graph: &Graph) -> Result<Session> {
         Session::with_options(target, graph, SessionOptions::new())
     }
 
-    /// Opens a session that is as the options say.
+    /// Opens a session with options; see [`Session::connect`].
     pub fn with_options(
         target: impl Into<Target>,
         graph: &Graph,
@@ -72,22 +80,22 @@ impl Session {
         Ok(Session(Arc::new(Inner { graph, sent, rewrites, sending, connection })))
     }
 
-    /// The graph that it runs.
+    /// Returns the graph that the session runs.
     pub fn graph(&self) -> &Graph {
         &self.0.graph
     }
 
-    /// Where its master is; empty for a cluster in this process without a server.
+    /// Returns the address of the master; empty for a session in this process without a server.
     pub fn target(&self) -> &str {
         self.0.connection.client().target()
     }
 
-    /// Computes `fetches` from `feeds`; the tensors come in the order of `fetches`.
+    /// Computes `fetches` from `feeds`, and returns the tensors in the order of `fetches`.
     pub fn run(&self, feeds: &[(&Output, Tensor)], fetches: &[&Output]) -> Result<Vec<Tensor>> {
         self.run_step(feeds, fetches, &[])
     }
 
-    /// Feeds, computes outputs and runs operations in one step.
+    /// Feeds tensors, computes outputs and runs operations in one step. Returns the tensors in the order of `fetches`.
     ///
     /// ```
     /// use ferroflow::{DType, Graph, Session, Variable, ops};
@@ -105,6 +113,11 @@ impl Session {
     /// assert_eq!(session.eval(total.value())?.to_scalar::<f32>()?, 7.0);
     /// # Ok::<(), ferroflow::Status>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if a fed tensor has another type or shape than its output, or an output or operation belongs to
+    /// another graph; otherwise the first error of a node.
     pub fn run_step(
         &self,
         feeds: &[(&Output, Tensor)],
@@ -124,18 +137,21 @@ impl Session {
         Ok(step.run()?.values)
     }
 
-    /// Computes one tensor.
+    /// Computes one output.
     pub fn eval(&self, output: &Output) -> Result<Tensor> {
         let values = self.run(&[], &[output])?;
-        values.into_iter().next().ok_or_else(|| status!(Internal, "{} was not computed", output.name()))
+        values
+            .into_iter()
+            .next()
+            .ok_or_else(|| status!(Internal, "the step did not return {}", output.name()))
     }
 
-    /// Runs an operation for what it does.
+    /// Runs an operation, such as an initializer or a training step.
     pub fn execute(&self, operation: impl Into<Operation>) -> Result<()> {
         self.step().target(operation).run().map(drop)
     }
 
-    /// Starts the description of a step.
+    /// Starts the description of a step, for options such as a timeout or a trace.
     pub fn step(&self) -> Step<'_> {
         Step {
             session: self,
@@ -146,7 +162,7 @@ impl Session {
         }
     }
 
-    /// Fixes what a step feeds, fetches and runs, for loops: no name is looked up when it runs.
+    /// Prepares a step that runs repeatedly: its names are resolved once.
     ///
     /// ```
     /// # use ferroflow::{DType, Graph, Session};
@@ -175,8 +191,8 @@ impl Session {
         step.prepare(feeds)
     }
 
-    /// Starts a step whose feeds and fetches come one after the other; all of them are declared here, and `targets` run
-    /// as soon as they can.
+    /// Starts a step that is fed and fetched over several calls. All feeds and fetches are declared here; `targets` run as
+    /// soon as they can.
     ///
     /// ```
     /// # use ferroflow::{DType, Graph, Session, ops};
@@ -214,9 +230,9 @@ impl Session {
         PartialRun::new(&self.0.connection, self.graph(), feeds, fetches, targets)
     }
 
-    /// Empties containers of a server and of the tasks of its cluster, the default container if none is named: variables,
-    /// queues and tables lose their values, and all sessions of the server are closed. Of the options, the device
-    /// filters choose among the tasks.
+    /// Clears containers of a server and of the tasks of its cluster (the default container if none is named): variables,
+    /// queues and tables lose their values, and all sessions of the server are closed. The device filters of `options`
+    /// select the tasks.
     ///
     /// ```
     /// use ferroflow::{Code, Graph, Server, Session, SessionOptions, Variable};
@@ -236,7 +252,7 @@ impl Session {
         connection::reset(&target.into().client()?, containers, options)
     }
 
-    /// The devices that the session's nodes may run on.
+    /// Returns the devices that nodes of the session can run on.
     ///
     /// ```
     /// # let graph = ferroflow::Graph::new();
@@ -250,24 +266,28 @@ impl Session {
         self.0.connection.devices()
     }
 
-    /// Cancels the steps under way and ends the session, for all its clones.
+    /// Cancels the steps in flight and closes the session, for all its clones.
+    ///
+    /// # Errors
+    ///
+    /// `FailedPrecondition` if it is closed already.
     pub fn close(&self) -> Result<()> {
         self.0.connection.close()
     }
 
-    /// Sends nodes that the master does not have.
+    /// Sends the nodes that the master does not have yet.
     fn extend(&self) -> Result<()> {
         let inner = &*self.0;
         if inner.graph.node_count() == inner.sent.load(Ordering::Acquire) {
             return Ok(());
         }
-        let _sending = inner.sending.lock().expect("no panic while nodes are sent");
+        let _sending = inner.sending.lock().expect("nothing panics while nodes are sent");
         let sent = inner.sent.load(Ordering::Acquire);
         let (rewrites, seen) = (inner.graph.rewrites(), inner.rewrites.load(Ordering::Acquire));
         if let Some(changed) = inner.graph.rewritten(seen).iter().find(|op| op.position() < sent) {
             bail!(
                 FailedPrecondition,
-                "operation '{}' ({}) was changed by a gradient after this session had it; build gradients through calls, \
+                "operation '{}' ({}) was changed by a gradient after it was sent to this session; add gradients through calls, \
                  conditionals and loops before opening the session",
                 changed.name(),
                 changed.op_type()
@@ -288,7 +308,7 @@ impl Session {
     }
 }
 
-/// Refuses an output that a session does not have.
+/// Rejects an output of another graph than the session's.
 fn check_graph(output: &Output, graph: &Graph, role: &str) -> Result<()> {
     ensure!(
         output.graph().is_same(graph),
@@ -305,7 +325,7 @@ impl std::fmt::Debug for Session {
     }
 }
 
-/// What one step feeds, fetches and runs.
+/// Description of one step: its feeds, fetches, target operations and options.
 ///
 /// ```
 /// use ferroflow::{DType, Graph, Session, Tensor, Variable, ops};
@@ -332,35 +352,35 @@ pub struct Step<'a> {
     options: RunOptions,
 }
 
-/// What a step gave.
+/// Results of a step.
 #[derive(Debug)]
 pub struct StepOutcome {
-    /// The fetched tensors, in the order of the fetches.
+    /// Fetched tensors, in the order of the fetches.
     pub values: Vec<Tensor>,
-    /// What the options asked for: traces, graphs.
+    /// Metadata that the options asked for: traces and partitioned graphs.
     pub metadata: RunMetadata,
 }
 
 impl Step<'_> {
-    /// Gives an output a value.
+    /// Feeds a tensor in place of an output.
     pub fn feed(mut self, output: &Output, value: impl Into<Tensor>) -> Self {
         self.feeds.push((output.clone(), value.into()));
         self
     }
 
-    /// Asks for an output's value.
+    /// Fetches the value of an output.
     pub fn fetch(mut self, output: &Output) -> Self {
         self.fetches.push(output.clone());
         self
     }
 
-    /// Runs an operation for what it does.
+    /// Runs an operation.
     pub fn target(mut self, operation: impl Into<Operation>) -> Self {
         self.targets.push(operation.into());
         self
     }
 
-    /// Timeout and trace.
+    /// Sets the timeout and the trace of the step.
     ///
     /// ```
     /// # use ferroflow::{Graph, RunOptions, Session};
@@ -377,7 +397,7 @@ impl Step<'_> {
         self
     }
 
-    /// Runs it.
+    /// Runs the step; see [`Session::run_step`] for errors.
     pub fn run(self) -> Result<StepOutcome> {
         let session = self.session;
         session.0.connection.check_open()?;
@@ -392,13 +412,14 @@ impl Step<'_> {
         Ok(StepOutcome { values, metadata })
     }
 
-    /// Fixes it; the feeds get their values when it runs.
+    /// Prepares the step for repeated runs, which pass the values of `feeds`.
     pub fn prepare(self, feeds: &[&Output]) -> Result<Callable> {
         let session = self.session;
         ensure!(
             self.feeds.is_empty(),
             InvalidArgument,
-            "a prepared step gets the values of its feeds when it runs"
+            "a prepared step gets the values of its feeds when it runs; pass the outputs to Step::prepare instead of calling \
+             Step::feed"
         );
         for output in feeds {
             session.check_output(output, "feed")?;
@@ -426,7 +447,7 @@ impl Step<'_> {
     }
 }
 
-/// Refuses a value that the output could never have.
+/// Rejects a value of another type or shape than the output's.
 fn check_feed(output: &Output, value: &Tensor) -> Result<()> {
     let (wanted, given) = (output.dtype(), value.dtype());
     ensure!(

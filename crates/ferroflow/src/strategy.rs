@@ -1,7 +1,7 @@
 //! Training with parameter servers from one program: variables on the servers, functions scheduled on workers.
 //!
-//! A function is a Rust closure that builds nodes, traced once. A worker runs it in a session of its own server, so that
-//! nodes without a device run there; variables are shared, because sessions of one cluster share them.
+//! A function is a Rust closure that builds nodes; it is called once. A worker runs these nodes in a session of its own
+//! server, so that nodes without a device run there. Variables are shared, because sessions of one cluster share them.
 //!
 //! ```
 //! use ferroflow::strategy::{ClusterCoordinator, ParameterServerStrategy};
@@ -38,7 +38,7 @@ mod queue;
 mod worker;
 
 pub use coordinator::ClusterCoordinator;
-pub use function::{PerWorkerDataset, Traced, WorkerFunction};
+pub use function::{FunctionResults, PerWorkerDataset, WorkerFunction};
 pub use queue::RemoteValue;
 
 use crate::device_setter::{PsStrategy, ReplicaDeviceSetter};
@@ -47,8 +47,7 @@ use ferroflow_core::scope::Scope;
 use ferroflow_core::{Result, ensure};
 use std::sync::Arc;
 
-/// Where the variables of a program are: on the tasks of job `ps`, one after the other. Functions run on the tasks of job
-/// `worker`.
+/// Placement of variables on the tasks of job `ps`, in turn. Functions run on the tasks of job `worker`.
 #[derive(Clone)]
 pub struct ParameterServerStrategy {
     cluster: ClusterSpec,
@@ -56,25 +55,29 @@ pub struct ParameterServerStrategy {
 }
 
 impl ParameterServerStrategy {
-    /// The cluster must have tasks of both jobs.
+    /// Creates the strategy.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` unless the cluster has tasks of both jobs.
     pub fn new(cluster: &ClusterSpec) -> Result<ParameterServerStrategy> {
         for job in ["ps", "worker"] {
             ensure!(
                 cluster.num_tasks(job) > 0,
                 InvalidArgument,
-                "a strategy with parameter servers needs tasks of jobs 'ps' and 'worker', and the cluster has {cluster}"
+                "a parameter server strategy needs tasks of jobs 'ps' and 'worker', but the cluster has {cluster}"
             );
         }
         Ok(ParameterServerStrategy { cluster: cluster.clone(), placement: None })
     }
 
-    /// Chooses among the parameter servers otherwise than in turns.
+    /// Sets the strategy that chooses among the parameter servers: in turn by default.
     pub fn placement(mut self, placement: impl PsStrategy + 'static) -> Self {
         self.placement = Some(Arc::new(placement));
         self
     }
 
-    /// A scope whose variables are on the parameter servers; everything else stays where it is needed.
+    /// Returns a scope that places variables on the parameter servers, and leaves other nodes to the worker that runs them.
     pub fn scope(&self, scope: &Scope) -> Scope {
         let mut setter = ReplicaDeviceSetter::new(&self.cluster).worker_device("");
         if let Some(placement) = &self.placement {
@@ -83,12 +86,12 @@ impl ParameterServerStrategy {
         setter.apply(scope)
     }
 
-    /// The cluster.
+    /// Returns the cluster.
     pub fn cluster(&self) -> &ClusterSpec {
         &self.cluster
     }
 
-    /// The tasks of a job and their addresses.
+    /// Returns the tasks of a job and their addresses.
     fn tasks(&self, job: &str) -> Vec<(TaskName, String)> {
         let tasks = self.cluster.tasks().filter(|(task, _)| task.job == job);
         tasks.map(|(task, address)| (task, address.to_owned())).collect()

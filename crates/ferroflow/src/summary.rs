@@ -18,13 +18,13 @@ use std::sync::{Mutex, MutexGuard};
 
 pub use ferroflow_io::events::FlushPolicy;
 
-/// The most images that one call writes.
+/// Number of images of a batch that are written.
 const MAX_IMAGES: usize = 3;
 
-/// The collection that [`scalar`], [`histogram`], [`image`] and [`text`] add to, and that training loops write from.
+/// Collection of the summaries that [`scalar`], [`histogram`], [`image`] and [`text`] add, which training loops write.
 pub const SUMMARIES: &str = "summaries";
 
-/// Adds a node that summarizes a scalar. Training loops with a directory write it now and then.
+/// Adds a node that summarizes a scalar. Training loops with a directory write it regularly.
 ///
 /// ```
 /// use ferroflow::{Graph, summary};
@@ -49,8 +49,8 @@ pub fn histogram(scope: &Scope, tag: &str, values: impl Into<Input>) -> Result<O
     collect(scope.op("HistogramSummary").name(tag).input(&tag_node).input(values))
 }
 
-/// Adds a node that summarizes the first three of a batch of images, in the order (batch, height, width, channels): bytes,
-/// or floats that are scaled to bytes.
+/// Adds a node that summarizes the first three images of a batch of shape (batch, height, width, channels): bytes, or
+/// floats that are scaled to bytes.
 ///
 /// ```
 /// use ferroflow::{DType, Graph, ops, summary};
@@ -60,7 +60,7 @@ pub fn histogram(scope: &Scope, tag: &str, values: impl Into<Input>) -> Result<O
 /// let digits = ops::Placeholder::new(DType::Float).shape([-1, 8, 8, 1]).build(&s)?;
 /// summary::image(&s, "digits", &digits)?;
 /// summary::text(&s, "note", "eight by eight")?;
-/// let all = summary::merge_all(&s)?.expect("there are two");
+/// let all = summary::merge_all(&s)?.expect("there are two summaries");
 /// assert_eq!(all.name(), "Merge/MergeSummary:0");
 /// # Ok(())
 /// # }
@@ -73,6 +73,10 @@ pub fn image(scope: &Scope, tag: &str, images: impl Into<Input>) -> Result<Outpu
 }
 
 /// Adds a node that summarizes texts, which TensorBoard shows as Markdown.
+///
+/// # Errors
+///
+/// `InvalidArgument` if `texts` are not strings.
 #[track_caller]
 pub fn text(scope: &Scope, tag: &str, texts: impl Into<Input>) -> Result<Output> {
     let texts = ops::identity(scope, texts)?;
@@ -97,7 +101,7 @@ fn text_metadata() -> SummaryMetadata {
     SummaryMetadata { plugin_data: Some(plugin), ..Default::default() }
 }
 
-/// The tag as stock makes it: named after the node, and with the scope in front.
+/// Adds the tag as TensorFlow does: named after the node, with the scope as prefix.
 fn tag_node(scope: &Scope, tag: &str, input: &str) -> Result<Output> {
     let full = format!("{}{tag}", scope.prefix());
     scope.named_constant(&format!("{tag}/{input}"), full.as_str())
@@ -110,7 +114,7 @@ fn collect(node: OpBuilder) -> Result<Output> {
     Ok(output)
 }
 
-/// Adds a node that gives all summaries of the graph as one; `None` if there are none.
+/// Adds a node that merges all summaries of the graph; `None` if there are none.
 #[track_caller]
 pub fn merge_all(scope: &Scope) -> Result<Option<Output>> {
     let graph = scope.graph();
@@ -125,25 +129,25 @@ pub fn merge_all(scope: &Scope) -> Result<Option<Output>> {
     merge(scope, &summaries).map(Some)
 }
 
-/// Adds a node that gives several summaries as one.
+/// Adds a node that merges several summaries.
 #[track_caller]
 pub fn merge(scope: &Scope, summaries: &[Output]) -> Result<Output> {
     scope.scope("Merge").op("MergeSummary").inputs(summaries).build()?.output(0)
 }
 
-/// What happened to a session, as event files tell it.
+/// Event of a session, as event files record it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// It started.
+    /// The session started.
     Start,
-    /// It stopped.
+    /// The session stopped.
     Stop,
-    /// It wrote a checkpoint with this prefix.
+    /// The session wrote a checkpoint with this prefix.
     Checkpoint(String),
 }
 
-/// Writes an event file in a directory. Any thread may write; events are flushed when some have gathered, when a while
-/// has passed, and when the writer is dropped.
+/// Writer of an event file, which any thread can use. Events are flushed when some have accumulated, when some time has
+/// passed, and when the writer is dropped.
 ///
 /// ```
 /// use ferroflow::summary::SummaryWriter;
@@ -163,17 +167,17 @@ pub enum SessionEvent {
 /// ```
 pub struct SummaryWriter {
     path: PathBuf,
-    /// Guards the file; writing is short.
+    /// Event file; locked for short writes only.
     events: Mutex<EventWriter>,
 }
 
 impl SummaryWriter {
-    /// Starts an event file in `directory`, which is made if it is missing.
+    /// Creates an event file in `directory`, and the directory if it is missing.
     pub fn create(directory: impl AsRef<Path>) -> Result<SummaryWriter> {
         SummaryWriter::with_policy(directory, "", FlushPolicy::default())
     }
 
-    /// Starts an event file whose name ends with `suffix`, flushed by a policy of its own.
+    /// Creates an event file whose name ends with `suffix`, with its own flush policy.
     pub fn with_policy(
         directory: impl AsRef<Path>,
         suffix: &str,
@@ -183,7 +187,7 @@ impl SummaryWriter {
         Ok(SummaryWriter { path: events.path().to_owned(), events: Mutex::new(events) })
     }
 
-    /// The event file.
+    /// Returns the path of the event file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -193,7 +197,11 @@ impl SummaryWriter {
         self.value(tag, value::Value::SimpleValue(value), None, step)
     }
 
-    /// Writes how values are distributed. Values that are not finite are an error.
+    /// Writes the distribution of values.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if a value is not finite or the tensor does not hold real numbers.
     pub fn histogram(&self, tag: &str, values: &Tensor, step: i64) -> Result<()> {
         let mut histogram = Histogram::default();
         for x in to_f64s(values)? {
@@ -204,8 +212,12 @@ impl SummaryWriter {
         self.value(tag, value::Value::Histo(histogram.to_proto()), None, step)
     }
 
-    /// Writes an image (height, width, channels) or the first three of several (with a dimension more in front): bytes,
-    /// or floats that are scaled to bytes as stock scales them. Channels are gray, RGB or RGBA.
+    /// Writes an image of shape (height, width, channels), or the first three of a batch of them: bytes, or floats that are
+    /// scaled to bytes as in TensorFlow. Channels are gray, RGB or RGBA.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for other shapes and types.
     pub fn image(&self, tag: &str, images: &Tensor, step: i64) -> Result<()> {
         let shape = images.shape();
         let (count, dims) = match shape.dims() {
@@ -213,14 +225,14 @@ impl SummaryWriter {
             [count, rest @ ..] if rest.len() == 3 => (*count as usize, rest),
             _ => bail!(
                 InvalidArgument,
-                "image '{tag}' has shape {shape}, expected height, width and channels, or several such"
+                "image '{tag}' has shape {shape}; expected (height, width, channels) or a batch of such images"
             ),
         };
         let (height, width, channels) = (dims[0] as usize, dims[1] as usize, dims[2] as usize);
         ensure!(
             matches!(channels, 1 | 3 | 4),
             InvalidArgument,
-            "image '{tag}' has {channels} channels, expected 1, 3 or 4"
+            "image '{tag}' has {channels} channels; expected 1 (gray), 3 (RGB) or 4 (RGBA)"
         );
         let size = height * width * channels;
         for number in 0..count.min(MAX_IMAGES) {
@@ -230,7 +242,7 @@ impl SummaryWriter {
                 DType::Float => scale_to_bytes(&images.flat::<f32>()?[range], channels, &[255, 0, 0, 255]),
                 other => bail!(
                     InvalidArgument,
-                    "image '{tag}' has values of type {other}, expected uint8 or float"
+                    "image '{tag}' has values of type {other}; expected uint8 or float"
                 ),
             };
             let image = Image {
@@ -247,7 +259,7 @@ impl SummaryWriter {
 
     /// Writes text, which TensorBoard shows as Markdown.
     pub fn text(&self, tag: &str, text: &str, step: i64) -> Result<()> {
-        // The form that messages are stored in has each string in a field of its own.
+        // Event files store strings in their own field, not as tensor contents.
         let tensor = TensorProto {
             dtype: DType::String.to_wire(),
             tensor_shape: Some(Shape::vector(1).to_proto()),
@@ -257,11 +269,16 @@ impl SummaryWriter {
         self.value(tag, value::Value::Tensor(tensor), Some(text_metadata()), step)
     }
 
-    /// Writes what a summary op returned, e.g. `MergeSummary`.
+    /// Writes the result of a summary op such as [`merge_all`].
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the tensor does not hold a summary.
     pub fn serialized(&self, summary: &Tensor, step: i64) -> Result<()> {
         let encoded: bytes::Bytes = summary.to_scalar()?;
-        let summary = Summary::decode(encoded)
-            .map_err(|error| status!(InvalidArgument, "the tensor does not hold a summary: {error}"))?;
+        let summary = Summary::decode(encoded).map_err(|error| {
+            status!(InvalidArgument, "the tensor does not hold a serialized summary: {error}")
+        })?;
         self.event(What::Summary(summary), step)
     }
 
@@ -270,7 +287,7 @@ impl SummaryWriter {
         self.event(What::GraphDef(graph.encode_to_vec().into()), step)
     }
 
-    /// Writes what happened to a session; TensorBoard drops what an earlier run wrote for later steps than a start.
+    /// Writes an event of a session. After a start, TensorBoard drops later steps that an earlier run wrote.
     pub fn session(&self, event: SessionEvent, step: i64) -> Result<()> {
         let (state, path) = match event {
             SessionEvent::Start => (session_log::SessionStatus::Start, String::new()),
@@ -281,13 +298,13 @@ impl SummaryWriter {
         self.event(What::SessionLog(log), step)
     }
 
-    /// Writes what was measured of one step: an encoded `RunMetadata`.
+    /// Writes the trace of one step: an encoded `RunMetadata`.
     pub fn run_metadata(&self, tag: &str, metadata: impl Into<bytes::Bytes>, step: i64) -> Result<()> {
         let tagged = TaggedRunMetadata { tag: tag.to_owned(), run_metadata: metadata.into() };
         self.event(What::TaggedRunMetadata(tagged), step)
     }
 
-    /// Brings everything written so far into the file.
+    /// Flushes all events written so far to the file.
     pub fn flush(&self) -> Result<()> {
         self.events().flush()
     }
@@ -318,7 +335,7 @@ fn to_f64s(tensor: &Tensor) -> Result<Vec<f64>> {
         ($($dtype:ident $element:ty),*) => {
             match tensor.dtype() {
                 $(DType::$dtype => tensor.flat::<$element>()?.iter().map(|x| num_traits::ToPrimitive::to_f64(x).unwrap_or(f64::NAN)).collect(),)*
-                other => bail!(InvalidArgument, "a histogram needs real numbers, not {other}"),
+                other => bail!(InvalidArgument, "a histogram needs real numbers, but the tensor holds {other}"),
             }
         };
     }

@@ -1,4 +1,4 @@
-//! Where a session goes: a server elsewhere, a server of this process, or a cluster of one without a server.
+//! Targets of sessions: a remote server, a server of this process, or an in-process cluster without a server.
 
 use ferroflow_cluster::server::in_process;
 use ferroflow_cluster::{MasterClient, ServerConfig};
@@ -6,8 +6,8 @@ use ferroflow_core::Result;
 use std::fmt;
 use std::ops::Deref;
 
-/// The server that a session is opened on. Text such as `grpc://host:2222` names one; [`crate::Server::target`] is one
-/// that is called directly, without a socket.
+/// A master that sessions are opened on. Text such as `grpc://host:2222` names a server; [`crate::Server::target`] is a
+/// server of this process, which is called directly, without a socket.
 ///
 /// ```
 /// use ferroflow::{Graph, Session, Target};
@@ -27,13 +27,13 @@ pub struct Target {
 }
 
 impl Target {
-    /// A cluster of one in this process, which sessions may share. It ends with the last of them.
+    /// Creates a cluster of one task in this process, which sessions can share. It ends with the last of them.
     pub fn local() -> Result<Target> {
         Target::local_with_cpus(1)
     }
 
-    /// The same with several CPU devices, `/device:CPU:0` and so on, which share threads and memory. Each has its own
-    /// variables, and nodes go to the first unless they name another.
+    /// Like [`Target::local`], with several CPU devices, `/device:CPU:0` and so on, which share threads and memory. Each has
+    /// its own variables, and nodes that do not name a device run on the first.
     ///
     /// ```
     /// use ferroflow::{Graph, Session, Target};
@@ -54,7 +54,7 @@ impl Target {
         Target { address: client.target().to_owned(), client: Some(client) }
     }
 
-    /// The way to the target's master.
+    /// Returns a client of the target's master.
     pub(crate) fn client(&self) -> Result<MasterClient> {
         crate::logging::start();
         match &self.client {
@@ -89,7 +89,7 @@ impl From<&Target> for Target {
     }
 }
 
-/// The address; empty for a cluster without a server.
+/// Dereferences to the address; empty for a cluster without a server.
 impl Deref for Target {
     type Target = str;
 

@@ -1,5 +1,5 @@
-//! Variables: state that outlives steps, named and structured as stock's `tf.compat.v1.get_variable` does it, so that
-//! stock reads their checkpoints and runs their graphs.
+//! Variables: state that outlives steps, with the names and the structure of TensorFlow's `tf.compat.v1.get_variable`, so
+//! that TensorFlow reads their checkpoints and runs their graphs.
 //!
 //! ```
 //! use ferroflow::{Graph, Variable, initializers, ops};
@@ -27,7 +27,7 @@ use ferroflow_ops::build as ops;
 use ferroflow_proto::tensorflow::{SaveSliceInfoDef, VariableAggregation, VariableDef};
 use prost::Message;
 
-/// Names of the collections that hold variables.
+/// Names of collections.
 pub mod collections {
     /// Variables that all tasks share and that checkpoints hold.
     pub const GLOBAL_VARIABLES: &str = "variables";
@@ -35,11 +35,11 @@ pub mod collections {
     pub const TRAINABLE_VARIABLES: &str = "trainable_variables";
     /// Variables of one task, such as those of metrics.
     pub const LOCAL_VARIABLES: &str = "local_variables";
-    /// Variables that metrics are made of.
+    /// Variables of metrics.
     pub const METRIC_VARIABLES: &str = "metric_variables";
     /// Variables that have moving averages.
     pub const MOVING_AVERAGE_VARIABLES: &str = "moving_average_variables";
-    /// The variable that counts steps.
+    /// The global step.
     pub const GLOBAL_STEP: &str = "global_step";
     /// Operations that every training step runs, such as updates of moving averages.
     pub const UPDATE_OPS: &str = "update_ops";
@@ -49,21 +49,22 @@ pub mod collections {
     pub const REGULARIZATION_LOSSES: &str = "regularization_losses";
 }
 
-/// Which part of a larger variable a variable is.
+/// Position of a part of a partitioned variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaveSlice {
-    /// The name of the whole, which checkpoints use.
+    /// Name of the whole variable, which checkpoints use.
     pub full_name: String,
-    /// The shape of the whole.
+    /// Shape of the whole variable.
     pub full_shape: Shape,
-    /// Where the part starts in each dimension.
+    /// Start of the part in each dimension.
     pub offset: Vec<i64>,
-    /// The shape of the part.
+    /// Shape of the part.
     pub shape: Shape,
 }
 
 impl SaveSlice {
-    /// The text by which save and restore ops name the part: `5 2 0,3:-`.
+    /// Returns the text that names the part in save and restore ops, e.g. `1000 16 500,500:0,16`: the whole shape, then start
+    /// and length in each dimension.
     pub fn spec(&self) -> String {
         let full: String = self.full_shape.dims().iter().map(|dim| format!("{dim} ")).collect();
         let parts = self.offset.iter().zip(self.shape.dims()).map(|(at, size)| format!("{at},{size}"));
@@ -103,7 +104,7 @@ pub struct Variable {
     slice: Option<SaveSlice>,
 }
 
-/// How a variable is made; see [`Variable::spec`].
+/// Description of a variable; see [`Variable::spec`].
 #[derive(Clone, Debug)]
 pub struct VariableSpec {
     name: String,
@@ -116,62 +117,62 @@ pub struct VariableSpec {
     aggregation: VariableAggregation,
     colocated: Option<Operation>,
     slice: Option<SaveSlice>,
-    /// Whether the name is whole, whatever the scope.
+    /// Set if the name does not get the scope's prefix.
     absolute: bool,
 }
 
 impl VariableSpec {
-    /// The element type; float unless this says otherwise.
+    /// Sets the element type; float by default.
     #[must_use]
     pub fn dtype(mut self, dtype: DType) -> VariableSpec {
         self.dtype = dtype;
         self
     }
 
-    /// What the variable starts with; as in stock, floating-point variables are Glorot-uniform and others zero unless
-    /// this says otherwise.
+    /// Sets the initial value. By default, as in TensorFlow, it is Glorot-uniform for floating-point variables and zero for
+    /// others.
     #[must_use]
     pub fn initializer(mut self, initializer: Initializer) -> VariableSpec {
         self.initializer = Some(initializer);
         self
     }
 
-    /// Whether optimizers update it; they do unless this says otherwise.
+    /// Sets whether optimizers update the variable; `true` by default.
     #[must_use]
     pub fn trainable(mut self, trainable: bool) -> VariableSpec {
         self.trainable = trainable;
         self
     }
 
-    /// Makes a variable of the first kind, reached by references instead of a handle.
+    /// Makes a reference variable, TensorFlow's older kind, instead of a resource variable.
     #[must_use]
     pub fn reference(mut self) -> VariableSpec {
         self.reference = true;
         self
     }
 
-    /// The collections that list it, instead of the global variables.
+    /// Sets the collections that list the variable, instead of the global variables.
     #[must_use]
     pub fn collections<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> VariableSpec {
         self.collections = names.into_iter().map(str::to_owned).collect();
         self
     }
 
-    /// Puts the variable where this operation is.
+    /// Places the variable on the device of an operation.
     #[must_use]
     pub fn colocate_with(mut self, operation: impl Into<Operation>) -> VariableSpec {
         self.colocated = Some(operation.into());
         self
     }
 
-    /// Says which part of a larger variable it is.
+    /// Declares the variable as a part of a larger one.
     #[must_use]
     pub fn slice(mut self, slice: SaveSlice) -> VariableSpec {
         self.slice = Some(slice);
         self
     }
 
-    /// Takes the name as the whole name, whatever the scope.
+    /// Takes the name without the scope's prefix.
     #[must_use]
     pub(crate) fn absolute(mut self) -> VariableSpec {
         self.absolute = true;
@@ -183,7 +184,11 @@ impl VariableSpec {
         self
     }
 
-    /// Adds the variable. Its name is new in the scope, or this is an error.
+    /// Adds the variable.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists` if the graph has a node of this name, `InvalidArgument` if the initial value does not fit.
     #[track_caller]
     pub fn build(self, scope: &Scope) -> Result<Variable> {
         let shape = self.shape.clone()?;
@@ -192,7 +197,7 @@ impl VariableSpec {
         if graph.find(&name).is_some() {
             bail!(
                 AlreadyExists,
-                "Variable {name} already exists; give it another name, or pass the variable on"
+                "Variable {name} already exists; give it another name, or pass the variable itself around"
             );
         }
         let outside = scope.without_control();
@@ -200,7 +205,7 @@ impl VariableSpec {
             Some(operation) => outside.colocate_with(operation),
             None => outside.clone(),
         };
-        // Names with a slash at the end are taken as they are.
+        // A slash at the end of a name keeps it from being made unique.
         let below = |scope: &Scope, part: &str| scope.scope(&format!("{name}/{part}"));
         let op = if self.reference { "VariableV2" } else { "VarHandleOp" };
         let node =
@@ -273,7 +278,7 @@ impl Variable {
         Variable::spec(name, shape).initializer(initializer).build(scope)
     }
 
-    /// Adds a variable that starts with a tensor.
+    /// Adds a variable with a tensor as its initial value, whose type and shape it has.
     #[track_caller]
     pub fn with_value(scope: &Scope, name: &str, value: impl Into<Tensor>) -> Result<Variable> {
         let value = value.into();
@@ -281,7 +286,20 @@ impl Variable {
         spec.initializer(Initializer::value(value)).build(scope)
     }
 
-    /// Describes a variable.
+    /// Starts the description of a variable.
+    ///
+    /// ```
+    /// use ferroflow::{DType, Graph, Variable, initializers};
+    ///
+    /// let graph = Graph::new();
+    /// let counter = Variable::spec("counter", [])
+    ///     .dtype(DType::Int64)
+    ///     .initializer(initializers::zeros())
+    ///     .trainable(false)
+    ///     .build(&graph.scope())?;
+    /// assert!(!counter.is_trainable());
+    /// # Ok::<(), ferroflow::Status>(())
+    /// ```
     pub fn spec(name: &str, shape: impl ToShape) -> VariableSpec {
         VariableSpec {
             name: name.to_owned(),
@@ -298,14 +316,18 @@ impl Variable {
         }
     }
 
-    /// The variable that a collection's entry describes, e.g. one of an imported graph.
+    /// Finds the variable that an entry of a collection describes, e.g. in an imported graph.
+    ///
+    /// # Errors
+    ///
+    /// `Unimplemented` if its shape is not fully known.
     pub fn from_proto(graph: &Graph, def: &VariableDef) -> Result<Variable> {
         let handle = graph.output(&def.variable_name)?;
         let shape: PartialShape = handle.op().attr("shape")?;
         let shape = shape.to_shape().ok_or_else(|| {
             status!(
                 Unimplemented,
-                "variable '{}' has the shape {shape}, which is not known in full",
+                "variable '{}' has shape {shape}, but must have a fully known shape",
                 handle.name()
             )
         })?;
@@ -323,7 +345,7 @@ impl Variable {
         })
     }
 
-    /// The message that collections hold.
+    /// Returns the message that represents the variable in collections.
     pub fn to_proto(&self) -> VariableDef {
         VariableDef {
             variable_name: self.handle.name(),
@@ -338,37 +360,37 @@ impl Variable {
         }
     }
 
-    /// The name, which checkpoints use unless the variable is part of a larger one.
+    /// Returns the name, which checkpoints use unless the variable is part of a larger one.
     pub fn name(&self) -> String {
         self.handle.op().name()
     }
 
-    /// The element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The shape.
+    /// Returns the shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// The graph.
+    /// Returns the graph.
     pub fn graph(&self) -> &Graph {
         self.handle.graph()
     }
 
-    /// The operation that names the variable: it says where the variable is.
+    /// Returns the operation of the handle, whose device is that of the variable.
     pub fn op(&self) -> &Operation {
         self.handle.op()
     }
 
-    /// The handle or reference, by which ops update the variable and gradients find it.
+    /// Returns the handle or reference, by which ops update the variable and gradients are taken.
     pub fn handle(&self) -> &Output {
         &self.handle
     }
 
-    /// Whether it is reached by a handle, not by references.
+    /// Returns `true` for a resource variable, `false` for a reference variable.
     pub fn is_resource(&self) -> bool {
         self.dtype_of_handle() == DType::Resource
     }
@@ -377,33 +399,33 @@ impl Variable {
         self.handle.dtype()
     }
 
-    /// The value at some time in a step: before or after the updates that it does not wait for. [`Variable::read`]
-    /// adds a read that waits for what its scope waits for.
+    /// Returns the value at some time in a step: before or after updates that it does not wait for. [`Variable::read`]
+    /// adds a read that waits for the control dependencies of its scope.
     pub fn value(&self) -> &Output {
         &self.snapshot
     }
 
-    /// The operation that gives the variable its initial value.
+    /// Returns the operation that initializes the variable.
     pub fn initializer(&self) -> &Operation {
         &self.initializer
     }
 
-    /// The initial value.
+    /// Returns the initial value.
     pub fn initial_value(&self) -> Option<&Output> {
         self.initial_value.as_ref()
     }
 
-    /// Whether optimizers update it.
+    /// Returns `true` if optimizers update the variable.
     pub fn is_trainable(&self) -> bool {
         self.trainable
     }
 
-    /// Which part of a larger variable it is, if it is one.
+    /// Returns the position in a larger variable, if this is a part of one.
     pub fn save_slice(&self) -> Option<&SaveSlice> {
         self.slice.as_ref()
     }
 
-    /// Adds a read after everything that the scope waits for.
+    /// Adds a read after the control dependencies of the scope.
     #[track_caller]
     pub fn read(&self, scope: &Scope) -> Result<Output> {
         if self.is_resource() {
@@ -412,14 +434,18 @@ impl Variable {
         scope.colocate_with(&self.handle).op("Identity").input(&self.handle).build()?.output(0)
     }
 
-    /// Adds a test of whether the variable has a value.
+    /// Adds a node that tells whether the variable is initialized.
     #[track_caller]
     pub fn is_initialized(&self, scope: &Scope) -> Result<Output> {
         let op = if self.is_resource() { "VarIsInitializedOp" } else { "IsVariableInitialized" };
         scope.op(op).input(&self.handle).build()?.output(0)
     }
 
-    /// Adds an operation that replaces the value.
+    /// Adds an operation that assigns a value.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the shape or type of the value does not fit.
     #[track_caller]
     pub fn assign(&self, scope: &Scope, value: impl Into<Input>) -> Result<Operation> {
         self.update(scope, ["AssignVariableOp", "Assign"], value)
@@ -453,7 +479,7 @@ impl Variable {
         if self.is_resource() { node.attr("dtype", self.dtype).build() } else { node.build() }
     }
 
-    /// Adds a node that gathers rows, without reading the rest.
+    /// Adds a node that gathers rows, without reading the others.
     #[track_caller]
     pub fn gather(&self, scope: &Scope, indices: impl Into<Input>) -> Result<Output> {
         if self.is_resource() {
@@ -464,7 +490,7 @@ impl Variable {
         ops::gather_v2(&scope.colocate_with(&self.handle), &self.snapshot, indices, 0)
     }
 
-    /// Adds an operation that adds rows to some of the variable's.
+    /// Adds an operation that adds `rows` to the rows at `indices`.
     #[track_caller]
     pub fn scatter_add(
         &self,
@@ -485,7 +511,7 @@ impl From<&Variable> for Input {
 }
 
 impl From<&Variable> for Output {
-    /// The handle: what gradients are taken by.
+    /// Returns the handle, by which gradients are taken.
     fn from(variable: &Variable) -> Output {
         variable.handle().clone()
     }
@@ -505,35 +531,36 @@ impl PartialEq for Variable {
 
 impl Eq for Variable {}
 
-/// The variables of a collection.
+/// Returns the variables of a collection, in the order they were added.
 pub fn variables_in(graph: &Graph, collection: &str) -> Result<Vec<Variable>> {
     let variable = |item: CollectionItem| match item {
         CollectionItem::Bytes(encoded) => {
-            let def = VariableDef::decode(encoded)
-                .map_err(|error| status!(InvalidArgument, "collection '{collection}' is broken: {error}"))?;
+            let def = VariableDef::decode(encoded).map_err(|error| {
+                status!(InvalidArgument, "collection '{collection}' holds a malformed variable: {error}")
+            })?;
             Variable::from_proto(graph, &def)
         }
-        other => bail!(InvalidArgument, "collection '{collection}' holds {other:?}, which is no variable"),
+        other => bail!(InvalidArgument, "collection '{collection}' holds {other:?}, which is not a variable"),
     };
     graph.collection(collection).into_iter().map(variable).collect()
 }
 
-/// The variables that all tasks share, in the order they were added.
+/// Returns the variables that all tasks share, in the order they were added.
 pub fn global_variables(graph: &Graph) -> Result<Vec<Variable>> {
     variables_in(graph, collections::GLOBAL_VARIABLES)
 }
 
-/// The variables that optimizers update.
+/// Returns the variables that optimizers update.
 pub fn trainable_variables(graph: &Graph) -> Result<Vec<Variable>> {
     variables_in(graph, collections::TRAINABLE_VARIABLES)
 }
 
-/// The variables of this task.
+/// Returns the variables of this task, such as those of metrics.
 pub fn local_variables(graph: &Graph) -> Result<Vec<Variable>> {
     variables_in(graph, collections::LOCAL_VARIABLES)
 }
 
-/// Adds an operation that gives all these variables their initial values.
+/// Adds an operation that initializes variables.
 #[track_caller]
 pub fn variables_initializer(scope: &Scope, variables: &[Variable]) -> Result<Operation> {
     scope
@@ -544,24 +571,24 @@ pub fn variables_initializer(scope: &Scope, variables: &[Variable]) -> Result<Op
         .build()
 }
 
-/// Adds an operation that gives all global variables so far their initial values.
+/// Adds an operation that initializes all global variables added so far.
 #[track_caller]
 pub fn global_variables_initializer(scope: &Scope) -> Result<Operation> {
     variables_initializer(scope, &global_variables(scope.graph())?)
 }
 
-/// Adds an operation that gives all local variables so far their initial values.
+/// Adds an operation that initializes all local variables added so far.
 #[track_caller]
 pub fn local_variables_initializer(scope: &Scope) -> Result<Operation> {
     variables_initializer(scope, &local_variables(scope.graph())?)
 }
 
-/// The variable that counts steps, if the graph has it.
+/// Returns the global step, if the graph has one.
 pub fn find_global_step(graph: &Graph) -> Result<Option<Variable>> {
     Ok(variables_in(graph, collections::GLOBAL_STEP)?.into_iter().next())
 }
 
-/// The variable that counts steps: an int64 named `global_step`, added if the graph lacks it.
+/// Returns the global step, which counts training steps; adds it as an int64 named `global_step` if the graph lacks it.
 #[track_caller]
 pub fn global_step(scope: &Scope) -> Result<Variable> {
     if let Some(step) = find_global_step(scope.graph())? {
@@ -577,11 +604,15 @@ pub fn global_step(scope: &Scope) -> Result<Variable> {
         .build(scope)
 }
 
-/// The operations that every training step runs, such as updates of moving averages.
+/// Returns the operations that every training step must run, such as updates of moving averages.
 pub fn update_ops(graph: &Graph) -> Result<Vec<Operation>> {
     let operation = |item: CollectionItem| match item {
         CollectionItem::Node(name) => graph.operation(name.split(':').next().unwrap_or(&name)),
-        other => bail!(InvalidArgument, "collection '{}' holds {other:?}", collections::UPDATE_OPS),
+        other => bail!(
+            InvalidArgument,
+            "collection '{}' holds {other:?}, which is not an operation",
+            collections::UPDATE_OPS
+        ),
     };
     graph.collection(collections::UPDATE_OPS).into_iter().map(operation).collect()
 }

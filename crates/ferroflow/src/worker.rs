@@ -1,4 +1,4 @@
-//! A task that trains: its server, its place among the workers, its device and its part of the data.
+//! Tasks that train: their server, their number among the workers, their device and their part of the data.
 
 use crate::data::Dataset;
 use crate::device_setter::ReplicaDeviceSetter;
@@ -8,8 +8,7 @@ use crate::train::MonitoredTrainingSession;
 use ferroflow_core::scope::Scope;
 use ferroflow_core::{Result, bail};
 
-/// A task that trains. It has a server of its own, and shares the variables on the parameter servers with the other
-/// workers.
+/// A task that trains. It has its own server, and shares the variables on the parameter servers with the other workers.
 ///
 /// ```no_run
 /// use ferroflow::data::digits::Digits;
@@ -33,8 +32,12 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts the task's server. That of a parameter server serves as long as the process lives, so that `None` is
-    /// returned only when it has been stopped.
+    /// Starts the server of a task. On a parameter server, this call serves as long as the process lives, and returns `None`
+    /// if the server is stopped.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for an evaluator, which does not train; otherwise as [`Server::new`].
     pub fn start(config: TaskConfig) -> Result<Option<Worker>> {
         if config.task.job == "evaluator" {
             bail!(
@@ -51,65 +54,65 @@ impl Worker {
         Ok(Some(Worker { config, server }))
     }
 
-    /// The server on which this task opens its sessions.
+    /// Returns the server on which this task opens its sessions.
     pub fn server(&self) -> &Server {
         &self.server
     }
 
-    /// The task and its cluster.
+    /// Returns the task and its cluster.
     pub fn config(&self) -> &TaskConfig {
         &self.config
     }
 
-    /// Whether this task initializes the model and writes checkpoints.
+    /// Returns `true` if this task initializes the model and writes checkpoints.
     pub fn is_chief(&self) -> bool {
         self.config.is_chief()
     }
 
-    /// The number of this worker, from 0 to [`Worker::count`] - 1; the chief is the first.
+    /// Returns the number of this worker, from 0 to [`Worker::count`] - 1; the chief is number 0.
     pub fn index(&self) -> usize {
         let tasks = self.config.cluster.tasks().map(|(task, _)| task);
         tasks.filter(|task| trains(&task.job)).take_while(|task| *task != self.config.task).count()
     }
 
-    /// The number of tasks that train: the chief and the workers.
+    /// Returns the number of tasks that train: the chief and the workers.
     pub fn count(&self) -> usize {
         let tasks = self.config.cluster.tasks().filter(|(task, _)| trains(&task.job));
         tasks.count().max(1)
     }
 
-    /// The number of parameter servers.
+    /// Returns the number of parameter servers.
     pub fn parameter_servers(&self) -> usize {
         self.config.cluster.num_tasks("ps")
     }
 
-    /// The device of this task, e.g. `/job:worker/task:1`.
+    /// Returns the device of this task, e.g. `/job:worker/task:1`.
     pub fn device(&self) -> String {
         format!("/job:{}/task:{}", self.config.task.job, self.config.task.task)
     }
 
-    /// Places variables on the parameter servers, one after the other, and everything else here.
+    /// Returns a device setter that places variables on the parameter servers, in turn, and everything else on this task.
     pub fn device_setter(&self) -> ReplicaDeviceSetter {
         ReplicaDeviceSetter::new(&self.config.cluster).worker_device(&self.device())
     }
 
-    /// A scope whose nodes [`Worker::device_setter`] places.
+    /// Returns a scope that places its nodes by [`Worker::device_setter`].
     pub fn scope(&self, graph: &Graph) -> Scope {
         self.device_setter().apply(&graph.scope())
     }
 
-    /// A training session on this task's server. The chief initializes or restores the model, the others wait for it.
+    /// Describes a training session on this task's server. The chief initializes or restores the model; the others wait.
     pub fn training_session(&self, graph: &Graph) -> MonitoredTrainingSession {
         MonitoredTrainingSession::new(graph).target(&self.server).chief(self.is_chief())
     }
 
-    /// This worker's part of a dataset that all workers share.
+    /// Returns this worker's part of a dataset that is divided among all workers.
     pub fn shard<T: Send + 'static>(&self, dataset: &Dataset<T>) -> Result<Dataset<T>> {
         dataset.shard(self.count(), self.index())
     }
 }
 
-/// Whether tasks of a job train.
+/// Returns `true` if tasks of a job train.
 fn trains(job: &str) -> bool {
     !matches!(job, "ps" | "evaluator")
 }

@@ -5,7 +5,7 @@
 //! so long (`cargo xtask fuzz`), `FERROFLOW_FUZZ_SEED` begins elsewhere.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use ferroflow::server::{Place, listen};
+use ferroflow::server::{ListenConfig, listen};
 use ferroflow::{Graph, Server, ServerConfig, Session};
 use ferroflow_proto::tensorflow as tf;
 use ferroflow_testing::golden;
@@ -394,7 +394,7 @@ fn a_server_survives_damaged_calls_and_frames() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let named = std::env::var("FERROFLOW_FUZZ_TARGET").ok();
     let server = named.is_none().then(|| {
-        let listeners = listen(&Place { entry: None, bind: None, port: Some(0) }).unwrap();
+        let listeners = listen(&ListenConfig { entry: None, bind: None, port: Some(0) }).unwrap();
         let config = ServerConfig {
             memory: Some(2 << 30),
             reclaim_sessions: Some(Duration::from_secs(1)),

@@ -1,7 +1,7 @@
 //! Losses and their gradients.
 
 use super::{Running, compare, expected, iota, numbers, reversed};
-use ferroflow::losses::{self, Reduction, Weighting};
+use ferroflow::losses::{self, LossOptions, Reduction};
 use ferroflow::{Graph, Output, Tensor, gradients, ops};
 
 #[test]
@@ -27,7 +27,7 @@ fn losses_and_their_gradients_are_stocks() {
         ("sigmoid", losses::sigmoid_cross_entropy(&s, labels, x)),
         ("softmax", losses::softmax_cross_entropy(&s, &onehot, x)),
         ("sparse", losses::sparse_softmax_cross_entropy(&s, &classes, x)),
-        ("sigmoid_smooth", Weighting::default().label_smoothing(0.2).sigmoid_cross_entropy(&s, labels, x)),
+        ("sigmoid_smooth", LossOptions::default().label_smoothing(0.2).sigmoid_cross_entropy(&s, labels, x)),
         ("softmax_smooth", smooth.softmax_cross_entropy(&s, &onehot, x)),
         ("cosine_distance", losses::cosine_distance(&s, labels, x, 1)),
         ("pairwise", losses::mean_pairwise_squared_error(&s, labels, x)),

@@ -4,8 +4,8 @@ use super::{Running, compare, expected, numbers};
 use ferroflow::data::digits::Digits;
 use ferroflow::initializers as init;
 use ferroflow::layers::{
-    Activation, Assignment, BatchNorm, Conv2d, Dense, Gru, Lstm, Padding, Sequence, avg_pool2d, dropout,
-    embedding_lookup, flatten, max_pool2d,
+    Activation, BatchNorm, Conv2d, Dense, Gru, Lstm, Padding, PartitionStrategy, Sequence, avg_pool2d,
+    dropout, embedding_lookup, flatten, max_pool2d,
 };
 use ferroflow::optimizers::{Adagrad, Adam, GradientDescent, Momentum, Optimizer, RmsProp};
 use ferroflow::variables::{self, Partitioner};
@@ -13,7 +13,7 @@ use ferroflow::{DType, Graph, Output, Scope, Tensor, Variable, losses, ops};
 
 /// The first digits, in this shape.
 fn digits(dims: [i64; 4]) -> (Tensor, Tensor) {
-    let file = crate::stock::root().join("examples/data/digits.csv.gz");
+    let file = crate::stock::root().join("crates/ferroflow/data/digits.csv.gz");
     let digits = Digits::load(file).unwrap();
     let dims: Vec<i64> = dims.into_iter().filter(|dim| *dim > 0).collect();
     let count = dims[0] as usize;
@@ -139,8 +139,8 @@ fn partitioned_embeddings() {
         spec.partitioned(&s, Partitioner::fixed(3)).unwrap()
     };
     let (first, second) = (table("table", 11), table("other", 9));
-    let rows = embedding_lookup(&s, &first, &ids, Assignment::Div).unwrap();
-    let more = embedding_lookup(&s, &second, &ids, Assignment::Mod).unwrap();
+    let rows = embedding_lookup(&s, &first, &ids, PartitionStrategy::Div).unwrap();
+    let more = embedding_lookup(&s, &second, &ids, PartitionStrategy::Mod).unwrap();
     let rows = ops::add_v2(&s, &rows, &more).unwrap();
     let sums = (ops::sum(&s, &rows, [1]).unwrap() - 1.0).unwrap();
     let loss = ops::mean(&s, ops::square(&s, &sums), [0, 1]).unwrap();

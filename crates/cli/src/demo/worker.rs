@@ -64,7 +64,7 @@ pub(crate) fn run(task: &Task) -> Result<()> {
         adam.minimize(&s, &model.loss, Some(&step))?
     };
     summary::scalar(&s, "loss", &model.loss)?;
-    let (training, held_out) = Digits::parse(super::DIGITS)?.split(HELD_OUT, 42)?;
+    let (training, held_out) = Digits::bundled()?.split(HELD_OUT, 42)?;
     if chief {
         let judge = Judge {
             accuracy: model.accuracy.clone(),

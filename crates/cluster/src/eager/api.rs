@@ -116,7 +116,7 @@ pub enum Item {
     /// Make a function known.
     RegisterFunction {
         /// The function.
-        definition: FunctionDef,
+        definition: Box<FunctionDef>,
         /// For a part of a function, the functions that it calls.
         component: Option<FunctionDefLibrary>,
     },

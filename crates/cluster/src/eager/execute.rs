@@ -32,7 +32,7 @@ impl Context {
             Item::Operation(operation) => return self.run_operation(operation).await,
             Item::SendTensor { op, tensors, device } => self.receive(op, tensors, &device)?,
             Item::Release(name) => self.handles.release(name)?,
-            Item::RegisterFunction { definition, component } => self.register(definition, component)?,
+            Item::RegisterFunction { definition, component } => self.register(*definition, component)?,
             Item::RemoveFunction(name) => self.remove_function(&name)?,
             Item::CleanupFunction(step) => self.worker.cleanup_step(step),
             Item::SendPackedHandle => bail!(

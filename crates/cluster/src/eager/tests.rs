@@ -10,6 +10,7 @@ use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, NodeDef, OpDef, op_def
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 const DEVICE: &str = "/job:localhost/replica:0/task:0/device:CPU:0";
 
@@ -80,7 +81,7 @@ fn function(name: &str, node: &str) -> Item {
         ret: [("y".to_owned(), "n:y:0".to_owned())].into_iter().collect(),
         ..Default::default()
     };
-    Item::RegisterFunction { definition, component: None }
+    Item::RegisterFunction { definition: Box::new(definition), component: None }
 }
 
 #[tokio::test]
@@ -130,7 +131,8 @@ async fn contexts_end_when_their_clients_fall_silent() {
     task.eager.create_context(new(1, 100)).unwrap();
     task.eager.create_context(new(2, 1000)).unwrap();
     let watching = task.eager.clone();
-    let watch = tokio::spawn(async move { watching.expire().await });
+    let mut watch = JoinSet::new();
+    watch.spawn(async move { watching.expire().await });
     tokio::time::sleep(Duration::from_secs(90)).await;
     assert!(task.eager.keep_alive(1).is_ok());
     tokio::time::sleep(Duration::from_secs(90)).await;
@@ -138,7 +140,6 @@ async fn contexts_end_when_their_clients_fall_silent() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(task.eager.keep_alive(1).unwrap_err().code(), Code::Aborted);
     assert!(task.eager.keep_alive(2).is_ok());
-    watch.abort();
 }
 
 #[tokio::test]

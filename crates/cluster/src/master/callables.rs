@@ -1,4 +1,4 @@
-//! Callables: steps whose names are fixed once.
+//! Callables: steps whose feeds and fetches are named once and then run by handle.
 
 use super::plan_cache::Prepared;
 use super::session::MasterSession;
@@ -12,13 +12,13 @@ use ferroflow_runtime::plan::parse_tensor_name;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// A step whose names are fixed.
+/// A step with fixed names.
 struct Callable {
     prepared: Arc<Prepared>,
     options: RunOptions,
 }
 
-/// The callables of a session. Handles count from 0.
+/// The callables of a session. Handles count up from 0.
 #[derive(Default)]
 pub(crate) struct Callables(Mutex<Table>);
 
@@ -31,14 +31,14 @@ struct Table {
 const UNPOISONED: &str = "no panic while callables are locked";
 
 impl MasterSession {
-    /// Fixes the names of a step, plan included; returns the callable's handle.
+    /// Names the feeds and fetches of a step and plans it; returns the callable's handle.
     pub(super) async fn make_callable(self: &Arc<Self>, options: CallableOptions) -> Result<i64> {
         let CallableOptions { feed, fetch, target, run_options, tensor_connection, .. } = options;
         let request = Signature { feeds: feed, fetches: fetch, targets: target };
         let prepared = if tensor_connection.is_empty() {
             self.prepare(request).await?
         } else {
-            // A plan of another graph: steps of the session's own must not find it.
+            // The plan belongs to a modified graph, so it must not enter the session's cache.
             let session = self.clone();
             let connected = async move {
                 let graph = connect(&session.graph(), &tensor_connection)?;
@@ -63,7 +63,7 @@ impl MasterSession {
         );
         let feeds = prepared.order_feeds(feeds);
         let ran = run_plan(self, &prepared.plan, feeds, &callable.options).await;
-        let (values, metadata) = ran.inspect_err(|error| self.tell_refusal(error, &prepared.signature))?;
+        let (values, metadata) = ran.inspect_err(|error| self.log_refusal(error, &prepared.signature))?;
         let fetches = prepared.fetch_positions().iter().map(|&position| values[position].clone());
         Ok(CallableOutcome { fetches: fetches.collect(), metadata })
     }
@@ -78,7 +78,7 @@ impl Callables {
         handle
     }
 
-    /// Forgets a callable; one that is not known is fine.
+    /// Removes a callable; an unknown handle is ignored.
     pub(super) fn release(&self, handle: i64) {
         self.0.lock().expect(UNPOISONED).callables.remove(&handle);
     }
@@ -96,7 +96,7 @@ impl Callables {
     }
 }
 
-/// The graph with whatever reads a `to_tensor` reading its `from_tensor` instead.
+/// Returns the graph with every reader of a `to_tensor` rewired to its `from_tensor`.
 fn connect(graph: &Graph, connections: &[TensorConnection]) -> Result<Graph> {
     let mut connected = graph.clone();
     for connection in connections {

@@ -1,11 +1,12 @@
-//! The tasks of one session: the master's own, and those on which it has opened the session as well.
+//! The tasks of one session: the master's own, and the others on which the master has opened the session.
 //!
-//! A session waits for the tasks of other jobs, which have its variables, and not for the other tasks of the master's own
-//! job, which do the same work beside it: those join when they are there, at the latest when a graph names one of them.
+//! A session waits for the tasks of other jobs, which hold its variables. It does not wait for the other tasks of the
+//! master's own job, which do the same work in parallel: those join once they are up, at the latest when a graph names
+//! one of them.
 
 use crate::spec::{TaskName, device_passes, task_passes};
 use crate::transport::client::{Peers, RemoteWorker};
-use crate::transport::introduction::{Answer, Question};
+use crate::transport::task_status::{TaskStatusRequest, TaskStatusResponse};
 use crate::waiting::Waiting;
 use crate::worker::{Worker, WorkerSession};
 use ferroflow_core::device::DeviceSpec;
@@ -20,15 +21,15 @@ use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// How long to wait before tasks that did not agree are asked again.
+/// The pause before tasks that did not agree are asked again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long to look whether a task is there that a session can do without.
+/// The time to look for a task that the session can do without.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long to look for it on behalf of whoever asks which tasks are there.
+/// The time to look for such a task on behalf of a client that lists devices.
 const LONG_LOOK: Duration = Duration::from_secs(5);
-/// How long the end of a session waits for its tasks to confirm it: one that is busy has time to hear of it before this
-/// process goes. They hear of it later than that, too.
+/// The time that closing a session waits for its tasks to confirm. A busy task gets a chance to hear of it before this
+/// process exits; slower ones are still told.
 const CONFIRM_WAIT: Duration = Duration::from_secs(2);
 
 const UNPOISONED: &str = "no panic while the members are locked";
@@ -36,9 +37,9 @@ const UNPOISONED: &str = "no panic while the members are locked";
 /// Another task of a session.
 struct Member {
     worker: Arc<RemoteWorker>,
-    /// What it said about itself.
-    answer: Answer,
-    /// Those of its devices that pass the filters.
+    /// The task's description of itself.
+    status: TaskStatusResponse,
+    /// Its devices that pass the filters.
     devices: Vec<DeviceAttributes>,
 }
 
@@ -51,9 +52,9 @@ pub(super) struct Members {
     cluster: SessionCluster,
     filters: Vec<DeviceSpec>,
     isolated: bool,
-    /// Those who have joined, by name, and those who have not.
+    /// The tasks that have joined, sorted by name, and those that have not.
     roster: RwLock<Roster>,
-    /// Held while somebody joins.
+    /// Held while a task joins.
     joining: tokio::sync::Mutex<()>,
 }
 
@@ -61,17 +62,17 @@ pub(super) struct Members {
 struct Roster {
     members: Vec<Member>,
     absent: Vec<Arc<RemoteWorker>>,
-    /// Those who may have opened the session although they did not say so.
-    doubtful: Vec<Arc<RemoteWorker>>,
-    /// Whether the session ends.
-    over: bool,
-    /// Whether everybody has been told so.
+    /// Tasks that may have opened the session although they did not confirm it.
+    unconfirmed: Vec<Arc<RemoteWorker>>,
+    /// True once the session is closing.
+    closing: bool,
+    /// True once every member has been told to close the session.
     dismissed: bool,
 }
 
 impl Members {
-    /// Opens session `handle` on the tasks that pass the filters. Waits for those of other jobs that are not there yet,
-    /// as long as the caller does and its configuration allows, and says in the log for whom.
+    /// Opens session `handle` on the tasks that pass the filters. Waits for tasks of other jobs that are not up yet,
+    /// within the limits of the caller and its configuration, and logs which ones.
     pub(super) async fn gather(
         handle: &str,
         worker: &Arc<Worker>,
@@ -81,17 +82,17 @@ impl Members {
     ) -> Result<Members> {
         let deadline = deadline(config);
         let shares_devices = config.share_cluster_devices_in_session;
-        // Whoever names a cluster or hands everybody's devices to everybody means all of them.
+        // A session that names its cluster, or shares all devices, needs all tasks from the start.
         let all_at_once = shares_devices || cluster.brought.is_some();
         let mut waiting = Waiting::new();
         let (candidates, absent) = loop {
-            let mut news = worker.news();
+            let mut news = worker.watch_cluster();
             if cluster.brought.is_none() {
                 cluster.peers = worker.peers();
             }
-            let invited = cluster.invite(worker, &filters, all_at_once, deadline);
-            let unsettled = match select(pin!(invited), pin!(news.changed())).await {
-                Either::Left((Ok(invited), _)) => break invited,
+            let found = cluster.find_members(worker, &filters, all_at_once, deadline);
+            let unsettled = match select(pin!(found), pin!(news.changed())).await {
+                Either::Left((Ok(found), _)) => break found,
                 Either::Left((Err(error), _)) if !is_unsettled(&error) => return Err(error),
                 Either::Left((Err(error), _)) => error,
                 Either::Right(_) => continue,
@@ -102,15 +103,15 @@ impl Members {
                 "the tasks did not agree about the cluster in time: {}",
                 unsettled.message()
             );
-            waiting.speak("tasks that have yet to hear of one that moved", unsettled.message());
+            waiting.speak("tasks that have not yet learned of a move", unsettled.message());
             worker.sleep(PAUSE).await?;
         };
         let mut own_devices = worker.device_attributes();
         if cluster.brought.is_some() {
             (0..).zip(&mut own_devices).for_each(|(index, device)| device.name = cluster.own.cpu(index));
         }
-        // As in stock, state under names that a session brings along is the session's own unless it says otherwise,
-        // which then goes before any other wish.
+        // As in stock, state under task names that the session brought along belongs to the session, unless this option
+        // says otherwise, which takes precedence.
         let experimental = config.experimental.as_ref();
         let shares = experimental.is_some_and(|set| set.share_session_state_in_clusterspec_propagation);
         let isolated = !shares && (config.isolate_session_state || cluster.brought.is_some());
@@ -131,45 +132,46 @@ impl Members {
             joining: tokio::sync::Mutex::default(),
         };
         let devices = own_request.cluster_device_attributes;
-        let joined = join_all(candidates.into_iter().map(|member| members.admit(member, &devices))).await;
+        let joined =
+            join_all(candidates.into_iter().map(|member| members.add_member(member, &devices))).await;
         if let Err(error) = joined.into_iter().collect::<Result<()>>() {
             members.leave().await;
             return Err(error);
         }
-        members.tell_absent();
+        members.log_absent();
         Ok(members)
     }
 
     /// Opens the session on a task, which is a member from then on.
-    async fn admit(&self, member: Member, devices: &[DeviceAttributes]) -> Result<()> {
+    async fn add_member(&self, member: Member, devices: &[DeviceAttributes]) -> Result<()> {
         let mut request =
             self.cluster.request(&self.handle, &self.worker, self.isolated, member.worker.task());
         request.cluster_device_attributes = devices.to_vec();
-        // If this is given up, it may have opened the session all the same.
-        self.roster.write().expect(UNPOISONED).doubtful.push(member.worker.clone());
+        // If this call is cancelled, the task may have opened the session anyway.
+        self.roster.write().expect(UNPOISONED).unconfirmed.push(member.worker.clone());
         member.worker.create_session(&request, self.worker.address()).await?;
         let mut roster = self.roster.write().expect(UNPOISONED);
-        if roster.over {
+        if roster.closing {
             drop(member.worker.forget_session(&self.handle));
             bail!(Aborted, "Session {} was closed while {} joined it.", self.handle, member.worker.task());
         }
-        roster.doubtful.retain(|peer| peer.task() != member.worker.task());
+        roster.unconfirmed.retain(|peer| peer.task() != member.worker.task());
         roster.absent.retain(|peer| peer.task() != member.worker.task());
         roster.members.push(member);
         roster.members.sort_by(|a, b| a.worker.task().cmp(b.worker.task()));
         Ok(())
     }
 
-    fn tell_absent(&self) {
+    fn log_absent(&self) {
         let roster = self.roster.read().expect(UNPOISONED);
         if !roster.absent.is_empty() {
             let tasks: Vec<String> = roster.absent.iter().map(|peer| peer.task().to_string()).collect();
             let session = &self.handle;
-            tracing::info!(session, ?tasks, "A session starts without tasks that are not there yet.");
+            tracing::info!(session, ?tasks, "A session starts without tasks that are not up yet.");
         }
     }
 
-    /// Waits for the tasks that nodes of this graph name and that have not joined yet.
+    /// Waits for the absent tasks that nodes of this graph name.
     pub(super) async fn wait_for_named(&self, graph: &GraphDef, config: &ConfigProto) -> Result<()> {
         if self.roster.read().expect(UNPOISONED).absent.is_empty() {
             return Ok(());
@@ -180,7 +182,7 @@ impl Members {
         let named: Vec<DeviceSpec> =
             names.into_iter().filter_map(|name| DeviceSpec::parse(name).ok()).collect();
         let means = |spec: &DeviceSpec, task: &TaskName| {
-            // What may be here will be here, as what names nobody will.
+            // A device specification that fits this task is placed here, and so is one that names no task.
             (spec.job.is_some() || spec.task.is_some())
                 && !self.own.envs().iter().any(|env| spec.matches(env.device.spec()))
                 && spec.task_part().matches(&task.spec())
@@ -189,57 +191,58 @@ impl Members {
         let meant =
             self.absent().into_iter().filter(|peer| named.iter().any(|spec| means(spec, peer.task())));
         let deadline = deadline(config);
-        let question = self.worker.question();
+        let status_request = self.worker.status_request();
         let joining = meant.map(|peer| {
-            let question = &question;
+            let status_request = &status_request;
             async move {
-                let member = self.when_ready(peer, question, deadline).await?;
-                member.agree(&self.worker, &self.names()).await?;
-                self.admit(member, &[]).await
+                let member = self.when_ready(peer, status_request, deadline).await?;
+                member.check_agreement(&self.worker, &self.names()).await?;
+                self.add_member(member, &[]).await
             }
         });
         try_join_all(joining).await.map(drop)
     }
 
-    /// Takes in whoever is there by now.
+    /// Adds the absent tasks that are up by now.
     pub(super) async fn look_for_absent(&self) {
         let _joining = self.joining.lock().await;
-        let question = self.worker.question();
+        let status_request = self.worker.status_request();
         let looks = self.absent().into_iter().map(|peer| {
-            let question = &question;
+            let status_request = &status_request;
             async move {
-                let Ok(Ok(member)) = Member::if_there(peer, question, &self.filters, LONG_LOOK).await else {
+                let Ok(Ok(member)) = Member::if_there(peer, status_request, &self.filters, LONG_LOOK).await
+                else {
                     return;
                 };
-                let joined = match member.agree(&self.worker, &self.names()).await {
-                    Ok(()) => self.admit(member, &[]).await,
+                let joined = match member.check_agreement(&self.worker, &self.names()).await {
+                    Ok(()) => self.add_member(member, &[]).await,
                     refused => refused,
                 };
                 if let Err(error) = joined {
-                    tracing::debug!(%error, "A task that came late did not open a session.");
+                    tracing::debug!(%error, "A task that came up late could not join a session.");
                 }
             }
         });
         join_all(looks).await;
     }
 
-    /// The tasks that have not joined, where they are by now.
+    /// Returns the absent tasks at their current addresses.
     fn absent(&self) -> Vec<Arc<RemoteWorker>> {
         let absent = self.roster.read().expect(UNPOISONED).absent.clone();
         absent.into_iter().map(|peer| self.cluster.current(&self.worker, peer)).collect()
     }
 
-    /// A task and its devices, once it is there, wherever it moves meanwhile.
+    /// Waits until a task is up, following it if it moves; returns it with its devices.
     async fn when_ready(
         &self,
         mut peer: Arc<RemoteWorker>,
-        question: &Question,
+        status_request: &TaskStatusRequest,
         deadline: Option<Instant>,
     ) -> Result<Member> {
         loop {
-            let mut news = self.worker.news();
+            let mut news = self.worker.watch_cluster();
             peer = self.cluster.current(&self.worker, peer);
-            let ready = Member::when_ready(peer.clone(), question, &self.filters, deadline);
+            let ready = Member::when_ready(peer.clone(), status_request, &self.filters, deadline);
             match select(pin!(ready), pin!(news.changed())).await {
                 Either::Left((ready, _)) => return ready,
                 Either::Right(_) => {}
@@ -247,42 +250,42 @@ impl Members {
         }
     }
 
-    /// Whether another task has joined.
+    /// Returns whether another task has joined.
     pub(super) fn has(&self, task: &TaskName) -> bool {
         let roster = self.roster.read().expect(UNPOISONED);
         self.cluster.brought.is_none() && roster.members.iter().any(|member| member.worker.task() == task)
     }
 
-    /// The tasks that have joined.
+    /// Returns the names of the other tasks that have joined.
     fn names(&self) -> Vec<String> {
         let roster = self.roster.read().expect(UNPOISONED);
         roster.members.iter().map(|member| member.worker.task().to_string()).collect()
     }
 
-    /// The session on the master's own task.
+    /// Returns the session on the master's own task.
     pub(super) fn own(&self) -> &Arc<WorkerSession> {
         &self.own
     }
 
-    /// The master's worker.
+    /// Returns the master's own worker.
     pub(super) fn own_worker(&self) -> &Arc<Worker> {
         &self.worker
     }
 
-    /// The session's handle.
+    /// Returns the session's handle.
     pub(super) fn handle(&self) -> &str {
         &self.handle
     }
 
-    /// The devices of all members, the master's own first.
+    /// Returns the devices of all members, the master's own first.
     pub(super) fn devices(&self) -> Vec<DeviceAttributes> {
         let roster = self.roster.read().expect(UNPOISONED);
         let others = roster.members.iter().flat_map(|member| &member.devices);
         self.own_devices.iter().chain(others).cloned().collect()
     }
 
-    /// Where unconstrained nodes go: a position in these devices, the session's. That is the master's first device, but
-    /// stock's masters do not know which one that is among names that a session brings along, and take the first by name.
+    /// Returns the index of the device for unconstrained nodes. That is the master's first device; but among names that
+    /// a session brought along, stock's masters do not know which one that is and take the first by name.
     pub(super) fn default_device(&self, devices: &[DeviceSpec]) -> usize {
         let own = self.own.env().device.spec();
         let position = match self.cluster.brought {
@@ -292,7 +295,7 @@ impl Members {
         position.unwrap_or_default()
     }
 
-    /// The incarnation of a device; 0 for one that is not of this session.
+    /// Returns the incarnation of a device; 0 for a device outside this session.
     pub(super) fn incarnation(&self, device: &str) -> u64 {
         let roster = self.roster.read().expect(UNPOISONED);
         let mut devices =
@@ -300,39 +303,40 @@ impl Members {
         devices.find(|attributes| attributes.name == device).map_or(0, |attributes| attributes.incarnation)
     }
 
-    /// The task that a device belongs to.
+    /// Returns the task that a device belongs to.
     pub(super) fn owner(&self, device: &str) -> Result<Arc<RemoteWorker>> {
         let roster = self.roster.read().expect(UNPOISONED);
         let owns = |member: &&Member| member.devices.iter().any(|attributes| attributes.name == device);
         let member = roster.members.iter().find(owns);
-        let member = member.ok_or_else(|| status!(Internal, "{device} belongs to no task of the session"))?;
+        let member =
+            member.ok_or_else(|| status!(Internal, "{device} does not belong to any task of the session"))?;
         Ok(member.worker.clone())
     }
 
-    /// Ends the session on every member. Does not stand still for one that does not answer.
+    /// Ends the session on every member, without blocking on one that does not respond.
     pub(super) async fn leave(&self) {
-        self.roster.write().expect(UNPOISONED).over = true;
-        // Whoever is joining now has joined, or has seen that it is over.
+        self.roster.write().expect(UNPOISONED).closing = true;
+        // A task that is joining now either has joined or will see that the session is closing.
         let _joining = tokio::time::timeout(LOOK, self.joining.lock()).await;
         let confirmed = join_all(self.dismiss());
         if tokio::time::timeout(CONFIRM_WAIT, confirmed).await.is_err() {
-            tracing::debug!(session = self.handle, "Tasks have not confirmed the end of a session yet.");
+            tracing::debug!(session = self.handle, "Not all tasks have confirmed the end of a session.");
         }
     }
 
-    /// Ends the session here and tells every member to do the same; what is returned waits for them.
+    /// Ends the session here and tells every member to do the same; the receivers complete as members confirm.
     fn dismiss(&self) -> Vec<oneshot::Receiver<()>> {
         self.worker.delete_session(&self.handle);
         let mut roster = self.roster.write().expect(UNPOISONED);
-        (roster.over, roster.dismissed) = (true, true);
+        (roster.closing, roster.dismissed) = (true, true);
         let joined: Vec<_> = roster.members.iter().map(|member| member.worker.clone()).collect();
-        let all = joined.into_iter().chain(std::mem::take(&mut roster.doubtful));
+        let all = joined.into_iter().chain(std::mem::take(&mut roster.unconfirmed));
         all.map(|worker| worker.forget_session(&self.handle)).collect()
     }
 }
 
 impl Drop for Members {
-    /// A session that was given up while it was opened ends as others do.
+    /// Ends a session that was cancelled while it was being opened.
     fn drop(&mut self) {
         if !self.roster.read().is_ok_and(|roster| roster.dismissed) {
             drop(self.dismiss());
@@ -340,83 +344,85 @@ impl Drop for Members {
     }
 }
 
-/// Whether tasks disagree because some have yet to hear of one that moved.
+/// Returns whether tasks disagree only because some have not yet learned of a move.
 fn is_unsettled(error: &Status) -> bool {
     error.code() == Code::Unavailable
 }
 
-/// When a session that is configured so gives up waiting for tasks.
+/// Returns the time at which this configuration gives up waiting for tasks.
 fn deadline(config: &ConfigProto) -> Option<Instant> {
     let limit = u64::try_from(config.operation_timeout_in_ms).ok().filter(|millis| *millis > 0);
     limit.map(|millis| Instant::now() + Duration::from_millis(millis))
 }
 
 impl Member {
-    /// A task and its devices, once it is there.
+    /// Waits until a task is up; returns it with its devices.
     async fn when_ready(
         worker: Arc<RemoteWorker>,
-        question: &Question,
+        status_request: &TaskStatusRequest,
         filters: &[DeviceSpec],
         deadline: Option<Instant>,
     ) -> Result<Member> {
-        let answer = worker.get_status_when_ready(question, deadline).await?;
-        Ok(Member::new(worker, answer, filters))
+        let status = worker.get_status_when_ready(status_request, deadline).await?;
+        Ok(Member::new(worker, status, filters))
     }
 
-    /// A task and its devices if it is there; else the task alone.
+    /// Returns a task with its devices if it is up, and otherwise the task itself.
     async fn if_there(
         worker: Arc<RemoteWorker>,
-        question: &Question,
+        status_request: &TaskStatusRequest,
         filters: &[DeviceSpec],
         look: Duration,
     ) -> Result<std::result::Result<Member, Arc<RemoteWorker>>> {
-        Ok(match worker.ask(question, look).await? {
-            Ok(answer) => Ok(Member::new(worker, answer, filters)),
+        Ok(match worker.try_get_status(status_request, look).await? {
+            Ok(status) => Ok(Member::new(worker, status, filters)),
             Err(error) => {
-                tracing::debug!(task = %worker.task(), %error, "A task is not there yet.");
+                tracing::debug!(task = %worker.task(), %error, "A task is not up yet.");
                 Err(worker)
             }
         })
     }
 
-    fn new(worker: Arc<RemoteWorker>, answer: Answer, filters: &[DeviceSpec]) -> Member {
-        let mut devices = answer.device_attributes.clone();
+    fn new(worker: Arc<RemoteWorker>, status: TaskStatusResponse, filters: &[DeviceSpec]) -> Member {
+        let mut devices = status.device_attributes.clone();
         devices.retain(|device| device_passes(filters, &device.name));
-        Member { worker, answer, devices }
+        Member { worker, status, devices }
     }
 
-    /// Refuses a task that looks elsewhere for the other members than the master's does.
-    async fn agree(&self, master: &Worker, members: &[String]) -> Result<()> {
+    /// Fails if the task has other addresses for the session's members than the master has.
+    async fn check_agreement(&self, master: &Worker, members: &[String]) -> Result<()> {
         let is_member = |name: &str| members.iter().any(|member| member == name);
-        master.agree(&self.worker.task().to_string(), &self.answer, is_member).await
+        master.check_agreement(&self.worker.task().to_string(), &self.status, is_member).await
     }
 }
 
-/// The cluster that a session uses: the server's, or one that the session brings along.
+/// The cluster that a session uses: the server's own, or one that the session brought along.
 pub(super) struct SessionCluster {
-    /// What the master's task is called in it.
+    /// The name of the master's task in it.
     pub(super) own: TaskName,
     pub(super) peers: Arc<Peers>,
-    /// The cluster that the session brings along.
+    /// The definition that the session brought along.
     pub(super) brought: Option<ClusterDef>,
 }
 
 impl SessionCluster {
-    /// The tasks that pass the filters, once those that are needed are there, and those of the master's own job that are
-    /// not. All that are there agree about the cluster.
-    async fn invite(
+    /// Finds the tasks that pass the filters: waits for the required ones and checks once for the others of the
+    /// master's own job, which are returned separately if they are absent. All that were found agree about the cluster.
+    async fn find_members(
         &self,
         worker: &Arc<Worker>,
         filters: &[DeviceSpec],
         all_at_once: bool,
         deadline: Option<Instant>,
     ) -> Result<(Vec<Member>, Vec<Arc<RemoteWorker>>)> {
-        let invited = self.peers.workers().filter(|peer| task_passes(filters, peer.task()));
+        let found = self.peers.workers().filter(|peer| task_passes(filters, peer.task()));
         let (needed, others): (Vec<_>, Vec<_>) =
-            invited.cloned().partition(|peer| all_at_once || peer.task().job != self.own.job);
-        let question = if self.brought.is_none() { worker.question() } else { Question::default() };
-        let needed = needed.into_iter().map(|peer| Member::when_ready(peer, &question, filters, deadline));
-        let others = others.into_iter().map(|peer| Member::if_there(peer, &question, filters, LOOK));
+            found.cloned().partition(|peer| all_at_once || peer.task().job != self.own.job);
+        let status_request =
+            if self.brought.is_none() { worker.status_request() } else { TaskStatusRequest::default() };
+        let needed =
+            needed.into_iter().map(|peer| Member::when_ready(peer, &status_request, filters, deadline));
+        let others = others.into_iter().map(|peer| Member::if_there(peer, &status_request, filters, LOOK));
         let (needed, others) = join(try_join_all(needed), join_all(others)).await;
         let mut candidates = needed?;
         let mut absent = Vec::new();
@@ -427,12 +433,12 @@ impl SessionCluster {
             }
         }
         let names: Vec<String> = candidates.iter().map(|member| member.worker.task().to_string()).collect();
-        let agreed = candidates.iter().map(|member| member.agree(worker, &names));
+        let agreed = candidates.iter().map(|member| member.check_agreement(worker, &names));
         try_join_all(agreed).await?;
         Ok((candidates, absent))
     }
 
-    /// A task where it is by now.
+    /// Returns a task at its current address.
     fn current(&self, worker: &Worker, peer: Arc<RemoteWorker>) -> Arc<RemoteWorker> {
         match &self.brought {
             Some(_) => peer,
@@ -440,7 +446,7 @@ impl SessionCluster {
         }
     }
 
-    /// What opens session `handle` of the task's master on a task.
+    /// Builds the request that opens session `handle` on a task.
     fn request(
         &self,
         handle: &str,
@@ -451,7 +457,7 @@ impl SessionCluster {
         CreateWorkerSessionRequest {
             session_handle: handle.to_owned(),
             server_def: Some(self.server_def(task)),
-            // Tasks under names that a session brings along keep state for that session alone.
+            // Tasks under names that a session brought along keep state for that session only.
             isolate_session_state: isolated,
             cluster_device_attributes: Vec::new(),
             master_task: self.own.to_string(),
@@ -459,7 +465,7 @@ impl SessionCluster {
         }
     }
 
-    /// Who a task is to be in the session; without a cluster the task uses the one that it was started with.
+    /// The identity of a task within the session. Without a cluster the task uses the one that it was started with.
     fn server_def(&self, task: &TaskName) -> ServerDef {
         ServerDef {
             cluster: self.brought.clone(),

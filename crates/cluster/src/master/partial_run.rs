@@ -15,7 +15,7 @@ use futures_util::future::{BoxFuture, Shared};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
-/// The partial runs of a session. Handles count from 0.
+/// The partial runs of a session. Handles count up from 0.
 #[derive(Default)]
 pub(crate) struct PartialRuns(Mutex<Table>);
 
@@ -25,18 +25,18 @@ struct Table {
     next: u64,
 }
 
-/// A partial run under way. Dropping it cancels the step.
+/// A running partial run. Dropping it cancels the step.
 struct PartialRun {
     prepared: Arc<Prepared>,
     graph: Arc<Graph>,
     hub: Arc<PartialHub>,
-    /// How the step ends.
+    /// The outcome of the step.
     done: Shared<BoxFuture<'static, Result<()>>>,
     progress: Mutex<Progress>,
     _guard: StepGuard,
 }
 
-/// What has been exchanged, by position in the signature.
+/// The feeds and fetches exchanged so far, by position in the signature.
 struct Progress {
     fed: Vec<bool>,
     fetched: Vec<bool>,
@@ -45,10 +45,15 @@ struct Progress {
 const UNPOISONED: &str = "no panic while partial runs are locked";
 
 impl PartialRuns {
-    /// Forgets all runs.
+    /// Cancels and removes all runs.
     pub(super) fn clear(&self) {
         let runs = std::mem::take(&mut self.0.lock().expect(UNPOISONED).runs);
         drop(runs);
+    }
+
+    /// Returns the number of runs that are not complete.
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().expect(UNPOISONED).runs.len()
     }
 
     fn get(&self, handle: &str) -> Result<Arc<PartialRun>> {
@@ -94,7 +99,8 @@ impl MasterSession {
         }))
     }
 
-    /// Starts all parts of a partial run. Feeds and fetches are with the own part; the others wait for what it sends.
+    /// Starts all parts of a partial run. Feeds and fetches belong to the local part; the other parts wait for what it
+    /// sends.
     fn start_partial(
         self: &Arc<Self>,
         prepared: &Arc<Prepared>,
@@ -104,17 +110,17 @@ impl MasterSession {
         let (session, prepared, hub) = (self.clone(), prepared.clone(), hub.clone());
         let pool = self.env().pool.clone();
         if prepared.plan.remote.is_empty() {
-            let (place, rendezvous) = (guard.place(), Arc::new(LocalRendezvous::default()));
+            let (place, rendezvous) = (guard.id_and_cancellation(), Arc::new(LocalRendezvous::default()));
             let done = async move {
                 let own = OwnParts::new(&prepared.plan, place, rendezvous);
                 let done =
                     own.run_partially(hub.clone()).await.map_err(|error| from_task(error, &session.task));
-                // Whoever waits for a fetch must hear of a failure on another device too.
+                // A caller that waits for a fetch must learn of a failure on another device too.
                 done.map(drop).inspect_err(|error| hub.fail(error.clone().derived()))
             };
             return pool.complete(done).boxed();
         }
-        let (place, on_worker) = (guard.place(), self.start_on_worker(guard));
+        let (place, on_worker) = (guard.id_and_cancellation(), self.start_on_worker(guard));
         let done = async move {
             let cancellation = place.1.clone();
             let rendezvous = on_worker.rendezvous(session.context.members.own());
@@ -122,25 +128,26 @@ impl MasterSession {
             let local = own.run_partially(hub.clone());
             let run = session.parts_run(&on_worker, &cancellation, ExecutorOpts::default());
             let done = run.run(&prepared.plan, local).await;
-            // Whoever waits for a fetch must hear of a failure elsewhere too.
+            // A caller that waits for a fetch must learn of a failure elsewhere too.
             done.map(|_| ()).inspect_err(|error| hub.fail(error.clone().derived()))
         };
         pool.complete(done).boxed()
     }
 
-    /// Exchanges some feeds and fetches of a partial run. The run ends when all are exchanged or something fails; a
-    /// request that cannot be served as it is leaves it as it was.
+    /// Exchanges some feeds and fetches of a partial run. The run ends when everything is exchanged or something fails;
+    /// a request that is invalid leaves it unchanged.
     pub(super) async fn continue_partial_run(&self, step: RunStep) -> Result<StepOutcome> {
         let run = self.partial_runs.get(&step.partial_run_handle)?;
         let (wanted, complete) = run.accept(&step)?;
-        // Giving up the call gives up the run: its feeds are spent.
-        let mut ending = Ending { runs: &self.partial_runs, handle: &step.partial_run_handle, end: true };
+        // A cancelled call cancels the run, because its feeds are consumed.
+        let mut ending =
+            ForgetOnDrop { runs: &self.partial_runs, handle: &step.partial_run_handle, end: true };
         match run.exchange(wanted, complete).await {
             Ok(fetches) => {
                 ending.end = complete;
                 Ok(StepOutcome { fetches, ..Default::default() })
             }
-            // The step's own end tells the cause.
+            // The step's own outcome has the cause.
             Err(error) if error.is_derived() || error.code() == Code::Cancelled => {
                 Err(self.explain(run.done.clone().await.err().unwrap_or(error)))
             }
@@ -149,14 +156,14 @@ impl MasterSession {
     }
 }
 
-/// Forgets a partial run, unless told otherwise.
-struct Ending<'a> {
+/// Removes a partial run on drop if `end` is set.
+struct ForgetOnDrop<'a> {
     runs: &'a PartialRuns,
     handle: &'a str,
     end: bool,
 }
 
-impl Drop for Ending<'_> {
+impl Drop for ForgetOnDrop<'_> {
     fn drop(&mut self) {
         if self.end {
             self.runs.remove(self.handle);
@@ -165,7 +172,8 @@ impl Drop for Ending<'_> {
 }
 
 impl PartialRun {
-    /// Checks a call and hands over its feeds. Returns the wanted fetches and whether they are the last exchange.
+    /// Validates a call and hands over its feeds. Returns the requested fetches and whether this completes the
+    /// exchange.
     fn accept(&self, step: &RunStep) -> Result<(Vec<(String, usize)>, bool)> {
         let signature = &self.prepared.signature;
         let mut progress = self.progress.lock().expect(UNPOISONED);
@@ -201,7 +209,7 @@ impl PartialRun {
         Ok((fetches, complete))
     }
 
-    /// Refuses fetches that would wait for a feed that has not come.
+    /// Refuses fetches that depend on a feed that has not been fed.
     fn check_reachable(&self, fetches: &[(String, usize)], fed: &[bool]) -> Result<()> {
         let signature = &self.prepared.signature;
         let output = |name: &String| {
@@ -218,7 +226,7 @@ impl PartialRun {
             stack.extend(node.controls.iter().copied().filter(|control| seen.insert(*control)));
             for input in &node.inputs {
                 match feeds.get(input) {
-                    // Stock names the missing feed where its text says "Fetch".
+                    // Stock names the missing feed where its message says "Fetch".
                     Some(&feed) => ensure!(
                         fed[feed],
                         InvalidArgument,

@@ -1,4 +1,7 @@
-//! One step on several tasks: all parts run side by side under one id; the first failure ends the others.
+//! A step on several tasks: all parts run concurrently under one step id, and the first failure ends the others.
+//!
+//! The local part runs on this task; the parts of other tasks are started over a direct connection where there is one,
+//! and with `RunGraph` otherwise.
 
 use super::plan::{RemotePart, StepPlan};
 use crate::transport::direct::{LinkHandle, RunPart};
@@ -13,10 +16,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a failure that another one caused waits for its cause to be told.
+/// The time that a derived failure waits for its cause to be reported.
 const CAUSE_WAIT: Duration = Duration::from_secs(2);
 
-/// What a step on several tasks is run with.
+/// The inputs of a step on several tasks.
 pub(super) struct PartsRun<'a> {
     pub(super) session_handle: &'a str,
     /// The name of the master's task.
@@ -29,8 +32,8 @@ pub(super) struct PartsRun<'a> {
 }
 
 impl PartsRun<'_> {
-    /// Runs all parts of a plan. `local` is the run of the own part. Nothing of the step is left running when this ends
-    /// or is given up.
+    /// Runs all parts of a plan; `local` is the run of the local part. Nothing of the step keeps running after this
+    /// returns or is dropped.
     pub(super) async fn run(
         &self,
         plan: &StepPlan,
@@ -38,7 +41,7 @@ impl PartsRun<'_> {
     ) -> Result<(Vec<Tensor>, Vec<RunGraphResponse>)> {
         let (worker, step_id) = (self.worker, self.step.id());
         let mut cleanup = Cleanup { remote: &plan.remote, links: Vec::new(), worker, step_id };
-        // The own part hears of a cancellation by itself, but it may be over while others still wait.
+        // The local part observes the cancellation itself, but it may be done while other parts still wait.
         let mut cancelled = self.cancellation.cancelled();
         cleanup.links = match future::select(pin!(self.links(plan)), &mut cancelled).await {
             Either::Left((links, _)) => links,
@@ -46,8 +49,8 @@ impl PartsRun<'_> {
         };
         let parts = plan.remote.iter().zip(&cleanup.links);
         let remote: FuturesUnordered<_> = parts.map(|(part, link)| self.run_part(part, link)).collect();
-        // The others first, so that requests leave before the own part occupies the thread.
-        let mut ends = pin!(select(remote.map(End::Remote), once(local).map(End::Local)));
+        // Poll the remote parts first, so that requests leave before the local part occupies the thread.
+        let mut ends = pin!(select(remote.map(PartEnd::Remote), once(local).map(PartEnd::Local)));
         let (mut values, mut responses) = (Vec::new(), Vec::with_capacity(plan.remote.len()));
         let failure = loop {
             let end = match future::select(ends.next(), &mut cancelled).await {
@@ -56,21 +59,21 @@ impl PartsRun<'_> {
             };
             match end {
                 None => return Ok((values, responses)),
-                Some(End::Local(Ok(fetched))) => values = fetched,
-                Some(End::Remote(Ok(response))) => responses.push(response),
-                Some(End::Local(Err(error))) => break from_task(error, self.task),
-                Some(End::Remote(Err(error))) => break error,
+                Some(PartEnd::Local(Ok(fetched))) => values = fetched,
+                Some(PartEnd::Remote(Ok(response))) => responses.push(response),
+                Some(PartEnd::Local(Err(error))) => break from_task(error, self.task),
+                Some(PartEnd::Remote(Err(error))) => break error,
             }
         };
-        // What the step does here ends, and with it what peers wait for from here.
+        // End the local part, and with it the waits of peers for its tensors.
         self.step.abort(failure.clone().derived());
         if !failure.is_derived() {
             return Err(failure);
         }
         let mut cause = pin!(ends.filter_map(async |end| {
             let error = match end {
-                End::Local(done) => from_task(done.err()?, self.task),
-                End::Remote(done) => done.err()?,
+                PartEnd::Local(done) => from_task(done.err()?, self.task),
+                PartEnd::Remote(done) => done.err()?,
             };
             (!error.is_derived()).then_some(error)
         }));
@@ -80,9 +83,9 @@ impl PartsRun<'_> {
         }
     }
 
-    /// The direct connections to the tasks of a plan, where there are any.
+    /// Returns a direct connection for each remote part whose task accepts one.
     async fn links(&self, plan: &StepPlan) -> Vec<Option<Arc<LinkHandle>>> {
-        // What is traced is called as stock's tasks are, so that transfers are logged by those who receive.
+        // A traced step uses gRPC, as with stock's tasks, so that the receivers log the transfers.
         if self.exec_opts != ExecutorOpts::default() {
             return vec![None; plan.remote.len()];
         }
@@ -110,14 +113,14 @@ impl PartsRun<'_> {
             session_handle: self.session_handle.to_owned(),
             store_errors_in_response_body: true,
             create_worker_session_called: true,
-            // Nothing is repeated on a direct connection.
+            // Nothing is retried on a direct connection.
             request_id: if link.is_some() { 0 } else { crate::random()? as i64 },
             ..Default::default()
         };
         let done = match link {
             Some(link) => {
                 let caller = self.task.to_owned();
-                let run = RunPart { request: Some(request), caller, alone: part.alone };
+                let run = RunPart { request: Some(request), caller, master_only: part.master_only };
                 part.worker.run_directly(link, run, self.step.id()).await
             }
             None => part.worker.run_graph(&request).await,
@@ -126,21 +129,21 @@ impl PartsRun<'_> {
     }
 }
 
-/// How one part ended.
-enum End {
+/// The outcome of one part.
+enum PartEnd {
     Local(Result<Vec<Tensor>>),
     Remote(Result<RunGraphResponse>),
 }
 
-/// A failure as the client is told of it: with the task where it happened.
+/// Adds the task on which a failure happened, as stock does.
 pub(super) fn from_task(error: Status, task: &str) -> Status {
     error.map_message(|message| format!("From {task}:\n{message}"))
 }
 
-/// Tells every task of a step that it is over, however it ended.
+/// Tells every task on drop that the step is over, however it ended.
 struct Cleanup<'a> {
     remote: &'a [RemotePart],
-    /// Empty while none of the tasks knows of the step.
+    /// Empty until the tasks know of the step.
     links: Vec<Option<Arc<LinkHandle>>>,
     worker: &'a Worker,
     step_id: i64,
@@ -150,8 +153,8 @@ impl Drop for Cleanup<'_> {
     fn drop(&mut self) {
         for (part, link) in self.remote.iter().zip(&self.links) {
             match link {
-                // It ends there with the part.
-                Some(_) if part.alone => {}
+                // The step ends there with its part.
+                Some(_) if part.master_only => {}
                 Some(link) if link.forget(self.step_id).is_ok() => {}
                 _ => part.worker.forget_step(self.step_id),
             }

@@ -1,4 +1,4 @@
-//! A plan for one signature: the part that runs here, and the parts that other tasks have registered.
+//! A plan for one signature: the parts that run on this task, and those that other tasks have registered.
 
 use super::members::Members;
 use crate::spec::TaskName;
@@ -14,24 +14,24 @@ use futures_util::future::join_all;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// What every plan of a session depends on.
+/// The inputs that all plans of a session share.
 pub(super) struct PlanContext {
     pub(super) members: Members,
     pub(super) options: PlanOptions,
     pub(super) config: ConfigProto,
-    /// Numbers the nodes and edges that cutting adds, so that their names stay unique within the session.
+    /// Numbers the nodes and edges added by partitioning, so that their names are unique within the session.
     pub(super) next_edge: AtomicU64,
 }
 
-/// A step that is ready to run, again and again.
+/// A step that is planned and registered, ready to run any number of times.
 pub(crate) struct StepPlan {
-    /// The part of the master's own device, which takes the feeds and gives the fetches.
+    /// The part of the master's own device, which takes the feeds and produces the fetches.
     pub(super) local: Arc<Executable>,
-    /// The parts of other devices of the master's task.
-    pub(super) beside: Vec<Arc<Executable>>,
+    /// The parts of the other devices of the master's task.
+    pub(super) other_local: Vec<Arc<Executable>>,
     /// The parts of other tasks.
     pub(super) remote: Vec<RemotePart>,
-    /// How often it has begun to run.
+    /// The number of runs started so far.
     runs: AtomicI64,
 }
 
@@ -41,18 +41,18 @@ pub(super) struct RemotePart {
     /// The task's name.
     pub(super) task: String,
     pub(super) graph_handle: String,
-    /// Whether nobody but the master's task receives tensors from it.
-    pub(super) alone: bool,
+    /// True if only the master's task receives tensors from this part.
+    pub(super) master_only: bool,
 }
 
 impl StepPlan {
-    /// The parts of the master's own task, the one that feeds and fetches first.
+    /// Returns the parts of the master's own task, the one with feeds and fetches first.
     pub(super) fn own_parts(&self) -> impl Iterator<Item = &Arc<Executable>> {
-        [&self.local].into_iter().chain(&self.beside)
+        [&self.local].into_iter().chain(&self.other_local)
     }
 
-    /// Counts another run; says whether its costs are wanted, which the session's configuration decides as in stock: of
-    /// every so many runs of a plan one.
+    /// Counts another run; returns whether to record its costs. As in stock, the session's configuration asks for every
+    /// nth run.
     pub(super) fn count_run(&self, config: &ConfigProto) -> bool {
         let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
         let Some(options) = &config.graph_options else { return false };
@@ -61,24 +61,24 @@ impl StepPlan {
     }
 }
 
-/// A plan, cut at the borders of devices.
-pub(super) struct Cut {
+/// A plan that is cut at device borders but not yet registered with other tasks.
+pub(super) struct CutPlan {
     local: Arc<Executable>,
-    beside: Vec<Arc<Executable>>,
+    other_local: Vec<Arc<Executable>>,
     remote: Vec<TaskPart>,
 }
 
-/// What another task is to register: the parts of its devices, which exchange tensors there.
+/// The parts of another task's devices, which it registers as one graph.
 struct TaskPart {
     worker: Arc<RemoteWorker>,
     graph: GraphDef,
-    /// Whether nobody but the master's task receives tensors from it.
-    alone: bool,
+    /// True if only the master's task receives tensors from these parts.
+    master_only: bool,
 }
 
 impl PlanContext {
-    /// Plans a graph, cuts it at the borders of devices and makes the kernels of the parts of the own task.
-    pub(super) fn cut(&self, graph: &Graph, signature: &Signature) -> Result<Cut> {
+    /// Plans a graph, cuts it at device borders and creates the kernels of this task's parts.
+    pub(super) fn cut(&self, graph: &Graph, signature: &Signature) -> Result<CutPlan> {
         let env = self.members.own().env();
         let planned = plan(graph, signature, &self.options, env)?;
         let options = self.config.graph_options.as_ref();
@@ -90,32 +90,32 @@ impl PlanContext {
         };
         let Parts { local, remote } = partition(planned, &borders)?;
         let local = Executable::from_plan(local, env)?;
-        let (mut beside, mut tasks): (_, Vec<TaskPart>) = (Vec::new(), Vec::new());
+        let (mut other_local, mut tasks): (_, Vec<TaskPart>) = (Vec::new(), Vec::new());
         for part in remote {
             if let Some(env) = self.members.own().env_on(&part.device) {
-                beside.push(Executable::for_part(part.graph, env)?);
+                other_local.push(Executable::for_part(part.graph, env)?);
                 continue;
             }
             let worker = self.members.owner(&part.device)?;
-            let (alone, def) = (self.is_alone(&part, worker.task()), part.graph.to_def());
+            let (master_only, def) = (self.sends_only_to_master(&part, worker.task()), part.graph.to_def());
             match tasks.last_mut().filter(|last| last.worker.task() == worker.task()) {
                 Some(last) => {
                     last.graph.node.extend(def.node);
-                    last.alone &= alone;
+                    last.master_only &= master_only;
                 }
-                None => tasks.push(TaskPart { worker, graph: def, alone }),
+                None => tasks.push(TaskPart { worker, graph: def, master_only }),
             }
         }
-        Ok(Cut { local, beside, remote: tasks })
+        Ok(CutPlan { local, other_local, remote: tasks })
     }
 
-    /// Has the other tasks register their parts. If one fails, those that succeeded are given back.
-    pub(super) async fn register(&self, cut: Cut) -> Result<StepPlan> {
-        let Cut { local, beside, remote: parts } = cut;
-        let registering = parts.into_iter().map(|TaskPart { worker, graph, alone }| async move {
+    /// Registers the other tasks' parts with them. If one fails, the others are deregistered.
+    pub(super) async fn register(&self, cut: CutPlan) -> Result<StepPlan> {
+        let CutPlan { local, other_local, remote: parts } = cut;
+        let registering = parts.into_iter().map(|TaskPart { worker, graph, master_only }| async move {
             let graph_handle = worker.register_graph(&self.request(graph)).await?;
             let task = worker.task().to_string();
-            Ok(RemotePart { worker, task, graph_handle, alone })
+            Ok(RemotePart { worker, task, graph_handle, master_only })
         });
         let (mut remote, mut failure) = (Vec::new(), None);
         for registered in join_all(registering).await {
@@ -125,7 +125,7 @@ impl PlanContext {
             }
         }
         let Some(error) = failure else {
-            return Ok(StepPlan { local, beside, remote, runs: AtomicI64::new(0) });
+            return Ok(StepPlan { local, other_local, remote, runs: AtomicI64::new(0) });
         };
         for part in remote {
             part.worker.forget_graph(DeregisterGraphRequest {
@@ -137,8 +137,8 @@ impl PlanContext {
         Err(error)
     }
 
-    /// Whether a part of this task sends to the master's task, or within its own, only.
-    fn is_alone(&self, part: &Part, task: &TaskName) -> bool {
+    /// Returns whether a part of `task` sends tensors only to the master's task or within its own task.
+    fn sends_only_to_master(&self, part: &Part, task: &TaskName) -> bool {
         let (own, there) = (self.members.own(), format!("{task}/device:"));
         let sends = part.graph.nodes().iter().filter(|node| node.data.class() == OpClass::Send);
         let mut targets = sends.map(|node| node.data.attrs.get::<String>("recv_device"));

@@ -1,7 +1,7 @@
-//! Plans by signature: made once, by whoever comes first, and kept as long as the session.
+//! Plans by signature: made on first use and kept as long as the session.
 //!
-//! Nodes never change, so a plan stays right when the graph grows. A plan that could not be made is not kept: the graph
-//! may have grown when the same step comes again.
+//! Nodes never change, so a plan stays valid when the graph grows. A failed plan is not kept, because the graph may
+//! have grown by the time the same step comes again.
 
 use super::plan::StepPlan;
 use ferroflow_core::{Result, Tensor, bail, ensure};
@@ -13,26 +13,26 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, RwLock};
 
-/// A plan under construction, or made; every clone gives the same.
+/// A plan that is being made or is done; all clones share the outcome.
 type SharedPlan = Shared<BoxFuture<'static, Result<Arc<StepPlan>>>>;
 
-/// The plan for one request, and how the request's lists map to the plan's.
+/// The plan for one request, and the mapping between the request's lists and the plan's.
 pub(crate) struct Prepared {
-    /// The names in the request, as the client wrote and ordered them.
+    /// The names as the client wrote and ordered them.
     request: Signature,
-    /// The names of the plan: complete, sorted, each once.
+    /// The plan's names: complete, sorted, without repetitions.
     pub(crate) signature: Signature,
     pub(crate) plan: Arc<StepPlan>,
-    /// Where each feed of the request stands in the signature.
+    /// Positions of the request's feeds in the signature.
     feed_positions: Vec<usize>,
-    /// Where each fetch of the request stands in the signature.
+    /// Positions of the request's fetches in the signature.
     fetch_positions: Vec<usize>,
-    /// The fetches of the request without repetitions: positions in the request.
+    /// Positions in the request of its fetches without repetitions.
     distinct_fetches: Vec<usize>,
 }
 
 impl Prepared {
-    /// Prepares a request outside any cache.
+    /// Prepares a request without a cache.
     pub(crate) async fn new(
         request: Signature,
         build: impl AsyncFnOnce(&Signature) -> Result<Arc<StepPlan>>,
@@ -60,42 +60,42 @@ impl Prepared {
         }
     }
 
-    /// How many feeds the request has.
+    /// Returns the number of feeds in the request.
     pub(crate) fn feed_count(&self) -> usize {
         self.feed_positions.len()
     }
 
-    /// Brings feeds from the request's order into the signature's.
+    /// Reorders feeds from the request's order to the signature's.
     pub(crate) fn order_feeds(&self, feeds: impl IntoIterator<Item = Tensor>) -> Vec<Tensor> {
         let mut placed: Vec<_> = self.feed_positions.iter().zip(feeds).collect();
         placed.sort_by_key(|(position, _)| **position);
         placed.into_iter().map(|(_, feed)| feed).collect()
     }
 
-    /// Where each fetch of the request, repetitions included, stands in the signature.
+    /// Returns the positions of the request's fetches, with repetitions, in the signature.
     pub(crate) fn fetch_positions(&self) -> &[usize] {
         &self.fetch_positions
     }
 
-    /// Each fetch of the request once: its name there, and where it stands in the signature.
+    /// Returns each fetch of the request once: its name and its position in the signature.
     pub(crate) fn named_fetches(&self) -> impl Iterator<Item = (&String, usize)> {
         self.distinct_fetches.iter().map(|&i| (&self.request.fetches[i], self.fetch_positions[i]))
     }
 }
 
-/// Plans of one session.
+/// The plans of one session.
 #[derive(Default)]
 pub(crate) struct PlanCache {
-    /// Requests seen before, by the hash of their names: the way of every step but the first.
+    /// Earlier requests by the hash of their names. Every step but the first of its kind is found here.
     prepared: RwLock<HashMap<u64, Vec<Arc<Prepared>>>>,
-    /// Plans by sorted names, so that another order of the same names finds the same plan.
+    /// Plans by sorted names, so that a different order of the same names finds the same plan.
     plans: Mutex<HashMap<Signature, SharedPlan>>,
 }
 
 const UNPOISONED: &str = "no panic while plans are locked";
 
 impl PlanCache {
-    /// What was prepared for a request with these names.
+    /// Returns the prepared request with these names.
     pub(crate) fn get<'a>(
         &self,
         feeds: impl Iterator<Item = &'a String> + Clone,
@@ -110,7 +110,7 @@ impl PlanCache {
         prepared.get(&hash)?.iter().find(|candidate| same(&candidate.request)).cloned()
     }
 
-    /// Prepares a request; `build` makes the plan unless somebody made it or is making it.
+    /// Prepares a request; `build` makes the plan unless it is made or being made already.
     pub(crate) async fn prepare(
         &self,
         request: Signature,
@@ -140,7 +140,7 @@ impl PlanCache {
     }
 }
 
-/// `m` is short for `m:0`, as requests written by hand have it.
+/// Completes a tensor name: `m` is short for `m:0`, which handwritten requests use.
 pub(crate) fn full_name(name: &str) -> String {
     match parse_tensor_name(name) {
         ("", _) => name.to_owned(),
@@ -157,7 +157,7 @@ fn hash<'a>(feeds: impl Iterator<Item = &'a String>, fetches: &[String], targets
     hasher.finish()
 }
 
-/// The names of the plan: complete, sorted, each once. Refuses what no plan could mean.
+/// Returns the plan's names: complete, sorted, without repetitions. Refuses contradictory requests.
 fn sort(request: &Signature) -> Result<Signature> {
     fn tidy(mut names: Vec<String>) -> Vec<String> {
         names.sort();

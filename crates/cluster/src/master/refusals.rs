@@ -1,35 +1,35 @@
-//! Steps that are refused because this server lacks something: said once in the log, since clients may hide it.
+//! Logs steps that are refused because this server lacks an op or a kernel, once per signature: clients may hide the
+//! error.
 
 use crate::transport::caller;
 use ferroflow_core::{Code, Status};
 use std::collections::HashSet;
 use std::sync::Mutex;
 
-/// How many refusals of one session are told.
-const MAX_TOLD: usize = 64;
+/// The number of refusals that are logged per session.
+const MAX_LOGGED: usize = 64;
 
-/// The refusals of a session that were told.
+/// The refusals of a session that were logged.
 #[derive(Default)]
 pub(super) struct Refusals(Mutex<HashSet<String>>);
 
 impl Refusals {
-    /// Tells of a step that fails for want of an op or a kernel, once for everything that a client asks for. `wanted` is
-    /// what it asks for.
-    pub(super) fn tell(&self, session: &str, error: &Status, wanted: impl FnOnce() -> String) {
+    /// Logs a step that fails for lack of an op or a kernel, once per `wanted`, the names that the client asked for.
+    pub(super) fn log_once(&self, session: &str, error: &Status, wanted: impl FnOnce() -> String) {
         if error.code() != Code::Unimplemented {
             return;
         }
         let wanted = wanted();
         let is_new = {
-            let mut told = self.0.lock().expect("no panic while refusals are noted");
-            told.len() < MAX_TOLD && told.insert(wanted.clone())
+            let mut logged = self.0.lock().expect("no panic while refusals are noted");
+            logged.len() < MAX_LOGGED && logged.insert(wanted.clone())
         };
         if is_new {
             let client = caller::peer().map_or_else(|| "this process".to_owned(), |peer| peer.to_string());
             let why = error.message().replace('\n', " ");
             tracing::info!(
                 session,
-                "A step of the client at {client} that wants {wanted} was refused: {why}"
+                "A step of the client at {client} that requests {wanted} was refused: {why}"
             );
         }
     }

@@ -1,14 +1,14 @@
-//! A session: a graph that grows, its plans, and the steps under way.
+//! A session of a master: a graph that grows, its plans, and the running steps.
 
 use super::callables::Callables;
 use super::members::Members;
 use super::partial_run::PartialRuns;
 use super::plan::{PlanContext, StepPlan};
 use super::plan_cache::{PlanCache, Prepared};
-use super::reclaim::Users;
 use super::refusals::Refusals;
 use super::step::{RunningSteps, run_plan};
 use crate::api::{RunStep, StepOutcome};
+use crate::presence::Users;
 use crate::waiting::Waiting;
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::graph::Graph;
@@ -24,12 +24,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-/// How long closing a session waits for its steps: a kernel that does not look up cannot hold a client for ever.
+/// The time that closing a session waits for its steps. A kernel that never checks for cancellation cannot block a
+/// client forever.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
 /// A session of one master.
 pub(crate) struct MasterSession {
-    /// The master's task, for error texts.
+    /// The master's task, for error messages.
     pub(super) task: String,
     pub(super) context: PlanContext,
     graph: RwLock<Versioned>,
@@ -38,7 +39,7 @@ pub(crate) struct MasterSession {
     pub(super) partial_runs: PartialRuns,
     pub(super) steps: Arc<RunningSteps>,
     pub(super) users: Users,
-    /// What the session takes, graphs apart.
+    /// The memory charged for the session, not counting graphs.
     _charge: Charge,
     refusals: Refusals,
 }
@@ -51,7 +52,7 @@ struct Versioned {
 const UNPOISONED: &str = "no panic while the graph is locked";
 
 impl MasterSession {
-    /// A session with an empty graph.
+    /// Creates a session with an empty graph.
     pub(super) fn new(members: Members, config: ConfigProto, charge: Charge) -> Arc<MasterSession> {
         let graph = Arc::new(Graph::new(members.own().env().registry.clone()));
         let task = members.own().task().to_string();
@@ -70,27 +71,27 @@ impl MasterSession {
         })
     }
 
-    /// The devices that the session's graph may use.
+    /// Returns the devices that the session's graph may use.
     pub(super) fn devices(&self) -> Vec<DeviceAttributes> {
         self.context.members.devices()
     }
 
-    /// The surroundings of the session's plans.
+    /// Returns the runtime environment of the session's plans.
     pub(super) fn env(&self) -> &Arc<RuntimeEnv> {
         self.context.members.own().env()
     }
 
-    /// The graph as it is now.
+    /// Returns the current graph.
     pub(super) fn graph(&self) -> Arc<Graph> {
         self.graph.read().expect(UNPOISONED).graph.clone()
     }
 
-    /// Adds nodes and functions. `version` is what the caller believes the graph's version to be, or `None` for the
-    /// graph that the session starts with. Returns the new version.
+    /// Adds nodes and functions. `version` is the graph version that the caller expects, or `None` for the session's
+    /// initial graph. Returns the new version.
     pub(super) async fn extend(self: &Arc<Self>, def: GraphDef, version: Option<i64>) -> Result<i64> {
         self.while_open(self.context.members.wait_for_named(&def, &self.context.config)).await?;
         let session = self.clone();
-        // Checking a large graph takes a while, so not on a thread that answers calls.
+        // Validating a large graph takes a while, so it must not happen on an I/O thread.
         self.env().pool.complete(async move { session.extend_now(&def, version) }).await
     }
 
@@ -113,7 +114,7 @@ impl MasterSession {
         Ok(current.version)
     }
 
-    /// Places the nodes from `first` on on the session's devices.
+    /// Places the nodes from index `first` onward on the session's devices.
     fn place(&self, graph: &mut Graph, first: usize) -> Result<()> {
         let devices: Result<Vec<DeviceSpec>> =
             self.devices().iter().map(|device| DeviceSpec::parse(&device.name)).collect();
@@ -124,7 +125,7 @@ impl MasterSession {
         Placer { devices: &devices, default, soft, inline_calls }.place(graph, first)
     }
 
-    /// Runs one whole step.
+    /// Runs one step that is not a partial run.
     pub(super) async fn run_step(self: &Arc<Self>, step: RunStep) -> Result<StepOutcome> {
         let known = self.plans.get(step.feeds.iter().map(|(name, _)| name), &step.fetches, &step.targets);
         let prepared = match known {
@@ -136,17 +137,17 @@ impl MasterSession {
         };
         let feeds = prepared.order_feeds(step.feeds.into_iter().map(|(_, feed)| feed));
         let ran = run_plan(self, &prepared.plan, feeds, &step.options).await;
-        let (values, metadata) = ran.inspect_err(|error| self.tell_refusal(error, &prepared.signature))?;
+        let (values, metadata) = ran.inspect_err(|error| self.log_refusal(error, &prepared.signature))?;
         let named = prepared.named_fetches();
         let fetches = named.map(|(name, position)| (name.clone(), values[position].clone())).collect();
         Ok(StepOutcome { fetches, metadata })
     }
 
-    /// The plan for these names, made if it is new.
+    /// Returns the plan for these names, making it if it is new.
     pub(super) async fn prepare(self: &Arc<Self>, request: Signature) -> Result<Arc<Prepared>> {
         let build = |signature| {
             let session = self.clone();
-            // It goes on even if whoever asked first waits no more: others may wait for the same plan.
+            // Planning continues even if the first caller is gone, because others may wait for the same plan.
             let plan = async move {
                 let graph = session.graph();
                 session.build(&graph, &signature).await
@@ -154,20 +155,20 @@ impl MasterSession {
             self.env().pool.complete(plan).boxed()
         };
         let wanted = request.clone();
-        self.plans.prepare(request, build).await.inspect_err(|error| self.tell_refusal(error, &wanted))
+        self.plans.prepare(request, build).await.inspect_err(|error| self.log_refusal(error, &wanted))
     }
 
-    /// Says in the log that a step of this signature was refused, if it was.
-    pub(super) fn tell_refusal(&self, error: &Status, signature: &Signature) {
+    /// Logs that a step with this signature was refused, if that is what the error says.
+    pub(super) fn log_refusal(&self, error: &Status, signature: &Signature) {
         let handle = self.context.members.handle();
         self.refusals
-            .tell(handle, error, || [&signature.fetches[..], &signature.targets[..]].concat().join(", "));
+            .log_once(handle, error, || [&signature.fetches[..], &signature.targets[..]].concat().join(", "));
     }
 
-    /// Plans `graph`, which is the session's or a variation of it, and has other tasks register their parts.
+    /// Plans `graph`, which is the session's graph or a variation of it, and registers the other tasks' parts.
     pub(super) async fn build(&self, graph: &Graph, signature: &Signature) -> Result<Arc<StepPlan>> {
-        // Closing ends this first: a task is not asked to register a part for a session that it was told to forget, which
-        // would look as if that task had restarted.
+        // Closing the session cancels this first. Otherwise a task might be asked to register a part for a session that
+        // it was told to delete, which would look as if that task had restarted.
         let registered = async {
             let cut = self.context.cut(graph, signature)?;
             self.context.register(cut).await
@@ -175,7 +176,7 @@ impl MasterSession {
         self.while_open(registered).await.map(Arc::new)
     }
 
-    /// Waits for other tasks until the session is closed.
+    /// Awaits other tasks until the session is closed.
     async fn while_open<T>(&self, wait: impl Future<Output = Result<T>>) -> Result<T> {
         let mut under_way = self.steps.begin()?;
         match select(pin!(wait), under_way.cancelled()).await {
@@ -187,12 +188,12 @@ impl MasterSession {
         }
     }
 
-    /// What steps hear whose program closes their session.
+    /// The status of steps whose program closes the session.
     pub(super) fn closed_by_program() -> Status {
         status!(Cancelled, "Step was cancelled by an explicit call to `Session::Close()`.")
     }
 
-    /// Ends the steps under way for this reason, waits for them and ends the session on every task.
+    /// Cancels the running steps with this reason, waits for them and closes the session on every task.
     pub(super) async fn close(&self, reason: Status) {
         self.steps.close(reason);
         self.partial_runs.clear();

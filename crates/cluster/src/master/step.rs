@@ -1,10 +1,11 @@
-//! One step: started on the thread that took the request, moved to the compute threads if it does not end at once.
+//! One step: starts on the thread that received the request and moves to the compute threads if it does not finish at
+//! once.
 
 use super::parts::{PartsRun, from_task};
 use super::plan::StepPlan;
 use super::session::MasterSession;
 use super::transfer_log::TransferLog;
-use crate::worker::{WorkerSession, WorkerStep, side_by_side};
+use crate::worker::{WorkerSession, WorkerStep, run_concurrently};
 use ferroflow_core::cancel::{Cancellation, Cancelled};
 use ferroflow_core::rendezvous::Rendezvous;
 use ferroflow_core::step::StepCx;
@@ -20,10 +21,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Ids of steps stay below this, as stock's do; functions use the rest.
+/// The exclusive upper bound of step ids, as in stock; ids above are for functions.
 const STEP_IDS: u64 = 1 << 57;
 
-/// Runs a plan once; feeds and the returned fetches are in the signature's order.
+/// Runs a plan once. Feeds and returned fetches are in the signature's order.
 pub(super) async fn run_plan(
     session: &MasterSession,
     plan: &StepPlan,
@@ -44,12 +45,16 @@ pub(super) async fn run_plan(
     let traces: Vec<_> = if full_trace || costs { plan.own_parts().map(trace).collect() } else { Vec::new() };
     let run = async {
         if plan.remote.is_empty() {
-            let own = OwnParts::new(plan, guard.place(), Arc::new(LocalRendezvous::default()));
+            let own = OwnParts::new(plan, guard.id_and_cancellation(), Arc::new(LocalRendezvous::default()));
             let done = own.run(feeds, &traces).await;
             return Ok((done.map_err(|error| from_task(error, &session.task))?, Vec::new()));
         }
         let on_worker = session.start_on_worker(&guard);
-        let own = OwnParts::new(plan, guard.place(), on_worker.rendezvous(session.context.members.own()));
+        let own = OwnParts::new(
+            plan,
+            guard.id_and_cancellation(),
+            on_worker.rendezvous(session.context.members.own()),
+        );
         let local = own.run(feeds, &traces);
         let exec_opts = ExecutorOpts {
             record_timeline: full_trace,
@@ -57,9 +62,10 @@ pub(super) async fn run_plan(
             record_partition_graphs: options.output_partition_graphs,
             ..Default::default()
         };
-        let log = match full_trace {
-            true => Some(TransferLog::start(session.context.members.own_worker(), &plan.remote).await),
-            false => None,
+        let log = if full_trace {
+            Some(TransferLog::start(session.context.members.own_worker(), &plan.remote).await)
+        } else {
+            None
         };
         let (values, mut responses) =
             session.parts_run(&on_worker, &guard.cancellation, exec_opts).run(plan, local).await?;
@@ -82,9 +88,10 @@ pub(super) async fn run_plan(
     let mut metadata = RunMetadata {
         step_stats: full_trace.then(|| StepStats { dev_stats: own_stats.collect() }),
         cost_graph: costs.then(|| CostGraphDef { node: own_costs().collect(), ..Default::default() }),
-        partition_graphs: match options.output_partition_graphs {
-            true => plan.own_parts().flat_map(|part| part.partition_graphs()).collect(),
-            false => Vec::new(),
+        partition_graphs: if options.output_partition_graphs {
+            plan.own_parts().flat_map(|part| part.partition_graphs()).collect()
+        } else {
+            Vec::new()
         },
         ..Default::default()
     };
@@ -92,13 +99,13 @@ pub(super) async fn run_plan(
         merge_metadata(&mut metadata, response);
     }
     if !full_trace {
-        // Tasks of stock tell it with their costs.
+        // Stock's tasks send statistics along with costs.
         metadata.step_stats = None;
     }
     Ok((values, metadata))
 }
 
-/// Adds what another task tells of its part.
+/// Adds the metadata that another task reports for its part.
 fn merge_metadata(metadata: &mut RunMetadata, response: RunGraphResponse) {
     if let Some(stats) = response.step_stats {
         metadata.step_stats.get_or_insert_default().dev_stats.extend(stats.dev_stats);
@@ -109,7 +116,7 @@ fn merge_metadata(metadata: &mut RunMetadata, response: RunGraphResponse) {
     metadata.partition_graphs.extend(response.partition_graph);
 }
 
-/// The parts of a step that run on the devices of the master's own task.
+/// The parts of a step that run on the devices of the master's task.
 pub(super) struct OwnParts<'a> {
     plan: &'a StepPlan,
     step_id: i64,
@@ -118,7 +125,7 @@ pub(super) struct OwnParts<'a> {
 }
 
 impl<'a> OwnParts<'a> {
-    /// The own parts of a plan in one step; `rendezvous` is where their tensors meet.
+    /// Creates the local parts of a plan for one step; they exchange tensors through `rendezvous`.
     pub(super) fn new(
         plan: &'a StepPlan,
         (step_id, cancellation): (i64, Cancellation),
@@ -127,44 +134,44 @@ impl<'a> OwnParts<'a> {
         OwnParts { plan, step_id, rendezvous, cancellation }
     }
 
-    /// What everything on one of the devices shares.
+    /// Returns the step context of one device.
     fn step_cx(&self, part: &Executable) -> Arc<StepCx> {
         WorkerSession::step_cx(part.env(), self.step_id, self.rendezvous.clone(), self.cancellation.clone())
     }
 
-    /// Runs all of them; returns the fetches. Without `traces`, which has one for each part, nothing is recorded.
+    /// Runs all local parts; returns the fetches. `traces` holds one trace per part, or nothing if nothing is recorded.
     async fn run(&self, feeds: Vec<Tensor>, traces: &[Arc<StepTrace>]) -> Result<Vec<Tensor>> {
         let run = self.plan.local.start(feeds, self.step_cx(&self.plan.local), traces.first().cloned())?;
-        self.beside(run.near_caller(), traces.get(1..).unwrap_or_default()).await
+        self.run_with_others(run.near_caller(), traces.get(1..).unwrap_or_default()).await
     }
 
-    /// Runs all of them as a partial run, whose feeds come and whose fetches leave through `hub`.
+    /// Runs all local parts as a partial run, which exchanges its feeds and fetches through `hub`.
     pub(super) async fn run_partially(&self, hub: Arc<PartialHub>) -> Result<Vec<Tensor>> {
         let run = self.plan.local.start_partial(self.step_cx(&self.plan.local), hub);
-        self.beside(run, &[]).await
+        self.run_with_others(run, &[]).await
     }
 
-    async fn beside(
+    async fn run_with_others(
         &self,
         first: impl Future<Output = Result<Vec<Tensor>>>,
         traces: &[Arc<StepTrace>],
     ) -> Result<Vec<Tensor>> {
-        if self.plan.beside.is_empty() {
+        if self.plan.other_local.is_empty() {
             return first.await;
         }
         let mut traces = traces.iter().cloned();
-        let others = self.plan.beside.iter().map(|part| {
+        let others = self.plan.other_local.iter().map(|part| {
             let run = part.start(Vec::new(), self.step_cx(part), traces.next())?;
             Ok(run.near_caller())
         });
-        let others = side_by_side(others.collect::<Result<Vec<_>>>()?);
+        let others = run_concurrently(others.collect::<Result<Vec<_>>>()?);
         let (values, ()) = try_join(first, others).await?;
         Ok(values)
     }
 }
 
 impl MasterSession {
-    /// A failed step as the client is told of it, which may be that the session was closed.
+    /// Maps the failure of a step to what the client is told: if the session was closed, that is the reason.
     pub(super) fn explain(&self, error: Status) -> Status {
         match self.steps.closed() {
             Some(reason) if error.code() == Code::Cancelled => reason,
@@ -172,12 +179,12 @@ impl MasterSession {
         }
     }
 
-    /// A step's place on the own worker, where other tasks ask for its tensors.
+    /// Registers a step with the local worker, where other tasks ask for its tensors.
     pub(super) fn start_on_worker(&self, guard: &StepGuard) -> Arc<WorkerStep> {
         self.context.members.own_worker().step(guard.id as i64)
     }
 
-    /// How the parts of a step on several tasks are run.
+    /// Returns the inputs for running a step on several tasks.
     pub(super) fn parts_run<'a>(
         &'a self,
         step: &'a Arc<WorkerStep>,
@@ -196,11 +203,11 @@ impl MasterSession {
     }
 }
 
-/// The steps of a session that are under way.
+/// The running steps of a session.
 pub(crate) struct RunningSteps {
     state: Mutex<State>,
     next_id: AtomicU64,
-    /// Told when the last step has ended.
+    /// Notified when the last step has ended.
     idle: Notify,
 }
 
@@ -213,7 +220,7 @@ struct State {
 const UNPOISONED: &str = "no panic while steps are locked";
 
 impl RunningSteps {
-    /// None under way.
+    /// Creates an empty set of steps.
     pub(super) fn new() -> Arc<RunningSteps> {
         let first = crate::random().unwrap_or_default();
         Arc::new(RunningSteps {
@@ -223,7 +230,7 @@ impl RunningSteps {
         })
     }
 
-    /// Adds a step; it is cancelled if the guard is dropped before it has finished.
+    /// Adds a step. It is cancelled if the guard is dropped before it is marked as finished.
     pub(super) fn begin(self: &Arc<Self>) -> Result<StepGuard> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) % STEP_IDS;
         let cancellation = Cancellation::new();
@@ -245,35 +252,35 @@ impl RunningSteps {
         running.into_iter().for_each(|cancellation| cancellation.cancel(reason.clone()));
     }
 
-    /// Why the session is closed, if it is.
+    /// Returns the reason for which the session was closed.
     pub(super) fn closed(&self) -> Option<Status> {
         self.state.lock().expect(UNPOISONED).closed.clone()
     }
 
-    /// How many are under way.
+    /// Returns the number of running steps.
     pub(super) fn count(&self) -> usize {
         self.state.lock().expect(UNPOISONED).running.len()
     }
 
-    /// Which are under way.
+    /// Returns the ids of the running steps.
     pub(super) fn ids(&self) -> Vec<u64> {
         self.state.lock().expect(UNPOISONED).running.keys().copied().collect()
     }
 
-    /// Ends when no step is under way.
+    /// Completes when no step is running.
     pub(super) async fn idle(&self) {
         loop {
-            let mut told = std::pin::pin!(self.idle.notified());
-            told.as_mut().enable();
+            let mut notified = std::pin::pin!(self.idle.notified());
+            notified.as_mut().enable();
             if self.state.lock().expect(UNPOISONED).running.is_empty() {
                 return;
             }
-            told.await;
+            notified.await;
         }
     }
 }
 
-/// A step under way.
+/// A running step.
 pub(super) struct StepGuard {
     steps: Arc<RunningSteps>,
     id: u64,
@@ -282,17 +289,17 @@ pub(super) struct StepGuard {
 }
 
 impl StepGuard {
-    /// The step's id, and what ends it early.
-    pub(super) fn place(&self) -> (i64, Cancellation) {
+    /// Returns the step's id and its cancellation.
+    pub(super) fn id_and_cancellation(&self) -> (i64, Cancellation) {
         (self.id as i64, self.cancellation.clone())
     }
 
-    /// Ends when the step is cancelled, with the reason.
+    /// Completes with the reason when the step is cancelled.
     pub(super) fn cancelled(&self) -> Cancelled {
         self.cancellation.cancelled()
     }
 
-    /// Nothing is left to cancel.
+    /// Marks the step as finished: there is nothing left to cancel.
     pub(super) fn finished(&mut self) {
         self.finished = true;
     }
@@ -301,7 +308,7 @@ impl StepGuard {
 impl Drop for StepGuard {
     fn drop(&mut self) {
         if !self.finished {
-            self.cancellation.cancel(status!(Cancelled, "the caller gave up the step"));
+            self.cancellation.cancel(status!(Cancelled, "the caller cancelled the step"));
         }
         let mut state = self.steps.state.lock().expect(UNPOISONED);
         state.running.remove(&self.id);

@@ -1,4 +1,4 @@
-//! Sessions of a master whose other tasks fall silent: their ports are open, but nobody answers there.
+//! Tests of sessions whose other tasks stop responding: their ports are open, but nothing answers.
 
 use crate::api::{MasterApi, RunStep};
 use crate::client::MasterClient;
@@ -7,7 +7,9 @@ use crate::worker::Census;
 use crate::{Server, ServerConfig};
 use ferroflow_core::{Code, Tensor};
 use ferroflow_proto::tensorflow::attr_value::Value;
-use ferroflow_proto::tensorflow::{AttrValue, ConfigProto, GraphDef, NodeDef, RunOptions, VersionDef};
+use ferroflow_proto::tensorflow::{
+    AttrValue, ConfigProto, GraphDef, NodeDef, PartialRunSetupRequest, RunOptions, VersionDef,
+};
 use futures_util::future::{Either, select};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,10 +18,10 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// What takes longer hangs. It is less than the time after which a call to a silent task is given up.
+/// The limit of everything that must not hang, shorter than the time after which a call to a silent task is given up.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// A way to a server on which nothing passes while it is closed.
+/// A proxy to a server that passes nothing while it is closed.
 struct Gate {
     address: SocketAddr,
     open: Arc<(Mutex<bool>, Condvar)>,
@@ -60,8 +62,8 @@ fn pass(mut from: TcpStream, mut to: TcpStream, (open, opened): &(Mutex<bool>, C
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// A parameter server behind a gate, a worker whose master is used, and the address of another worker where somebody
-/// listens who never says a word.
+/// A parameter server behind a gate, a worker whose master is used, and the address of another worker where something
+/// listens but never responds.
 struct Cluster {
     ps: Server,
     worker: Server,
@@ -100,13 +102,13 @@ impl Cluster {
         self.worker.client().create_session(graph, ConfigProto::default(), self.worker.target()).await
     }
 
-    /// How many sessions each of the two knows.
+    /// Returns the number of sessions on each of the two servers.
     fn sessions(&self) -> [usize; 2] {
         [&self.ps, &self.worker].map(|server| server.census().sessions)
     }
 }
 
-/// Nodes on a device.
+/// Builds a graph whose nodes are on one device.
 fn graph_on(device: &str) -> GraphDef {
     let node = |name: &str, op: &str, input: &[&str], attrs: &[(&str, Value)]| NodeDef {
         name: name.to_owned(),
@@ -121,7 +123,7 @@ fn graph_on(device: &str) -> GraphDef {
     };
     let one = Value::Tensor(Box::new(Tensor::scalar(1f32).to_proto().unwrap()));
     let constant = node("c", "Const", &[], &[("dtype", Value::Type(1)), ("value", one)]);
-    // Random numbers are not folded, so that the step needs the device.
+    // Random numbers are not constant-folded, so the step needs the device.
     let shape = Value::Tensor(Box::new(Tensor::vector(vec![2i32]).to_proto().unwrap()));
     let shape = node("shape", "Const", &[], &[("dtype", Value::Type(3)), ("value", shape)]);
     let random =
@@ -171,7 +173,7 @@ fn closing_does_not_stand_still_for_a_silent_task() {
         let closing = cluster.worker.client().close_session(&session);
         tokio::time::timeout(PATIENCE, closing).await.expect("nobody waits for the silent task").unwrap();
         assert_eq!(cluster.sessions(), [1, 0]);
-        // What it was told meanwhile reaches it when it listens again.
+        // The messages sent meanwhile arrive when the gate opens.
         cluster.gate.set(true);
         eventually("the end of the session", || cluster.sessions() == [0, 0]).await;
         assert_eq!(cluster.ps.census(), Census::default());
@@ -185,7 +187,7 @@ fn closing_ends_a_step_that_waits_for_a_silent_task_to_register_its_part() {
         cluster.gate.set(false);
         let running = cluster.worker.client().run_step(step(&session));
         let closing = async {
-            // Anything between the beginning of the step and its end will do.
+            // Any moment between the beginning of the step and its end will do.
             tokio::task::yield_now().await;
             tokio::time::timeout(PATIENCE, cluster.worker.client().close_session(&session)).await
         };
@@ -212,7 +214,7 @@ fn a_session_that_is_given_up_while_it_waits_for_a_task_leaves_nothing() {
     });
 }
 
-/// Sessions that a program leaves behind are kept, as in stock, unless the server was told to reclaim them.
+/// Abandoned sessions are kept, as in stock, unless the server is configured to reclaim them.
 #[test]
 fn sessions_of_programs_that_are_gone_are_reclaimed_on_demand() {
     for reclaim_sessions in [None, Some(Duration::from_millis(50))] {
@@ -223,13 +225,20 @@ fn sessions_of_programs_that_are_gone_are_reclaimed_on_demand() {
         let server = Server::start(config, ferroflow_ops::registry(), vec![listener], shutdown).unwrap();
         let open = || {
             let program = MasterClient::connect(&server.address().to_string()).unwrap();
-            let opening = program.create_session(GraphDef::default(), ConfigProto::default(), "");
+            let opening = program.create_session(graph_on(""), ConfigProto::default(), "");
             let handle = program.wait(None, "a session", opening).unwrap();
             (program, handle)
         };
         let (stays, its_session) = open();
         let (goes, abandoned) = open();
-        // A handle that two programs know is in use as long as one of them is there.
+        // A partial run outlives its calls, and must not keep the session.
+        let setup = PartialRunSetupRequest {
+            session_handle: abandoned.clone(),
+            fetch: vec!["sum:0".to_owned()],
+            ..Default::default()
+        };
+        goes.wait(None, "a partial run", goes.partial_run_setup(setup)).unwrap();
+        // A handle that two programs know is in use as long as one of them is connected.
         let (other, shared) = open();
         stays.wait(None, "a use", stays.extend_session(&shared, GraphDef::default(), 0)).unwrap();
         drop((goes, other));

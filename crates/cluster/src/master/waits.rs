@@ -1,4 +1,5 @@
-//! Steps that take long: a look at a server's steps every few seconds, so that steps themselves need not measure time.
+//! Logs long steps and long waits for tensors. The server's steps are inspected every few seconds, so that steps
+//! themselves need not measure time.
 
 use super::Master;
 use crate::waiting::Waiting;
@@ -6,10 +7,10 @@ use ferroflow_core::rendezvous::RendezvousKey;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// How often to look.
+/// The interval between inspections.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// What was there at the last look, and since when.
+/// The steps and tensors of the last inspection, with their waits.
 #[derive(Default)]
 pub(crate) struct LongWaits {
     steps: HashMap<(String, u64), Waiting>,
@@ -17,7 +18,7 @@ pub(crate) struct LongWaits {
 }
 
 impl LongWaits {
-    /// Looks again and again; never ends.
+    /// Inspects the master's steps periodically; never returns.
     pub(crate) async fn watch(master: &Master) {
         let mut waits = LongWaits::default();
         loop {
@@ -43,7 +44,7 @@ impl LongWaits {
             let (step, tensor) = &key;
             let from = tensor.source();
             let here = from.strip_prefix(&own).is_some_and(|rest| rest.starts_with("/device:"));
-            let why = if here { "no node here has sent it yet" } else { "it has not come yet" };
+            let why = if here { "no node here has sent it yet" } else { "it has not arrived yet" };
             let edge = tensor.edge();
             waiting
                 .speak(format_args!("tensor {edge} of step {step} from {from} for {}", tensor.target()), why);

@@ -1,6 +1,6 @@
-//! What makes a text the address of a task.
+//! Validation of task addresses.
 
-/// What is wrong with an address, and how to write it right; `None` for a good one.
+/// Describes what is wrong with an address and how to fix it; `None` for a valid one.
 pub(super) fn fault(address: &str) -> Option<String> {
     if address.is_empty() {
         return Some("it is empty".to_owned());
@@ -10,7 +10,7 @@ pub(super) fn fault(address: &str) -> Option<String> {
     }
     let stray = |c: &char| c.is_whitespace() || "/,\"'{}()".contains(*c);
     if let Some(stray) = address.chars().find(stray) {
-        return Some(format!("neither hosts nor ports have the character '{stray}'"));
+        return Some(format!("hosts and ports cannot contain the character '{stray}'"));
     }
     let Some((host, port)) = address.rsplit_once(':').filter(|(_, port)| !port.ends_with(']')) else {
         return Some(format!("the port is missing, write e.g. {address}:2222"));
@@ -24,8 +24,8 @@ pub(super) fn fault(address: &str) -> Option<String> {
     }
     match port.parse::<u64>() {
         Ok(1..=65535) => None,
-        Ok(0) => Some("no task can be called at port 0, write the port that the task listens on".to_owned()),
-        Ok(_) => Some(format!("ports end at 65535, {port} is above")),
+        Ok(0) => Some("port 0 cannot be connected to, write the port that the task listens on".to_owned()),
+        Ok(_) => Some(format!("{port} is too large, the largest port is 65535")),
         Err(_) => Some(format!("'{port}' is not a port, write a number from 1 to 65535")),
     }
 }
@@ -46,7 +46,7 @@ mod tests {
             (":1", "write e.g. localhost:1"),
             ("::1:2222", "write [::1]:2222"),
             ("a:0", "port 0"),
-            ("a:99999", "ports end at 65535"),
+            ("a:99999", "the largest port is 65535"),
             ("a:http", "'http' is not a port"),
             ("a:-1", "'-1' is not a port"),
             ("http://a:1", "write a:1"),

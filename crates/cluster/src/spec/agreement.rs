@@ -1,22 +1,23 @@
-//! Whether two tasks mean the same by a cluster.
+//! Comparison of the clusters that two tasks were started with.
 
 use super::{ClusterSpec, TaskName};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
-/// A task that two others place differently.
+/// A task that two clusters place at different addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The task.
     pub task: TaskName,
-    /// Its address for the one that compares.
+    /// Its address in the cluster of the task that compares.
     pub here: String,
-    /// Its address for the other one.
+    /// Its address in the other task's cluster.
     pub there: String,
 }
 
 impl ClusterSpec {
-    /// The tasks for which both have an address, and not the same. A task may know only part of a cluster.
+    /// Returns the tasks that both clusters list with different addresses. A task that only one of them lists is not a
+    /// difference: a task may know only part of a cluster.
     pub fn differences(&self, other: &ClusterSpec) -> Vec<Difference> {
         let compare = |(task, here): (TaskName, &str)| {
             let (here, there) = (here.to_owned(), other.address(&task)?.to_owned());
@@ -27,8 +28,8 @@ impl ClusterSpec {
 }
 
 impl Difference {
-    /// Whether the two addresses cannot lead to the same place, as far as this machine can tell. Looks names up, which
-    /// takes a while.
+    /// Returns whether the two addresses lead to different places, as far as this machine can tell. Resolves names,
+    /// which may take a while.
     pub fn matters(&self) -> bool {
         let (Some((here, port)), Some((there, other_port))) =
             (self.here.rsplit_once(':'), self.there.rsplit_once(':'))
@@ -53,14 +54,14 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The addresses of a host; `None` if its name is not known.
+/// Resolves a host; `None` if its name is unknown.
 fn addresses(host: &str) -> Option<Vec<IpAddr>> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let found: Vec<IpAddr> = (bare, 0).to_socket_addrs().ok()?.map(|address| address.ip()).collect();
     Some(found)
 }
 
-/// Whether an address is of this machine: whoever can bind it is there.
+/// Returns whether an address belongs to this machine, which is so if it can be bound.
 fn is_local(address: &IpAddr) -> bool {
     address.is_loopback() || UdpSocket::bind(SocketAddr::new(*address, 0)).is_ok()
 }

@@ -1,4 +1,4 @@
-//! Who is in a cluster: jobs, their tasks, and where each task is reached.
+//! The members of a cluster: jobs, their tasks, and the address of each task.
 
 use super::{TaskName, address, parse_json};
 use ferroflow_core::{Result, ensure, status};
@@ -14,12 +14,12 @@ pub struct ClusterSpec {
 }
 
 impl ClusterSpec {
-    /// No tasks.
+    /// Creates an empty cluster.
     pub fn new() -> ClusterSpec {
         ClusterSpec::default()
     }
 
-    /// A cluster of one.
+    /// Creates a cluster of one task.
     pub fn single(task: &TaskName, address: &str) -> ClusterSpec {
         let tasks = BTreeMap::from([(task.task, address.to_owned())]);
         ClusterSpec { jobs: BTreeMap::from([(task.job.clone(), tasks)]) }
@@ -78,7 +78,7 @@ impl ClusterSpec {
             ensure!(
                 !host.is_empty(),
                 InvalidArgument,
-                "the list of hosts of job {job} has an empty entry at number {task}: remove the comma, or name the host"
+                "the list of hosts of job {job} has an empty entry at index {task}: remove the comma, or name the host"
             );
             self.add(job, task as u32, host)?;
         }
@@ -116,7 +116,7 @@ impl ClusterSpec {
                         let number = task.trim().parse().map_err(|_| {
                             status!(
                                 InvalidArgument,
-                                "job {job} has a task '{task}', expected a number from 0 on"
+                                "job {job} has a task '{task}', expected a non-negative number"
                             )
                         })?;
                         spec.add(job, number, text(job, address)?)?;
@@ -125,7 +125,7 @@ impl ClusterSpec {
                 other => {
                     return Err(status!(
                         InvalidArgument,
-                        "job {job} must be a list of addresses or an object from task number to address, got {}{}",
+                        "job {job} must be a list of addresses or an object from task index to address, got {}{}",
                         kind(other),
                         as_list(other)
                     ));
@@ -142,7 +142,7 @@ impl ClusterSpec {
         for job in &def.job {
             for (task, address) in &job.tasks {
                 let number = u32::try_from(*task).map_err(|_| {
-                    status!(InvalidArgument, "job {} has a task number {task} below 0", job.name)
+                    status!(InvalidArgument, "job {} has a negative task number {task}", job.name)
                 })?;
                 spec.add(&job.name, number, address)?;
             }
@@ -151,7 +151,7 @@ impl ClusterSpec {
         Ok(spec)
     }
 
-    /// The form in which masters send it on.
+    /// Returns the message in which masters pass the cluster on.
     pub fn to_def(&self) -> ClusterDef {
         let job = |(name, tasks): (&String, &BTreeMap<u32, String>)| JobDef {
             name: name.clone(),
@@ -160,7 +160,7 @@ impl ClusterSpec {
         ClusterDef { job: self.jobs.iter().map(job).collect() }
     }
 
-    /// Refuses a cluster in which two tasks have one address: each would take the other for itself.
+    /// Fails if two tasks have the same address: each would take itself for the other.
     pub fn check(&self) -> Result<()> {
         let mut owners = HashMap::new();
         for (task, address) in self.tasks() {
@@ -174,45 +174,47 @@ impl ClusterSpec {
         Ok(())
     }
 
-    /// The cluster as people write it: a list of addresses for each job, and a map where numbers are missing.
+    /// Returns the cluster as JSON in the form that people write: a list of addresses per job, or an object where task
+    /// indices have gaps.
     pub fn to_value(&self) -> Value {
         let job = |tasks: &BTreeMap<u32, String>| -> Value {
-            match tasks.keys().copied().eq(0..tasks.len() as u32) {
-                true => tasks.values().map(String::as_str).collect(),
-                false => tasks.iter().map(|(task, address)| (task.to_string(), address.as_str())).collect(),
+            if tasks.keys().copied().eq(0..tasks.len() as u32) {
+                tasks.values().map(String::as_str).collect()
+            } else {
+                tasks.iter().map(|(task, address)| (task.to_string(), address.as_str())).collect()
             }
         };
         self.jobs.iter().map(|(name, tasks)| (name.clone(), job(tasks))).collect()
     }
 
-    /// The text of [`ClusterSpec::to_value`], which [`ClusterSpec::from_json`] reads.
+    /// Returns [`ClusterSpec::to_value`] as text, which [`ClusterSpec::from_json`] reads.
     pub fn to_json(&self) -> String {
         self.to_value().to_string()
     }
 
-    /// Whether there are no tasks.
+    /// Returns whether there are no tasks.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 
-    /// Every task with its address, by job and number.
+    /// Returns every task with its address, sorted by job and index.
     pub fn tasks(&self) -> impl Iterator<Item = (TaskName, &str)> {
         self.jobs.iter().flat_map(|(job, tasks)| {
             tasks.iter().map(|(task, address)| (TaskName::new(job, *task), address.as_str()))
         })
     }
 
-    /// The names of the jobs.
+    /// Returns the names of the jobs.
     pub fn jobs(&self) -> impl Iterator<Item = &str> {
         self.jobs.keys().map(String::as_str)
     }
 
-    /// How many tasks a job has.
+    /// Returns the number of tasks of a job.
     pub fn num_tasks(&self, job: &str) -> usize {
         self.jobs.get(job).map_or(0, BTreeMap::len)
     }
 
-    /// Where a task is reached.
+    /// Returns the address of a task.
     pub fn address(&self, task: &TaskName) -> Option<&str> {
         self.jobs.get(&task.job)?.get(&task.task).map(String::as_str)
     }
@@ -231,11 +233,11 @@ impl fmt::Display for ClusterSpec {
 
 fn text<'a>(job: &str, address: &'a Value) -> Result<&'a str> {
     let wrong =
-        || status!(InvalidArgument, "job {job} has an address that is {}, expected text", kind(address));
+        || status!(InvalidArgument, "job {job} has an address that is {}, expected a string", kind(address));
     address.as_str().ok_or_else(wrong)
 }
 
-/// The list that somebody meant who wrote addresses as one text.
+/// Suggests a list for addresses that were written as one string.
 fn as_list(value: &Value) -> String {
     let Some(text) = value.as_str() else { return String::new() };
     let addresses: Value = text.split(',').map(str::trim).filter(|address| !address.is_empty()).collect();
@@ -245,9 +247,9 @@ fn as_list(value: &Value) -> String {
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
-        Value::Bool(_) => "a truth value",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }
@@ -304,8 +306,8 @@ mod tests {
         );
         assert!(message(r#"{"ps": {"0": "a:1", "0": "b:1"}}"#).contains("'0' is named twice"));
         assert!(message("[]").contains("got a list"));
-        assert!(message(r#"{"ps": "a:1, b:1"}"#).contains(r#"got text; write ["a:1","b:1"]"#));
-        assert!(message(r#"{"ps": [1]}"#).contains("a number, expected text"));
+        assert!(message(r#"{"ps": "a:1, b:1"}"#).contains(r#"got a string; write ["a:1","b:1"]"#));
+        assert!(message(r#"{"ps": [1]}"#).contains("a number, expected a string"));
         assert!(message(r#"{"ps": ["a"]}"#).contains("'a', expected host:port"));
         assert!(message(r#"{"ps": ["a:0"]}"#).contains("expected host:port"));
         assert!(message(r#"{"p s": ["a:1"]}"#).contains("not the name of a job"));

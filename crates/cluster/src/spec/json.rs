@@ -1,4 +1,4 @@
-//! JSON as people write clusters down: an object that names a field twice is a mistake, not two answers to choose from.
+//! JSON parsing for handwritten clusters: a repeated field is an error, instead of one value silently winning.
 
 use ferroflow_core::{Result, status};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
@@ -6,20 +6,20 @@ use serde_json::error::Category;
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// Parses JSON in which no object names a field twice.
+/// Parses JSON and rejects objects that repeat a field.
 pub fn parse_json(text: &str) -> Result<Value> {
     let parsed: serde_json::Result<Once> = serde_json::from_str(text);
     parsed.map(|Once(value)| value).map_err(|error| match error.classify() {
         Category::Data => status!(InvalidArgument, "{error}"),
         _ => {
             let quoted = text.trim_start().starts_with("{'");
-            let fix = if quoted { "; JSON has double quotes" } else { "" };
+            let fix = if quoted { "; JSON uses double quotes" } else { "" };
             status!(InvalidArgument, "not JSON: {error}{fix}")
         }
     })
 }
 
-/// A value without repeated names.
+/// A value without repeated fields.
 struct Once(Value);
 
 impl<'de> Deserialize<'de> for Once {

@@ -1,4 +1,4 @@
-//! The address from which a call came, for whoever has to name the caller.
+//! The address of the client whose call is being served, for log messages and errors that name the caller.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ tokio::task_local! {
     static PEER: SocketAddr;
 }
 
-/// Answers a call of the client at this address.
+/// Runs a call with this client's address as its [`peer`].
 pub(crate) fn on_behalf_of<F: Future>(peer: Option<SocketAddr>, call: F) -> impl Future<Output = F::Output> {
     use futures_util::future::Either;
     match peer {
@@ -15,7 +15,7 @@ pub(crate) fn on_behalf_of<F: Future>(peer: Option<SocketAddr>, call: F) -> impl
     }
 }
 
-/// Where the call comes from that this task answers; `None` for a client of this process.
+/// Returns the client's address of the call that is being served; `None` for a client in this process.
 pub(crate) fn peer() -> Option<SocketAddr> {
     PEER.try_with(|peer| *peer).ok()
 }

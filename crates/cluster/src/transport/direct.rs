@@ -1,8 +1,10 @@
-//! The direct path between two of our own tasks: a connection on which the caller starts parts of steps and both sides
-//! push the tensors that the other one needs, without being asked for each.
+//! Direct connections between Ferroflow tasks.
 //!
-//! A task says that it takes such connections when a session is opened on it; stock's tasks never do, and neither side
-//! needs the path: whoever cannot be reached so is called as stock's tasks are.
+//! The caller, a master's task, starts parts of steps on the connection, and both sides push the tensors that the other
+//! needs without a request for each. `docs/wire.md` specifies the protocol.
+//!
+//! A task announces that it accepts such connections when a session is opened on it. Stock's tasks never do, and
+//! nothing depends on the connection: where it cannot be made, tasks use gRPC, as with stock.
 
 mod frames;
 mod incoming;

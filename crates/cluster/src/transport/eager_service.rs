@@ -149,7 +149,7 @@ fn read_item(item: Option<queue_item::Item>) -> Result<Item> {
             Item::Release(HandleName { op: handle.op_id, output: handle.output_num })
         }
         Some(queue_item::Item::RegisterFunction(register)) => Item::RegisterFunction {
-            definition: register.function_def.unwrap_or_default(),
+            definition: Box::new(register.function_def.unwrap_or_default()),
             component: register.is_component_function.then(|| register.library.unwrap_or_default()),
         },
         Some(queue_item::Item::RemoveFunction(remove)) => Item::RemoveFunction(remove.function_name),

@@ -1,4 +1,4 @@
-//! The first bytes of a connection: they tell HTTP/2 from direct connections, and have to come soon.
+//! The first bytes of a connection, which tell HTTP/2 from direct connections and must arrive promptly.
 
 use super::direct;
 use std::io::{Error, ErrorKind, Result};
@@ -8,21 +8,21 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
-/// How long the first bytes may take. Clients send them as soon as they are connected.
+/// The time limit for the first bytes. Clients send them right after connecting.
 pub(crate) const GREETING_WAIT: Duration = Duration::from_secs(10);
 
-/// What HTTP/2 begins with.
+/// The connection preface of HTTP/2.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// What a caller speaks.
+/// The protocol that a caller speaks.
 pub(crate) enum Greeted<S> {
-    /// HTTP/2, whose first bytes are read once more.
+    /// HTTP/2; the bytes that were read are read again.
     Http2(Rewound<S>),
-    /// The protocol between Ferroflow tasks.
+    /// The direct protocol between Ferroflow tasks.
     Direct(S),
 }
 
-/// Reads the greeting of a caller.
+/// Reads the first bytes of a connection and detects its protocol.
 pub(crate) async fn greet<S: AsyncRead + Unpin>(mut socket: S) -> Result<Greeted<S>> {
     let greeting = async {
         let mut first = [0; direct::GREETING.len()];
@@ -35,15 +35,15 @@ pub(crate) async fn greet<S: AsyncRead + Unpin>(mut socket: S) -> Result<Greeted
         if PREFACE.starts_with(&first) {
             socket.read_exact(&mut preface[first.len()..]).await?;
         }
-        match preface == *PREFACE {
-            true => Ok(Greeted::Http2(Rewound { unread: PREFACE, socket })),
-            false => Err(Error::new(ErrorKind::InvalidData, "neither HTTP/2 nor a Ferroflow task")),
+        if preface != *PREFACE {
+            return Err(Error::new(ErrorKind::InvalidData, "neither HTTP/2 nor a Ferroflow task"));
         }
+        Ok(Greeted::Http2(Rewound { unread: PREFACE, socket }))
     };
     timeout(GREETING_WAIT, greeting).await?
 }
 
-/// A connection whose first bytes have been looked at.
+/// A connection that replays the bytes that were read from it.
 pub(crate) struct Rewound<S> {
     unread: &'static [u8],
     socket: S,
@@ -96,7 +96,7 @@ mod tests {
     use tokio::io::{AsyncWriteExt, duplex};
     use tokio::time::Instant;
 
-    /// What becomes of a caller that says this and then waits.
+    /// Greets a caller that sends these bytes and then waits.
     async fn greeted(says: &[u8]) -> Result<Greeted<tokio::io::DuplexStream>> {
         let (mut caller, socket) = duplex(64);
         caller.write_all(says).await.unwrap();

@@ -1,7 +1,7 @@
-//! Unary gRPC over HTTP/2: what a request says in its headers, how its message starts, how a response ends.
+//! Unary gRPC over HTTP/2: request headers and message prefix, compression, response trailers.
 
 use super::intake::Intake;
-use super::reader::{Frames, Reader};
+use super::reader::{ByteSource, Reader};
 use super::rope::Rope;
 use super::status::to_trailers;
 use bytes::{Buf, Bytes};
@@ -24,42 +24,42 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Sleep, sleep};
 
-/// What a compressed message may grow to: the largest that other implementations of the protocol accept.
+/// The largest size of a decompressed message: the limit of other gRPC implementations.
 const MAX_INFLATED: usize = i32::MAX as usize;
 
-/// Compressed messages of fewer bytes are inflated by the thread that carries the call.
+/// Compressed messages below this size are inflated on the I/O thread.
 const INFLATED_IN_PLACE: usize = 32 << 10;
 
-/// What is inflated between two looks at the budget.
+/// Bytes inflated between two charges to the budget.
 const INFLATED_AT_ONCE: usize = 256 << 10;
 
-/// How long a caller may be silent within a request.
+/// The longest pause within a request.
 const MAX_SILENCE: Duration = Duration::from_secs(60);
 
-/// The message of one request, as it arrives.
-pub(crate) type Request = Reader<Source>;
+/// The message of a request, read as it arrives.
+pub(crate) type Request = Reader<RequestSource>;
 
-/// Where a request's bytes come from.
-pub(crate) enum Source {
+/// The source of a request's bytes.
+pub(crate) enum RequestSource {
     /// The frames of the HTTP body.
     Body(RequestBody),
-    /// Nothing more: the message was at hand as a whole.
+    /// Nothing: the whole message is buffered.
     Nothing,
 }
 
-impl Frames for Source {
+impl ByteSource for RequestSource {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         match self {
-            Source::Body(body) => body.poll_frame(cx),
-            Source::Nothing => Poll::Ready(None),
+            RequestSource::Body(body) => body.poll_frame(cx),
+            RequestSource::Nothing => Poll::Ready(None),
         }
     }
 }
 
-/// The body of a request, which must go on: calls that begin and say no more do not stay.
+/// The body of a request. A caller that stops sending in the middle of it is cut off.
 pub(crate) struct RequestBody<B = Incoming> {
     incoming: B,
-    /// Ends when the caller has been silent for too long; none while nobody waits for it.
+    /// Expires when the caller has been silent for too long; `None` while data is available.
     silence: Option<Pin<Box<Sleep>>>,
     /// Whether the caller may be silent: between the messages of a stream.
     rests: bool,
@@ -76,7 +76,10 @@ impl<B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin> RequestBody<B> {
                     }
                 }
                 Poll::Ready(Some(Err(error))) => {
-                    return Poll::Ready(Some(Err(status!(Cancelled, "the request broke off: {error}"))));
+                    return Poll::Ready(Some(Err(status!(
+                        Cancelled,
+                        "the request was interrupted: {error}"
+                    ))));
                 }
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending if self.rests => return Poll::Pending,
@@ -84,8 +87,7 @@ impl<B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin> RequestBody<B> {
                     let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(MAX_SILENCE)));
                     ready!(silence.as_mut().poll(cx));
                     let seconds = MAX_SILENCE.as_secs();
-                    let refusal =
-                        status!(DeadlineExceeded, "nothing more of the request came for {seconds} seconds");
+                    let refusal = status!(DeadlineExceeded, "the request stalled for {seconds} seconds");
                     return Poll::Ready(Some(Err(refusal)));
                 }
             }
@@ -93,9 +95,9 @@ impl<B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin> RequestBody<B> {
     }
 }
 
-/// Reads the prefix of the message and prepares to read the message itself.
+/// Reads the message prefix and returns a reader of the message.
 pub(crate) async fn open(headers: &HeaderMap, body: Incoming, intake: &Arc<Intake>) -> Result<Request> {
-    let mut source = Source::Body(RequestBody { incoming: body, silence: None, rests: false });
+    let mut source = RequestSource::Body(RequestBody { incoming: body, silence: None, rests: false });
     let mut start = Bytes::new();
     while start.len() < 5 {
         match poll_fn(|cx| source.poll_frame(cx)).await {
@@ -110,24 +112,23 @@ pub(crate) async fn open(headers: &HeaderMap, body: Incoming, intake: &Arc<Intak
     if compressed == 0 {
         return Ok(reader);
     }
-    ensure!(compressed == 1, Internal, "malformed request: {compressed} marks no message");
+    ensure!(compressed == 1, Internal, "malformed request: {compressed} is not a compression flag");
     let packed = reader.bytes(length).await?;
     let encoding = Encoding::of(headers.get("grpc-encoding"))?;
     let mut charge = intake.charge();
-    let inflated = match packed.len() < INFLATED_IN_PLACE {
-        true => inflate(encoding, &packed, &mut charge)?,
-        // It takes a while, and this thread has other calls to carry.
-        false => {
-            let inflating = move || inflate(encoding, &packed, &mut charge).map(|message| (message, charge));
-            let inflated = spawn_blocking(inflating).await;
-            let (message, charged) =
-                inflated.map_err(|error| status!(Internal, "a message was not inflated: {error}"))??;
-            charge = charged;
-            message
-        }
+    let inflated = if packed.len() < INFLATED_IN_PLACE {
+        inflate(encoding, &packed, &mut charge)?
+    } else {
+        // Inflating takes a while, and this thread has other calls to serve.
+        let inflating = move || inflate(encoding, &packed, &mut charge).map(|message| (message, charge));
+        let inflated = spawn_blocking(inflating).await;
+        let (message, charged) =
+            inflated.map_err(|error| status!(Internal, "cannot decompress a message: {error}"))??;
+        charge = charged;
+        message
     };
     let length = inflated.len() as u64;
-    let mut inflated = Reader::new(Source::Nothing, inflated, length, intake);
+    let mut inflated = Reader::new(RequestSource::Nothing, inflated, length, intake);
     *inflated.gathered() = charge;
     Ok(inflated)
 }
@@ -171,13 +172,13 @@ impl RequestStream {
     }
 }
 
-impl Frames for &mut RequestBody {
+impl ByteSource for &mut RequestBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         RequestBody::poll_frame(self, cx)
     }
 }
 
-/// How a message is compressed.
+/// The compression of a message.
 #[derive(Clone, Copy)]
 enum Encoding {
     Gzip,
@@ -192,13 +193,13 @@ impl Encoding {
             Some(other) => {
                 bail!(Unimplemented, "messages compressed with {} are not supported", other.escape_ascii())
             }
-            None => bail!(Internal, "a compressed message without a grpc-encoding"),
+            None => bail!(Internal, "a compressed message without a grpc-encoding header"),
         }
     }
 }
 
-/// Inflates a message. Its memory grows with what comes out, each time after it is charged: nothing on the wire says how
-/// much that will be.
+/// Inflates a message. The output grows as it is produced and is charged before each step, because nothing on the wire
+/// says how large it will be.
 fn inflate(encoding: Encoding, packed: &[u8], charge: &mut Charge) -> Result<Bytes> {
     let mut unpacked: Box<dyn Read + '_> = match encoding {
         Encoding::Gzip => Box::new(flate2::read::GzDecoder::new(packed)),
@@ -215,11 +216,11 @@ fn inflate(encoding: Encoding, packed: &[u8], charge: &mut Charge) -> Result<Byt
         }
         let room = (out.capacity() - out.len()) as u64;
         let read = unpacked.by_ref().take(room).read_to_end(&mut out);
-        let read = read.or_else(|error| bail!(Internal, "a compressed message cannot be read: {error}"))?;
+        let read = read.or_else(|error| bail!(Internal, "cannot decompress a message: {error}"))?;
         ensure!(
             out.len() <= MAX_INFLATED,
             ResourceExhausted,
-            "a compressed message holds more than {MAX_INFLATED} bytes"
+            "a compressed message decompresses to more than {MAX_INFLATED} bytes"
         );
         if read == 0 {
             return Ok(out.into());
@@ -227,7 +228,7 @@ fn inflate(encoding: Encoding, packed: &[u8], charge: &mut Charge) -> Result<Byt
     }
 }
 
-/// How long the caller is willing to wait.
+/// Returns the caller's timeout.
 pub(crate) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>> {
     let Some(value) = headers.get("grpc-timeout") else { return Ok(None) };
     let malformed = || status!(Internal, "malformed grpc-timeout {value:?}");
@@ -246,7 +247,7 @@ pub(crate) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>> {
     }))
 }
 
-/// The response to a call. A failed one has headers only.
+/// Builds the response to a call. A failed call has headers only.
 pub(crate) fn respond(outcome: Result<Rope>) -> Response<Pieces> {
     let mut response = Response::new(Pieces::default());
     let headers = response.headers_mut();
@@ -276,7 +277,7 @@ pub(crate) enum Streamed {
     End(Result<()>),
 }
 
-/// Whether these headers start a gRPC call at all.
+/// Returns whether a request is a gRPC call.
 pub(crate) fn is_call(method: &http::Method, headers: &HeaderMap) -> bool {
     let content_type = headers.get(http::header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     method == http::Method::POST && content_type.is_some_and(|value| value.starts_with(b"application/grpc"))
@@ -307,7 +308,7 @@ impl Body for Pieces {
             match ready!(messages.poll_next_unpin(cx)) {
                 Some(Streamed::Message(pieces)) => self.pieces = pieces,
                 Some(Streamed::End(outcome)) => {
-                    self.trailers = Some(to_trailers(outcome.as_ref().map(|()| ())));
+                    self.trailers = Some(to_trailers(outcome.as_ref().copied()));
                     self.messages = None;
                 }
                 None => self.messages = None,
@@ -321,7 +322,7 @@ impl Body for Pieces {
     }
 }
 
-/// The status of a call whose deadline passed, in the words of gRPC's own clients.
+/// The status of a call that exceeded its deadline, in the words of gRPC's own clients.
 pub(crate) fn deadline_exceeded() -> Status {
     status!(DeadlineExceeded, "Deadline Exceeded")
 }
@@ -337,7 +338,7 @@ mod tests {
         inflate(Encoding::of(encoding)?, packed, &mut intake.charge())
     }
 
-    /// The body of a caller that sends this and then nothing more.
+    /// The body of a caller that sends one chunk and then stops.
     struct Stalled(Option<Bytes>);
 
     impl Body for Stalled {

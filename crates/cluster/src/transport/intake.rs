@@ -1,45 +1,46 @@
-//! Memory for what arrives on a connection: charged before it is held, and never more than a few times what has come, so
-//! that a length alone gets nothing.
+//! Memory for incoming messages. It is charged before it is allocated and stays within a small multiple of the bytes
+//! that have arrived, so that announcing a length costs nothing.
 
 use ferroflow_core::memory::{Charge, MemoryBudget};
 use ferroflow_core::tensor::{Buffer, BufferPool};
 use ferroflow_core::{Result, Status, status};
 use std::sync::Arc;
 
-/// Contents of fewer bytes get their memory at once.
+/// Contents up to this size get their memory at once.
 const FIRST_BYTES: usize = 1 << 20;
-/// By how much the memory of others grows whenever it is full. What was there is copied, a third of the content in all.
+/// The factor by which larger contents grow when their memory is full. Copying what has arrived costs a third of the
+/// content in all.
 const GROWTH: usize = 4;
 
-/// Where the memory for incoming messages comes from, and the budget of the connection on which they come.
+/// A source of memory for incoming messages, with the budget of one connection.
 pub(crate) struct Intake {
     pool: Arc<BufferPool>,
     connection: MemoryBudget,
 }
 
 impl Intake {
-    /// Memory from this pool; messages on their way hold at most `limit` bytes per connection.
+    /// Creates a source that takes memory from this pool and limits messages in flight to `limit` bytes per connection.
     pub(crate) fn new(pool: Arc<BufferPool>, limit: usize) -> Arc<Intake> {
         let connection = pool.budget().part(limit);
         Arc::new(Intake { pool, connection })
     }
 
-    /// The same for another connection.
+    /// Creates a source with the same limit for another connection.
     pub(crate) fn for_connection(&self) -> Arc<Intake> {
         Intake::new(self.pool.clone(), self.connection.limit())
     }
 
-    /// A charge for bytes outside the pool, none yet.
+    /// Returns an empty charge for bytes outside the pool.
     pub(crate) fn charge(&self) -> Charge {
-        self.connection.charge(0).expect("nothing can be had")
+        self.connection.charge(0).expect("a charge of nothing always fits")
     }
 
-    /// A charge for bytes that the pool charges to the server, none yet.
+    /// Returns an empty charge for bytes that the pool charges to the server as well.
     pub(crate) fn charge_part(&self) -> Charge {
-        self.connection.charge_part(0).expect("nothing can be had")
+        self.connection.charge_part(0).expect("a charge of nothing always fits")
     }
 
-    /// Memory for bytes that are at hand.
+    /// Allocates memory for bytes that have arrived.
     pub(crate) fn allocate(&self, bytes: usize) -> Result<Buffer> {
         self.pool.try_allocate(bytes).ok_or_else(|| no_memory(bytes))
     }
@@ -49,7 +50,7 @@ impl Intake {
         self.expect_growing(length, length.min(FIRST_BYTES))
     }
 
-    /// Prepares for a content that is read at once, where it is.
+    /// Prepares for a content that is read at once from the peer's memory.
     pub(crate) fn expect_whole(&self, length: usize) -> Result<Content> {
         self.expect_growing(length, length)
     }
@@ -62,10 +63,10 @@ impl Intake {
 }
 
 fn no_memory(bytes: usize) -> Status {
-    status!(ResourceExhausted, "no memory for a tensor of {bytes} bytes that is on its way")
+    status!(ResourceExhausted, "no memory for an incoming tensor of {bytes} bytes")
 }
 
-/// The content of a tensor on its way in.
+/// The content of an incoming tensor.
 pub(crate) struct Content {
     buffer: Buffer,
     pool: Arc<BufferPool>,
@@ -75,12 +76,12 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// How many bytes have yet to come.
+    /// Returns the number of bytes that have not arrived yet.
     pub(crate) fn missing(&self) -> usize {
         self.length - self.filled
     }
 
-    /// Room for the next bytes: some of it as long as any are missing.
+    /// Returns space for the next bytes; it is empty only if the content is complete.
     pub(crate) fn room(&mut self) -> Result<&mut [u8]> {
         if self.filled == self.buffer.len() && self.filled < self.length {
             let larger = self.buffer.len().saturating_mul(GROWTH).min(self.length);
@@ -92,17 +93,17 @@ impl Content {
         Ok(&mut self.buffer.make_mut()[self.filled..])
     }
 
-    /// So many bytes of the room have come.
+    /// Marks this many bytes of the space as filled.
     pub(crate) fn advance(&mut self, count: usize) {
         self.filled += count;
     }
 
-    /// Nothing has come after all.
+    /// Discards what has arrived.
     pub(crate) fn restart(&mut self) {
         self.filled = 0;
     }
 
-    /// The content, which has come as a whole, and what it costs the connection.
+    /// Returns the complete content and its charge.
     pub(crate) fn finish(self) -> (Buffer, Charge) {
         (self.buffer, self.charge)
     }
@@ -120,7 +121,7 @@ mod tests {
     #[test]
     fn memory_follows_what_has_come() {
         let intake = intake(usize::MAX);
-        // More than any machine has; whoever announces it has yet to send it.
+        // More than any machine has, but only announced.
         let mut content = intake.expect(1 << 45).unwrap();
         assert_eq!(intake.connection.held(), FIRST_BYTES);
         let length = 3 * FIRST_BYTES + 5;

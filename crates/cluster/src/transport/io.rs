@@ -1,5 +1,5 @@
-//! The threads that carry bytes. Each has a single-threaded runtime of its own, so that a connection and the calls on it
-//! stay on one thread.
+//! The I/O threads. Each has a single-threaded runtime of its own, so that a connection and its calls stay on one
+//! thread.
 
 use ferroflow_core::{Result, Status, status};
 use std::cell::Cell;
@@ -13,19 +13,19 @@ use tokio::runtime::{EnterGuard, Handle, Runtime};
 use tokio::sync::watch;
 
 thread_local! {
-    /// Which I/O thread this is, if it is one.
+    /// The index of the current I/O thread.
     static INDEX: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// An I/O thread that has not started yet.
+/// An I/O thread that has not been started.
 pub(crate) struct IoThread {
     index: usize,
     runtime: Runtime,
     ended: Ended,
 }
 
-/// Whether a thread's runtime has ended or is about to. Its timers may be looked at only while this is read and false:
-/// they panic otherwise.
+/// True if a thread's runtime has ended or is about to. Its timers panic afterwards, so they may be polled only while
+/// this is read-locked and false.
 type Ended = Arc<RwLock<bool>>;
 
 impl Drop for IoThread {
@@ -34,15 +34,15 @@ impl Drop for IoThread {
     }
 }
 
-/// The I/O threads of a server, as whoever wants something done on them sees them. Work for a thread that has not started
-/// waits for it; work for one that has ended is dropped.
+/// Handles to the I/O threads of a server. Work for a thread that has not started is queued; work for one that has
+/// ended is dropped.
 pub(crate) struct Io {
     handles: Vec<Handle>,
     ended: Vec<Ended>,
 }
 
 impl Io {
-    /// Prepares this many threads, at least one.
+    /// Creates this many threads, at least one.
     pub(crate) fn prepare(threads: usize) -> Result<(Vec<IoThread>, Arc<Io>)> {
         let make = |index| {
             let runtime = tokio::runtime::Builder::new_current_thread()
@@ -57,12 +57,12 @@ impl Io {
         Ok((threads, Arc::new(Io { handles, ended })))
     }
 
-    /// The number of threads.
+    /// Returns the number of threads.
     pub(crate) fn len(&self) -> usize {
         self.handles.len()
     }
 
-    /// The thread that should work for the caller: the caller's own if it is one of them, else one chosen by `hint`.
+    /// Chooses a thread for the caller: its own if it is an I/O thread, and otherwise one by `hint`.
     #[inline]
     pub(crate) fn choose(&self, hint: u64) -> usize {
         match INDEX.get() {
@@ -71,12 +71,12 @@ impl Io {
         }
     }
 
-    /// Runs a future on a thread until it ends. It must end by itself once nobody needs it.
+    /// Spawns a future on a thread. It must end by itself once it is no longer needed.
     pub(crate) fn spawn(&self, index: usize, future: impl Future<Output = ()> + Send + 'static) {
         self.handles[index].spawn(future);
     }
 
-    /// Runs a future on a thread and gives its result anywhere; dropping what this returns cancels the work.
+    /// Runs a future on a thread and returns its result to any other; dropping the returned future cancels it.
     pub(crate) fn run<T, F>(
         &self,
         index: usize,
@@ -87,15 +87,15 @@ impl Io {
         F: Future<Output = Result<T>> + Send + 'static,
     {
         let mut task = AbortOnDrop(self.handles[index].spawn(future));
-        async move { (&mut task.0).await.unwrap_or_else(|_| Err(stops())) }
+        async move { (&mut task.0).await.unwrap_or_else(|_| Err(server_stopping())) }
     }
 
-    /// Lets the calling thread use the timers of the first thread.
+    /// Enters the runtime of the first thread, so that the calling thread can use its timers.
     pub(crate) fn enter(&self) -> Option<EnterGuard<'_>> {
         self.handles.first().map(Handle::enter)
     }
 
-    /// Waits; works on any thread. An error if the thread that times it ends before.
+    /// Sleeps; can be awaited on any thread. Fails if the I/O thread ends first.
     pub(crate) fn sleep(
         &self,
         index: usize,
@@ -108,21 +108,21 @@ impl Io {
         let ended = self.ended[index].clone();
         async move {
             let mut timer = pin!(timer);
-            poll_fn(|cx| match *ended.read().unwrap_or_else(PoisonError::into_inner) {
-                true => Poll::Ready(Err(stops())),
-                false => timer.as_mut().poll(cx).map(Ok),
+            poll_fn(|cx| {
+                let ended = ended.read().unwrap_or_else(PoisonError::into_inner);
+                if *ended { Poll::Ready(Err(server_stopping())) } else { timer.as_mut().poll(cx).map(Ok) }
             })
             .await
         }
     }
 }
 
-/// What becomes of work when the threads that carry it have ended.
-pub(crate) fn stops() -> Status {
-    status!(Unavailable, "this server stops")
+/// The status of work whose I/O threads have stopped.
+pub(crate) fn server_stopping() -> Status {
+    status!(Unavailable, "this server is stopping")
 }
 
-/// I/O threads that serve nobody: they carry what others put on them, until this is dropped.
+/// I/O threads that only run what others spawn on them, until this is dropped.
 pub(crate) struct Carrier {
     stop: watch::Sender<()>,
 }
@@ -133,14 +133,14 @@ impl Carrier {
         let (stop, stopped) = watch::channel(());
         for thread in threads {
             let mut stopped = stopped.clone();
-            // Fails when the sender is gone, which is the signal.
+            // Fails when the sender is dropped, which is the signal.
             let until_stopped = move || async move { while stopped.changed().await.is_ok() {} };
             drop(thread.start(until_stopped)?);
         }
         Ok(Carrier { stop })
     }
 
-    /// Fails to tell of changes once the threads stop.
+    /// Returns a receiver that fails once the threads stop.
     pub(crate) fn stopped(&self) -> watch::Receiver<()> {
         self.stop.subscribe()
     }
@@ -155,12 +155,12 @@ impl<T> Drop for AbortOnDrop<T> {
 }
 
 impl IoThread {
-    /// Makes the thread's runtime the current one, for whatever must be made within it.
+    /// Enters the thread's runtime, for objects that must be created within one.
     pub(crate) fn enter(&self) -> EnterGuard<'_> {
         self.runtime.enter()
     }
 
-    /// Runs what `serve` makes within the thread's runtime, in a thread of its own.
+    /// Starts a thread that runs the future made by `serve` within its runtime.
     pub(crate) fn start<F: Future<Output = ()>>(
         self,
         serve: impl FnOnce() -> F + Send + 'static,

@@ -1,10 +1,10 @@
-//! Rendezvous keys in wire form, written without a detour through formatting.
+//! Rendezvous keys in wire form, encoded without formatting.
 
 use bytes::{BufMut, BytesMut};
 use ferroflow_core::rendezvous::RendezvousKey;
 use std::borrow::Cow;
 
-/// A key that is about to be written.
+/// A key to be encoded.
 pub(crate) struct KeyText<'a> {
     key: &'a RendezvousKey,
     incarnation: [u8; 16],
@@ -31,13 +31,13 @@ impl<'a> KeyText<'a> {
         ]
     }
 
-    /// How many bytes it has.
+    /// Returns the encoded length.
     pub(crate) fn len(&self) -> usize {
         let parts = self.parts();
         parts.iter().map(|part| part.len()).sum::<usize>() + parts.len() - 1
     }
 
-    /// Appends it.
+    /// Appends the encoded key.
     pub(crate) fn put(&self, out: &mut BytesMut) {
         for (i, part) in self.parts().into_iter().enumerate() {
             if i > 0 {

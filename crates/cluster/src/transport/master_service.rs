@@ -1,4 +1,4 @@
-//! `tensorflow.MasterService`: messages in, messages out; the meaning is in [`crate::master`].
+//! `tensorflow.MasterService`: decodes requests and encodes responses. [`crate::master`] does the work.
 
 use super::grpc::Request;
 use super::rope::Rope;
@@ -13,7 +13,7 @@ use ferroflow_proto::tensorflow::{
     ReleaseCallableRequest, ReleaseCallableResponse, ResetRequest, ResetResponse, RunStepResponse,
 };
 
-/// Answers one call.
+/// Serves one call.
 pub(crate) async fn call(
     services: &Services,
     caller: &Caller,
@@ -23,12 +23,12 @@ pub(crate) async fn call(
     match method {
         "RunStep" => run_step(services, caller, request).await,
         "RunCallable" => run_callable(services, caller, request).await,
-        // Every call has room for the largest of them; steps should not pay for graphs and configurations.
-        _ => Box::pin(call_rarely(services, caller, method, request)).await,
+        // A future is as large as its largest branch; steps should not pay for graphs and configurations.
+        _ => Box::pin(call_other(services, caller, method, request)).await,
     }
 }
 
-async fn call_rarely(
+async fn call_other(
     services: &Services,
     caller: &Caller,
     method: &str,
@@ -113,7 +113,7 @@ async fn run_step(services: &Services, caller: &Caller, mut request: Request) ->
     }
 }
 
-/// A failure in the body of a response: clients do not repeat such a step, whatever its code.
+/// Encodes a failure as a response body. Clients do not retry such a step, whatever the code.
 fn error_body(status: &Status) -> RunStepResponse {
     RunStepResponse {
         status_code: status.code() as i32,

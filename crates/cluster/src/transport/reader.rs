@@ -1,8 +1,8 @@
 //! Reads a protobuf message while its frames arrive.
 //!
-//! The message is never gathered as a whole: a reader hands out fields as they come, and the bytes of large ones are
-//! copied once, from the frame they arrived in to where they are wanted. Written as async functions, so that a frame
-//! border may lie anywhere and the compiler keeps the state.
+//! The message is never assembled as a whole: the reader yields fields as they come, and the bytes of large ones are
+//! copied once, from the frame to their destination. The functions are async, so a frame border may lie anywhere and
+//! the compiler keeps the state.
 
 use super::intake::Intake;
 use super::wire_cost;
@@ -15,12 +15,12 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Messages of fewer bytes cannot become large, whatever is in them.
+/// Messages below this size cannot decode to anything large.
 const ESTIMATED_BYTES: usize = 1 << 10;
 
-/// Where the bytes of a message come from.
-pub(crate) trait Frames {
-    /// The next bytes; `None` after the last.
+/// A source of the bytes of a message.
+pub(crate) trait ByteSource {
+    /// Polls for the next bytes; `None` after the last.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>>;
 }
 
@@ -37,22 +37,23 @@ impl Field {
     }
 }
 
-/// A message on its way in. Positions count from its first byte.
+/// A reader of an incoming message. Positions count from its first byte.
 pub(crate) struct Reader<F> {
     frames: F,
     current: Bytes,
     position: u64,
     length: u64,
-    /// Memory for what comes.
+    /// Memory for tensors.
     intake: Arc<Intake>,
-    /// What is held of the message outside tensors, as long as the call takes.
+    /// The charge for the message outside its tensors, held as long as the call.
     gathered: Charge,
-    /// What its tensors hold.
+    /// The charge for its tensors.
     contents: Charge,
 }
 
-impl<F: Frames> Reader<F> {
-    /// A reader of a message of `length` bytes, of which `current` holds the first (and perhaps more that follow it).
+impl<F: ByteSource> Reader<F> {
+    /// Creates a reader of a message of `length` bytes. `current` holds the first of them, and perhaps bytes after the
+    /// message.
     pub(crate) fn new(frames: F, current: Bytes, length: u64, intake: &Arc<Intake>) -> Reader<F> {
         let (gathered, contents) = (intake.charge(), intake.charge_part());
         Reader { frames, current, position: 0, length, intake: intake.clone(), gathered, contents }
@@ -63,37 +64,37 @@ impl<F: Frames> Reader<F> {
         (self.frames, self.current, self.gathered)
     }
 
-    /// Memory for what comes.
+    /// Returns the source of memory for tensors.
     pub(crate) fn intake(&self) -> &Intake {
         &self.intake
     }
 
-    /// What is held of the message outside tensors.
+    /// Returns the charge for the message outside its tensors.
     pub(crate) fn gathered(&mut self) -> &mut Charge {
         &mut self.gathered
     }
 
-    /// What the message's tensors hold.
+    /// Returns the charge for the message's tensors.
     pub(crate) fn contents(&mut self) -> &mut Charge {
         &mut self.contents
     }
 
-    /// Where the message ends.
+    /// Returns the position at which the message ends.
     pub(crate) fn end(&self) -> u64 {
         self.length
     }
 
-    /// What follows the bytes that have been read or are at hand.
+    /// Returns the source of further bytes.
     pub(crate) fn frames_mut(&mut self) -> &mut F {
         &mut self.frames
     }
 
-    /// How much has been read.
+    /// Returns the current position.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
-    /// The next field of the message that ends at `end`; `None` at its end.
+    /// Reads the key of the next field of the message that ends at `end`; `None` at its end.
     pub(crate) async fn field(&mut self, end: u64) -> Result<Option<Field>> {
         if self.position == end {
             return Ok(None);
@@ -104,11 +105,11 @@ impl<F: Frames> Reader<F> {
             Ok(wire_type) if key <= u64::from(u32::MAX) && number > 0 => {
                 Ok(Some(Field { number, wire_type }))
             }
-            _ => Err(malformed(format_args!("{key} is no key of a field"))),
+            _ => Err(malformed(format_args!("{key} is not the key of a field"))),
         }
     }
 
-    /// Enters a nested message or a string: reads its length and returns where it ends.
+    /// Reads the length of a nested message or string; returns the position at which it ends.
     pub(crate) async fn enter(&mut self, end: u64) -> Result<u64> {
         let length = self.varint(end).await?;
         let left = end - self.position;
@@ -123,7 +124,7 @@ impl<F: Frames> Reader<F> {
         let mut value = 0;
         for shift in (0..70).step_by(7) {
             if self.position == end {
-                return Err(malformed("the message ends within a number"));
+                return Err(malformed("the message ends within a field"));
             }
             if self.current.is_empty() {
                 self.refill().await?;
@@ -138,10 +139,10 @@ impl<F: Frames> Reader<F> {
                 return Ok(value);
             }
         }
-        Err(malformed("a number of more than 64 bits"))
+        Err(malformed("a varint of more than 64 bits"))
     }
 
-    /// Appends the field, key included, to `out`, for a decoder that wants contiguous bytes.
+    /// Appends the field with its key to `out`, for a decoder that needs contiguous bytes.
     pub(crate) async fn gather(&mut self, field: Field, end: u64, out: &mut BytesMut) -> Result<()> {
         encode_key(field.number, field.wire_type, out);
         let length = match field.wire_type {
@@ -157,16 +158,19 @@ impl<F: Frames> Reader<F> {
                 length
             }
             WireType::StartGroup | WireType::EndGroup => {
-                return Err(malformed(format_args!("field {} is a group", field.number)));
+                return Err(malformed(format_args!(
+                    "field {} is a group, which is not supported",
+                    field.number
+                )));
             }
         };
         if length > end - self.position {
-            return Err(malformed("the message ends within a number"));
+            return Err(malformed("the message ends within a field"));
         }
         self.append(length, out).await
     }
 
-    /// Reads to `end` as one piece; shares the frame's memory if one frame holds it all.
+    /// Reads up to `end` as one buffer, shared with the frame if one frame holds all of it.
     pub(crate) async fn bytes(&mut self, end: u64) -> Result<Bytes> {
         let length = end - self.position;
         if length <= self.current.len() as u64 {
@@ -188,13 +192,13 @@ impl<F: Frames> Reader<F> {
         Ok(())
     }
 
-    /// Reads the rest as a message of this type.
+    /// Reads the rest as one message.
     pub(crate) async fn decode<M: Message + Default>(&mut self) -> Result<M> {
         let bytes = self.bytes(self.length).await?;
         self.decode_gathered(bytes)
     }
 
-    /// Decodes a part of the message that is at hand as a whole, after charging what that will take.
+    /// Decodes contiguous bytes of the message after charging the memory that this needs.
     pub(crate) fn decode_gathered<M: Message + Default>(&mut self, bytes: Bytes) -> Result<M> {
         if bytes.len() >= ESTIMATED_BYTES {
             self.gathered.add(wire_cost::decoded(&bytes))?;
@@ -212,7 +216,7 @@ impl<F: Frames> Reader<F> {
         Ok(())
     }
 
-    /// At least one and at most `limit` bytes. The caller has checked that the message has as many.
+    /// Returns at least one and at most `limit` bytes. The caller has checked that the message has that many.
     async fn piece(&mut self, limit: u64) -> Result<Bytes> {
         if self.current.is_empty() {
             self.refill().await?;
@@ -238,12 +242,12 @@ impl<F: Frames> Reader<F> {
     }
 }
 
-/// Decodes a message that is at hand as a whole.
+/// Decodes contiguous bytes.
 pub(crate) fn decode<M: Message + Default>(bytes: Bytes) -> Result<M> {
     M::decode(bytes).map_err(malformed)
 }
 
-/// The status of a message that is not what its type says. Code and first words are stock's.
+/// The status of a malformed message. The code and the first words are stock's.
 pub(crate) fn malformed(why: impl std::fmt::Display) -> Status {
     status!(Internal, "Unable to parse request: {why}")
 }

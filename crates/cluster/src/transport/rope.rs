@@ -1,43 +1,43 @@
-//! A message on its way out: pieces that are written one after the other, large ones from the memory they live in.
+//! An outgoing message: pieces that are written one after the other, large ones from the memory where they are.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::{Result, ensure};
 use prost::Message;
 use std::collections::VecDeque;
 
-/// Pieces at least this long are referenced; copying shorter ones is cheaper than another entry in a vectored write.
+/// Pieces of at least this size are referenced. Copying shorter ones is cheaper than another entry in a vectored write.
 const REFERENCED_BYTES: usize = 16 * 1024;
 
-/// The largest message that other implementations of the protocol accept.
+/// The largest message that other gRPC implementations accept.
 const MAX_MESSAGE: usize = i32::MAX as usize;
 
-/// Marker byte and length, in front of every gRPC message.
+/// The length of the prefix of a gRPC message: a flag and a length.
 pub(crate) const PREFIX_BYTES: usize = 5;
 
 /// A gRPC message under construction.
 pub(crate) struct Rope {
-    /// Bytes of our own, each followed by referenced ones; the first begins with room for the prefix.
+    /// Owned bytes, each followed by referenced bytes; the first begins with space for the prefix.
     pieces: Vec<(BytesMut, Bytes)>,
     tail: BytesMut,
     length: usize,
 }
 
 impl Rope {
-    /// An empty message.
+    /// Creates an empty message.
     pub(crate) fn new() -> Rope {
         let mut tail = BytesMut::with_capacity(256);
         tail.put_bytes(0, PREFIX_BYTES);
         Rope { pieces: Vec::new(), tail, length: 0 }
     }
 
-    /// A message whose bytes a generated encoder writes.
+    /// Encodes a message with its generated encoder.
     pub(crate) fn from_message(message: &impl Message) -> Rope {
         let mut rope = Rope::new();
         rope.write(message.encoded_len(), |out| message.encode_raw(out));
         rope
     }
 
-    /// Appends `length` bytes that `write` puts.
+    /// Appends `length` bytes written by `write`.
     pub(crate) fn write(&mut self, length: usize, write: impl FnOnce(&mut BytesMut)) {
         self.tail.reserve(length);
         let before = self.tail.len();
@@ -45,7 +45,7 @@ impl Rope {
         self.length += self.tail.len() - before;
     }
 
-    /// Appends bytes, by reference if they are many.
+    /// Appends bytes, by reference if there are many.
     pub(crate) fn push(&mut self, bytes: Bytes) {
         if bytes.len() < REFERENCED_BYTES {
             return self.write(bytes.len(), |out| out.put_slice(&bytes));
@@ -54,7 +54,7 @@ impl Rope {
         self.pieces.push((std::mem::take(&mut self.tail), bytes));
     }
 
-    /// The pieces, prefix included, in the order in which they are sent.
+    /// Returns the pieces in sending order, with the prefix filled in.
     pub(crate) fn finish(mut self) -> Result<VecDeque<Bytes>> {
         ensure!(
             self.length <= MAX_MESSAGE,

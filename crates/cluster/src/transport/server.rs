@@ -1,7 +1,7 @@
-//! Accepts connections and turns HTTP/2 requests into calls.
+//! Accepts connections and dispatches HTTP/2 requests to the services.
 //!
-//! A few threads, each with a single-threaded runtime of its own. A connection stays on the thread that accepted it and
-//! its small calls are answered there: a hop to another thread costs more than such a call.
+//! There are a few threads, each with a single-threaded runtime. A connection stays on the thread that accepted it, and
+//! its small calls are answered there, because a hop to another thread costs more than such a call.
 
 use super::greeting::{Greeted, greet};
 use super::grpc::{self, Pieces, RequestStream};
@@ -10,7 +10,8 @@ use super::io::IoThread;
 use super::sockets::{CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence};
 use super::{caller, direct, eager_service, local, master_service, worker_service};
 use crate::eager::Eager;
-use crate::master::{Master, Presence};
+use crate::master::Master;
+use crate::presence::Presence;
 use crate::worker::Worker;
 use ferroflow_core::{Result, Status, status};
 use futures_util::FutureExt;
@@ -30,17 +31,17 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// A client that vanished without closing its connection is noticed after the sum of these.
+/// A client that vanished without closing its connection is noticed after the sum of these two.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long open calls may take to end once the server stops.
+/// The time that open calls have to finish once the server stops.
 const DRAIN: Duration = Duration::from_millis(500);
-/// How long to wait after an accept failed, e.g. because the process has no file descriptors left.
+/// The pause after a failed accept, e.g. when the process has no file descriptors left.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-/// How often accept failures are logged.
+/// The interval between log messages about failed accepts.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
-/// Calls that may be open at once on a connection. Steps that wait for each other must not keep each other out, and a
-/// task may wait for some thousand tensors of another; clients let further calls wait.
+/// The largest number of open calls per connection; clients queue further ones. It is high because steps that wait for
+/// each other must not keep each other out, and a task may wait for thousands of tensors of another.
 const MAX_CALLS: u32 = 16_384;
 
 /// Services reachable from a connection.
@@ -52,7 +53,7 @@ pub(crate) struct Services {
     pub(crate) accept_failures: AcceptFailures,
 }
 
-/// Connections that could not be accepted, of which one line a second is logged, whoever of the threads met them.
+/// Counts failed accepts of all threads, so that they are logged once a second.
 #[derive(Default)]
 pub(crate) struct AcceptFailures(Mutex<Unreported>);
 
@@ -63,7 +64,7 @@ struct Unreported {
 }
 
 impl AcceptFailures {
-    /// Counts a failure; returns how many there were since the last time, if that is worth a line.
+    /// Counts a failure. Returns the number since the last message if another one is due.
     fn count(&self) -> Option<u64> {
         let mut unreported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         unreported.count += 1;
@@ -75,11 +76,11 @@ impl AcceptFailures {
     }
 }
 
-/// A caller's connection: what its calls share.
+/// The state that the calls on one connection share.
 pub(crate) struct Caller {
-    /// Memory for what comes on it.
+    /// Memory for incoming messages.
     pub(crate) intake: Arc<Intake>,
-    /// Lives as long as the connection.
+    /// Alive as long as the connection.
     pub(crate) presence: Presence,
 }
 
@@ -108,10 +109,10 @@ pub(crate) fn spawn(
     })
 }
 
-/// Where connections come from.
+/// A socket that accepts connections.
 enum Listener {
     Network(tokio::net::TcpListener),
-    /// Tasks of the same machine, over direct connections.
+    /// The local socket, for direct connections within this machine.
     Local(tokio::net::UnixListener),
 }
 
@@ -142,13 +143,13 @@ async fn accept(listener: Listener, services: Arc<Services>, mut stop: watch::Re
                     connections.spawn(serve(stream, services.clone(), stop.clone()));
                 }
                 Ok(Connection::Local(stream)) => {
-                    let peer = "a task of this machine".to_owned();
+                    let peer = "a task on this machine".to_owned();
                     let memory = direct::PeerMemory::of(&stream);
                     connections.spawn(serve_locally(stream, memory, peer, services.clone(), stop.clone()));
                 }
                 Err(error) => {
                     if let Some(count) = services.accept_failures.count() {
-                        tracing::warn!(%error, count, "Connections cannot be accepted; trying again.");
+                        tracing::warn!(%error, count, "Cannot accept connections; trying again.");
                     }
                     tokio::time::sleep(ACCEPT_RETRY).await;
                 }
@@ -182,8 +183,8 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
     let connection =
         Arc::new(Caller { intake: services.intake.for_connection(), presence: Presence::default() });
     let service = service_fn(move |request| {
-        let answer = handle(services.clone(), connection.clone(), request);
-        caller::on_behalf_of(address, answer).map(Ok::<_, Infallible>)
+        let response = handle(services.clone(), connection.clone(), request);
+        caller::on_behalf_of(address, response).map(Ok::<_, Infallible>)
     });
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -193,7 +194,7 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
         .max_header_list_size(HEADER_LIST_BYTES)
         .max_send_buf_size(FRAME_BYTES as usize)
         .max_concurrent_streams(MAX_CALLS)
-        // Any number of calls may be given up at once.
+        // Any number of calls may be cancelled at once.
         .max_pending_accept_reset_streams(10_000)
         .max_local_error_reset_streams(None)
         .keep_alive_interval(KEEP_ALIVE_INTERVAL)
@@ -209,11 +210,11 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "A connection broke off.");
+        tracing::debug!(%error, "A connection was interrupted.");
     }
 }
 
-/// Serves a task of this machine, after its greeting.
+/// Serves a task on this machine after its greeting.
 async fn serve_locally(
     stream: UnixStream,
     memory: Option<direct::PeerMemory>,
@@ -267,7 +268,7 @@ async fn handle(
             Err(status) => grpc::respond(Err(status)),
         };
     }
-    // On the heap from the start: until it runs, the future of a call is moved several times.
+    // Boxed right away, because the future of a call is moved several times before it runs.
     let call = Box::pin(async {
         let path = head.uri.path();
         if let Some(method) = path.strip_prefix("/tensorflow.MasterService/") {
@@ -276,7 +277,7 @@ async fn handle(
         }
         if let Some(method) = path.strip_prefix("/tensorflow.WorkerService/") {
             let request = grpc::open(&head.headers, body, &caller.intake).await?;
-            return worker_service::call(&services, method, request).await;
+            return worker_service::call(&services, &caller, method, request).await;
         }
         if let Some(method) = path.strip_prefix("/tensorflow.eager.EagerService/") {
             let request = grpc::open(&head.headers, body, &caller.intake).await?;
@@ -294,7 +295,7 @@ async fn handle(
     grpc::respond(outcome)
 }
 
-/// What a method that does not exist answers; the message is empty, as in stock.
+/// The status of an unknown method. The message is empty, as in stock.
 pub(crate) fn unknown_method() -> Status {
     status!(Unimplemented, "{}", "")
 }

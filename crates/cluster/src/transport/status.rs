@@ -9,22 +9,23 @@ use http::{HeaderMap, HeaderValue};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use prost::Message;
 
-/// Longer messages are cut, as in stock: clients refuse header lists above 16 KiB.
+/// Longer messages are truncated, as in stock: clients refuse header lists above 16 KiB.
 const MAX_MESSAGE_BYTES: usize = 3072;
 
-/// What gRPC wants escaped in a message: everything outside printable ASCII, and the escape sign itself.
+/// The bytes that gRPC requires to be escaped in a message: everything outside printable ASCII, and the escape
+/// character.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b'%');
 
-/// Marks a status that another failure caused, for stock too.
+/// The payload that marks a status as derived from another failure, in stock too.
 const DERIVED: &str = "type.googleapis.com/tensorflow.DerivedStatus";
 
-/// Binary metadata may come with or without padding.
+/// A base64 engine that accepts binary metadata with or without padding.
 const PADDED_OR_NOT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The trailers that end a call.
+/// Returns the trailers that end a call.
 pub(crate) fn to_trailers(outcome: Result<(), &Status>) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     let Err(status) = outcome else {
@@ -48,7 +49,7 @@ pub(crate) fn to_trailers(outcome: Result<(), &Status>) -> HeaderMap {
     trailers
 }
 
-/// The failure that these headers or trailers report, if they do.
+/// Returns the failure that headers or trailers report, if any.
 pub(crate) fn from_trailers(trailers: &HeaderMap) -> Option<Status> {
     let text = |name| trailers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let number: i32 = trailers.get("grpc-status")?.to_str().ok()?.parse().unwrap_or(Code::Unknown as i32);

@@ -1,9 +1,9 @@
-//! The hot messages, read and written without detours: tensors go straight between frames and tensor memory.
+//! Codecs for the messages that carry tensors, which go directly between frames and tensor memory.
 //!
-//! Only fields that hold tensors are taken apart here; all others are gathered and left to the generated decoders, so
-//! there is one definition of what they mean.
+//! Only fields that hold tensors are handled here. All others are collected and left to the generated decoders, so
+//! there is one definition of their meaning.
 
-use super::reader::{Field, Frames, Reader, malformed};
+use super::reader::{ByteSource, Field, Reader, malformed};
 use super::rope::Rope;
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::rendezvous::Parcel;
@@ -16,12 +16,12 @@ use ferroflow_proto::tensorflow::{
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 
-/// Feeds as read: well-formed messages may still hold values that are no tensors, which is the caller's mistake and
-/// not the wire's.
+/// Feeds as read: a well-formed message may still hold invalid tensors, which is the caller's mistake and not a wire
+/// error.
 pub(crate) type Feeds<T> = Result<Vec<T>>;
 
-/// Reads a `RunStepRequest`; its feeds come apart from the rest.
-pub(crate) async fn read_run_step<F: Frames>(
+/// Reads a `RunStepRequest`; its feeds are returned separately.
+pub(crate) async fn read_run_step<F: ByteSource>(
     reader: &mut Reader<F>,
 ) -> Result<(RunStepRequest, Feeds<(String, Tensor)>)> {
     const FEED: u32 = 2;
@@ -39,8 +39,8 @@ pub(crate) async fn read_run_step<F: Frames>(
     Ok((reader.decode_gathered(rest.freeze())?, feeds))
 }
 
-/// Reads a `RunCallableRequest`; its feeds come apart from the rest.
-pub(crate) async fn read_run_callable<F: Frames>(
+/// Reads a `RunCallableRequest`; its feeds are returned separately.
+pub(crate) async fn read_run_callable<F: ByteSource>(
     reader: &mut Reader<F>,
 ) -> Result<(RunCallableRequest, Feeds<Tensor>)> {
     const FEED: u32 = 3;
@@ -57,15 +57,17 @@ pub(crate) async fn read_run_callable<F: Frames>(
     Ok((reader.decode_gathered(rest.freeze())?, feeds))
 }
 
-/// A tensor from another task.
-pub(crate) struct Received {
+/// A tensor received from another task.
+pub(crate) struct ReceivedTensor {
     pub(crate) parcel: Parcel,
-    /// When the peer sent it, by its clock, in microseconds since 1970.
+    /// The time at which the peer sent it, by the peer's clock, in microseconds since 1970.
     pub(crate) sent_micros: i64,
 }
 
-/// Reads a `RecvTensorResponse`. As with feeds, a value that is no tensor is not the wire's fault.
-pub(crate) async fn read_recv_tensor<F: Frames>(reader: &mut Reader<F>) -> Result<Result<Received>> {
+/// Reads a `RecvTensorResponse`. As with feeds, an invalid tensor is not a wire error.
+pub(crate) async fn read_recv_tensor<F: ByteSource>(
+    reader: &mut Reader<F>,
+) -> Result<Result<ReceivedTensor>> {
     const TENSOR: u32 = 1;
     const IS_DEAD: Field = Field { number: 2, wire_type: WireType::Varint };
     const SEND_START: Field = Field { number: 3, wire_type: WireType::Varint };
@@ -87,7 +89,7 @@ pub(crate) async fn read_recv_tensor<F: Frames>(reader: &mut Reader<F>) -> Resul
     }
     let tensor = tensor.unwrap_or_else(|| Tensor::from_proto(&TensorProto::default()));
     let parcel = tensor.map(|tensor| if dead { Parcel::dead(tensor) } else { Parcel::new(tensor) });
-    Ok(parcel.map(|parcel| Received { parcel, sent_micros }))
+    Ok(parcel.map(|parcel| ReceivedTensor { parcel, sent_micros }))
 }
 
 /// Writes a `RecvTensorResponse`. A dead parcel carries an empty tensor, as in stock.
@@ -102,7 +104,7 @@ pub(crate) fn write_recv_tensor(parcel: &Parcel, send_start_micros: i64) -> Resu
     } else {
         &parcel.tensor
     };
-    let value = Outgoing::new(tensor)?;
+    let value = EncodedTensor::new(tensor)?;
     let mut rope = Rope::new();
     rope.write(32, |out| {
         if parcel.dead {
@@ -132,7 +134,10 @@ fn add_feed<T>(feeds: &mut Feeds<T>, feed: Result<T>) {
     }
 }
 
-async fn read_named_tensor<F: Frames>(reader: &mut Reader<F>, end: u64) -> Result<(String, Result<Tensor>)> {
+async fn read_named_tensor<F: ByteSource>(
+    reader: &mut Reader<F>,
+    end: u64,
+) -> Result<(String, Result<Tensor>)> {
     const TENSOR: u32 = 2;
     let (mut rest, mut tensor) = (BytesMut::new(), None);
     while let Some(field) = reader.field(end).await? {
@@ -151,7 +156,7 @@ async fn read_named_tensor<F: Frames>(reader: &mut Reader<F>, end: u64) -> Resul
 }
 
 /// Reads a `TensorProto` that ends at `end`. Raw content of plain elements is copied once, into pooled memory.
-async fn read_tensor<F: Frames>(reader: &mut Reader<F>, end: u64) -> Result<Result<Tensor>> {
+async fn read_tensor<F: ByteSource>(reader: &mut Reader<F>, end: u64) -> Result<Result<Tensor>> {
     const DTYPE: Field = Field { number: 1, wire_type: WireType::Varint };
     const CONTENT: u32 = 4;
     let (mut rest, mut dtype, mut content) = (BytesMut::new(), None, None);
@@ -183,7 +188,7 @@ fn from_content(proto: &TensorProto, content: Buffer) -> Result<Tensor> {
     Tensor::from_buffer(DType::from_wire(proto.dtype)?, shape, content)
 }
 
-async fn read_content<F: Frames>(reader: &mut Reader<F>, end: u64) -> Result<Buffer> {
+async fn read_content<F: ByteSource>(reader: &mut Reader<F>, end: u64) -> Result<Buffer> {
     let mut content = reader.intake().expect((end - reader.position()) as usize)?;
     while content.missing() > 0 {
         let room = content.room()?;
@@ -196,7 +201,7 @@ async fn read_content<F: Frames>(reader: &mut Reader<F>, end: u64) -> Result<Buf
     Ok(buffer)
 }
 
-/// Writes a `RunStepResponse` of a step that succeeded.
+/// Writes the `RunStepResponse` of a successful step.
 pub(crate) fn write_run_step(fetches: &[(String, Tensor)], metadata: &RunMetadata) -> Result<Rope> {
     const TENSOR: u32 = 1;
     const METADATA: u32 = 2;
@@ -208,7 +213,7 @@ pub(crate) fn write_run_step(fetches: &[(String, Tensor)], metadata: &RunMetadat
     Ok(rope)
 }
 
-/// Writes a `RunStepRequest` whose feeds come apart from the rest.
+/// Writes a `RunStepRequest` with separate feeds.
 pub(crate) fn write_run_step_request(request: &RunStepRequest, feeds: &[(String, Tensor)]) -> Result<Rope> {
     const FEED: u32 = 2;
     let mut rope = Rope::from_message(request);
@@ -218,7 +223,7 @@ pub(crate) fn write_run_step_request(request: &RunStepRequest, feeds: &[(String,
     Ok(rope)
 }
 
-/// Writes a `RunCallableRequest` whose feeds come apart from the rest.
+/// Writes a `RunCallableRequest` with separate feeds.
 pub(crate) fn write_run_callable_request(request: &RunCallableRequest, feeds: &[Tensor]) -> Result<Rope> {
     const FEED: u32 = 3;
     let mut rope = Rope::from_message(request);
@@ -228,8 +233,8 @@ pub(crate) fn write_run_callable_request(request: &RunCallableRequest, feeds: &[
     Ok(rope)
 }
 
-/// Reads a `RunStepResponse`; its tensors come apart from the rest.
-pub(crate) async fn read_run_step_response<F: Frames>(
+/// Reads a `RunStepResponse`; its tensors are returned separately.
+pub(crate) async fn read_run_step_response<F: ByteSource>(
     reader: &mut Reader<F>,
 ) -> Result<(RunStepResponse, Vec<(String, Tensor)>)> {
     const TENSOR: u32 = 1;
@@ -247,8 +252,8 @@ pub(crate) async fn read_run_step_response<F: Frames>(
     Ok((reader.decode_gathered(rest.freeze())?, fetches))
 }
 
-/// Reads a `RunCallableResponse`; its tensors come apart from the rest.
-pub(crate) async fn read_run_callable_response<F: Frames>(
+/// Reads a `RunCallableResponse`; its tensors are returned separately.
+pub(crate) async fn read_run_callable_response<F: ByteSource>(
     reader: &mut Reader<F>,
 ) -> Result<(RunCallableResponse, Vec<Tensor>)> {
     const FETCH: u32 = 1;
@@ -277,24 +282,24 @@ pub(crate) fn write_run_callable(fetches: &[Tensor], metadata: &RunMetadata) -> 
     Ok(rope)
 }
 
-/// A tensor as it is written: everything but the content, then the content.
-struct Outgoing {
+/// A tensor to write: a message without the content, and the content.
+struct EncodedTensor {
     header: TensorProto,
     content: Bytes,
 }
 
-impl Outgoing {
-    fn new(tensor: &Tensor) -> Result<Outgoing> {
+impl EncodedTensor {
+    fn new(tensor: &Tensor) -> Result<EncodedTensor> {
         Ok(match tensor.storage() {
-            Storage::Plain(_) => Outgoing {
+            Storage::Plain(_) => EncodedTensor {
                 header: tensor.header_proto(),
-                content: Bytes::from_owner(PlainBytes(tensor.clone())),
+                content: Bytes::from_owner(TensorBytes(tensor.clone())),
             },
             Storage::Strings(values) => {
-                Outgoing { header: tensor.header_proto(), content: encode_string_list(values) }
+                EncodedTensor { header: tensor.header_proto(), content: encode_string_list(values) }
             }
             Storage::Resources(_) | Storage::Variants(_) => {
-                Outgoing { header: tensor.to_proto()?, content: Bytes::new() }
+                EncodedTensor { header: tensor.to_proto()?, content: Bytes::new() }
             }
         })
     }
@@ -316,17 +321,17 @@ impl Outgoing {
     }
 }
 
-/// Keeps a tensor alive while its bytes are on their way out.
-struct PlainBytes(Tensor);
+/// The bytes of a plain tensor, which keep it alive while they are being sent.
+pub(crate) struct TensorBytes(pub(crate) Tensor);
 
-impl AsRef<[u8]> for PlainBytes {
+impl AsRef<[u8]> for TensorBytes {
     fn as_ref(&self) -> &[u8] {
         self.0.bytes().unwrap_or_default()
     }
 }
 
 fn delimited_len(length: usize) -> usize {
-    // Every field that is written here has a number below 16, hence a key of one byte.
+    // All fields written here have numbers below 16, so their keys have one byte.
     1 + encoded_len_varint(length as u64) + length
 }
 
@@ -336,7 +341,7 @@ fn put_delimiter(number: u32, length: usize, out: &mut BytesMut) {
 }
 
 fn put_tensor(number: u32, tensor: &Tensor, rope: &mut Rope) -> Result<()> {
-    let value = Outgoing::new(tensor)?;
+    let value = EncodedTensor::new(tensor)?;
     rope.write(16, |out| put_delimiter(number, value.encoded_len(), out));
     value.write(rope);
     Ok(())
@@ -345,7 +350,7 @@ fn put_tensor(number: u32, tensor: &Tensor, rope: &mut Rope) -> Result<()> {
 fn put_named_tensor(number: u32, name: &str, tensor: &Tensor, rope: &mut Rope) -> Result<()> {
     const NAME: u32 = 1;
     const VALUE: u32 = 2;
-    let value = Outgoing::new(tensor)?;
+    let value = EncodedTensor::new(tensor)?;
     let length = delimited_len(name.len()) + delimited_len(value.encoded_len());
     rope.write(16 + name.len(), |out| {
         put_delimiter(number, length, out);
@@ -378,10 +383,10 @@ mod tests {
     use std::sync::Arc;
     use std::task::{Context, Poll};
 
-    /// Frames at hand, as if the network were infinitely fast.
+    /// Frames that are all available at once.
     struct Ready(VecDeque<Bytes>);
 
-    impl Frames for Ready {
+    impl ByteSource for Ready {
         fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
             Poll::Ready(self.0.pop_front().map(Ok))
         }
@@ -391,7 +396,7 @@ mod tests {
         Intake::new(BufferPool::new(1 << 20), 1 << 30)
     }
 
-    /// A reader of `message` in frames cut at `borders`.
+    /// Creates a reader of `message` in frames cut at `borders`.
     fn reader(message: &[u8], borders: &[usize]) -> Reader<Ready> {
         let mut borders: Vec<usize> = borders.iter().map(|border| border % (message.len() + 1)).collect();
         borders.extend([0, message.len()]);
@@ -405,7 +410,7 @@ mod tests {
         read_run_step(&mut reader).now_or_never().expect("all frames are at hand")
     }
 
-    /// Values of some dtypes in some encoding, right and wrong ones.
+    /// Generates tensors of several dtypes and encodings, valid and invalid.
     fn tensor_proto() -> impl Strategy<Value = TensorProto> {
         let dims = vec(0i64..4, 0..3);
         (0i32..24, dims, any::<u8>(), vec(any::<u8>(), 0..40), vec(any::<i32>(), 0..4), any::<bool>())

@@ -1,27 +1,28 @@
-//! What it costs to decode a message, estimated before it is decoded: generated decoders allocate as they go, and cannot
-//! be stopped. Two bytes on the wire can become a message of some hundred bytes in memory.
+//! An estimate of the memory that decoding a message takes. Generated decoders allocate as they go and cannot be
+//! stopped, and two bytes on the wire can become a message of some hundred bytes in memory.
 
 use bytes::Buf;
 use prost::encoding::{WireType, decode_varint};
 
-/// What a nested message takes, with its share of the vector or map that it is in.
+/// Bytes of a nested message, with its share of the vector or map that holds it.
 const MESSAGE_BYTES: usize = 256;
-/// What a string or a list takes, beside its bytes.
+/// Bytes of a string or list in addition to its content.
 const BYTES_BYTES: usize = 48;
-/// What a number takes.
+/// Bytes of a number.
 const NUMBER_BYTES: usize = 16;
-/// Nesting that is looked into; what lies deeper is taken for the costliest.
+/// The depth of nesting that is inspected; anything deeper is assumed to be the costliest.
 const DEPTH: usize = 12;
 
-/// Fields that are never lists of numbers in messages of ours: names, ops, raw contents and strings of tensors.
+/// Field numbers that are never packed numbers in the messages of this protocol: names, ops, raw contents and strings
+/// of tensors.
 const NEVER_PACKED: [u64; 4] = [1, 2, 4, 8];
 
-/// The bytes that a message is likely to take in memory, apart from those on the wire.
+/// Estimates the bytes that a message takes in memory, not counting those on the wire.
 pub(crate) fn decoded(message: &[u8]) -> usize {
     nested(message, DEPTH).unwrap_or(message.len())
 }
 
-/// The same for something that may be a message; none if it is not.
+/// Estimates bytes that may be a message; `None` if they are not.
 fn nested(mut rest: &[u8], depth: usize) -> Option<usize> {
     let mut cost = 0usize;
     while !rest.is_empty() {
@@ -56,9 +57,10 @@ fn field_cost(number: u64, field: &[u8], depth: usize) -> usize {
     if let Some(cost) = nested(field, depth) {
         return MESSAGE_BYTES + cost;
     }
-    let packed = match NEVER_PACKED.contains(&number) {
-        true => 0,
-        false => field.iter().filter(|byte| **byte < 0x80).count() * size_of::<u64>(),
+    let packed = if NEVER_PACKED.contains(&number) {
+        0
+    } else {
+        field.iter().filter(|byte| **byte < 0x80).count() * size_of::<u64>()
     };
     BYTES_BYTES + field.remaining() + packed
 }
@@ -105,7 +107,7 @@ mod tests {
         {
             decoded(bytes);
         }
-        // Nested deeper than anybody looks.
+        // Nested deeper than the estimate looks.
         let deep = (0..100).fold(vec![0x0a, 0], |inner, _| {
             let mut outer = vec![0x0a, (inner.len() & 0x7f) as u8 | 0x80, (inner.len() >> 7) as u8];
             outer.extend(inner);

@@ -1,10 +1,10 @@
-//! `tensorflow.WorkerService`: messages in, messages out; the meaning is in [`crate::worker`].
+//! `tensorflow.WorkerService`: decodes requests and encodes responses. [`crate::worker`] does the work.
 
 use super::grpc::Request;
-use super::introduction::Question;
 use super::local;
 use super::rope::Rope;
-use super::server::{Services, unknown_method};
+use super::server::{Caller, Services, unknown_method};
+use super::task_status::TaskStatusRequest;
 use super::tensor_codec::write_recv_tensor;
 use crate::worker::{Worker, since_epoch};
 use ferroflow_core::{Result, Status, bail};
@@ -12,33 +12,40 @@ use ferroflow_proto::tensorflow::{
     CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse,
     CreateWorkerSessionRequest, DeleteWorkerSessionRequest, DeleteWorkerSessionResponse,
     DeregisterGraphResponse, DeviceAttributes, MarkRecvFinishedRequest, MarkRecvFinishedResponse,
-    RecvTensorRequest, RegisterGraphResponse, RunGraphRequest, RunGraphResponse, ServerDef,
+    RecvTensorRequest, RegisterGraphRequest, RegisterGraphResponse, RunGraphRequest, RunGraphResponse,
+    ServerDef,
 };
 use prost::Message;
 
-/// Answers one call.
-pub(crate) async fn call(services: &Services, method: &str, request: Request) -> Result<Rope> {
+/// Serves one call.
+pub(crate) async fn call(
+    services: &Services,
+    caller: &Caller,
+    method: &str,
+    request: Request,
+) -> Result<Rope> {
     let worker = &*services.worker;
     match method {
         "RecvTensor" => recv_tensor(worker, request).await,
-        "RunGraph" => run_graph(worker, request).await,
-        // Every call has room for the largest of them; steps should not pay for graphs.
-        _ => Box::pin(call_rarely(worker, method, request)).await,
+        "RunGraph" => run_graph(worker, caller, request).await,
+        // A future is as large as its largest branch; steps should not pay for graphs.
+        _ => Box::pin(call_other(worker, caller, method, request)).await,
     }
 }
 
-async fn call_rarely(worker: &Worker, method: &str, mut request: Request) -> Result<Rope> {
+async fn call_other(worker: &Worker, caller: &Caller, method: &str, mut request: Request) -> Result<Rope> {
     match method {
         "GetStatus" => {
-            let question: Question = request.decode().await?;
-            Ok(Rope::from_message(&worker.introduce(&question).await))
+            let status_request: TaskStatusRequest = request.decode().await?;
+            Ok(Rope::from_message(&worker.task_status(&status_request).await))
         }
         "CreateWorkerSession" => {
-            let (request, address) = request.decode::<SessionRequest>().await?.into_parts();
+            let (request, address) = request.decode::<ExtendedSessionRequest>().await?.into_parts();
             worker.refuse_rival(&request, &address).await?;
             worker.create_session(&request)?;
+            worker.session_used_by(&request.session_handle, &caller.presence);
             worker.note_master(&request.session_handle, &address);
-            Ok(Rope::from_message(&SessionOpened {
+            Ok(Rope::from_message(&ExtendedSessionResponse {
                 takes_direct_links: true,
                 local_name: local::name(worker.device().incarnation()),
             }))
@@ -54,7 +61,8 @@ async fn call_rarely(worker: &Worker, method: &str, mut request: Request) -> Res
             Ok(Rope::from_message(&CleanupAllResponse {}))
         }
         "RegisterGraph" => {
-            let request = request.decode().await?;
+            let request: RegisterGraphRequest = request.decode().await?;
+            worker.session_used_by(&request.session_handle, &caller.presence);
             let graph_handle = worker.register_graph(request).await?;
             Ok(Rope::from_message(&RegisterGraphResponse { graph_handle }))
         }
@@ -68,15 +76,15 @@ async fn call_rarely(worker: &Worker, method: &str, mut request: Request) -> Res
             Ok(Rope::from_message(&CleanupGraphResponse {}))
         }
         "Logging" => Ok(Rope::from_message(&worker.logging(&request.decode().await?))),
-        // Answers are not kept for repetition, so there is nothing to let go.
+        // Responses are not kept for retries, so there is nothing to release.
         "MarkRecvFinished" => {
             let _: MarkRecvFinishedRequest = request.decode().await?;
             Ok(Rope::from_message(&MarkRecvFinishedResponse {}))
         }
-        // Stock declares the method and never implemented it either.
+        // Stock declares the method but never implemented it either.
         "Tracing" => bail!(Unimplemented, "Tracing"),
         "RecvBuf" | "CompleteGroup" | "CompleteInstance" | "GetStepSequence" => {
-            bail!(Unimplemented, "{method} is not supported: this server takes no part in collectives")
+            bail!(Unimplemented, "{method} is not supported: this server does not take part in collectives")
         }
         _ => Err(unknown_method()),
     }
@@ -84,12 +92,13 @@ async fn call_rarely(worker: &Worker, method: &str, mut request: Request) -> Res
 
 async fn recv_tensor(worker: &Worker, mut request: Request) -> Result<Rope> {
     let RecvTensorRequest { step_id, rendezvous_key, request_id, .. } = request.decode().await?;
-    let parcel = worker.recv_tensor(step_id, &rendezvous_key, request_id).await?;
+    let parcel = worker.serve_recv_tensor(step_id, &rendezvous_key, request_id).await?;
     write_recv_tensor(&parcel, since_epoch())
 }
 
-async fn run_graph(worker: &Worker, mut request: Request) -> Result<Rope> {
+async fn run_graph(worker: &Worker, caller: &Caller, mut request: Request) -> Result<Rope> {
     let request: RunGraphRequest = request.decode().await?;
+    worker.session_used_by(&request.session_handle, &caller.presence);
     let store_errors = request.store_errors_in_response_body;
     match worker.run_graph(request).await {
         Ok(response) => Ok(Rope::from_message(&response)),
@@ -98,7 +107,7 @@ async fn run_graph(worker: &Worker, mut request: Request) -> Result<Rope> {
     }
 }
 
-/// A failure as the body of an answer.
+/// Encodes a failure as a response body.
 pub(crate) fn error_response(status: &Status) -> RunGraphResponse {
     RunGraphResponse {
         status_code: status.code() as i32,
@@ -107,9 +116,9 @@ pub(crate) fn error_response(status: &Status) -> RunGraphResponse {
     }
 }
 
-/// A `CreateWorkerSessionRequest` with a field of our own, which stock ignores.
+/// A `CreateWorkerSessionRequest` with Ferroflow's field, which stock ignores.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct SessionRequest {
+pub(crate) struct ExtendedSessionRequest {
     #[prost(string, tag = "1")]
     session_handle: String,
     #[prost(message, optional, tag = "2")]
@@ -122,14 +131,17 @@ pub(crate) struct SessionRequest {
     master_task: String,
     #[prost(int64, tag = "6")]
     master_incarnation: i64,
-    /// Where the master's server is.
+    /// The address of the master's server.
     #[prost(string, tag = "61001")]
     master_address: String,
 }
 
-impl SessionRequest {
-    /// The request of a master whose server is at this address.
-    pub(crate) fn new(request: &CreateWorkerSessionRequest, master_address: String) -> SessionRequest {
+impl ExtendedSessionRequest {
+    /// Extends the request of a master whose server is at this address.
+    pub(crate) fn new(
+        request: &CreateWorkerSessionRequest,
+        master_address: String,
+    ) -> ExtendedSessionRequest {
         let CreateWorkerSessionRequest {
             session_handle,
             server_def,
@@ -138,7 +150,7 @@ impl SessionRequest {
             master_task,
             master_incarnation,
         } = request.clone();
-        SessionRequest {
+        ExtendedSessionRequest {
             session_handle,
             server_def,
             isolate_session_state,
@@ -149,7 +161,7 @@ impl SessionRequest {
         }
     }
 
-    /// Stock's part, and the address.
+    /// Returns stock's request and the address.
     fn into_parts(self) -> (CreateWorkerSessionRequest, String) {
         let request = CreateWorkerSessionRequest {
             session_handle: self.session_handle,
@@ -163,13 +175,13 @@ impl SessionRequest {
     }
 }
 
-/// A `CreateWorkerSessionResponse` with fields of our own, which stock ignores.
+/// A `CreateWorkerSessionResponse` with Ferroflow's fields, which stock ignores.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct SessionOpened {
-    /// Whether the task takes direct connections.
+pub(crate) struct ExtendedSessionResponse {
+    /// True if the task accepts direct connections.
     #[prost(bool, tag = "61001")]
     pub(crate) takes_direct_links: bool,
-    /// The name by which tasks of the same machine reach it.
+    /// The name of its local socket, for tasks on the same machine.
     #[prost(string, tag = "61002")]
     pub(crate) local_name: String,
 }

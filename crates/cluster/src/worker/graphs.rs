@@ -1,4 +1,4 @@
-//! The graphs that masters have registered: this task's parts of the steps to come.
+//! The graphs that masters have registered: this task's parts of future steps.
 
 use super::sessions::WorkerSession;
 use ferroflow_core::device::DeviceSpec;
@@ -10,7 +10,7 @@ use ferroflow_runtime::{Executable, RuntimeEnv};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// Graphs by handle; handles count from 1.
+/// Graphs by handle. Handles count up from 1.
 #[derive(Default)]
 pub(super) struct Graphs(Mutex<Table>);
 
@@ -20,10 +20,10 @@ struct Table {
     last: u64,
 }
 
-/// A registered graph: the parts of the task's devices.
+/// A registered graph: one part per device of the task.
 pub(super) struct TaskGraph {
     pub(super) parts: Vec<Arc<Executable>>,
-    /// Whether its master may want to know what a run of it costs.
+    /// True if its master may ask for the costs of a run.
     pub(super) models_costs: bool,
 }
 
@@ -46,14 +46,14 @@ impl Graphs {
         self.0.lock().expect(UNPOISONED).graphs.remove(handle)
     }
 
-    /// How many are registered.
+    /// Returns the number of registered graphs.
     pub(super) fn len(&self) -> usize {
         self.0.lock().expect(UNPOISONED).graphs.len()
     }
 }
 
 impl WorkerSession {
-    /// Makes a graph ready to run, which may take a while, and returns its handle.
+    /// Prepares a graph to run, which may take a while, and returns its handle.
     pub(super) fn register(&self, def: &GraphDef, models_costs: bool) -> Result<String> {
         let envs = self.envs_for(def)?;
         check_devices(def, &envs)?;
@@ -79,7 +79,7 @@ impl WorkerSession {
         Ok(self.graphs.insert(TaskGraph { parts, models_costs }))
     }
 
-    /// Gives nodes whose device is abbreviated its full name.
+    /// Completes abbreviated device names.
     fn name_devices(&self, graph: &mut Graph) {
         for id in graph.ids() {
             let device = &graph.node(id).data.device;
@@ -93,12 +93,12 @@ impl WorkerSession {
         }
     }
 
-    /// A registered graph.
+    /// Returns a registered graph.
     pub(super) fn graph(&self, handle: &str) -> Result<Arc<TaskGraph>> {
         self.graphs.get(handle).ok_or_else(|| unknown(handle))
     }
 
-    /// Forgets a graph.
+    /// Removes a graph.
     pub(super) fn deregister(&self, handle: &str) -> Result<()> {
         match self.graphs.remove(handle) {
             Some(_) => Ok(()),
@@ -107,8 +107,8 @@ impl WorkerSession {
         }
     }
 
-    /// The session's surroundings with the graph's functions in them. A function that differs from an earlier one of the
-    /// same name, which stock's optimizers may send with another graph, needs surroundings of its own.
+    /// Returns the session's environments with the graph's functions added. A function that differs from an earlier one
+    /// of the same name, which stock's optimizers may send with another graph, requires environments of its own.
     fn envs_for(&self, def: &GraphDef) -> Result<Vec<Arc<RuntimeEnv>>> {
         let Some(functions) = &def.library else { return Ok(self.envs().to_vec()) };
         let _extending = self.extending_library.lock().expect(UNPOISONED);
@@ -134,7 +134,7 @@ fn unknown_device(device: &str) -> Status {
     status!(InvalidArgument, "{device} unknown device.")
 }
 
-/// Every node must name a device of this task.
+/// Fails unless every node names a device of this task.
 fn check_devices(def: &GraphDef, envs: &[Arc<RuntimeEnv>]) -> Result<()> {
     let mut known = "";
     for node in &def.node {

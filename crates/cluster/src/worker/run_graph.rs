@@ -1,4 +1,4 @@
-//! Runs this task's part of a step.
+//! Runs this task's part of a step, for a `RunGraph` call or a direct connection.
 
 use super::Worker;
 use super::graphs::TaskGraph;
@@ -15,16 +15,16 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use std::sync::Arc;
 
-/// How a partial run ends; every clone gives the same.
-pub(super) type Ending = Shared<BoxFuture<'static, Result<()>>>;
+/// The outcome of a partial run; all clones share it.
+pub(super) type PartialRunEnd = Shared<BoxFuture<'static, Result<()>>>;
 
 impl Worker {
-    /// Runs a registered graph once, or continues a run whose values come in several calls. Dropping the future gives up
-    /// the step: its nodes stop and whoever waits for its tensors is told.
+    /// Runs a registered graph once, or continues a partial run. Dropping the future cancels the step: its nodes stop,
+    /// and waits for its tensors fail.
     pub(crate) async fn run_graph(&self, request: RunGraphRequest) -> Result<RunGraphResponse> {
         self.requests.track(request.request_id, "RunGraph (Worker)")?;
         if !(request.is_partial && self.steps.find(request.step_id).is_some()) {
-            self.admit()?;
+            self.check_not_draining()?;
         }
         let session = self.session(&request.session_handle, request.create_worker_session_called)?;
         let sends = read_sends(&request.send)?;
@@ -35,15 +35,16 @@ impl Worker {
             for (key, tensor) in sends {
                 step.local().send(&key, Parcel::new(tensor))?;
             }
-            match request.is_partial {
-                true => self.run_partially(&session, &step, &request).await,
-                false => self.run_whole(&session, &step, &request).await,
+            if request.is_partial {
+                self.run_partially(&session, &step, &request).await
+            } else {
+                self.run_whole(&session, &step, &request).await
             }
         };
         let done = run.await;
         call.ended();
         if let Err(error) = &done {
-            // Peers that wait for tensors of the step hear why none will come.
+            // Peers that wait for tensors of the step learn why none will come.
             step.abort(error.clone());
         }
         done
@@ -71,33 +72,29 @@ impl Worker {
             traces.extend(trace.clone());
             runs.push(part.start(Vec::new(), cx, trace)?.near_caller());
         }
-        side_by_side(runs).await?;
+        run_concurrently(runs).await?;
         let stats =
             || StepStats { dev_stats: traces.iter().flat_map(|trace| trace.to_proto().dev_stats).collect() };
+        let mut costs = CostGraphDef::default();
+        if options.record_costs && graph.models_costs {
+            let traced = graph.parts.iter().zip(&traces);
+            costs.node = traced.flat_map(|(part, trace)| cost_nodes(part, trace)).collect();
+        }
+        let mut partition_graph = Vec::new();
+        if options.record_partition_graphs {
+            partition_graph = graph.parts.iter().flat_map(|part| part.partition_graphs()).collect();
+        }
         Ok(RunGraphResponse {
             recv: receive(&*rendezvous, &request.recv_key).await?,
             step_stats: (!traces.is_empty()).then(stats),
-            cost_graph: Some(CostGraphDef {
-                node: match options.record_costs && graph.models_costs {
-                    true => graph
-                        .parts
-                        .iter()
-                        .zip(&traces)
-                        .flat_map(|(part, trace)| cost_nodes(part, trace))
-                        .collect(),
-                    false => Vec::new(),
-                },
-                ..Default::default()
-            }),
-            partition_graph: match options.record_partition_graphs {
-                true => graph.parts.iter().flat_map(|part| part.partition_graphs()).collect(),
-                false => Vec::new(),
-            },
+            cost_graph: Some(costs),
+            partition_graph,
             ..Default::default()
         })
     }
 
-    /// The first call starts the graph, the last one waits for its end; all bring and take what they name.
+    /// Continues a partial run: the first call starts the graph, the last one waits for its end, and every call
+    /// exchanges the values that it names.
     async fn run_partially(
         &self,
         session: &Arc<WorkerSession>,
@@ -121,7 +118,7 @@ impl Worker {
         session: &Arc<WorkerSession>,
         step: &Arc<WorkerStep>,
         graph: &TaskGraph,
-    ) -> Result<Ending> {
+    ) -> Result<PartialRunEnd> {
         let rendezvous = step.rendezvous(session);
         let runs = graph.parts.iter().map(|part| {
             let cx = WorkerSession::step_cx(
@@ -132,7 +129,7 @@ impl Worker {
             );
             part.start(Vec::new(), cx, None)
         });
-        let run = side_by_side(runs.collect::<Result<Vec<_>>>()?);
+        let run = run_concurrently(runs.collect::<Result<Vec<_>>>()?);
         // The step holds its run, so the run must not hold the step.
         let failing = Arc::downgrade(step);
         let run = async move {
@@ -146,9 +143,9 @@ impl Worker {
     }
 }
 
-/// Runs the parts of a task's devices, which wait for each other's tensors, until all have ended or one has failed; the
-/// others are given up then.
-pub(crate) async fn side_by_side<T>(mut runs: Vec<impl Future<Output = Result<T>>>) -> Result<()> {
+/// Runs the parts of a task's devices, which exchange tensors, until all have ended or one has failed, which cancels
+/// the others.
+pub(crate) async fn run_concurrently<T>(mut runs: Vec<impl Future<Output = Result<T>>>) -> Result<()> {
     match runs.len() {
         0 => Ok(()),
         1 => runs.remove(0).await.map(drop),
@@ -162,7 +159,7 @@ pub(crate) async fn side_by_side<T>(mut runs: Vec<impl Future<Output = Result<T>
     }
 }
 
-/// Aborts a step whose call is given up.
+/// Aborts a step whose call is dropped.
 struct CallGuard<'a> {
     step: &'a WorkerStep,
     under_way: bool,
@@ -184,7 +181,7 @@ impl Drop for CallGuard<'_> {
         self.step.call_ended();
         if self.under_way {
             let id = self.step.id();
-            self.step.abort(status!(Cancelled, "Step {id} was given up by its master."));
+            self.step.abort(status!(Cancelled, "Step {id} was cancelled by its master."));
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The sessions that masters have open on a worker.
+//! The sessions that masters have opened on a worker.
 
 use super::graphs::Graphs;
 use super::rivals::KnownMaster;
+use crate::presence::{Presence, Users};
 use crate::spec::TaskName;
 use crate::transport::client::Peers;
 use ferroflow_core::cancel::Cancellation;
@@ -13,27 +14,27 @@ use ferroflow_core::step::StepCx;
 use ferroflow_core::{Result, ensure};
 use ferroflow_runtime::RuntimeEnv;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// A master's session on one worker.
 pub(crate) struct WorkerSession {
-    /// What this task is called in the session.
+    /// The name of this task in the session.
     own: TaskName,
-    /// One for each device of the task.
+    /// The runtime environment of each device of the task.
     envs: Vec<Arc<RuntimeEnv>>,
     isolated: bool,
     peers: Arc<Peers>,
-    /// Numbers the edges that the session's graphs have between devices of this task.
+    /// Numbers the edges between devices of this task in the session's graphs.
     pub(super) next_edge: AtomicU64,
     pub(super) graphs: Graphs,
-    /// Held while the functions of a new graph join the session's.
+    /// Held while the functions of a new graph are added to the session's.
     pub(super) extending_library: Mutex<()>,
 }
 
 impl WorkerSession {
-    /// A session on devices of which there is at least one; the first takes whatever is not placed explicitly.
+    /// Creates a session on at least one device; the first takes nodes without an explicit device.
     pub(crate) fn new(
         own: TaskName,
         envs: Vec<Arc<RuntimeEnv>>,
@@ -49,17 +50,17 @@ impl WorkerSession {
         WorkerSession::new(self.own.clone(), self.envs.clone(), false, peers)
     }
 
-    /// What this task is called in the session.
+    /// Returns the name of this task in the session.
     pub(crate) fn task(&self) -> &TaskName {
         &self.own
     }
 
-    /// The other tasks, as the session sees them.
+    /// Returns the other tasks, as the session sees them.
     pub(crate) fn peers(&self) -> &Arc<Peers> {
         &self.peers
     }
 
-    /// What everything that runs on a device in a step shares.
+    /// Creates the context that everything running on a device in a step shares.
     pub(crate) fn step_cx(
         env: &RuntimeEnv,
         step_id: i64,
@@ -77,22 +78,22 @@ impl WorkerSession {
         })
     }
 
-    /// The surroundings of the session's plans on the first device, which feeds and fetches.
+    /// Returns the runtime environment of the first device, which feeds and fetches.
     pub(crate) fn env(&self) -> &Arc<RuntimeEnv> {
         self.envs.first().expect("a session has a device")
     }
 
-    /// The same for every device.
+    /// Returns the runtime environments of all devices.
     pub(crate) fn envs(&self) -> &[Arc<RuntimeEnv>] {
         &self.envs
     }
 
-    /// The surroundings of plans on a device, given by its full name, if that is one of this task.
+    /// Returns the runtime environment of a device, given by its full name, if it belongs to this task.
     pub(crate) fn env_on(&self, device: &str) -> Option<&Arc<RuntimeEnv>> {
         self.envs.iter().find(|env| env.device.name() == device)
     }
 
-    /// Makes the functions of a graph that has grown known on every device.
+    /// Sets the function library on every device.
     pub(crate) fn set_library(&self, library: &Arc<Library>) {
         self.envs.iter().for_each(|env| env.set_library(library.clone()));
     }
@@ -101,42 +102,56 @@ impl WorkerSession {
 impl Drop for WorkerSession {
     fn drop(&mut self) {
         if self.isolated {
-            // Whoever still waits in the session's own queues must not keep them alive.
+            // Waiters in the session's own queues must not keep them alive.
             self.envs.iter().for_each(|env| env.resources.clear_all());
         }
     }
 }
 
 struct Entry {
-    /// What the session takes, graphs apart.
+    /// The memory charged for the session, not counting graphs.
     _charge: Charge,
     session: Arc<WorkerSession>,
     master_task: String,
     master_incarnation: i64,
-    /// Where the master's server is, as it said; empty if it did not.
+    /// The address of the master's server, as the master reported it; empty if it did not.
     master_address: String,
+    /// Connections on which the session was used, if sessions are reclaimed.
+    users: Users,
+}
+
+/// A session that no open connection uses.
+pub(super) struct UnusedSession {
+    pub(super) handle: String,
+    /// The task of the master that opened it; empty if the master did not say.
+    pub(super) master_task: String,
+    pub(super) master: KnownMaster,
 }
 
 /// Sessions by handle.
 #[derive(Default)]
 pub(super) struct WorkerSessions {
     open: Mutex<HashMap<String, Entry>>,
-    /// Masters that have closed one, and when they did so last.
+    /// Masters that have closed a session, and when they last did.
     closed: Mutex<HashMap<String, Instant>>,
-    /// Masters that have opened one, ever.
+    /// Masters that have ever opened a session.
     seen: Mutex<HashSet<String>>,
+    /// Masters whose sessions were reclaimed, and that have opened none since.
+    lost: Mutex<HashSet<String>>,
+    /// True if the connections on which sessions are used are recorded.
+    tracks_users: AtomicBool,
 }
 
 const UNPOISONED: &str = "no panic while sessions are locked";
 
-/// The longest name of a task that is remembered.
+/// The longest task name that is remembered.
 pub(super) const MAX_NAME: usize = 256;
-/// How many masters are remembered: more than any cluster has tasks.
+/// The number of remembered masters: more than any cluster has tasks.
 const MAX_SEEN: usize = 16_384;
 
 impl WorkerSessions {
-    /// The session with this handle, made if it is new. A master that comes back under another incarnation has
-    /// restarted, so its older sessions go.
+    /// Returns the session with this handle, creating it if it is new. A master that comes back with another
+    /// incarnation has restarted, so its older sessions end.
     pub(super) fn create(
         &self,
         handle: &str,
@@ -147,6 +162,7 @@ impl WorkerSessions {
     ) -> Result<Arc<WorkerSession>> {
         ensure!(!handle.is_empty(), InvalidArgument, "Session must be non-empty.");
         self.see(master_task);
+        self.lost.lock().expect(UNPOISONED).remove(master_task);
         let mut sessions = self.open.lock().expect(UNPOISONED);
         let outdated: Vec<Entry> = sessions
             .extract_if(|_, entry| {
@@ -162,16 +178,21 @@ impl WorkerSessions {
             master_task: master_task.to_owned(),
             master_incarnation,
             master_address: String::new(),
+            users: Users::default(),
         });
         let session = entry.session.clone();
         drop(sessions);
         if !outdated.is_empty() {
-            tracing::info!(master_task, sessions = outdated.len(), "A master restarted; its sessions end.");
+            tracing::info!(
+                master_task,
+                sessions = outdated.len(),
+                "A master has restarted; its old sessions end."
+            );
         }
         Ok(session)
     }
 
-    /// Remembers a master. Names come from outside, so that only so many of them are.
+    /// Remembers a master. Names come from outside, so their number is limited.
     fn see(&self, master_task: &str) {
         let mut seen = self.seen.lock().expect(UNPOISONED);
         if master_task.len() <= MAX_NAME && seen.len() < MAX_SEEN && !seen.contains(master_task) {
@@ -179,14 +200,14 @@ impl WorkerSessions {
         }
     }
 
-    /// Notes where the server of a session's master is.
+    /// Records the address of the server of a session's master.
     pub(super) fn set_address(&self, handle: &str, address: &str) {
         if let Some(entry) = self.open.lock().expect(UNPOISONED).get_mut(handle) {
             entry.master_address = address.to_owned();
         }
     }
 
-    /// A master of this name with sessions here that has another incarnation.
+    /// Returns a master of this name with sessions here and another incarnation.
     pub(super) fn other_incarnation(&self, master_task: &str, incarnation: i64) -> Option<KnownMaster> {
         let sessions = self.open.lock().expect(UNPOISONED);
         let other = |entry: &&Entry| {
@@ -198,43 +219,92 @@ impl WorkerSessions {
         Some(KnownMaster { incarnation: entry.master_incarnation, address: entry.master_address.clone() })
     }
 
-    /// The session with this handle.
+    /// Starts recording who uses sessions.
+    pub(super) fn track_users(&self) {
+        self.tracks_users.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that a session is used on a connection, if that is tracked.
+    #[inline]
+    pub(super) fn used_by(&self, handle: &str, presence: &Presence) {
+        if self.tracks_users.load(Ordering::Relaxed)
+            && let Some(entry) = self.open.lock().expect(UNPOISONED).get(handle)
+        {
+            entry.users.add(presence);
+        }
+    }
+
+    /// The sessions whose connections are all closed, and with them every call that ran something in the session.
+    pub(super) fn unused(&self) -> Vec<UnusedSession> {
+        let sessions = self.open.lock().expect(UNPOISONED);
+        let unused = sessions.iter().filter(|(_, entry)| entry.users.are_gone());
+        let unused = unused.map(|(handle, entry)| UnusedSession {
+            handle: handle.clone(),
+            master_task: entry.master_task.clone(),
+            master: KnownMaster {
+                incarnation: entry.master_incarnation,
+                address: entry.master_address.clone(),
+            },
+        });
+        unused.collect()
+    }
+
+    /// Removes a session whose connections are all closed. Its master has not closed it, which is remembered.
+    pub(super) fn take_unused(&self, handle: &str) -> Option<Arc<WorkerSession>> {
+        let mut sessions = self.open.lock().expect(UNPOISONED);
+        if !sessions.get(handle)?.users.are_gone() {
+            return None;
+        }
+        let entry = sessions.remove(handle)?;
+        drop(sessions);
+        let mut lost = self.lost.lock().expect(UNPOISONED);
+        if entry.master_task.len() <= MAX_NAME && lost.len() < MAX_SEEN {
+            lost.insert(entry.master_task);
+        }
+        Some(entry.session)
+    }
+
+    /// Returns the session with this handle.
     pub(super) fn get(&self, handle: &str) -> Option<Arc<WorkerSession>> {
         self.open.lock().expect(UNPOISONED).get(handle).map(|entry| entry.session.clone())
     }
 
-    /// How many are open, and how many graphs they have.
+    /// Returns the number of open sessions and of their graphs.
     pub(super) fn count(&self) -> (usize, usize) {
         let sessions = self.open.lock().expect(UNPOISONED);
         (sessions.len(), sessions.values().map(|entry| entry.session.graphs.len()).sum())
     }
 
-    /// The tasks whose masters have sessions open here.
+    /// Returns the tasks whose masters have sessions open here.
     pub(super) fn masters(&self) -> BTreeSet<String> {
         let sessions = self.open.lock().expect(UNPOISONED);
         sessions.values().map(|entry| entry.master_task.clone()).collect()
     }
 
-    /// The tasks whose masters have closed what they opened here.
+    /// Returns the tasks whose masters have closed all sessions that they opened here.
     pub(super) fn done_with(&self) -> Vec<String> {
         let open = self.masters();
+        let lost = self.lost.lock().expect(UNPOISONED).clone();
         let seen = self.seen.lock().expect(UNPOISONED);
-        seen.iter().filter(|master| !master.is_empty() && !open.contains(*master)).cloned().collect()
+        let done =
+            |master: &&String| !master.is_empty() && !open.contains(*master) && !lost.contains(*master);
+        seen.iter().filter(done).cloned().collect()
     }
 
-    /// Whether the master of this task has ever opened a session here.
+    /// Returns whether the master of this task has ever opened a session here.
     pub(super) fn has_seen(&self, master_task: &str) -> bool {
         self.seen.lock().expect(UNPOISONED).contains(master_task)
     }
 
-    /// How long ago a master closed the last session that it had here; `None` if it never had one or has one open.
+    /// Returns the time since a master closed its last session here; `None` if it has one open or never had one.
     pub(super) fn closed_for(&self, master_task: &str) -> Option<Duration> {
-        let open = self.masters().contains(master_task);
+        let open =
+            self.masters().contains(master_task) || self.lost.lock().expect(UNPOISONED).contains(master_task);
         let closed = self.closed.lock().expect(UNPOISONED);
         closed.get(master_task).filter(|_| !open).map(Instant::elapsed)
     }
 
-    /// Forgets a session; one that is not known is fine.
+    /// Deletes a session; an unknown handle is ignored.
     pub(super) fn delete(&self, handle: &str) {
         let removed = self.open.lock().expect(UNPOISONED).remove(handle);
         if let Some(entry) = &removed {

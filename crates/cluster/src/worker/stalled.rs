@@ -1,7 +1,7 @@
-//! Masters of stock that wait for tasks that are not there.
+//! Detection of stock's masters that wait for missing tasks.
 //!
-//! Such a master asks every task for its devices once, and opens its session when the last one has answered. Until then it
-//! says nothing to the program. A task that has answered, and then is not spoken to, can tell why.
+//! Such a master asks every task for its devices once and opens its session when the last one has answered; meanwhile
+//! it tells its program nothing. A task that has answered and then hears nothing more can log the reason.
 
 use super::Worker;
 use crate::spec::{ClusterSpec, TaskName};
@@ -13,89 +13,91 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// How long a master that asked for devices may take to open its session before it counts as stalled.
+/// The time that a master may take between asking for devices and opening a session before it counts as stalled.
 const STALLED_AFTER: Duration = Duration::from_secs(10);
-/// How often to look for such masters.
+/// The interval between checks for stalled masters.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How long a master is remembered that never opens a session.
+/// The time for which a master that never opens a session is remembered.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// How many are remembered. Anybody can ask.
-const MAX_ASKED: usize = 256;
+/// The largest number of remembered masters. Anybody can ask.
+const MAX_PENDING: usize = 256;
 
 /// Masters that have asked for devices and have not opened a session yet, by the address they called from.
 #[derive(Default)]
-pub(super) struct Asked(Mutex<HashMap<SocketAddr, Inquirer>>);
+pub(super) struct PendingMasters(Mutex<HashMap<SocketAddr, PendingMaster>>);
 
-struct Inquirer {
+struct PendingMaster {
     since: Instant,
-    /// What was last said about it.
-    told: Option<String>,
+    /// The last message about it.
+    last_message: Option<String>,
 }
 
-const UNPOISONED: &str = "no panic while questions are noted";
+const UNPOISONED: &str = "no panic while pending masters are locked";
 
-impl Asked {
-    /// Notes a question for devices.
+impl PendingMasters {
+    /// Records a request for devices.
     pub(super) fn add(&self, peer: SocketAddr) {
-        let mut asked = self.0.lock().expect(UNPOISONED);
-        asked.retain(|_, inquirer| inquirer.since.elapsed() < REMEMBERED);
-        if asked.len() < MAX_ASKED {
-            asked.entry(peer).or_insert_with(|| Inquirer { since: Instant::now(), told: None });
+        let mut pending = self.0.lock().expect(UNPOISONED);
+        pending.retain(|_, master| master.since.elapsed() < REMEMBERED);
+        if pending.len() < MAX_PENDING {
+            pending
+                .entry(peer)
+                .or_insert_with(|| PendingMaster { since: Instant::now(), last_message: None });
         }
     }
 
-    /// Notes that a master has opened a session.
+    /// Records that a master has opened a session.
     pub(super) fn remove(&self, peer: SocketAddr) {
         self.0.lock().expect(UNPOISONED).remove(&peer);
     }
 
-    /// Those who wait for so long, and since when.
+    /// Returns the masters that have waited for at least `after`, with their waits.
     fn stalled(&self, after: Duration) -> Vec<(SocketAddr, Duration)> {
-        let asked = self.0.lock().expect(UNPOISONED);
-        let waits = asked.iter().map(|(peer, inquirer)| (*peer, inquirer.since.elapsed()));
+        let pending = self.0.lock().expect(UNPOISONED);
+        let waits = pending.iter().map(|(peer, master)| (*peer, master.since.elapsed()));
         waits.filter(|(_, since)| *since >= after).collect()
     }
 
-    fn is_news(&self, peer: SocketAddr, word: &str) -> bool {
-        let mut asked = self.0.lock().expect(UNPOISONED);
-        let Some(inquirer) = asked.get_mut(&peer) else { return false };
-        inquirer.told.replace(word.to_owned()).as_deref() != Some(word)
+    fn is_new(&self, peer: SocketAddr, message: &str) -> bool {
+        let mut pending = self.0.lock().expect(UNPOISONED);
+        let Some(master) = pending.get_mut(&peer) else { return false };
+        master.last_message.replace(message.to_owned()).as_deref() != Some(message)
     }
 }
 
 impl Worker {
-    /// Looks for stalled masters again and again, and says what they wait for; never ends.
+    /// Checks for stalled masters periodically and logs what they wait for; never returns.
     pub(crate) async fn watch_for_stalled_masters(&self) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
-            for word in self.stalled_masters(STALLED_AFTER).await {
-                tracing::info!("{word}");
+            for message in self.stalled_masters(STALLED_AFTER).await {
+                tracing::info!("{message}");
             }
         }
     }
 
-    /// What is to be said about masters that wait for so long and that nobody was told of yet.
+    /// Returns the messages about masters that have waited for at least `after` and were not reported yet.
     pub(super) async fn stalled_masters(&self, after: Duration) -> Vec<String> {
-        let stalled = self.asked.stalled(after);
+        let stalled = self.pending_masters.stalled(after);
         let cluster = self.known.borrow().cluster.clone();
         if stalled.is_empty() || cluster.is_empty() {
             return Vec::new();
         }
-        let (there, missing) = self.who_is_there(&cluster).await;
+        let (reachable, missing) = self.reachable_tasks(&cluster).await;
         if missing.is_empty() {
             return Vec::new();
         }
-        let words = stalled.into_iter().filter_map(|(peer, since)| {
-            let who = self.candidates(&there, peer);
-            let word = explain(&who, &missing);
+        let messages = stalled.into_iter().filter_map(|(peer, since)| {
+            let who = self.name_caller(&reachable, peer);
+            let message = explain(&who, &missing);
             let seconds = since.as_secs();
-            self.asked.is_news(peer, &word).then(|| format!("For {seconds} s, {word}"))
+            self.pending_masters.is_new(peer, &message).then(|| format!("For {seconds} s, {message}"))
         });
-        words.collect()
+        messages.collect()
     }
 
-    /// The other tasks, with their addresses, that accept connections, and those that do not.
-    async fn who_is_there(
+    /// Returns the other tasks that accept connections, and those that do not.
+    async fn reachable_tasks(
         &self,
         cluster: &ClusterSpec,
     ) -> (Vec<(TaskName, String)>, Vec<(TaskName, String)>) {
@@ -104,17 +106,17 @@ impl Worker {
             let connected = tokio::time::timeout(Duration::from_secs(2), TcpStream::connect(address)).await;
             (matches!(connected, Ok(Ok(_))), (task, address.to_owned()))
         });
-        let (there, missing): (Vec<_>, Vec<_>) =
+        let (reachable, missing): (Vec<_>, Vec<_>) =
             join_all(tried).await.into_iter().partition(|(connected, _)| *connected);
         let tasks =
             |tried: Vec<(bool, (TaskName, String))>| tried.into_iter().map(|(_, task)| task).collect();
-        (tasks(there), tasks(missing))
+        (tasks(reachable), tasks(missing))
     }
 
-    /// The caller as a person knows it: the task of that machine that has no session here, if there is only one.
-    fn candidates(&self, there: &[(TaskName, String)], peer: SocketAddr) -> String {
+    /// Names the caller for a person: the task on that machine without a session here, if there is exactly one.
+    fn name_caller(&self, reachable: &[(TaskName, String)], peer: SocketAddr) -> String {
         let masters = self.masters();
-        let mut idle = there.iter().filter(|(task, address)| {
+        let mut idle = reachable.iter().filter(|(task, address)| {
             let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
             let host = host.trim_matches(['[', ']']);
             let same = host
@@ -136,7 +138,7 @@ fn explain(who: &str, missing: &[(TaskName, String)]) -> String {
     let verb = if missing.len() == 1 { "does" } else { "do" };
     format!(
         "{who} has wanted to open a session, but {} {verb} not answer. A session of stock TensorFlow waits for every task of \
-         the cluster, without a word. Start what is missing, or give the session device filters that leave it out, such as \
+         the cluster, and logs nothing meanwhile. Start what is missing, or give the session device filters that leave it out, such as \
          tf.compat.v1.ConfigProto(device_filters=[\"/job:ps\", \"/job:worker/task:0\"]) in worker 0.",
         missing.join(" and ")
     )

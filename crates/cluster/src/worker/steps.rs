@@ -1,16 +1,17 @@
-//! The steps that touch this worker, by id. A step is first touched by whoever comes first: a request to run a graph in
-//! it, a peer that wants a tensor of it, or the master of this task.
+//! The steps that involve this worker, by id.
+//!
+//! A step is created by the first of a request to run a graph in it, a peer that wants a tensor of it, and the master
+//! of this task.
 
 use super::WorkerSession;
-use super::run_graph::Ending;
-use super::since_epoch;
+use super::run_graph::PartialRunEnd;
+use super::step_rendezvous::StepRendezvous;
 use super::transfers::Transfers;
 use crate::transport::direct::Link;
 use ferroflow_core::cancel::Cancellation;
-use ferroflow_core::rendezvous::{Parcel, Rendezvous, RendezvousKey};
-use ferroflow_core::{BoxFuture, Code, Result, Status, status};
+use ferroflow_core::rendezvous::{Rendezvous, RendezvousKey};
+use ferroflow_core::{Code, Result, Status, status};
 use ferroflow_runtime::LocalRendezvous;
-use futures_util::FutureExt;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,26 +19,28 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a step that failed here is remembered for peers that ask late, should its master never say that it is over.
+/// The time for which a failed step is remembered for peers that ask late, in case its master never ends it.
 const REMEMBERED: Duration = Duration::from_secs(600);
-/// A look for steps that nobody will end is taken whenever so many new ones have come.
-const SWEEP_EVERY: usize = 1024;
+/// The number of failed steps that are remembered; of more, the oldest are forgotten. Anybody can send step ids.
+pub(super) const MAX_FAILED: usize = 16_384;
+/// The number of new steps after which abandoned ones are swept.
+pub(super) const SWEEP_EVERY: usize = 1024;
 
-/// A step as this worker sees it.
+/// A step on this worker.
 pub(crate) struct WorkerStep {
     id: i64,
-    transfers: Arc<Transfers>,
-    /// What its nodes here leave for others, and for each other.
+    pub(super) transfers: Arc<Transfers>,
+    /// The tensors that its nodes here send to other tasks and to each other.
     local: LocalRendezvous,
     cancellation: Cancellation,
-    /// Whether a graph of this worker runs or ran in it.
+    /// True if a graph of this worker runs or ran in it.
     ran: AtomicBool,
-    /// Calls under way that run it.
+    /// The number of calls in progress that run it.
     calls: AtomicUsize,
     /// The session that runs it, unless that is the master of this task.
     session: OnceLock<Weak<WorkerSession>>,
-    partial: Mutex<Option<Ending>>,
-    /// Tasks with which the step's tensors are exchanged over direct connections.
+    partial: Mutex<Option<PartialRunEnd>>,
+    /// Tasks that exchange the step's tensors over direct connections.
     links: OnceLock<Vec<(String, Arc<Link>)>>,
     since: Instant,
 }
@@ -58,53 +61,53 @@ impl WorkerStep {
         }
     }
 
-    /// Identifies the step to every task.
+    /// Returns the id that all tasks use for the step.
     pub(crate) fn id(&self) -> i64 {
         self.id
     }
 
-    /// Ends what runs here in the step.
+    /// Returns the cancellation of everything that runs here in the step.
     pub(crate) fn cancellation(&self) -> &Cancellation {
         &self.cancellation
     }
 
-    /// What the step's nodes here have sent and wait for.
+    /// Returns the rendezvous of tensors that are sent and received here.
     pub(super) fn local(&self) -> &LocalRendezvous {
         &self.local
     }
 
-    /// Where the step's nodes here send and receive in a session, whose peers send what other tasks produce.
+    /// Returns the rendezvous for the step's nodes in a session, whose peers provide the tensors of other tasks.
     pub(crate) fn rendezvous(self: &Arc<Self>, session: &Arc<WorkerSession>) -> Arc<StepRendezvous> {
         self.ran.store(true, Ordering::Relaxed);
-        Arc::new(StepRendezvous { step: self.clone(), session: session.clone() })
+        Arc::new(StepRendezvous::new(self.clone(), session.clone()))
     }
 
-    /// Tensors for these tasks are pushed, and theirs come by themselves. To be said before the step runs here.
+    /// Sets the tasks to which tensors are pushed and which push theirs. Must be called before the step runs here.
     pub(crate) fn connect(&self, links: Vec<(String, Arc<Link>)>) {
         self.links.get_or_init(|| links);
     }
 
-    /// The direct connection to a device's task.
-    fn link(&self, device: &str) -> Option<&Arc<Link>> {
+    /// Returns the direct connection to a device's task.
+    pub(super) fn link(&self, device: &str) -> Option<&Arc<Link>> {
         let of = |task: &str| device.strip_prefix(task).is_some_and(|rest| rest.starts_with("/device:"));
         self.links.get()?.iter().find(|(task, _)| of(task)).map(|(_, link)| link)
     }
 
-    /// Whether a graph of this worker runs or ran in the step.
+    /// Returns whether a graph of this worker runs or ran in the step.
     pub(super) fn has_run(&self) -> bool {
         self.ran.load(Ordering::Relaxed)
     }
 
-    /// Ends the step here: its nodes, and every present and later wait for its tensors. The cause of a failure replaces
+    /// Ends the step here: its nodes, and all present and future waits for its tensors. The cause of a failure replaces
     /// its consequences.
     pub(crate) fn abort(&self, reason: Status) {
-        // As in stock, a cancellation that reaches others through here is a consequence for them, whoever cancelled.
+        // As in stock, a cancellation that reaches other tasks this way is derived for them, whatever its origin.
         let derived = matches!(reason.code(), Code::Cancelled | Code::Aborted);
         self.local.abort(if derived { reason.clone().derived() } else { reason.clone() });
         self.cancellation.cancel(reason);
     }
 
-    /// The step ends with this session at the latest.
+    /// Ties the step to a session: it ends with the session at the latest.
     pub(crate) fn belongs_to(&self, session: &Arc<WorkerSession>) {
         self.session.get_or_init(|| Arc::downgrade(session));
     }
@@ -117,8 +120,8 @@ impl WorkerStep {
         self.calls.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The partial run of this step, started if this is its first call.
-    pub(super) fn partial_run(&self, start: impl FnOnce() -> Result<Ending>) -> Result<Ending> {
+    /// Returns the step's partial run, starting it on the first call.
+    pub(super) fn partial_run(&self, start: impl FnOnce() -> Result<PartialRunEnd>) -> Result<PartialRunEnd> {
         let mut partial = self.partial.lock().expect(UNPOISONED);
         match &*partial {
             Some(ending) => Ok(ending.clone()),
@@ -126,53 +129,16 @@ impl WorkerStep {
         }
     }
 
-    /// Whether nobody will ever end the step.
+    /// Returns whether no call runs the step and nothing waits for its tensors.
+    fn is_idle(&self) -> bool {
+        self.calls.load(Ordering::Relaxed) == 0 && self.local.pending().1 == 0
+    }
+
+    /// Returns whether nothing will ever end the step.
     fn is_abandoned(&self) -> bool {
         let orphaned = self.session.get().is_some_and(|session| session.strong_count() == 0);
         let failed = || self.since.elapsed() > REMEMBERED && self.local.aborted().is_some();
-        self.calls.load(Ordering::Relaxed) == 0 && (orphaned || failed()) && self.local.pending().1 == 0
-    }
-}
-
-/// The rendezvous of one step: tensors of this task are kept here, those of other tasks are asked for.
-pub(crate) struct StepRendezvous {
-    step: Arc<WorkerStep>,
-    session: Arc<WorkerSession>,
-}
-
-impl Rendezvous for StepRendezvous {
-    fn send(&self, key: &RendezvousKey, parcel: Parcel) -> Result<()> {
-        match self.step.link(key.target()) {
-            Some(link) => link.push(self.step.id, key, parcel),
-            None => self.step.local.send(key, parcel),
-        }
-    }
-
-    fn recv(&self, key: &RendezvousKey) -> BoxFuture<Result<Parcel>> {
-        let source = key.source();
-        if self.session.env_on(source).is_some() || self.step.link(source).is_some() {
-            return self.step.local.recv(key);
-        }
-        let Some(peer) = self.session.peers().of_device(source).cloned() else {
-            let unknown = status!(InvalidArgument, "the task of {source} is not in the cluster");
-            return std::future::ready(Err(unknown)).boxed();
-        };
-        let (step, key) = (self.step.clone(), key.clone());
-        let receiving = async move {
-            let asked = step.transfers.are_wanted().then(since_epoch);
-            // The peer's own report tells why its part failed; this is a consequence.
-            let received = peer.recv_tensor(step.id, &key).await.map_err(Status::derived)?;
-            if let Some(asked) = asked {
-                let bytes = received.parcel.tensor.byte_size();
-                step.transfers.record(step.id, &key, bytes, (asked, received.sent_micros));
-            }
-            Ok(received.parcel)
-        };
-        receiving.boxed()
-    }
-
-    fn abort(&self, reason: Status) {
-        self.step.abort(reason);
+        self.is_idle() && (orphaned || failed())
     }
 }
 
@@ -185,19 +151,33 @@ pub(super) struct Steps {
 #[derive(Default)]
 struct Table {
     steps: HashMap<i64, Arc<WorkerStep>>,
-    /// New ones since the last sweep.
+    /// The number of new steps since the last sweep.
     new: usize,
+}
+
+impl Table {
+    /// Removes the oldest failed steps if there are more than are remembered.
+    fn take_oldest_failed(&mut self) -> Vec<Arc<WorkerStep>> {
+        if self.steps.len() <= MAX_FAILED {
+            return Vec::new();
+        }
+        let failed = self.steps.values().filter(|step| step.is_idle() && step.local.aborted().is_some());
+        let mut failed: Vec<_> = failed.map(|step| (step.since, step.id)).collect();
+        failed.sort_unstable();
+        failed.truncate(failed.len().saturating_sub(MAX_FAILED));
+        failed.iter().filter_map(|(_, id)| self.steps.remove(id)).collect()
+    }
 }
 
 const UNPOISONED: &str = "no panic while steps are locked";
 
 impl Steps {
-    /// No steps yet; what they receive is noted in `transfers`.
+    /// Creates an empty table; received tensors are recorded in `transfers`.
     pub(super) fn new(transfers: Arc<Transfers>) -> Steps {
         Steps { transfers, table: Mutex::default() }
     }
 
-    /// The step with this id; new if nobody has touched it yet.
+    /// Returns the step with this id, creating it if needed.
     pub(super) fn get(&self, id: i64) -> Arc<WorkerStep> {
         let mut table = self.table.lock().expect(UNPOISONED);
         if let Some(step) = table.steps.get(&id) {
@@ -213,18 +193,18 @@ impl Steps {
         step
     }
 
-    /// The step with this id if it is known.
+    /// Returns the step with this id if it is known.
     pub(super) fn find(&self, id: i64) -> Option<Arc<WorkerStep>> {
         self.table.lock().expect(UNPOISONED).steps.get(&id).cloned()
     }
 
-    /// Ends and forgets a step; one that is not known is fine.
+    /// Ends and forgets a step; an unknown id is ignored.
     pub(super) fn cleanup(&self, id: i64) {
         let removed = self.table.lock().expect(UNPOISONED).steps.remove(&id);
         removed.into_iter().for_each(|step| end(&step));
     }
 
-    /// Forgets a step that was only asked about, once nobody asks any more.
+    /// Forgets a step that was only asked about, once no call asks any more.
     pub(super) fn forget_if_idle(&self, step: &Arc<WorkerStep>) {
         let mut table = self.table.lock().expect(UNPOISONED);
         if let Entry::Occupied(entry) = table.steps.entry(step.id)
@@ -236,35 +216,38 @@ impl Steps {
         }
     }
 
-    /// Ends the steps that belong to a session.
-    pub(super) fn cleanup_of(&self, session: &Arc<WorkerSession>) {
-        let belongs = |step: &WorkerStep| {
-            step.session.get().is_some_and(|owner| std::ptr::eq(owner.as_ptr(), Arc::as_ptr(session)))
-        };
+    /// Ends and forgets the steps of a session.
+    pub(super) fn cleanup_session(&self, session: &Arc<WorkerSession>) {
         let ended: Vec<_> = {
             let mut table = self.table.lock().expect(UNPOISONED);
+            let belongs = |step: &WorkerStep| {
+                step.session.get().is_some_and(|of| std::ptr::eq(of.as_ptr(), Arc::as_ptr(session)))
+            };
             table.steps.extract_if(|_, step| belongs(step)).collect()
         };
         ended.iter().for_each(|(_, step)| end(step));
     }
 
-    /// Ends and forgets the steps that nobody will end: their session is gone, or they failed long ago.
+    /// Ends and forgets abandoned steps: their session is gone, or they failed long ago.
     pub(super) fn sweep(&self) {
         let abandoned: Vec<_> = {
             let mut table = self.table.lock().expect(UNPOISONED);
             table.new = 0;
-            table.steps.extract_if(|_, step| step.is_abandoned()).collect()
+            let abandoned = table.steps.extract_if(|_, step| step.is_abandoned());
+            let mut abandoned: Vec<_> = abandoned.map(|(_, step)| step).collect();
+            abandoned.extend(table.take_oldest_failed());
+            abandoned
         };
-        abandoned.iter().for_each(|(_, step)| end(step));
+        abandoned.iter().for_each(|step| end(step));
     }
 
-    /// How many calls are under way that run steps here.
+    /// Returns the number of calls in progress that run steps here.
     pub(super) fn calls(&self) -> usize {
         let table = self.table.lock().expect(UNPOISONED);
         table.steps.values().map(|step| step.calls.load(Ordering::Relaxed)).sum()
     }
 
-    /// Tensors that somebody waits for, with their steps.
+    /// Returns the tensors that receivers are waiting for, with their steps.
     pub(super) fn awaited(&self) -> Vec<(i64, RendezvousKey)> {
         let table = self.table.lock().expect(UNPOISONED);
         let keys = |step: &Arc<WorkerStep>| {
@@ -274,7 +257,7 @@ impl Steps {
         table.steps.values().flat_map(keys).collect()
     }
 
-    /// How many are known, and how many parcels and receivers wait in them.
+    /// Returns the numbers of steps, and of parcels and receivers that wait in them.
     pub(super) fn count(&self) -> (usize, usize, usize) {
         let table = self.table.lock().expect(UNPOISONED);
         let pending = table.steps.values().map(|step| step.local.pending());
@@ -285,7 +268,7 @@ impl Steps {
 
 fn end(step: &WorkerStep) {
     step.abort(status!(Aborted, "Cleanup {}", step.id));
-    // A partial run that still runs ends with the last reference to it, and it holds the step.
+    // A partial run that is still running ends with its last reference, and it holds the step.
     let partial = step.partial.lock().expect(UNPOISONED).take();
     drop(partial);
 }

@@ -1,14 +1,15 @@
-//! Workers that call each other over loopback: what arrives, what fails, and that nothing stays behind.
+//! Tests of workers that call each other over loopback: what arrives, what fails, and that nothing is left behind.
 
 mod ages;
+mod reclaim;
 
 use super::Census;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::client::{Channels, Naming, Peers, RemoteWorker};
 use crate::transport::direct::{LinkHandle, RunPart};
 use crate::transport::intake::Intake;
-use crate::transport::introduction::Question;
 use crate::transport::io::Io;
+use crate::transport::task_status::TaskStatusRequest;
 use crate::{Server, ServerConfig};
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::tensor::BufferPool;
@@ -19,18 +20,20 @@ use ferroflow_proto::tensorflow::{
     RegisterGraphRequest, RunGraphRequest, VersionDef,
 };
 use futures_util::future::{Either, join_all, select};
+use prost::Message;
 use socket2::{Domain, Socket, Type};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot};
 
-/// What takes longer hangs.
+/// The limit of everything that must not hang.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const SESSION: &str = "session";
 
-/// A server of its own, and the way to its worker.
+/// A server and a client of its worker.
 struct Task {
     server: Server,
     remote: Arc<RemoteWorker>,
@@ -39,18 +42,18 @@ struct Task {
     stop: oneshot::Sender<()>,
 }
 
-/// Tasks `/job:t/task:0` and up, each on a port of its own, and a caller that belongs to none of them.
+/// Tasks `/job:t/task:0` and up, each on its own port, and a caller that is none of them.
 struct Cluster {
     spec: ClusterSpec,
     tasks: Vec<Task>,
     channels: Arc<Channels>,
-    /// Ends the caller's I/O thread.
+    /// Stops the caller's I/O thread.
     _stop: oneshot::Sender<()>,
-    /// Nobody else gets the tasks' ports.
+    /// Reserves the tasks' ports.
     _kept: Vec<Socket>,
 }
 
-/// A port that nobody is given, but a server may listen on.
+/// Reserves a port that is not assigned to others but that a server may listen on.
 fn keep_port() -> (Socket, SocketAddr) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_reuse_address(true).unwrap();
@@ -96,8 +99,8 @@ impl Cluster {
             Naming::Own,
         );
         let remote = peers.unwrap().worker(&task).unwrap().clone();
-        let (question, soon) = (Question::default(), Instant::now() + PATIENCE);
-        let ready = remote.get_status_when_ready(&question, Some(soon)).await;
+        let (request, soon) = (TaskStatusRequest::default(), Instant::now() + PATIENCE);
+        let ready = remote.get_status_when_ready(&request, Some(soon)).await;
         let devices = ready.unwrap().device_attributes;
         remote
             .create_session(
@@ -114,7 +117,7 @@ impl Cluster {
         RendezvousKey::new(&from.device, from.incarnation, &to.device, edge)
     }
 
-    /// Sends the output of a node.
+    /// Builds a node that sends the output of another.
     fn send(&self, name: &str, input: &str, from: usize, to: usize) -> NodeDef {
         self.transfer("_Send", "T", name, &[input], from, to)
     }
@@ -137,7 +140,7 @@ impl Cluster {
     }
 }
 
-/// The edge is named like the node.
+/// Builds a send or receive node whose edge has the node's name.
 fn transfer(
     op: &str,
     dtype: &str,
@@ -219,14 +222,14 @@ fn double(name: &str, input: &str) -> NodeDef {
     node(name, "AddV2", &[input, input], &[("T", Value::Type(1))])
 }
 
-/// A node whose first output is no number, which `check` refuses.
+/// Builds a NaN and a node that refuses it.
 fn failing() -> [NodeDef; 2] {
     let nan = constant("nan", &Tensor::scalar(f32::NAN));
     let message = Value::S(b"bad value".to_vec().into());
     [nan, node("check", "CheckNumerics", &["nan"], &[("T", Value::Type(1)), ("message", message)])]
 }
 
-/// A queue that nobody fills, and a node that waits for it.
+/// Builds a queue that stays empty and a node that waits for it.
 fn blocked() -> [NodeDef; 2] {
     let types = ferroflow_proto::tensorflow::attr_value::ListValue { r#type: vec![1], ..Default::default() };
     let queue =
@@ -250,7 +253,7 @@ fn run_test(test: impl Future<Output = ()>) {
     runtime.block_on(async { tokio::time::timeout(2 * PATIENCE, test).await.expect("the test hangs") });
 }
 
-/// Sends 1 + 1 = 2 from task 0 to task 1 and 4 back to the caller, which takes it from task 1.
+/// Registers a graph that sends 1 + 1 = 2 from task 0 to task 1, and one that sends 4 from there back to the caller.
 async fn there_and_back(cluster: &Cluster) -> (String, String) {
     let one = Tensor::vector(vec![1f32; 3]);
     let here = vec![constant("c", &one), double("d", "c"), cluster.send("there", "d", 0, 1)];
@@ -305,7 +308,7 @@ fn large_tensors_arrive_whole() {
 }
 
 #[test]
-fn a_failure_reaches_whoever_waits_for_the_step_with_its_cause() {
+fn a_failure_and_its_cause_reach_everything_that_waits_for_the_step() {
     run_test(async {
         let cluster = Cluster::start(2).await;
         let [a, b] = &cluster.tasks[..] else { panic!("two tasks") };
@@ -340,7 +343,7 @@ fn giving_up_a_run_stops_it_everywhere() {
         drop(select(run, asked).await);
         let idle = Census { sessions: 1, ..Default::default() };
         eventually("the end of the request", || a.census() == idle).await;
-        // What the step is remembered for: its end is told to whoever asks for its tensors.
+        // The step is remembered so that late requests for its tensors learn of its end.
         let late = b.remote.recv_tensor(1, &cluster.key(1, 0, "out")).await.err().unwrap();
         assert_eq!((late.code(), late.is_derived()), (Code::Cancelled, true));
         b.remote.delete_session(SESSION).await.unwrap();
@@ -375,7 +378,7 @@ fn thousands_wait_and_leave_at_once() {
         drop(select(Box::pin(waiting), Box::pin(all)).await);
         let idle = Census { sessions: 1, ..Default::default() };
         eventually("no receiver", || a.census() == idle).await;
-        // The connection is as good as before.
+        // The connection still works.
         let graph = a.register(vec![constant("c", &Tensor::scalar(1f32))]).await;
         a.run(&graph, 9).await.unwrap();
         // Cleaning up ends waits as well.
@@ -415,7 +418,7 @@ fn a_peer_that_dies_is_unavailable_and_one_that_comes_back_is_another() {
             is_restarted(&restarted, "RecvTensor expects a different device incarnation: "),
             "{restarted}"
         );
-        // The peer finds its way back as well, and tells the same.
+        // The peer reconnects as well and reports the same.
         let status = cluster.tasks[0].run(&there, 4).await.unwrap_err();
         assert!(status.message().contains("RecvTensor expects a different device incarnation: "), "{status}");
         again.remote.delete_session(SESSION).await.unwrap();
@@ -449,10 +452,10 @@ fn a_partial_run_takes_and_gives_values_call_by_call() {
         let mut last = part(1, true);
         last.send = vec![NamedTensorProto { name, tensor: value }];
         last.recv_key = vec![cluster.key(0, 0, "out").to_string()];
-        let answer = a.remote.run_graph(&last).await.unwrap();
-        let out = Tensor::from_proto(answer.recv[0].tensor.as_ref().unwrap()).unwrap();
+        let response = a.remote.run_graph(&last).await.unwrap();
+        let out = Tensor::from_proto(response.recv[0].tensor.as_ref().unwrap()).unwrap();
         assert_eq!(out.to_scalar::<f32>().unwrap(), 6.0);
-        // One that never ends is ended by the cleanup.
+        // A run that never ends is ended by the cleanup.
         a.remote.run_graph(&part(2, false)).await.unwrap();
         for id in [1, 2] {
             a.remote.cleanup_graph(id).await.unwrap();
@@ -492,7 +495,7 @@ fn a_task_that_does_not_come_is_waited_for_until_the_deadline() {
         };
         let wait = async |peers: Arc<Peers>| {
             let worker = peers.worker(&TaskName::new("ps", 3)).unwrap();
-            worker.get_status_when_ready(&Question::default(), soon()).await.unwrap_err()
+            worker.get_status_when_ready(&TaskStatusRequest::default(), soon()).await.unwrap_err()
         };
         let (_kept, closed) = keep_port();
         let refused = wait(at(closed.to_string())).await;
@@ -517,23 +520,23 @@ const CALLER: &str = "/job:caller/replica:0/task:0";
 const CALLER_DEVICE: &str = "/job:caller/replica:0/task:0/device:CPU:0";
 
 impl Task {
-    /// Doubles what the caller pushes and pushes it back.
+    /// Registers a graph that doubles what the caller pushes and pushes it back.
     async fn register_doubling(&self) -> String {
         let there = transfer("_Recv", "tensor_type", "there", &[], (CALLER_DEVICE, 1), &self.device);
         let back = transfer("_Send", "T", "back", &["d"], (&self.device, self.incarnation), CALLER_DEVICE);
         self.register(vec![there, double("d", "there"), back]).await
     }
 
-    /// A direct connection, and what comes on it.
+    /// Opens a direct connection; returns it and the tensors that arrive on it.
     async fn link(&self) -> (Arc<LinkHandle>, mpsc::UnboundedReceiver<(i64, RendezvousKey, Parcel)>) {
         let (tell, told) = mpsc::unbounded_channel();
         let deliver = move |step, key, parcel: Result<Parcel>| drop(tell.send((step, key, parcel.unwrap())));
-        (self.remote.link(0, deliver).await.expect("the task is ours"), told)
+        (self.remote.link(0, deliver).await.expect("Ferroflow tasks accept direct connections"), told)
     }
 
     async fn run_directly(&self, link: &LinkHandle, graph: &str, step_id: i64) -> Result<()> {
         let request = Some(run_request(graph, step_id));
-        let part = RunPart { request, caller: CALLER.to_owned(), alone: true };
+        let part = RunPart { request, caller: CALLER.to_owned(), master_only: true };
         self.remote.run_directly(link, part, step_id).await.map(drop)
     }
 }
@@ -581,6 +584,34 @@ fn a_failure_crosses_a_direct_connection_with_its_words() {
     });
 }
 
+/// A frame of a direct connection.
+fn frame(kind: u32, step: i64, body: &[u8]) -> Vec<u8> {
+    [&(body.len() as u32).to_le_bytes()[..], &kind.to_le_bytes(), &step.to_le_bytes(), body].concat()
+}
+
+#[test]
+fn a_part_that_never_begins_leaves_nothing_behind() {
+    run_test(async {
+        let cluster = Cluster::start(1).await;
+        let [a] = &cluster.tasks[..] else { panic!("one task") };
+        let key = RendezvousKey::new(CALLER_DEVICE, 1, &a.device, "there").to_string();
+        let head = [&[0, 1, 1, 0][..], &(key.len() as u32).to_le_bytes(), &1i64.to_le_bytes()].concat();
+        let tensor = [&head[..], key.as_bytes(), &1f32.to_le_bytes()].concat();
+        for step in 0..32 {
+            let request = Some(run_request("no graph", step));
+            let part = RunPart { request, caller: CALLER.to_owned(), master_only: false };
+            let mut socket = tokio::net::TcpStream::connect(a.server.address()).await.unwrap();
+            // The last frame confirms a transfer that nobody made, which ends the connection before the part gets a turn.
+            let run = frame(1, step, &part.encode_to_vec());
+            let frames = [&b"Ferro/2\n"[..], &run, &frame(5, step, &tensor), &frame(12, step, &[])].concat();
+            socket.write_all(&frames).await.unwrap();
+            let _ = socket.read_to_end(&mut Vec::new()).await;
+        }
+        let idle = Census { sessions: 1, ..Default::default() };
+        eventually("no step", || a.census() == idle).await;
+    });
+}
+
 #[test]
 fn a_part_ends_when_its_caller_gives_it_up_or_goes() {
     run_test(async {
@@ -605,7 +636,7 @@ fn a_part_ends_when_its_caller_gives_it_up_or_goes() {
             "from remote target /job:t/replica:0/task:0 while calling /tensorflow.WorkerService/RunGraph";
         assert!(broken.message().contains(called), "{broken}");
         eventually("the end of the step", || a.census() == idle).await;
-        // The next one gets a connection of its own.
+        // The next run gets a new connection.
         let (link, _told) = a.link().await;
         assert!(!link.is_closed());
     });

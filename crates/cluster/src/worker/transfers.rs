@@ -1,4 +1,4 @@
-//! A log of tensors that came from other tasks, kept while somebody traces a step.
+//! A log of tensors received from other tasks, kept while a step is traced.
 
 use super::since_epoch;
 use ferroflow_core::rendezvous::RendezvousKey;
@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many steps are kept for masters that never ask; beyond that something is wrong and all are dropped, as in stock.
+/// The number of steps kept for masters that never ask. If there are more, all are dropped, as in stock.
 const MAX_STEPS: usize = 1 << 10;
 
 /// Transfers by step and receiving device.
 #[derive(Default)]
 pub(crate) struct Transfers {
-    /// How many want it.
+    /// The number of masters that want the log.
     wanted: AtomicUsize,
     steps: Mutex<HashMap<i64, BTreeMap<String, Vec<NodeExecStats>>>>,
 }
@@ -24,18 +24,18 @@ pub(crate) struct Transfers {
 const UNPOISONED: &str = "no panic while transfers are locked";
 
 impl Transfers {
-    /// Whether transfers are logged now.
+    /// Returns whether transfers are logged now.
     #[inline]
     pub(super) fn are_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) > 0
     }
 
-    /// Does what a `Logging` call asks for.
+    /// Serves a `Logging` call.
     pub(super) fn serve(&self, request: &LoggingRequest) -> LoggingResponse {
         if request.enable_rpc_logging {
             self.wanted.fetch_add(1, Ordering::Relaxed);
         }
-        // Old masters say neither when they mean that it should stop.
+        // Old masters set neither flag to stop the log.
         let stops_silently = !request.enable_rpc_logging && request.fetch_step_id.is_empty();
         if request.disable_rpc_logging || stops_silently {
             let less = |wanted: usize| Some(wanted.saturating_sub(1));
@@ -54,10 +54,10 @@ impl Transfers {
         LoggingResponse { step }
     }
 
-    /// Notes a transfer that was asked for and that arrived at these times, in microseconds since 1970.
+    /// Records a transfer with the times, in microseconds since 1970, at which it was requested and sent.
     pub(super) fn record(&self, step_id: i64, key: &RendezvousKey, bytes: usize, (asked, sent): (i64, i64)) {
         let arrived = since_epoch();
-        // The peer's clock may differ, but an answer was sent after its question and before it arrived.
+        // The peer's clock may differ, but a response is sent after its request and before it arrives.
         let start = sent.max(asked).min(arrived - 1);
         let record = NodeExecStats {
             node_name: "RecvTensor".to_owned(),
@@ -100,17 +100,14 @@ fn label(key: &RendezvousKey, bytes: usize, micros: i64) -> String {
     format!("{size} {rate} {} from {} to {}", key.edge(), key.source(), key.target())
 }
 
-/// A number that is not negative, as C's `%g` has it.
+/// Formats a number that is not negative like C's `%g`.
 fn six_digits(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
     let decimals = (5 - value.log10().floor() as i32).clamp(0, 12) as usize;
     let text = format!("{value:.decimals$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
 #[cfg(test)]

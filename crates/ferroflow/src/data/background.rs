@@ -1,7 +1,7 @@
-//! Transformations on threads of their own: prefetching and mapping in parallel.
+//! Transformations on background threads: prefetching and parallel mapping.
 //!
-//! A pass owns its threads. Dropped, it waits until each has finished the element at hand, and no thread outlives it. A
-//! panic on such a thread arrives at the consumer as an error, in the place of the element.
+//! A pass owns its threads. When it is dropped, it waits until each thread has finished its current element, so no thread
+//! outlives it. A panic on such a thread reaches the consumer as an error in place of the element.
 
 use super::dataset::{Dataset, Elements};
 use ferroflow_cluster::waiting::Waiting;
@@ -14,11 +14,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// Whom consumers wait for.
+/// Name of a dataset in log lines about waiting consumers.
 const SOURCE: &str = "a dataset";
 
 impl<T: Send + 'static> Dataset<T> {
-    /// Makes elements on a background thread, up to `count` ahead of the consumer.
+    /// Makes elements on a background thread, up to `count` elements ahead of the consumer.
     pub fn prefetch(&self, count: usize) -> Dataset<T> {
         let source = self.clone();
         Dataset::new(move |epoch| {
@@ -50,14 +50,14 @@ impl<T: Send + 'static> Dataset<T> {
     }
 }
 
-/// The status for a panic of a user's closure.
+/// Returns the status for a panic of a user's closure.
 fn panicked(payload: Box<dyn Any + Send>) -> Status {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
     Status::new(Code::Internal, format!("a dataset's function panicked: {text}"))
 }
 
-/// The next element, or the panic on the way to it.
+/// Returns the next element, or an error if making it panicked.
 fn next<T>(elements: &mut Elements<T>) -> Option<Result<T>> {
     catch_unwind(AssertUnwindSafe(|| elements.next())).unwrap_or_else(|payload| Some(Err(panicked(payload))))
 }
@@ -73,7 +73,7 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 fn join(thread: JoinHandle<()>) {
     let (mut waiting, mut pause) = (Waiting::new(), Duration::from_micros(100));
     while !thread.is_finished() {
-        waiting.speak(SOURCE, "its function has yet to finish the element at hand");
+        waiting.speak(SOURCE, "its function has not finished the current element");
         std::thread::park_timeout(pause);
         pause = (pause * 2).min(Duration::from_millis(50));
     }
@@ -81,7 +81,7 @@ fn join(thread: JoinHandle<()>) {
 }
 
 struct Prefetch<T> {
-    /// Gone before the thread is waited for, which makes its next send fail.
+    /// Dropped before the thread is joined, which makes the thread's next send fail.
     elements: Option<Receiver<Result<T>>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -126,7 +126,7 @@ impl<T> Iterator for Prefetch<T> {
         loop {
             match elements.recv_timeout(waiting.next_word()) {
                 Ok(element) => return Some(element),
-                Err(RecvTimeoutError::Timeout) => waiting.speak(SOURCE, "the next element is not there yet"),
+                Err(RecvTimeoutError::Timeout) => waiting.speak(SOURCE, "the next element is not ready"),
                 // Ends when the thread does: it holds the only sender.
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
@@ -147,12 +147,12 @@ struct ParallelMap<T, U> {
 }
 
 struct Shared<T, U> {
-    /// The source; whoever holds it takes the next element. Locked before `progress`.
+    /// The source. The thread that holds the lock takes the next element. Locked before `progress`.
     source: Mutex<Option<Elements<T>>>,
     progress: Mutex<Progress<U>>,
-    /// Told of every change of `progress`.
+    /// Notified of every change of `progress`.
     changed: Condvar,
-    /// Elements taken from the source and not yet by the consumer, at most.
+    /// Maximum number of elements taken from the source and not yet given to the consumer.
     window: u64,
 }
 
@@ -160,7 +160,7 @@ struct Progress<U> {
     taken: u64,
     given: u64,
     ready: BTreeMap<u64, Result<U>>,
-    /// Threads that may still take elements.
+    /// Number of threads that may still take elements.
     running: usize,
     closed: bool,
 }
@@ -170,7 +170,7 @@ impl<T, U> Shared<T, U> {
         self.progress.lock().expect("nothing panics under this lock")
     }
 
-    /// The next element of the source with its number, once the consumer is close enough behind.
+    /// Returns the next element of the source with its number, once the consumer is within the window.
     fn take(&self) -> Option<(u64, Result<T>)> {
         let mut source = self.source.lock().expect("panics of the source are caught");
         let mut progress = self.progress();
@@ -225,7 +225,7 @@ impl<T: Send + 'static, U: Send + 'static> ParallelMap<T, U> {
                 Err(status) => {
                     let mut progress = map.shared.progress();
                     progress.running -= 1;
-                    // One thread is enough; with none, the error is all there is.
+                    // One thread is enough; without any, the error is the only element.
                     if map.threads.is_empty() {
                         progress.taken = 1;
                         progress.ready.insert(0, Err(status));
@@ -253,7 +253,7 @@ impl<T, U> Iterator for ParallelMap<T, U> {
             if progress.running == 0 {
                 return None;
             }
-            waiting.speak(SOURCE, format_args!("element {number} is not there yet"));
+            waiting.speak(SOURCE, format_args!("element {number} is not ready"));
             let changed = self.shared.changed.wait_timeout(progress, waiting.next_word());
             progress = changed.expect("nothing panics under this lock").0;
         }
@@ -307,7 +307,7 @@ mod tests {
             assert_eq!(elements.next().unwrap().unwrap(), 0);
             drop(elements);
         }
-        // Nobody is left to count, and nobody ran far ahead.
+        // No thread is left to count, and none ran far ahead.
         assert!(made.load(Ordering::SeqCst) < 40);
         assert_eq!(Arc::strong_count(&made), 2);
     }

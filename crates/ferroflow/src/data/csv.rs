@@ -1,4 +1,4 @@
-//! Comma-separated values: rows of typed columns, or rows as structs of the user's.
+//! CSV files: rows as typed columns, or as the user's structs.
 
 use super::Features;
 use super::dataset::{Dataset, Elements, failed};
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use ferroflow_core::{Code, DType, Result, Status, Tensor, bail, ensure, status};
 use std::path::{Path, PathBuf};
 
-/// Rows of a file as values of any type that serde can make, e.g. a struct with a field per column of the header.
+/// Reads the rows of a file as values of any type that serde deserializes, such as a struct with a field per column.
 ///
 /// ```no_run
 /// use ferroflow::data::csv_rows;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// let houses = csv_rows::<House>("houses.csv").map(|house| ([house.rooms as f32], house.price)).batch(32);
 /// ```
 ///
-/// The program depends on `serde` with its feature `derive`. A file without rows is an error.
+/// The program needs `serde` with its feature `derive`. A file without rows is an error.
 pub fn csv_rows<T: serde::de::DeserializeOwned + Send + 'static>(path: impl Into<PathBuf>) -> Dataset<T> {
     let path = path.into();
     Dataset::new(move |_| {
@@ -37,7 +37,7 @@ pub fn csv_rows<T: serde::de::DeserializeOwned + Send + 'static>(path: impl Into
     })
 }
 
-/// A CSV file whose columns become features; see [`CsvFile`].
+/// Starts the description of a CSV file whose columns become features; see [`CsvFile`].
 pub fn csv(path: impl Into<PathBuf>) -> CsvFile {
     CsvFile {
         path: path.into(),
@@ -49,7 +49,7 @@ pub fn csv(path: impl Into<PathBuf>) -> CsvFile {
     }
 }
 
-/// One column: a type, and what stands for a field without a value.
+/// Type of a column, and the value of its empty fields.
 #[derive(Clone, Debug)]
 pub struct Column {
     dtype: DType,
@@ -57,12 +57,12 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column whose fields must have values, of type float, double, int32, int64 or string.
+    /// Describes a column without empty fields, of type float, double, int32, int64 or string.
     pub fn required(dtype: DType) -> Column {
         Column { dtype, default: None }
     }
 
-    /// A column of the type of `default`, which stands for a field without a value.
+    /// Describes a column of the type of `default`, which replaces empty fields.
     pub fn or(default: Tensor) -> Column {
         Column { dtype: default.dtype(), default: Some(default) }
     }
@@ -74,8 +74,8 @@ impl From<DType> for Column {
     }
 }
 
-/// How a CSV file is read. With a header, columns are found by name and others are passed over; without one, every
-/// column of the file is named here in order.
+/// Description of a CSV file. With a header, columns are found by name, and those not named here are ignored; without
+/// one, name every column of the file in order.
 ///
 /// ```
 /// use ferroflow::data::{Column, csv};
@@ -105,42 +105,47 @@ pub struct CsvFile {
 }
 
 impl CsvFile {
-    /// Whether the first row names the columns; it does unless this says otherwise.
+    /// Sets whether the first row names the columns; `true` by default.
     pub fn header(mut self, header: bool) -> CsvFile {
         self.header = header;
         self
     }
 
-    /// What separates fields; a comma unless this says otherwise.
+    /// Sets the separator of fields; a comma by default.
     pub fn delimiter(mut self, delimiter: u8) -> CsvFile {
         self.delimiter = delimiter;
         self
     }
 
-    /// What quotes fields: `"` unless this says otherwise, nothing for files where quotes are text.
+    /// Sets the quote character: `"` by default, `None` for files where quotes are ordinary text.
     pub fn quote(mut self, quote: Option<u8>) -> CsvFile {
         self.quote = quote;
         self
     }
 
-    /// A text that stands for no value, besides an empty field.
+    /// Sets a text that means "no value", in addition to an empty field.
     pub fn missing(mut self, text: impl Into<String>) -> CsvFile {
         self.missing = text.into();
         self
     }
 
-    /// Reads a column: a type for one whose fields must have values, or a [`Column`] with a default.
+    /// Adds a column: a type if its fields must have values, or a [`Column`] with a default.
     pub fn column(mut self, name: impl Into<String>, column: impl Into<Column>) -> CsvFile {
         self.columns.push((name.into(), column.into()));
         self
     }
 
-    /// The rows, each with a scalar per column. The file is opened by every pass; one without rows is an error.
+    /// Returns the rows, each with a scalar per column. Every pass opens the file.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if no column is named, a type is not supported or a default is not a scalar. A file that is missing,
+    /// has no rows or has a field of another type is an error of the pass.
     pub fn dataset(self) -> Result<Dataset<Features>> {
         ensure!(
             !self.columns.is_empty(),
             InvalidArgument,
-            "no column of {} is named; CsvFile::column names one",
+            "no column of {} is named; name at least one with CsvFile::column",
             self.path.display()
         );
         for (name, column) in &self.columns {
@@ -150,11 +155,15 @@ impl CsvFile {
                     DType::Float | DType::Double | DType::Int32 | DType::Int64 | DType::String
                 ),
                 InvalidArgument,
-                "column '{name}': fields are float, double, int32, int64 or string values, not {}",
+                "column '{name}': {} is not a type of CSV fields; use float, double, int32, int64 or string",
                 column.dtype
             );
             let scalar = column.default.as_ref().is_none_or(|default| default.rank() == 0);
-            ensure!(scalar, InvalidArgument, "column '{name}': the default must be a scalar");
+            ensure!(
+                scalar,
+                InvalidArgument,
+                "column '{name}': the default is not a scalar; pass Tensor::scalar(…)"
+            );
         }
         Ok(Dataset::new(move |_| self.open().unwrap_or_else(|status| failed(move || Err(status)))))
     }
@@ -175,7 +184,7 @@ impl CsvFile {
                 let place = header.iter().position(|column| column == name);
                 place.ok_or_else(|| {
                     let (path, all) = (self.path.display(), header.iter().collect::<Vec<_>>().join(", "));
-                    status!(InvalidArgument, "{path} has no column '{name}'; its columns are {all}")
+                    status!(InvalidArgument, "{path} does not have a column '{name}'; its columns are {all}")
                 })
             };
             self.columns.iter().map(|(name, _)| place(name)).collect::<Result<_>>()?
@@ -211,7 +220,7 @@ impl CsvFile {
                         bail!(
                             InvalidArgument,
                             "Field {place} is required but missing in record {number}! Column '{name}' of {} has no \
-                             default; Column::or gives it one.",
+                             default; give it one with Column::or.",
                             self.path.display()
                         )
                     }
@@ -241,7 +250,7 @@ fn parse_field(text: &str, dtype: DType) -> Option<Tensor> {
     }
 }
 
-/// The rows, or an error if there is none: training on nothing would end at once and look like success.
+/// Passes rows on, or an error if there are none: training on an empty file would end at once and look like success.
 fn at_least_one<T: Send + 'static>(
     rows: impl Iterator<Item = Result<T>> + Send + 'static,
     path: PathBuf,
@@ -307,7 +316,7 @@ mod tests {
         let name = |row: &Result<Features>| row.as_ref().unwrap()["name"].to_scalar::<Bytes>().unwrap();
         assert_eq!(quoted.iter().map(name).collect::<Vec<_>>(), ["a;\"b", "none"]);
         let missing = rows("a,b\n1,2\n", |file| file.column("c", DType::Float));
-        assert!(message(&missing[0]).ends_with("has no column 'c'; its columns are a, b"));
+        assert!(message(&missing[0]).ends_with("does not have a column 'c'; its columns are a, b"));
         for empty in ["", "a,b\n"] {
             let rows = rows(empty, |file| file.column("a", DType::Float));
             let message = rows.first().map(message).unwrap_or_default();

@@ -1,14 +1,15 @@
-//! What a dataset is, and the transformations that run on the consumer's thread.
+//! The dataset type, and the transformations that run on the consumer's thread.
 
 use super::stack::{Slices, Stack};
 use ferroflow_core::{Result, bail, status};
 use std::sync::{Arc, Mutex};
 
-/// The elements of one pass over a dataset. An error is an element: what comes after it may still be of use, unless the
-/// source itself is broken, which then ends.
+/// Elements of one pass over a dataset. An error is an element too: iteration can go on after it, unless the source itself
+/// is broken, in which case it ends there.
 pub type Elements<T> = Box<dyn Iterator<Item = Result<T>> + Send>;
 
-/// How to make elements, any number of times. Cloning shares the recipe. See the [module](super) for an example.
+/// A recipe for elements, which can be iterated any number of times. Cloning shares the recipe. See the [module](super)
+/// for an example.
 pub struct Dataset<T> {
     open: Arc<dyn Fn(u64) -> Elements<T> + Send + Sync>,
 }
@@ -20,12 +21,12 @@ impl<T> Clone for Dataset<T> {
 }
 
 impl<T: Send + 'static> Dataset<T> {
-    /// A dataset whose every pass is given by `open`, which is told the number of the pass.
+    /// Creates a dataset from a function that opens a pass, given its number.
     pub(super) fn new(open: impl Fn(u64) -> Elements<T> + Send + Sync + 'static) -> Dataset<T> {
         Dataset { open: Arc::new(open) }
     }
 
-    /// The elements of an iterator, which is made anew for every pass.
+    /// Creates a dataset from a function that makes an iterator, which is called once per pass.
     pub fn from_fn<I>(make: impl Fn() -> I + Send + Sync + 'static) -> Dataset<T>
     where
         I: IntoIterator<Item = T>,
@@ -34,7 +35,7 @@ impl<T: Send + 'static> Dataset<T> {
         Dataset::new(move |_| Box::new(make().into_iter().map(Ok)))
     }
 
-    /// The elements of an iterator that may fail, which is made anew for every pass.
+    /// Creates a dataset from a function that makes an iterator of results, which is called once per pass.
     ///
     /// ```
     /// use ferroflow::data::Dataset;
@@ -52,7 +53,7 @@ impl<T: Send + 'static> Dataset<T> {
         Dataset::new(move |_| Box::new(make().into_iter()))
     }
 
-    /// The elements of an iterator that exists already. There is one pass: a second is an error.
+    /// Creates a dataset from an existing iterator. There is one pass: a second one is a `FailedPrecondition` error.
     pub fn once<I>(iterator: I) -> Dataset<T>
     where
         I: IntoIterator<Item = T>,
@@ -64,13 +65,13 @@ impl<T: Send + 'static> Dataset<T> {
             None => failed(|| {
                 bail!(
                     FailedPrecondition,
-                    "a dataset made by Dataset::once was iterated twice; use Dataset::from_fn to make its iterator anew"
+                    "a dataset made by Dataset::once was iterated twice; use Dataset::from_fn to make its iterator for every pass"
                 )
             }),
         })
     }
 
-    /// The elements of a vector.
+    /// Creates a dataset of the elements of a vector.
     pub fn from_vec(elements: Vec<T>) -> Dataset<T>
     where
         T: Clone + Sync,
@@ -82,7 +83,8 @@ impl<T: Send + 'static> Dataset<T> {
         })
     }
 
-    /// The slices of tensors along their first dimension: rows of one tensor, or tuples and maps of rows.
+    /// Creates a dataset of the slices of tensors along their first dimension: rows of one tensor, or tuples and maps of
+    /// rows.
     ///
     /// ```
     /// use ferroflow::data::Dataset;
@@ -108,28 +110,28 @@ impl<T: Send + 'static> Dataset<T> {
         }))
     }
 
-    /// The elements of the first pass.
+    /// Returns the elements of the first pass.
     pub fn iter(&self) -> Elements<T> {
         self.epoch(0)
     }
 
-    /// The elements of pass `number`: what is shuffled has another order in every pass. [`Dataset::repeat`] joins
-    /// passes 0, 1, and so on.
+    /// Returns the elements of pass `number`. Shuffled datasets have another order in every pass. [`Dataset::repeat`]
+    /// joins passes 0, 1, and so on.
     pub fn epoch(&self, number: u64) -> Elements<T> {
         (self.open)(number)
     }
 
-    /// All elements of the first pass, or the first error.
+    /// Returns all elements of the first pass, or its first error.
     pub fn collect(&self) -> Result<Vec<T>> {
         self.iter().collect()
     }
 
-    /// Applies a function to every element.
+    /// Applies `f` to every element.
     pub fn map<U: Send + 'static>(&self, f: impl Fn(T) -> U + Send + Sync + 'static) -> Dataset<U> {
         self.try_map(move |element| Ok(f(element)))
     }
 
-    /// Applies a function that may fail to every element.
+    /// Applies `f`, which may fail, to every element.
     pub fn try_map<U: Send + 'static>(
         &self,
         f: impl Fn(T) -> Result<U> + Send + Sync + 'static,
@@ -141,7 +143,7 @@ impl<T: Send + 'static> Dataset<T> {
         })
     }
 
-    /// The elements for which a condition holds.
+    /// Keeps the elements for which `keep` returns `true`.
     pub fn filter(&self, keep: impl Fn(&T) -> bool + Send + Sync + 'static) -> Dataset<T> {
         let keep = Arc::new(keep);
         self.adapt(move |elements| {
@@ -150,17 +152,17 @@ impl<T: Send + 'static> Dataset<T> {
         })
     }
 
-    /// The first `count` elements.
+    /// Keeps the first `count` elements.
     pub fn take(&self, count: usize) -> Dataset<T> {
         self.adapt(move |elements| elements.take(count))
     }
 
-    /// All but the first `count` elements.
+    /// Drops the first `count` elements.
     pub fn skip(&self, count: usize) -> Dataset<T> {
         self.adapt(move |elements| elements.skip(count))
     }
 
-    /// Every element with its number.
+    /// Pairs every element with its number, from 0.
     pub fn enumerate(&self) -> Dataset<(u64, T)> {
         self.adapt(|elements| {
             let mut number = 0;
@@ -172,7 +174,7 @@ impl<T: Send + 'static> Dataset<T> {
         })
     }
 
-    /// Pairs with the elements of another dataset, as long as both have some.
+    /// Pairs elements with those of another dataset, until either ends.
     pub fn zip<U: Send + 'static>(&self, other: &Dataset<U>) -> Dataset<(T, U)> {
         let (left, right) = (self.clone(), other.clone());
         Dataset::new(move |epoch| {
@@ -180,7 +182,7 @@ impl<T: Send + 'static> Dataset<T> {
         })
     }
 
-    /// The elements of this dataset, then those of another.
+    /// Appends the elements of another dataset.
     pub fn chain(&self, other: &Dataset<T>) -> Dataset<T> {
         let (first, second) = (self.clone(), other.clone());
         Dataset::new(move |epoch| {
@@ -190,7 +192,11 @@ impl<T: Send + 'static> Dataset<T> {
         })
     }
 
-    /// Every `shards`th element from number `index` on, so that workers `0..shards` share the elements between them.
+    /// Keeps every `shards`th element from number `index` on, so that workers `0..shards` divide the elements among them.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if `index` is not less than `shards`.
     ///
     /// ```
     /// use ferroflow::data::Dataset;
@@ -207,12 +213,12 @@ impl<T: Send + 'static> Dataset<T> {
         Ok(self.adapt(move |elements| elements.skip(index).step_by(shards)))
     }
 
-    /// Pass after pass, without end.
+    /// Repeats passes without end.
     pub fn repeat(&self) -> Dataset<T> {
         self.repeated(u64::MAX)
     }
 
-    /// `count` passes, one after another.
+    /// Repeats `count` passes.
     pub fn repeat_times(&self, count: usize) -> Dataset<T> {
         self.repeated(count as u64)
     }
@@ -223,7 +229,7 @@ impl<T: Send + 'static> Dataset<T> {
             let source = source.clone();
             let passes = (0..count).map(move |pass| epoch.wrapping_mul(count).wrapping_add(pass));
             let mut empty = false;
-            // A pass without elements would be followed by others like it, for ever.
+            // A pass without elements would be followed by others like it, forever.
             let passes = passes.map_while(move |pass| {
                 let mut elements = (!empty).then(|| source.epoch(pass))?.peekable();
                 empty = elements.peek().is_none();
@@ -233,7 +239,7 @@ impl<T: Send + 'static> Dataset<T> {
         })
     }
 
-    /// Groups of `size` elements, stacked; the last may be smaller.
+    /// Stacks groups of `size` elements; the last group may be smaller.
     pub fn batch(&self, size: usize) -> Dataset<T::Batch>
     where
         T: Stack,
@@ -241,7 +247,7 @@ impl<T: Send + 'static> Dataset<T> {
         self.grouped(size, false, T::stack)
     }
 
-    /// Groups of exactly `size` elements, stacked; what is left at the end is dropped.
+    /// Stacks groups of exactly `size` elements and drops the rest at the end.
     pub fn batch_exact(&self, size: usize) -> Dataset<T::Batch>
     where
         T: Stack,
@@ -249,8 +255,8 @@ impl<T: Send + 'static> Dataset<T> {
         self.grouped(size, true, T::stack)
     }
 
-    /// Groups of `size` elements, stacked after their tensors were extended to the largest of each dimension, with zeros
-    /// or empty strings.
+    /// Stacks groups of `size` elements after padding their tensors with zeros or empty strings to the largest size in each
+    /// dimension.
     ///
     /// ```
     /// use ferroflow::data::Dataset;
@@ -274,7 +280,8 @@ impl<T: Send + 'static> Dataset<T> {
         stack: fn(Vec<T>) -> Result<B>,
     ) -> Dataset<B> {
         if size == 0 {
-            let refused = || status!(InvalidArgument, "the size of a batch must be greater than zero");
+            let refused =
+                || status!(InvalidArgument, "cannot make batches of 0 elements; the size must be at least 1");
             return Dataset::new(move |_| failed(move || Err(refused())));
         }
         self.adapt(move |mut elements| {
@@ -288,7 +295,7 @@ impl<T: Send + 'static> Dataset<T> {
         })
     }
 
-    /// The slices of every element along its first dimension: the reverse of [`Dataset::batch`].
+    /// Splits every element into its slices along the first dimension: the reverse of [`Dataset::batch`].
     pub fn unbatch(&self) -> Dataset<T::Item>
     where
         T: Slices + Sync,
@@ -304,7 +311,7 @@ impl<T: Send + 'static> Dataset<T> {
         })
     }
 
-    /// A dataset whose passes are made from those of this one.
+    /// Creates a dataset by transforming the passes of this one.
     pub(super) fn adapt<U, I>(&self, f: impl Fn(Elements<T>) -> I + Send + Sync + 'static) -> Dataset<U>
     where
         U: Send + 'static,
@@ -315,7 +322,7 @@ impl<T: Send + 'static> Dataset<T> {
     }
 }
 
-/// One error and nothing else.
+/// Returns a pass with one error and nothing else.
 pub(super) fn failed<T: Send + 'static>(fail: impl FnOnce() -> Result<T> + Send + 'static) -> Elements<T> {
     Box::new(std::iter::once_with(fail))
 }

@@ -1,4 +1,4 @@
-//! The handwritten digits of the UCI repository: 1,797 images of 8×8 pixels with their labels, small enough to ship.
+//! The UCI handwritten digits: 1,797 labeled images of 8×8 pixels, small enough to ship with the crate.
 //!
 //! ```
 //! use ferroflow::data::digits::Digits;
@@ -18,43 +18,48 @@ use ferroflow_core::{Code, Result, Status, Tensor, ensure, status};
 use std::io::Read;
 use std::path::Path;
 
-/// Pixels of an image.
+/// Number of pixels of an image.
 pub const PIXELS: usize = 64;
-/// Classes of images.
+/// Number of classes of images.
 pub const CLASSES: usize = 10;
+/// Contents of the file that comes with this crate, in the form that [`Digits::parse`] reads.
+pub const BUNDLED: &[u8] = include_bytes!("../../data/digits.csv.gz");
 
-/// Images and what they show.
+/// Labeled images.
 #[derive(Clone, Debug)]
 pub struct Digits {
-    /// Floats from 0 to 1, a row of 64 per image.
+    /// Pixels as floats from 0 to 1, a row of 64 per image.
     pub images: Tensor,
-    /// The digit in each image, as int64.
+    /// Digit of each image, as int64.
     pub labels: Tensor,
 }
 
 impl Digits {
-    /// The digits that come with this crate.
+    /// Returns the digits that come with this crate.
     pub fn bundled() -> Result<Digits> {
-        Digits::parse(include_bytes!("../../../../examples/data/digits.csv.gz"))
+        Digits::parse(BUNDLED)
     }
 
-    /// Reads `digits.csv.gz`.
+    /// Reads a file like [`BUNDLED`].
     pub fn load(path: impl AsRef<Path>) -> Result<Digits> {
         let path = path.as_ref();
         let bytes = std::fs::read(path).map_err(|error| ferroflow_io::file::status(path, &error))?;
         Digits::parse(&bytes)
     }
 
-    /// Reads the contents of `digits.csv.gz`: a line per image with 64 pixels from 0 to 16 and the digit.
+    /// Parses gzip-compressed text with a line per image: 64 pixels from 0 to 16, and the digit.
     pub fn parse(compressed: &[u8]) -> Result<Digits> {
         let mut text = String::new();
         let unpacked = flate2::read::GzDecoder::new(compressed).read_to_string(&mut text);
-        unpacked.map_err(|error| status!(DataLoss, "the digits cannot be unpacked: {error}"))?;
+        unpacked.map_err(|error| status!(DataLoss, "the digits cannot be decompressed: {error}"))?;
         let (mut images, mut labels) = (Vec::new(), Vec::new());
         for (number, line) in text.lines().enumerate() {
             let fields: Result<Vec<f32>, _> = line.split(',').map(str::parse).collect();
             let fields = fields.ok().filter(|fields| fields.len() == PIXELS + 1);
-            let fields = fields.ok_or_else(|| status!(DataLoss, "line {} is not a digit", number + 1))?;
+            let fields = fields.ok_or_else(|| {
+                let expected = "expected 64 pixels and a digit, separated by commas";
+                status!(DataLoss, "line {} of the digits is malformed: {expected}", number + 1)
+            })?;
             images.extend(fields[..PIXELS].iter().map(|pixel| pixel / 16.0));
             labels.push(fields[PIXELS] as i64);
         }
@@ -62,22 +67,26 @@ impl Digits {
         Ok(Digits { images, labels: Tensor::vector(labels) })
     }
 
-    /// The number of images.
+    /// Returns the number of images.
     pub fn len(&self) -> usize {
         self.labels.elements()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there are no images.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Shuffles the images and sets some aside: those to train with, and `held_out` ones to judge with.
+    /// Shuffles the images and splits them: those to train with, and `held_out` ones for evaluation.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` unless both parts have at least one image.
     pub fn split(&self, held_out: usize, seed: u64) -> Result<(Digits, Digits)> {
         ensure!(
             held_out > 0 && held_out < self.len(),
             InvalidArgument,
-            "cannot hold out {held_out} of {} digits",
+            "cannot hold out {held_out} of {} digits; choose at least 1 and fewer than all",
             self.len()
         );
         let count = self.len();
@@ -92,10 +101,10 @@ impl Digits {
         Ok(Digits { images: rows(&self.images)?, labels: rows(&self.labels)? })
     }
 
-    /// The pairs of image and label.
+    /// Returns a dataset of pairs of image and label.
     pub fn examples(&self) -> Result<Dataset<(Tensor, Tensor)>> {
         if self.is_empty() {
-            return Err(Status::new(Code::InvalidArgument, "there are no digits"));
+            return Err(Status::new(Code::InvalidArgument, "there are no digits to make examples of"));
         }
         Dataset::from_slices((self.images.clone(), self.labels.clone()))
     }

@@ -1,4 +1,4 @@
-//! `tf.Example` messages: parsed into tensors as a specification says, and made from tensors.
+//! `tf.Example` messages: parsing into tensors as described by a specification, and encoding.
 
 use super::Features;
 use super::dataset::Dataset;
@@ -9,7 +9,7 @@ use ferroflow_proto::tensorflow::{self as tf, BytesList, FloatList, Int64List, f
 use prost::Message;
 use std::collections::BTreeMap;
 
-/// What is expected of one feature: its type (float, int64 or string) and its shape.
+/// Expected type (float, int64 or string) and shape of one feature.
 #[derive(Clone, Debug)]
 pub struct Feature {
     dtype: DType,
@@ -30,23 +30,23 @@ impl Feature {
         Feature { dtype, shape: shape.to_shape(), kind, default: None }
     }
 
-    /// A tensor of this shape.
+    /// Expects a tensor of this shape.
     pub fn fixed(dtype: DType, shape: impl ToShape) -> Feature {
         Feature::new(dtype, shape, Kind::Fixed)
     }
 
-    /// Any number of tensors of this shape, stacked; none if the feature is missing.
+    /// Expects any number of tensors of this shape, which are stacked; zero of them if the feature is missing.
     pub fn sequence(dtype: DType, shape: impl ToShape) -> Feature {
         Feature::new(dtype, shape, Kind::Sequence)
     }
 
-    /// A vector of any length; empty if the feature is missing. Batches of such features are made by
+    /// Expects a vector of any length; empty if the feature is missing. Batches of such features are made by
     /// [`Dataset::padded_batch`] or [`sparse_rows`].
     pub fn variable(dtype: DType) -> Feature {
         Feature::new(dtype, [], Kind::Variable)
     }
 
-    /// What stands for a missing feature of a fixed shape.
+    /// Sets the value of a missing feature of a fixed shape.
     pub fn or(mut self, default: Tensor) -> Feature {
         self.default = Some(default);
         self
@@ -57,7 +57,7 @@ impl Feature {
         ensure!(
             matches!(self.dtype, DType::Float | DType::Int64 | DType::String),
             InvalidArgument,
-            "feature '{name}': examples hold float, int64 and string values, not {}",
+            "feature '{name}': {} is not a type of examples; use float, int64 or string",
             self.dtype
         );
         if let Some(default) = &self.default {
@@ -105,7 +105,7 @@ impl Feature {
         flat.reshaped(whole)
     }
 
-    /// The shape of a tensor with so many values; it has more or fewer if they do not fit.
+    /// Returns the shape of a tensor with `values` values; its size differs if they do not fit.
     fn whole_shape(&self, shape: &Shape, values: usize) -> Result<Shape> {
         match self.kind {
             Kind::Fixed => Ok(shape.clone()),
@@ -126,7 +126,7 @@ fn values_of(kind: &feature::Kind) -> Tensor {
     }
 }
 
-/// What is expected of an example; features that are not named are passed over.
+/// Expected features of an example; other features are ignored.
 ///
 /// ```
 /// use ferroflow::data::{Dataset, ExampleSpec, Feature, Features, encode_example};
@@ -153,18 +153,22 @@ pub struct ExampleSpec {
 }
 
 impl ExampleSpec {
-    /// Expects nothing.
+    /// Creates a specification without features.
     pub fn new() -> ExampleSpec {
         ExampleSpec::default()
     }
 
-    /// Also expects this feature.
+    /// Adds an expected feature.
     pub fn feature(mut self, name: impl Into<String>, feature: Feature) -> ExampleSpec {
         self.features.insert(name.into(), feature);
         self
     }
 
     /// Parses one serialized `tf.Example`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the bytes are not an example, or a feature is missing or has another type or size.
     pub fn parse(&self, serialized: &[u8]) -> Result<Features> {
         let example = tf::Example::decode(serialized)
             .map_err(|error| status!(InvalidArgument, "Could not parse example input: {error}"))?;
@@ -178,7 +182,7 @@ impl ExampleSpec {
         self.features.iter().map(parse).collect()
     }
 
-    /// Parses lists of features: the steps of each are stacked, and extended to the longest step if they are variable.
+    /// Parses lists of features: the steps of each are stacked, after padding to the longest step if they are variable.
     fn parse_lists(&self, lists: &tf::FeatureLists) -> Result<Features> {
         let parse = |(name, feature): (&String, &Feature)| {
             let steps = lists.feature_list.get(name).map_or(&[][..], |list| &list.feature);
@@ -204,13 +208,21 @@ impl ExampleSpec {
 
 impl Dataset<Bytes> {
     /// Parses every element as a `tf.Example`.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the specification is not valid; errors of elements are errors of the pass.
     pub fn parse_examples(&self, spec: &ExampleSpec) -> Result<Dataset<Features>> {
         spec.check()?;
         let spec = spec.clone();
         Ok(self.try_map(move |serialized| spec.parse(&serialized)))
     }
 
-    /// Parses every element as a `tf.SequenceExample`: features of the whole, and features with a value per step.
+    /// Parses every element as a `tf.SequenceExample`: features of the whole sequence, and features with a value per step.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if a specification is not valid; errors of elements are errors of the pass.
     pub fn parse_sequence_examples(
         &self,
         context: &ExampleSpec,
@@ -228,7 +240,11 @@ impl Dataset<Bytes> {
     }
 }
 
-/// A serialized `tf.Example` with these tensors as features; float, int64 and string values are kept flat.
+/// Serializes tensors of float, int64 or string values as the features of a `tf.Example`, which keeps no shapes.
+///
+/// # Errors
+///
+/// `InvalidArgument` for tensors of other types.
 ///
 /// ```
 /// use ferroflow::data::{ExampleSpec, Feature, Features, encode_example};
@@ -253,7 +269,7 @@ pub fn encode_example(features: &Features) -> Result<Bytes> {
             DType::String => feature::Kind::BytesList(BytesList { value: tensor.flat::<Bytes>()?.to_vec() }),
             other => bail!(
                 InvalidArgument,
-                "feature '{name}': examples hold float, int64 and string values, not {other}"
+                "feature '{name}': {other} is not a type of examples; use float, int64 or string"
             ),
         };
         Ok((name.clone(), tf::Feature { kind: Some(kind) }))
@@ -269,11 +285,15 @@ pub struct SparseRows {
     pub indices: Tensor,
     /// All values, row by row.
     pub values: Tensor,
-    /// The number of rows, and the length of the longest.
+    /// Number of rows, and length of the longest.
     pub dense_shape: Tensor,
 }
 
-/// Joins vectors, as variable features are, into one sparse matrix.
+/// Joins vectors, such as the values of a variable feature, into one sparse matrix.
+///
+/// # Errors
+///
+/// `InvalidArgument` if there are no rows, or one is not a vector.
 ///
 /// ```
 /// use ferroflow::{Tensor, data::sparse_rows};
@@ -290,14 +310,14 @@ pub fn sparse_rows(rows: &[Tensor]) -> Result<SparseRows> {
         ensure!(
             row.rank() == 1,
             InvalidArgument,
-            "row {number} has shape {}, expected a vector",
+            "row {number} has shape {}, but rows must be vectors",
             row.shape()
         );
         longest = longest.max(row.elements());
         (0..row.elements()).for_each(|column| indices.extend([number as i64, column as i64]));
     }
     let Some(first) = rows.first() else {
-        return Err(Status::new(Code::InvalidArgument, "no rows to join"));
+        return Err(Status::new(Code::InvalidArgument, "cannot join rows: there are none"));
     };
     // Scalars of each row stack to the flat values.
     let scalars = |row: &Tensor| -> Result<Vec<Tensor>> {

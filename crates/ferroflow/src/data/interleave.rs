@@ -1,4 +1,4 @@
-//! Several datasets read in turn.
+//! Several datasets read in turns.
 
 use super::dataset::{Dataset, Elements, failed};
 use ferroflow_core::Result;
@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 impl<T: Send + 'static> Dataset<T> {
-    /// Opens a dataset for every element and takes `block` elements from each of up to `cycle` open ones in turn; one
-    /// that ends gives its place to the next.
+    /// Opens a dataset for every element and takes `block` elements from each of up to `cycle` open datasets in turn. When
+    /// one ends, the next takes its turn.
     ///
     /// ```
     /// use ferroflow::data::Dataset;
@@ -36,8 +36,7 @@ impl<T: Send + 'static> Dataset<T> {
         })
     }
 
-    /// Like [`Dataset::interleave`], with the open datasets read ahead on a background thread each. The order is the
-    /// same.
+    /// Like [`Dataset::interleave`], but reads each open dataset ahead on a background thread. The order is the same.
     pub fn par_interleave<U: Send + 'static>(
         &self,
         cycle: usize,
@@ -49,24 +48,24 @@ impl<T: Send + 'static> Dataset<T> {
 }
 
 struct Interleave<U> {
-    waiting: Box<dyn Iterator<Item = Elements<U>> + Send>,
-    /// The places of the cycle; an empty one is filled when its turn comes.
+    unopened: Box<dyn Iterator<Item = Elements<U>> + Send>,
+    /// Slots of the cycle; an empty one is filled when its turn comes.
     open: VecDeque<Option<Elements<U>>>,
     block: usize,
-    /// Elements that the first place may still give.
+    /// Number of elements that the first slot may still give.
     left: usize,
 }
 
 impl<U> Interleave<U> {
     fn new(
-        waiting: Box<dyn Iterator<Item = Elements<U>> + Send>,
+        unopened: Box<dyn Iterator<Item = Elements<U>> + Send>,
         cycle: usize,
         block: usize,
     ) -> Interleave<U> {
-        Interleave { waiting, open: (0..cycle).map(|_| None).collect(), block, left: block }
+        Interleave { unopened, open: (0..cycle).map(|_| None).collect(), block, left: block }
     }
 
-    fn turn(&mut self) {
+    fn next_slot(&mut self) {
         self.open.rotate_left(1);
         self.left = self.block;
     }
@@ -77,18 +76,18 @@ impl<U> Iterator for Interleave<U> {
 
     fn next(&mut self) -> Option<Result<U>> {
         loop {
-            let place = self.open.front_mut()?;
-            if place.is_none() {
-                *place = self.waiting.next();
+            let slot = self.open.front_mut()?;
+            if slot.is_none() {
+                *slot = self.unopened.next();
             }
-            let Some(elements) = place else {
-                // Nothing waits any more: the cycle becomes smaller.
+            let Some(elements) = slot else {
+                // All datasets are open or have ended: the cycle becomes smaller.
                 self.open.pop_front();
                 self.left = self.block;
                 continue;
             };
             if self.left == 0 {
-                self.turn();
+                self.next_slot();
                 continue;
             }
             match elements.next() {
@@ -97,8 +96,8 @@ impl<U> Iterator for Interleave<U> {
                     return Some(element);
                 }
                 None => {
-                    *place = None;
-                    self.turn();
+                    *slot = None;
+                    self.next_slot();
                 }
             }
         }

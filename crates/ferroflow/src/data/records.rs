@@ -5,7 +5,7 @@ use bytes::Bytes;
 use ferroflow_io::record::{Compression, RecordReader};
 use std::path::PathBuf;
 
-/// The records of files, one file after another.
+/// Reads the records of TFRecord files, one file after another.
 ///
 /// ```
 /// use ferroflow::data::{Compression, RecordWriter, tf_record};
@@ -23,7 +23,7 @@ pub fn tf_record<P: Into<PathBuf>>(paths: impl IntoIterator<Item = P>) -> Datase
     tf_record_compressed(paths, Compression::None)
 }
 
-/// The records of files that were compressed, one file after another.
+/// Reads the records of compressed TFRecord files, one file after another.
 pub fn tf_record_compressed<P: Into<PathBuf>>(
     paths: impl IntoIterator<Item = P>,
     compression: Compression,

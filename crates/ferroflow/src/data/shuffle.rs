@@ -1,15 +1,15 @@
-//! Shuffling through a buffer, in the order that stock's datasets give for the same seed.
+//! Shuffling through a buffer, in TensorFlow's order for the same seed.
 
 use super::dataset::{Dataset, Elements};
 use ferroflow_core::Result;
 use ferroflow_ops::philox::Philox;
 
-/// What stands for the graph's seed if only the dataset has one.
+/// TensorFlow's graph seed where only the dataset has a seed.
 const DEFAULT_GRAPH_SEED: u64 = 87_654_321;
 
 impl<T: Send + 'static> Dataset<T> {
-    /// Draws every next element at random from a buffer of `size` elements. A buffer that holds all elements gives every
-    /// order the same chance; each pass has an order of its own, all of them fixed by the seed.
+    /// Draws each element at random from a buffer of `size` elements. If the buffer holds all elements, every order is
+    /// equally likely. Each pass has its own order; the seed determines all of them.
     ///
     /// ```
     /// use ferroflow::data::Dataset;
@@ -40,7 +40,7 @@ impl<T: Send + 'static> Dataset<T> {
 
 struct Shuffle<T> {
     source: Elements<T>,
-    /// A ring once it is full: the slots from `start` on hold elements, and `start` moves on with every draw.
+    /// A ring once it is full: the slots from `start` on hold elements, and `start` advances with every draw.
     buffer: Vec<Option<T>>,
     start: usize,
     size: usize,
@@ -51,7 +51,7 @@ impl<T> Iterator for Shuffle<T> {
     type Item = Result<T>;
 
     fn next(&mut self) -> Option<Result<T>> {
-        // Filled first, then one element replaces each that was drawn.
+        // The buffer is filled first, then one element replaces each one drawn.
         while self.buffer.len() < self.size + self.start {
             match self.source.next() {
                 Some(Ok(element)) => self.buffer.push(Some(element)),
@@ -67,7 +67,7 @@ impl<T> Iterator for Shuffle<T> {
         self.buffer.swap(drawn, self.start);
         let element = self.buffer[self.start].take();
         self.start += 1;
-        // The drawn slots are given back now and then, so that each element moves once on average.
+        // Drawn slots are released in bulk, so that each element moves once on average.
         if self.start > self.size {
             self.buffer.drain(..self.start);
             self.start = 0;

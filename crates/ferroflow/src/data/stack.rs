@@ -1,34 +1,50 @@
-//! Values that stack into tensors, and tensors that fall apart into values.
+//! Values that stack into tensors, and tensors that split into values.
 
 use super::Features;
 use bytes::Bytes;
 use ferroflow_core::tensor::Buffer;
 use ferroflow_core::{Element, Result, Shape, Tensor, bail, bf16, ensure, f16, status};
 
-/// Values of which several make a batch: numbers and strings become a vector, vectors a matrix, tensors a tensor with
-/// one dimension more, and tuples, lists and maps of these a batch of each part.
+/// Values that can be batched: numbers and strings become a vector, vectors a matrix, tensors a tensor with one more
+/// dimension, and tuples, lists and maps of these a batch of each part.
 pub trait Stack: Sized + Send + 'static {
-    /// What several values become.
+    /// Type of a batch of values.
     type Batch: Send + 'static;
 
     /// Stacks values of equal shapes.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if their types or shapes differ.
     fn stack(items: Vec<Self>) -> Result<Self::Batch>;
 
-    /// Stacks values after extending each dimension to its largest, with zeros or empty strings.
+    /// Stacks values after padding each dimension to its largest size, with zeros or empty strings.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if their types or ranks differ.
     fn stack_padded(items: Vec<Self>) -> Result<Self::Batch> {
         Self::stack(items)
     }
 }
 
-/// Values that have slices along a first dimension.
+/// Values that can be split along a first dimension.
 pub trait Slices: Sized + Send + 'static {
-    /// One slice.
+    /// Type of one slice.
     type Item;
 
-    /// The number of slices; parts that disagree are an error.
+    /// Returns the number of slices.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a scalar, or if parts have different numbers of slices.
     fn count(&self) -> Result<usize>;
 
-    /// Slice number `index`, which is less than the count.
+    /// Returns slice number `index`.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` if `index` is not less than the count.
     fn slice(&self, index: usize) -> Result<Self::Item>;
 }
 
@@ -36,7 +52,9 @@ impl Stack for Tensor {
     type Batch = Tensor;
 
     fn stack(items: Vec<Tensor>) -> Result<Tensor> {
-        let Some(first) = items.first() else { bail!(InvalidArgument, "cannot stack nothing") };
+        let Some(first) = items.first() else {
+            bail!(InvalidArgument, "cannot stack an empty list of tensors")
+        };
         for item in &items {
             ensure!(
                 item.dtype() == first.dtype(),
@@ -74,7 +92,9 @@ impl Stack for Tensor {
     }
 
     fn stack_padded(items: Vec<Tensor>) -> Result<Tensor> {
-        let Some(first) = items.first() else { bail!(InvalidArgument, "cannot stack nothing") };
+        let Some(first) = items.first() else {
+            bail!(InvalidArgument, "cannot stack an empty list of tensors")
+        };
         let mut dims = first.shape().dims().to_vec();
         for item in &items {
             ensure!(
@@ -91,7 +111,7 @@ impl Stack for Tensor {
     }
 }
 
-/// The tensor in the corner of a larger one.
+/// Extends a tensor to a larger shape, with zeros or empty strings after its elements in each dimension.
 fn padded(tensor: &Tensor, shape: &Shape) -> Result<Tensor> {
     if tensor.shape() == shape {
         return Ok(tensor.clone());
@@ -129,13 +149,13 @@ impl Slices for Tensor {
     type Item = Tensor;
 
     fn count(&self) -> Result<usize> {
-        ensure!(self.rank() > 0, InvalidArgument, "a scalar has no slices");
+        ensure!(self.rank() > 0, InvalidArgument, "a scalar has no slices; expected at least one dimension");
         Ok(self.shape().dim(0))
     }
 
     fn slice(&self, index: usize) -> Result<Tensor> {
         let count = self.count()?;
-        ensure!(index < count, OutOfRange, "slice {index} of {count}");
+        ensure!(index < count, OutOfRange, "slice {index} does not exist: there are {count}");
         let shape = Shape::new(self.shape().dims()[1..].iter().copied())?;
         let width = shape.elements();
         if !self.dtype().is_plain() {
@@ -192,12 +212,17 @@ impl Stack for String {
     }
 }
 
-/// Turns a list of rows into a list of columns.
+/// Transposes a list of rows into a list of columns.
 fn columns<T>(items: Vec<Vec<T>>) -> Result<Vec<Vec<T>>> {
     let width = items.first().map_or(0, Vec::len);
     let mut columns: Vec<Vec<T>> = (0..width).map(|_| Vec::with_capacity(items.len())).collect();
     for item in items {
-        ensure!(item.len() == width, InvalidArgument, "elements have {width} and {} parts", item.len());
+        ensure!(
+            item.len() == width,
+            InvalidArgument,
+            "cannot batch elements with different numbers of parts: {width} and {}",
+            item.len()
+        );
         columns.iter_mut().zip(item).for_each(|(column, part)| column.push(part));
     }
     Ok(columns)
@@ -215,10 +240,11 @@ impl Stack for Vec<Tensor> {
     }
 }
 
-/// Stacks the features of one name in all items.
+/// Stacks, for each name, the features of all items.
 fn stack_features(items: Vec<Features>, stack: fn(Vec<Tensor>) -> Result<Tensor>) -> Result<Features> {
     let names: Vec<String> = items.first().map_or(Vec::new(), |item| item.keys().cloned().collect());
-    let lacks = |name: &str| status!(InvalidArgument, "feature '{name}' is missing in some elements");
+    let lacks =
+        |name: &str| status!(InvalidArgument, "feature '{name}' is missing in some elements of a batch");
     let column = |name: &String| -> Result<Vec<Tensor>> {
         items.iter().map(|item| item.get(name).cloned().ok_or_else(|| lacks(name))).collect()
     };
@@ -249,9 +275,13 @@ fn agreed(counts: impl Iterator<Item = Result<usize>>) -> Result<usize> {
     for count in counts {
         let count = count?;
         let known = *agreed.get_or_insert(count);
-        ensure!(known == count, InvalidArgument, "parts have {known} and {count} slices");
+        ensure!(
+            known == count,
+            InvalidArgument,
+            "parts have different numbers of slices: {known} and {count}"
+        );
     }
-    agreed.ok_or_else(|| status!(InvalidArgument, "nothing to slice"))
+    agreed.ok_or_else(|| status!(InvalidArgument, "cannot slice an empty list of tensors"))
 }
 
 impl Slices for Vec<Tensor> {

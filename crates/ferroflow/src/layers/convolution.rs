@@ -5,13 +5,13 @@ use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{Result, ensure};
 use ferroflow_ops::build as ops;
 
-/// What happens at the border.
+/// Treatment of windows that reach over the border.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Padding {
-    /// Windows lie within the image.
+    /// Uses only windows that lie within the image.
     #[default]
     Valid,
-    /// Zeros around the image keep its size.
+    /// Pads the image with zeros, so that its size stays the same at stride 1.
     Same,
 }
 
@@ -24,7 +24,7 @@ impl Padding {
     }
 }
 
-/// A convolution over images: batch, height, width, channels.
+/// A convolution over images of shape (batch, height, width, channels).
 ///
 /// ```
 /// use ferroflow::layers::{Activation, Conv2d, Padding, max_pool2d};
@@ -51,7 +51,7 @@ pub struct Conv2d {
 weights_builder!(Conv2d);
 
 impl Conv2d {
-    /// So many filters of this height and width.
+    /// Describes a layer of `filters` filters of this height and width.
     pub fn new(filters: i64, size: [i64; 2]) -> Conv2d {
         Conv2d {
             filters,
@@ -63,21 +63,21 @@ impl Conv2d {
         }
     }
 
-    /// How far windows are apart.
+    /// Sets the distances between windows; 1 by default.
     #[must_use]
     pub fn strides(mut self, strides: [i64; 2]) -> Conv2d {
         self.strides = strides;
         self
     }
 
-    /// How far the pixels of a window are apart.
+    /// Sets the distances between the pixels of a window; 1 by default.
     #[must_use]
     pub fn dilations(mut self, dilations: [i64; 2]) -> Conv2d {
         self.dilations = dilations;
         self
     }
 
-    /// What happens at the border; windows lie within the image unless this says otherwise.
+    /// Sets the padding; [`Padding::Valid`] by default.
     #[must_use]
     pub fn padding(mut self, padding: Padding) -> Conv2d {
         self.padding = padding;
@@ -85,14 +85,18 @@ impl Conv2d {
     }
 
     /// Adds the layer.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the number of channels of `x` is not known.
     #[track_caller]
     pub fn build(self, scope: &Scope, x: &Output) -> Result<Output> {
         let inner = scope.scope(&self.weights.name);
         let channels = last_dim(x)?;
         let [height, width] = self.size;
         let kernel = self.weights.kernel(&inner, vec![height, width, channels, self.filters], x)?;
-        let made = convolve(&inner, x, &kernel, self.strides, self.dilations, self.padding)?;
-        self.weights.finish(&inner, made, self.filters)
+        let convolved = convolve(&inner, x, &kernel, self.strides, self.dilations, self.padding)?;
+        self.weights.finish(&inner, convolved, self.filters)
     }
 }
 
@@ -108,7 +112,7 @@ fn convolve(
     node.attr("dilations", [1, tall, wide, 1]).attr("padding", padding.name()).build()?.output(0)
 }
 
-/// A convolution over sequences: batch, steps, channels.
+/// A convolution over sequences of shape (batch, steps, channels).
 #[derive(Clone, Debug)]
 pub struct Conv1d {
     filters: i64,
@@ -121,19 +125,19 @@ pub struct Conv1d {
 weights_builder!(Conv1d);
 
 impl Conv1d {
-    /// So many filters of this length.
+    /// Describes a layer of `filters` filters of this length.
     pub fn new(filters: i64, size: i64) -> Conv1d {
         Conv1d { filters, size, stride: 1, padding: Padding::Valid, weights: Weights::new("conv1d") }
     }
 
-    /// How far windows are apart.
+    /// Sets the distance between windows; 1 by default.
     #[must_use]
     pub fn stride(mut self, stride: i64) -> Conv1d {
         self.stride = stride;
         self
     }
 
-    /// What happens at the border; windows lie within the sequence unless this says otherwise.
+    /// Sets the padding; [`Padding::Valid`] by default.
     #[must_use]
     pub fn padding(mut self, padding: Padding) -> Conv1d {
         self.padding = padding;
@@ -141,6 +145,10 @@ impl Conv1d {
     }
 
     /// Adds the layer.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if `x` does not have three dimensions or the number of its channels is not known.
     #[track_caller]
     pub fn build(self, scope: &Scope, x: &Output) -> Result<Output> {
         let inner = scope.scope(&self.weights.name);
@@ -148,7 +156,7 @@ impl Conv1d {
         ensure!(
             rank.is_none_or(|rank| rank == 3),
             InvalidArgument,
-            "'{}' has shape {}, expected batch, steps and channels",
+            "'{}' has shape {}, but a convolution over sequences needs (batch, steps, channels)",
             x.name(),
             x.shape()
         );
@@ -157,9 +165,9 @@ impl Conv1d {
         // A sequence is an image of height one.
         let image = ops::expand_dims(&inner, x, 1)?;
         let kernel = ops::expand_dims(&inner, &kernel, 0)?;
-        let made = convolve(&inner, &image, &kernel, [1, self.stride], [1, 1], self.padding)?;
-        let made = ops::Squeeze::new().squeeze_dims([1]).build(&inner, &made)?;
-        self.weights.finish(&inner, made, self.filters)
+        let convolved = convolve(&inner, &image, &kernel, [1, self.stride], [1, 1], self.padding)?;
+        let convolved = ops::Squeeze::new().squeeze_dims([1]).build(&inner, &convolved)?;
+        self.weights.finish(&inner, convolved, self.filters)
     }
 }
 
@@ -175,7 +183,7 @@ fn pool(
     node.attr("strides", [1, down, right, 1]).attr("padding", padding.name()).build()?.output(0)
 }
 
-/// The largest value of each window of an image.
+/// Takes the maximum of each window of an image.
 #[track_caller]
 pub fn max_pool2d(
     scope: &Scope,
@@ -187,7 +195,7 @@ pub fn max_pool2d(
     pool(&scope.scope("max_pooling2d"), "MaxPool", x, size, strides, padding)
 }
 
-/// The average value of each window of an image.
+/// Takes the average of each window of an image.
 #[track_caller]
 pub fn avg_pool2d(
     scope: &Scope,

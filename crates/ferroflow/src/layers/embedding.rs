@@ -1,42 +1,46 @@
-//! Rows of large tables that lie on one or several tasks.
+//! Lookups in large tables that are partitioned over several tasks.
 
 use crate::variables::PartitionedVariable;
 use ferroflow_core::scope::{Input, Output, Scope};
 use ferroflow_core::{DType, Result, Tensor, ensure};
 use ferroflow_ops::build as ops;
 
-/// Which part of a table holds which row.
+/// Mapping of rows to the parts of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Assignment {
+pub enum PartitionStrategy {
     /// Row `i` is row `i / parts` of part `i % parts`.
     #[default]
     Mod,
-    /// Parts hold consecutive rows, as the whole table in a checkpoint does.
+    /// Parts hold consecutive rows, as in a checkpoint of the whole table.
     Div,
 }
 
-/// Adds nodes that look up rows by their numbers. Each part gathers its own rows where it lies, and only these travel;
-/// gradients stay sparse.
+/// Looks up rows by their ids. Each part gathers its own rows on its own device, so only these rows travel; gradients
+/// stay sparse.
 ///
 /// ```
-/// use ferroflow::layers::{Assignment, embedding_lookup};
+/// use ferroflow::layers::{PartitionStrategy, embedding_lookup};
 /// use ferroflow::variables::Partitioner;
 /// use ferroflow::{Graph, Variable};
 /// # fn main() -> ferroflow::Result<()> {
 /// let graph = Graph::new();
 /// let s = graph.scope();
 /// let table = Variable::spec("table", [1000, 16]).partitioned(&s, Partitioner::fixed(2))?;
-/// let rows = embedding_lookup(&s, &table, [3i64, 999, 3], Assignment::Div)?;
+/// let rows = embedding_lookup(&s, &table, [3i64, 999, 3], PartitionStrategy::Div)?;
 /// assert_eq!(rows.shape().dims(), Some(&[3, 16][..]));
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # Errors
+///
+/// `InvalidArgument` if the table is partitioned along another dimension than the first.
 #[track_caller]
 pub fn embedding_lookup(
     scope: &Scope,
     table: impl Into<PartitionedVariable>,
     ids: impl Into<Input>,
-    assignment: Assignment,
+    strategy: PartitionStrategy,
 ) -> Result<Output> {
     let table = table.into();
     let inner = scope.scope("embedding_lookup");
@@ -44,7 +48,7 @@ pub fn embedding_lookup(
     ensure!(
         table.axis() == 0 && table.shape().rank() > 0,
         InvalidArgument,
-        "table '{}' of shape {} is cut along dimension {}, so its rows cannot be looked up",
+        "rows of table '{}' of shape {} cannot be looked up: it is partitioned along dimension {} instead of 0",
         table.name(),
         table.shape(),
         table.axis()
@@ -56,9 +60,11 @@ pub fn embedding_lookup(
     let count = parts.len() as i64;
     let flat = ops::reshape(&inner, &ids, [-1])?;
     let positions = ops::range(&inner, 0, ops::size(&inner, &flat), 1)?;
-    let (part, row) = match assignment {
-        Assignment::Mod => (ops::floor_mod(&inner, &flat, count)?, ops::floor_div(&inner, &flat, count)?),
-        Assignment::Div => consecutive(&inner, &flat, table.shape().dim(0) as i64, count)?,
+    let (part, row) = match strategy {
+        PartitionStrategy::Mod => {
+            (ops::floor_mod(&inner, &flat, count)?, ops::floor_div(&inner, &flat, count)?)
+        }
+        PartitionStrategy::Div => consecutive(&inner, &flat, table.shape().dim(0) as i64, count)?,
     };
     let part = if part.dtype() == DType::Int32 { part } else { ops::cast(&inner, &part, DType::Int32)? };
     let rows = ops::dynamic_partition(&inner, &row, &part, count)?;
@@ -78,7 +84,7 @@ pub fn embedding_lookup(
     Ok(joined)
 }
 
-/// Part and row of ids in a table whose first parts hold one row more than the others.
+/// Returns part and row of each id in a table whose first parts hold one row more than the others.
 fn consecutive(scope: &Scope, ids: &Output, rows: i64, parts: i64) -> Result<(Output, Output)> {
     let (each, longer) = (rows / parts, rows % parts);
     let early = ops::floor_div(scope, ids, each + 1)?;

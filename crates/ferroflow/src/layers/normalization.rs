@@ -1,4 +1,4 @@
-//! Batch normalization, with moving averages for use after training.
+//! Batch normalization, with moving averages for inference.
 
 use super::last_dim;
 use crate::initializers;
@@ -7,10 +7,10 @@ use ferroflow_core::scope::{CollectionItem, Output, Scope};
 use ferroflow_core::{Result, Tensor, bail};
 use ferroflow_ops::build as ops;
 
-/// Normalizes each channel (the last dimension): by the batch while training, which also moves the averages, and by the
-/// averages otherwise.
+/// Normalization of each channel (the last dimension): by statistics of the batch while training, which also updates the
+/// moving averages, and by the moving averages otherwise.
 ///
-/// The updates of the averages are in the collection `update_ops`; a training step must run them:
+/// The updates of the averages are in the collection `update_ops`. A training step must run them:
 ///
 /// ```
 /// use ferroflow::layers::BatchNorm;
@@ -41,7 +41,7 @@ impl Default for BatchNorm {
 }
 
 impl BatchNorm {
-    /// Stock's defaults: averages keep 0.99, and 0.001 is added to variances.
+    /// Describes a layer with TensorFlow's defaults: momentum 0.99 and epsilon 0.001.
     pub fn new() -> BatchNorm {
         BatchNorm {
             momentum: 0.99,
@@ -52,35 +52,35 @@ impl BatchNorm {
         }
     }
 
-    /// How much the averages keep in every step.
+    /// Sets the fraction of the averages that is kept in every step.
     #[must_use]
     pub fn momentum(mut self, momentum: f64) -> BatchNorm {
         self.momentum = momentum;
         self
     }
 
-    /// What is added to variances.
+    /// Sets the number that is added to variances.
     #[must_use]
     pub fn epsilon(mut self, epsilon: f64) -> BatchNorm {
         self.epsilon = epsilon;
         self
     }
 
-    /// Whether `beta` is added; it is unless this says otherwise.
+    /// Sets whether `beta` is added; `true` by default.
     #[must_use]
     pub fn center(mut self, center: bool) -> BatchNorm {
         self.center = center;
         self
     }
 
-    /// Whether it is multiplied by `gamma`; it is unless this says otherwise.
+    /// Sets whether the result is multiplied by `gamma`; `true` by default.
     #[must_use]
     pub fn scale(mut self, scale: bool) -> BatchNorm {
         self.scale = scale;
         self
     }
 
-    /// The name of the layer's scope.
+    /// Sets the name of the layer's scope.
     #[must_use]
     pub fn name(mut self, name: &str) -> BatchNorm {
         self.name = name.to_owned();
@@ -88,12 +88,16 @@ impl BatchNorm {
     }
 
     /// Adds the layer.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the rank or the number of channels of `x` is not known.
     #[track_caller]
     pub fn build(self, scope: &Scope, x: &Output, training: bool) -> Result<Output> {
         let inner = scope.scope(&self.name);
         let channels = last_dim(x)?;
         let Some(rank) = x.shape().rank() else {
-            bail!(InvalidArgument, "the rank of '{}' must be known to normalize it", x.name());
+            bail!(InvalidArgument, "the rank of '{}' must be known to normalize it, but is not", x.name());
         };
         let variable = |name: &str, start, trainable| {
             let spec = Variable::spec(name, [channels]).dtype(x.dtype()).initializer(start);
@@ -136,7 +140,7 @@ impl BatchNorm {
         ops::add_v2(&inner, ops::mul(&inner, x, &factor), &shift)
     }
 
-    /// Images have an op of their own.
+    /// Adds the fused op, which exists for images only.
     fn fused(
         &self,
         inner: &Scope,
@@ -151,13 +155,11 @@ impl BatchNorm {
         };
         let (gamma, beta) = (fixed(gamma, 1.0)?, fixed(beta, 0.0)?);
         let (Some(mean), Some(variance)) = (mean, variance) else {
-            bail!(Internal, "batch normalization has averages");
+            bail!(Internal, "batch normalization was built without moving averages");
         };
         let empty = || inner.constant(Tensor::vector(Vec::<f32>::new()));
-        let (old_mean, old_variance) = match training {
-            true => (empty()?, empty()?),
-            false => (mean.value().clone(), variance.value().clone()),
-        };
+        let (old_mean, old_variance) =
+            if training { (empty()?, empty()?) } else { (mean.value().clone(), variance.value().clone()) };
         let node = inner.op("FusedBatchNormV3").input(x).input(&gamma).input(&beta).input(&old_mean);
         let node =
             node.input(&old_variance).attr("epsilon", self.epsilon as f32).attr("is_training", training);

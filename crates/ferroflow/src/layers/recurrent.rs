@@ -1,7 +1,7 @@
-//! Recurrent layers over sequences: one copy of the cell's ops per step if their number is known, or a loop, which takes
-//! any number of steps and sequences of different lengths.
+//! Recurrent layers over sequences. If the number of steps is known, the cell's ops are added once per step; otherwise they
+//! run in a loop, which takes any number of steps and sequences of different lengths.
 //!
-//! Cells and the names of their variables are those of stock's `BasicLSTMCell` and `GRUCell`; loops do what its
+//! Cells and the names of their variables are those of TensorFlow's `BasicLSTMCell` and `GRUCell`; loops do what its
 //! `dynamic_rnn` does.
 
 use super::last_dim;
@@ -12,18 +12,18 @@ use ferroflow_core::{DType, PartialShape, Result, Tensor, ensure, status};
 use ferroflow_ops::build as ops;
 use ferroflow_ops::flow::while_loop;
 
-/// What a recurrent layer made of a sequence.
+/// Results of a recurrent layer.
 #[derive(Clone, Debug)]
 pub struct Sequence {
-    /// The output of every step: batch, steps, units. Zeros after the end of a sequence that has a length.
+    /// Output of every step, of shape (batch, steps, units); zeros after the end of a sequence.
     pub outputs: Output,
-    /// The output of the last step of each sequence: batch, units.
+    /// Output of the last step of each sequence, of shape (batch, units).
     pub last: Output,
-    /// The cell state after the last step; the last output for cells without one.
+    /// Cell state after the last step; the last output for cells without a separate state.
     pub state: Output,
 }
 
-/// Long short-term memory.
+/// A layer of long short-term memory (LSTM).
 ///
 /// ```
 /// use ferroflow::layers::Lstm;
@@ -52,7 +52,7 @@ pub struct Lstm {
     name: String,
 }
 
-/// Gated recurrent units.
+/// A layer of gated recurrent units (GRU).
 ///
 /// ```
 /// use ferroflow::layers::Gru;
@@ -72,17 +72,17 @@ pub struct Gru {
     name: String,
 }
 
-/// How a layer goes through the steps.
+/// Iteration over the steps of sequences.
 #[derive(Clone, Debug)]
 struct Steps {
     units: i64,
-    /// How many steps each sequence has.
+    /// Number of steps of each sequence.
     lengths: Option<Output>,
-    /// Whether to loop even if the number of steps is known.
+    /// Forces a loop even if the number of steps is known.
     dynamic: bool,
 }
 
-/// What a cell makes of a step and its states: the next states, the last of which is its output.
+/// Function from an input and the states of a cell to its next states, the last of which is its output.
 type CellFn<'a> = &'a dyn Fn(&Scope, &Output, &[Output]) -> Result<Vec<Output>>;
 
 impl Steps {
@@ -90,14 +90,14 @@ impl Steps {
         Steps { units, lengths: None, dynamic: false }
     }
 
-    /// Applies a cell with so many states to `x`: batch, steps, features.
+    /// Applies a cell with `states` states to `x` of shape (batch, steps, features).
     fn run(&self, scope: &Scope, x: &Output, states: usize, cell: CellFn<'_>) -> Result<Sequence> {
         let shape = x.shape();
         let dims = shape.dims().filter(|dims| dims.len() == 3).ok_or_else(|| {
             let name = x.name();
             status!(
                 InvalidArgument,
-                "'{name}' has shape {shape}, expected three dimensions: batch, steps, features"
+                "'{name}' has shape {shape}, but a recurrent layer needs (batch, steps, features)"
             )
         })?;
         let zeros = self.zeros(scope, x, dims[0])?;
@@ -115,7 +115,7 @@ impl Steps {
         Ok(Sequence { outputs, last: output(&state)?.clone(), state: state[0].clone() })
     }
 
-    /// A batch of zeros.
+    /// Returns zeros of shape (batch, units).
     fn zeros(&self, scope: &Scope, x: &Output, batch: i64) -> Result<Output> {
         let units = scope.constant(Tensor::scalar(self.units as i32))?;
         let dims = ops::pack(scope, [&element(scope, &ops::shape(scope, x)?, 0)?, &units])?;
@@ -132,7 +132,7 @@ impl Steps {
                 ensure!(
                     shape.is_compatible_with(&PartialShape::new([batch])?),
                     InvalidArgument,
-                    "lengths '{}' have shape {shape}, expected one for each of the batch of '{}', whose shape is {}",
+                    "lengths '{}' have shape {shape}, but need one element per sequence of '{}', whose shape is {}",
                     lengths.name(),
                     x.name(),
                     x.shape()
@@ -141,7 +141,7 @@ impl Steps {
             }
             None => None,
         };
-        // Steps first, so that each is an element of a list.
+        // Transposed so that each step is an element of the list.
         let steps = ops::transpose(scope, x, [1, 0, 2])?;
         let count = element(scope, &ops::shape(scope, &steps)?, 0)?;
         let input_shape = [batch as i32, last_dim(x)? as i32];
@@ -157,10 +157,10 @@ impl Steps {
             let mut next = cell(s, &step, state)?;
             let mut shown = output(&next)?.clone();
             if let Some(lengths) = &lengths {
-                let goes_on = ops::expand_dims(s, ops::less(s, index, lengths), 1)?;
-                shown = ops::select_v2(s, &goes_on, &shown, &zeros)?;
+                let active = ops::expand_dims(s, ops::less(s, index, lengths), 1)?;
+                shown = ops::select_v2(s, &active, &shown, &zeros)?;
                 for (next, before) in next.iter_mut().zip(state) {
-                    *next = ops::select_v2(s, &goes_on, &*next, before)?;
+                    *next = ops::select_v2(s, &active, &*next, before)?;
                 }
             }
             let outputs = ops::tensor_list_set_item(s, outputs, index, &shown)?;
@@ -175,26 +175,26 @@ impl Steps {
 }
 
 fn output(state: &[Output]) -> Result<&Output> {
-    state.last().ok_or_else(|| status!(Internal, "a cell has a state"))
+    state.last().ok_or_else(|| status!(Internal, "a recurrent cell returned an empty state"))
 }
 
 fn element(scope: &Scope, vector: &Output, index: i32) -> Result<Output> {
     ops::StridedSlice::new().shrink_axis_mask(1).build(scope, vector, [index], [index + 1], [1])
 }
 
-/// The builder methods that recurrent layers share.
+/// Defines the builder methods that recurrent layers share.
 macro_rules! steps_builder {
     ($type:ident) => {
         impl $type {
-            /// How many steps each sequence of a batch has: a vector of integers. Later steps change nothing, and their
-            /// outputs are zeros.
+            /// Sets the number of steps of each sequence of a batch: a vector of integers. Later steps leave the state
+            /// unchanged and output zeros.
             #[must_use]
             pub fn lengths(mut self, lengths: &Output) -> $type {
                 self.steps.lengths = Some(lengths.clone());
                 self
             }
 
-            /// Goes through the steps in a loop even if their number is known: a smaller graph for long sequences.
+            /// Iterates in a loop even if the number of steps is known, which keeps the graph small for long sequences.
             #[must_use]
             pub fn dynamic(mut self) -> $type {
                 self.steps.dynamic = true;
@@ -230,38 +230,42 @@ fn affine(scope: &Scope, x: &Output, h: &Output, [kernel, bias]: &[Variable; 2])
 
 fn split(scope: &Scope, x: &Output, parts: i64) -> Result<Vec<Output>> {
     let parts = ops::split(scope, 1, x, parts)?;
-    ensure!(!parts.is_empty(), Internal, "a split has parts");
+    ensure!(!parts.is_empty(), Internal, "a split has no parts");
     Ok(parts)
 }
 
 impl Lstm {
-    /// A layer of so many units.
+    /// Describes a layer of `units` units.
     pub fn new(units: i64) -> Lstm {
         Lstm { steps: Steps::new(units), forget_bias: 1.0, kernel: None, name: "basic_lstm_cell".to_owned() }
     }
 
-    /// What is added to the forget gate; one unless this says otherwise.
+    /// Sets the number that is added to the forget gate; 1 by default.
     #[must_use]
     pub fn forget_bias(mut self, bias: f64) -> Lstm {
         self.forget_bias = bias;
         self
     }
 
-    /// What the kernel starts with; Glorot-uniform numbers unless this says otherwise.
+    /// Sets the initial value of the kernel; Glorot-uniform by default.
     #[must_use]
     pub fn kernel_initializer(mut self, initializer: Initializer) -> Lstm {
         self.kernel = Some(initializer);
         self
     }
 
-    /// The name of the layer's scope.
+    /// Sets the name of the layer's scope.
     #[must_use]
     pub fn name(mut self, name: &str) -> Lstm {
         self.name = name.to_owned();
         self
     }
 
-    /// Adds the layer over `x`: batch, steps, features.
+    /// Adds the layer over `x` of shape (batch, steps, features).
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if `x` or the lengths have another shape, or the number of features is not known.
     #[track_caller]
     pub fn build(self, scope: &Scope, x: &Output) -> Result<Sequence> {
         let inner = scope.scope(&self.name);
@@ -269,10 +273,10 @@ impl Lstm {
         let weights =
             weights(&inner, [last_dim(x)? + units, 4 * units], &self.kernel, initializers::zeros(), x)?;
         self.steps.run(&inner, x, 2, &|s, step, state| {
-            let [c, h] = state else { return Err(status!(Internal, "an LSTM has two states")) };
+            let [c, h] = state else { return Err(status!(Internal, "an LSTM cell needs two states")) };
             let gates = split(s, &affine(s, step, h, &weights)?, 4)?;
             let [input, new, forget, output] = &gates[..] else {
-                return Err(status!(Internal, "an LSTM has four gates"));
+                return Err(status!(Internal, "an LSTM cell needs four gates"));
             };
             let forget = ops::sigmoid(s, ops::add_v2(s, forget, self.forget_bias))?;
             let kept = ops::mul(s, c, &forget)?;
@@ -285,26 +289,30 @@ impl Lstm {
 }
 
 impl Gru {
-    /// A layer of so many units.
+    /// Describes a layer of `units` units.
     pub fn new(units: i64) -> Gru {
         Gru { steps: Steps::new(units), kernel: None, name: "gru_cell".to_owned() }
     }
 
-    /// What the kernels start with; Glorot-uniform numbers unless this says otherwise.
+    /// Sets the initial value of the kernels; Glorot-uniform by default.
     #[must_use]
     pub fn kernel_initializer(mut self, initializer: Initializer) -> Gru {
         self.kernel = Some(initializer);
         self
     }
 
-    /// The name of the layer's scope.
+    /// Sets the name of the layer's scope.
     #[must_use]
     pub fn name(mut self, name: &str) -> Gru {
         self.name = name.to_owned();
         self
     }
 
-    /// Adds the layer over `x`: batch, steps, features.
+    /// Adds the layer over `x` of shape (batch, steps, features).
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if `x` or the lengths have another shape, or the number of features is not known.
     #[track_caller]
     pub fn build(self, scope: &Scope, x: &Output) -> Result<Sequence> {
         let inner = scope.scope(&self.name);
@@ -320,11 +328,11 @@ impl Gru {
         let candidate =
             weights(&inner.scope("candidate"), [inputs, units], &self.kernel, initializers::zeros(), x)?;
         self.steps.run(&inner, x, 1, &|s, step, state| {
-            let [h] = state else { return Err(status!(Internal, "a GRU has one state")) };
+            let [h] = state else { return Err(status!(Internal, "a GRU cell needs one state")) };
             let value = ops::sigmoid(s, affine(s, step, h, &gates))?;
             let parts = split(s, &value, 2)?;
             let [reset, keep] = &parts[..] else {
-                return Err(status!(Internal, "a GRU has two gates"));
+                return Err(status!(Internal, "a GRU cell needs two gates"));
             };
             let visible = ops::mul(s, reset, h)?;
             let new = ops::tanh(s, affine(s, step, &visible, &candidate))?;

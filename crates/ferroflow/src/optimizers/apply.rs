@@ -1,8 +1,8 @@
-//! Turns the description of an optimizer into nodes: slots, hyperparameters, one update per variable, and the step.
+//! Nodes of an optimizer: slots, hyperparameters, one update per variable, and the global step.
 
 use super::slots::{Slots, Start, value};
 use super::sparse::SparseUpdate;
-use super::{GradAndVar, Rate};
+use super::{GradAndVar, Scalar};
 use crate::arithmetic::{add, cast, div, mul};
 use crate::variables::Variable;
 use ferroflow_core::op::{Grad, IndexedSlices};
@@ -17,61 +17,61 @@ pub(super) enum Arg {
     Var,
     /// One of its slots.
     Slot(usize),
-    /// A power that all variables share.
+    /// One of the powers that all variables share.
     Power(usize),
-    /// A number.
+    /// One of the hyperparameters.
     Hyper(usize),
-    /// The gradient, or its rows.
+    /// The gradient; its values if it is sparse.
     Grad,
-    /// The rows' indices.
+    /// The indices of a sparse gradient.
     Indices,
-    /// The number of the step, counted from one.
+    /// The number of the step, counted from 1.
     Step,
 }
 
-/// A number of an update.
+/// A hyperparameter of an update op.
 #[derive(Clone, Debug)]
 pub(super) enum Hyper {
-    /// A node of this name that all updates share.
-    Shared(&'static str, Rate),
-    /// A node in every update.
-    Each(Rate),
+    /// A node of this name, shared by all updates.
+    Shared(&'static str, Scalar),
+    /// A node per update.
+    Each(Scalar),
     /// `l2 + beta / (2 · rate)`, shared.
-    AdjustedL2 { l2: Rate, beta: f64, rate: Rate },
+    AdjustedL2 { l2: Scalar, beta: f64, rate: Scalar },
 }
 
-/// How rows of a variable are updated.
+/// Update for sparse gradients.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sparse {
-    /// By an op with these inputs.
+    /// An op with these inputs.
     Op(&'static [Arg]),
-    /// By several nodes.
+    /// Several nodes.
     Nodes(SparseUpdate),
 }
 
-/// What an optimizer is made of.
+/// Description of an optimizer: its slots, hyperparameters and update ops.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The name of nodes and slots.
+    /// Name of nodes and slots.
     pub(super) name: String,
-    /// The op's name without `Resource`, `Sparse` and `Apply`.
+    /// Name of the op, without `Resource`, `Sparse` and `Apply`.
     pub(super) op: &'static str,
     pub(super) hyper: Vec<Hyper>,
-    /// The slots of a variable: their names, and what they start with.
+    /// Slots of a variable: their names and initial values.
     pub(super) slots: Vec<(&'static str, Start)>,
-    /// Powers that all variables share: their names, and the numbers that they start with and are multiplied by.
+    /// Powers that all variables share: their names, and the indices of the hyperparameters that they are powers of.
     pub(super) powers: Vec<(&'static str, usize)>,
     pub(super) dense: &'static [Arg],
     pub(super) sparse: Sparse,
     pub(super) attrs: Vec<(&'static str, bool)>,
-    /// The counter of steps, for rules that look at it.
+    /// Global step, for rules that depend on it.
     pub(super) step: Option<Variable>,
     pub(super) use_locking: bool,
-    /// Slots and powers that exist.
+    /// Existing slots and powers.
     pub(super) made: Slots,
 }
 
-/// The nodes that the updates of all variables share.
+/// Nodes that the updates of all variables share.
 pub(super) struct ApplyCx<'a> {
     pub(super) rule: &'a Rule,
     hyper: Vec<Option<Output>>,
@@ -80,22 +80,22 @@ pub(super) struct ApplyCx<'a> {
 }
 
 impl Rule {
-    /// The optimizer's name.
+    /// Returns the optimizer's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The names of the slots that every variable has.
+    /// Returns the names of the slots that every variable has.
     pub fn slot_names(&self) -> Vec<&'static str> {
         self.slots.iter().map(|(name, _)| *name).collect()
     }
 
-    /// A slot of a variable, once the variable's update was added.
+    /// Returns a slot of a variable, once the variable's update has been added.
     pub fn slot(&self, variable: &Variable, name: &str) -> Option<Variable> {
         self.made.find(variable, name)
     }
 
-    /// The variables that the optimizer added to a graph, by name.
+    /// Returns the variables that the optimizer added to a graph, sorted by name.
     pub fn variables(&self, graph: &Graph) -> Vec<Variable> {
         self.made.all(graph)
     }
@@ -108,12 +108,12 @@ impl Rule {
         global_step: Option<&Variable>,
     ) -> Result<Operation> {
         let given = self.check(scope, grads)?;
-        // As in stock, the powers lie with the variable whose name comes first.
+        // As in TensorFlow, the powers are placed with the variable whose name comes first.
         let first = given.iter().map(|(_, variable)| *variable).min_by_key(|variable| variable.name());
         let mut powers = Vec::with_capacity(self.powers.len());
         for (name, hyper) in &self.powers {
             let (Hyper::Shared(_, start) | Hyper::Each(start)) = &self.hyper[*hyper] else {
-                bail!(Internal, "{name} starts with no number");
+                bail!(Internal, "{name} is not the power of a plain hyperparameter");
             };
             powers.push(self.made.shared(scope, name, start, first.expect("there are gradients"))?);
         }
@@ -140,12 +140,12 @@ impl Rule {
         Ok(train)
     }
 
-    /// The variables that have gradients, if everything fits.
+    /// Returns the variables that have gradients, after checking that everything fits.
     fn check<'a>(&self, scope: &Scope, grads: &'a [GradAndVar]) -> Result<Vec<(&'a Grad, &'a Variable)>> {
         ensure!(
             !grads.is_empty(),
             InvalidArgument,
-            "No variables provided; give pairs of gradients and variables, as compute_gradients makes them."
+            "No variables provided; pass pairs of gradients and variables, such as those of compute_gradients."
         );
         let given: Vec<(&Grad, &Variable)> =
             grads.iter().filter_map(|(grad, variable)| Some((grad.as_ref()?, variable))).collect();
@@ -154,7 +154,7 @@ impl Rule {
             bail!(
                 InvalidArgument,
                 "No gradients provided for any variable: {}. The loss does not depend on them; check that it is \
-                 computed from them, and that no stop_gradient is between.",
+                 computed from them, and not behind a stop_gradient.",
                 names.join(", ")
             );
         }
@@ -169,14 +169,14 @@ impl Rule {
             ensure!(
                 grad.dtype() == variable.dtype(),
                 InvalidArgument,
-                "the gradient by '{name}' is {}, but the variable is {}; ops::cast converts",
+                "the gradient of '{name}' is {}, but the variable is {}; convert it with ops::cast",
                 grad.dtype(),
                 variable.dtype()
             );
             ensure!(
                 !given[..i].iter().any(|(_, other)| other == variable),
                 InvalidArgument,
-                "variable '{name}' is given twice; add its gradients up, and give them once"
+                "variable '{name}' is given twice; add its gradients, and give it once"
             );
         }
         Ok(given)
@@ -189,7 +189,7 @@ impl Rule {
                 Hyper::Shared(name, rate) => Some(rate.node(inner, name)?),
                 Hyper::Each(_) => None,
                 Hyper::AdjustedL2 { l2, beta, rate } => {
-                    // Keeps a rate of zero from dividing.
+                    // A rate of zero must not lead to a division by zero.
                     let rate = ops::maximum(inner, rate, 1e-36)?;
                     let part = div(inner, *beta, mul(inner, 2.0, &rate))?;
                     Some(add(inner, l2, &part)?)
@@ -213,7 +213,7 @@ impl Rule {
     }
 }
 
-/// Optimizers compute with floating-point numbers.
+/// Checks that a type is one of the floating-point types that optimizers support.
 pub(super) fn check_dtype(name: &str, dtype: DType) -> Result<()> {
     let valid = [DType::Half, DType::Bfloat16, DType::Float, DType::Double];
     ensure!(
@@ -224,14 +224,14 @@ pub(super) fn check_dtype(name: &str, dtype: DType) -> Result<()> {
     Ok(())
 }
 
-/// Adds one to the step when the updates are done; the operation has the scope's name.
+/// Adds one to the global step after the updates; the operation has the scope's name.
 fn increment(inner: &Scope, step: &Variable, update: &Operation) -> Result<Operation> {
     let one = match step.dtype() {
         DType::Int32 => Tensor::scalar(1i32),
         DType::Int64 => Tensor::scalar(1i64),
         other => bail!(
             InvalidArgument,
-            "the global step '{}' is {other}, but counts in int64; ferroflow::global_step adds one",
+            "the global step '{}' is {other}, but must be int32 or int64; make it with ferroflow::global_step",
             step.name()
         ),
     };
@@ -244,17 +244,17 @@ fn increment(inner: &Scope, step: &Variable, update: &Operation) -> Result<Opera
 }
 
 impl ApplyCx<'_> {
-    /// A number in the variable's type.
+    /// Returns a hyperparameter in the variable's type.
     pub(super) fn hyper(&self, place: &Scope, index: usize, dtype: DType) -> Result<Output> {
         let number = match (&self.hyper[index], &self.rule.hyper[index]) {
             (Some(shared), _) => shared.clone(),
             (None, Hyper::Each(rate)) => rate.node(&place.scope("Cast"), "x")?,
-            (None, _) => bail!(Internal, "a shared number has no node"),
+            (None, _) => bail!(Internal, "a shared hyperparameter of an optimizer was not added"),
         };
         cast(place, &number, dtype)
     }
 
-    /// The value of a power in the variable's type.
+    /// Returns the value of a power in the variable's type.
     pub(super) fn power(&self, place: &Scope, index: usize, dtype: DType) -> Result<Output> {
         cast(place, &value(place, &self.powers[index])?, dtype)
     }
@@ -272,7 +272,7 @@ impl ApplyCx<'_> {
                 ensure!(
                     grad.shape().is_compatible_with(&variable.shape().into()),
                     InvalidArgument,
-                    "the gradient by '{}' has shape {}, but the variable has shape {}",
+                    "the gradient of '{}' has shape {}, but the variable has shape {}",
                     variable.name(),
                     grad.shape(),
                     variable.shape()
@@ -302,7 +302,7 @@ impl ApplyCx<'_> {
         ensure!(
             place.graph().registry().get(&op).is_some(),
             Unimplemented,
-            "{} cannot update '{}', which is reached by references: there is no op {op}; make it a resource variable",
+            "{} cannot update the reference variable '{}': there is no op {op}; make it a resource variable",
             self.rule.name,
             variable.name()
         );
@@ -328,7 +328,7 @@ impl ApplyCx<'_> {
                 Arg::Hyper(index) => self.hyper(place, *index, dtype)?.into(),
                 Arg::Grad => grad.into(),
                 Arg::Indices => indices.expect("rows come with indices").into(),
-                Arg::Step => step.as_ref().expect("rules that look at the step have it").into(),
+                Arg::Step => step.as_ref().expect("rules that depend on the step have it").into(),
             };
             node = node.input(input);
         }
@@ -338,7 +338,7 @@ impl ApplyCx<'_> {
         node.attr("use_locking", self.rule.use_locking).build()
     }
 
-    /// Multiplies the powers, after all updates have seen them.
+    /// Multiplies the powers, after all updates have read them.
     fn finish(&self, inner: &Scope, updates: &[Operation]) -> Result<Vec<Operation>> {
         let Some(first) = self.powers.first() else { return Ok(Vec::new()) };
         let place = inner.colocate_with(first.op());
@@ -346,7 +346,7 @@ impl ApplyCx<'_> {
         let mut assigned = Vec::with_capacity(self.powers.len());
         for (power, (_, hyper)) in self.powers.iter().zip(&self.rule.powers) {
             let factor = self.hyper(inner, *hyper, power.dtype())?;
-            // What is read by reference does not wait itself.
+            // A read by reference does not wait for the updates itself.
             let multiply = if power.is_resource() { &place } else { &after };
             let next = mul(multiply, value(&after, power), &factor)?;
             let target = Target { variable: power, slots: &[] };
@@ -356,7 +356,7 @@ impl ApplyCx<'_> {
     }
 }
 
-/// What is updated.
+/// A variable to update, with its slots.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) variable: &'a Variable,
@@ -364,7 +364,7 @@ pub(super) struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    /// One of the slots, as a target of its own.
+    /// Returns one of the slots as a target.
     pub(super) fn slot(self, index: usize) -> Target<'a> {
         Target { variable: &self.slots[index], slots: &[] }
     }
@@ -404,7 +404,7 @@ impl<'a> Target<'a> {
         node.attr("use_locking", use_locking).build()
     }
 
-    /// The value after an update.
+    /// Returns the value after an update.
     pub(super) fn after(self, place: &Scope, update: &Operation) -> Result<Output> {
         if self.variable.is_resource() {
             value(&place.control([update]), self.variable)
@@ -414,7 +414,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Rows whose indices differ: those of equal indices are added.
+/// Sums the rows of equal indices, so that all indices differ.
 pub(super) fn deduplicated(place: &Scope, rows: &IndexedSlices) -> Result<(Output, Output)> {
     let unique = ops::unique(place, &rows.indices)?;
     let shape = ops::shape(place, &unique.y)?;

@@ -1,15 +1,15 @@
-//! Every optimizer: its numbers, slots and update op, as a table.
+//! All optimizers: their hyperparameters, slots and update ops, as a table.
 
 use super::apply::Arg::{Grad, Hyper as N, Indices, Power, Slot, Step, Var};
 use super::apply::{Hyper, Rule, Sparse};
 use super::slots::{Slots, Start};
 use super::sparse::SparseUpdate;
-use super::{Optimizer, Rate};
+use super::{Optimizer, Scalar};
 use crate::initializers::{self, constant, ones, zeros};
 use crate::variables::Variable;
 use ferroflow_core::{Result, Shape, ensure};
 
-/// An optimizer's struct, its builder methods, and its rule.
+/// Defines an optimizer's struct, builder methods and rule.
 macro_rules! optimizer {
     (
         $(#[$doc:meta])*
@@ -28,7 +28,7 @@ macro_rules! optimizer {
         }
 
         impl $type {
-            /// The optimizer with stock's defaults.
+            /// Creates the optimizer with TensorFlow's defaults.
             pub fn new($($arg: impl Into<$arg_type>),*) -> $type {
                 $type {
                     name: $name.to_owned(),
@@ -39,14 +39,14 @@ macro_rules! optimizer {
                 }
             }
 
-            /// The name of its nodes and slots.
+            /// Sets the name of its nodes and slots.
             #[must_use]
             pub fn name(mut self, name: &str) -> $type {
                 self.name = name.to_owned();
                 self
             }
 
-            /// Whether an update holds the variable's lock, so that others never see half of it.
+            /// Sets whether an update holds the variable's lock, so that no reader sees half of it; `false` by default.
             #[must_use]
             pub fn use_locking(mut self, use_locking: bool) -> $type {
                 self.use_locking = use_locking;
@@ -88,7 +88,7 @@ macro_rules! optimizer {
 }
 
 impl Rule {
-    fn hyper<const N: usize>(mut self, hyper: [(&'static str, &Rate); N]) -> Rule {
+    fn hyper<const N: usize>(mut self, hyper: [(&'static str, &Scalar); N]) -> Rule {
         self.hyper.extend(hyper.into_iter().map(|(name, rate)| Hyper::Shared(name, rate.clone())));
         self
     }
@@ -98,7 +98,7 @@ impl Rule {
         self
     }
 
-    fn with_momentum(self, learning_rate: &Rate, momentum: &Rate, nesterov: bool) -> Rule {
+    fn with_momentum(self, learning_rate: &Scalar, momentum: &Scalar, nesterov: bool) -> Rule {
         let hyper = [("learning_rate", learning_rate), ("momentum", momentum)];
         let mut rule = self.hyper(hyper).slots([("momentum", from_zero())]);
         rule.attrs.push(("use_nesterov", nesterov));
@@ -112,25 +112,25 @@ impl Rule {
 }
 
 fn from_zero() -> Start {
-    Start::Inside(zeros())
+    Start::SlotScope(zeros())
 }
 
-/// Refuses numbers that stock refuses.
+/// Rejects numbers that TensorFlow rejects.
 fn check(what: &str, value: f64, fits: bool, needed: &str) -> Result<()> {
-    ensure!(fits, InvalidArgument, "{what} must be {needed}: {value}");
+    ensure!(fits, InvalidArgument, "{what} must be {needed}, but is {value}");
     Ok(())
 }
 
-fn check_strength(what: &str, strength: &Rate) -> Result<()> {
+fn check_strength(what: &str, strength: &Scalar) -> Result<()> {
     match strength {
-        Rate::Number(value) => check(what, *value, *value >= 0.0, "positive or zero"),
-        Rate::Output(_) => Ok(()),
+        Scalar::Fixed(value) => check(what, *value, *value >= 0.0, "positive or zero"),
+        Scalar::Output(_) => Ok(()),
     }
 }
 
 optimizer! {
-    /// Steps against the gradient.
-    GradientDescent, "GradientDescent", new(learning_rate: Rate), {}
+    /// Gradient descent.
+    GradientDescent, "GradientDescent", new(learning_rate: Scalar), {}
     |o, rule| {
         let sparse = Sparse::Nodes(SparseUpdate::GradientDescent);
         Ok(rule("GradientDescent", &[Var, N(0), Grad], sparse).hyper([("learning_rate", &o.learning_rate)]))
@@ -138,9 +138,9 @@ optimizer! {
 }
 
 optimizer! {
-    /// Steps with momentum, plain or Nesterov's.
-    Momentum, "Momentum", new(learning_rate: Rate, momentum: Rate), {
-        /// Looks ahead, as Nesterov's method does.
+    /// Gradient descent with momentum, plain or Nesterov's.
+    Momentum, "Momentum", new(learning_rate: Scalar, momentum: Scalar), {
+        /// Sets whether to use Nesterov's momentum; `false` by default.
         nesterov: bool = false,
     }
     |o, rule| {
@@ -151,10 +151,10 @@ optimizer! {
 }
 
 optimizer! {
-    /// Momentum as Keras has it: the learning rate is part of what is kept of past steps, so that a change of the rate
-    /// counts for new gradients only.
-    KerasMomentum, "KerasMomentum", new(learning_rate: Rate, momentum: Rate), {
-        /// Looks ahead, as Nesterov's method does.
+    /// Momentum as Keras defines it: the accumulator includes the learning rate, so that a change of the rate applies to
+    /// new gradients only.
+    KerasMomentum, "KerasMomentum", new(learning_rate: Scalar, momentum: Scalar), {
+        /// Sets whether to use Nesterov's momentum; `false` by default.
         nesterov: bool = false,
     }
     |o, rule| {
@@ -165,9 +165,9 @@ optimizer! {
 }
 
 optimizer! {
-    /// Steps that shrink with the sum of squares of past gradients.
-    Adagrad, "Adagrad", new(learning_rate: Rate), {
-        /// What the sums of squares start with.
+    /// Adagrad: steps shrink with the sum of squares of past gradients.
+    Adagrad, "Adagrad", new(learning_rate: Scalar), {
+        /// Sets the initial value of the sums of squares; 0.1 by default.
         initial_accumulator: f64 = 0.1,
     }
     |o, rule| {
@@ -176,17 +176,17 @@ optimizer! {
         let sparse = Sparse::Op(&[Var, Slot(0), N(0), Grad, Indices]);
         Ok(rule("Adagrad", &[Var, Slot(0), N(0), Grad], sparse)
             .hyper([("learning_rate", &o.learning_rate)])
-            .slots([("accumulator", Start::Inside(constant(start)))]))
+            .slots([("accumulator", Start::SlotScope(constant(start)))]))
     }
 }
 
 optimizer! {
-    /// Adagrad with a number that keeps divisions from being by zero.
-    AdagradV2, "Adagrad", new(learning_rate: Rate), {
-        /// What the sums of squares start with.
+    /// Adagrad with an epsilon that prevents divisions by zero.
+    AdagradV2, "Adagrad", new(learning_rate: Scalar), {
+        /// Sets the initial value of the sums of squares; 0.1 by default.
         initial_accumulator: f64 = 0.1,
-        /// Keeps divisions from being by zero.
-        epsilon: Rate = Rate::Number(1e-7),
+        /// Sets the number that prevents divisions by zero; 1e-7 by default.
+        epsilon: Scalar = Scalar::Fixed(1e-7),
     }
     |o, rule| {
         let start = o.initial_accumulator;
@@ -194,19 +194,19 @@ optimizer! {
         let sparse = Sparse::Op(&[Var, Slot(0), N(0), N(1), Grad, Indices]);
         Ok(rule("AdagradV2", &[Var, Slot(0), N(0), N(1), Grad], sparse)
             .hyper([("learning_rate", &o.learning_rate), ("epsilon", &o.epsilon)])
-            .slots([("accumulator", Start::Inside(constant(start)))]))
+            .slots([("accumulator", Start::SlotScope(constant(start)))]))
     }
 }
 
 optimizer! {
-    /// Adagrad with dual averaging, for linear models with regularization. It looks at the global step.
-    AdagradDa, "AdagradDA", new(learning_rate: Rate, global_step: Variable), {
-        /// What the sums of squares start with.
+    /// Adagrad with dual averaging, for linear models with regularization. It depends on the global step.
+    AdagradDa, "AdagradDA", new(learning_rate: Scalar, global_step: Variable), {
+        /// Sets the initial value of the sums of squares; 0.1 by default.
         initial_accumulator: f64 = 0.1,
-        /// How strongly weights are pulled to zero.
-        l1: Rate = Rate::Number(0.0),
-        /// How strongly squares of weights are punished.
-        l2: Rate = Rate::Number(0.0),
+        /// Sets the strength of L1 regularization; 0 by default.
+        l1: Scalar = Scalar::Fixed(0.0),
+        /// Sets the strength of L2 regularization; 0 by default.
+        l2: Scalar = Scalar::Fixed(0.0),
     }
     |o, rule| {
         let start = o.initial_accumulator;
@@ -214,8 +214,8 @@ optimizer! {
         let dense = &[Var, Slot(0), Slot(1), Grad, N(0), N(1), N(2), Step];
         let sparse = Sparse::Op(&[Var, Slot(0), Slot(1), Grad, Indices, N(0), N(1), N(2), Step]);
         let mut rule = rule("AdagradDA", dense, sparse).hyper([("learning_rate", &o.learning_rate)]).slots([
-            ("gradient_accumulator", Start::Outside(0.0)),
-            ("gradient_squared_accumulator", Start::Outside(start)),
+            ("gradient_accumulator", Start::OptimizerScope(0.0)),
+            ("gradient_squared_accumulator", Start::OptimizerScope(start)),
         ]);
         rule.hyper.extend([Hyper::Each(o.l1.clone()), Hyper::Each(o.l2.clone())]);
         rule.step = Some(o.global_step.clone());
@@ -224,12 +224,12 @@ optimizer! {
 }
 
 optimizer! {
-    /// Steps scaled by the ratio of recent updates to recent gradients.
-    Adadelta, "Adadelta", new(learning_rate: Rate), {
-        /// How slowly averages forget.
-        rho: Rate = Rate::Number(0.95),
-        /// Keeps divisions from being by zero.
-        epsilon: Rate = Rate::Number(1e-8),
+    /// Adadelta: steps are scaled by the ratio of recent updates to recent gradients.
+    Adadelta, "Adadelta", new(learning_rate: Scalar), {
+        /// Sets the decay of the averages; 0.95 by default.
+        rho: Scalar = Scalar::Fixed(0.95),
+        /// Sets the number that prevents divisions by zero; 1e-8 by default.
+        epsilon: Scalar = Scalar::Fixed(1e-8),
     }
     |o, rule| {
         let dense = &[Var, Slot(0), Slot(1), N(0), N(1), N(2), Grad];
@@ -241,15 +241,15 @@ optimizer! {
 }
 
 optimizer! {
-    /// Steps along averages of the gradient, scaled by averages of its square.
-    Adam, "Adam", new(learning_rate: Rate), {
-        /// How slowly the average of gradients forgets.
-        beta1: Rate = Rate::Number(0.9),
-        /// How slowly the average of squares forgets.
-        beta2: Rate = Rate::Number(0.999),
-        /// Keeps divisions from being by zero.
-        epsilon: Rate = Rate::Number(1e-8),
-        /// Scales by the largest average of squares so far.
+    /// Adam: steps along a moving average of the gradient, scaled by a moving average of its square.
+    Adam, "Adam", new(learning_rate: Scalar), {
+        /// Sets the decay of the average of gradients; 0.9 by default.
+        beta1: Scalar = Scalar::Fixed(0.9),
+        /// Sets the decay of the average of squares; 0.999 by default.
+        beta2: Scalar = Scalar::Fixed(0.999),
+        /// Sets the number that prevents divisions by zero; 1e-8 by default.
+        epsilon: Scalar = Scalar::Fixed(1e-8),
+        /// Sets whether to scale by the largest average of squares so far; `false` by default.
         amsgrad: bool = false,
     }
     |o, rule| {
@@ -270,14 +270,14 @@ optimizer! {
 }
 
 optimizer! {
-    /// Adam with the largest gradient in place of the average of squares.
-    AdaMax, "AdaMax", new(learning_rate: Rate), {
-        /// How slowly the average of gradients forgets.
-        beta1: Rate = Rate::Number(0.9),
-        /// How slowly the largest gradient is forgotten.
-        beta2: Rate = Rate::Number(0.999),
-        /// Keeps divisions from being by zero.
-        epsilon: Rate = Rate::Number(1e-8),
+    /// AdaMax: Adam with the largest recent gradient instead of the average of squares.
+    AdaMax, "AdaMax", new(learning_rate: Scalar), {
+        /// Sets the decay of the average of gradients; 0.9 by default.
+        beta1: Scalar = Scalar::Fixed(0.9),
+        /// Sets the decay of the largest gradient; 0.999 by default.
+        beta2: Scalar = Scalar::Fixed(0.999),
+        /// Sets the number that prevents divisions by zero; 1e-8 by default.
+        epsilon: Scalar = Scalar::Fixed(1e-8),
     }
     |o, rule| {
         let dense = &[Var, Slot(0), Slot(1), Power(0), N(0), N(1), N(2), N(3), Grad];
@@ -291,19 +291,19 @@ optimizer! {
 }
 
 optimizer! {
-    /// Steps scaled by an average of the gradient's square, with momentum.
-    RmsProp, "RMSProp", new(learning_rate: Rate), {
-        /// How slowly the average forgets.
-        decay: Rate = Rate::Number(0.9),
-        /// How much of the last step remains.
-        momentum: Rate = Rate::Number(0.0),
-        /// Keeps divisions from being by zero.
-        epsilon: Rate = Rate::Number(1e-10),
-        /// Scales by the variance instead of the square.
+    /// RMSProp: steps are scaled by a moving average of the gradient's square, with momentum.
+    RmsProp, "RMSProp", new(learning_rate: Scalar), {
+        /// Sets the decay of the average; 0.9 by default.
+        decay: Scalar = Scalar::Fixed(0.9),
+        /// Sets the momentum; 0 by default.
+        momentum: Scalar = Scalar::Fixed(0.0),
+        /// Sets the number that prevents divisions by zero; 1e-10 by default.
+        epsilon: Scalar = Scalar::Fixed(1e-10),
+        /// Sets whether to scale by the variance instead of the square; `false` by default.
         centered: bool = false,
     }
     |o, rule| {
-        let rms = ("rms", Start::Inside(ones()));
+        let rms = ("rms", Start::SlotScope(ones()));
         let rule = if o.centered {
             let dense = &[Var, Slot(1), Slot(0), Slot(2), N(0), N(1), N(2), N(3), Grad];
             let sparse = Sparse::Op(&[Var, Slot(1), Slot(0), Slot(2), N(0), N(1), N(2), N(3), Grad, Indices]);
@@ -320,20 +320,19 @@ optimizer! {
 }
 
 optimizer! {
-    /// Follow the regularized leader, for linear models.
-    Ftrl, "Ftrl", new(learning_rate: Rate), {
-        /// How the learning rate falls; negative or zero.
+    /// FTRL ("follow the regularized leader"), for linear models.
+    Ftrl, "Ftrl", new(learning_rate: Scalar), {
+        /// Sets the exponent by which the learning rate falls, negative or zero; -0.5 by default.
         learning_rate_power: f64 = -0.5,
-        /// What the sums of squares start with.
+        /// Sets the initial value of the sums of squares; 0.1 by default.
         initial_accumulator: f64 = 0.1,
-        /// How strongly weights are pulled to zero.
-        l1: Rate = Rate::Number(0.0),
-        /// How strongly squares of weights are punished.
-        l2: Rate = Rate::Number(0.0),
-        /// How strongly squares of weights are punished without a change of gradients' scale; above zero, the op is
-        /// the second version.
+        /// Sets the strength of L1 regularization; 0 by default.
+        l1: Scalar = Scalar::Fixed(0.0),
+        /// Sets the strength of L2 regularization; 0 by default.
+        l2: Scalar = Scalar::Fixed(0.0),
+        /// Sets the strength of L2 regularization of the loss only, which does not enter the accumulators; 0 by default.
         l2_shrinkage: f64 = 0.0,
-        /// Adds to the denominator of the learning rate.
+        /// Sets a number that is added to the denominator of the learning rate; 0 by default.
         beta: f64 = 0.0,
     }
     |o, rule| {
@@ -352,7 +351,7 @@ optimizer! {
             let sparse = Sparse::Op(&[Var, Slot(0), Slot(1), Grad, Indices, N(0), N(1), N(2), N(3)]);
             rule("Ftrl", dense, sparse)
         };
-        // Stock multiplies ones, which is what the nodes' names say.
+        // TensorFlow multiplies ones, and the names of the nodes say so.
         let scaled = initializers::from_fn(move |scope, shape: &Shape, dtype, part| {
             crate::arithmetic::mul(scope, ones().build(scope, shape, dtype, part), start)
         });
@@ -360,21 +359,21 @@ optimizer! {
         let mut rule = rule.hyper([("learning_rate", rate), ("l1_regularization_strength", &o.l1)]);
         rule.hyper.push(Hyper::AdjustedL2 { l2: o.l2.clone(), beta: o.beta, rate: rate.clone() });
         if o.l2_shrinkage > 0.0 {
-            rule = rule.hyper([("l2_shrinkage_regularization_strength", &Rate::Number(o.l2_shrinkage))]);
+            rule = rule.hyper([("l2_shrinkage_regularization_strength", &Scalar::Fixed(o.l2_shrinkage))]);
         }
         Ok(rule
-            .hyper([("learning_rate_power", &Rate::Number(power))])
-            .slots([("accum", Start::Inside(scaled)), ("linear", from_zero())]))
+            .hyper([("learning_rate_power", &Scalar::Fixed(power))])
+            .slots([("accum", Start::SlotScope(scaled)), ("linear", from_zero())]))
     }
 }
 
 optimizer! {
-    /// Gradient descent with regularization after each step.
-    ProximalGradientDescent, "ProximalGradientDescent", new(learning_rate: Rate), {
-        /// How strongly weights are pulled to zero.
-        l1: Rate = Rate::Number(0.0),
-        /// How strongly squares of weights are punished.
-        l2: Rate = Rate::Number(0.0),
+    /// Gradient descent with a proximal step for regularization.
+    ProximalGradientDescent, "ProximalGradientDescent", new(learning_rate: Scalar), {
+        /// Sets the strength of L1 regularization; 0 by default.
+        l1: Scalar = Scalar::Fixed(0.0),
+        /// Sets the strength of L2 regularization; 0 by default.
+        l2: Scalar = Scalar::Fixed(0.0),
     }
     |o, rule| {
         let sparse = Sparse::Op(&[Var, N(0), N(1), N(2), Grad, Indices]);
@@ -387,14 +386,14 @@ optimizer! {
 }
 
 optimizer! {
-    /// Adagrad with regularization after each step.
-    ProximalAdagrad, "ProximalAdagrad", new(learning_rate: Rate), {
-        /// What the sums of squares start with.
+    /// Adagrad with a proximal step for regularization.
+    ProximalAdagrad, "ProximalAdagrad", new(learning_rate: Scalar), {
+        /// Sets the initial value of the sums of squares; 0.1 by default.
         initial_accumulator: f64 = 0.1,
-        /// How strongly weights are pulled to zero.
-        l1: Rate = Rate::Number(0.0),
-        /// How strongly squares of weights are punished.
-        l2: Rate = Rate::Number(0.0),
+        /// Sets the strength of L1 regularization; 0 by default.
+        l1: Scalar = Scalar::Fixed(0.0),
+        /// Sets the strength of L2 regularization; 0 by default.
+        l2: Scalar = Scalar::Fixed(0.0),
     }
     |o, rule| {
         let start = o.initial_accumulator;
@@ -406,19 +405,19 @@ optimizer! {
                 ("l1_regularization_strength", &o.l1),
                 ("l2_regularization_strength", &o.l2),
             ])
-            .slots([("accumulator", Start::Outside(start))]))
+            .slots([("accumulator", Start::OptimizerScope(start))]))
     }
 }
 
 optimizer! {
-    /// Steps that are longer where the gradient agrees with its average.
-    AddSign, "AddSignOptimizer", new(learning_rate: Rate), {
-        /// The scale of a step where they neither agree nor differ.
-        alpha: Rate = Rate::Number(1.0),
-        /// How much agreement counts; a schedule lets it count less and less.
-        sign_decay: Rate = Rate::Number(1.0),
-        /// How slowly the average forgets.
-        beta: Rate = Rate::Number(0.9),
+    /// AddSign: steps are longer where the signs of the gradient and its moving average agree.
+    AddSign, "AddSignOptimizer", new(learning_rate: Scalar), {
+        /// Sets the scale of a step where the signs neither agree nor differ; 1 by default.
+        alpha: Scalar = Scalar::Fixed(1.0),
+        /// Sets the weight of the agreement, often a falling schedule; 1 by default.
+        sign_decay: Scalar = Scalar::Fixed(1.0),
+        /// Sets the decay of the average; 0.9 by default.
+        beta: Scalar = Scalar::Fixed(0.9),
     }
     |o, rule| {
         let (rate, decay) = (&o.learning_rate, &o.sign_decay);
@@ -431,18 +430,18 @@ optimizer! {
 }
 
 optimizer! {
-    /// Steps that are longer by a power where the gradient agrees with its average.
-    PowerSign, "PowerSignOptimizer", new(learning_rate: Rate), {
-        /// The power's base.
+    /// PowerSign: steps are longer by a power where the signs of the gradient and its moving average agree.
+    PowerSign, "PowerSignOptimizer", new(learning_rate: Scalar), {
+        /// Sets the base of the power; e by default.
         base: f64 = std::f64::consts::E,
-        /// How much agreement counts; a schedule lets it count less and less.
-        sign_decay: Rate = Rate::Number(1.0),
-        /// How slowly the average forgets.
-        beta: Rate = Rate::Number(0.9),
+        /// Sets the weight of the agreement, often a falling schedule; 1 by default.
+        sign_decay: Scalar = Scalar::Fixed(1.0),
+        /// Sets the decay of the average; 0.9 by default.
+        beta: Scalar = Scalar::Fixed(0.9),
     }
     |o, rule| {
         check("base", o.base, o.base > 0.0, "positive")?;
-        let (rate, decay, log) = (&o.learning_rate, &o.sign_decay, Rate::Number(o.base.ln()));
+        let (rate, decay, log) = (&o.learning_rate, &o.sign_decay, Scalar::Fixed(o.base.ln()));
         let hyper = [("learning_rate", rate), ("beta", &o.beta), ("logbase", &log), ("sign_decay", decay)];
         let sparse = Sparse::Nodes(SparseUpdate::Sign { power: true });
         Ok(rule("PowerSign", &[Var, Slot(0), N(0), N(2), N(3), N(1), Grad], sparse)

@@ -1,6 +1,6 @@
-//! Moving averages of variables, which often do better than the variables themselves.
+//! Moving averages of variables, which often evaluate better than the variables themselves.
 
-use super::Rate;
+use super::Scalar;
 use super::slots::{create_slot, value};
 use crate::arithmetic::{add, cast, div, mul, sub};
 use crate::initializers;
@@ -10,7 +10,9 @@ use ferroflow_core::{DType, Result, Tensor, bail, status};
 use ferroflow_ops::build as ops;
 use prost::Message;
 
-/// Keeps averages that forget by `decay` in every step, in variables named `<variable>/ExponentialMovingAverage`.
+/// Exponential moving averages, in variables named `<variable>/ExponentialMovingAverage`.
+///
+/// In every step an average becomes `decay · average + (1 - decay) · variable`.
 ///
 /// ```
 /// use ferroflow::optimizers::ExponentialMovingAverage;
@@ -28,7 +30,7 @@ use prost::Message;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ExponentialMovingAverage {
-    decay: Rate,
+    decay: Scalar,
     updates: Option<Variable>,
     zero_debias: bool,
     name: String,
@@ -36,15 +38,15 @@ pub struct ExponentialMovingAverage {
     outputs: Vec<(Output, Variable)>,
 }
 
-/// What debiasing keeps beside an average that starts with zero.
+/// State of debiasing for an average that starts with zero.
 struct Debias {
     biased: Variable,
     local_step: Variable,
 }
 
 impl ExponentialMovingAverage {
-    /// Averages that keep a part of `decay` in every step.
-    pub fn new(decay: impl Into<Rate>) -> ExponentialMovingAverage {
+    /// Describes averages that keep the fraction `decay` of themselves in every step.
+    pub fn new(decay: impl Into<Scalar>) -> ExponentialMovingAverage {
         ExponentialMovingAverage {
             decay: decay.into(),
             updates: None,
@@ -55,30 +57,34 @@ impl ExponentialMovingAverage {
         }
     }
 
-    /// Forgets faster in the first steps, which this variable counts.
+    /// Uses a smaller decay in the first steps, which `counter` counts.
     #[must_use]
     pub fn num_updates(mut self, counter: &Variable) -> ExponentialMovingAverage {
         self.updates = Some(counter.clone());
         self
     }
 
-    /// Makes up for starting with zero. Averages of variables start with the variables, so this is about
-    /// [`ExponentialMovingAverage::apply_to_outputs`].
+    /// Sets whether to correct for an initial value of zero; `false` by default. Averages of variables start with the
+    /// variables, so this concerns [`ExponentialMovingAverage::apply_to_outputs`] only.
     #[must_use]
     pub fn zero_debias(mut self, debias: bool) -> ExponentialMovingAverage {
         self.zero_debias = debias;
         self
     }
 
-    /// The name of its nodes and variables.
+    /// Sets the name of its nodes and variables.
     #[must_use]
     pub fn name(mut self, name: &str) -> ExponentialMovingAverage {
         self.name = name.to_owned();
         self
     }
 
-    /// Adds averages of variables, and an operation that updates them: build it in a scope that waits for the variables'
-    /// own updates, or run it after those.
+    /// Adds averages of variables, and returns the operation that updates them. Build it in a scope that waits for the
+    /// updates of the variables, or run it after them.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for variables that are not floating-point.
     #[track_caller]
     pub fn apply(&mut self, scope: &Scope, variables: &[Variable]) -> Result<Operation> {
         let mut updated = Vec::with_capacity(variables.len());
@@ -97,7 +103,11 @@ impl ExponentialMovingAverage {
         self.update(scope, &updated)
     }
 
-    /// Adds averages of outputs, such as a loss, which start with zero; and an operation that updates them.
+    /// Adds averages of outputs, such as a loss, which start with zero, and returns the operation that updates them.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for outputs that are not floating-point or whose shape is not fully known.
     #[track_caller]
     pub fn apply_to_outputs(&mut self, scope: &Scope, outputs: &[Output]) -> Result<Operation> {
         let mut updated = Vec::with_capacity(outputs.len());
@@ -120,7 +130,7 @@ impl ExponentialMovingAverage {
         self.update(scope, &updated)
     }
 
-    /// Adds the average of a variable, which starts with the variable's value, or its initial one.
+    /// Adds the average of a variable, which starts with the variable's current or initial value.
     fn start(&self, scope: &Scope, variable: &Variable) -> Result<Variable> {
         let first = value_or_initial(scope, variable)?;
         let start = initializers::from_fn(move |_, _, _, _| Ok(first.clone()));
@@ -164,23 +174,23 @@ impl ExponentialMovingAverage {
         ops::minimum(inner, &decay, &grown)
     }
 
-    /// The average of a variable.
+    /// Returns the average of a variable, if it has one.
     pub fn average(&self, variable: &Variable) -> Option<&Variable> {
         self.averages.iter().find(|(of, _)| of == variable).map(|(_, average)| average)
     }
 
-    /// The average of an output.
+    /// Returns the average of an output, if it has one.
     pub fn output_average(&self, output: &Output) -> Option<&Variable> {
         self.outputs.iter().find(|(of, _)| of == output).map(|(_, average)| average)
     }
 
-    /// The name of the variable that holds a variable's average, or would.
+    /// Returns the name of the variable that holds the average of `variable`, or would hold it.
     pub fn average_name(&self, variable: &Variable) -> String {
         self.average(variable).map_or_else(|| format!("{}/{}", variable.name(), self.name), Variable::name)
     }
 
-    /// The names under which a checkpoint holds what a graph's variables are restored from, to evaluate with averages in
-    /// place of the variables: averages of trainable variables and of those that have one, all others themselves.
+    /// Returns the variables of a graph with the names to restore them from, for an evaluation that uses averages instead
+    /// of the variables: the names of averages for trainable variables and those with an average, their own for the rest.
     pub fn variables_to_restore(&self, graph: &Graph) -> Result<Vec<(String, Variable)>> {
         let mut averaged = trainable_variables(graph)?;
         averaged.extend(variables_in(graph, collections::MOVING_AVERAGE_VARIABLES)?);
@@ -201,7 +211,7 @@ impl ExponentialMovingAverage {
     }
 }
 
-/// What is averaged.
+/// A value to average.
 enum Source<'a> {
     Variable(&'a Variable),
     Output(&'a Output),
@@ -233,7 +243,7 @@ impl Debias {
         })
     }
 
-    /// The average is the biased one over what it would be of ones.
+    /// Sets the average to the biased one divided by the sum of its weights.
     fn update(&self, place: &Scope, average: &Variable, source: &Output, rest: &Output) -> Result<Operation> {
         let step = mul(place, sub(place, value(place, &self.biased), source), rest)?;
         let biased = self.biased.assign_sub(place, &step)?;
@@ -248,15 +258,15 @@ impl Debias {
 
 fn check_dtype(name: &str, dtype: DType) -> Result<()> {
     super::apply::check_dtype(name, dtype)
-        .map_err(|error| error.map_message(|text| format!("no moving average is kept: {text}")))
+        .map_err(|error| error.map_message(|text| format!("cannot keep a moving average: {text}")))
 }
 
-/// A variable of zeros for the average of an output.
+/// Adds a variable of zeros for the average of an output.
 fn zeros_beside(scope: &Scope, output: &Output, name: &str) -> Result<Variable> {
     let Some(shape) = output.shape().to_shape() else {
         bail!(
             InvalidArgument,
-            "the average of '{}' needs its whole shape, but {} is known; Output::set_shape says more",
+            "the average of '{}' needs a fully known shape, but it is {}; set it with Output::set_shape",
             output.name(),
             output.shape()
         );
@@ -270,12 +280,13 @@ fn zeros_beside(scope: &Scope, output: &Output, name: &str) -> Result<Variable> 
         .build(scope)
 }
 
-/// The value of a variable that has one, its initial value otherwise: in the step that initializes both, too.
+/// Returns the value of a variable that is initialized, its initial value otherwise; also in the step that initializes
+/// both.
 fn value_or_initial(scope: &Scope, variable: &Variable) -> Result<Output> {
     let initial = variable.initial_value().ok_or_else(|| {
         status!(
             InvalidArgument,
-            "variable {} has no initial value for its average to start with",
+            "variable {} has no initial value, so its average cannot be initialized",
             variable.name()
         )
     })?;

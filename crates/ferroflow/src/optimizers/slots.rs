@@ -1,28 +1,28 @@
-//! Variables that optimizers keep beside others: slots of one variable, and numbers that all variables share.
+//! Variables that optimizers keep: slots of each variable, and numbers that all variables share.
 
-use super::Rate;
+use super::Scalar;
 use crate::initializers::{self, Initializer};
 use crate::variables::{SaveSlice, Variable};
 use ferroflow_core::scope::{Graph, Operation, Output, Scope};
 use ferroflow_core::{DType, Result, Tensor, bail};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a slot starts with.
+/// Initial value of a slot.
 #[derive(Clone, Debug)]
 pub(super) enum Start {
-    /// Nodes below the slot's name.
-    Inside(Initializer),
-    /// A constant beside the update, which is where stock puts some.
-    Outside(f64),
+    /// Nodes in the scope of the slot.
+    SlotScope(Initializer),
+    /// A constant in the scope of the optimizer, where TensorFlow puts some.
+    OptimizerScope(f64),
 }
 
-/// What an optimizer has made so far. Clones share, so that an optimizer that is applied again finds its slots.
+/// Variables that an optimizer has added. Clones share them, so that an optimizer finds its slots when applied again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slots(Arc<Mutex<Made>>);
 
 #[derive(Debug, Default)]
 struct Made {
-    /// The owner, the slot's name, and the slot.
+    /// Owner, name and variable of each slot.
     slots: Vec<(Operation, &'static str, Variable)>,
     shared: Vec<(&'static str, Variable)>,
 }
@@ -32,13 +32,13 @@ impl Slots {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A variable's slot of this name.
+    /// Returns the slot of this name of a variable.
     pub(super) fn find(&self, variable: &Variable, name: &str) -> Option<Variable> {
         let is = |(owner, slot, _): &&(Operation, &str, Variable)| owner == variable.op() && *slot == name;
         self.with(|made| made.slots.iter().find(is).map(|(_, _, slot)| slot.clone()))
     }
 
-    /// All variables that were made in a graph, by name.
+    /// Returns all slots in a graph, sorted by name.
     pub(super) fn all(&self, graph: &Graph) -> Vec<Variable> {
         let mut all: Vec<Variable> = self.with(|made| {
             let slots = made.slots.iter().map(|(_, _, slot)| slot);
@@ -49,7 +49,7 @@ impl Slots {
         all
     }
 
-    /// The slots of a variable, in order; those that are missing are added.
+    /// Returns the slots of a variable, in order; adds those that are missing.
     #[track_caller]
     pub(super) fn of(
         &self,
@@ -63,8 +63,8 @@ impl Slots {
         for (name, start) in starts {
             initializers.push(match (self.find(variable, name), start) {
                 (Some(_), _) => None,
-                (None, Start::Inside(initializer)) => Some(initializer.clone()),
-                (None, Start::Outside(value)) => {
+                (None, Start::SlotScope(initializer)) => Some(initializer.clone()),
+                (None, Start::OptimizerScope(value)) => {
                     let constant = initializers::constant(*value);
                     let beside = scope.colocate_with(variable.op());
                     let value = constant.build(&beside, variable.shape(), variable.dtype(), None)?;
@@ -83,13 +83,13 @@ impl Slots {
         Ok(slots)
     }
 
-    /// A number that all variables share, beside one of them; added if it is missing.
+    /// Returns a number that all variables share, placed beside one of them; adds it if it is missing.
     #[track_caller]
     pub(super) fn shared(
         &self,
         scope: &Scope,
         name: &'static str,
-        start: &Rate,
+        start: &Scalar,
         beside: &Variable,
     ) -> Result<Variable> {
         let graph = scope.graph();
@@ -99,15 +99,12 @@ impl Slots {
         {
             return Ok(found);
         }
-        let Rate::Number(start) = *start else {
-            bail!(
-                InvalidArgument,
-                "{name} starts with a fixed number; it cannot start with what a graph computes"
-            );
+        let Scalar::Fixed(start) = *start else {
+            bail!(InvalidArgument, "{name} needs a fixed number to start with, not an output of the graph");
         };
         let full = graph.unique_name(&format!("{}{name}", scope.prefix()));
         let spec = Variable::spec(&full, []).absolute().trainable(false).colocate_with(beside.op());
-        // As in stock, where the constant is depends on the kind of variable.
+        // As in TensorFlow, the position of the constant depends on the kind of variable.
         let prefix = if beside.is_resource() { format!("{full}/Initializer/") } else { format!("{full}/") };
         let initializer = initializers::from_fn(move |scope, _, _, _| {
             scope.scope(&prefix).named_constant("initial_value", Tensor::scalar(start as f32))
@@ -120,7 +117,7 @@ impl Slots {
     }
 }
 
-/// Adds a variable that belongs to another: `w/Adam`, in the place of `w` and cut like `w`.
+/// Adds a variable that belongs to another, e.g. `w/Adam`: on the device of `w` and partitioned like `w`.
 #[track_caller]
 pub(super) fn create_slot(
     scope: &Scope,
@@ -146,7 +143,7 @@ pub(super) fn create_slot(
     spec.build(scope)
 }
 
-/// The value of a variable at some time in the step, after what the scope waits for if it is read by a handle.
+/// Returns the value of a variable. A read by handle waits for the scope's control dependencies; a reference does not.
 #[track_caller]
 pub(super) fn value(scope: &Scope, variable: &Variable) -> Result<Output> {
     if !variable.is_resource() {

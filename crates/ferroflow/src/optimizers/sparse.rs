@@ -1,4 +1,4 @@
-//! Updates of rows by several nodes, for optimizers whose op updates whole variables only.
+//! Sparse updates by several nodes, for optimizers whose op updates whole variables only.
 
 use super::apply::{ApplyCx, Target, deduplicated};
 use super::slots::value;
@@ -8,16 +8,17 @@ use ferroflow_core::op::IndexedSlices;
 use ferroflow_core::scope::{Operation, Output, Scope};
 use ferroflow_ops::build as ops;
 
-/// Which update it is. The code below knows the order of the rule's slots, powers and numbers.
+/// Kind of update. The code below relies on the order of the rule's slots, powers and hyperparameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum SparseUpdate {
-    /// Adds scaled rows.
+    /// Subtracts scaled rows.
     GradientDescent,
-    /// Moments of all rows decay, those of the given rows also grow. With the largest second moment if asked.
+    /// Decays the moments of all rows, and adds to those of the given rows; scales by the largest second moment if
+    /// `amsgrad` is set.
     Adam { amsgrad: bool },
-    /// Moments of the given rows only.
+    /// Updates the moments of the given rows only.
     AdaMax,
-    /// Rows are scaled by whether they agree with the average direction, or by a power of that.
+    /// Scales rows by the agreement with the average direction, or by a power of it.
     Sign { power: bool },
 }
 
@@ -48,7 +49,7 @@ impl SparseUpdate {
     }
 }
 
-/// A gradient's rows, each index once, and where nodes go.
+/// Rows of a gradient with distinct indices, and the scope of the nodes.
 struct Rows<'a> {
     place: &'a Scope,
     values: Output,
@@ -58,7 +59,7 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Lets a slot decay and adds rows to it; the value after that.
+    /// Decays a slot and adds rows to it; returns the value after that.
     fn decay_and_add(&self, slot: Target<'_>, decay: &Output, rows: &Output) -> Result<Output> {
         let place = self.place;
         let decayed = mul(place, value(place, slot.variable), decay)?;
@@ -69,7 +70,7 @@ impl Rows<'_> {
     }
 }
 
-/// Repeated rows add up in the variable itself.
+/// Adds rows without deduplication: repeated rows add up in the variable itself.
 fn gradient_descent(
     cx: &ApplyCx<'_>,
     place: &Scope,
@@ -148,9 +149,10 @@ fn sign(
     let m = rows.decay_and_add(target.slot(0), beta, &grown)?;
     let direction = ops::gather_v2(place, ops::sign(place, &m), &rows.indices, 0)?;
     let agreement = mul(place, &direction, ops::sign(place, &rows.values))?;
-    let scale = match power {
-        true => ops::exp(place, mul(place, mul(place, base, decay), &agreement))?,
-        false => add(place, base, mul(place, decay, &agreement))?,
+    let scale = if power {
+        ops::exp(place, mul(place, mul(place, base, decay), &agreement))?
+    } else {
+        add(place, base, mul(place, decay, &agreement))?
     };
     let step = mul(place, mul(place, rate, &scale), &rows.values)?;
     let down = ops::neg(place, &step)?;

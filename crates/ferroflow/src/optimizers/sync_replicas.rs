@@ -1,9 +1,9 @@
-//! Synchronous training: gradients of several workers are averaged before they are applied once.
+//! Synchronous training: the gradients of several workers are averaged and applied once.
 //!
-//! Each variable has an accumulator beside it. Workers add gradients, marked with the step they were computed in; the
-//! chief takes an average of `replicas_to_aggregate` fresh ones, applies it, and puts a token for every worker into a
+//! Each variable has an accumulator on its device. Workers add gradients, marked with the step they were computed in. The
+//! chief takes the average of `replicas_to_aggregate` fresh ones, applies it, and puts a token for every worker into a
 //! queue, which the workers wait for. Gradients of workers that were too slow are dropped. Accumulators, queue and their
-//! names are those of stock's `SyncReplicasOptimizer`, so that workers of either kind train together.
+//! names are those of TensorFlow's `SyncReplicasOptimizer`, so that workers of both kinds train together.
 
 use super::slots::value;
 use super::{ExponentialMovingAverage, GradAndVar, Optimizer, compute_gradients};
@@ -15,7 +15,7 @@ use ferroflow_core::scope::{Operation, Output, Scope};
 use ferroflow_core::{DType, PartialShape, Result, Tensor, ensure};
 use ferroflow_ops::build as ops;
 
-/// Makes an optimizer synchronous.
+/// Synchronous form of an optimizer.
 ///
 /// ```
 /// use ferroflow::optimizers::{GradientDescent, SyncReplicas};
@@ -43,32 +43,32 @@ pub struct SyncReplicas<O> {
     name: String,
 }
 
-/// The operations of a synchronous step. Workers run `train`; the chief also runs `chief_queue` again and again on a
-/// thread of its own, after `chief_init` and `init_tokens` once.
+/// Operations of a synchronous step. Workers run `train`. The chief also runs `chief_queue` repeatedly on another thread,
+/// after running `chief_init` and `init_tokens` once. [`SyncReplicasHook`](crate::train::SyncReplicasHook) does all of it.
 #[derive(Clone, Debug)]
 pub struct SyncTrainOp {
-    /// A worker's step: adds its gradients and waits for the next token.
+    /// Step of a worker: adds its gradients and waits for the next token.
     pub train: Operation,
-    /// The chief's step: takes gradients, applies them, and hands out tokens. It waits until there are enough.
+    /// Step of the chief: waits for enough gradients, applies their average, and hands out tokens.
     pub chief_queue: Operation,
-    /// Hands out the first tokens; the chief runs it once, after the variables have values.
+    /// Hands out the first tokens; the chief runs it once, after the variables are initialized.
     pub init_tokens: Operation,
-    /// What the chief runs when it starts, in place of an initializer of local variables: accumulators learn the step.
+    /// Initializer that the chief runs for its local variables and the accumulators' step.
     pub chief_init: Operation,
-    /// What other workers run when they start: their local step learns the global one.
+    /// Initializer that other workers run: sets their local step to the global step.
     pub local_step_init: Operation,
-    /// Names of global variables without values; empty when `chief_init` and `local_step_init` may run.
+    /// Names of uninitialized global variables; empty when `chief_init` and `local_step_init` may run.
     pub ready_for_local_init: Output,
-    /// The token queue.
+    /// Queue of tokens.
     pub token_queue: Output,
-    /// Ends the queue when what is in it has been taken.
+    /// Closes the queue; tokens in it can still be taken.
     pub close: Operation,
-    /// Ends the queue and whoever waits for it.
+    /// Closes the queue and cancels pending operations on it.
     pub cancel: Operation,
 }
 
 impl<O: Optimizer> SyncReplicas<O> {
-    /// Applies the average of this many gradients per step.
+    /// Applies the average of `replicas_to_aggregate` gradients per step.
     pub fn new(optimizer: O, replicas_to_aggregate: usize) -> SyncReplicas<O> {
         SyncReplicas {
             optimizer,
@@ -80,22 +80,22 @@ impl<O: Optimizer> SyncReplicas<O> {
         }
     }
 
-    /// The number of workers: those beyond the gradients that a step needs are backups. If there are fewer workers than
-    /// gradients, each gives several per step.
+    /// Sets the number of workers; by default, as many as gradients per step. Workers beyond that number are backups; if
+    /// there are fewer, each contributes several gradients per step.
     #[must_use]
     pub fn total_replicas(mut self, total: usize) -> SyncReplicas<O> {
         self.total = total;
         self
     }
 
-    /// How many tokens there are before the first step; as many as gradients unless this says otherwise.
+    /// Sets the number of tokens before the first step; by default, as many as gradients per step.
     #[must_use]
     pub fn init_tokens(mut self, tokens: usize) -> SyncReplicas<O> {
         self.init_tokens = Some(tokens);
         self
     }
 
-    /// Moving averages of variables that the chief updates in every step.
+    /// Sets moving averages of variables that the chief updates in every step.
     #[must_use]
     pub fn variable_averages(
         mut self,
@@ -106,19 +106,19 @@ impl<O: Optimizer> SyncReplicas<O> {
         self
     }
 
-    /// The name of the accumulators' scope.
+    /// Sets the name of the accumulators' scope.
     #[must_use]
     pub fn name(mut self, name: &str) -> SyncReplicas<O> {
         self.name = name.to_owned();
         self
     }
 
-    /// The optimizer whose updates are synchronous.
+    /// Returns the optimizer that is made synchronous.
     pub fn optimizer(&self) -> &O {
         &self.optimizer
     }
 
-    /// Adds gradients by all trainable variables, and the operations of a synchronous step.
+    /// Adds gradients with respect to all trainable variables, and the operations of a synchronous step.
     #[track_caller]
     pub fn minimize(&self, scope: &Scope, loss: &Output, global_step: &Variable) -> Result<SyncTrainOp> {
         let grads = compute_gradients(scope, loss, &trainable_variables(scope.graph())?)?;
@@ -126,6 +126,10 @@ impl<O: Optimizer> SyncReplicas<O> {
     }
 
     /// Adds the operations of a synchronous step.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if there are no variables, replicas or enough tokens for the first step.
     #[track_caller]
     pub fn apply_gradients(
         &self,
@@ -166,11 +170,11 @@ impl<O: Optimizer> SyncReplicas<O> {
         if let Some((averages, variables)) = &self.averages {
             chief_queue = averages.clone().apply(&scope.control([&chief_queue]), variables)?;
         }
-        let end = |cancel: bool| {
+        let close_queue = |cancel: bool| {
             let close = home.op("QueueCloseV2").name("sync_token_q_Close").input(&token_queue);
             close.attr("cancel_pending_enqueues", cancel).build()
         };
-        let (close, cancel) = (end(false)?, end(true)?);
+        let (close, cancel) = (close_queue(false)?, close_queue(true)?);
         let mut starts = vec![local_step_init.clone()];
         for (accumulator, place) in &accumulators {
             starts.push(accumulator.set_step(place, &value(place, global_step)?)?);
@@ -193,13 +197,13 @@ impl<O: Optimizer> SyncReplicas<O> {
         })
     }
 
-    /// The number of tokens to start with, if the numbers fit.
+    /// Returns the number of initial tokens, after checking all numbers.
     fn check(&self, grads: &[GradAndVar]) -> Result<usize> {
         ensure!(!grads.is_empty(), InvalidArgument, "Must supply at least one variable");
         ensure!(
             self.replicas > 0 && self.total > 0,
             InvalidArgument,
-            "a step needs the gradients of at least one of at least one replica, not of {} of {}",
+            "synchronous training aggregates {} gradients of {} replicas, but both numbers must be at least 1",
             self.replicas,
             self.total
         );
@@ -214,10 +218,10 @@ impl<O: Optimizer> SyncReplicas<O> {
     }
 }
 
-/// Where the gradients of a variable meet.
+/// Accumulator of the gradients of a variable.
 struct Accumulator {
     handle: Output,
-    /// What its ops start with.
+    /// Prefix of the names of its ops.
     family: &'static str,
 }
 
@@ -242,7 +246,7 @@ impl Accumulator {
         Ok(Accumulator { handle: node.build()?.output(0)?, family })
     }
 
-    /// What a reference names, its users are beside.
+    /// Returns the scope of ops that use the accumulator: colocated with it if it is a reference.
     fn beside(&self, place: &Scope) -> Scope {
         if self.handle.is_ref() { place.colocate_with(&self.handle) } else { place.clone() }
     }
@@ -281,9 +285,10 @@ impl Accumulator {
     }
 
     fn set_step(&self, place: &Scope, step: &Output) -> Result<Operation> {
-        let op = match self.handle.is_ref() {
-            true => "AccumulatorSetGlobalStep",
-            false => "ResourceAccumulatorSetGlobalStep",
+        let op = if self.handle.is_ref() {
+            "AccumulatorSetGlobalStep"
+        } else {
+            "ResourceAccumulatorSetGlobalStep"
         };
         self.beside(place).op(op).name("SetGlobalStep").input(&self.handle).input(step).build()
     }
@@ -294,7 +299,7 @@ fn on_device_of(scope: &Scope, variable: &Variable) -> Scope {
     if device.is_empty() { scope.clone() } else { scope.device(&device) }
 }
 
-/// Replaces the value, beside the variable if a reference names it.
+/// Assigns a value; colocated with the variable if it is a reference variable.
 fn set(scope: &Scope, variable: &Variable, value: &Output) -> Result<Operation> {
     if variable.is_resource() {
         return variable.assign(scope, value);
@@ -302,9 +307,9 @@ fn set(scope: &Scope, variable: &Variable, value: &Output) -> Result<Operation> 
     variable.assign(&scope.colocate_with(variable.op()), value)
 }
 
-/// The step that this worker's gradients are computed in.
+/// Adds the variable that holds the step of this worker's gradients.
 fn local_step(scope: &Scope, global_step: &Variable) -> Result<Variable> {
-    // Keeps the variable on the worker where other variables go to parameter servers.
+    // Keeps the variable on the worker, in scopes that place variables on parameter servers.
     let anchor = scope.op("NoOp").build()?;
     let full = scope.graph().unique_name(&format!("{}sync_rep_local_step", scope.prefix()));
     let prefix = if global_step.is_resource() { format!("{full}/Initializer/") } else { format!("{full}/") };
@@ -322,11 +327,11 @@ fn local_step(scope: &Scope, global_step: &Variable) -> Result<Variable> {
     if global_step.is_resource() { spec.build(scope) } else { spec.reference().build(scope) }
 }
 
-/// Puts tokens into the queue, after what the scope waits for: they say the number of the step.
+/// Adds tokens with the number of the step to the queue, after the scope's control dependencies.
 fn tokens(place: &Scope, queue: &Output, count: usize, global_step: &Variable) -> Result<Operation> {
     let full = place.graph().unique_name(&format!("{}Fill", place.prefix()));
     let below = place.scope(&format!("{full}/"));
-    // Like the read of a handle, the constant waits, because a reference's value does not.
+    // The constant waits like the read of a handle would, because the value of a reference does not.
     let dims = below.named_constant("dims", Tensor::vector(vec![count as i32]))?;
     let outside = place.without_control();
     let node = ops::Fill::new().name(&format!("{full}/"));

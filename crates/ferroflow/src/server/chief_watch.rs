@@ -1,13 +1,13 @@
-//! The end of training, as a task sees it that nobody tells.
+//! Detection of the end of training by a task that nobody tells about it.
 //!
-//! Chiefs of stock know nothing of an end that others could follow. But their masters open a session on the tasks that
-//! they use and delete it when the program closes its own, and then their process ends, so that nobody listens at their
-//! address any more. A chief that goes without deleting its sessions has crashed and is waited for. A task that it never
-//! used cannot tell the two by itself: it asks the others, and without any that the chief has used it waits.
+//! TensorFlow's chiefs do not announce the end of training. But their masters open a session on the tasks that they use,
+//! delete it when the program closes its own, and then their process ends, so that nothing listens at their address. A
+//! chief that goes without deleting its sessions has crashed, and is waited for. A task that the chief never used cannot
+//! tell the two apart: it asks the other tasks, and waits as long as none says that the chief has used it.
 //!
-//! Other workers may have yet to begin when the chief is done: those of stock look every 30 seconds whether its variables
-//! are ready, with a session that they close again. As long as their servers answer, they are waited for until they have
-//! trained.
+//! Other workers may not have begun when the chief is done: TensorFlow's workers look every 30 seconds whether the
+//! variables are ready, with a session that they close again. As long as their servers answer, they are waited for until
+//! they have trained.
 
 #[cfg(test)]
 mod tests;
@@ -22,36 +22,39 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 
-/// How often a task looks at the chief.
+/// Interval between two looks at the chief.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long a task may take to accept a connection or to answer.
+/// Time that a task may take to accept a connection or to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long a task waits, and for what.
-pub(super) struct Patience {
-    /// How long it stays after the chief.
+/// Limits of the waits for the end of training.
+pub(super) struct Timeouts {
+    /// Time that this task stays after the chief has gone.
     pub(super) grace: Duration,
-    /// How long it waits for a chief that is not there; `None` for ever.
+    /// Time to wait for a chief that is not there; `None` for no limit.
     pub(super) chief: Option<Duration>,
-    /// How long a worker that closed its session may take to open another one: stock's look every 30 seconds.
+    /// Time that a worker that closed its session may take to open another one; TensorFlow's look every 30 seconds.
     pub(super) poll: Duration,
-    /// How long a worker that answers may take to open its first session.
+    /// Time that a worker that answers may take to open its first session.
     pub(super) begin: Duration,
 }
 
-impl Patience {
-    /// What suits programs of stock.
-    pub(super) fn new(grace: Duration, chief: Option<Duration>) -> Patience {
-        Patience { grace, chief, poll: Duration::from_secs(40), begin: Duration::from_secs(600) }
+impl Timeouts {
+    /// Sets limits that suit TensorFlow programs.
+    pub(super) fn new(grace: Duration, chief: Option<Duration>) -> Timeouts {
+        Timeouts { grace, chief, poll: Duration::from_secs(40), begin: Duration::from_secs(600) }
     }
 }
 
-/// Ends when training is over. Fails if the chief is away for longer than the task has patience.
-pub(super) async fn until_done(task: &Task, cluster: &ClusterSpec, patience: &Patience) -> Result<()> {
-    let grace = patience.grace;
+/// Waits until training is over. Fails if the chief is away for too long.
+pub(super) async fn until_done(task: &Task, cluster: &ClusterSpec, timeouts: &Timeouts) -> Result<()> {
+    let grace = timeouts.grace;
     let chief = cluster.tasks().map(|(task, _)| task).find(|task| is_chief(task, cluster));
     let chief = chief.ok_or_else(|| {
-        status!(InvalidArgument, "no task ends the training: the cluster has neither a chief nor a worker 0")
+        status!(
+            InvalidArgument,
+            "cannot wait for the end of training: the cluster has neither a chief nor a worker 0"
+        )
     })?;
     let mut watch = Watch::new(chief.clone());
     loop {
@@ -60,37 +63,40 @@ pub(super) async fn until_done(task: &Task, cluster: &ClusterSpec, patience: &Pa
         let used = task.has_seen(&chief);
         watch.seen |= used || (here && chief != *task.task());
         let closed = !masters.contains(&chief.to_string());
-        // The own task is there until it ends here, so that only its sessions can tell.
+        // This task itself is alive until it ends here, so only its sessions tell.
         let gone = closed && (!here || chief == *task.task());
         let done = closed && (used || watch.trained);
-        watch.note_presence(here || done, patience.chief)?;
+        watch.note_presence(here || done, timeouts.chief)?;
         if !watch.seen {
             watch.speak(Wait::Start, "it has not come yet");
         } else if !gone {
             (watch.gone, watch.met, watch.trained) = (None, false, false);
-            match closed || here {
-                true => watch.wait = None,
-                false => watch.speak(Wait::Return, "it went without closing its session"),
+            if closed || here {
+                watch.wait = None;
+            } else {
+                watch.speak(Wait::Return, "it went without closing its session");
             }
         } else {
             let since = *watch.gone.get_or_insert_with(Instant::now);
             let trained = used || watch.ask_others(task, cluster).await?;
             if since.elapsed() >= grace && !trained {
-                let others = "it went before it used this task, and no other task tells that it trained";
+                let others = "it went before it used this task, and no other task says that it has trained";
                 watch.speak(Wait::Return, others);
             } else if since.elapsed() >= grace {
                 let busy = still_there(task, cluster, &masters).await;
-                let unfinished = match busy.is_empty() {
-                    true => watch.unfinished(task, cluster, patience, since).await?,
-                    false => Vec::new(),
+                let unfinished = if busy.is_empty() {
+                    watch.unfinished(task, cluster, timeouts, since).await?
+                } else {
+                    Vec::new()
                 };
                 if busy.is_empty() && unfinished.is_empty() {
                     tracing::info!(%chief, "The chief is done; ending.");
                     return Ok(());
                 }
-                let why = match busy.is_empty() {
-                    true => format!("the chief is done, but {} may yet train", unfinished.join(" and ")),
-                    false => format!("the chief is done, but {busy:?} have sessions open here"),
+                let why = if busy.is_empty() {
+                    format!("the chief is done, but {} may yet train", unfinished.join(" and "))
+                } else {
+                    format!("the chief is done, but {busy:?} have sessions open here")
                 };
                 watch.speak(Wait::Others, &why);
             }
@@ -99,26 +105,29 @@ pub(super) async fn until_done(task: &Task, cluster: &ClusterSpec, patience: &Pa
     }
 }
 
-/// What is waited for.
+/// Event that the task waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
+    /// The arrival of the chief.
     Start,
+    /// The return of the chief.
     Return,
+    /// The end of other tasks.
     Others,
 }
 
-/// What has been seen so far.
+/// Observations so far.
 struct Watch {
     chief: TaskName,
-    /// The chief was there.
+    /// Set once the chief was there.
     seen: bool,
-    /// Since when it is done.
+    /// Time since when the chief has been gone.
     gone: Option<Instant>,
-    /// Tasks beside the chief that were there when it had gone.
+    /// Set if other tasks than the chief answered after it had gone.
     met: bool,
-    /// One of them says that the chief has used it, and has closed its sessions.
+    /// Set if one of them says that the chief used it and closed its sessions.
     trained: bool,
-    /// Since when nobody has been at its address.
+    /// Time since when nothing has listened at the chief's address.
     away: Option<Instant>,
     wait: Option<(Wait, Waiting)>,
 }
@@ -128,7 +137,7 @@ impl Watch {
         Watch { chief, seen: false, gone: None, met: false, trained: false, away: None, wait: None }
     }
 
-    /// Fails if the chief has been away for too long; one that is done with its training counts as present.
+    /// Fails if the chief has been away for too long. A chief that is done with its training counts as present.
     fn note_presence(&mut self, present: bool, limit: Option<Duration>) -> Result<()> {
         if present {
             self.away = None;
@@ -139,19 +148,19 @@ impl Watch {
         ensure!(
             limit.is_none_or(|limit| away < limit),
             DeadlineExceeded,
-            "{} {happened} within {} s, so this task ends",
+            "{} {happened} within {} s, so this task ends; is the chief's program running?",
             self.chief,
             away.as_secs()
         );
         Ok(())
     }
 
-    /// Workers beside the chief whose servers answer and who may have yet to train, with what is known of them.
+    /// Returns a description of each worker besides the chief whose server answers and which may still train.
     async fn unfinished(
         &self,
         task: &Task,
         cluster: &ClusterSpec,
-        patience: &Patience,
+        timeouts: &Timeouts,
         gone_since: Instant,
     ) -> Result<Vec<String>> {
         let serves = |name: &TaskName| matches!(name.job.as_str(), "ps" | "evaluator");
@@ -161,13 +170,13 @@ impl Watch {
         let mut unfinished = Vec::new();
         for (name, address) in others {
             match task.closed_for(&name) {
-                Some(closed) if closed >= patience.poll => {}
+                Some(closed) if closed >= timeouts.poll => {}
                 Some(_) => {
                     if is_there(task, cluster, &name).await {
                         unfinished.push(format!("{name}, which closed its session a moment ago,"));
                     }
                 }
-                None if gone_since.elapsed() >= patience.begin => {}
+                None if gone_since.elapsed() >= timeouts.begin => {}
                 None => new.push((name, address.to_owned())),
             }
         }
@@ -200,7 +209,7 @@ impl Watch {
         }
     }
 
-    /// Whether the chief has trained, as the others tell: one says so, or all of them have ended since.
+    /// Asks the other tasks whether the chief has trained: one says so, or all of them have ended since.
     async fn ask_others(&mut self, task: &Task, cluster: &ClusterSpec) -> Result<bool> {
         let others = cluster.tasks().filter(|(name, _)| name != task.task() && *name != self.chief);
         let others: Vec<String> = others.map(|(_, address)| address.to_owned()).collect();
@@ -215,7 +224,7 @@ impl Watch {
     }
 }
 
-/// Masters with sessions here whose processes are there. Sessions of dead ones stay open, but nobody will use them.
+/// Returns the masters with sessions here whose processes are alive. Sessions of dead ones stay open, but are not used.
 async fn still_there<'a>(
     task: &Task,
     cluster: &ClusterSpec,
@@ -226,14 +235,14 @@ async fn still_there<'a>(
         let known = cluster.tasks().map(|(name, _)| name).find(|name| name.to_string() == *master);
         match known {
             Some(name) if !is_there(task, cluster, &name).await => {}
-            // One that the cluster does not name cannot be asked.
+            // A master that the cluster does not name cannot be asked.
             _ => there.push(master),
         }
     }
     there
 }
 
-/// Whether somebody listens at a task's address.
+/// Returns `true` if something listens at a task's address.
 async fn is_there(task: &Task, cluster: &ClusterSpec, name: &TaskName) -> bool {
     if name == task.task() {
         return true;

@@ -1,41 +1,46 @@
-//! Where a task listens: what its entry in the cluster names, unless the user says otherwise.
+//! Listening sockets of a task: at the address of its entry in the cluster, unless the user chooses another.
 
 use ferroflow_core::{Result, Status, status};
 use ferroflow_discovery::owner_of_port;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
-/// What is known of the place.
-pub struct Place<'a> {
-    /// The task's own `host:port` in the cluster.
+/// Address to listen on: from the task's entry in the cluster, or chosen by the user.
+pub struct ListenConfig<'a> {
+    /// Entry of the task in the cluster, as `host:port`.
     pub entry: Option<&'a str>,
-    /// The address that the user chose.
+    /// Interface that the user chose.
     pub bind: Option<IpAddr>,
-    /// The port that the user chose.
+    /// Port that the user chose.
     pub port: Option<u16>,
 }
 
-/// Listens on every address that the place means: a name such as `localhost` may have one of each family.
-pub fn listen(place: &Place<'_>) -> Result<Vec<TcpListener>> {
-    let (host, entry_port) = match place.entry.and_then(|entry| entry.rsplit_once(':')) {
+/// Listens on every address that `config` means: a name such as `localhost` may have one of each family. Without an entry
+/// and a choice it is port 2222 of the loopback interface.
+///
+/// # Errors
+///
+/// `Unknown`, as in TensorFlow, if an address cannot be used; the message names the process that has the port.
+pub fn listen(config: &ListenConfig<'_>) -> Result<Vec<TcpListener>> {
+    let (host, entry_port) = match config.entry.and_then(|entry| entry.rsplit_once(':')) {
         Some((host, port)) => (Some(host), port.parse().ok()),
         None => (None, None),
     };
-    let port = place.port.or(entry_port).unwrap_or(2222);
-    match (place.bind, host) {
+    let port = config.port.or(entry_port).unwrap_or(2222);
+    match (config.bind, host) {
         (Some(address), _) => Ok(vec![bind(SocketAddr::new(address, port))?]),
         (None, None) => Ok(vec![bind((Ipv4Addr::LOCALHOST, port).into())?]),
         (None, Some(host)) => listen_as(host, port),
     }
 }
 
-/// Listens on the addresses of a host name, or on all interfaces if the name is not one of this machine.
+/// Listens on the addresses of a host name, or on all interfaces if the name does not belong to this machine.
 fn listen_as(host: &str, port: u16) -> Result<Vec<TcpListener>> {
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let mut addresses: Vec<SocketAddr> = match (bare, port).to_socket_addrs() {
         Ok(addresses) => addresses.collect(),
         Err(error) => {
-            tracing::warn!(host, %error, "The name in this task's entry is not known here; listening on all interfaces.");
+            tracing::warn!(host, %error, "The host name of this task's entry cannot be resolved; listening on all interfaces.");
             return everywhere(port);
         }
     };
@@ -52,14 +57,14 @@ fn listen_as(host: &str, port: u16) -> Result<Vec<TcpListener>> {
     if listeners.is_empty() {
         tracing::warn!(
             host,
-            "The name in this task's entry is not of this machine; listening on all interfaces."
+            "The host name of this task's entry does not belong to this machine; listening on all interfaces."
         );
         return everywhere(port);
     }
     Ok(listeners)
 }
 
-/// All interfaces; a socket of IPv6 takes connections of both families where the system lets it.
+/// Listens on all interfaces. An IPv6 socket takes connections of both families where the system allows it.
 fn everywhere(port: u16) -> Result<Vec<TcpListener>> {
     let both = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port));
     match both {
@@ -81,6 +86,6 @@ fn refusal(address: SocketAddr, error: &std::io::Error) -> Status {
         }
         _ => String::new(),
     };
-    // The code of stock's servers, which say no more than that they could not start.
+    // The code of TensorFlow's servers, which only say that they could not start.
     status!(Unknown, "cannot listen on port {} of {}: {error}{hint}", address.port(), address.ip())
 }

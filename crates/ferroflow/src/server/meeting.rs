@@ -1,4 +1,4 @@
-//! A server whose peers are found at a rendezvous.
+//! Servers that find the other tasks of their cluster at a rendezvous.
 
 use super::Server;
 use ferroflow_cluster::server::ServerConfig;
@@ -6,7 +6,7 @@ use ferroflow_core::{Result, bail};
 use ferroflow_discovery::rendezvous::{Change, Event, Failure, Rendezvous, Seat, Socket, Stop};
 use tokio::sync::oneshot;
 
-/// A place in a run that is left, with everybody told, when the server ends.
+/// Membership in a run, which ends with the server and is announced to the other tasks.
 pub(super) struct Membership(Option<Seat>);
 
 impl Drop for Membership {
@@ -21,18 +21,23 @@ impl Drop for Membership {
 impl Server {
     /// Finds the other tasks at a rendezvous, waits until the cluster is complete, and serves as one of them.
     ///
-    /// The server of a task that trains tells the others when it ends. One that is joined ends by itself when the chief has,
-    /// or when another task fails. Tasks that are started again are followed to where they are then.
+    /// The server of a task that trains tells the others when it ends. A server that is joined ends when the chief has
+    /// ended or another task fails. Tasks that are restarted elsewhere are found again.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the rendezvous reserves a port for another program; otherwise the error of the rendezvous, such
+    /// as a cluster that is not complete in time.
     ///
     /// ```no_run
     /// use ferroflow::Server;
     /// use ferroflow::discovery::rendezvous::Rendezvous;
     ///
     /// let place = "file:///shared/dir/job-42";
-    /// // In the processes that hold the variables:
+    /// // In the processes that hold variables:
     /// Server::meet(Rendezvous::new(place, "ps:2,worker:4", "ps", None)?)?.join();
     ///
-    /// // In those that train:
+    /// // In the processes that train:
     /// let mut rendezvous = Rendezvous::new(place, "ps:2,worker:4", "worker", None)?;
     /// rendezvous.program = true;
     /// let server = Server::meet(rendezvous)?;
@@ -45,11 +50,14 @@ impl Server {
         let mut seat = rendezvous.enter(&Stop::default()).map_err(Failure::into_status)?;
         let cluster = seat.wait().map_err(Failure::into_status)?;
         let Some(Socket::Listening(listener)) = seat.take_socket() else {
-            bail!(InvalidArgument, "a server listens by itself, so no port is to be reserved for it");
+            bail!(
+                InvalidArgument,
+                "the rendezvous reserved a port for another program, but this server listens itself; do not reserve one"
+            );
         };
         let (ended, end) = oneshot::channel();
         let shutdown = async {
-            // Nobody watches any more, so nobody will tell of an end.
+            // Without a watch, nothing announces the end.
             if end.await.is_err() {
                 std::future::pending().await
             }
@@ -60,7 +68,7 @@ impl Server {
         let whereabouts = server.whereabouts();
         let follow = move |change: Change| {
             if let Err(error) = whereabouts.learn(&change.cluster, change.epoch) {
-                tracing::error!("The other tasks cannot be followed: {}", error.message());
+                tracing::error!("New addresses of the other tasks cannot be used: {}", error.message());
             }
         };
         seat.watch(follow, move |event| {

@@ -1,11 +1,11 @@
-//! Who a process is among the tasks of a cluster: told by the environment variable `TF_CONFIG`, by a scheduler, or by flags.
+//! The task of a process in a cluster, as told by the environment variable `TF_CONFIG`, by a scheduler, or by flags.
 
 use super::Server;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_core::Result;
 use ferroflow_discovery::{Asked, Environment, Role, Source, is_chief};
 
-/// Who this task is, and in which cluster.
+/// A task and its cluster.
 ///
 /// ```
 /// use ferroflow::server::TaskConfig;
@@ -18,21 +18,25 @@ use ferroflow_discovery::{Asked, Environment, Role, Source, is_chief};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskConfig {
-    /// The cluster; empty for a program that runs alone.
+    /// Cluster of the task; empty for a program that runs alone.
     pub cluster: ClusterSpec,
-    /// This task.
+    /// Job and index of the task.
     pub task: TaskName,
 }
 
 impl TaskConfig {
-    /// Asks `TF_CONFIG` and then schedulers, which `FERROFLOW_JOBS` tells which jobs there are. A program that is told
-    /// nothing is a worker of its own, with an empty cluster.
+    /// Reads `TF_CONFIG`, or the variables of a scheduler together with `FERROFLOW_JOBS`, which lists the jobs. Without any
+    /// of them, the program is a single worker with an empty cluster.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the variables are malformed or contradict each other.
     pub fn from_env() -> Result<TaskConfig> {
         TaskConfig::resolve(Asked::default(), &Environment::of_process())
     }
 
-    /// Reads `{"cluster": {"ps": […], "worker": […]}, "task": {"type": "worker", "index": 0}}`, in every form that stock
-    /// accepts. A program that is told nothing is a worker of its own.
+    /// Parses `{"cluster": {"ps": […], "worker": […]}, "task": {"type": "worker", "index": 0}}`, in every form that
+    /// TensorFlow accepts. Without a cluster, the program is a single worker.
     pub fn from_tf_config(text: &str) -> Result<TaskConfig> {
         TaskConfig::resolve(Asked::default(), &[("TF_CONFIG", text)].into_iter().collect())
     }
@@ -47,16 +51,17 @@ impl TaskConfig {
         Ok(TaskConfig { cluster: role.cluster, task })
     }
 
-    /// Whether this task initializes the model and writes checkpoints: the chief, or the first worker without one.
+    /// Returns `true` if this task initializes the model and writes checkpoints: the chief, or worker 0 without a chief.
     pub fn is_chief(&self) -> bool {
         is_chief(&self.task, &self.cluster)
     }
 
-    /// Starts this task's server.
+    /// Starts the server of this task; see [`Server::new`].
     pub fn server(&self) -> Result<Server> {
-        match self.cluster.is_empty() {
-            true => Server::local(),
-            false => Server::new(&self.cluster, &self.task.job, self.task.task),
+        if self.cluster.is_empty() {
+            Server::local()
+        } else {
+            Server::new(&self.cluster, &self.task.job, self.task.task)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Steps whose names are fixed once, for loops.
+//! Steps that are prepared once and run repeatedly.
 
 use super::connection::Connection;
 use super::options::RunOptions;
@@ -7,16 +7,16 @@ use ferroflow_core::{DType, PartialShape, Result, Tensor, ensure, status};
 use ferroflow_proto::tensorflow::RunMetadata;
 use std::sync::Arc;
 
-/// A prepared step. It keeps its session open.
+/// A prepared step, made by [`Session::prepare`](super::Session::prepare). It keeps its session open.
 pub struct Callable {
     connection: Arc<Connection>,
     handle: i64,
     feeds: Vec<Feed>,
-    /// Where each fetch stands among the distinct ones: stock's masters give a repeated one only once.
+    /// Position of each fetch among the distinct ones: TensorFlow's masters return a repeated fetch only once.
     positions: Vec<usize>,
 }
 
-/// What a feed must be.
+/// Expected type and shape of a feed.
 struct Feed {
     name: String,
     dtype: DType,
@@ -49,17 +49,21 @@ impl Callable {
         Ok(Callable { connection: connection.clone(), handle, feeds, positions })
     }
 
-    /// Runs it with these values, in the order of its feeds; the tensors come in the order of its fetches.
+    /// Runs the step with these values, in the order of its feeds, and returns tensors in the order of its fetches.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the number, a type or a shape of the values does not fit; otherwise the first error of a node.
     pub fn run(&self, feeds: &[Tensor]) -> Result<Vec<Tensor>> {
         Ok(self.run_with_metadata(feeds)?.0)
     }
 
-    /// Runs it and returns what its options asked for, too.
+    /// Runs the step, and also returns the metadata that its options asked for.
     pub fn run_with_metadata(&self, feeds: &[Tensor]) -> Result<(Vec<Tensor>, RunMetadata)> {
         ensure!(
             feeds.len() == self.feeds.len(),
             InvalidArgument,
-            "a prepared step with {} feeds got {} values",
+            "a prepared step has {} feeds, but got {} values",
             self.feeds.len(),
             feeds.len()
         );
@@ -76,7 +80,7 @@ impl Callable {
             );
         }
         let (values, metadata) = self.connection.run_callable(self.handle, feeds.to_vec())?;
-        let missing = || status!(Internal, "the master's answer lacks a fetch");
+        let missing = || status!(Internal, "the master did not return all fetches of a prepared step");
         let value = |position: &usize| values.get(*position).cloned().ok_or_else(missing);
         Ok((self.positions.iter().map(value).collect::<Result<_>>()?, metadata))
     }

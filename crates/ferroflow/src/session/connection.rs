@@ -1,4 +1,4 @@
-//! A session as its master knows it: a handle, and names of tensors and nodes.
+//! Connection to the master of a session, in terms of handles and names.
 
 use super::options::{RunOptions, SessionOptions};
 use ferroflow_cluster::MasterClient;
@@ -11,11 +11,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long a master may take to close a session before nobody waits for it any more.
+/// Time that a master may take to close a session.
 const CLOSE_WAIT: Duration = Duration::from_secs(15);
-/// How much longer than the master the client waits.
+/// Additional time that the client waits after the master's own timeout.
 const GRACE: Duration = Duration::from_secs(6);
-/// How long a master may take for a call that runs nothing.
+/// Time that a master may take for a call that does not run a step.
 const CALL_WAIT: Duration = Duration::from_secs(300);
 
 /// An open session of a master.
@@ -23,7 +23,7 @@ pub(super) struct Connection {
     client: MasterClient,
     handle: String,
     options: SessionOptions,
-    /// The version of the graph that the master has; held while the graph is extended.
+    /// Version of the graph that the master has; locked while the graph is extended.
     version: Mutex<i64>,
     closed: AtomicBool,
 }
@@ -32,20 +32,20 @@ impl Connection {
     /// Opens a session on a graph. Waits for the server and its cluster.
     pub(super) fn open(client: MasterClient, graph: GraphDef, options: SessionOptions) -> Result<Connection> {
         let opened = client.create_session(graph, options.to_config(), client.target());
-        // The master knows which task it waits for, so it is the first to give up.
+        // The master times out first, because it can name the task that it waits for.
         let limit = options.open_limit().map(|limit| limit + GRACE);
         let opened = client.wait(limit, "opening a session", opened);
         let handle = opened.map_err(|error| {
             error.map_message(|message| match client.target() {
                 "" => message,
-                target => format!("no session at {target}: {message}"),
+                target => format!("cannot open a session at {target}: {message}"),
             })
         })?;
         let (version, closed) = (Mutex::new(0), AtomicBool::new(false));
         Ok(Connection { client, handle, options, version, closed })
     }
 
-    /// Where the master is.
+    /// Returns the client of the master.
     pub(super) fn client(&self) -> &MasterClient {
         &self.client
     }
@@ -63,13 +63,13 @@ impl Connection {
     /// Adds nodes to the session's graph.
     pub(super) fn extend(&self, graph: GraphDef) -> Result<()> {
         self.check_open()?;
-        let mut version = self.version.lock().expect("no panic while the graph is sent");
+        let mut version = self.version.lock().expect("nothing panics while the graph is sent");
         let extended = self.client.extend_session(&self.handle, graph, *version);
         *version = self.client.wait(Some(CALL_WAIT), "extending the graph", extended)?;
         Ok(())
     }
 
-    /// Runs a step; the tensors come in the order of `fetches`.
+    /// Runs a step, and returns the tensors in the order of `fetches`.
     pub(super) fn run(
         &self,
         feeds: Vec<(String, Tensor)>,
@@ -90,7 +90,7 @@ impl Connection {
         self.exchange(step, &wanted)
     }
 
-    /// Starts a partial run; returns its handle.
+    /// Starts a partial run, and returns its handle.
     pub(super) fn set_up_partial_run(
         &self,
         feed: Vec<String>,
@@ -104,7 +104,7 @@ impl Connection {
         self.client.wait(Some(CALL_WAIT), "starting a partial run", made)
     }
 
-    /// Exchanges some feeds and fetches of a partial run; the tensors come in the order of `fetches`.
+    /// Passes some feeds to a partial run, and returns the tensors in the order of `fetches`.
     pub(super) fn continue_partial_run(
         &self,
         handle: &str,
@@ -124,7 +124,7 @@ impl Connection {
         Ok(self.exchange(step, &wanted)?.0)
     }
 
-    /// Sends a step, or a part of one, and puts the answer in order.
+    /// Sends a step, or a part of one, and returns its tensors in the order of `wanted`.
     fn exchange(&self, step: RunStep, wanted: &[String]) -> Result<(Vec<Tensor>, RunMetadata)> {
         let done = self.client.wait(None, "a step", self.client.run_step(step))?;
         let tensors = if done.fetches.len() == wanted.len()
@@ -134,7 +134,7 @@ impl Connection {
         } else {
             let find = |name: &String| {
                 let found = done.fetches.iter().find(|(fetched, _)| fetched == name);
-                let missing = || status!(Internal, "the master's answer lacks {name}");
+                let missing = || status!(Internal, "the master did not return the fetch {name}");
                 found.map(|(_, tensor)| tensor.clone()).ok_or_else(missing)
             };
             wanted.iter().map(find).collect::<Result<_>>()?
@@ -142,7 +142,7 @@ impl Connection {
         Ok((tensors, done.metadata))
     }
 
-    /// Fixes the names of a step; returns the callable's handle.
+    /// Registers a prepared step, and returns its handle.
     pub(super) fn make_callable(
         &self,
         feed: Vec<String>,
@@ -157,7 +157,7 @@ impl Connection {
         self.client.wait(Some(CALL_WAIT), "preparing a step", made)
     }
 
-    /// Runs a callable.
+    /// Runs a prepared step.
     pub(super) fn run_callable(&self, handle: i64, feeds: Vec<Tensor>) -> Result<(Vec<Tensor>, RunMetadata)> {
         self.check_open()?;
         let call = RunCallable { session_handle: self.handle.clone(), handle, feeds, request_id: 0 };
@@ -165,16 +165,16 @@ impl Connection {
         Ok((done.fetches, done.metadata))
     }
 
-    /// Forgets a callable.
+    /// Releases a prepared step.
     pub(super) fn release_callable(&self, handle: i64) {
         if self.check_open().is_ok() {
             let released = self.client.release_callable(&self.handle, handle);
-            // A master that cannot be asked has forgotten it.
+            // A master that cannot be reached has lost it anyway.
             let _ = self.client.wait(Some(CLOSE_WAIT), "releasing a prepared step", released);
         }
     }
 
-    /// The devices of the session.
+    /// Returns the devices of the session.
     pub(super) fn devices(&self) -> Result<Vec<DeviceAttributes>> {
         self.check_open()?;
         let listed = self.client.list_devices(&self.handle);
@@ -182,7 +182,7 @@ impl Connection {
         Ok([listed.local, listed.remote].concat())
     }
 
-    /// Cancels the steps under way and ends the session.
+    /// Cancels the steps in flight and closes the session.
     pub(super) fn close(&self) -> Result<()> {
         ensure!(
             !self.closed.swap(true, Ordering::AcqRel),
@@ -194,18 +194,18 @@ impl Connection {
     }
 }
 
-/// Empties containers of a master's cluster, which closes its sessions.
+/// Clears containers of a master's cluster, which closes its sessions.
 pub(super) fn reset(client: &MasterClient, containers: &[&str], options: &SessionOptions) -> Result<()> {
     let containers = containers.iter().map(|name| (*name).to_owned()).collect();
     let emptied = client.reset(containers, options.to_config().device_filters);
     let limit = options.open_limit().map(|limit| limit + GRACE);
-    client.wait(limit, "emptying containers", emptied)
+    client.wait(limit, "clearing containers", emptied)
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
-            tracing::debug!(%error, "A session was given up.");
+            tracing::debug!(%error, "A session could not be closed.");
         }
     }
 }

@@ -1,19 +1,19 @@
-//! What a session and its steps are to be like.
+//! Options of sessions and of steps.
 
 use ferroflow_cluster::spec::ClusterSpec;
 use ferroflow_proto::tensorflow as proto;
 use std::time::Duration;
 
-/// How long a session waits for its cluster unless told otherwise.
+/// Default time that a session waits for its cluster.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What a session is to be like.
+/// Options of a session.
 ///
 /// ```
 /// use ferroflow::SessionOptions;
 /// use std::time::Duration;
 ///
-/// // A worker of asynchronous training talks to the parameter servers and to nobody else.
+/// // A worker of asynchronous training only uses the parameter servers and itself.
 /// let options = SessionOptions::new()
 ///     .device_filters(["/job:ps", "/job:worker/task:1"])
 ///     .step_timeout(Duration::from_secs(60));
@@ -37,7 +37,7 @@ impl Default for SessionOptions {
 }
 
 impl SessionOptions {
-    /// Soft placement, state shared with other sessions of the same cluster, two minutes for the cluster to come.
+    /// Sets the defaults: soft placement, state shared with other sessions of the same cluster, two minutes to open.
     pub fn new() -> SessionOptions {
         SessionOptions {
             device_filters: Vec::new(),
@@ -51,52 +51,53 @@ impl SessionOptions {
         }
     }
 
-    /// Uses only the tasks and devices that one of these names matches, e.g. `/job:ps`. The session then neither waits
-    /// for other tasks nor fails with them.
+    /// Restricts the session to tasks and devices that match one of these names, e.g. `/job:ps`. It then neither waits for
+    /// other tasks nor fails with them.
     pub fn device_filters(mut self, filters: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.device_filters = filters.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Whether a node on a device that does not exist may run on another one.
+    /// Sets whether a node on a device that does not exist may run on another one; `true` by default.
     pub fn soft_placement(mut self, soft: bool) -> Self {
         self.soft_placement = soft;
         self
     }
 
-    /// Whether variables and queues are the session's own.
+    /// Sets whether the session has its own variables and queues; `false` by default.
     pub fn isolate(mut self, isolate: bool) -> Self {
         self.isolate = isolate;
         self
     }
 
-    /// Whether graphs may be rewritten before they run.
+    /// Sets whether graphs may be optimized before they run; `true` by default.
     pub fn optimize(mut self, optimize: bool) -> Self {
         self.optimize = optimize;
         self
     }
 
-    /// A cluster that the session brings along, instead of the one that the servers were started with. The master's task
-    /// must have another name in it. Variables and queues are the session's own, unless it shares those of the tasks
+    /// Sets a cluster that the session uses instead of the one that the servers were started with. The master's task must
+    /// have another name in it. The session has its own variables and queues, unless it shares those of the tasks
     /// ([`SessionOptions::share_state`]).
     pub fn cluster(mut self, cluster: ClusterSpec) -> Self {
         self.cluster = Some(cluster);
         self
     }
 
-    /// Whether a session that brings a cluster along shares variables and queues with the other sessions of its tasks.
+    /// Sets whether a session with its own cluster shares variables and queues with other sessions of its tasks; `false` by
+    /// default.
     pub fn share_state(mut self, share: bool) -> Self {
         self.share = share;
         self
     }
 
-    /// How long to wait for the server and the tasks of its cluster; `None` waits for ever.
+    /// Sets the time to wait for the server and the tasks of its cluster: two minutes by default, `None` for no limit.
     pub fn open_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.open_timeout = timeout.into();
         self
     }
 
-    /// How long a step may take that sets no timeout of its own; `None` is as long as it takes.
+    /// Sets the timeout of steps that do not have their own; `None`, the default, for no limit.
     pub fn step_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.step_timeout = timeout.into();
         self
@@ -110,7 +111,7 @@ impl SessionOptions {
         self.step_timeout
     }
 
-    /// The form in which masters take it.
+    /// Returns the options as masters take them.
     pub(crate) fn to_config(&self) -> proto::ConfigProto {
         let rewrites = proto::RewriterConfig { disable_meta_optimizer: true, ..Default::default() };
         let unchanged = proto::GraphOptions { rewrite_options: Some(rewrites), ..Default::default() };
@@ -131,7 +132,7 @@ impl SessionOptions {
     }
 }
 
-/// What a single step is to be like.
+/// Options of a single step.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     timeout: Option<Duration>,
@@ -140,30 +141,30 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// The session's timeout, no trace.
+    /// Sets the defaults: the session's timeout, no trace.
     pub fn new() -> RunOptions {
         RunOptions::default()
     }
 
-    /// The step fails with `DeadlineExceeded` if it takes longer.
+    /// Sets the timeout. A step that takes longer fails with `DeadlineExceeded`.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Records when each node ran, on every task, in the metadata's `step_stats`.
+    /// Sets whether to record when each node ran, on every task, in the metadata's `step_stats`.
     pub fn trace(mut self, trace: bool) -> Self {
         self.trace = trace;
         self
     }
 
-    /// Returns the graphs that ran, one per device.
+    /// Sets whether the metadata includes the graphs that ran, one per device.
     pub fn partition_graphs(mut self, wanted: bool) -> Self {
         self.partition_graphs = wanted;
         self
     }
 
-    /// The form in which masters take it; `default_timeout` counts if there is no other.
+    /// Returns the options as masters take them, with `default_timeout` if there is no other.
     pub(crate) fn to_proto(&self, default_timeout: Option<Duration>) -> proto::RunOptions {
         use proto::run_options::TraceLevel;
         let timeout = self.timeout.or(default_timeout);

@@ -1,4 +1,4 @@
-//! Steps whose feeds and fetches come one after the other.
+//! Steps that are fed and fetched over several calls.
 
 use super::connection::Connection;
 use super::{check_feed, check_graph};
@@ -6,10 +6,10 @@ use ferroflow_core::scope::{Graph, Output};
 use ferroflow_core::{Result, Tensor, ensure};
 use std::sync::Arc;
 
-/// A step that is exchanged over several calls: what one call fetched may decide what the next one feeds, and every node
+/// A step that is fed and fetched over several calls: what one call fetched may decide what the next one feeds. Every node
 /// runs at most once. Made by [`Session::partial_run`](super::Session::partial_run).
 ///
-/// The run ends when everything that it declared was fed and fetched, when something fails, or with its session.
+/// The run ends when all declared feeds and fetches are done, when something fails, or with its session.
 pub struct PartialRun {
     connection: Arc<Connection>,
     graph: Graph,
@@ -31,7 +31,11 @@ impl PartialRun {
         Ok(PartialRun { connection: connection.clone(), graph: graph.clone(), handle, feeds, fetches })
     }
 
-    /// Feeds some of what was declared and waits for some of the fetches. Each is fed once and fetched once.
+    /// Feeds some of the declared outputs and waits for some of the fetches. Each can be fed once and fetched once.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` for a feed or fetch that was not declared or does not fit.
     pub fn run(&self, feeds: &[(&Output, Tensor)], fetches: &[&Output]) -> Result<Vec<Tensor>> {
         let mut values = Vec::with_capacity(feeds.len());
         for (output, value) in feeds {
@@ -49,7 +53,7 @@ impl PartialRun {
     }
 }
 
-/// Stock's servers end the run over such a mistake, so it does not reach them.
+/// Checks that a name was declared. TensorFlow's servers would end the run over such a mistake.
 fn declared(role: &str, name: &str, known: &[String]) -> Result<()> {
     ensure!(
         known.iter().any(|known| known == name),

@@ -1,7 +1,7 @@
-//! Schedules functions on workers.
+//! The coordinator, which schedules functions on workers.
 
 use super::ParameterServerStrategy;
-use super::function::{PerWorkerDataset, Traced, WorkerFunction};
+use super::function::{FunctionResults, PerWorkerDataset, WorkerFunction};
 use super::queue::{Arguments, Call, Queue, RemoteValue};
 use super::worker::{ParameterServer, Worker, incarnation};
 use crate::data::Dataset;
@@ -12,8 +12,8 @@ use ferroflow_core::{Result, Tensor, ensure, status};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Schedules functions on the workers of a cluster. A call whose worker is lost is made by another one; the worker takes
-/// part again when it is back. Dropping the coordinator cancels what has not run.
+/// Scheduler of functions on the workers of a cluster. If a worker is lost, another one makes its call; the lost worker
+/// takes part again when it is back. Dropping the coordinator cancels all calls that have not run.
 pub struct ClusterCoordinator {
     graph: Graph,
     queue: Arc<Queue>,
@@ -25,9 +25,15 @@ pub struct ClusterCoordinator {
 
 impl ClusterCoordinator {
     /// Connects to the cluster. Waits for the parameter servers; workers may come later.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` or `DeadlineExceeded` if a parameter server cannot be reached.
     pub fn new(strategy: &ParameterServerStrategy, graph: &Graph) -> Result<ClusterCoordinator> {
         let tasks = strategy.tasks("ps");
-        let (_, first) = tasks.first().ok_or_else(|| status!(InvalidArgument, "no parameter servers"))?;
+        let (_, first) = tasks.first().ok_or_else(|| {
+            status!(InvalidArgument, "the cluster of a coordinator must have parameter servers, but has none")
+        })?;
         let own = SessionOptions::new().device_filters(["/job:ps"]);
         let own = Session::with_options(first.as_str(), graph, own)?;
         let server = |(task, address): (TaskName, String)| {
@@ -49,14 +55,18 @@ impl ClusterCoordinator {
                 session: session.clone(),
             };
             let thread = std::thread::Builder::new().name(name).spawn(move || worker.run());
-            threads.push(thread.map_err(|error| status!(Internal, "cannot start a thread: {error}"))?);
+            threads.push(
+                thread.map_err(|error| {
+                    status!(Internal, "cannot start a thread of the coordinator: {error}")
+                })?,
+            );
             workers.push(session);
         }
         Ok(ClusterCoordinator { graph: graph.clone(), queue, workers, threads, own })
     }
 
-    /// Traces a function: `build` adds its nodes, once. Inputs have types and shapes, in which -1 stands for any size.
-    pub fn function<T: Into<Traced>>(
+    /// Builds a function: `build` adds its nodes, once. In the shapes of inputs, -1 stands for any size.
+    pub fn function<T: Into<FunctionResults>>(
         &self,
         inputs: impl IntoIterator<Item = TensorSpec>,
         build: impl FnOnce(&Scope, &[Output]) -> Result<T>,
@@ -64,7 +74,11 @@ impl ClusterCoordinator {
         WorkerFunction::trace(&self.graph, inputs, build)
     }
 
-    /// Has some worker call a function. Returns at once; fails if an earlier call did.
+    /// Schedules a call of a function on any worker, and returns without waiting for it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the number of arguments does not fit; otherwise the error of an earlier call that failed.
     pub fn schedule(
         &self,
         function: &WorkerFunction,
@@ -75,13 +89,13 @@ impl ClusterCoordinator {
         ensure!(
             arguments.len() == wanted,
             InvalidArgument,
-            "a function of {wanted} inputs was scheduled with {} arguments",
+            "the function has {wanted} inputs, but was scheduled with {} arguments",
             arguments.len()
         );
         self.push(function, Arguments::Given(arguments))
     }
 
-    /// Has some worker call a function with the next element of its own dataset.
+    /// Schedules a call of a function on any worker, with the next element of that worker's dataset.
     pub fn schedule_next(
         &self,
         function: &WorkerFunction,
@@ -101,7 +115,7 @@ impl ClusterCoordinator {
         Ok(result)
     }
 
-    /// A dataset of which every worker makes its own, e.g. a shard of the whole.
+    /// Describes a dataset that every worker makes for itself, e.g. a shard of the whole; `make` gets the worker's number.
     pub fn per_worker_dataset(
         &self,
         make: impl Fn(usize) -> Result<Dataset<Vec<Tensor>>> + Send + Sync + 'static,
@@ -109,12 +123,16 @@ impl ClusterCoordinator {
         PerWorkerDataset::new(self.workers.len(), make)
     }
 
-    /// Waits until all calls have ended. Tells the first failure; calls that waited then were cancelled.
+    /// Waits until all calls have ended.
+    ///
+    /// # Errors
+    ///
+    /// The error of the first call that failed; calls that were pending then have been canceled.
     pub fn join(&self) -> Result<()> {
         self.queue.join()
     }
 
-    /// Whether all calls have ended.
+    /// Returns `true` if all calls have ended.
     pub fn done(&self) -> bool {
         self.queue.is_idle()
     }
@@ -124,7 +142,7 @@ impl ClusterCoordinator {
         value.fetch()
     }
 
-    /// How many workers are connected now.
+    /// Returns the number of workers that are connected now.
     pub fn connected_workers(&self) -> usize {
         let connected = |worker: &&Arc<Mutex<Option<Session>>>| {
             worker.lock().unwrap_or_else(PoisonError::into_inner).is_some()
@@ -132,17 +150,17 @@ impl ClusterCoordinator {
         self.workers.iter().filter(connected).count()
     }
 
-    /// A session at the parameter servers, for savers and whatever else is not a worker's.
+    /// Returns a session on the parameter servers, for savers and other work outside of workers.
     pub fn session(&self) -> &Session {
         &self.own
     }
 
-    /// Runs an operation at the parameter servers, e.g. one that initializes variables.
+    /// Runs an operation on the parameter servers, e.g. an initializer of variables.
     pub fn execute(&self, operation: impl Into<Operation>) -> Result<()> {
         self.own.execute(operation)
     }
 
-    /// Computes an output at the parameter servers.
+    /// Computes an output on the parameter servers.
     pub fn eval(&self, output: &Output) -> Result<Tensor> {
         self.own.eval(output)
     }
@@ -154,13 +172,13 @@ impl Drop for ClusterCoordinator {
         for worker in &self.workers {
             let session = worker.lock().unwrap_or_else(PoisonError::into_inner).clone();
             if let Some(session) = session {
-                // Ends the step under way; a server that is gone has ended it.
+                // Cancels the step in flight. A server that is gone has ended it already.
                 let _ = session.close();
             }
         }
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("A thread of the coordinator ended with a panic.");
+                tracing::error!("A thread of the coordinator panicked.");
             }
         }
     }

@@ -1,11 +1,11 @@
-//! What workers run, and what they run it on.
+//! Functions that workers run, and datasets of workers.
 
 use crate::data::{Dataset, Elements};
 use ferroflow_core::scope::{Graph, Operation, Output, Scope, TensorSpec};
 use ferroflow_core::{Result, Tensor, ensure};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A traced function: its nodes are in the graph, any worker may run them. Cloning shares.
+/// A function whose nodes are in the graph, so that any worker can run it. Cloning shares the function.
 #[derive(Clone, Debug)]
 pub struct WorkerFunction(pub(super) Arc<Body>);
 
@@ -16,48 +16,48 @@ pub(super) struct Body {
     pub(super) operations: Vec<Operation>,
 }
 
-/// What a function gives and does: outputs, operations, or both.
+/// Results of a function: outputs, operations, or both.
 #[derive(Clone, Debug, Default)]
-pub struct Traced {
-    /// Computed, and given to whoever fetches.
+pub struct FunctionResults {
+    /// Outputs to compute and return.
     pub outputs: Vec<Output>,
-    /// Run for what they do.
+    /// Operations to run.
     pub operations: Vec<Operation>,
 }
 
-impl From<Output> for Traced {
-    fn from(output: Output) -> Traced {
-        Traced { outputs: vec![output], operations: Vec::new() }
+impl From<Output> for FunctionResults {
+    fn from(output: Output) -> FunctionResults {
+        FunctionResults { outputs: vec![output], operations: Vec::new() }
     }
 }
 
-impl From<Vec<Output>> for Traced {
-    fn from(outputs: Vec<Output>) -> Traced {
-        Traced { outputs, operations: Vec::new() }
+impl From<Vec<Output>> for FunctionResults {
+    fn from(outputs: Vec<Output>) -> FunctionResults {
+        FunctionResults { outputs, operations: Vec::new() }
     }
 }
 
-impl From<Operation> for Traced {
-    fn from(operation: Operation) -> Traced {
-        Traced { outputs: Vec::new(), operations: vec![operation] }
+impl From<Operation> for FunctionResults {
+    fn from(operation: Operation) -> FunctionResults {
+        FunctionResults { outputs: Vec::new(), operations: vec![operation] }
     }
 }
 
-impl From<(Output, Operation)> for Traced {
-    fn from((output, operation): (Output, Operation)) -> Traced {
-        Traced { outputs: vec![output], operations: vec![operation] }
+impl From<(Output, Operation)> for FunctionResults {
+    fn from((output, operation): (Output, Operation)) -> FunctionResults {
+        FunctionResults { outputs: vec![output], operations: vec![operation] }
     }
 }
 
-impl From<(Vec<Output>, Operation)> for Traced {
-    fn from((outputs, operation): (Vec<Output>, Operation)) -> Traced {
-        Traced { outputs, operations: vec![operation] }
+impl From<(Vec<Output>, Operation)> for FunctionResults {
+    fn from((outputs, operation): (Vec<Output>, Operation)) -> FunctionResults {
+        FunctionResults { outputs, operations: vec![operation] }
     }
 }
 
 impl WorkerFunction {
-    /// Builds the nodes of a function, with a placeholder per input. A dimension of -1 may be any.
-    pub(super) fn trace<T: Into<Traced>>(
+    /// Adds the nodes of a function, with a placeholder per input.
+    pub(super) fn trace<T: Into<FunctionResults>>(
         graph: &Graph,
         inputs: impl IntoIterator<Item = TensorSpec>,
         build: impl FnOnce(&Scope, &[Output]) -> Result<T>,
@@ -68,29 +68,29 @@ impl WorkerFunction {
             node.attr("shape", spec.shape().clone()).build()?.output(0)
         };
         let inputs = inputs.into_iter().map(placeholder).collect::<Result<Vec<Output>>>()?;
-        let Traced { outputs, operations } = build(&scope, &inputs)?.into();
+        let FunctionResults { outputs, operations } = build(&scope, &inputs)?.into();
         ensure!(
             !outputs.is_empty() || !operations.is_empty(),
             InvalidArgument,
-            "a function must give an output or run an operation"
+            "a function must return at least one output or operation, but returned none"
         );
         Ok(WorkerFunction(Arc::new(Body { inputs, outputs, operations })))
     }
 
-    /// Tells functions apart.
+    /// Returns a number that differs between functions.
     pub(super) fn id(&self) -> usize {
         Arc::as_ptr(&self.0) as usize
     }
 }
 
-/// A dataset of which every worker has its own. Cloning shares.
+/// A dataset that every worker makes for itself. Cloning shares the recipe and the positions.
 ///
 /// ```no_run
 /// use ferroflow::data::Dataset;
 /// use ferroflow::strategy::ClusterCoordinator;
 /// use ferroflow::{DType, Result, Tensor, TensorSpec, ops};
 ///
-/// /// A hundred numbers, shared among the workers.
+/// /// Sums a hundred numbers, divided among the workers.
 /// fn schedule_all(coordinator: &ClusterCoordinator, workers: usize) -> Result<()> {
 ///     let sum = coordinator.function([TensorSpec::new(DType::Float, [-1])?], |s, x| ops::sum(s, &x[0], [0]))?;
 ///     let numbers = coordinator.per_worker_dataset(move |worker| {
@@ -108,7 +108,7 @@ pub struct PerWorkerDataset(Arc<PerWorker>);
 
 struct PerWorker {
     make: Box<MakeFn>,
-    /// By worker; made again after the worker was lost.
+    /// Iterators by worker; made again after the worker was lost.
     iterators: Vec<Mutex<Option<Elements<Vec<Tensor>>>>>,
 }
 
@@ -123,7 +123,7 @@ impl PerWorkerDataset {
         PerWorkerDataset(Arc::new(PerWorker { make: Box::new(make), iterators }))
     }
 
-    /// The next element of a worker; `None` at the end.
+    /// Returns the next element of a worker's dataset; `None` at the end.
     pub(super) fn next(&self, worker: usize) -> Result<Option<Vec<Tensor>>> {
         let mut slot = self.0.iterators[worker].lock().unwrap_or_else(PoisonError::into_inner);
         if slot.is_none() {
@@ -132,7 +132,7 @@ impl PerWorkerDataset {
         slot.as_mut().and_then(Iterator::next).transpose()
     }
 
-    /// Starts a worker's dataset again.
+    /// Restarts the dataset of a worker.
     pub(super) fn restart(&self, worker: usize) {
         *self.0.iterators[worker].lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

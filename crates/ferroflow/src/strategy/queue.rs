@@ -1,4 +1,4 @@
-//! The calls that wait for a worker, and their results.
+//! Pending calls of a coordinator, and their results.
 
 use super::function::{PerWorkerDataset, WorkerFunction};
 use ferroflow_cluster::waiting::Waiting;
@@ -7,27 +7,27 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// As many calls as stock's coordinator lets wait.
+/// Limit of pending calls, which is that of TensorFlow's coordinator.
 const MAX_PENDING: usize = 256 * 1024;
 
-/// What a call gets.
+/// Arguments of a call.
 #[derive(Clone)]
 pub(super) enum Arguments {
     Given(Vec<Tensor>),
     NextOf(PerWorkerDataset),
 }
 
-/// A call that some worker is to make.
+/// A call that a worker makes.
 #[derive(Clone)]
 pub(super) struct Call {
     pub(super) function: WorkerFunction,
     pub(super) arguments: Arguments,
     pub(super) result: RemoteValue,
-    /// How often a worker cancelled it.
+    /// Number of times that a worker canceled it.
     pub(super) cancelled: u32,
 }
 
-/// What a scheduled call will give. Cloning shares.
+/// Future result of a scheduled call. Cloning shares the result.
 ///
 /// ```no_run
 /// use ferroflow::Result;
@@ -48,11 +48,15 @@ pub struct RemoteValue(Arc<Slot>);
 #[derive(Default)]
 struct Slot {
     value: Mutex<Option<Result<Vec<Tensor>>>>,
-    there: Condvar,
+    ready: Condvar,
 }
 
 impl RemoteValue {
     /// Waits for the call and returns its outputs.
+    ///
+    /// # Errors
+    ///
+    /// The error of the call; `Cancelled` if an earlier call failed or the coordinator was dropped.
     pub fn fetch(&self) -> Result<Vec<Tensor>> {
         let mut value = self.0.value.lock().unwrap_or_else(PoisonError::into_inner);
         let mut waiting = Waiting::for_work();
@@ -60,28 +64,28 @@ impl RemoteValue {
             if let Some(value) = &*value {
                 return value.clone();
             }
-            waiting.speak("a scheduled call", "no worker has made it yet");
-            let there = self.0.there.wait_timeout(value, waiting.next_word());
-            value = there.unwrap_or_else(PoisonError::into_inner).0;
+            waiting.speak("a scheduled call", "no worker has finished it");
+            let ready = self.0.ready.wait_timeout(value, waiting.next_word());
+            value = ready.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Whether the call has ended.
+    /// Returns `true` if the call has ended.
     pub fn is_ready(&self) -> bool {
         self.0.value.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     pub(super) fn set(&self, result: Result<Vec<Tensor>>) {
         self.0.value.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(result);
-        self.0.there.notify_all();
+        self.0.ready.notify_all();
     }
 }
 
-/// The calls of a coordinator.
+/// Queue of the calls of a coordinator.
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
-    /// Told of every change.
+    /// Notified of every change of `state`.
     changed: Condvar,
 }
 
@@ -89,9 +93,9 @@ pub(super) struct Queue {
 struct State {
     pending: VecDeque<Call>,
     running: usize,
-    /// The first failure; told once.
+    /// First failure; reported once.
     error: Option<Status>,
-    /// A failure after which nothing can run.
+    /// Failure after which no call can run.
     fatal: Option<Status>,
     stopped: bool,
 }
@@ -105,19 +109,19 @@ impl Queue {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a change, and says for whom if that takes long.
+    /// Waits for a change, and logs a long wait.
     fn wait_for_workers<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
         waiting: &mut Waiting,
     ) -> MutexGuard<'a, State> {
         let (pending, running) = (state.pending.len(), state.running);
-        waiting.speak("the workers", format_args!("{running} calls are under way, {pending} wait"));
+        waiting.speak("the workers", format_args!("{running} calls are running, {pending} are pending"));
         let changed = self.changed.wait_timeout(state, waiting.next_word());
         changed.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Adds a call; an error if an earlier one failed.
+    /// Adds a call. Fails if an earlier one failed.
     pub(super) fn push(&self, call: Call) -> Result<()> {
         let (mut state, mut waiting) = (self.lock(), Waiting::for_work());
         while state.pending.len() >= MAX_PENDING && state.error.is_none() && state.fatal.is_none() {
@@ -129,7 +133,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The next call; `None` when the coordinator ends.
+    /// Waits for the next call; `None` when the coordinator ends.
     pub(super) fn pop(&self) -> Option<Call> {
         let mut state = self.lock();
         loop {
@@ -145,7 +149,7 @@ impl Queue {
         }
     }
 
-    /// A call has ended. A failure cancels those that wait.
+    /// Records the result of a call. A failure cancels the pending calls.
     pub(super) fn done(&self, call: &Call, result: Result<Vec<Tensor>>) {
         let mut state = self.lock();
         state.running -= 1;
@@ -157,7 +161,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// A worker was lost during a call: another one makes it.
+    /// Returns a call of a lost worker to the queue.
     pub(super) fn give_back(&self, call: Call) {
         let mut state = self.lock();
         state.running -= 1;
@@ -169,7 +173,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Nothing can run any more.
+    /// Records a failure after which no call can run.
     pub(super) fn fail(&self, error: Status) {
         let mut state = self.lock();
         let fatal = state.fatal.get_or_insert(error).clone();
@@ -177,7 +181,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Ends the queue: workers get nothing more.
+    /// Stops the queue: workers get no more calls.
     pub(super) fn stop(&self) {
         let mut state = self.lock();
         state.stopped = true;
@@ -185,7 +189,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Whether the queue has ended; waits for that as long as `pause`.
+    /// Waits up to `pause` for the queue to stop, and returns `true` if it has.
     pub(super) fn stopped_within(&self, pause: Duration) -> bool {
         let (mut state, end) = (self.lock(), Instant::now() + pause);
         loop {
@@ -197,13 +201,13 @@ impl Queue {
         }
     }
 
-    /// Whether nothing waits or runs.
+    /// Returns `true` if no call is pending or running.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.lock();
         state.pending.is_empty() && state.running == 0
     }
 
-    /// Waits until nothing waits or runs; tells the first failure since the last time.
+    /// Waits until no call is pending or running; returns the first failure since the last time.
     pub(super) fn join(&self) -> Result<()> {
         let (mut state, mut waiting) = (self.lock(), Waiting::for_work());
         while state.fatal.is_none() && !(state.pending.is_empty() && state.running == 0) {
@@ -214,7 +218,7 @@ impl Queue {
 }
 
 fn ended() -> Status {
-    status!(Cancelled, "the coordinator has ended")
+    status!(Cancelled, "the call was not made, because its coordinator was dropped")
 }
 
 impl State {

@@ -1,4 +1,4 @@
-//! One worker of a coordinator: a thread here that makes calls in a session of the worker's server.
+//! Worker threads of a coordinator: each makes calls in a session of its worker's server.
 
 use super::function::{Body, WorkerFunction};
 use super::queue::{Arguments, Call, Queue};
@@ -14,26 +14,26 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long one attempt to open a session may take.
+/// Time limit of one attempt to open a session.
 const OPEN_WAIT: Duration = Duration::from_secs(5);
-/// How long to wait between attempts.
+/// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How often a call may be cancelled before that counts as its result.
+/// Number of times that a call may be canceled before that counts as its result.
 const MAX_CANCELLED: u32 = 4;
-/// How long a parameter server may take to accept a connection.
+/// Time that a parameter server may take to accept a connection.
 const PS_WAIT: Duration = Duration::from_secs(2);
 
 /// A task that holds variables.
 pub(super) struct ParameterServer {
     pub(super) task: TaskName,
     pub(super) address: String,
-    /// Which of its lives it is in.
+    /// Incarnation that holds the variables; a restarted server has another one.
     pub(super) incarnation: u64,
 }
 
 impl ParameterServer {
-    /// Whether it is not the one that had the variables. A failed call that names it is no proof: a worker that ends
-    /// closes its sessions there, and calls under way miss them.
+    /// Returns `true` if the server is not the one that held the variables. A failed call that names it does not prove
+    /// that: a worker that ends closes its sessions there, and calls in flight miss them.
     fn has_restarted(&self) -> bool {
         let filters = [format!("/job:{}/task:{}", self.task.job, self.task.task)];
         let options = SessionOptions::new().device_filters(filters).open_timeout(OPEN_WAIT);
@@ -43,15 +43,15 @@ impl ParameterServer {
     }
 }
 
-/// Which of its lives a task is in, as the devices of a session tell it.
+/// Returns the incarnation of a task, from the devices of a session.
 pub(super) fn incarnation(session: &Session, task: &TaskName) -> Result<u64> {
     let device = task.cpu(0);
     let found = session.devices()?.into_iter().find(|known| known.name == device);
-    let found = found.ok_or_else(|| status!(NotFound, "the session has no device '{device}'"))?;
+    let found = found.ok_or_else(|| status!(NotFound, "the session does not have the device '{device}'"))?;
     Ok(found.incarnation)
 }
 
-/// A worker as its thread knows it.
+/// State of a worker's thread.
 pub(super) struct Worker {
     pub(super) number: usize,
     pub(super) task: TaskName,
@@ -59,12 +59,12 @@ pub(super) struct Worker {
     pub(super) graph: Graph,
     pub(super) queue: Arc<Queue>,
     pub(super) parameter_servers: Arc<Vec<ParameterServer>>,
-    /// The session, for whoever wants to end it.
+    /// Current session, so that the coordinator can close it.
     pub(super) session: Arc<Mutex<Option<Session>>>,
 }
 
 impl Worker {
-    /// Makes calls until the queue ends.
+    /// Makes calls until the queue stops.
     pub(super) fn run(&self) {
         let mut prepared: HashMap<usize, (WorkerFunction, Callable)> = HashMap::new();
         loop {
@@ -91,7 +91,7 @@ impl Worker {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A session on the worker's server, as soon as it and the parameter servers are there; `None` when the queue ends.
+    /// Opens a session on the worker's server, as soon as it and the parameter servers are up; `None` when the queue stops.
     fn open(&self) -> Option<Session> {
         let mut waiting = Waiting::new();
         loop {
@@ -141,7 +141,7 @@ impl Worker {
         callable.run(&arguments)
     }
 
-    /// Gives the call to another worker, unless a parameter server is what was lost.
+    /// Returns the call to the queue, or fails all calls if a parameter server was lost.
     fn lost(&self, call: Call, error: &Status) {
         if let Arguments::NextOf(dataset) = &call.arguments {
             dataset.restart(self.number);
@@ -155,7 +155,7 @@ impl Worker {
                 self.queue.fail(status!(
                     Unavailable,
                     "{task} at {address} was lost, and with it its variables; restart it, restore them from a \
-                     checkpoint and go on with another coordinator. The call said: {}",
+                     checkpoint and continue with a new coordinator. The call failed with: {}",
                     error.message()
                 ));
                 self.queue.give_back(call);
@@ -168,10 +168,10 @@ impl Worker {
     }
 }
 
-/// Whether a failure is of a task, not of the function that ran.
+/// Returns `true` if a failure is that of a task, not of the function that ran.
 fn is_gone(error: &Status, call: &mut Call) -> bool {
     if error.code() == Code::Cancelled {
-        // A worker whose sessions others close cancels its steps. A function that is cancelled again and again fails.
+        // A worker whose sessions are closed by others cancels its steps. A function that is canceled repeatedly fails.
         call.cancelled += 1;
         return call.cancelled < MAX_CANCELLED;
     }

@@ -1,4 +1,4 @@
-//! The file `checkpoint` of a directory: which checkpoints it has, in the text form that stock reads and writes.
+//! The file `checkpoint` of a directory, which lists its checkpoints in TensorFlow's text format.
 
 use ferroflow_core::{Result, Status, bail, status};
 use ferroflow_io::bundle;
@@ -6,24 +6,24 @@ use ferroflow_io::path::{local, local_path};
 use std::fmt::Write;
 use std::path::Path;
 
-/// The name of the file unless a program chooses another.
+/// Name of the file.
 const FILE: &str = "checkpoint";
 
-/// Which checkpoints a directory has.
+/// Checkpoints of a directory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CheckpointState {
-    /// The latest one.
+    /// Prefix of the latest checkpoint.
     pub latest: String,
-    /// Those that are kept, oldest first; the latest is the last.
+    /// Prefixes of all checkpoints that are kept, oldest first; the latest is the last.
     pub all: Vec<String>,
-    /// When each of them was written, in seconds since 1970.
+    /// Times when they were written, in seconds since 1970.
     pub timestamps: Vec<f64>,
-    /// When the last checkpoint was written that is kept for ever.
+    /// Time when the last checkpoint that is kept forever was written.
     pub last_preserved: Option<f64>,
 }
 
-/// Writes the state of a directory; whoever reads it meanwhile sees the old or the new one. Paths relative to the working
-/// directory become relative to `directory`, so that the directory may move.
+/// Writes the state of a directory atomically. Paths relative to the working directory become relative to `directory`, so
+/// that the directory can be moved.
 pub fn write_checkpoint_state(directory: impl AsRef<Path>, state: &CheckpointState) -> Result<()> {
     let directory = local_path(directory)?;
     let mut all = state.all.clone();
@@ -57,7 +57,8 @@ pub fn write_checkpoint_state(directory: impl AsRef<Path>, state: &CheckpointSta
     written.map_err(|error| status!(Internal, "cannot write {}: {error}", path.display()))
 }
 
-/// The state of a directory, paths made whole; `None` if there is no file.
+/// Reads the state of a directory, and makes its paths absolute or relative to the working directory; `None` without a
+/// file.
 ///
 /// ```no_run
 /// use ferroflow::train::read_checkpoint_state;
@@ -67,6 +68,10 @@ pub fn write_checkpoint_state(directory: impl AsRef<Path>, state: &CheckpointSta
 /// }
 /// # Ok::<(), ferroflow::Status>(())
 /// ```
+///
+/// # Errors
+///
+/// `DataLoss` if the file is malformed, `Internal` if it cannot be read.
 pub fn read_checkpoint_state(directory: impl AsRef<Path>) -> Result<Option<CheckpointState>> {
     let directory = local_path(directory)?;
     let path = directory.join(FILE);
@@ -76,21 +81,22 @@ pub fn read_checkpoint_state(directory: impl AsRef<Path>) -> Result<Option<Check
         Err(error) => bail!(Internal, "cannot read {}: {error}", path.display()),
     };
     let state = parse(&text).map_err(|error| {
-        error.map_message(|message| format!("{} is no state of checkpoints: {message}", path.display()))
+        error.map_message(|message| format!("{} is not a list of checkpoints: {message}", path.display()))
     })?;
-    // Stock writes addresses as it was given them; one of another file system stays as it is and is not found.
+    // TensorFlow writes paths as it was given them; those of other file systems stay as they are and are not found.
     let whole = |path: String| {
         let path = local(&path).map(str::to_owned).unwrap_or(path);
-        match Path::new(&path).is_absolute() || path.is_empty() {
-            true => path,
-            false => directory.join(path).to_string_lossy().into_owned(),
+        if Path::new(&path).is_absolute() || path.is_empty() {
+            path
+        } else {
+            directory.join(path).to_string_lossy().into_owned()
         }
     };
     let all = state.all.into_iter().map(whole).collect();
     Ok(Some(CheckpointState { latest: whole(state.latest), all, ..state }))
 }
 
-/// The prefix of the latest checkpoint of a directory, if its files are there.
+/// Returns the prefix of the latest checkpoint of a directory, if its files exist.
 ///
 /// ```
 /// assert_eq!(ferroflow::train::latest_checkpoint("/no/such/directory")?, None);
@@ -101,7 +107,7 @@ pub fn latest_checkpoint(directory: impl AsRef<Path>) -> Result<Option<String>> 
     Ok(state.map(|state| state.latest).filter(|latest| checkpoint_exists(latest)))
 }
 
-/// Whether there is a checkpoint with this prefix, of either format.
+/// Returns `true` if there is a checkpoint with this prefix, of either format.
 pub fn checkpoint_exists(prefix: &str) -> bool {
     bundle::exists(prefix).unwrap_or(false) || local_path(prefix).is_ok_and(|path| path.is_file())
 }
@@ -109,7 +115,7 @@ pub fn checkpoint_exists(prefix: &str) -> bool {
 fn parse(text: &str) -> Result<CheckpointState> {
     let mut state = CheckpointState::default();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let wrong = || status!(DataLoss, "cannot read the line {line:?}");
+        let wrong = || status!(DataLoss, "the line {line:?} is malformed");
         let (field, value) = line.split_once(':').ok_or_else(wrong)?;
         let value = value.trim();
         let number = || -> Result<f64> { value.parse().map_err(|_| wrong()) };
@@ -118,7 +124,7 @@ fn parse(text: &str) -> Result<CheckpointState> {
             "all_model_checkpoint_paths" => state.all.push(unescape(value).ok_or_else(wrong)?),
             "all_model_checkpoint_timestamps" => state.timestamps.push(number()?),
             "last_preserved_timestamp" => state.last_preserved = Some(number()?),
-            // A later version may know more.
+            // Fields of later versions are ignored.
             _ => {}
         }
     }
@@ -144,7 +150,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// The text within quotes.
+/// Returns the text within quotes; `None` if it is malformed.
 fn unescape(quoted: &str) -> Option<String> {
     let quote = quoted.chars().next().filter(|quote| matches!(quote, '"' | '\''))?;
     let inner = quoted.strip_prefix(quote)?.strip_suffix(quote)?;
@@ -181,12 +187,12 @@ fn unescape(quoted: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// What a program says of a checkpoint that is not there.
+/// Returns the error for a checkpoint that does not exist.
 pub(super) fn missing(prefix: &str) -> Status {
     status!(
         NotFound,
-        "there is no checkpoint {prefix}: expected {prefix}.index and its data files; \
-         train::latest_checkpoint(directory) finds the latest one of a directory"
+        "there is no checkpoint {prefix}: expected {prefix}.index and its data files; find the latest one of a directory \
+         with train::latest_checkpoint(directory)"
     )
 }
 

@@ -1,17 +1,17 @@
-//! The checkpoints of a directory, one after the other while another program writes them.
+//! Checkpoints of a directory, as another program writes them.
 
 use super::checkpoint_state::latest_checkpoint;
-use super::session_manager::rest;
+use super::session_manager::pause_for;
 use ferroflow_cluster::waiting::Waiting;
 use ferroflow_core::Result;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often to look.
+/// Pause between two looks at the directory.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Waits for checkpoints, e.g. to evaluate each beside training. Checkpoints that come while one is used are skipped but
-/// for the latest. Ends when no new one has come for a while.
+/// Iterator that waits for checkpoints, e.g. to evaluate each beside training. Of the checkpoints that are written while
+/// one is in use, it returns only the latest. It ends when no new one has come within the timeout.
 ///
 /// ```no_run
 /// use ferroflow::train::{Checkpoints, Saver};
@@ -38,7 +38,7 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// The checkpoints of a directory, until none has come for `timeout`.
+    /// Follows the checkpoints of a directory until none has come for `timeout`.
     pub fn new(directory: impl AsRef<Path>, timeout: Duration) -> Checkpoints {
         crate::logging::start();
         Checkpoints {
@@ -50,7 +50,7 @@ impl Checkpoints {
         }
     }
 
-    /// Gives no two within this time.
+    /// Sets the minimum time between two checkpoints; none by default.
     pub fn min_interval(mut self, interval: Duration) -> Self {
         self.min_interval = interval;
         self
@@ -61,7 +61,7 @@ impl Iterator for Checkpoints {
     type Item = Result<String>;
 
     fn next(&mut self) -> Option<Result<String>> {
-        // The first should come soon; between two of them much time may pass.
+        // The first checkpoint should come soon; much time may pass between later ones, which is not worth a warning.
         let mut waiting = if self.last.is_none() { Waiting::new() } else { Waiting::for_work() };
         loop {
             let early = self.given.is_some_and(|given| given.elapsed() < self.min_interval);
@@ -82,7 +82,7 @@ impl Iterator for Checkpoints {
                 format_args!("a new checkpoint in {}", self.directory.display()),
                 format_args!("the latest is {last}"),
             );
-            rest(PAUSE.min(self.timeout));
+            pause_for(PAUSE.min(self.timeout));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Hooks: what else happens around the steps of a training program.
+//! Hooks: code that runs before and after the steps of a training program.
 
 mod checkpoint;
 mod observe;
@@ -8,7 +8,7 @@ mod summaries;
 mod sync_replicas;
 
 pub use checkpoint::CheckpointSaver;
-pub use observe::{FeedHook, FinalOps, LogTensors, NanGuard, Values};
+pub use observe::{FeedHook, FinalOps, FinalValues, LogTensors, NanGuard};
 pub use profiler::Profiler;
 pub use stop::{StopAtStep, WaitForStep};
 pub use summaries::{StepCounter, SummarySaver};
@@ -22,13 +22,13 @@ use ferroflow_proto::tensorflow::RunMetadata;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Takes part in every step of a [`super::MonitoredSession`]. Each method does nothing unless it is written.
+/// Code that takes part in every step of a [`super::MonitoredSession`]. Methods do nothing by default.
 ///
 /// ```
 /// use ferroflow::Result;
 /// use ferroflow::train::{RunContext, RunValues, SessionHook};
 ///
-/// /// Stops after a number of steps, wherever training stands.
+/// /// Stops after a number of steps of this program, whatever the global step is.
 /// struct StopAfter(u32);
 ///
 /// impl SessionHook for StopAfter {
@@ -42,86 +42,86 @@ use std::time::{Duration, Instant};
 /// }
 /// ```
 pub trait SessionHook: Send {
-    /// Before the session is opened; may add nodes.
+    /// Runs before the session is opened; may add nodes.
     fn begin(&mut self, _graph: &Graph) -> Result<()> {
         Ok(())
     }
 
-    /// After a session was opened, the first one or one that replaces a session whose tasks were lost.
+    /// Runs after a session was opened: the first one, or one that replaces a session whose tasks were lost.
     fn after_create_session(&mut self, _session: &Session) -> Result<()> {
         Ok(())
     }
 
-    /// Before a step: what it is to fetch and feed besides.
+    /// Runs before a step, and returns additional fetches and feeds for it.
     fn before_run(&mut self, _cx: &RunContext<'_>) -> Result<RunArgs> {
         Ok(RunArgs::default())
     }
 
-    /// After a step that succeeded.
+    /// Runs after a step that succeeded.
     fn after_run(&mut self, _cx: &RunContext<'_>, _values: &RunValues<'_>) -> Result<()> {
         Ok(())
     }
 
-    /// At the end of a program that did not fail.
+    /// Runs at the end of a program that did not fail.
     fn end(&mut self, _session: &Session) -> Result<()> {
         Ok(())
     }
 }
 
-/// What a hook adds to a step.
+/// Additions of a hook to a step.
 #[derive(Clone, Debug, Default)]
 pub struct RunArgs {
-    /// Fetched, and given to the hook after the step.
+    /// Outputs whose values the hook gets after the step.
     pub fetches: Vec<Output>,
-    /// Fed.
+    /// Outputs to feed, with their values.
     pub feeds: Vec<(Output, Tensor)>,
-    /// Whether the step is traced.
+    /// Requests a trace of the step.
     pub trace: bool,
 }
 
 impl RunArgs {
-    /// Fetches these.
+    /// Fetches these outputs.
     pub fn fetch<'a>(outputs: impl IntoIterator<Item = &'a Output>) -> RunArgs {
         RunArgs { fetches: outputs.into_iter().cloned().collect(), ..RunArgs::default() }
     }
 }
 
-/// What hooks know of the step that they take part in.
+/// Context of the step that hooks take part in.
 pub struct RunContext<'a> {
     pub(super) session: &'a Session,
     pub(super) stop: &'a Cell<bool>,
 }
 
 impl RunContext<'_> {
-    /// The session below, whose steps no hook takes part in.
+    /// Returns the underlying session, whose steps do not run hooks.
     pub fn session(&self) -> &Session {
         self.session
     }
 
-    /// Ends training after this step.
+    /// Requests that training ends after this step.
     pub fn request_stop(&self) {
         self.stop.set(true);
     }
 }
 
-/// What a step gave to a hook.
+/// Results of a step for a hook.
 pub struct RunValues<'a> {
-    /// What it fetched.
+    /// Values of the hook's fetches.
     pub values: &'a [Tensor],
-    /// What the step recorded, if some hook asked for a trace.
+    /// Trace of the step, if any hook requested it.
     pub metadata: &'a RunMetadata,
 }
 
-/// How often something happens.
+/// Interval between two events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Every {
-    /// Every so many global steps.
+    /// A number of global steps.
     Steps(i64),
-    /// After so much time.
+    /// An amount of time.
     Time(Duration),
 }
 
-/// Finds out when it is time again.
+/// Timer of a regular event.
 #[derive(Debug)]
 pub(super) struct Timer {
     every: Every,
@@ -133,7 +133,7 @@ impl Timer {
         Timer { every, last: None }
     }
 
-    /// Whether it is time, the first time always.
+    /// Returns `true` if the event is due, which it is the first time.
     pub(super) fn is_due(&self, step: i64) -> bool {
         match (self.every, self.last) {
             (_, None) => true,
@@ -143,7 +143,7 @@ impl Timer {
         }
     }
 
-    /// Notes that it happened; returns the time and the steps since the last time.
+    /// Records that the event happened; returns the time and the steps since the last time.
     pub(super) fn happened(&mut self, step: i64) -> Option<(Duration, i64)> {
         let before = self.last.replace((step, Instant::now()));
         before.map(|(last, at)| (at.elapsed(), step - last))
@@ -158,7 +158,7 @@ impl Timer {
     }
 }
 
-/// The variable that counts steps, for a hook that cannot do without.
+/// Returns the global step, for a hook that requires it.
 pub(super) fn needed_global_step(graph: &Graph, hook: &str) -> Result<Variable> {
     find_global_step(graph)?.ok_or_else(|| {
         status!(
@@ -168,14 +168,14 @@ pub(super) fn needed_global_step(graph: &Graph, hook: &str) -> Result<Variable> 
     })
 }
 
-/// The number of steps that a tensor holds.
+/// Returns the global step that was fetched.
 pub(super) fn step_number(values: &[Tensor]) -> Result<i64> {
     let value = values.first().ok_or_else(|| status!(Internal, "the step did not fetch the global step"))?;
     let number = value.to_i64s()?.first().copied();
-    number.ok_or_else(|| status!(InvalidArgument, "the global step has no elements"))
+    number.ok_or_else(|| status!(InvalidArgument, "the global step has no elements; it must be a scalar"))
 }
 
-/// Reads the number of steps now.
+/// Reads the current global step.
 pub(super) fn read_step(session: &Session, step: &Output) -> Result<i64> {
     step_number(&session.run(&[], &[step])?)
 }

@@ -1,11 +1,11 @@
-//! Training loops: a session that starts by the protocol of a cluster, runs hooks around every step, and comes back when
-//! its tasks were lost.
+//! Training loops: a session that follows the start-up protocol of a cluster, runs hooks around every step, and recovers
+//! from lost tasks.
 
 use super::hooks::{
     CheckpointSaver, Every, RunArgs, RunContext, RunValues, SessionHook, StepCounter, SummarySaver,
 };
 use super::scaffold::{Prepared, Scaffold};
-use super::session_manager::{SessionManager, Source, is_lost, rest};
+use super::session_manager::{SessionManager, Source, is_lost, pause_for};
 use crate::session::{RunOptions, Session, SessionOptions};
 use crate::summary::SummaryWriter;
 use crate::target::Target;
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long to wait before another session is tried.
+/// Pause before another attempt to open a session.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// Describes a [`MonitoredSession`], with the defaults of stock's function of this name.
+/// Builder of a [`MonitoredSession`], with the defaults of TensorFlow's function of this name.
 ///
 /// ```
 /// use ferroflow::train::{MonitoredTrainingSession, StopAtStep};
@@ -54,7 +54,7 @@ pub struct MonitoredTrainingSession {
 }
 
 impl MonitoredTrainingSession {
-    /// A chief in a cluster of one, without checkpoints.
+    /// Describes a session of the chief of a cluster of one task, without checkpoints.
     pub fn new(graph: &Graph) -> MonitoredTrainingSession {
         MonitoredTrainingSession {
             graph: graph.clone(),
@@ -73,19 +73,20 @@ impl MonitoredTrainingSession {
         }
     }
 
-    /// The server, mostly this task's own.
+    /// Sets the server to open sessions on, usually this task's own; an in-process cluster by default.
     pub fn target(mut self, target: impl Into<Target>) -> Self {
         self.target = target.into();
         self
     }
 
-    /// Whether this task initializes or restores the model and writes checkpoints; the others wait for it.
+    /// Sets whether this task is the chief, which initializes or restores the model and writes checkpoints; the other tasks
+    /// wait for it. `true` by default.
     pub fn chief(mut self, chief: bool) -> Self {
         self.chief = chief;
         self
     }
 
-    /// How the model is initialized and saved.
+    /// Sets how the model is initialized and saved.
     pub fn scaffold(mut self, scaffold: Scaffold) -> Self {
         self.scaffold = scaffold;
         self
@@ -97,55 +98,60 @@ impl MonitoredTrainingSession {
         self
     }
 
-    /// Adds a hook for the chief.
+    /// Adds a hook that only the chief runs.
     pub fn chief_only_hook(mut self, hook: impl SessionHook + 'static) -> Self {
         self.chief_only_hooks.push(Box::new(hook));
         self
     }
 
-    /// Where checkpoints and event files are; the chief starts from the latest checkpoint there.
+    /// Sets the directory of checkpoints and event files. The chief restores the latest checkpoint there.
     pub fn checkpoint_dir(mut self, directory: impl AsRef<Path>) -> Self {
         self.checkpoint_dir = Some(directory.as_ref().to_owned());
         self
     }
 
-    /// Where event files are, if not with the checkpoints.
+    /// Sets the directory of event files; that of the checkpoints by default.
     pub fn summary_dir(mut self, directory: impl AsRef<Path>) -> Self {
         self.summary_dir = Some(directory.as_ref().to_owned());
         self
     }
 
-    /// How often the chief writes checkpoints; ten minutes unless this says otherwise.
+    /// Sets how often the chief writes checkpoints: every ten minutes by default, `None` for never.
     pub fn save_checkpoint(mut self, every: impl Into<Option<Every>>) -> Self {
         self.save_checkpoint = every.into();
         self
     }
 
-    /// How often the chief writes summaries; every hundred steps unless this says otherwise.
+    /// Sets how often the chief writes summaries: every 100 steps by default, `None` for never.
     pub fn save_summaries(mut self, every: impl Into<Option<Every>>) -> Self {
         self.save_summaries = every.into();
         self
     }
 
-    /// How often the chief logs how many steps are made per second.
+    /// Sets how often the chief logs the number of steps per second: every 100 steps by default, `None` for never.
     pub fn log_step_count(mut self, steps: impl Into<Option<i64>>) -> Self {
         self.log_step_count = steps.into();
         self
     }
 
-    /// Device filters, timeouts and the like.
+    /// Sets device filters, timeouts and other options of sessions.
     pub fn options(mut self, options: SessionOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// How long to wait for the cluster and, as a worker, for the chief; two hours unless this says otherwise.
+    /// Sets how long to wait for the cluster and, except on the chief, for the model; two hours by default.
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = wait;
         self
     }
 
     /// Completes the graph, opens the session and waits until the model is ready.
+    ///
+    /// # Errors
+    ///
+    /// `DeadlineExceeded` if the cluster or the model is not ready in time; otherwise the error of a hook, of the initializer
+    /// or of the checkpoint.
     pub fn build(self) -> Result<MonitoredSession> {
         let graph = self.graph;
         let mut hooks = self.hooks;
@@ -171,7 +177,7 @@ impl MonitoredTrainingSession {
             hook.begin(&graph)?;
         }
         let checkpoint_dir = self.checkpoint_dir.map(|directory| directory.to_string_lossy().into_owned());
-        // Sessions that follow a lost one find the same variables.
+        // Sessions that replace a lost one must find the same variables.
         let target = Target::direct(self.target.client()?);
         let mut session = MonitoredSession {
             graph,
@@ -191,7 +197,7 @@ impl MonitoredTrainingSession {
     }
 }
 
-/// A session for training loops. Dropping it without [`MonitoredSession::close`] leaves out what hooks do at the end.
+/// A session for training loops. If it is dropped without [`MonitoredSession::close`], hooks do not run at the end.
 pub struct MonitoredSession {
     graph: Graph,
     target: Target,
@@ -208,21 +214,25 @@ pub struct MonitoredSession {
 }
 
 impl MonitoredSession {
-    /// Whether a hook asked for the end, or the input did.
+    /// Returns `true` if a hook, the program or the end of the input requested the end of training.
     pub fn should_stop(&self) -> bool {
         self.closed || self.stop.get()
     }
 
-    /// Ends the loop after this step.
+    /// Requests that training ends after this step.
     pub fn request_stop(&self) {
         self.stop.set(true);
     }
 
-    /// The session below, whose steps no hook takes part in.
+    /// Returns the underlying session, whose steps do not run hooks.
+    ///
+    /// # Errors
+    ///
+    /// `FailedPrecondition` after the session was lost, until the next step.
     pub fn session(&self) -> Result<&Session> {
         match &self.session {
             Some(session) => Ok(session),
-            None => bail!(FailedPrecondition, "the session has been closed, or lost and not yet replaced"),
+            None => bail!(FailedPrecondition, "the session was lost; the next step opens another one"),
         }
     }
 
@@ -236,8 +246,13 @@ impl MonitoredSession {
         self.run_step(feeds, fetches, &[])
     }
 
-    /// Feeds, computes outputs and runs operations, with hooks. A step whose tasks were lost is run again in another
-    /// session, in which the model has been restored from the last checkpoint.
+    /// Feeds tensors, computes outputs and runs operations in one step, with hooks. If tasks are lost, the step runs again in
+    /// a new session, in which the model was restored from the last checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfRange` at the end of the input, after which [`MonitoredSession::should_stop`] is `true`; otherwise as
+    /// [`Session::run_step`], or the error of a hook.
     pub fn run_step(
         &mut self,
         feeds: &[(&Output, Tensor)],
@@ -260,7 +275,7 @@ impl MonitoredSession {
         }
     }
 
-    /// Runs `step` until a hook or the end of the input stops it, then closes the session.
+    /// Runs `step` until a hook or the end of the input stops training, then closes the session.
     ///
     /// ```no_run
     /// # use ferroflow::train::MonitoredTrainingSession;
@@ -271,7 +286,7 @@ impl MonitoredSession {
     pub fn run_loop(mut self, mut step: impl FnMut(&mut MonitoredSession) -> Result<()>) -> Result<()> {
         while !self.should_stop() {
             match step(&mut self) {
-                // The end of the input is a good end.
+                // The end of the input is not an error.
                 Err(error) if error.code() == Code::OutOfRange => break,
                 other => other?,
             }
@@ -279,24 +294,28 @@ impl MonitoredSession {
         self.close()
     }
 
-    /// Lets hooks finish and ends the session.
+    /// Runs the hooks' end and closes the session.
+    ///
+    /// # Errors
+    ///
+    /// The first error of a hook, or that of closing the session.
     pub fn close(mut self) -> Result<()> {
         self.closed = true;
         let Some(session) = self.session.take() else { return Ok(()) };
         let mut ended = Ok(());
         for hook in &mut self.hooks {
-            // Each hook gets its chance; the first failure is told.
+            // Every hook gets its chance; the first failure is returned.
             ended = ended.and(hook.end(&session));
         }
         let closed = session.close();
         match ended {
             Err(error) => Err(error),
-            // A server that has gone has closed the session.
+            // A server that is gone has closed the session.
             Ok(()) => closed.or_else(|error| if is_lost(&error) { Ok(()) } else { Err(error) }),
         }
     }
 
-    /// Opens a session if there is none, again and again while tasks come and go.
+    /// Opens a session if there is none; retries while tasks come and go.
     fn open(&mut self) -> Result<()> {
         if self.session.is_some() {
             return Ok(());
@@ -310,7 +329,7 @@ impl MonitoredSession {
                 }
                 Err(error) if is_lost(&error) && since.elapsed() < self.max_wait => {
                     tracing::warn!(%error, "Tasks were lost while a session was opened; trying again.");
-                    rest(RETRY_PAUSE);
+                    pause_for(RETRY_PAUSE);
                 }
                 Err(error) => return Err(error),
             }
@@ -324,9 +343,10 @@ impl MonitoredSession {
             options: self.options.clone(),
             max_wait: self.max_wait,
         };
-        let session = match self.chief {
-            true => manager.prepare_session(&self.target, &self.source)?,
-            false => manager.wait_for_session(&self.target)?,
+        let session = if self.chief {
+            manager.prepare_session(&self.target, &self.source)?
+        } else {
+            manager.wait_for_session(&self.target)?
         };
         for hook in &mut self.hooks {
             hook.after_create_session(&session)?;

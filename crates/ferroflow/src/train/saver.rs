@@ -1,4 +1,4 @@
-//! Saves and restores variables, and keeps the latest checkpoints.
+//! Savers, which save and restore variables and keep the latest checkpoints.
 
 use super::checkpoint_state::{
     CheckpointState, checkpoint_exists, missing, read_checkpoint_state, write_checkpoint_state,
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The collection that graphs keep their savers in.
+/// Collection of the savers of a graph.
 pub(super) const SAVERS: &str = "savers";
 
-/// How a saver is made; see [`Saver::builder`].
+/// Builder of a [`Saver`]; see [`Saver::builder`].
 ///
 /// ```
 /// use ferroflow::train::Saver;
@@ -30,7 +30,7 @@ pub(super) const SAVERS: &str = "savers";
 /// let graph = Graph::new();
 /// let w = Variable::with_value(&graph.scope(), "w", [1.0f32, 2.0])?;
 /// let init = variables::global_variables_initializer(&graph.scope())?;
-/// // A file per task that holds variables, and the three latest checkpoints.
+/// // One file per task that holds variables; the three latest checkpoints are kept.
 /// let saver = Saver::builder().variables([w]).sharded(true).max_to_keep(3).build(&graph)?;
 /// let session = Session::new(&graph)?;
 /// session.execute(&init)?;
@@ -54,50 +54,53 @@ pub struct SaverBuilder {
 }
 
 impl SaverBuilder {
-    /// The variables; all global ones unless this says otherwise.
+    /// Sets the variables to save; all global variables by default.
     pub fn variables(mut self, variables: impl IntoIterator<Item = Variable>) -> Self {
         self.variables = Some(variables.into_iter().collect());
         self
     }
 
-    /// The prefix of the nodes' names, `save` unless this says otherwise.
+    /// Sets the prefix of the nodes' names; `save` by default.
     pub fn name(mut self, name: &str) -> Self {
         self.name = name.to_owned();
         self
     }
 
-    /// Whether every task writes its own variables, all at once.
+    /// Sets whether every task writes its own variables, in parallel; `false` by default.
     pub fn sharded(mut self, sharded: bool) -> Self {
         self.sharded = sharded;
         self
     }
 
-    /// How many checkpoints are kept; 0 keeps all.
+    /// Sets the number of checkpoints to keep: 5 by default, 0 to keep all.
     pub fn max_to_keep(mut self, count: usize) -> Self {
         self.max_to_keep = count;
         self
     }
 
-    /// How often a checkpoint is kept for ever.
+    /// Sets how often a checkpoint is kept forever; every 10,000 hours by default.
     pub fn keep_checkpoint_every(mut self, interval: Duration) -> Self {
         self.keep_every = interval;
         self
     }
 
-    /// Whether a graph without variables gets a saver that does nothing.
+    /// Sets whether a graph without variables gets a saver that does nothing, instead of an error.
     pub fn allow_empty(mut self, allow: bool) -> Self {
         self.allow_empty = allow;
         self
     }
 
-    /// Whether the graph is written beside each checkpoint, for programs that do not build it; it is unless this says
-    /// otherwise.
+    /// Sets whether the graph is written beside each checkpoint, for programs that do not build it; `true` by default.
     pub fn write_meta_graph(mut self, write: bool) -> Self {
         self.write_meta_graph = write;
         self
     }
 
     /// Adds the saver's nodes.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if there are no variables, unless that is allowed.
     #[track_caller]
     pub fn build(self, graph: &Graph) -> Result<Saver> {
         let variables = match self.variables {
@@ -108,7 +111,7 @@ impl SaverBuilder {
             ensure!(
                 self.allow_empty,
                 InvalidArgument,
-                "No variables to save; add some before the saver, or allow none with SaverBuilder::allow_empty"
+                "No variables to save; add some before the saver, or allow an empty saver with SaverBuilder::allow_empty"
             );
             None
         } else {
@@ -129,7 +132,7 @@ impl SaverBuilder {
     }
 }
 
-/// Saves and restores the variables of a graph. Checkpoints and the file that lists them are stock's.
+/// Saves and restores the variables of a graph. Checkpoints and the file that lists them have TensorFlow's formats.
 ///
 /// ```
 /// use ferroflow::train::Saver;
@@ -152,7 +155,7 @@ impl SaverBuilder {
 /// # Ok::<(), ferroflow::Status>(())
 /// ```
 pub struct Saver {
-    /// `None` if there is nothing to save.
+    /// Nodes of the saver; `None` if there is nothing to save.
     nodes: Option<SaverNodes>,
     sharded: bool,
     max_to_keep: usize,
@@ -162,22 +165,22 @@ pub struct Saver {
 }
 
 struct Kept {
-    /// Checkpoints and when they were written, oldest first.
+    /// Prefixes of checkpoints and the times when they were written, oldest first.
     recent: Vec<(String, f64)>,
-    /// The next checkpoint after this time is kept for ever.
+    /// Time after which the next checkpoint is kept forever.
     preserve_after: f64,
 }
 
-const UNPOISONED: &str = "no panic while checkpoints are listed";
+const UNPOISONED: &str = "nothing panics while checkpoints are listed";
 
 impl Saver {
-    /// A saver of all global variables that keeps the five latest checkpoints.
+    /// Adds a saver of all global variables that keeps the five latest checkpoints.
     #[track_caller]
     pub fn new(graph: &Graph) -> Result<Saver> {
         Saver::builder().build(graph)
     }
 
-    /// Describes a saver.
+    /// Starts the description of a saver.
     pub fn builder() -> SaverBuilder {
         SaverBuilder {
             variables: None,
@@ -190,7 +193,7 @@ impl Saver {
         }
     }
 
-    /// The saver that a graph's nodes belong to, e.g. an imported graph's.
+    /// Finds a saver in a graph, e.g. in one that was imported.
     pub fn from_def(graph: &Graph, def: &SaverDef) -> Result<Saver> {
         let nodes = SaverNodes {
             filename: graph.output(&def.filename_tensor_name)?,
@@ -208,7 +211,7 @@ impl Saver {
         })
     }
 
-    /// The message by which graphs carry savers.
+    /// Returns the message that represents the saver in graphs; `None` if there is nothing to save.
     pub fn to_def(&self) -> Option<SaverDef> {
         let nodes = self.nodes.as_ref()?;
         Some(SaverDef {
@@ -222,15 +225,20 @@ impl Saver {
         })
     }
 
-    /// Lets the graph carry the saver, where [`super::Scaffold`] and exports find it.
+    /// Adds the saver to a collection of the graph, where [`super::Scaffold`] and exports find it.
     pub fn add_to_collection(&self, graph: &Graph) {
         if let Some(def) = self.to_def() {
             graph.add_to_collection(SAVERS, CollectionItem::Bytes(Bytes::from(def.encode_to_vec())));
         }
     }
 
-    /// Writes a checkpoint `prefix-step`, or `prefix` without a step, notes it in the file `checkpoint` beside it,
-    /// removes what is too old, and returns the checkpoint's prefix.
+    /// Writes the checkpoint `prefix-step`, or `prefix` without a step, and returns its prefix. Also lists it in the file
+    /// `checkpoint` beside it, and removes checkpoints that are too old.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the prefix is empty or its directory does not exist; otherwise the error of the step or the file
+    /// system.
     pub fn save(&self, session: &Session, prefix: impl AsRef<Path>, step: Option<i64>) -> Result<String> {
         let prefix = local_path(prefix)?.to_string_lossy().into_owned();
         ensure!(
@@ -247,7 +255,7 @@ impl Saver {
         ensure!(
             directory.is_dir(),
             InvalidArgument,
-            "Parent directory of {path} doesn't exist, can't save; make {} first",
+            "Parent directory of {path} doesn't exist, can't save; create {} first",
             directory.display()
         );
         let filename = Tensor::scalar(Bytes::from(path.clone()));
@@ -262,7 +270,12 @@ impl Saver {
         Ok(path)
     }
 
-    /// Gives the variables the values of a checkpoint.
+    /// Restores the variables from a checkpoint.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the checkpoint does not exist or lacks a variable, `InvalidArgument` if a variable has another shape or
+    /// type there, `DataLoss` or `OutOfRange` if its files are damaged.
     pub fn restore(&self, session: &Session, path: impl AsRef<Path>) -> Result<()> {
         let path = local_path(path)?.to_string_lossy().into_owned();
         let Some(nodes) = &self.nodes else { return Ok(()) };
@@ -274,7 +287,7 @@ impl Saver {
         restored.map(drop).map_err(|error: Status| {
             let why = match error.code() {
                 Code::OutOfRange | Code::DataLoss => {
-                    "; its files are damaged or cut off, so restore an earlier one"
+                    "; its files are damaged or truncated, so restore an earlier one"
                 }
                 Code::NotFound => "; most likely a variable of the graph is missing in it",
                 Code::InvalidArgument => {
@@ -286,12 +299,12 @@ impl Saver {
         })
     }
 
-    /// The checkpoints that are kept, oldest first.
+    /// Returns the prefixes of the checkpoints that are kept, oldest first.
     pub fn last_checkpoints(&self) -> Vec<String> {
         self.kept.lock().expect(UNPOISONED).recent.iter().map(|(path, _)| path.clone()).collect()
     }
 
-    /// Counts the checkpoints that a directory's file lists among those to keep, for a program that goes on.
+    /// Adopts the checkpoints that a directory lists, so that they count among those to keep.
     pub fn recover_last_checkpoints(&self, directory: impl AsRef<Path>) -> Result<()> {
         let Some(state) = read_checkpoint_state(directory)? else { return Ok(()) };
         let existing = state.all.into_iter().filter(|path| checkpoint_exists(path));
@@ -304,17 +317,17 @@ impl Saver {
         Ok(())
     }
 
-    /// The node that takes the prefix of a checkpoint.
+    /// Returns the node that takes the prefix of a checkpoint.
     pub fn filename(&self) -> Option<&Output> {
         self.nodes.as_ref().map(|nodes| &nodes.filename)
     }
 
-    /// The operation that restores.
+    /// Returns the operation that restores the variables.
     pub fn restore_op(&self) -> Option<&Operation> {
         self.nodes.as_ref().map(|nodes| &nodes.restore)
     }
 
-    /// Notes a new checkpoint and removes those that are not to be kept.
+    /// Records a new checkpoint and removes those that are too old.
     fn note(&self, path: &str, directory: &Path) -> Result<()> {
         let mut kept = self.kept.lock().expect(UNPOISONED);
         kept.recent.retain(|(recent, _)| recent != path);
@@ -334,7 +347,7 @@ impl Saver {
             timestamps: kept.recent.iter().map(|(_, written)| *written).collect(),
             last_preserved: Some(kept.preserve_after - self.keep_every.as_secs_f64()),
         };
-        // First the list, then the files: whoever reads the list finds what it names.
+        // The list is written before files are removed, so that readers find all files that it names.
         write_checkpoint_state(directory, &state)?;
         for path in removed {
             remove(&path);
@@ -354,7 +367,7 @@ fn parent(path: &str) -> PathBuf {
     }
 }
 
-/// Removes the files of a checkpoint. One that stays is untidy but does no harm.
+/// Removes the files of a checkpoint. Failures are only logged: a file that stays does no harm.
 fn remove(prefix: &str) {
     let directory = parent(prefix);
     let Some(name) = Path::new(prefix).file_name().and_then(|name| name.to_str()) else { return };
@@ -370,15 +383,16 @@ fn remove(prefix: &str) {
     }
 }
 
-/// The savers that a graph carries.
+/// Returns the savers that a graph carries.
 pub(super) fn savers_in(graph: &Graph) -> Result<Vec<Saver>> {
     let saver = |item: CollectionItem| match item {
         CollectionItem::Bytes(encoded) => {
-            let def = SaverDef::decode(encoded)
-                .map_err(|error| status!(InvalidArgument, "collection '{SAVERS}' is broken: {error}"))?;
+            let def = SaverDef::decode(encoded).map_err(|error| {
+                status!(InvalidArgument, "collection '{SAVERS}' holds a malformed saver: {error}")
+            })?;
             Saver::from_def(graph, &def)
         }
-        other => Err(status!(InvalidArgument, "collection '{SAVERS}' holds {other:?}")),
+        other => Err(status!(InvalidArgument, "collection '{SAVERS}' holds {other:?}, which is not a saver")),
     };
     graph.collection(SAVERS).into_iter().map(saver).collect()
 }

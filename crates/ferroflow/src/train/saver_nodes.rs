@@ -1,5 +1,5 @@
-//! The nodes that save and restore variables, named and structured as stock's `Saver` makes them, so that either side
-//! runs the other's graphs.
+//! Nodes that save and restore variables, with the names and the structure of TensorFlow's `Saver`, so that either side
+//! can run the other's graphs.
 
 use crate::variables::Variable;
 use bytes::Bytes;
@@ -8,18 +8,18 @@ use ferroflow_core::scope::{Operation, Output, Scope};
 use ferroflow_core::{DType, Result, Tensor};
 use std::collections::BTreeMap;
 
-/// The nodes of a saver.
+/// Nodes of a saver.
 #[derive(Clone, Debug)]
 pub(super) struct SaverNodes {
-    /// Takes the prefix of the checkpoint.
+    /// Placeholder of the checkpoint's prefix.
     pub(super) filename: Output,
-    /// Saves, and gives the prefix.
+    /// Saves, and returns the prefix.
     pub(super) save: Output,
-    /// Restores.
+    /// Restores the variables.
     pub(super) restore: Operation,
 }
 
-/// Adds the nodes in a scope of their own.
+/// Adds the nodes of a saver to a scope.
 pub(super) fn add_nodes(scope: &Scope, variables: &[Variable], sharded: bool) -> Result<SaverNodes> {
     let mut variables: Vec<Item> = variables.iter().map(Item::new).collect();
     variables.sort_by(|a, b| (&a.key, &a.slice).cmp(&(&b.key, &b.slice)));
@@ -96,25 +96,28 @@ fn add_sharded(scope: &Scope, filename: Output, items: Vec<Item<'_>>) -> Result<
     Ok(SaverNodes { filename, save, restore })
 }
 
-/// The processor of a task that has variables.
+/// Returns a scope on the CPU of a task that has variables.
 fn on_cpu(scope: &Scope, device: &str) -> Result<Scope> {
     let cpu = DeviceSpec::parse("/device:CPU:0")?;
     Ok(scope.without_device().device(&DeviceSpec::parse(device)?.overridden_by(&cpu).to_string()))
 }
 
-/// Adds a node that writes these variables.
+/// Adds a node that writes variables.
 fn save(scope: &Scope, filename: &Output, items: &[Item<'_>]) -> Result<Operation> {
-    // As in stock, a reference is saved as it is, unless it is part of a larger variable.
-    let values = items.iter().map(|item| match item.variable.is_resource() || !item.slice.is_empty() {
-        true => item.variable.value(),
-        false => item.variable.handle(),
+    // As in TensorFlow, a reference is saved as it is, unless it is part of a larger variable.
+    let values = items.iter().map(|item| {
+        if item.variable.is_resource() || !item.slice.is_empty() {
+            item.variable.value()
+        } else {
+            item.variable.handle()
+        }
     });
     let save = scope.op("SaveV2").input(filename).input(keys(items)).input(slices(items));
     let dtypes: Vec<DType> = items.iter().map(|item| item.variable.dtype()).collect();
     save.inputs(values).attr("dtypes", dtypes).build()
 }
 
-/// Adds a node that reads these variables, and those that assign what it read.
+/// Adds a node that reads variables, and nodes that assign their values.
 fn restore(scope: &Scope, reader: &Scope, filename: &Output, items: &[Item<'_>]) -> Result<Vec<Operation>> {
     let dtypes: Vec<DType> = items.iter().map(|item| item.variable.dtype()).collect();
     let read = reader.op("RestoreV2").input(filename).input(keys(items)).input(slices(items));
@@ -131,7 +134,7 @@ fn restore(scope: &Scope, reader: &Scope, filename: &Output, items: &[Item<'_>])
         value.set_shape(variable.shape())?;
         let value = at.op("Identity").input(&value).build()?.output(0)?;
         let assign = at.op("AssignVariableOp").input(variable.handle()).input(&value);
-        // Stock lets a checkpoint change a variable's shape here, and fails wherever it is used next.
+        // TensorFlow lets a checkpoint change a variable's shape here, and fails wherever it is used next.
         assigned.push(assign.attr("dtype", variable.dtype()).attr("validate_shape", true).build()?);
     }
     Ok(assigned)
@@ -149,7 +152,7 @@ fn texts<'a>(texts: impl Iterator<Item = &'a String>) -> Tensor {
     Tensor::vector(texts.map(|text| Bytes::copy_from_slice(text.as_bytes())).collect())
 }
 
-/// Adds an operation that ends after all of these, with one in between per device if there are several.
+/// Adds an operation that waits for all of these, through one per device if there are several.
 pub(super) fn group_by_device(scope: &Scope, name: &str, operations: &[Operation]) -> Result<Operation> {
     let mut by_device: BTreeMap<String, Vec<&Operation>> = BTreeMap::new();
     for operation in operations {

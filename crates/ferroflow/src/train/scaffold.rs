@@ -1,4 +1,4 @@
-//! What starts a training program: initial values, what must be ready, and the saver.
+//! The start of a training program: initial values, readiness checks, and the saver.
 
 use super::saver::{Saver, savers_in};
 use crate::session::Session;
@@ -8,19 +8,19 @@ use ferroflow_core::scope::{CollectionItem, Graph, Operation, Output, Scope};
 use ferroflow_core::{Result, Tensor};
 use std::sync::Arc;
 
-/// The collection of operations that fill tables.
+/// Collection of the operations that initialize tables.
 const TABLE_INITIALIZERS: &str = "table_initializer";
 
-/// Prepares a model in a session, beyond what an operation can do.
+/// Function that prepares a model in a session, beyond what an operation can do.
 pub type InitFn = dyn Fn(&Session) -> Result<()> + Send + Sync;
 
-/// The pieces by which a program starts. What is not given is made from the graph's collections when training begins.
+/// Pieces that start a training program. Those that are not given are made from the graph's collections.
 ///
 /// ```
 /// use ferroflow::train::{MonitoredTrainingSession, Saver, Scaffold};
 /// use ferroflow::{DType, Graph, Tensor, Variable, initializers, ops};
 ///
-/// // The initial value is fed, so that it is no part of the graph.
+/// // The initial value is fed, so that it is not part of the graph.
 /// let graph = Graph::new();
 /// let s = graph.scope();
 /// let w = Variable::spec("w", [2]).build(&s)?;
@@ -49,60 +49,60 @@ pub struct Scaffold {
 }
 
 impl Scaffold {
-    /// Everything from the graph.
+    /// Takes all pieces from the graph.
     pub fn new() -> Scaffold {
         Scaffold::default()
     }
 
-    /// The operation that initializes the model; all global variables unless this says otherwise.
+    /// Sets the operation that initializes the model; by default, it initializes all global variables.
     pub fn init_op(mut self, operation: impl Into<Operation>) -> Self {
         self.init_op = Some(operation.into());
         self
     }
 
-    /// Feeds the operation that initializes the model.
+    /// Feeds a value to the operation that initializes the model.
     pub fn init_feed(mut self, output: &Output, value: impl Into<Tensor>) -> Self {
         self.init_feeds.push((output.clone(), value.into()));
         self
     }
 
-    /// Runs after the model was initialized.
+    /// Sets a function that runs after the model was initialized.
     pub fn init_fn(mut self, init: impl Fn(&Session) -> Result<()> + Send + Sync + 'static) -> Self {
         self.init_fn = Some(Arc::new(init));
         self
     }
 
-    /// Names what is not ready; an empty list means that the model is.
+    /// Sets an output with the names of what is not ready; the model is ready when it is empty.
     pub fn ready_op(mut self, output: &Output) -> Self {
         self.ready_op = Some(output.clone());
         self
     }
 
-    /// Names what must be ready before local variables are initialized.
+    /// Sets an output with the names of what must be ready before local variables are initialized.
     pub fn ready_for_local_init_op(mut self, output: &Output) -> Self {
         self.ready_for_local_init_op = Some(output.clone());
         self
     }
 
-    /// The operation that initializes what belongs to one task.
+    /// Sets the operation that initializes the local variables and tables of a task.
     pub fn local_init_op(mut self, operation: impl Into<Operation>) -> Self {
         self.local_init_op = Some(operation.into());
         self
     }
 
-    /// The summaries that are written while training.
+    /// Sets the summaries that are written while training; all summaries of the graph by default.
     pub fn summary_op(mut self, output: &Output) -> Self {
         self.summary_op = Some(output.clone());
         self
     }
 
-    /// The saver.
+    /// Sets the saver.
     pub fn saver(mut self, saver: Saver) -> Self {
         self.saver = Some(Arc::new(saver));
         self
     }
 
-    /// Makes what was not given.
+    /// Makes the pieces that were not given.
     pub(super) fn finalize(self, graph: &Graph) -> Result<Prepared> {
         let s = graph.scope();
         let (global, local) = (global_variables(graph)?, local_variables(graph)?);
@@ -153,7 +153,7 @@ impl Scaffold {
     }
 }
 
-/// A scaffold that has everything.
+/// A scaffold with all its pieces.
 pub(super) struct Prepared {
     pub(super) init_op: Operation,
     pub(super) init_feeds: Vec<(Output, Tensor)>,
@@ -178,20 +178,20 @@ fn operations_in(graph: &Graph, collection: &str) -> Result<Vec<Operation>> {
     nodes.map(|name| graph.operation(name.split(':').next().unwrap_or(&name))).collect()
 }
 
-/// Adds a node that names the variables without a value.
+/// Adds a node that returns the names of uninitialized variables.
 #[track_caller]
 pub fn report_uninitialized_variables(scope: &Scope, variables: &[Variable]) -> Result<Output> {
     let scope = scope.without_control().scope("report_uninitialized_variables").device("/device:CPU:0");
     if variables.is_empty() {
         return scope.constant(Vec::<Bytes>::new());
     }
-    let there = variables.iter().map(|variable| {
+    let initialized = variables.iter().map(|variable| {
         let at = scope.without_device().colocate_with(variable.op());
         variable.is_initialized(&at)
     });
-    let there = there.collect::<Result<Vec<Output>>>()?;
-    let there = scope.op("Pack").name("stack").inputs(&there).build()?.output(0)?;
-    let missing = scope.op("LogicalNot").input(&there).build()?.output(0)?;
+    let initialized = initialized.collect::<Result<Vec<Output>>>()?;
+    let initialized = scope.op("Pack").name("stack").inputs(&initialized).build()?.output(0)?;
+    let missing = scope.op("LogicalNot").input(&initialized).build()?.output(0)?;
     let names = variables.iter().map(|variable| Bytes::from(variable.name().into_bytes()));
     let names = scope.constant(names.collect::<Vec<Bytes>>())?;
     let at = scope.op("Where").input(&missing).build()?.output(0)?;

@@ -1,4 +1,4 @@
-//! How a program comes to a session in which the model is ready: one task initializes or restores it, the others wait.
+//! The start-up protocol: the chief initializes or restores the model, the other tasks wait until it is ready.
 
 use super::checkpoint_state::latest_checkpoint;
 use super::saver::Saver;
@@ -12,7 +12,7 @@ use ferroflow_core::{Code, Result, Status, bail, ensure, status};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Pauses between looks at the model grow from the first to the second.
+/// Shortest and longest pause between two looks at the model.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Opens sessions in which the model is ready.
@@ -20,16 +20,16 @@ pub(super) struct SessionManager<'a> {
     pub(super) graph: &'a Graph,
     pub(super) scaffold: &'a Prepared,
     pub(super) options: SessionOptions,
-    /// How long a worker waits for the model, and a chief for its cluster.
+    /// Time that a worker waits for the model, and a chief for its cluster.
     pub(super) max_wait: Duration,
 }
 
-/// Where a model comes from.
+/// Origin of a model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Source {
-    /// The latest checkpoint of this directory, if it has one,
+    /// Directory whose latest checkpoint is used, if it has one.
     pub(super) checkpoint_dir: Option<String>,
-    /// or this checkpoint.
+    /// Checkpoint that is used instead.
     pub(super) checkpoint: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl SessionManager<'_> {
         Session::with_options(target, self.graph, self.options.clone().open_timeout(limit))
     }
 
-    /// For the chief: a session in which the model is restored from a checkpoint, or initialized if there is none.
+    /// Opens the chief's session, and restores the model from a checkpoint, or initializes it if there is none.
     pub(super) fn prepare_session(&self, target: &Target, source: &Source) -> Result<Session> {
         let session = self.open(target, self.max_wait)?;
         let scaffold = self.scaffold;
@@ -59,7 +59,7 @@ impl SessionManager<'_> {
                 if let Some(init) = &scaffold.init_fn {
                     init(&session)?;
                 }
-                // After the loss of a task this means that training begins again.
+                // After the loss of a task, this means that training starts over.
                 match &source.checkpoint_dir {
                     Some(directory) => {
                         tracing::info!(directory, "The model was initialized: there is no checkpoint.");
@@ -85,7 +85,7 @@ impl SessionManager<'_> {
         }
     }
 
-    /// For workers: a session in which the chief has made the model ready. Says every few seconds what is missing.
+    /// Opens the session of another worker, after the chief has made the model ready. Logs regularly what is missing.
     pub(super) fn wait_for_session(&self, target: &Target) -> Result<Session> {
         let (mut waiting, mut pause) = (Waiting::new(), PAUSES.0);
         let mut session: Option<Session> = None;
@@ -101,7 +101,7 @@ impl SessionManager<'_> {
                     session = Some(current);
                     missing
                 }
-                // The session's tasks have changed; another one finds those that are there now.
+                // The session's tasks have changed; a new session finds those that are up now.
                 Err(error) if is_lost(&error) => error.message().to_owned(),
                 Err(error) => return Err(error),
             };
@@ -112,12 +112,12 @@ impl SessionManager<'_> {
                 self.max_wait.as_secs()
             );
             waiting.speak(format_args!("the chief to make the model at {} ready", &**target), why);
-            rest(pause);
+            pause_for(pause);
             pause = (pause * 2).min(PAUSES.1);
         }
     }
 
-    /// What is missing until this task may go on; `None` if nothing is.
+    /// Returns what is missing before this task can go on; `None` if nothing is.
     fn try_ready(&self, session: &Session) -> Result<Option<String>> {
         match self.run_local_init(session)? {
             Some(missing) => Ok(Some(missing)),
@@ -125,7 +125,7 @@ impl SessionManager<'_> {
         }
     }
 
-    /// Initializes what belongs to this task, once the model allows it; else says what is missing.
+    /// Initializes the local variables of this task, once the model allows it; otherwise returns what is missing.
     fn run_local_init(&self, session: &Session) -> Result<Option<String>> {
         if let Some(missing) = self.missing(session, &self.scaffold.ready_for_local_init_op)? {
             return Ok(Some(missing));
@@ -148,22 +148,26 @@ impl SessionManager<'_> {
     }
 }
 
-/// Whether a failure means that tasks went or restarted, so that another session may succeed.
+/// Returns `true` if a failure means that tasks were lost or restarted, so that another session may succeed.
 pub(crate) fn is_lost(error: &Status) -> bool {
     matches!(error.code(), Code::Aborted | Code::Unavailable)
 }
 
-/// Lets time pass.
-pub(super) fn rest(length: Duration) {
+/// Blocks the thread for some time.
+pub(super) fn pause_for(length: Duration) {
     let (never, told) = (Mutex::new(()), Condvar::new());
     let guard = never.lock().unwrap_or_else(PoisonError::into_inner);
     drop(told.wait_timeout(guard, length));
 }
 
 impl Saver {
-    /// The latest checkpoint of a directory; an error that says what to do if there is none.
+    /// Returns the latest checkpoint of a directory.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is none; [`latest_checkpoint`] returns `None` instead.
     pub fn latest(directory: &str) -> Result<String> {
-        let none = || status!(NotFound, "{directory} has no checkpoint; train a model there first");
+        let none = || status!(NotFound, "{directory} does not have a checkpoint; train a model there first");
         latest_checkpoint(directory)?.ok_or_else(none)
     }
 }

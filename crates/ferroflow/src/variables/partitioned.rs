@@ -1,11 +1,11 @@
-//! Variables cut into parts that lie on different tasks, saved and restored as one.
+//! Partitioned variables: their parts are on different tasks, but saved and restored as one.
 
 use super::{SaveSlice, Variable, VariableSpec};
 use ferroflow_core::scope::{Graph, Output, Scope};
 use ferroflow_core::{DType, Result, Shape, ensure};
 use ferroflow_ops::build as ops;
 
-/// Decides how many parts a variable has, all along one dimension.
+/// Rule for the number of parts of a variable, along one dimension.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Partitioner {
     axis: usize,
@@ -20,29 +20,29 @@ enum Rule {
 }
 
 impl Partitioner {
-    /// So many parts, or fewer if the dimension is smaller.
+    /// Makes `parts` parts, or fewer if the dimension is smaller.
     pub fn fixed(parts: usize) -> Partitioner {
         Partitioner { axis: 0, rule: Rule::Fixed(parts) }
     }
 
-    /// At most `parts`, none smaller than 256 KiB unless [`Partitioner::smallest`] says otherwise.
+    /// Makes at most `parts` parts, none smaller than 256 KiB or what [`Partitioner::smallest`] sets.
     pub fn min_max(parts: usize) -> Partitioner {
         Partitioner { axis: 0, rule: Rule::MinMax { parts, smallest: 256 << 10 } }
     }
 
-    /// As many as it takes for parts of at most so many bytes.
+    /// Makes parts of at most `bytes` bytes each.
     pub fn variable_axis_size(bytes: usize) -> Partitioner {
         Partitioner { axis: 0, rule: Rule::AxisSize { bytes, parts: None } }
     }
 
-    /// The dimension that is cut; the first unless this says otherwise.
+    /// Sets the dimension to partition; the first by default.
     #[must_use]
     pub fn axis(mut self, axis: usize) -> Partitioner {
         self.axis = axis;
         self
     }
 
-    /// The bytes of the smallest part of [`Partitioner::min_max`].
+    /// Sets the size in bytes of the smallest part of [`Partitioner::min_max`].
     #[must_use]
     pub fn smallest(mut self, bytes: usize) -> Partitioner {
         if let Rule::MinMax { smallest, .. } = &mut self.rule {
@@ -51,7 +51,7 @@ impl Partitioner {
         self
     }
 
-    /// The most parts of [`Partitioner::variable_axis_size`].
+    /// Sets the maximum number of parts of [`Partitioner::variable_axis_size`].
     #[must_use]
     pub fn max_parts(mut self, count: usize) -> Partitioner {
         if let Rule::AxisSize { parts, .. } = &mut self.rule {
@@ -60,16 +60,20 @@ impl Partitioner {
         self
     }
 
-    /// The number of parts of a variable.
+    /// Returns the number of parts of a variable.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidArgument` if the variable is empty or does not have the dimension.
     pub fn parts(&self, shape: &Shape, dtype: DType) -> Result<usize> {
         ensure!(
             self.axis < shape.rank() && shape.elements() > 0,
             InvalidArgument,
-            "a variable of shape {shape} cannot be cut along dimension {}",
+            "a variable of shape {shape} cannot be partitioned along dimension {}",
             self.axis
         );
         let length = shape.dim(self.axis);
-        // What stock takes a string for.
+        // TensorFlow's estimate for strings.
         let element = if dtype == DType::String { 16 } else { dtype.size() };
         let total = shape.elements() * element;
         let parts = match self.rule {
@@ -83,7 +87,7 @@ impl Partitioner {
         Ok(parts.min(length).max(1))
     }
 
-    /// Start and length of each part: as equal as can be, the longer ones first.
+    /// Returns start and length of each part: as equal as possible, longer ones first.
     fn cuts(&self, shape: &Shape, dtype: DType) -> Result<Vec<(i64, i64)>> {
         let parts = self.parts(shape, dtype)?;
         let length = shape.dim(self.axis);
@@ -141,7 +145,7 @@ impl VariableSpec {
 }
 
 impl PartitionedVariable {
-    /// A variable in one part.
+    /// Treats a variable as one part.
     pub fn whole(variable: &Variable) -> PartitionedVariable {
         PartitionedVariable {
             name: variable.name(),
@@ -151,37 +155,37 @@ impl PartitionedVariable {
         }
     }
 
-    /// The name of the whole.
+    /// Returns the name of the whole variable.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The shape of the whole.
+    /// Returns the shape of the whole variable.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// The element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.parts[0].dtype()
     }
 
-    /// The graph.
+    /// Returns the graph.
     pub fn graph(&self) -> &Graph {
         self.parts[0].graph()
     }
 
-    /// The dimension that is cut.
+    /// Returns the partitioned dimension.
     pub fn axis(&self) -> usize {
         self.axis
     }
 
-    /// The parts in order.
+    /// Returns the parts in order.
     pub fn parts(&self) -> &[Variable] {
         &self.parts
     }
 
-    /// Adds nodes that join the parts.
+    /// Adds nodes that concatenate the parts.
     #[track_caller]
     pub fn concat(&self, scope: &Scope) -> Result<Output> {
         if let [part] = &self.parts[..] {

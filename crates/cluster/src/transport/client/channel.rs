@@ -1,13 +1,13 @@
 //! Connections to one address, and unary calls over them.
 //!
-//! There is one connection per I/O thread, made when it is first needed: a call made on such a thread is sent and answered
-//! without leaving it. A call may be polled anywhere, also where no runtime is: the connection's own task reads and writes,
-//! the call only shares state with it. Dropping a call resets its stream, which tells the peer to stop.
+//! There is one connection per I/O thread, made on first use, so that a call made on an I/O thread is sent and answered
+//! without leaving it. A call may be polled anywhere, even outside a runtime: the connection's own task reads and
+//! writes, and the call only shares state with it. Dropping a call resets its stream, which cancels it at the peer.
 
 use super::super::grpc::deadline_exceeded;
 use super::super::intake::Intake;
 use super::super::io::Io;
-use super::super::reader::{Frames, Reader};
+use super::super::reader::{ByteSource, Reader};
 use super::super::sockets::{
     CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence,
 };
@@ -32,22 +32,22 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// The way to one address.
+/// The connections to one address.
 pub(crate) struct Channel {
     address: Arc<str>,
     io: Arc<Io>,
-    lanes: Lanes<Link>,
-    /// Connections of the other kind, to tasks of our own.
+    lanes: Lanes<Http2Sender>,
+    /// Direct connections, if a Ferroflow task is there.
     direct: Lanes<Arc<LinkHandle>>,
-    /// Memory for what comes on it.
+    /// Memory for incoming messages.
     intake: Arc<Intake>,
 }
 
-/// A connection. It closes when the last clone and the last call are gone.
-type Link = SendRequest<Bytes>;
+/// The sending half of an HTTP/2 connection, which closes with the last clone and the last call.
+type Http2Sender = SendRequest<Bytes>;
 
 impl Channel {
-    /// A channel to `host:port`; nothing is connected yet.
+    /// Creates a channel to `host:port`. Connects on first use.
     pub(crate) fn new(address: &str, io: Arc<Io>, intake: &Intake) -> Arc<Channel> {
         let address: Arc<str> = address.into();
         let lanes = Lanes::new(address.clone(), io.clone());
@@ -55,32 +55,32 @@ impl Channel {
         Arc::new(Channel { address, io, lanes, direct, intake: intake.for_connection() })
     }
 
-    /// Where it leads.
+    /// Returns the address.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// The threads that carry it.
+    /// Returns the I/O threads that run the connections.
     pub(crate) fn io(&self) -> &Arc<Io> {
         &self.io
     }
 
-    /// Sends a request, given in pieces, prefix included, and waits for the first bytes of its answer. Calls with the same `hint` from
-    /// threads that do no I/O share a connection.
+    /// Sends a request, given in pieces that include the gRPC prefix, and waits for the first bytes of the response.
+    /// Calls with the same `hint` from threads other than I/O threads share a connection.
     pub(crate) async fn call(
         &self,
         head: &CallHead,
         message: impl IntoIterator<Item = Bytes>,
         hint: u64,
-    ) -> Result<Answer> {
+    ) -> Result<CallResponse> {
         let lane = self.io.choose(hint);
-        let (generation, mut link) = self.link(lane).await?;
+        let (generation, mut link) = self.sender(lane).await?;
         let (response, mut body) = match link.send_request(head.request(), false) {
             Ok(sent) => sent,
-            // The connection ended before anything was sent on it, so another one may take the call.
+            // The connection ended before anything was sent on it, so it is safe to retry on another one.
             Err(_) => {
                 self.lanes.forget(lane, generation);
-                let (_, mut link) = self.link(lane).await?;
+                let (_, mut link) = self.sender(lane).await?;
                 link.send_request(head.request(), false).map_err(|error| self.broken(&error))?
             }
         };
@@ -96,19 +96,19 @@ impl Channel {
         ensure!(
             head.status == StatusCode::OK,
             Unavailable,
-            "{} answers with HTTP status {}, not as a TensorFlow server does",
+            "{} responds with HTTP status {}, so it is not a TensorFlow server",
             self.address,
             head.status
         );
-        Answer::open(Body { stream, address: self.address.clone() }, lane, &self.intake).await
+        CallResponse::open(ResponseBody { stream, address: self.address.clone() }, lane, &self.intake).await
     }
 
-    /// Connects if that has not happened yet.
+    /// Connects unless there is a connection.
     pub(crate) async fn connected(&self, hint: u64) -> Result<()> {
-        self.link(self.io.choose(hint)).await.map(drop)
+        self.sender(self.io.choose(hint)).await.map(drop)
     }
 
-    /// Gives up waiting after `limit`.
+    /// Fails with `DeadlineExceeded` after `limit`.
     pub(crate) async fn within<T>(
         &self,
         limit: Duration,
@@ -121,8 +121,8 @@ impl Channel {
         }
     }
 
-    /// Says whom a call waits for if it takes long.
-    pub(crate) async fn aloud<T>(
+    /// Awaits a call and logs the wait if it is long.
+    pub(crate) async fn log_wait<T>(
         &self,
         mut waiting: Waiting,
         whom: &impl Display,
@@ -131,24 +131,25 @@ impl Channel {
     ) -> T {
         let mut call = std::pin::pin!(call);
         loop {
-            let word = std::pin::pin!(self.io.sleep(self.io.choose(0), waiting.next_word()));
-            match select(call.as_mut(), word).await {
+            let message_due = std::pin::pin!(self.io.sleep(self.io.choose(0), waiting.next_word()));
+            match select(call.as_mut(), message_due).await {
                 Either::Left((done, _)) => return done,
                 Either::Right((Ok(()), _)) => waiting.speak(whom, why),
-                // Nobody is left to tell; the call ends with the connection that its thread carried.
+                // The I/O thread has stopped, so nothing can be logged; the call ends with the connection that the
+                // thread ran.
                 Either::Right((Err(_), _)) => return call.await,
             }
         }
     }
 
-    /// The lane's connection and its generation; made if there is none.
-    async fn link(&self, lane: usize) -> Result<(u64, Link)> {
+    /// Returns the lane's connection and its generation, connecting if there is none.
+    async fn sender(&self, lane: usize) -> Result<(u64, Http2Sender)> {
         let address = self.address.clone();
         let connect = || async move {
             let (link, connection) = handshake(&address).await?;
             let carried = async move {
                 if let Err(error) = connection.await {
-                    tracing::debug!(%address, %error, "A connection to a peer broke off.");
+                    tracing::debug!(%address, %error, "A connection to a peer was interrupted.");
                 }
             };
             Ok((link, carried))
@@ -156,8 +157,8 @@ impl Channel {
         self.lanes.get(lane, connect).await
     }
 
-    /// The direct connection of the thread that works for the caller; made if there is none, by the peer's local name if
-    /// that leads to it. `deliver` gets the tensors that come on it.
+    /// Returns the direct connection of the thread that works for the caller. A new one goes through the peer's local
+    /// socket if this machine has it, and otherwise over TCP; `deliver` gets the tensors that arrive on it.
     pub(crate) async fn direct(
         &self,
         hint: u64,
@@ -203,12 +204,12 @@ async fn open_socket(address: &str) -> Result<TcpStream> {
         Ok(stream) => stream,
         Err(error) => bail!(Unavailable, "failed to connect to {address}: {error}"),
     };
-    // A port of this machine that nobody listens on may be given to the very socket that connects to it.
+    // The system may assign an unused local port to the very socket that connects to it.
     let own = stream.local_addr().ok();
     ensure!(
         own.is_none() || own != stream.peer_addr().ok(),
         Unavailable,
-        "failed to connect to {address}: nobody listens there"
+        "failed to connect to {address}: nothing listens there"
     );
     if let Err(error) = stream.set_nodelay(true).and_then(|()| watch_for_silence(&stream)) {
         tracing::debug!(%address, %error, "A connection keeps its default options.");
@@ -216,7 +217,7 @@ async fn open_socket(address: &str) -> Result<TcpStream> {
     Ok(stream)
 }
 
-async fn handshake(address: &str) -> Result<(Link, Connection)> {
+async fn handshake(address: &str) -> Result<(Http2Sender, Connection)> {
     let stream = open_socket(address).await?;
     let connected = h2::client::Builder::new()
         .initial_window_size(STREAM_WINDOW)
@@ -224,7 +225,7 @@ async fn handshake(address: &str) -> Result<(Link, Connection)> {
         .max_frame_size(FRAME_BYTES)
         .max_header_list_size(HEADER_LIST_BYTES)
         .max_send_buffer_size(CONNECTION_WINDOW as usize)
-        // Any number of calls may be given up at once; what still arrives for them is dropped.
+        // Any number of calls may be cancelled at once; data that still arrives for them is dropped.
         .max_concurrent_reset_streams(10_000)
         .reset_stream_duration(Duration::from_secs(5))
         .max_local_error_reset_streams(None)
@@ -234,29 +235,29 @@ async fn handshake(address: &str) -> Result<(Link, Connection)> {
     connected.map_err(|error| broken(address, &error))
 }
 
-/// A call that got no status from its peer.
+/// The status of a call that got none from its peer.
 fn broken(address: &str, error: &h2::Error) -> Status {
     match error.reason() {
         Some(Reason::CANCEL) => status!(Cancelled, "{address} cancelled the call"),
-        // The length of a frame that is the text of another protocol is larger than any that we allow.
+        // Text of another protocol, read as a frame length, exceeds the allowed size.
         Some(Reason::FRAME_SIZE_ERROR) if error.is_library() => {
-            status!(Unavailable, "whatever listens at {address} does not speak gRPC: {error}")
+            status!(Unavailable, "the server at {address} does not speak gRPC: {error}")
         }
         _ => status!(Unavailable, "the connection to {address} broke: {error}"),
     }
 }
 
-/// What is the same in all calls of a method to one address.
+/// The parts of a request that all calls of a method share.
 pub(crate) struct CallHead {
     uri: Uri,
     timeout: Option<HeaderValue>,
 }
 
 impl CallHead {
-    /// A call of `path`, answered within `timeout` if there is one.
+    /// Prepares calls of `path` that the peer gives up after `timeout`.
     pub(crate) fn new(address: &str, path: &str, timeout: Option<Duration>) -> Result<CallHead> {
         let uri = Uri::builder().scheme("http").authority(address).path_and_query(path).build();
-        let uri = uri.map_err(|error| status!(InvalidArgument, "{address} is no address: {error}"))?;
+        let uri = uri.map_err(|error| status!(InvalidArgument, "{address} is not an address: {error}"))?;
         let timeout = timeout.map(|timeout| format!("{}m", timeout.as_millis().min(99_999_999)));
         let timeout = timeout.and_then(|text| HeaderValue::from_str(&text).ok());
         Ok(CallHead { uri, timeout })
@@ -278,23 +279,23 @@ impl CallHead {
     }
 }
 
-/// The message of an answer, as it arrives.
-pub(crate) struct Answer {
-    reader: Reader<Body>,
-    /// The I/O thread that carries it.
+/// The response to a call, read as it arrives.
+pub(crate) struct CallResponse {
+    reader: Reader<ResponseBody>,
+    /// The I/O thread of its connection.
     lane: usize,
 }
 
-struct Body {
+struct ResponseBody {
     stream: RecvStream,
     address: Arc<str>,
 }
 
-impl Frames for Body {
+impl ByteSource for ResponseBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
         Poll::Ready(match ready!(self.stream.poll_data(cx)) {
             Some(Ok(data)) => {
-                // Fails only if the stream has ended, and then nothing more needs room.
+                // Fails only if the stream has ended, when no capacity is needed.
                 let _ = self.stream.flow_control().release_capacity(data.len());
                 Some(Ok(data))
             }
@@ -304,8 +305,8 @@ impl Frames for Body {
     }
 }
 
-impl Body {
-    /// How the call ended.
+impl ResponseBody {
+    /// Waits for the status of the call.
     async fn status(&mut self) -> Result<()> {
         let trailers = poll_fn(|cx| self.stream.poll_trailers(cx)).await;
         match trailers.map_err(|error| broken(&self.address, &error))? {
@@ -315,8 +316,8 @@ impl Body {
     }
 }
 
-impl Answer {
-    async fn open(mut body: Body, lane: usize, intake: &Arc<Intake>) -> Result<Answer> {
+impl CallResponse {
+    async fn open(mut body: ResponseBody, lane: usize, intake: &Arc<Intake>) -> Result<CallResponse> {
         let mut start = Bytes::new();
         while start.len() < 5 {
             match poll_fn(|cx| body.poll_frame(cx)).await {
@@ -324,27 +325,32 @@ impl Answer {
                 Some(frame) => start = [&start[..], &frame?].concat().into(),
                 None => {
                     body.status().await?;
-                    bail!(Internal, "{} answered without a message", body.address)
+                    bail!(Internal, "{} responded without a message", body.address)
                 }
             }
         }
-        ensure!(start.get_u8() == 0, Internal, "{} compresses without being asked to", body.address);
+        ensure!(
+            start.get_u8() == 0,
+            Internal,
+            "{} sent a compressed response that was not requested",
+            body.address
+        );
         let length = u64::from(start.get_u32());
-        Ok(Answer { reader: Reader::new(body, start, length, intake), lane })
+        Ok(CallResponse { reader: Reader::new(body, start, length, intake), lane })
     }
 
-    /// The I/O thread that carries it.
+    /// Returns the I/O thread of its connection.
     pub(crate) fn lane(&self) -> usize {
         self.lane
     }
 
-    /// How many bytes the message has.
+    /// Returns the length of the message in bytes.
     pub(crate) fn length(&self) -> u64 {
         self.reader.end()
     }
 
-    /// The message.
-    pub(crate) fn message(&mut self) -> &mut Reader<impl Frames + use<>> {
+    /// Returns a reader of the message.
+    pub(crate) fn message(&mut self) -> &mut Reader<impl ByteSource + use<>> {
         &mut self.reader
     }
 
@@ -352,7 +358,7 @@ impl Answer {
     pub(crate) async fn finish(mut self) -> Result<()> {
         let body = self.reader.frames_mut();
         while let Some(rest) = poll_fn(|cx| body.poll_frame(cx)).await {
-            ensure!(rest?.is_empty(), Internal, "{} answered with two messages", body.address);
+            ensure!(rest?.is_empty(), Internal, "{} responded with two messages", body.address);
         }
         body.status().await
     }

@@ -1,4 +1,6 @@
-//! Connections to one address, one per I/O thread, each made when it is first needed.
+//! Connections to one address, one per I/O thread, each made on first use.
+//!
+//! The same code serves HTTP/2 and direct connections.
 
 use super::super::io::Io;
 use ferroflow_core::{BoxFuture, Result, status};
@@ -8,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long to wait for a peer to accept a connection.
+/// The time limit for connecting.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
 
-/// The connections; `L` is what is shared of one.
+/// The connections of all I/O threads; `L` is the shared handle of one connection.
 pub(super) struct Lanes<L: Clone + Send + Sync + 'static> {
     address: Arc<str>,
     io: Arc<Io>,
@@ -20,7 +22,7 @@ pub(super) struct Lanes<L: Clone + Send + Sync + 'static> {
 
 /// The connection of one I/O thread.
 struct Lane<L: Clone + Send + Sync + 'static> {
-    /// How often it was connected.
+    /// Incremented for every connection attempt.
     generation: u64,
     state: LaneState<L>,
 }
@@ -36,14 +38,14 @@ type Connecting<L> = Shared<BoxFuture<Result<L>>>;
 const UNPOISONED: &str = "no panic while a connection is handed out";
 
 impl<L: Clone + Send + Sync + 'static> Lanes<L> {
-    /// Lanes to `address`; nothing is connected yet.
+    /// Creates lanes to `address`. Connects on first use.
     pub(super) fn new(address: Arc<str>, io: Arc<Io>) -> Lanes<L> {
         let lane = |_| Mutex::new(Lane { generation: 0, state: LaneState::Idle });
         let lanes = (0..io.len()).map(lane).collect();
         Lanes { address, io, lanes }
     }
 
-    /// The connection of a lane if there is one.
+    /// Returns the open connection of a lane.
     pub(super) fn open(&self, lane: usize) -> Option<(u64, L)> {
         let lane = self.lanes[lane].lock().expect(UNPOISONED);
         match &lane.state {
@@ -52,8 +54,8 @@ impl<L: Clone + Send + Sync + 'static> Lanes<L> {
         }
     }
 
-    /// The lane's connection and its generation; made by what `connect` returns if there is none: the connection, and
-    /// what carries it on the lane's thread.
+    /// Returns the lane's connection and its generation. If there is none, awaits `connect`, which yields the
+    /// connection and the future that runs it on the lane's thread.
     pub(super) async fn get<F, C>(&self, lane: usize, connect: impl FnOnce() -> F) -> Result<(u64, L)>
     where
         F: Future<Output = Result<(L, C)>> + Send + 'static,
@@ -84,7 +86,7 @@ impl<L: Clone + Send + Sync + 'static> Lanes<L> {
         connected.map(|link| (generation, link))
     }
 
-    /// The connection of this generation is of no more use.
+    /// Discards the connection of this generation.
     pub(super) fn forget(&self, lane: usize, generation: u64) {
         let mut lane = self.lanes[lane].lock().expect(UNPOISONED);
         if lane.generation == generation {
@@ -92,7 +94,7 @@ impl<L: Clone + Send + Sync + 'static> Lanes<L> {
         }
     }
 
-    /// Connects on the lane's thread, which then carries the connection.
+    /// Connects on the lane's thread, which then runs the connection.
     fn connect<C>(
         &self,
         lane: usize,
@@ -101,7 +103,7 @@ impl<L: Clone + Send + Sync + 'static> Lanes<L> {
     where
         C: Future<Output = ()> + Send + 'static,
     {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let address = self.address.clone();
         self.io.spawn(lane, async move {
             let connected = tokio::time::timeout(CONNECT_WAIT, connect).await;
@@ -110,19 +112,20 @@ impl<L: Clone + Send + Sync + 'static> Lanes<L> {
             });
             match connected {
                 Ok((link, carried)) => {
-                    let _ = tell.send(Ok(link));
+                    let _ = sender.send(Ok(link));
                     carried.await;
                 }
                 Err(status) => {
-                    let _ = tell.send(Err(status));
+                    let _ = sender.send(Err(status));
                 }
             }
         });
         let address = self.address.clone();
-        let told = async move {
-            let stopping = |_| Err(status!(Unavailable, "this server stops and no longer calls {address}"));
-            told.await.unwrap_or_else(stopping)
+        let receiver = async move {
+            let stopping =
+                |_| Err(status!(Unavailable, "this server is stopping and no longer calls {address}"));
+            receiver.await.unwrap_or_else(stopping)
         };
-        told.boxed().shared()
+        receiver.boxed().shared()
     }
 }

@@ -1,4 +1,4 @@
-//! A method of a service at one address, and how it is called.
+//! A method of a service at one address.
 
 use super::super::rope::PREFIX_BYTES;
 use super::channel::{CallHead, Channel};
@@ -8,14 +8,14 @@ use ferroflow_core::Result;
 use prost::Message;
 use std::time::Duration;
 
-/// How a method is called.
+/// A method: its path, prebuilt request head and timeout.
 pub(super) struct Method {
     path: &'static str,
     head: CallHead,
     timeout: Option<Duration>,
 }
 
-/// Defines the methods of a service once: their names, and the head of every call.
+/// Declares the methods of a service as a struct with one [`Method`] per field.
 macro_rules! methods {
     ($service:literal $($field:ident $name:literal $timeout:expr,)+) => {
         struct Methods { $($field: Method,)+ }
@@ -31,17 +31,17 @@ macro_rules! methods {
 pub(super) use methods;
 
 impl Method {
-    /// A call of `path`, given up after `timeout` if there is one.
+    /// Prepares calls of `path` that fail after `timeout`.
     pub(super) fn new(address: &str, path: &'static str, timeout: Option<Duration>) -> Result<Method> {
         Ok(Method { path, head: CallHead::new(address, path, timeout)?, timeout })
     }
 
-    /// Service and method.
+    /// Returns the path: service and method.
     pub(super) fn path(&self) -> &'static str {
         self.path
     }
 
-    /// How a wait for its answer speaks: calls that run something may take long.
+    /// Returns how to log waits for its response: calls that run something may take long.
     pub(super) fn waiting(&self) -> Waiting {
         match self.path.rsplit('/').next() {
             Some("RunGraph" | "RecvTensor" | "RunComponentFunction") => Waiting::for_work(),
@@ -49,12 +49,12 @@ impl Method {
         }
     }
 
-    /// What all its calls begin with.
+    /// Returns the head that its calls share.
     pub(super) fn head(&self) -> &CallHead {
         &self.head
     }
 
-    /// Sends a message and waits for the one that answers it.
+    /// Sends a message and waits for the response.
     pub(super) async fn unary<R: Message + Default>(
         &self,
         channel: &Channel,
@@ -62,20 +62,20 @@ impl Method {
         hint: u64,
     ) -> Result<R> {
         let message = encode(request);
-        let answered = async {
-            let mut answer = channel.call(&self.head, [message], hint).await?;
-            let message = answer.message().decode().await?;
-            answer.finish().await?;
+        let responded = async {
+            let mut response = channel.call(&self.head, [message], hint).await?;
+            let message = response.message().decode().await?;
+            response.finish().await?;
             Ok(message)
         };
         match self.timeout {
-            Some(timeout) => channel.within(timeout, answered).await,
-            None => answered.await,
+            Some(timeout) => channel.within(timeout, responded).await,
+            None => responded.await,
         }
     }
 }
 
-/// A message with its prefix.
+/// Encodes a message with its gRPC prefix.
 fn encode(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut out = BytesMut::with_capacity(PREFIX_BYTES + length);

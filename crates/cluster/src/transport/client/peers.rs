@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// Channels by address, so that all who call a task share its connections. One per server.
+/// Channels by address, so that all callers of a task share its connections. There is one set per server.
 pub(crate) struct Channels {
     io: Arc<Io>,
     intake: Arc<Intake>,
@@ -18,17 +18,17 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    /// Channels carried by these threads; tensors that arrive on them get memory from `intake`.
+    /// Creates channels that run on these threads and take memory for incoming tensors from `intake`.
     pub(crate) fn new(io: Arc<Io>, intake: Arc<Intake>) -> Arc<Channels> {
         Arc::new(Channels { io, intake, by_address: Mutex::default() })
     }
 
-    /// Waits, as [`Io::sleep`] does.
+    /// Sleeps, as [`Io::sleep`] does.
     pub(crate) fn sleep(&self, length: Duration) -> impl Future<Output = Result<()>> + Send + use<> {
         self.io.sleep(self.io.choose(0), length)
     }
 
-    /// The channel to `host:port`.
+    /// Returns the channel to `host:port`.
     fn get(&self, address: &str) -> Arc<Channel> {
         let mut channels = self.by_address.lock().expect("no panic while channels are locked");
         if let Some(channel) = channels.get(address).and_then(Weak::upgrade) {
@@ -41,24 +41,24 @@ impl Channels {
     }
 }
 
-/// Whose names for tasks count.
+/// The party that names the tasks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Naming {
-    /// Tasks know who they are: one that answers under another name is not the one that was meant.
+    /// Tasks have the names that they were started with. A task that reports another name is not the intended one.
     Own,
-    /// A session names the tasks, whatever they were started as.
+    /// The session names the tasks, whatever they were started as.
     Given,
 }
 
-/// The tasks of a cluster that can be called.
+/// The other tasks of a cluster.
 pub(crate) struct Peers {
     by_task: BTreeMap<TaskName, Arc<RemoteWorker>>,
-    /// The same by the name that device names start with.
+    /// The same tasks by the prefix of their device names.
     by_prefix: HashMap<String, Arc<RemoteWorker>>,
 }
 
 impl Peers {
-    /// These tasks at these addresses (`host:port`). Nothing is connected before it is needed.
+    /// Creates the tasks at these addresses (`host:port`). Connects on first use.
     pub(crate) fn new(
         channels: &Channels,
         tasks: impl IntoIterator<Item = (TaskName, String)>,
@@ -75,17 +75,17 @@ impl Peers {
         Ok(Arc::new(Peers { by_task, by_prefix }))
     }
 
-    /// The worker of a task.
+    /// Returns the worker of a task.
     pub(crate) fn worker(&self, task: &TaskName) -> Option<&Arc<RemoteWorker>> {
         self.by_task.get(task)
     }
 
-    /// All of them, by job and number.
+    /// Returns all workers, sorted by job and index.
     pub(crate) fn workers(&self) -> impl Iterator<Item = &Arc<RemoteWorker>> {
         self.by_task.values()
     }
 
-    /// The worker that a device belongs to, by the device's full name.
+    /// Returns the worker that owns a device, given by its full name.
     pub(crate) fn of_device(&self, device: &str) -> Option<&Arc<RemoteWorker>> {
         self.by_prefix.get(device.split_once("/device:")?.0)
     }

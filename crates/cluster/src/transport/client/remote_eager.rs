@@ -53,7 +53,7 @@ impl RemoteEager {
     ) -> Result<R> {
         let answered = method.unary(&self.channel, request, hint);
         let why = format!("no answer from {} to {}", self.channel.address(), method.path());
-        let answered = self.channel.aloud(method.waiting(), &self.task, &why, answered).await;
+        let answered = self.channel.log_wait(method.waiting(), &self.task, &why, answered).await;
         answered.map_err(|error| self.explain(method, error))
     }
 

@@ -1,7 +1,7 @@
-//! The master of another process.
+//! A master in another process, called over gRPC.
 //!
 //! Calls end when they are answered, when the connection breaks, or when they are dropped, which cancels them at the
-//! master too. None is ever repeated once it may have arrived, so no request needs an id.
+//! master too. A call that may have arrived is never retried, so requests need no id.
 
 use super::super::intake::Intake;
 use super::super::io::{Carrier, Io};
@@ -9,7 +9,7 @@ use super::super::rope::Rope;
 use super::super::tensor_codec::{
     read_run_callable_response, read_run_step_response, write_run_callable_request, write_run_step_request,
 };
-use super::channel::{Answer, Channel};
+use super::channel::{CallResponse, Channel};
 use super::method::{Method, methods};
 use super::when_ready::Attempts;
 use crate::api::{CallableOutcome, Devices, MasterApi, RunCallable, RunStep, StepOutcome};
@@ -26,16 +26,16 @@ use ferroflow_proto::tensorflow::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How many bytes of freed tensor memory a client keeps.
+/// Bytes of freed tensor memory that a client keeps.
 const KEPT_MEMORY: usize = 256 << 20;
-/// How much longer than a call's own timeout the client waits for the master to report it.
+/// The time beyond a call's own timeout that the client waits for the master to report it.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A master that is reached over gRPC.
+/// A master in another process.
 pub(crate) struct RemoteMaster {
     channel: Arc<Channel>,
     methods: Methods,
-    /// Spreads calls over connections.
+    /// Selects the connection for calls from threads other than I/O threads.
     hint: u64,
     _carrier: Carrier,
 }
@@ -55,7 +55,7 @@ methods! {
 }
 
 impl RemoteMaster {
-    /// The master at `host:port`, with a thread of its own for the connection. Nothing is connected yet.
+    /// Creates a client of the master at `host:port` with an I/O thread of its own. Connects on first use.
     pub(crate) fn new(address: &str) -> Result<RemoteMaster> {
         let (threads, io) = Io::prepare(1)?;
         let carrier = Carrier::start(threads)?;
@@ -65,12 +65,12 @@ impl RemoteMaster {
         Ok(RemoteMaster { channel, methods, hint: random()?, _carrier: carrier })
     }
 
-    /// Where it is reached.
+    /// Returns the master's address.
     pub(crate) fn address(&self) -> &str {
         self.channel.address()
     }
 
-    /// Waits until the server takes connections.
+    /// Waits until the server accepts connections.
     async fn ready(&self, deadline: Option<Instant>) -> Result<()> {
         let whom = format!("the server at {}", self.address());
         let mut attempts = Attempts::new(whom, &self.channel, deadline);
@@ -82,11 +82,12 @@ impl RemoteMaster {
         }
     }
 
-    async fn call(&self, method: &Method, request: Rope) -> Result<Answer> {
+    async fn call(&self, method: &Method, request: Rope) -> Result<CallResponse> {
         self.channel.call(method.head(), request.finish()?, self.hint).await
     }
 
-    /// Gives up after a timeout in milliseconds, if there is one, and says who did not answer.
+    /// Fails after a timeout in milliseconds plus `grace`, naming the server that did not respond. No timeout if
+    /// `millis` is not positive.
     async fn within<T>(
         &self,
         millis: i64,
@@ -127,8 +128,8 @@ impl MasterApi for RemoteMaster {
         };
         let method = &self.methods.create_session;
         let opened = method.unary(&self.channel, &request, self.hint);
-        let answer: CreateSessionResponse = self.within(millis, method, GRACE, opened).await?;
-        Ok(answer.session_handle)
+        let response: CreateSessionResponse = self.within(millis, method, GRACE, opened).await?;
+        Ok(response.session_handle)
     }
 
     async fn extend_session(&self, handle: &str, graph: GraphDef, version: i64) -> Result<i64> {
@@ -137,9 +138,9 @@ impl MasterApi for RemoteMaster {
             graph_def: Some(graph),
             current_graph_version: version,
         };
-        let answer: ExtendSessionResponse =
+        let response: ExtendSessionResponse =
             self.methods.extend_session.unary(&self.channel, &request, self.hint).await?;
-        Ok(answer.new_graph_version)
+        Ok(response.new_graph_version)
     }
 
     async fn run_step(&self, step: RunStep) -> Result<StepOutcome> {
@@ -159,9 +160,9 @@ impl MasterApi for RemoteMaster {
         let message = write_run_step_request(&request, &feeds)?;
         let method = &self.methods.run_step;
         let done = async {
-            let mut answer = self.call(method, message).await?;
-            let (rest, fetches) = read_run_step_response(answer.message()).await?;
-            answer.finish().await?;
+            let mut response = self.call(method, message).await?;
+            let (rest, fetches) = read_run_step_response(response.message()).await?;
+            response.finish().await?;
             match rest.status_code {
                 0 => Ok(StepOutcome { fetches, metadata: rest.metadata.unwrap_or_default() }),
                 code => {
@@ -174,9 +175,9 @@ impl MasterApi for RemoteMaster {
     }
 
     async fn partial_run_setup(&self, request: PartialRunSetupRequest) -> Result<String> {
-        let answer: PartialRunSetupResponse =
+        let response: PartialRunSetupResponse =
             self.methods.partial_run_setup.unary(&self.channel, &request, self.hint).await?;
-        Ok(answer.partial_run_handle)
+        Ok(response.partial_run_handle)
     }
 
     async fn close_session(&self, handle: &str) -> Result<()> {
@@ -188,9 +189,9 @@ impl MasterApi for RemoteMaster {
 
     async fn list_devices(&self, handle: &str) -> Result<Devices> {
         let request = ListDevicesRequest { session_handle: handle.to_owned() };
-        let answer: ListDevicesResponse =
+        let response: ListDevicesResponse =
             self.methods.list_devices.unary(&self.channel, &request, self.hint).await?;
-        Ok(Devices { local: answer.local_device, remote: answer.remote_device })
+        Ok(Devices { local: response.local_device, remote: response.remote_device })
     }
 
     async fn reset(&self, containers: Vec<String>, device_filters: Vec<String>) -> Result<()> {
@@ -202,18 +203,18 @@ impl MasterApi for RemoteMaster {
     async fn make_callable(&self, session: &str, options: CallableOptions, request_id: i64) -> Result<i64> {
         let session_handle = session.to_owned();
         let request = MakeCallableRequest { session_handle, options: Some(options), request_id };
-        let answer: MakeCallableResponse =
+        let response: MakeCallableResponse =
             self.methods.make_callable.unary(&self.channel, &request, self.hint).await?;
-        Ok(answer.handle)
+        Ok(response.handle)
     }
 
     async fn run_callable(&self, call: RunCallable) -> Result<CallableOutcome> {
         let RunCallable { session_handle, handle, feeds, request_id } = call;
         let request = RunCallableRequest { session_handle, handle, feed: Vec::new(), request_id };
         let message = write_run_callable_request(&request, &feeds)?;
-        let mut answer = self.call(&self.methods.run_callable, message).await?;
-        let (rest, fetches) = read_run_callable_response(answer.message()).await?;
-        answer.finish().await?;
+        let mut response = self.call(&self.methods.run_callable, message).await?;
+        let (rest, fetches) = read_run_callable_response(response.message()).await?;
+        response.finish().await?;
         Ok(CallableOutcome { fetches, metadata: rest.metadata.unwrap_or_default() })
     }
 

@@ -1,13 +1,13 @@
-//! The worker service of another task.
+//! The worker of another task: its gRPC methods, and its direct connection if it accepts one.
 
 use super::super::direct::{LinkHandle, RunPart};
 use super::super::intake::Intake;
-use super::super::introduction::{Answer as Introduction, Question, is_settling};
 use super::super::keys::KeyText;
 use super::super::rope::PREFIX_BYTES;
-use super::super::tensor_codec::{Received, read_recv_tensor};
-use super::super::worker_service::{SessionOpened, SessionRequest};
-use super::channel::{Answer, Channel};
+use super::super::task_status::{TaskStatusRequest, TaskStatusResponse, is_settling};
+use super::super::tensor_codec::{ReceivedTensor, read_recv_tensor};
+use super::super::worker_service::{ExtendedSessionRequest, ExtendedSessionResponse};
+use super::channel::{CallResponse, Channel};
 use super::method::{Method, methods};
 use super::peers::Naming;
 use super::remote_eager::RemoteEager;
@@ -33,13 +33,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// How long a peer may take to hear of an end before it is left alone, as in stock.
+/// The time limit for telling a peer that something is over, as in stock.
 const FAREWELL_WAIT: Duration = Duration::from_secs(10);
-/// Answers of this many bytes are read by the thread that carries them: whoever waits for one may be busy with other
-/// things while it arrives.
-const LARGE_ANSWER: u64 = 64 << 10;
+/// Responses of this many bytes are read by the connection's I/O thread, because the caller's thread may be busy while
+/// they arrive.
+const LARGE_RESPONSE: u64 = 64 << 10;
 
-/// What stands between the failure of a call and the name of the task that was called.
+/// The text between the failure of a call and the name of the called task. Stock's programs match on it.
 const CALL_FAILED: &str = "\nAdditional GRPC error information from remote target ";
 
 /// The worker of another task. Calls end when they are answered, when the connection breaks, or when they are dropped,
@@ -51,9 +51,9 @@ pub(crate) struct RemoteWorker {
     naming: Naming,
     methods: Methods,
     eager: RemoteEager,
-    /// Whether it takes direct connections, as far as is known.
-    is_ours: AtomicBool,
-    /// The name by which tasks of the same machine reach it.
+    /// True if the task accepts direct connections, as far as is known.
+    takes_direct_links: AtomicBool,
+    /// The name of its local socket, for tasks on the same machine.
     local_name: Mutex<String>,
 }
 
@@ -72,7 +72,7 @@ methods! {
 }
 
 impl RemoteWorker {
-    /// The worker of `task`, reached through `channel`.
+    /// Creates a client of `task`'s worker.
     pub(super) fn new(
         task: TaskName,
         channel: Arc<Channel>,
@@ -88,53 +88,57 @@ impl RemoteWorker {
             naming,
             methods,
             eager,
-            is_ours: AtomicBool::new(false),
+            takes_direct_links: AtomicBool::new(false),
             local_name: Mutex::default(),
         })
     }
 
-    /// The task.
+    /// Returns the task.
     pub(crate) fn task(&self) -> &TaskName {
         &self.task
     }
 
-    /// Where it is reached.
+    /// Returns its address.
     pub(crate) fn address(&self) -> &str {
         self.channel.address()
     }
 
-    /// What whatever task answers there says about itself.
-    async fn get_status(&self, question: &Question) -> Result<Introduction> {
-        self.unary(&self.methods.get_status, question, 0).await
+    /// Calls `GetStatus`. Any task may answer at the address, not only the intended one.
+    async fn get_status(&self, request: &TaskStatusRequest) -> Result<TaskStatusResponse> {
+        self.unary(&self.methods.get_status, request, 0).await
     }
 
-    /// What the task says about itself; waits until it is there, and says whom it waits for and why.
+    /// Returns the task's description of itself. Waits until the task is up and logs the wait.
     pub(crate) async fn get_status_when_ready(
         &self,
-        question: &Question,
+        request: &TaskStatusRequest,
         deadline: Option<Instant>,
-    ) -> Result<Introduction> {
+    ) -> Result<TaskStatusResponse> {
         let mut attempts = Attempts::new(self.task.to_string(), &self.channel, deadline);
         loop {
-            match self.ask(question, attempts.limit()).await? {
-                Ok(answer) => return Ok(answer),
+            match self.try_get_status(request, attempts.limit()).await? {
+                Ok(response) => return Ok(response),
                 Err(failure) => attempts.failed(&failure).await?,
             }
         }
     }
 
-    /// What the task says about itself, or why it cannot be heard within `limit`. Fails if it never will be, because who
-    /// answers in its place was told of another cluster.
-    pub(crate) async fn ask(&self, question: &Question, limit: Duration) -> Result<Result<Introduction>> {
-        match self.channel.within(limit, self.get_status(question)).await {
-            Ok(mut answer) if self.naming == Naming::Given => {
-                answer.device_attributes = self.renamed(answer.device_attributes);
-                Ok(Ok(answer))
+    /// Returns the task's description of itself, or as the inner error the reason why it is not available within
+    /// `limit`. The outer error is permanent: another task answers at the address and knows a different cluster.
+    pub(crate) async fn try_get_status(
+        &self,
+        request: &TaskStatusRequest,
+        limit: Duration,
+    ) -> Result<Result<TaskStatusResponse>> {
+        match self.channel.within(limit, self.get_status(request)).await {
+            Ok(mut response) if self.naming == Naming::Given => {
+                response.device_attributes = self.renamed(response.device_attributes);
+                Ok(Ok(response))
             }
-            Ok(answer) if self.owns(&answer.device_attributes) => Ok(Ok(answer)),
-            Ok(answer) => {
-                let another = self.another_task(&answer.device_attributes);
-                self.check_agreement(question, &answer, &another)?;
+            Ok(response) if self.owns(&response.device_attributes) => Ok(Ok(response)),
+            Ok(response) => {
+                let another = self.another_task(&response.device_attributes);
+                self.check_agreement(request, &response, &another)?;
                 Ok(Err(another))
             }
             Err(failure) => Ok(Err(failure)),
@@ -146,7 +150,7 @@ impl RemoteWorker {
         devices.iter().all(|device| DeviceSpec::parse(&device.name).is_ok_and(|spec| task.matches(&spec)))
     }
 
-    /// The devices under the names that they have in the session's cluster.
+    /// Returns the devices under the names that they have in the session's cluster.
     fn renamed(&self, devices: Vec<DeviceAttributes>) -> Vec<DeviceAttributes> {
         let rename = |mut device: DeviceAttributes| {
             if let Some((_, local)) = device.name.split_once("/device:") {
@@ -168,13 +172,19 @@ impl RemoteWorker {
         )
     }
 
-    /// Another task in the right place may go and make room, but not if it has every reason to be there.
-    fn check_agreement(&self, question: &Question, answer: &Introduction, another: &Status) -> Result<()> {
+    /// Fails if the task that answers instead knows a different cluster. If it knows the same one, it may end and make
+    /// room for the intended task.
+    fn check_agreement(
+        &self,
+        request: &TaskStatusRequest,
+        response: &TaskStatusResponse,
+        another: &Status,
+    ) -> Result<()> {
         let read = |def: &Option<ClusterDef>| def.as_ref().and_then(|def| ClusterSpec::from_def(def).ok());
-        let (Some(ours), Some(theirs)) = (read(&question.cluster), read(&answer.cluster)) else {
+        let (Some(ours), Some(theirs)) = (read(&request.cluster), read(&response.cluster)) else {
             return Ok(());
         };
-        if is_settling(question.epoch, answer.epoch) {
+        if is_settling(request.epoch, response.epoch) {
             return Ok(());
         }
         match ours.differences(&theirs).first() {
@@ -187,41 +197,43 @@ impl RemoteWorker {
         }
     }
 
-    /// Opens a session of a master whose server is at `master_address`.
+    /// Opens a session for a master whose server is at `master_address`.
     pub(crate) async fn create_session(
         &self,
         request: &CreateWorkerSessionRequest,
         master_address: String,
     ) -> Result<()> {
-        let request = SessionRequest::new(request, master_address);
-        let opened: SessionOpened = self.unary(&self.methods.create_session, &request, 0).await?;
+        let request = ExtendedSessionRequest::new(request, master_address);
+        let opened: ExtendedSessionResponse = self.unary(&self.methods.create_session, &request, 0).await?;
         *self.local_name.lock().unwrap_or_else(PoisonError::into_inner) = opened.local_name;
-        self.is_ours.store(opened.takes_direct_links, Ordering::Relaxed);
+        self.takes_direct_links.store(opened.takes_direct_links, Ordering::Relaxed);
         Ok(())
     }
 
-    /// The direct connection to the task, if it is one of ours. `deliver` gets the tensors that come on a new one.
+    /// Returns the direct connection to the task if it accepts one; `deliver` gets the tensors that arrive on a new
+    /// one.
     pub(crate) async fn link(
         &self,
         step_id: i64,
         deliver: impl Fn(i64, RendezvousKey, Result<Parcel>) + Send + 'static,
     ) -> Option<Arc<LinkHandle>> {
-        if !self.is_ours.load(Ordering::Relaxed) {
+        if !self.takes_direct_links.load(Ordering::Relaxed) {
             return None;
         }
         let local_name = || self.local_name.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match self.channel.direct(step_id as u64, local_name, &self.intake, deliver).await {
             Ok(link) => Some(link),
             Err(error) => {
-                // Whoever is there now is called as anybody is, and tells why that fails if it does.
-                self.is_ours.store(false, Ordering::Relaxed);
-                tracing::debug!(task = %self.task, %error, "A task of ours takes no direct connection.");
+                // The task may have been replaced by stock. It is called over gRPC from now on, which reports its
+                // failures.
+                self.takes_direct_links.store(false, Ordering::Relaxed);
+                tracing::debug!(task = %self.task, %error, "A Ferroflow task does not accept a direct connection.");
                 None
             }
         }
     }
 
-    /// Runs a registered graph once over a direct connection; otherwise as [`RemoteWorker::run_graph`] does.
+    /// Runs a registered graph once over a direct connection; otherwise like [`RemoteWorker::run_graph`].
     pub(crate) async fn run_directly(
         &self,
         link: &LinkHandle,
@@ -229,23 +241,23 @@ impl RemoteWorker {
         step_id: i64,
     ) -> Result<RunGraphResponse> {
         let ran = link.run(step_id, part).await;
-        let answer = ran.map_err(|error| self.explain(&self.methods.run_graph, error))?;
-        checked(answer)
+        let response = ran.map_err(|error| self.explain(&self.methods.run_graph, error))?;
+        checked(response)
     }
 
-    /// Closes a session; one that is not known there is fine.
+    /// Closes a session; an unknown handle is ignored.
     pub(crate) async fn delete_session(&self, handle: &str) -> Result<()> {
         let request = DeleteWorkerSessionRequest { session_handle: handle.to_owned() };
         let DeleteWorkerSessionResponse {} = self.unary(&self.methods.delete_session, &request, 0).await?;
         Ok(())
     }
 
-    /// Closes a session whether anybody waits for it or not; what this returns ends when the task has answered or is left
-    /// alone.
+    /// Closes a session in the background. The receiver completes when the task has confirmed or did not respond in
+    /// time.
     pub(crate) fn forget_session(self: &Arc<Self>, handle: &str) -> oneshot::Receiver<()> {
         let handle = handle.to_owned();
         let (confirm, confirmed) = oneshot::channel();
-        self.tell(0, move |worker| async move {
+        self.spawn_call(0, move |worker| async move {
             worker.delete_session(&handle).await?;
             let _ = confirm.send(());
             Ok(())
@@ -253,45 +265,45 @@ impl RemoteWorker {
         confirmed
     }
 
-    /// Hands over a graph; returns its handle.
+    /// Registers a graph; returns its handle.
     pub(crate) async fn register_graph(&self, request: &RegisterGraphRequest) -> Result<String> {
-        let answer: RegisterGraphResponse = self.unary(&self.methods.register_graph, request, 0).await?;
-        Ok(answer.graph_handle)
+        let response: RegisterGraphResponse = self.unary(&self.methods.register_graph, request, 0).await?;
+        Ok(response.graph_handle)
     }
 
-    /// Takes a graph back, without waiting for an answer.
+    /// Deregisters a graph in the background.
     pub(crate) fn forget_graph(self: &Arc<Self>, request: DeregisterGraphRequest) {
-        self.tell(0, move |worker| async move {
+        self.spawn_call(0, move |worker| async move {
             let DeregisterGraphResponse {} =
                 worker.unary(&worker.methods.deregister_graph, &request, 0).await?;
             Ok(())
         });
     }
 
-    /// Runs a registered graph once. A failure of the graph is an error here, whichever way the peer reports it.
+    /// Runs a registered graph once. A failure of the graph is an error, whichever way the peer reports it.
     pub(crate) async fn run_graph(&self, request: &RunGraphRequest) -> Result<RunGraphResponse> {
         let hint = request.step_id as u64;
-        let answer: RunGraphResponse = self.unary(&self.methods.run_graph, request, hint).await?;
-        checked(answer)
+        let response: RunGraphResponse = self.unary(&self.methods.run_graph, request, hint).await?;
+        checked(response)
     }
 
     /// Waits for a tensor that the task sends in a step.
-    pub(crate) async fn recv_tensor(&self, step_id: i64, key: &RendezvousKey) -> Result<Received> {
+    pub(crate) async fn recv_tensor(&self, step_id: i64, key: &RendezvousKey) -> Result<ReceivedTensor> {
         let method = &self.methods.recv_tensor;
         let received = async {
             let request = encode_recv_tensor(step_id, key);
             let called = self.channel.call(method.head(), [request], step_id as u64);
-            let answer = self.channel.aloud(method.waiting(), &self.task, &key.edge(), called).await?;
-            if answer.length() < LARGE_ANSWER {
-                return receive(answer).await;
+            let response = self.channel.log_wait(method.waiting(), &self.task, &key.edge(), called).await?;
+            if response.length() < LARGE_RESPONSE {
+                return receive(response).await;
             }
-            let (io, lane) = (self.channel.io(), answer.lane());
-            io.run(lane, async move { receive(answer).await }).await
+            let (io, lane) = (self.channel.io(), response.lane());
+            io.run(lane, async move { receive(response).await }).await
         };
         received.await.map_err(|error| self.explain(method, error))
     }
 
-    /// Says that a step is over.
+    /// Ends a step at the task.
     pub(crate) async fn cleanup_graph(&self, step_id: i64) -> Result<()> {
         let request = CleanupGraphRequest { step_id };
         let CleanupGraphResponse {} =
@@ -299,9 +311,9 @@ impl RemoteWorker {
         Ok(())
     }
 
-    /// Says that a step is over, without waiting for an answer.
+    /// Ends a step at the task in the background.
     pub(crate) fn forget_step(self: &Arc<Self>, step_id: i64) {
-        self.tell(step_id as u64, move |worker| async move { worker.cleanup_graph(step_id).await });
+        self.spawn_call(step_id as u64, move |worker| async move { worker.cleanup_graph(step_id).await });
     }
 
     /// The task's eager service.
@@ -309,22 +321,22 @@ impl RemoteWorker {
         &self.eager
     }
 
-    /// Says that a step of a function is over, without waiting for an answer.
+    /// Ends a step of a function at the task in the background.
     pub(crate) fn forget_function_step(self: &Arc<Self>, context: u64, step_id: i64) {
         let cleanup = Item::CleanupFunction(CleanupFunctionOp { step_id });
-        self.tell(step_id as u64, move |worker| async move {
+        self.spawn_call(step_id as u64, move |worker| async move {
             worker.eager.enqueue(context, vec![cleanup]).await.map(drop)
         });
     }
 
-    /// Stops the log of transfers, without waiting for an answer.
+    /// Stops the log of transfers in the background.
     pub(crate) fn stop_logging(self: &Arc<Self>) {
         let request = LoggingRequest { disable_rpc_logging: true, ..Default::default() };
-        self.tell(0, move |worker| async move { worker.logging(&request).await.map(drop) });
+        self.spawn_call(0, move |worker| async move { worker.logging(&request).await.map(drop) });
     }
 
-    /// Makes a call on an I/O thread, where it goes on for a while although nobody waits for it.
-    fn tell<F: Future<Output = Result<()>> + Send + 'static>(
+    /// Makes a call on an I/O thread, independent of the caller and limited by `FAREWELL_WAIT`.
+    fn spawn_call<F: Future<Output = Result<()>> + Send + 'static>(
         self: &Arc<Self>,
         hint: u64,
         call: impl FnOnce(Arc<RemoteWorker>) -> F + Send + 'static,
@@ -332,12 +344,12 @@ impl RemoteWorker {
         let (worker, io) = (self.clone(), self.channel.io());
         io.spawn(io.choose(hint), async move {
             if let Err(error) = worker.channel.within(FAREWELL_WAIT, call(worker.clone())).await {
-                tracing::debug!(task = %worker.task, %error, "A task did not hear of an end.");
+                tracing::debug!(task = %worker.task, %error, "A task was not told that something is over.");
             }
         });
     }
 
-    /// Empties containers, the default one if none is named.
+    /// Clears containers; the default one if none is named.
     pub(crate) async fn cleanup_all(&self, containers: &[String]) -> Result<()> {
         let request = CleanupAllRequest { container: containers.to_vec() };
         let CleanupAllResponse {} = self.unary(&self.methods.cleanup_all, &request, 0).await?;
@@ -355,13 +367,14 @@ impl RemoteWorker {
         request: &impl Message,
         hint: u64,
     ) -> Result<R> {
-        let answered = method.unary(&self.channel, request, hint);
-        let why = NoAnswer { address: self.address(), path: method.path() };
-        let answered = self.channel.aloud(method.waiting(), &self.task, &why, answered).await;
-        answered.map_err(|error| self.explain(method, error))
+        let responded = method.unary(&self.channel, request, hint);
+        let why = NoResponse { address: self.address(), path: method.path() };
+        let responded = self.channel.log_wait(method.waiting(), &self.task, &why, responded).await;
+        responded.map_err(|error| self.explain(method, error))
     }
 
-    /// Adds which call to whom failed, in the words by which stock's programs tell a failed task from a failed op.
+    /// Adds the called task and method to an error, in the form by which stock's programs tell a failed task from a
+    /// failed op.
     fn explain(&self, method: &Method, error: Status) -> Status {
         call_failed(error, &self.task, method.path(), self.address())
     }
@@ -377,39 +390,39 @@ pub(super) fn call_failed(error: Status, task: &TaskName, path: &str, address: &
     })
 }
 
-/// Why a call is waited for.
-struct NoAnswer<'a> {
+/// The reason for a wait: no response to a call.
+struct NoResponse<'a> {
     address: &'a str,
     path: &'a str,
 }
 
-impl fmt::Display for NoAnswer<'_> {
+impl fmt::Display for NoResponse<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no answer from {} to {}", self.address, self.path)
     }
 }
 
-/// The failure that an answer tells of in its body, or the answer.
-fn checked(answer: RunGraphResponse) -> Result<RunGraphResponse> {
-    match answer.status_code {
-        0 => Ok(answer),
+/// Turns a failure in the response body into an error.
+fn checked(response: RunGraphResponse) -> Result<RunGraphResponse> {
+    match response.status_code {
+        0 => Ok(response),
         code => {
             let code = Code::from_number(code).unwrap_or(Code::Unknown);
-            // A body has no room for the mark, but the text tells: a call to another task failed.
-            let derived = answer.status_error_message.contains(CALL_FAILED);
-            let status = Status::new(code, answer.status_error_message);
+            // The body cannot mark a status as derived, but the text shows that a call to another task failed.
+            let derived = response.status_error_message.contains(CALL_FAILED);
+            let status = Status::new(code, response.status_error_message);
             Err(if derived { status.derived() } else { status })
         }
     }
 }
 
-async fn receive(mut answer: Answer) -> Result<Received> {
-    let received = read_recv_tensor(answer.message()).await?;
-    answer.finish().await?;
+async fn receive(mut response: CallResponse) -> Result<ReceivedTensor> {
+    let received = read_recv_tensor(response.message()).await?;
+    response.finish().await?;
     received
 }
 
-/// A `RecvTensorRequest`. It has no request id: a call that may have reached the peer is never repeated.
+/// Encodes a `RecvTensorRequest`. It has no request id, because a call that may have arrived is never retried.
 fn encode_recv_tensor(step_id: i64, key: &RendezvousKey) -> Bytes {
     const STEP_ID: u32 = 1;
     const KEY: u32 = 2;

@@ -1,18 +1,18 @@
-//! Attempts at reaching a task that may not be there yet.
+//! Repeated attempts to reach a task that may not be up yet.
 
 use super::channel::Channel;
 use crate::waiting::Waiting;
 use ferroflow_core::{Code, Result, Status, status};
 use std::time::{Duration, Instant};
 
-/// How long one attempt may take.
+/// The time limit of one attempt.
 pub(super) const ATTEMPT_WAIT: Duration = Duration::from_secs(10);
-/// Pauses between attempts grow from the first to the second.
+/// The first and the longest pause between attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// The last part of the time, in which nothing is attempted, is at most this long.
+/// The longest part of the deadline that is reserved for reporting the failure.
 const MOST_MARGIN: Duration = Duration::from_millis(500);
 
-/// Attempts to reach one task, with growing pauses and a word in the log about whom we wait for.
+/// Attempts to reach one task, with growing pauses and log messages about the wait.
 pub(super) struct Attempts<'a> {
     whom: String,
     channel: &'a Channel,
@@ -24,7 +24,7 @@ pub(super) struct Attempts<'a> {
 impl<'a> Attempts<'a> {
     /// Attempts to reach `whom` through `channel` until `deadline`.
     pub(super) fn new(whom: String, channel: &'a Channel, deadline: Option<Instant>) -> Attempts<'a> {
-        // The client's own clock runs as well: what is learned here should reach it before that ends.
+        // The client has a deadline of its own, and the reason should reach it before that expires.
         let now = Instant::now();
         let deadline = deadline.map(|deadline| {
             let margin = (deadline.saturating_duration_since(now) / 20).min(MOST_MARGIN);
@@ -37,12 +37,12 @@ impl<'a> Attempts<'a> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// How long the next attempt may take.
+    /// Returns the time limit of the next attempt.
     pub(super) fn limit(&self) -> Duration {
         self.left().map_or(ATTEMPT_WAIT, |left| left.min(ATTEMPT_WAIT))
     }
 
-    /// Pauses after an attempt that failed; an error if the time is over.
+    /// Pauses after a failed attempt; fails if the deadline has passed.
     pub(super) async fn failed(&mut self, failure: &Status) -> Result<()> {
         let why = match failure.code() {
             Code::DeadlineExceeded => &format!("no answer from {}", self.channel.address()),
@@ -50,7 +50,7 @@ impl<'a> Attempts<'a> {
         };
         if self.left().is_some_and(|left| left <= self.pause) {
             let (whom, waited) = (&self.whom, self.waiting.so_far().as_secs_f64());
-            return Err(status!(DeadlineExceeded, "{whom} did not come within {waited:.1} s: {why}"));
+            return Err(status!(DeadlineExceeded, "{whom} did not come up within {waited:.1} s: {why}"));
         }
         self.waiting.speak(&self.whom, why);
         let io = self.channel.io();

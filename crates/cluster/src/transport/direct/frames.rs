@@ -1,6 +1,8 @@
-//! What is said on a direct connection: a greeting, then frames. A frame is a head of fixed size and a body.
+//! The frames of a direct connection: their layout, and the encoding of tensors in them. `docs/wire.md` has the
+//! specification.
 
 use super::super::keys::KeyText;
+use super::super::tensor_codec::TensorBytes;
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::tensor::{Storage, encode_string_list};
@@ -8,45 +10,46 @@ use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure};
 use ferroflow_proto::tensorflow::{RunGraphRequest, TensorProto};
 use prost::Message;
 
-/// What the caller says first. HTTP/2 starts with another letter.
+/// The first bytes of the caller. HTTP/2 begins with another letter.
 pub(crate) const GREETING: &[u8; 8] = b"Ferro/2\n";
-/// What the other side answers.
+/// The reply to the greeting.
 pub(super) const WELCOME: &[u8; 8] = b"ferro/2\n";
 
-/// Length of the body, kind, step.
+/// The size of a frame head: body length, kind, step.
 pub(super) const HEAD_BYTES: usize = 16;
-/// The largest body; longer ones are of no frame of ours.
+/// The largest allowed body.
 pub(super) const MAX_BODY: usize = 256 << 20;
 
-/// What a frame is about.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The caller starts a part: a [`RunPart`].
+    /// Starts a part: a [`RunPart`].
     Run = 1,
-    /// The caller gives up a part.
-    GiveUp = 2,
-    /// The caller says that a step is over.
-    Forget = 3,
-    /// A part has ended: a `RunGraphResponse`, as a call of that name would give.
+    /// Cancels a part.
+    Cancel = 2,
+    /// Ends a step.
+    CleanUp = 3,
+    /// Reports the end of a part: a `RunGraphResponse`, as the gRPC method returns it.
     Ended = 4,
-    /// A tensor as a whole.
+    /// A complete tensor.
     Tensor = 5,
-    /// A tensor whose content follows in pieces: the transfer's number, the content's length, the tensor's head.
+    /// A tensor whose content follows in pieces: transfer number, content length, zero, tensor head.
     Announced = 6,
-    /// Content of an announced tensor: the transfer's number, bytes.
+    /// A piece of an announced tensor's content: transfer number, bytes.
     Piece = 7,
-    /// Where to look whether the sender's memory can be read: a [`Proof`].
+    /// The address of a value by which the receiver can check whether it can read the sender's memory: a [`Proof`].
     Proof = 8,
-    /// The sender can read the receiver's memory.
+    /// Reports that the sender can read the receiver's memory.
     Readable = 9,
-    /// A tensor whose content the receiver may read from the sender's memory: the transfer's number, the content's
-    /// length, its address, the tensor's head.
+    /// A tensor whose content the receiver may read from the sender's memory: transfer number, content length, address,
+    /// tensor head.
     Offered = 10,
-    /// An offered content has been read. Of this and the next two the step is the transfer's number.
+    /// Reports that an offered content was read. In this and the next two kinds the step field holds the transfer
+    /// number.
     Taken = 11,
-    /// The content that was read was there until then.
-    Given = 12,
-    /// An offered content could not be read and should come in pieces.
+    /// Confirms that the content was unchanged while it was read.
+    Confirmed = 12,
+    /// Reports that an offered content cannot be read and must be sent in pieces.
     Refused = 13,
 }
 
@@ -69,8 +72,8 @@ impl Head {
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
         let kind = match u32::from_le_bytes([e, f, g, h]) {
             1 => Kind::Run,
-            2 => Kind::GiveUp,
-            3 => Kind::Forget,
+            2 => Kind::Cancel,
+            3 => Kind::CleanUp,
             4 => Kind::Ended,
             5 => Kind::Tensor,
             6 => Kind::Announced,
@@ -79,62 +82,66 @@ impl Head {
             9 => Kind::Readable,
             10 => Kind::Offered,
             11 => Kind::Taken,
-            12 => Kind::Given,
+            12 => Kind::Confirmed,
             13 => Kind::Refused,
-            other => bail!(Internal, "{other} is no kind of frame"),
+            other => bail!(Internal, "malformed frame: {other} is not a kind of frame"),
         };
-        ensure!(length <= MAX_BODY, Internal, "a frame of {length} bytes");
+        ensure!(
+            length <= MAX_BODY,
+            Internal,
+            "malformed frame: a body of {length} bytes, the limit is {MAX_BODY}"
+        );
         Ok(Head { length, kind, step: i64::from_le_bytes(step) })
     }
 }
 
-/// Starts a part of a step.
+/// The request to run a part of a step.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct RunPart {
-    /// What to run.
+    /// The graph to run and its step.
     #[prost(message, optional, tag = "1")]
     pub(crate) request: Option<RunGraphRequest>,
-    /// The caller's task, with which the part's tensors are exchanged on this connection.
+    /// The caller's task, which exchanges the part's tensors on this connection.
     #[prost(string, tag = "2")]
     pub(crate) caller: String,
-    /// Whether the caller is the only one who receives tensors of the part: then the step is over here when it ends.
+    /// True if only the caller receives tensors from the part. The step then ends here with the part.
     #[prost(bool, tag = "3")]
-    pub(crate) alone: bool,
+    pub(crate) master_only: bool,
 }
 
-/// Something that whoever can read the sender's memory finds there.
+/// A value in the sender's memory that the receiver reads to check its access.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Proof {
-    /// Where it is.
+    /// The address of the value.
     #[prost(fixed64, tag = "1")]
     pub(super) address: u64,
-    /// What it is.
+    /// The value.
     #[prost(fixed64, tag = "2")]
     pub(super) value: u64,
 }
 
-/// How the content of a tensor is to be understood.
+/// The encoding of a tensor's content.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Plain = 0,
     Strings = 1,
-    /// The content is a `TensorProto`.
+    /// A serialized `TensorProto`.
     Message = 2,
 }
 
 const DEAD: u8 = 0x80;
 
-/// A parcel about to be sent: everything but its content, and the content.
-pub(super) struct Outgoing {
+/// A parcel to send: a head, and its content.
+pub(super) struct OutgoingParcel {
     tensor: Tensor,
     form: Form,
     dead: bool,
-    /// The content, unless it is the tensor's memory.
+    /// The content, unless it is the tensor's own memory.
     encoded: Bytes,
 }
 
-impl Outgoing {
-    pub(super) fn new(parcel: Parcel) -> Result<Outgoing> {
+impl OutgoingParcel {
+    pub(super) fn new(parcel: Parcel) -> Result<OutgoingParcel> {
         let Parcel { tensor, dead, .. } = parcel.delivered()?;
         let (form, encoded) = match tensor.storage() {
             Storage::Plain(_) => (Form::Plain, Bytes::new()),
@@ -143,7 +150,7 @@ impl Outgoing {
                 (Form::Message, tensor.to_proto()?.encode_to_vec().into())
             }
         };
-        Ok(Outgoing { tensor, form, dead, encoded })
+        Ok(OutgoingParcel { tensor, form, dead, encoded })
     }
 
     pub(super) fn content(&self) -> &[u8] {
@@ -153,10 +160,10 @@ impl Outgoing {
         }
     }
 
-    /// The content, which keeps the tensor alive.
+    /// Returns the content, which keeps the tensor alive.
     pub(super) fn into_content(self) -> Bytes {
         match self.form {
-            Form::Plain => Bytes::from_owner(PlainBytes(self.tensor)),
+            Form::Plain => Bytes::from_owner(TensorBytes(self.tensor)),
             _ => self.encoded,
         }
     }
@@ -176,16 +183,7 @@ impl Outgoing {
     }
 }
 
-/// Keeps a tensor alive while its bytes are on their way out.
-struct PlainBytes(Tensor);
-
-impl AsRef<[u8]> for PlainBytes {
-    fn as_ref(&self) -> &[u8] {
-        self.0.bytes().unwrap_or_default()
-    }
-}
-
-/// A tensor's head as it arrived.
+/// A tensor's head as received.
 pub(super) struct TensorHead<'a> {
     form: Form,
     dead: bool,
@@ -195,15 +193,15 @@ pub(super) struct TensorHead<'a> {
 }
 
 impl<'a> TensorHead<'a> {
-    /// Reads a head; returns what follows it, too.
+    /// Parses a head; returns it and the bytes that follow it.
     pub(super) fn parse(bytes: &'a [u8]) -> Result<(TensorHead<'a>, &'a [u8])> {
         let Some((&[form, rank, low, high, a, b, c, d], rest)) = bytes.split_first_chunk() else {
-            bail!(Internal, "a tensor without a head")
+            bail!(Internal, "malformed frame: a tensor without a head")
         };
         let key_length = u32::from_le_bytes([a, b, c, d]) as usize;
         let (dims, rest) = rest.split_at_checked(8 * usize::from(rank)).unwrap_or_default();
         let Some((key, content)) = rest.split_at_checked(key_length) else {
-            bail!(Internal, "a tensor whose head is cut off")
+            bail!(Internal, "malformed frame: the head of a tensor is truncated")
         };
         let (dims, _) = dims.as_chunks();
         let head = TensorHead {
@@ -211,7 +209,7 @@ impl<'a> TensorHead<'a> {
                 0 => Form::Plain,
                 1 => Form::Strings,
                 2 => Form::Message,
-                other => bail!(Internal, "{other} is no form of a tensor"),
+                other => bail!(Internal, "malformed frame: {other} is not an encoding of a tensor"),
             },
             dead: form & DEAD != 0,
             dtype: DType::from_wire(i32::from(u16::from_le_bytes([low, high])))?,
@@ -221,7 +219,7 @@ impl<'a> TensorHead<'a> {
         Ok((head, content))
     }
 
-    /// The parcel whose content has arrived in memory of its own.
+    /// Builds the parcel from content that was received into its own buffer.
     pub(super) fn with_buffer(&self, content: ferroflow_core::tensor::Buffer) -> Result<Parcel> {
         let tensor = match self.form {
             Form::Plain => Tensor::from_buffer(self.dtype, self.shape.clone(), content)?,
@@ -230,17 +228,17 @@ impl<'a> TensorHead<'a> {
         Ok(self.parcel(tensor))
     }
 
-    /// Whether the content is the elements' memory.
+    /// Returns whether the content is the elements' memory.
     pub(super) fn is_plain(&self) -> bool {
         self.form == Form::Plain
     }
 
-    /// The parcel with an encoded content.
+    /// Builds the parcel from encoded content.
     pub(super) fn with_encoded(&self, content: &[u8]) -> Result<Parcel> {
         let proto = match self.form {
             Form::Message => match TensorProto::decode(content) {
                 Ok(proto) => proto,
-                Err(error) => bail!(Internal, "a tensor cannot be read: {error}"),
+                Err(error) => bail!(Internal, "malformed frame: {error}"),
             },
             _ => TensorProto {
                 dtype: self.dtype.to_wire(),
@@ -256,17 +254,17 @@ impl<'a> TensorHead<'a> {
         if self.dead { Parcel::dead(tensor) } else { Parcel::new(tensor) }
     }
 
-    /// The same without borrowed parts.
+    /// Returns the head without its borrowed key.
     pub(super) fn into_owned(self) -> TensorHead<'static> {
         TensorHead { key: &[], ..self }
     }
 }
 
-/// The keys that came lately, so that they need not be taken apart again.
+/// A cache of parsed rendezvous keys.
 #[derive(Default)]
-pub(super) struct Keys(std::collections::HashMap<Box<[u8]>, RendezvousKey>);
+pub(super) struct KeyCache(std::collections::HashMap<Box<[u8]>, RendezvousKey>);
 
-impl Keys {
+impl KeyCache {
     const KEPT: usize = 8192;
     const LONGEST: usize = 4096;
 
@@ -276,11 +274,11 @@ impl Keys {
         }
         let key = match std::str::from_utf8(text) {
             Ok(text) => RendezvousKey::parse(text)?,
-            Err(_) => bail!(Internal, "a rendezvous key that is no text"),
+            Err(_) => bail!(Internal, "malformed frame: a rendezvous key that is not UTF-8"),
         };
-        // Keys of iterations do not come again, and long ones are not worth their memory.
-        if (key.frame, key.iteration) == (0, 0) && text.len() <= Keys::LONGEST {
-            if self.0.len() >= Keys::KEPT {
+        // Keys of loop iterations do not come again, and long ones are not worth their memory.
+        if (key.frame, key.iteration) == (0, 0) && text.len() <= KeyCache::LONGEST {
+            if self.0.len() >= KeyCache::KEPT {
                 self.0.clear();
             }
             self.0.insert(text.into(), key.clone());

@@ -1,7 +1,7 @@
-//! Reads what the peer says on a direct connection. Large contents come in pieces, or are read where they are; either way
-//! they go into the tensors' own memory.
+//! The receiving side of a direct connection. Large contents arrive in pieces or are read from the peer's memory;
+//! either way they go directly into the memory of the new tensor.
 
-use super::frames::{HEAD_BYTES, Head, Keys, Kind, Proof, TensorHead};
+use super::frames::{HEAD_BYTES, Head, KeyCache, Kind, Proof, TensorHead};
 use super::link::Link;
 use super::memory::PeerMemory;
 use crate::transport::intake::{Content, Intake};
@@ -14,25 +14,25 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// What is read at once if there is as much.
+/// The initial size of the receive buffer.
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// What is read of a peer's memory before others of the thread have their turn.
+/// Bytes read from a peer's memory before other tasks of the thread get a turn.
 const STRETCH_BYTES: usize = 2 << 20;
 
-/// Contents that may be on their way at once; more of them are not of a task that means well.
+/// The largest number of contents in flight, to bound what a hostile peer can allocate.
 const MAX_TRANSFERS: usize = 1 << 16;
 
-/// Takes what the peer says.
+/// A handler of incoming frames.
 pub(super) trait Deliver: Send {
-    /// A tensor of a step, or why it cannot be taken.
+    /// Handles a tensor of a step, or the reason why it could not be received.
     fn tensor(&mut self, step: i64, key: RendezvousKey, parcel: Result<Parcel>);
 
-    /// Anything else.
+    /// Handles any other frame.
     fn message(&mut self, kind: Kind, step: i64, body: &[u8]) -> Result<()>;
 }
 
-/// Reads until the connection ends; returns why it did.
+/// Reads until the connection ends; returns the reason.
 pub(super) async fn read_all(
     socket: impl AsyncRead + Unpin,
     memory: Option<PeerMemory>,
@@ -51,7 +51,7 @@ pub(super) async fn read_all(
         end: 0,
         transfers: HashMap::new(),
         taken: HashMap::new(),
-        keys: Keys::default(),
+        keys: KeyCache::default(),
     };
     loop {
         if let Err(why) = incoming.frame(&mut deliver).await {
@@ -60,7 +60,7 @@ pub(super) async fn read_all(
     }
 }
 
-/// A content on its way.
+/// A content in flight.
 struct Transfer {
     step: i64,
     key: RendezvousKey,
@@ -70,7 +70,7 @@ struct Transfer {
 
 enum Arriving {
     Kept(Content),
-    /// There was no memory for it, which its step has been told; so many bytes have yet to be skipped.
+    /// There was no memory for it and its step has failed; this many bytes are still to be skipped.
     Skipped(usize),
 }
 
@@ -82,14 +82,14 @@ impl Transfer {
         }
     }
 
-    /// Tells the step that there is no memory for the content, which is skipped from now on.
+    /// Fails the step for lack of memory and skips the rest of the content.
     fn give_up(&mut self, why: Status, deliver: &mut impl Deliver) {
         let missing = self.missing();
         self.content = Arriving::Skipped(missing);
         deliver.tensor(self.step, self.key.clone(), Err(why));
     }
 
-    /// Delivers a content that is there as a whole.
+    /// Delivers a complete content.
     fn finish(self, deliver: &mut impl Deliver) -> Result<()> {
         if let Arriving::Kept(content) = self.content {
             let (buffer, _charge) = content.finish();
@@ -102,28 +102,28 @@ impl Transfer {
 
 struct Incoming<'a, S> {
     socket: S,
-    /// The peer's memory, if it is on this machine.
+    /// The peer's memory, if the peer is on this machine.
     memory: Option<PeerMemory>,
     link: &'a Link,
     intake: &'a Arc<Intake>,
     buffer: Vec<u8>,
-    /// What the buffer has grown by, for a frame that is larger than usual.
+    /// The memory charged for a buffer that has grown beyond its initial size.
     surplus: Charge,
-    /// What has arrived and was not read yet is between these.
+    /// The range of the buffer that has arrived and is not parsed yet.
     start: usize,
     end: usize,
     /// Contents that arrive in pieces.
     transfers: HashMap<u32, Transfer>,
-    /// Contents that were read from the peer's memory and wait for its word that they were still there.
+    /// Contents read from the peer's memory that wait for its confirmation.
     taken: HashMap<u32, Transfer>,
-    keys: Keys,
+    keys: KeyCache,
 }
 
 impl<S: AsyncRead + Unpin> Incoming<'_, S> {
-    /// Reads and delivers one frame.
+    /// Reads and handles one frame.
     async fn frame(&mut self, deliver: &mut impl Deliver) -> Result<()> {
         self.need(HEAD_BYTES).await?;
-        let head = self.buffer[self.start..].first_chunk().expect("that much has arrived");
+        let head = self.buffer[self.start..].first_chunk().expect("need() has waited for that many bytes");
         let Head { length, kind, step } = Head::parse(head)?;
         if kind == Kind::Piece {
             self.start += HEAD_BYTES;
@@ -147,7 +147,7 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
             }
             Kind::Announced | Kind::Offered => {
                 let Some((&[a, b, c, d, numbers @ ..], head)) = body.split_first_chunk::<20>() else {
-                    bail!(Internal, "a tensor is announced without a length")
+                    bail!(Internal, "malformed frame: a tensor without a transfer number and length")
                 };
                 let number = u32::from_le_bytes([a, b, c, d]);
                 let (numbers, _) = numbers.as_chunks();
@@ -158,7 +158,7 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
                 ensure!(
                     self.transfers.len() + self.taken.len() < MAX_TRANSFERS,
                     ResourceExhausted,
-                    "more than {MAX_TRANSFERS} tensors on their way"
+                    "more than {MAX_TRANSFERS} tensors in flight"
                 );
                 let expected = match kind {
                     Kind::Offered => self.intake.expect_whole(content_length),
@@ -185,15 +185,15 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
             Kind::Proof => {
                 let proof = Proof::decode(body).map_err(malformed)?;
                 if self.memory.is_some_and(|memory| memory.shows(&proof)) {
-                    self.link.tell(Kind::Readable, 0);
+                    self.link.send_notice(Kind::Readable, 0);
                 }
             }
-            Kind::Readable => self.link.hear_readable(),
-            Kind::Taken => self.link.hear_taken(step as u32),
-            Kind::Refused => self.link.hear_refused(step as u32),
-            Kind::Given => {
+            Kind::Readable => self.link.on_readable(),
+            Kind::Taken => self.link.on_taken(step as u32),
+            Kind::Refused => self.link.on_refused(step as u32),
+            Kind::Confirmed => {
                 let Some(transfer) = self.taken.remove(&(step as u32)) else {
-                    bail!(Internal, "a tensor is given that was not taken")
+                    bail!(Internal, "malformed frame: a confirmation of a tensor that was not read")
                 };
                 transfer.finish(deliver)?;
             }
@@ -206,17 +206,17 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
     /// Reads an offered content from the peer's memory.
     async fn take(&mut self, number: u32, address: u64, mut transfer: Transfer) -> Result<()> {
         let mut at = address;
-        // One that is skipped is taken as it is: the peer need not send it.
+        // A skipped content counts as taken, so that the peer releases it.
         if let Arriving::Kept(content) = &mut transfer.content {
             while content.missing() > 0 {
                 let room = content.room()?;
                 let stretch = room.len().min(STRETCH_BYTES);
                 let read = self.memory.map(|peer| peer.read(at, &mut room[..stretch]));
                 if !matches!(read, Some(Ok(()))) {
-                    tracing::debug!(?read, "A peer's memory cannot be read; contents come in pieces.");
+                    tracing::debug!(?read, "Cannot read a peer's memory; contents are sent in pieces.");
                     content.restart();
                     self.transfers.insert(number, transfer);
-                    self.link.tell(Kind::Refused, number);
+                    self.link.send_notice(Kind::Refused, number);
                     return Ok(());
                 }
                 content.advance(stretch);
@@ -225,21 +225,27 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
             }
         }
         self.taken.insert(number, transfer);
-        self.link.tell(Kind::Taken, number);
+        self.link.send_notice(Kind::Taken, number);
         Ok(())
     }
 
     /// Reads a piece of a content into the tensor's memory.
     async fn piece(&mut self, length: usize, deliver: &mut impl Deliver) -> Result<()> {
         self.need(4).await?;
-        let number = self.buffer[self.start..].first_chunk().expect("that much has arrived");
+        let number = self.buffer[self.start..].first_chunk().expect("need() has waited for that many bytes");
         let number = u32::from_le_bytes(*number);
         self.start += 4;
-        let Some(mut left) = length.checked_sub(4) else { bail!(Internal, "a piece of nothing") };
-        let Some(transfer) = self.transfers.get_mut(&number) else {
-            bail!(Internal, "a piece of a tensor that was not announced")
+        let Some(mut left) = length.checked_sub(4) else {
+            bail!(Internal, "malformed frame: a piece without a transfer number")
         };
-        ensure!(left <= transfer.missing(), Internal, "more of a tensor than was announced");
+        let Some(transfer) = self.transfers.get_mut(&number) else {
+            bail!(Internal, "malformed frame: a piece of a tensor that was not announced")
+        };
+        ensure!(
+            left <= transfer.missing(),
+            Internal,
+            "malformed frame: more bytes of a tensor than were announced"
+        );
         while left > 0 {
             let refused = match &mut transfer.content {
                 Arriving::Kept(content) => content.room().err(),
@@ -283,7 +289,8 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
         Ok(())
     }
 
-    /// Waits until so many bytes have arrived. The buffer grows with what comes, not with what is to come.
+    /// Waits until this many bytes are buffered. The buffer grows with the bytes that arrive, not with the announced
+    /// length.
     async fn need(&mut self, count: usize) -> Result<()> {
         while self.end - self.start < count {
             if self.start == self.end {
@@ -299,7 +306,7 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
             }
             if self.end == self.buffer.len() {
                 let more = self.buffer.len().min(count - self.buffer.len());
-                // For what is decoded from it, too.
+                // Twice, because decoding needs memory too.
                 self.surplus.add(2 * more)?;
                 self.buffer.resize(self.buffer.len() + more, 0);
             }
@@ -309,11 +316,11 @@ impl<S: AsyncRead + Unpin> Incoming<'_, S> {
     }
 }
 
-/// How many bytes were read; none means that the peer is gone.
+/// Returns the number of bytes read, or an error at the end of the stream.
 fn arrived(read: std::io::Result<usize>) -> Result<usize> {
     match read {
         Ok(count @ 1..) => Ok(count),
-        Ok(0) => Err(status!(Unavailable, "the peer closed it")),
+        Ok(0) => Err(status!(Unavailable, "the peer closed the connection")),
         Err(error) => Err(status!(Unavailable, "{error}")),
     }
 }

@@ -1,7 +1,7 @@
-//! One end of a direct connection: what is to be written on it, and the parts that the peer runs for us.
+//! One end of a direct connection: the queue of outgoing frames, and the parts that the peer runs for this task.
 
 use super::super::keys::KeyText;
-use super::frames::{GREETING, Head, Kind, Outgoing, Proof, RunPart, WELCOME};
+use super::frames::{GREETING, Head, Kind, OutgoingParcel, Proof, RunPart, WELCOME};
 use super::incoming::{Deliver, read_all};
 use super::memory::PeerMemory;
 use crate::random;
@@ -25,46 +25,46 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// Contents of more bytes are sent in pieces, between which other frames may go, and are read into the tensor's memory.
+/// The largest content that is sent within one frame. Larger ones are sent in pieces, interleaved with other frames.
 const WHOLE_BYTES: usize = 64 << 10;
-/// Contents of as many bytes are offered to peers that can read this process's memory.
+/// The smallest content that is offered to a peer that can read this process's memory.
 const OFFERED_BYTES: usize = 512 << 10;
-/// The length of a piece.
+/// The largest size of a piece.
 const PIECE_BYTES: usize = 1 << 20;
-/// Contents of fewer bytes are copied: cheaper than another entry in a vectored write.
+/// Contents below this size are copied, which is cheaper than another entry in a vectored write.
 const COPIED_BYTES: usize = 16 << 10;
-/// Entries of a vectored write.
+/// The largest number of entries in a vectored write.
 const SLICES: usize = 64;
 
 const UNPOISONED: &str = "no panic while a direct connection is locked";
 
 /// One end of a direct connection.
 pub(crate) struct Link {
-    /// Who is at the other end, for error texts.
+    /// The peer, for error messages.
     address: Arc<str>,
     queue: Mutex<Queue>,
-    /// Woken when there is something to write.
+    /// Wakes the writer when there is something to send.
     writer: AtomicWaker,
-    /// Parts that the peer runs for us, by step.
+    /// Parts that the peer runs for this task, by step.
     running: Mutex<HashMap<i64, oneshot::Sender<RunGraphResponse>>>,
-    /// A number that nobody knows who cannot read this memory.
+    /// A random value that only a process with access to this memory can read.
     secret: u64,
-    /// Whether the peer can read this memory.
+    /// True if the peer can read this process's memory.
     is_readable: AtomicBool,
 }
 
-/// What is to be written.
+/// The outgoing data.
 #[derive(Default)]
 struct Queue {
     ready: VecDeque<Bytes>,
-    /// Frames that follow those.
+    /// Frames that follow `ready`.
     tail: BytesMut,
-    /// Contents that are written in pieces, in turn.
+    /// Contents being sent in pieces, taking turns.
     transfers: VecDeque<(u32, Bytes)>,
-    /// Contents that the peer reads from this memory.
+    /// Contents that the peer reads from this process's memory.
     offered: HashMap<u32, Bytes>,
     next_transfer: u32,
-    /// Why nothing is written any more.
+    /// The reason why the connection is closed.
     closed: Option<Status>,
 }
 
@@ -80,15 +80,15 @@ impl Link {
         })
     }
 
-    /// Whether the connection is over.
+    /// Returns whether the connection is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.queue.lock().expect(UNPOISONED).closed.is_some()
     }
 
-    /// Sends a tensor to the peer's end of a step. If the connection is over, whoever runs the step there or here hears
-    /// of it elsewhere.
+    /// Sends a tensor to the peer's side of a step. On a closed connection this does nothing, because the step fails
+    /// through its parts.
     pub(crate) fn push(&self, step: i64, key: &RendezvousKey, parcel: Parcel) -> Result<()> {
-        let (outgoing, key) = (Outgoing::new(parcel)?, KeyText::new(key));
+        let (outgoing, key) = (OutgoingParcel::new(parcel)?, KeyText::new(key));
         let (head, content) = (outgoing.head_len(&key), outgoing.content().len());
         let mut queue = self.queue.lock().expect(UNPOISONED);
         if queue.closed.is_some() {
@@ -124,37 +124,37 @@ impl Link {
         Ok(())
     }
 
-    /// Has the peer run a part of a step. Dropping the future gives the part up.
+    /// Runs a part of a step on the peer. Dropping the future cancels the part.
     pub(crate) async fn run(&self, step: i64, part: RunPart) -> Result<RunGraphResponse> {
-        let (tell, told) = oneshot::channel();
-        self.running.lock().expect(UNPOISONED).insert(step, tell);
-        let mut asked = Asked { link: self, step, under_way: true };
-        self.say(Kind::Run, step, &part)?;
-        let ended = told.await;
-        asked.under_way = false;
+        let (sender, receiver) = oneshot::channel();
+        self.running.lock().expect(UNPOISONED).insert(step, sender);
+        let mut pending = PendingRun { link: self, step, under_way: true };
+        self.send_message(Kind::Run, step, &part)?;
+        let ended = receiver.await;
+        pending.under_way = false;
         ended.map_err(|_| self.reason())
     }
 
     /// Tells the peer that a step is over.
     pub(crate) fn forget(&self, step: i64) -> Result<()> {
-        self.say(Kind::Forget, step, &())
+        self.send_message(Kind::CleanUp, step, &())
     }
 
-    /// Tells the peer how a part has ended.
-    pub(super) fn ended(&self, step: i64, response: &RunGraphResponse) {
-        let _ = self.say(Kind::Ended, step, response);
+    /// Reports the end of a part to the peer.
+    pub(super) fn send_end(&self, step: i64, response: &RunGraphResponse) {
+        let _ = self.send_message(Kind::Ended, step, response);
     }
 
-    /// The peer tells how a part has ended.
-    pub(super) fn hear_end(&self, step: i64, response: RunGraphResponse) {
-        let asked = self.running.lock().expect(UNPOISONED).remove(&step);
-        // Nobody waits for a part that was given up.
-        if let Some(asked) = asked {
-            let _ = asked.send(response);
+    /// Handles the peer's report that a part has ended.
+    pub(super) fn on_part_ended(&self, step: i64, response: RunGraphResponse) {
+        let pending = self.running.lock().expect(UNPOISONED).remove(&step);
+        // Nothing waits for a part that was cancelled.
+        if let Some(pending) = pending {
+            let _ = pending.send(response);
         }
     }
 
-    fn say(&self, kind: Kind, step: i64, message: &impl Message) -> Result<()> {
+    fn send_message(&self, kind: Kind, step: i64, message: &impl Message) -> Result<()> {
         let mut queue = self.queue.lock().expect(UNPOISONED);
         if let Some(reason) = &queue.closed {
             return Err(reason.clone());
@@ -166,33 +166,34 @@ impl Link {
         Ok(())
     }
 
-    /// Whether the peer can read this memory.
+    /// Returns whether the peer can read this process's memory.
     #[cfg(test)]
     pub(super) fn is_readable(&self) -> bool {
         self.is_readable.load(Ordering::Relaxed)
     }
 
-    /// How many offered contents nobody has taken yet.
+    /// Returns the number of offered contents that the peer has not read yet.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.queue.lock().expect(UNPOISONED).offered.len()
     }
 
-    /// The peer can read this memory.
-    pub(super) fn hear_readable(&self) {
+    /// Handles the peer's report that it can read this process's memory.
+    pub(super) fn on_readable(&self) {
         self.is_readable.store(true, Ordering::Relaxed);
     }
 
-    /// The peer has read an offered content. It may use it if this confirms that it was there all the time.
-    pub(super) fn hear_taken(&self, number: u32) {
+    /// Handles the peer's report that it has read an offered content. The peer may use what it read only after the
+    /// confirmation, which shows that the memory was valid all the time.
+    pub(super) fn on_taken(&self, number: u32) {
         let taken = self.queue.lock().expect(UNPOISONED).offered.remove(&number);
         if taken.is_some() {
-            self.tell(Kind::Given, number);
+            self.send_notice(Kind::Confirmed, number);
         }
     }
 
-    /// The peer could not read an offered content after all.
-    pub(super) fn hear_refused(&self, number: u32) {
+    /// Handles the peer's report that it could not read an offered content: sends it in pieces instead.
+    pub(super) fn on_refused(&self, number: u32) {
         self.is_readable.store(false, Ordering::Relaxed);
         {
             let mut queue = self.queue.lock().expect(UNPOISONED);
@@ -202,12 +203,12 @@ impl Link {
         self.writer.wake();
     }
 
-    /// Says something about a transfer. Nobody waits for it if the connection is over.
-    pub(super) fn tell(&self, kind: Kind, number: u32) {
-        let _ = self.say(kind, i64::from(number), &());
+    /// Sends a frame about a transfer. Does nothing on a closed connection.
+    pub(super) fn send_notice(&self, kind: Kind, number: u32) {
+        let _ = self.send_message(kind, i64::from(number), &());
     }
 
-    /// Ends the connection; whoever waits for a part hears why.
+    /// Closes the connection; pending parts fail with the reason.
     pub(crate) fn close(&self, why: impl std::fmt::Display) {
         {
             let mut queue = self.queue.lock().expect(UNPOISONED);
@@ -224,7 +225,7 @@ impl Link {
         closed.unwrap_or_else(|| status!(Unavailable, "the connection to {} broke", self.address))
     }
 
-    /// Carries the connection until it breaks or is closed; `deliver` gets what the peer says.
+    /// Runs the connection until it breaks or is closed; `deliver` handles incoming frames.
     pub(super) async fn carry<S: AsyncRead + AsyncWrite>(
         self: &Arc<Self>,
         socket: S,
@@ -234,12 +235,12 @@ impl Link {
     ) {
         if memory.is_some() {
             let address = std::ptr::from_ref(&self.secret).addr() as u64;
-            let _ = self.say(Kind::Proof, 0, &Proof { address, value: self.secret });
+            let _ = self.send_message(Kind::Proof, 0, &Proof { address, value: self.secret });
         }
         let (reading, writing) = tokio::io::split(socket);
         let reading = pin!(read_all(reading, memory, self, intake, deliver));
         let writing = pin!(self.write_all(writing));
-        // Writing first: it soon has to wait, while a peer that sends much could keep the reader busy.
+        // Poll the writer first: it soon has to wait, while a peer that sends much could keep the reader busy.
         match select(writing, reading).await {
             Either::Left((why, _)) | Either::Right((why, _)) => self.close(why.message()),
         }
@@ -264,13 +265,13 @@ impl Link {
             });
             match written.await {
                 Ok(written @ 1..) => advance(&mut batch, written),
-                Ok(0) => return status!(Unavailable, "nothing can be written"),
+                Ok(0) => return status!(Unavailable, "the socket accepts no more data"),
                 Err(error) => return status!(Unavailable, "{error}"),
             }
         }
     }
 
-    /// What is to be written next: all frames, then a piece of a content.
+    /// Fills `batch` with the data to write next: all queued frames, then one piece of a content.
     fn poll_batch(&self, context: &mut Context<'_>, batch: &mut VecDeque<Bytes>) -> Poll<Result<()>> {
         self.writer.register(context.waker());
         let mut queue = self.queue.lock().expect(UNPOISONED);
@@ -305,27 +306,27 @@ fn advance(batch: &mut VecDeque<Bytes>, mut written: usize) {
     }
 }
 
-/// A part that the peer runs.
-struct Asked<'a> {
+/// A part that the peer runs; dropping it cancels the part unless it has ended.
+struct PendingRun<'a> {
     link: &'a Link,
     step: i64,
     under_way: bool,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for PendingRun<'_> {
     fn drop(&mut self) {
         if self.under_way {
             self.link.running.lock().expect(UNPOISONED).remove(&self.step);
-            let _ = self.link.say(Kind::GiveUp, self.step, &());
+            let _ = self.link.send_message(Kind::Cancel, self.step, &());
         }
     }
 }
 
-/// A caller's connection. It ends with the last of its handles.
+/// The caller's handle to a direct connection, which closes with the last handle.
 pub(crate) struct LinkHandle(Arc<Link>);
 
 impl LinkHandle {
-    /// The connection, for whoever need not keep it.
+    /// Returns the connection without keeping it open.
     pub(crate) fn link(&self) -> Arc<Link> {
         self.0.clone()
     }
@@ -341,11 +342,11 @@ impl std::ops::Deref for LinkHandle {
 
 impl Drop for LinkHandle {
     fn drop(&mut self) {
-        self.0.close("nobody needs it");
+        self.0.close("it is no longer needed");
     }
 }
 
-/// Greets the task at the other end of a new connection; returns the connection and what carries it.
+/// Greets the task at the other end of a new socket. Returns the connection and the future that runs it.
 pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     mut socket: S,
     memory: Option<PeerMemory>,
@@ -353,40 +354,40 @@ pub(crate) async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
     intake: Arc<Intake>,
     deliver: impl Fn(i64, RendezvousKey, Result<Parcel>) + Send,
 ) -> Result<(Arc<LinkHandle>, impl Future<Output = ()>)> {
-    let mut answer = [0; WELCOME.len()];
+    let mut reply = [0; WELCOME.len()];
     let greeted = async {
         socket.write_all(GREETING).await?;
-        socket.read_exact(&mut answer).await
+        socket.read_exact(&mut reply).await
     };
     match timeout(GREETING_WAIT, greeted).await {
-        Ok(Ok(_)) if answer == *WELCOME => {}
+        Ok(Ok(_)) if reply == *WELCOME => {}
         Ok(Ok(_)) => bail!(Unavailable, "{address} is not a Ferroflow task"),
-        Err(_) => bail!(Unavailable, "{address} does not answer a greeting"),
-        Ok(Err(error)) => bail!(Unavailable, "{address} takes no direct connection: {error}"),
+        Err(_) => bail!(Unavailable, "{address} did not reply to the greeting"),
+        Ok(Err(error)) => bail!(Unavailable, "{address} does not accept a direct connection: {error}"),
     }
     let link = Link::new(address);
     let handle = Arc::new(LinkHandle(link.clone()));
     let carry = async move {
-        let caller = Caller { link: link.clone(), deliver };
+        let caller = CallerSide { link: link.clone(), deliver };
         link.carry(socket, memory, &intake, caller).await;
     };
     Ok((handle, carry))
 }
 
-/// What a caller hears.
-struct Caller<D> {
+/// The handler of the caller's side.
+struct CallerSide<D> {
     link: Arc<Link>,
     deliver: D,
 }
 
-impl<D: Fn(i64, RendezvousKey, Result<Parcel>) + Send> Deliver for Caller<D> {
+impl<D: Fn(i64, RendezvousKey, Result<Parcel>) + Send> Deliver for CallerSide<D> {
     fn tensor(&mut self, step: i64, key: RendezvousKey, parcel: Result<Parcel>) {
         (self.deliver)(step, key, parcel);
     }
 
     fn message(&mut self, kind: Kind, step: i64, body: &[u8]) -> Result<()> {
         match (kind, RunGraphResponse::decode(body)) {
-            (Kind::Ended, Ok(response)) => self.link.hear_end(step, response),
+            (Kind::Ended, Ok(response)) => self.link.on_part_ended(step, response),
             (kind, _) => bail!(Internal, "unexpected {kind:?}"),
         }
         Ok(())

@@ -1,34 +1,34 @@
-//! The memory of a peer on the same machine, read without a detour: large contents are copied once, from the tensor there
-//! to the tensor here, instead of into the kernel's buffers and out of them again.
+//! Reads the memory of a peer on the same machine, so that a large content is copied once, from tensor to tensor,
+//! instead of into the kernel's buffers and out again.
 //!
-//! The kernel allows it to processes of one user, unless an administrator has forbidden it. Each side tries before
-//! anybody counts on it.
+//! The kernel allows it between processes of one user unless an administrator has forbidden it, so each side verifies
+//! its access before it is relied on.
 
 use super::frames::Proof;
 use std::io::Result;
 use tokio::net::UnixStream;
 
-/// A process at the other end of a local socket.
+/// The process at the other end of a local socket.
 #[derive(Clone, Copy)]
 pub(crate) struct PeerMemory {
     process: i32,
 }
 
 impl PeerMemory {
-    /// The memory of whoever is at the other end, if that is a process of the same user.
+    /// Returns the memory of the peer process if it belongs to the same user.
     pub(crate) fn of(socket: &UnixStream) -> Option<PeerMemory> {
         let peer = socket.peer_cred().ok()?;
         let process = peer.pid().filter(|process| *process > 0)?;
         is_own_user(peer.uid()).then_some(PeerMemory { process })
     }
 
-    /// Whether the peer's memory can be read: what it says it has written there is there.
+    /// Returns whether the peer's memory can be read: the value that the peer wrote is found at its address.
     pub(super) fn shows(self, proof: &Proof) -> bool {
         let mut found = [0; size_of::<u64>()];
         self.read(proof.address, &mut found).is_ok() && u64::from_ne_bytes(found) == proof.value
     }
 
-    /// Fills `out` from an address of the peer.
+    /// Fills `out` from an address in the peer's memory.
     #[cfg(target_os = "linux")]
     pub(super) fn read(self, address: u64, out: &mut [u8]) -> Result<()> {
         use nix::sys::uio::{RemoteIoVec, process_vm_readv};

@@ -1,9 +1,10 @@
-//! The called side of a direct connection: runs parts for the caller.
+//! The serving side of a direct connection: runs parts for the caller.
 
 use super::frames::{Kind, RunPart, WELCOME};
 use super::incoming::Deliver;
 use super::link::Link;
 use super::memory::PeerMemory;
+use crate::presence::Presence;
 use crate::transport::greeting::GREETING_WAIT;
 use crate::transport::reader::malformed;
 use crate::transport::server::Services;
@@ -19,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-/// Answers a greeting that has been read and then whatever the caller wants, until the connection ends.
+/// Replies to a greeting that has been read and serves the caller until the connection ends.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     mut socket: S,
     memory: Option<PeerMemory>,
@@ -28,26 +29,32 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> IoResult<()> {
     timeout(GREETING_WAIT, socket.write_all(WELCOME)).await??;
     let link = Link::new(peer.into());
-    let called = Called { link: link.clone(), services: services.clone(), runs: Runs::default() };
+    let called = ServingSide {
+        link: link.clone(),
+        services: services.clone(),
+        presence: Presence::default(),
+        runs: Runs::default(),
+    };
     link.carry(socket, memory, &services.intake.for_connection(), called).await;
     Ok(())
 }
 
-/// What the called side hears.
-struct Called {
+/// The handler of the serving side.
+struct ServingSide {
     link: Arc<Link>,
     services: Arc<Services>,
+    presence: Presence,
     runs: Runs,
 }
 
-/// The parts under way. They end with the connection.
+/// The running parts, which are cancelled when the connection ends.
 #[derive(Default)]
 struct Runs {
     tasks: JoinSet<i64>,
     by_step: HashMap<i64, AbortHandle>,
 }
 
-impl Deliver for Called {
+impl Deliver for ServingSide {
     fn tensor(&mut self, step: i64, key: RendezvousKey, parcel: Result<Parcel>) {
         self.services.worker.deliver(step, &key, parcel);
     }
@@ -56,52 +63,55 @@ impl Deliver for Called {
         let worker = &self.services.worker;
         match kind {
             Kind::Run => self.run(step, RunPart::decode(body).map_err(malformed)?),
-            Kind::GiveUp => {
+            Kind::Cancel => {
                 let run = self.runs.by_step.remove(&step);
                 run.into_iter().for_each(|run| run.abort());
             }
-            Kind::Forget => worker.cleanup_step(step),
+            Kind::CleanUp => worker.cleanup_step(step),
             kind => bail!(Internal, "unexpected {kind:?}"),
         }
         Ok(())
     }
 }
 
-impl Called {
+impl ServingSide {
     fn run(&mut self, id: i64, part: RunPart) {
         let Runs { tasks, by_step } = &mut self.runs;
         while let Some(Ok(over)) = tasks.try_join_next() {
             by_step.remove(&over);
         }
         let (worker, link) = (self.services.worker.clone(), self.link.clone());
-        // Now, because tensors of the step may follow at once.
+        if let Some(request) = &part.request {
+            worker.session_used_by(&request.session_handle, &self.presence);
+        }
+        // Before the part runs, because tensors of the step may arrive right away.
         worker.step(id).connect(vec![(part.caller, link.clone())]);
-        let step = StepEnd { worker, id, alone: part.alone };
+        let step = StepEnd { worker, id, master_only: part.master_only };
         let run = async move {
             let request = part.request.unwrap_or_default();
             let done = step.worker.run_graph(request).await;
-            // First, so that nothing is left of the step when the caller hears of its end.
+            // Before the report, so that nothing is left of the step when the caller learns of its end.
             drop(step);
-            link.ended(id, &done.unwrap_or_else(|error| error_response(&error)));
+            link.send_end(id, &done.unwrap_or_else(|error| error_response(&error)));
             id
         };
         by_step.insert(id, tasks.spawn(run));
     }
 }
 
-/// Forgets a step whose tensors nobody but the caller wants, or that never ran, however its part ends.
+/// Ends a step on drop if only the caller receives its tensors, or forgets it if it never ran.
 struct StepEnd {
     worker: Arc<Worker>,
     id: i64,
-    alone: bool,
+    master_only: bool,
 }
 
 impl Drop for StepEnd {
     fn drop(&mut self) {
-        if self.alone {
+        if self.master_only {
             self.worker.cleanup_step(self.id);
         } else {
-            // A part that never began leaves a step that nobody ends.
+            // Nothing else would end the step of a part that never began.
             self.worker.forget_unused_step(self.id);
         }
     }

@@ -1,4 +1,4 @@
-//! Both ends of a direct connection in one process.
+//! Tests with both ends of a direct connection in one process.
 
 use super::frames::{Head, Kind, MAX_BODY};
 use super::incoming::{Deliver, read_all};
@@ -33,8 +33,8 @@ fn key() -> RendezvousKey {
     RendezvousKey::new("/job:a/replica:0/task:0/device:CPU:0", 1, "/job:b/replica:0/task:0/device:CPU:0", "e")
 }
 
-/// Connects two ends, of which each has what `memory` makes of the other's, and runs a test on one of them and on what
-/// arrives at the other.
+/// Connects two ends, gives each the access to the other's memory that `memory` returns, and runs a test on one end and
+/// on what arrives at the other.
 fn between(
     memory: impl Fn(&UnixStream) -> Option<PeerMemory>,
     test: impl AsyncFnOnce(&Link, UnboundedReceiver<(i64, Result<Tensor>)>),
@@ -42,7 +42,7 @@ fn between(
     between_with(1 << 30, memory, test);
 }
 
-/// The same with a limit for each connection.
+/// Like [`between`], with a memory limit per connection.
 fn between_with(
     limit: usize,
     memory: impl Fn(&UnixStream) -> Option<PeerMemory>,
@@ -80,7 +80,7 @@ async fn exchange(link: &Link, told: &mut UnboundedReceiver<(i64, Result<Tensor>
     }
 }
 
-/// Waits until the peer has shown that it can read this memory.
+/// Waits until the peer has verified that it can read this memory.
 async fn readable(link: &Link) {
     while !link.is_readable() {
         tokio::task::yield_now().await;
@@ -106,11 +106,11 @@ fn contents_come_in_pieces_where_memory_is_out_of_reach() {
             assert!(!link.is_readable());
         },
     );
-    // One who says that it could read and then cannot.
+    // A peer that claims to have access and then cannot read.
     between(
         |_| None,
         async |link, mut told| {
-            link.hear_readable();
+            link.on_readable();
             exchange(link, &mut told).await;
             assert!(!link.is_readable(), "it was refused");
             assert_eq!(link.waiting(), 0);
@@ -135,14 +135,14 @@ fn a_wrong_proof_proves_nothing() {
 #[test]
 fn what_was_offered_is_released_when_the_connection_ends() {
     let link = Link::new("nobody".into());
-    link.hear_readable();
+    link.on_readable();
     let tensor = Tensor::vector(vec![1f32; 1 << 20]);
     link.push(1, &key(), Parcel::new(tensor)).unwrap();
     assert_eq!(link.waiting(), 1);
     link.close("the test says so");
     assert_eq!(link.waiting(), 0);
-    // Whoever has read it by then hears nothing that lets it use what it read.
-    link.hear_taken(0);
+    // A peer that has read the content by then gets no confirmation and cannot use it.
+    link.on_taken(0);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_tensor_without_memory_fails_its_step_and_nothing_else() {
     }
 }
 
-/// What a reader makes of raw bytes, until it gives up or waits for more, and what it holds then.
+/// Feeds raw bytes to a reader; returns its error, if any, and the memory that it holds.
 fn read_raw(bytes: &[u8]) -> (Option<Status>, usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

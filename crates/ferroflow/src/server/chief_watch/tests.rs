@@ -1,15 +1,15 @@
-//! The decision to end: a chief that comes late, never, or has trained; workers that have not begun.
+//! Tests of the end of training: a chief that comes late, never, or has trained; workers that have not begun.
 
-use super::{Patience, until_done};
+use super::{Timeouts, until_done};
 use crate::{ClusterSpec, Graph, Server, ServerConfig, Session};
 use ferroflow_cluster::spec::TaskName;
 use ferroflow_core::{Code, Result};
 use std::net::TcpListener;
 use std::time::Duration;
 
-/// What takes longer hangs.
+/// Limit of waits that end.
 const SOON: Duration = Duration::from_secs(60);
-/// What is not over by then is waited for.
+/// Duration of waits that do not end.
 const A_WHILE: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -22,7 +22,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// `program`: whether a program belongs to the other worker.
+    /// Starts the tasks. `program` says whether the other worker has a program.
     fn start(program: bool) -> Cluster {
         let tasks = [("ps", 0), ("worker", 0), ("worker", 1)];
         let listeners = tasks.map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
@@ -47,10 +47,10 @@ impl Cluster {
         Cluster { spec, ps, chief, worker }
     }
 
-    /// The end of training as the parameter server sees it; `None` if it waits.
-    fn end(&self, limit: Duration, patience: &Patience) -> Option<Result<()>> {
+    /// Returns the end of training as the parameter server sees it; `None` if it still waits.
+    fn end(&self, limit: Duration, timeouts: &Timeouts) -> Option<Result<()>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let done = until_done(&self.ps.task, &self.spec, patience);
+        let done = until_done(&self.ps.task, &self.spec, timeouts);
         runtime.block_on(async { tokio::time::timeout(limit, done).await.ok() })
     }
 }
@@ -63,8 +63,8 @@ fn train(server: &Server) {
     session.close().unwrap();
 }
 
-fn patience() -> Patience {
-    Patience { grace: Duration::ZERO, chief: None, poll: Duration::ZERO, begin: LONG }
+fn timeouts() -> Timeouts {
+    Timeouts { grace: Duration::ZERO, chief: None, poll: Duration::ZERO, begin: LONG }
 }
 
 #[test]
@@ -72,13 +72,13 @@ fn a_worker_that_has_not_begun_is_waited_for_until_it_has_trained() {
     let mut cluster = Cluster::start(true);
     train(&cluster.chief);
     std::mem::replace(&mut cluster.chief, Server::local().unwrap()).stop();
-    assert!(cluster.end(A_WHILE, &patience()).is_none(), "the worker may begin at any time");
-    let hasty = Patience { begin: Duration::ZERO, ..patience() };
-    assert!(matches!(cluster.end(SOON, &hasty), Some(Ok(()))), "but not for ever");
+    assert!(cluster.end(A_WHILE, &timeouts()).is_none(), "the worker may begin at any time");
+    let hasty = Timeouts { begin: Duration::ZERO, ..timeouts() };
+    assert!(matches!(cluster.end(SOON, &hasty), Some(Ok(()))), "but not forever");
     train(&cluster.worker);
-    let polling = Patience { poll: LONG, ..patience() };
+    let polling = Timeouts { poll: LONG, ..timeouts() };
     assert!(cluster.end(A_WHILE, &polling).is_none(), "it may only have looked whether the chief is ready");
-    assert!(matches!(cluster.end(SOON, &patience()), Some(Ok(()))), "it has trained");
+    assert!(matches!(cluster.end(SOON, &timeouts()), Some(Ok(()))), "it has trained");
 }
 
 #[test]
@@ -86,14 +86,14 @@ fn a_server_without_a_program_is_not_waited_for() {
     let mut cluster = Cluster::start(false);
     train(&cluster.chief);
     std::mem::replace(&mut cluster.chief, Server::local().unwrap()).stop();
-    assert!(matches!(cluster.end(SOON, &patience()), Some(Ok(()))));
+    assert!(matches!(cluster.end(SOON, &timeouts()), Some(Ok(()))));
 }
 
 #[test]
 fn a_chief_that_never_comes_is_not_waited_for() {
     let mut cluster = Cluster::start(true);
     std::mem::replace(&mut cluster.chief, Server::local().unwrap()).stop();
-    let impatient = Patience { chief: Some(Duration::from_millis(1)), ..patience() };
+    let impatient = Timeouts { chief: Some(Duration::from_millis(1)), ..timeouts() };
     let error = cluster.end(SOON, &impatient).unwrap().unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded);
     assert!(error.message().contains("/job:worker/replica:0/task:0 has not come"), "{}", error.message());

@@ -12,7 +12,7 @@ use ferroflow_io::path::local_path;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Writes a checkpoint when training starts, every so often, and at the end.
+/// Hook that writes a checkpoint at the start of training, at regular intervals, and at the end.
 ///
 /// ```
 /// use ferroflow::train::{CheckpointSaver, Every, MonitoredTrainingSession, Saver, StopAtStep, latest_checkpoint};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// # let step = global_step(&s)?;
 /// # let train = step.assign_add(&s, 1)?;
 ///
-/// // Every fifth step, and only the two latest.
+/// // Every fifth step; only the two latest are kept.
 /// let saver = Arc::new(Saver::builder().max_to_keep(2).build(&graph)?);
 /// let session = MonitoredTrainingSession::new(&graph)
 ///     .chief_only_hook(CheckpointSaver::new(&directory, Every::Steps(5), saver.clone()))
@@ -58,20 +58,20 @@ impl CheckpointSaver {
         }
     }
 
-    /// What the files are called.
+    /// Sets the name of the files; `model.ckpt` by default.
     pub fn name(mut self, name: &str) -> Self {
         self.name = name.to_owned();
         self
     }
 
-    /// Notes checkpoints in an event file, too.
+    /// Sets an event file that also records checkpoints.
     pub fn writer(mut self, writer: Arc<SummaryWriter>) -> Self {
         self.writer = Some(writer);
         self
     }
 
     fn step(&self) -> Result<&Output> {
-        self.step.as_ref().ok_or_else(|| status!(Internal, "the hook has not begun"))
+        self.step.as_ref().ok_or_else(|| status!(Internal, "a hook was used before SessionHook::begin"))
     }
 
     fn save(&mut self, session: &Session, step: i64) -> Result<()> {
@@ -90,7 +90,7 @@ impl SessionHook for CheckpointSaver {
         self.step = Some(needed_global_step(graph, "CheckpointSaver")?.value().clone());
         let made = std::fs::create_dir_all(local_path(&self.directory)?);
         made.map_err(|error| {
-            status!(Internal, "cannot make the directory {}: {error}", self.directory.display())
+            status!(Internal, "cannot create the directory {}: {error}", self.directory.display())
         })
     }
 
@@ -107,7 +107,7 @@ impl SessionHook for CheckpointSaver {
     }
 
     fn after_run(&mut self, cx: &RunContext<'_>, values: &RunValues<'_>) -> Result<()> {
-        // The step fetched may be one behind.
+        // The fetched step may be one behind.
         if self.every.is_due(step_number(values.values)? + 1) {
             let step = read_step(cx.session(), self.step()?)?;
             if self.every.is_due(step) {

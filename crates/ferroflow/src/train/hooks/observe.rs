@@ -1,4 +1,4 @@
-//! Hooks that look at values: log them, refuse those that are no numbers, feed and compute others.
+//! Hooks that look at values: log them, stop at NaN, feed and compute others.
 
 use super::{Every, RunArgs, RunContext, RunValues, SessionHook, Timer};
 use crate::session::Session;
@@ -7,7 +7,7 @@ use ferroflow_core::{DType, Result, Tensor, bail, ensure};
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Logs values every so often.
+/// Hook that logs values at regular intervals.
 ///
 /// ```
 /// use ferroflow::train::{Every, LogTensors, MonitoredTrainingSession, StopAtStep};
@@ -32,7 +32,7 @@ pub struct LogTensors {
 }
 
 impl LogTensors {
-    /// Logs these under their names. Steps count from the start of the program.
+    /// Logs these outputs under their names. Steps are counted from the start of the program.
     pub fn new<'a>(tensors: impl IntoIterator<Item = (&'a str, &'a Output)>, every: Every) -> LogTensors {
         let tensors = tensors.into_iter().map(|(name, output)| (name.to_owned(), output.clone()));
         LogTensors {
@@ -51,7 +51,7 @@ impl LogTensors {
         self
     }
 
-    /// Takes the lines instead of the log.
+    /// Sends the lines to `sink` instead of the log.
     pub fn sink(mut self, sink: impl FnMut(&str) + Send + 'static) -> Self {
         self.sink = Box::new(sink);
         self
@@ -104,7 +104,7 @@ impl SessionHook for LogTensors {
     }
 }
 
-/// A value in a few characters.
+/// Formats a value in a few characters.
 fn brief(value: &Tensor) -> String {
     const SHOWN: usize = 6;
     fn join<T: std::fmt::Display>(values: &[T], rank: usize) -> String {
@@ -130,7 +130,7 @@ fn brief(value: &Tensor) -> String {
     text.unwrap_or_else(|_| format!("a {} of shape {}", value.dtype(), value.shape()))
 }
 
-/// Ends training when the loss is no number.
+/// Hook that stops training when the loss is NaN.
 ///
 /// ```
 /// use ferroflow::train::{MonitoredTrainingSession, NanGuard};
@@ -151,12 +151,12 @@ pub struct NanGuard {
 }
 
 impl NanGuard {
-    /// Fails the program.
+    /// Fails with `InvalidArgument` if the loss is NaN.
     pub fn new(loss: &Output) -> NanGuard {
         NanGuard { loss: loss.clone(), fail: true }
     }
 
-    /// Ends the program without failing it.
+    /// Stops training without an error.
     pub fn stop_only(mut self) -> Self {
         self.fail = false;
         self
@@ -173,13 +173,17 @@ impl SessionHook for NanGuard {
         let is_nan = match loss.dtype() {
             DType::Double => loss.flat::<f64>()?.iter().any(|value| value.is_nan()),
             DType::Float => loss.flat::<f32>()?.iter().any(|value| value.is_nan()),
-            other => bail!(InvalidArgument, "NanGuard looks at '{}', which is {other}", self.loss.name()),
+            other => bail!(
+                InvalidArgument,
+                "NanGuard watches '{}', which is {other}; it must be float or double",
+                self.loss.name()
+            ),
         };
         if is_nan {
             ensure!(
                 !self.fail,
                 InvalidArgument,
-                "NaN loss during training: '{}' is no number",
+                "NaN loss during training: '{}' is NaN; lower the learning rate or clip gradients",
                 self.loss.name()
             );
             tracing::error!(loss = self.loss.name(), "Model diverged with loss = NaN.");
@@ -191,16 +195,16 @@ impl SessionHook for NanGuard {
 
 /// Values that become known at the end of a program. Cloning shares them.
 #[derive(Clone, Debug, Default)]
-pub struct Values(Arc<Mutex<Vec<Tensor>>>);
+pub struct FinalValues(Arc<Mutex<Vec<Tensor>>>);
 
-impl Values {
-    /// The values; empty before the end.
+impl FinalValues {
+    /// Returns the values; empty before the end.
     pub fn get(&self) -> Vec<Tensor> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// Computes something at the end.
+/// Hook that computes outputs at the end of training.
 ///
 /// ```
 /// use ferroflow::train::{FinalOps, MonitoredTrainingSession, StopAtStep};
@@ -221,27 +225,27 @@ impl Values {
 pub struct FinalOps {
     fetches: Vec<Output>,
     feeds: Vec<(Output, Tensor)>,
-    values: Values,
+    values: FinalValues,
 }
 
 impl FinalOps {
-    /// Computes these; the values are found in what [`FinalOps::values`] returns.
+    /// Computes these outputs; [`FinalOps::values`] returns the place of the results.
     pub fn new<'a>(fetches: impl IntoIterator<Item = &'a Output>) -> FinalOps {
         FinalOps {
             fetches: fetches.into_iter().cloned().collect(),
             feeds: Vec::new(),
-            values: Values::default(),
+            values: FinalValues::default(),
         }
     }
 
-    /// Feeds the computation.
+    /// Feeds a value for the computation.
     pub fn feed(mut self, output: &Output, value: impl Into<Tensor>) -> Self {
         self.feeds.push((output.clone(), value.into()));
         self
     }
 
-    /// Where the values will be.
-    pub fn values(&self) -> Values {
+    /// Returns a handle to the values, which are there after the end.
+    pub fn values(&self) -> FinalValues {
         self.values.clone()
     }
 }
@@ -256,7 +260,7 @@ impl SessionHook for FinalOps {
     }
 }
 
-/// Feeds every step from a function.
+/// Hook that feeds every step from a function.
 ///
 /// ```
 /// use ferroflow::train::{FeedHook, MonitoredTrainingSession};
@@ -277,7 +281,7 @@ pub struct FeedHook(Box<FeedFn>);
 type FeedFn = dyn FnMut() -> Result<Vec<(Output, Tensor)>> + Send;
 
 impl FeedHook {
-    /// Asks this function before every step.
+    /// Calls `feed` before every step.
     pub fn new(feed: impl FnMut() -> Result<Vec<(Output, Tensor)>> + Send + 'static) -> FeedHook {
         FeedHook(Box::new(feed))
     }

@@ -1,4 +1,4 @@
-//! A hook that traces steps, for a browser's trace viewer.
+//! A hook that traces steps, for trace viewers.
 
 use super::{Every, RunArgs, RunContext, RunValues, SessionHook, Timer, needed_global_step, step_number};
 use ferroflow_core::scope::{Graph, Output};
@@ -8,7 +8,7 @@ use ferroflow_proto::tensorflow::StepStats;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Writes `timeline-<step>.json` every so often: when each node ran, on each device.
+/// Hook that writes `timeline-<step>.json` at regular intervals: when each node ran, on each device.
 ///
 /// ```
 /// use ferroflow::train::{Every, MonitoredTrainingSession, Profiler, StopAtStep};
@@ -38,7 +38,7 @@ pub struct Profiler {
 }
 
 impl Profiler {
-    /// Writes to a directory.
+    /// Writes timelines to a directory.
     pub fn new(directory: impl AsRef<Path>, every: Every) -> Profiler {
         let directory = directory.as_ref().to_owned();
         Profiler { directory, every: Timer::new(every), step: None, next: None, due: false }
@@ -51,7 +51,7 @@ impl SessionHook for Profiler {
         self.directory = local_path(&self.directory)?;
         let made = std::fs::create_dir_all(&self.directory);
         made.map_err(|error| {
-            status!(Internal, "cannot make the directory {}: {error}", self.directory.display())
+            status!(Internal, "cannot create the directory {}: {error}", self.directory.display())
         })
     }
 
@@ -63,7 +63,7 @@ impl SessionHook for Profiler {
     fn after_run(&mut self, _: &RunContext<'_>, values: &RunValues<'_>) -> Result<()> {
         let step = step_number(values.values)? + 1;
         if self.next.is_none() {
-            // The first step has costs that no other has.
+            // The first step is not typical: it includes one-time costs.
             self.every.happened(step);
         }
         if self.due {
@@ -79,7 +79,7 @@ impl SessionHook for Profiler {
     }
 }
 
-/// The form that trace viewers read.
+/// Converts step statistics to the trace event format of Chrome and Perfetto.
 fn timeline(stats: &StepStats) -> Value {
     let mut events = Vec::new();
     for (process, device) in stats.dev_stats.iter().enumerate() {

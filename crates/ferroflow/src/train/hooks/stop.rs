@@ -1,6 +1,6 @@
-//! Hooks that decide when a task begins and when it ends.
+//! Hooks that decide when a task begins and ends training.
 
-use super::super::session_manager::rest;
+use super::super::session_manager::pause_for;
 use super::{RunArgs, RunContext, RunValues, SessionHook, needed_global_step, read_step, step_number};
 use crate::session::Session;
 use ferroflow_cluster::waiting::Waiting;
@@ -8,7 +8,7 @@ use ferroflow_core::scope::{Graph, Output};
 use ferroflow_core::{Result, status};
 use std::time::Duration;
 
-/// Ends training at a global step.
+/// Hook that ends training at a global step.
 ///
 /// ```
 /// use ferroflow::train::{MonitoredTrainingSession, StopAtStep};
@@ -41,13 +41,13 @@ impl StopAtStep {
         StopAtStep { last: Some(last), more: 0, step: None }
     }
 
-    /// Ends so many global steps after the program started.
+    /// Ends `steps` global steps after the start of the program.
     pub fn after(steps: i64) -> StopAtStep {
         StopAtStep { last: None, more: steps, step: None }
     }
 
     fn step(&self) -> Result<&Output> {
-        self.step.as_ref().ok_or_else(|| status!(Internal, "the hook has not begun"))
+        self.step.as_ref().ok_or_else(|| status!(Internal, "a hook was used before SessionHook::begin"))
     }
 }
 
@@ -70,7 +70,7 @@ impl SessionHook for StopAtStep {
 
     fn after_run(&mut self, cx: &RunContext<'_>, values: &RunValues<'_>) -> Result<()> {
         let last = self.last.unwrap_or(i64::MAX);
-        // The step fetched may be the one before or after this step's update: one before the end, look again.
+        // The step was fetched before or after this step's update, so it is read again if it is one before the end.
         let seen = step_number(values.values)?;
         if seen + 1 >= last && (seen >= last || read_step(cx.session(), self.step()?)? >= last) {
             cx.request_stop();
@@ -79,13 +79,14 @@ impl SessionHook for StopAtStep {
     }
 }
 
-/// Delays a worker until the others have made some steps, so that workers do not all start from the same values.
+/// Hook that delays a worker until the global step has reached a value, so that workers do not all start from the same
+/// values.
 ///
 /// ```
 /// use ferroflow::train::WaitForStep;
 /// use std::time::Duration;
 ///
-/// // The worker with number 3 starts when the others have made so many steps that they differ.
+/// // Workers with higher numbers start later.
 /// let index = 3.0f64;
 /// let hook = WaitForStep::new((100.0 * (index + 1.0).ln()) as i64).at_most(Duration::from_secs(60));
 /// # let _ = hook;
@@ -99,12 +100,12 @@ pub struct WaitForStep {
 }
 
 impl WaitForStep {
-    /// Waits until the global step reaches `step`, an hour at most.
+    /// Waits until the global step reaches `step`, for up to an hour.
     pub fn new(step: i64) -> WaitForStep {
         WaitForStep { wait_until: step, limit: Duration::from_secs(3600), step: None, waited: false }
     }
 
-    /// Waits no longer than this; then the worker starts nevertheless.
+    /// Sets the maximum wait, after which the worker starts anyway.
     pub fn at_most(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
@@ -129,9 +130,9 @@ impl SessionHook for WaitForStep {
             let until = self.wait_until;
             waiting.speak(
                 "the other workers",
-                format_args!("the global step is {now}, and this one begins at {until}"),
+                format_args!("the global step is {now}, and this worker begins at {until}"),
             );
-            rest(Duration::from_millis(100));
+            pause_for(Duration::from_millis(100));
         }
     }
 }

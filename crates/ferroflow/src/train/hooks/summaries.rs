@@ -9,7 +9,7 @@ use ferroflow_core::scope::{Graph, Output};
 use ferroflow_core::{Result, status};
 use std::sync::Arc;
 
-/// Writes how many global steps are made per second.
+/// Hook that measures global steps per second.
 ///
 /// ```
 /// use ferroflow::train::{Every, MonitoredTrainingSession, StepCounter, StopAtStep};
@@ -38,7 +38,7 @@ impl StepCounter {
         StepCounter { every: Timer::new(every), writer, step: None, rate: Box::new(rate) }
     }
 
-    /// Takes the global step and the rate instead of the log.
+    /// Sends the global step and the rate to `sink` instead of the log.
     pub fn sink(mut self, sink: impl FnMut(i64, f64) + Send + 'static) -> Self {
         self.rate = Box::new(sink);
         self
@@ -75,7 +75,7 @@ impl SessionHook for StepCounter {
     }
 }
 
-/// Writes summaries every so often.
+/// Hook that writes summaries at regular intervals.
 ///
 /// ```
 /// use ferroflow::summary::{self, SummaryWriter};
@@ -109,7 +109,7 @@ pub struct SummarySaver {
 }
 
 impl SummarySaver {
-    /// Writes what a summary op gives.
+    /// Writes the result of a summary op.
     pub fn new(summary: &Output, every: Every, writer: Arc<SummaryWriter>) -> SummarySaver {
         let every = Timer::new(every);
         SummarySaver { summary: summary.clone(), every, writer, step: None, next: None, due: false }
@@ -124,7 +124,8 @@ impl SessionHook for SummarySaver {
     }
 
     fn before_run(&mut self, _: &RunContext<'_>) -> Result<RunArgs> {
-        let step = self.step.as_ref().ok_or_else(|| status!(Internal, "the hook has not begun"))?;
+        let step = self.step.as_ref();
+        let step = step.ok_or_else(|| status!(Internal, "a hook was used before SessionHook::begin"))?;
         self.due = self.next.is_none_or(|next| self.every.is_due(next));
         Ok(if self.due { RunArgs::fetch([step, &self.summary]) } else { RunArgs::fetch([step]) })
     }

@@ -1,4 +1,4 @@
-//! The hook of synchronous training: what a task does besides its own steps.
+//! The hook of synchronous training, which runs the operations that are not part of the workers' steps.
 
 use super::super::session_manager::is_lost;
 use super::SessionHook;
@@ -8,8 +8,8 @@ use bytes::Bytes;
 use ferroflow_core::{Code, Result, ensure, status};
 use std::thread::JoinHandle;
 
-/// Starts synchronous training on a task. The chief's also applies the gradients that workers have gathered, on a thread
-/// of its own.
+/// Hook that prepares a task for synchronous training. The chief's also applies the collected gradients, on a background
+/// thread.
 ///
 /// ```
 /// use ferroflow::optimizers::{GradientDescent, SyncReplicas};
@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 /// let s = graph.scope();
 /// let w = Variable::new(&s, "w", [2], initializers::ones())?;
 /// let loss = ops::sum(&s, ops::square(&s, &w), [0])?;
-/// // Of one replica only, so that this program is the whole cluster.
+/// // With one replica, this program is the whole cluster.
 /// let sync = SyncReplicas::new(GradientDescent::new(0.1), 1).minimize(&s, &loss, &global_step(&s)?)?;
 /// let session = MonitoredTrainingSession::new(&graph)
 ///     .hook(SyncReplicasHook::new(&sync, true))
@@ -36,17 +36,17 @@ pub struct SyncReplicasHook {
 }
 
 impl SyncReplicasHook {
-    /// For the chief or for another worker.
+    /// Creates the hook of the chief or of another worker.
     pub fn new(train: &SyncTrainOp, chief: bool) -> SyncReplicasHook {
         SyncReplicasHook { train: train.clone(), chief, applying: None }
     }
 
     fn stop(&mut self) {
         let Some((session, thread)) = self.applying.take() else { return };
-        // Ends the step that waits for gradients; a session that is closed or lost has ended it.
+        // Cancels the step that waits for gradients. A session that is closed or lost has canceled it already.
         let _ = session.close();
         if thread.join().is_err() {
-            tracing::error!("The thread that applies gradients ended with a panic.");
+            tracing::error!("The thread that applies gradients panicked.");
         }
     }
 }
@@ -73,7 +73,7 @@ impl SessionHook for SyncReplicasHook {
             loop {
                 match steps.execute(&apply) {
                     Ok(()) => {}
-                    // The session was closed, or its tasks were lost, which the steps of the program notice as well.
+                    // The session was closed, or its tasks were lost, which the program's own steps notice as well.
                     Err(error) if is_lost(&error) || is_end(error.code()) => return,
                     Err(error) => {
                         tracing::error!(%error, "Gradients cannot be applied; training stops.");
@@ -83,19 +83,18 @@ impl SessionHook for SyncReplicasHook {
                 }
             }
         });
-        let thread = thread.map_err(|error| status!(Internal, "cannot start a thread: {error}"))?;
+        let thread = thread
+            .map_err(|error| status!(Internal, "cannot start the thread that applies gradients: {error}"))?;
         self.applying = Some((session.clone(), thread));
         Ok(())
     }
 
-    /// Workers that wait for the chief's next token end well: there will be none.
+    /// Closes the queue of tokens, so that workers that wait for the next one end without an error.
     fn end(&mut self, session: &Session) -> Result<()> {
-        match self.chief {
-            true => {
-                session.execute(&self.train.close).or_else(|error| is_lost(&error).then_some(()).ok_or(error))
-            }
-            false => Ok(()),
+        if !self.chief {
+            return Ok(());
         }
+        session.execute(&self.train.close).or_else(|error| is_lost(&error).then_some(()).ok_or(error))
     }
 }
 

@@ -1,10 +1,10 @@
-//! How tasks of ours get to know each other: each says what cluster it is in, and both compare.
+//! The worker's side of `GetStatus`: tasks describe themselves and compare the clusters that they were started with.
 
 use super::sessions::MAX_NAME;
 use super::{Worker, since_epoch};
 use crate::spec::{ClusterSpec, Difference};
 use crate::transport::caller;
-use crate::transport::introduction::{Answer, Question, Reach, is_settling};
+use crate::transport::task_status::{Reachability, TaskStatusRequest, TaskStatusResponse, is_settling};
 use ferroflow_core::{Result, bail, ensure};
 use futures_util::future::join_all;
 use std::collections::HashMap;
@@ -14,22 +14,22 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// How long another task may take to accept a connection.
+/// The time limit for connecting to another task.
 const CONNECT_WAIT: Duration = Duration::from_secs(2);
 
-/// How many tasks that are not in this task's cluster are listened to. Anybody can send names, and any number of them.
+/// The number of tasks outside the cluster whose differences are logged. Anybody can send names, in any number.
 const MAX_STRANGERS: usize = 64;
 
-/// How many differences between two clusters are logged.
-const MAX_TOLD: usize = 8;
+/// The number of differences between two clusters that are logged.
+const MAX_LOGGED: usize = 8;
 
-/// What this task has said about differences, by the other task's name: it says everything once.
+/// The differences that were logged, as a hash per task, so that each is logged once.
 #[derive(Default)]
-pub(super) struct Told(Mutex<HashMap<String, u64>>);
+pub(super) struct LoggedDifferences(Mutex<HashMap<String, u64>>);
 
-impl Told {
-    /// Whether these differences have not been told yet. `known` says whether the task is in the cluster as this task
-    /// knows it; of others only a few are remembered, and nothing is told of the rest.
+impl LoggedDifferences {
+    /// Records the differences of a task; returns whether they are new. `known` tells whether the task is in this
+    /// task's cluster; only a few others are remembered, and the rest are never new.
     fn is_new(&self, task: &str, known: bool, differences: &[Difference]) -> bool {
         if task.len() > MAX_NAME {
             return false;
@@ -42,37 +42,37 @@ impl Told {
                 hasher.finish().max(1)
             }
         };
-        let mut told = self.0.lock().expect("no panic while differences are noted");
-        if !known && told.len() >= MAX_STRANGERS && !told.contains_key(task) {
+        let mut logged = self.0.lock().expect("no panic while differences are noted");
+        if !known && logged.len() >= MAX_STRANGERS && !logged.contains_key(task) {
             return false;
         }
-        told.insert(task.to_owned(), digest).unwrap_or_default() != digest
+        logged.insert(task.to_owned(), digest).unwrap_or_default() != digest
     }
 }
 
 impl Worker {
-    /// What to say to another task at first.
-    pub(crate) fn question(&self) -> Question {
+    /// Builds the request by which this task asks others for their status.
+    pub(crate) fn status_request(&self) -> TaskStatusRequest {
         let known = self.known.borrow();
         let cluster = (!known.cluster.is_empty()).then(|| known.cluster.to_def());
-        Question { task: self.task.to_string(), cluster, try_others: false, epoch: known.epoch }
+        TaskStatusRequest { task: self.task.to_string(), cluster, try_others: false, epoch: known.epoch }
     }
 
-    /// Answers whoever asks who this is. Stock's tasks hear what stock's tasks say.
-    pub(crate) async fn introduce(&self, question: &Question) -> Answer {
+    /// Answers a `GetStatus` call. Stock's tasks get stock's response.
+    pub(crate) async fn task_status(&self, request: &TaskStatusRequest) -> TaskStatusResponse {
         let device_attributes = self.device_attributes();
-        if question.task.is_empty() {
+        if request.task.is_empty() {
             if let Some(peer) = caller::peer() {
-                self.asked.add(peer);
+                self.pending_masters.add(peer);
             }
-            return Answer { device_attributes, ..Answer::default() };
+            return TaskStatusResponse { device_attributes, ..TaskStatusResponse::default() };
         }
-        if let Some(theirs) = question.cluster.as_ref().and_then(|def| ClusterSpec::from_def(def).ok()) {
-            self.compare(&question.task, &theirs, question.epoch);
+        if let Some(theirs) = request.cluster.as_ref().and_then(|def| ClusterSpec::from_def(def).ok()) {
+            self.compare(&request.task, &theirs, request.epoch);
         }
-        let reached = if question.try_others { self.try_others().await } else { Vec::new() };
+        let reached = if request.try_others { self.try_others().await } else { Vec::new() };
         let known = self.known.borrow();
-        Answer {
+        TaskStatusResponse {
             device_attributes,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             cluster: (!known.cluster.is_empty()).then(|| known.cluster.to_def()),
@@ -84,14 +84,14 @@ impl Worker {
         }
     }
 
-    /// Compares what two tasks know, and says what differs if that has not been said yet.
+    /// Compares another task's cluster with this one's and logs new differences.
     fn compare(&self, task: &str, theirs: &ClusterSpec, epoch: u64) -> Vec<Difference> {
         let known = self.known.borrow();
         let differences = known.cluster.differences(theirs);
-        // Tasks that meet at a rendezvous hear of changes one after the other.
+        // Tasks that meet at a rendezvous learn of changes at different times.
         let is_known = known.cluster.tasks().any(|(name, _)| name.to_string() == task);
-        if !is_settling(known.epoch, epoch) && self.told.is_new(task, is_known, &differences) {
-            for difference in differences.iter().take(MAX_TOLD) {
+        if !is_settling(known.epoch, epoch) && self.logged_differences.is_new(task, is_known, &differences) {
+            for difference in differences.iter().take(MAX_LOGGED) {
                 tracing::warn!(
                     task,
                     "Another task was started with another cluster: {difference}. Start all tasks with the same one."
@@ -101,35 +101,35 @@ impl Worker {
         differences
     }
 
-    /// Refuses a cluster in which a member of a session looks for another member elsewhere than this task does. How the
-    /// two look for each other does not matter: they have found each other.
-    pub(crate) async fn agree(
+    /// Fails if a member of a session has another address for a third member than this task has. How the two address
+    /// each other does not matter, because they have already met.
+    pub(crate) async fn check_agreement(
         &self,
         with: &str,
-        answer: &Answer,
+        response: &TaskStatusResponse,
         is_member: impl Fn(&str) -> bool,
     ) -> Result<()> {
-        let Some(theirs) = answer.cluster.as_ref().and_then(|def| ClusterSpec::from_def(def).ok()) else {
+        let Some(theirs) = response.cluster.as_ref().and_then(|def| ClusterSpec::from_def(def).ok()) else {
             return Ok(());
         };
-        let mut doubtful = self.compare(with, &theirs, answer.epoch);
-        doubtful.retain(|difference| {
+        let mut disputed = self.compare(with, &theirs, response.epoch);
+        disputed.retain(|difference| {
             let name = difference.task.to_string();
             name != with && difference.task != self.task && is_member(&name)
         });
-        if doubtful.is_empty() {
+        if disputed.is_empty() {
             return Ok(());
         }
-        // Names are looked up, which does not belong on a thread that carries calls.
+        // Resolving names may take a while, so it must not happen on an I/O thread.
         let real =
-            self.pool.complete(async move { Ok(doubtful.into_iter().find(Difference::matters)) }).await?;
+            self.pool.complete(async move { Ok(disputed.into_iter().find(Difference::matters)) }).await?;
         let epoch = self.known.borrow().epoch;
         if let Some(difference) = real {
             ensure!(
-                !is_settling(epoch, answer.epoch),
+                !is_settling(epoch, response.epoch),
                 Unavailable,
                 "{difference}; {with} is at epoch {} of the cluster, {} at {epoch}",
-                answer.epoch,
+                response.epoch,
                 self.task
             );
             bail!(
@@ -141,7 +141,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn try_others(&self) -> Vec<Reach> {
+    async fn try_others(&self) -> Vec<Reachability> {
         let cluster = self.known.borrow().cluster.clone();
         let others = cluster.tasks().filter(|(task, _)| *task != self.task);
         let tried = others.map(|(task, address)| async move {
@@ -150,7 +150,7 @@ impl Worker {
                 Ok(Err(error)) => error.to_string(),
                 Err(_) => format!("no answer within {} s", CONNECT_WAIT.as_secs()),
             };
-            Reach { task: task.to_string(), address: address.to_owned(), failure }
+            Reachability { task: task.to_string(), address: address.to_owned(), failure }
         });
         join_all(tried).await
     }
@@ -169,15 +169,15 @@ mod tests {
         };
         let differences = cluster("a:1").differences(&cluster("b:1"));
         assert!(!differences.is_empty());
-        let told = Told::default();
-        assert!(!told.is_new(&"x".repeat(1 << 20), false, &differences), "a long name is not remembered");
+        let logged = LoggedDifferences::default();
+        assert!(!logged.is_new(&"x".repeat(1 << 20), false, &differences), "a long name is not remembered");
         for stranger in 0..10_000 {
-            told.is_new(&format!("/job:stranger/replica:0/task:{stranger}"), false, &differences);
+            logged.is_new(&format!("/job:stranger/replica:0/task:{stranger}"), false, &differences);
         }
-        assert_eq!(told.0.lock().unwrap().len(), MAX_STRANGERS);
+        assert_eq!(logged.0.lock().unwrap().len(), MAX_STRANGERS);
         let ps = "/job:ps/replica:0/task:0";
-        assert!(told.is_new(ps, true, &differences), "tasks of the cluster are always heard");
-        assert!(!told.is_new(ps, true, &differences), "and answered once");
-        assert!(told.is_new(ps, true, &[]) && !told.is_new(ps, true, &[]));
+        assert!(logged.is_new(ps, true, &differences), "tasks of the cluster are always heard");
+        assert!(!logged.is_new(ps, true, &differences), "and answered once");
+        assert!(logged.is_new(ps, true, &[]) && !logged.is_new(ps, true, &[]));
     }
 }
