@@ -1,6 +1,8 @@
-"""Writes what stock declares: `testdata/ops.pbtxt` (every OpDef) and `testdata/kernels.tsv` (every CPU kernel).
+"""Writes what stock declares: `testdata/ops.pbtxt` (every OpDef), `testdata/kernels.tsv` (every CPU kernel) and
+`testdata/op_families.tsv` (the module of stock's Python package that has an op).
 
-Descriptions are left out. Both files are compared with our own declarations by tests and by the compatibility table.
+Descriptions are left out. The first two are compared with our own declarations by tests; the compatibility table is made
+of all three.
 """
 
 import pathlib
@@ -50,6 +52,18 @@ def kernels_text():
     return header + "".join(re.sub(r"\s+$", "", line) + "\n" for line in sorted(lines))
 
 
+def families_text():
+    """Tab-separated: op, and the `math` of the module `gen_math_ops.py` that wraps it; ops without a wrapper are left out."""
+    families = {}
+    for module in pathlib.Path(tf.__file__).parent.rglob("gen_*_ops*.py"):
+        family = re.fullmatch(r"gen_(.*)_ops(?:_v\d+)?", module.stem)
+        for op in re.findall(r'apply_op_helper\(\s*"(\w+)"', module.read_text()):
+            families.setdefault(op, set()).add(family.group(1))
+    lines = [f"{op}\t{min(families[op])}\n" for op in stock.op_defs() if op in families]
+    header = f"# Families of the ops of TensorFlow {stock.VERSION}, by the modules of its Python package. Written by oracle/dump_ops.py.\n"
+    return header + "".join(lines)
+
+
 def files():
-    """The contents of the two files by path below testdata/."""
-    return {"ops.pbtxt": ops_text(), "kernels.tsv": kernels_text()}
+    """The contents of the three files by path below testdata/."""
+    return {"ops.pbtxt": ops_text(), "kernels.tsv": kernels_text(), "op_families.tsv": families_text()}

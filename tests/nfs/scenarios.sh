@@ -87,19 +87,20 @@ start ps 2 early ps:1,worker:2 ps
 for task in w0 w1 ps; do expect $task 0; done
 
 scenario "a missing task is named"
-start w0 1 missing ps:1,worker:1 worker --timeout 2 -- true
-start other 2 missing ps:1,worker:1 worker --task 0 --timeout 2 -- true
+start w0 1 missing ps:1,worker:2 worker --timeout 2 -- true
+start other 2 missing ps:1,worker:2 worker --task 1 --timeout 2 -- true
 expect other 75
 says other "ps:0 (absent)"
 ended w0
 
-scenario "of two starts of a task on two clients, the older one gives way"
-start older 1 twice ps:1,worker:1 ps
-until_said older "is published"
-start newer 2 twice ps:1,worker:1 ps --task 0
-expect older 4
+scenario "of two starts of a task on two clients, the second is refused"
+start first 1 twice ps:1,worker:1 ps
+until_said first "is published"
+start second 2 twice ps:1,worker:1 ps --task 0
+expect second 5
+says second "ps:0 is alive at 10.79.0.1:"
 start w0 1 twice ps:1,worker:1 worker -- sh -c "$say"
-for task in w0 newer; do expect $task 0; done
+for task in w0 first; do expect $task 0; done
 
 scenario "a task that was killed comes back on another client"
 start ps 1 move ps:1,worker:1 ps --fail-fast=false

@@ -62,6 +62,9 @@ mod submit;
 /// Clusters of this machine: programs on them, their start and their end.
 mod launch;
 
+/// The commands of the README.
+mod first_page;
+
 /// Tasks that find each other, run programs or serve them, and end by themselves.
 mod rendezvous;
 

@@ -2,11 +2,12 @@
 
 use crate::launch::processes_with;
 use crate::{binary, ports, stock};
-use ferroflow::discovery::rendezvous::Rendezvous;
+use ferroflow::discovery::meeting::Meeting;
 use ferroflow::{Graph, Server, Session};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -57,6 +58,64 @@ fn a_server_that_met_others_serves_until_it_is_told_to_end() {
     let lonely = binary::command(&["serve", "--min-workers", "1"]).output().unwrap();
     let said = String::from_utf8_lossy(&lonely.stderr).into_owned();
     assert!(lonely.status.code() == Some(1) && said.contains("add --rendezvous"), "{said}");
+}
+
+#[test]
+fn a_task_that_serves_listens_on_one_port_for_tasks_and_for_clients() {
+    let directory = Directory::new("port");
+    let jobs = "ps:1,worker:1";
+    let ps = directory.serve(jobs, "ps", &[]);
+    until("the parameter server is published", || directory.has("m.ps.0.0"));
+    let port = |found: &Value| {
+        let address = found["tasks"][0]["address"].as_str().unwrap().to_owned();
+        address.rsplit_once(':').unwrap().1.parse::<u16>().unwrap()
+    };
+    let found = status(&directory.url());
+    assert_eq!(found["tasks"][0]["state"], "there");
+    let port = port(&found);
+    assert_eq!(listening_ports(ps.process.id()), BTreeSet::from([port]));
+    // A client that is too early is served when the cluster is complete.
+    let mut early = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    early.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").unwrap();
+    let gate = Gate::new(&directory);
+    let worker = directory.join(jobs, "worker", &[], &["sh", "-c", SAY_AND_WAIT, gate.path()]);
+    let mut settings = [0; 9];
+    early.set_read_timeout(Some(LONG)).unwrap();
+    early.read_exact(&mut settings).unwrap();
+    assert_eq!(settings[3], 4, "not HTTP/2's settings: {settings:?}");
+    assert_eq!(ps.target(), format!("grpc://127.0.0.1:{port}"));
+    assert_eq!(listening_ports(ps.process.id()), BTreeSet::from([port]));
+    assert_eq!(status(&directory.url())["tasks"][0]["state"], "there");
+    ferroflow(&["ping", &format!("127.0.0.1:{port}")]);
+    // What neither of the two protocols begins with is closed.
+    let mut noise = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    noise.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    assert!(matches!(noise.read(&mut [0; 9]), Ok(0) | Err(_)));
+    gate.open();
+    worker.end(0);
+    let mut ps = ps;
+    ps.terminate();
+    ps.end(0);
+    drop(gate);
+    directory.is_left_clean();
+}
+
+/// The TCP ports that a process listens on.
+fn listening_ports(process: u32) -> BTreeSet<u16> {
+    let sockets = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+    let sockets = sockets.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let sockets: BTreeSet<String> = sockets.map(|link| link.to_string_lossy().into_owned()).collect();
+    let listed = ["tcp", "tcp6"]
+        .map(|kind| std::fs::read_to_string(format!("/proc/{process}/net/{kind}")).unwrap_or_default());
+    let mut ports = BTreeSet::new();
+    for line in listed.iter().flat_map(|text| text.lines()) {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        // Field 3 is the state, of which 0A is listening, and field 9 the inode.
+        if fields.len() > 9 && fields[3] == "0A" && sockets.contains(&format!("socket:[{}]", fields[9])) {
+            ports.extend(u16::from_str_radix(fields[1].rsplit_once(':').unwrap().1, 16));
+        }
+    }
+    ports
 }
 
 #[test]
@@ -257,11 +316,20 @@ fn failures_have_codes_and_reasons() {
     let late = directory.join("ps:1,worker:1", "worker", &["--timeout", "1"], &SAY_CONFIG);
     let said = late.end(75);
     assert!(said.contains("ps:0 (absent)"), "{said}");
-    // Twice the same task: the older one goes.
-    let older = directory.join("ps:2,worker:1", "ps", &["--task", "1"], &[]);
+    // Twice the same task: the second is refused while the first is alive.
+    let first = directory.join("ps:2,worker:1", "ps", &["--task", "1"], &[]);
     until("the task is published", || directory.has("m.ps.1.0"));
+    let said = directory.join("ps:2,worker:1", "ps", &["--task", "1"], &[]).end(5);
+    assert!(
+        said.contains("ps:1 is alive at 127.0.0.1:") && said.contains("end the other one first"),
+        "{said}"
+    );
+    // One that is stopped does not answer and loses its place; it learns of that when it goes on.
+    crate::launch::signal(first.process.id(), "STOP");
     let mut newer = directory.join("ps:2,worker:1", "ps", &["--task", "1"], &[]);
-    let said = older.end(4);
+    until("the second start is published", || directory.has("m.ps.1.1"));
+    crate::launch::signal(first.process.id(), "CONT");
+    let said = first.end(4);
     assert!(said.contains("ps:1 was started again"), "{said}");
     // Another list of jobs.
     let said = directory.join("ps:2,worker:3", "ps", &["--task", "0"], &[]).end(3);
@@ -298,10 +366,10 @@ fn a_program_that_fails_ends_all_with_its_code() {
 fn rust_programs_meet_train_and_end() {
     let directory = Directory::new("rust");
     let at = |job: &str| {
-        let mut rendezvous = Rendezvous::new(&directory.url(), "ps:1,worker:1", job, None).unwrap();
-        rendezvous.advertise = Some("127.0.0.1".to_owned());
-        rendezvous.program = job == "worker";
-        rendezvous
+        let mut meeting = Meeting::new(&directory.url(), "ps:1,worker:1", job, None).unwrap();
+        meeting.advertise = Some("127.0.0.1".to_owned());
+        meeting.program = job == "worker";
+        meeting
     };
     let ps = at("ps");
     let serving = std::thread::spawn(move || Server::meet(ps).unwrap().join());

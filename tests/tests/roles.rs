@@ -2,7 +2,7 @@
 //! were started with different clusters.
 
 use crate::{binary, stock};
-use ferroflow::discovery::{Asked, Environment, PortChoice, ReservedPort, Role, TfConfig, Topology};
+use ferroflow::discovery::{Environment, PortChoice, ReservedPort, Role, RoleRequest, TfConfig, Topology};
 use ferroflow::{
     ClusterSpec, Code, DType, Graph, Server, ServerConfig, Session, SessionOptions, TaskName, ops,
 };
@@ -51,7 +51,7 @@ fn same_config(case: &Value) -> bool {
         Some(text) => TfConfig::parse(text),
         None => Ok(TfConfig::default()),
     };
-    let role = Role::resolve(&Asked::default(), &environment);
+    let role = Role::resolve(&RoleRequest::default(), &environment);
     let (Ok(config), Ok(role)) = (config, role) else {
         // Stock finds out when it is asked for one thing or another.
         return ["cluster", "job", "index", "master"].iter().any(|field| case[*field].get("error").is_some());
@@ -67,7 +67,7 @@ fn slurm(input: &Value) -> ferroflow::Result<Value> {
     let environment = variables.iter().map(|(name, value)| (name, value.as_str().unwrap())).collect();
     let jobs = input["jobs"].as_object().unwrap();
     let jobs = Topology::new(jobs.iter().map(|(job, size)| (job.as_str(), size.as_u64().unwrap() as u32)))?;
-    let role = Role::resolve(&Asked { jobs: Some(jobs), ..Asked::default() }, &environment)?;
+    let role = Role::resolve(&RoleRequest { jobs: Some(jobs), ..RoleRequest::default() }, &environment)?;
     role.located()?;
     Ok(json!({"cluster": tasks(&role.cluster), "job": role.task.job, "index": role.task.task}))
 }
@@ -110,7 +110,7 @@ fn mistakes_come_with_their_fix() {
     check(&["--cluster", r#"{"my-ps": ["a:1"]}"#], "write e.g. my_ps");
     check(&["--ps_host=a:1"], "'--ps_hosts'");
     let config = r#"{"cluster": {"ps": ["a:1", "b:1"]}, "task": {"type": "ps", "index": 1.5, "trial": 0}}"#;
-    assert!(Role::resolve(&Asked::default(), &[("TF_CONFIG", config)].into_iter().collect()).is_ok());
+    assert!(Role::resolve(&RoleRequest::default(), &[("TF_CONFIG", config)].into_iter().collect()).is_ok());
     assert!(refused(&[], Some("{'cluster': {}}")).contains("double quotes"));
     for (config, fix) in [
         (r#"{"clustre": {"ps": ["a:1"]}, "task": {"type": "ps", "index": 0}}"#, "did you mean 'cluster'?"),

@@ -77,7 +77,7 @@ fn a_file_that_differs_is_not_overwritten_unasked() {
     let refused = submit(&[]);
     let error = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{error}");
-    assert!(error.contains("is there already and differs; overwrite it with --force"), "{error}");
+    assert!(error.contains("exists and differs; overwrite it with --force"), "{error}");
     assert_eq!(std::fs::read_to_string(&script).unwrap(), changed);
     assert!(submit(&["--force"]).status.success());
     assert_ne!(std::fs::read_to_string(&script).unwrap(), changed);

@@ -1,4 +1,9 @@
-//! `cargo xtask bench`: the ratio suite, which compares this build with stock TensorFlow in the same run.
+//! `cargo xtask bench`: the ratio suite, which compares this build with stock TensorFlow in the same run. The first page has some of its
+//! figures.
+
+mod figures;
+
+pub(crate) use figures::check;
 
 use crate::{python, server, workspace};
 use anyhow::Result;
@@ -24,5 +29,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.quick {
         command.arg("--quick");
     }
-    python::run(command)
+    python::run(command)?;
+    if args.only.is_none() { figures::write() } else { Ok(()) }
 }

@@ -1,16 +1,18 @@
-//! `cargo xtask compat`: writes `docs/compatibility.md`, what this build runs of every op that stock has.
+//! `cargo xtask compat`: writes `docs/compatibility.md`, the ops of stock that this build runs, and their number into the
+//! first page.
+
+mod page;
 
 use crate::{server, workspace};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::fs;
 use std::process::Command;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Change nothing; fail if the page is not current
+    /// Change nothing; fail if a page is not current
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -26,24 +28,30 @@ struct Ours {
 /// The kernels that stock has for an op: what each asks of the op's type attributes.
 type Kernels = Vec<BTreeMap<String, String>>;
 
+/// The pages, from the root of the repository.
+const TABLE: &str = "docs/compatibility.md";
+const FIRST_PAGE: &str = "README.md";
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     let root = workspace::root();
-    let ops = fs::read_to_string(root.join("testdata/ops.pbtxt")).context("testdata/ops.pbtxt")?;
-    let kernels = fs::read_to_string(root.join("testdata/kernels.tsv")).context("testdata/kernels.tsv")?;
+    let read = |name: &str| fs::read_to_string(root.join(name)).with_context(|| name.to_owned());
+    let (ops, kernels) = (read("testdata/ops.pbtxt")?, read("testdata/kernels.tsv")?);
+    let (families, first_page) = (read("testdata/op_families.tsv")?, read(FIRST_PAGE)?);
     let (declared, ours) = (declarations(&ops), our_ops()?);
     if let Some(unknown) = ours.keys().find(|name| !declared.contains_key(name.as_str())) {
         bail!("stock has no op named {unknown}");
     }
-    let text = page(&declared, &stock_kernels(&kernels), &ours);
-    let path = root.join("docs/compatibility.md");
-    if args.check {
-        if fs::read_to_string(&path).unwrap_or_default() != text {
-            bail!("docs/compatibility.md is not current; run `cargo xtask compat`");
+    let states = states(&declared, &stock_kernels(&kernels), &ours);
+    let table = page::table(&states, &families);
+    let first_page = page::with_number(&first_page, &states)?;
+    for (name, text) in [(TABLE, table), (FIRST_PAGE, first_page)] {
+        if !args.check {
+            fs::write(root.join(name), text).context(name)?;
+        } else if read(name).unwrap_or_default() != text {
+            bail!("{name} is not current; run `cargo xtask compat`");
         }
-        return Ok(());
     }
-    fs::create_dir_all(root.join("docs"))?;
-    fs::write(path, text).context("docs/compatibility.md")
+    Ok(())
 }
 
 fn our_ops() -> Result<BTreeMap<String, Ours>> {
@@ -121,52 +129,40 @@ fn missing(ours: &Ours, allowed: &Allowed, stock: &Kernels) -> Vec<String> {
     missing.collect()
 }
 
-fn page(
-    declared: &BTreeMap<&str, Allowed>,
+/// How far an op of stock runs here.
+#[derive(Debug, PartialEq)]
+enum State {
+    /// With every element type that stock's CPU kernels take.
+    Runs,
+    /// In part, and what is missing.
+    Partly(String),
+    Absent,
+    /// Stock itself has no CPU kernel for it.
+    AbsentInBoth,
+}
+
+/// The state of every op of stock, by name.
+fn states<'a>(
+    declared: &BTreeMap<&'a str, Allowed>,
     kernels: &BTreeMap<&str, Kernels>,
     ours: &BTreeMap<String, Ours>,
-) -> String {
-    let (mut rows, mut complete, mut partial, mut absent) = (String::new(), 0, 0, 0);
-    for (name, allowed) in declared {
-        let stock = kernels.get(name);
-        let state = match ours.get(*name) {
-            Some(op) if op.any || !op.types.is_empty() => {
-                let missing = stock.map(|stock| missing(op, allowed, stock)).unwrap_or_default();
-                if missing.is_empty() {
-                    complete += 1;
-                    "yes".to_owned()
-                } else {
-                    partial += 1;
-                    format!("yes, without {}", missing.join("; "))
-                }
+) -> BTreeMap<&'a str, State> {
+    let state = |name: &str, allowed: &Allowed| match (ours.get(name), kernels.get(name)) {
+        (Some(op), stock) if op.any || !op.types.is_empty() => {
+            let missing = stock.map(|stock| missing(op, allowed, stock)).unwrap_or_default();
+            if missing.is_empty() {
+                State::Runs
+            } else {
+                State::Partly(format!("without {}", missing.join("; ")))
             }
-            Some(_) if stock.is_none() => {
-                complete += 1;
-                "declared; stock has no CPU kernel either".to_owned()
-            }
-            Some(_) => {
-                partial += 1;
-                "declared, no kernel".to_owned()
-            }
-            None if stock.is_none() => {
-                absent += 1;
-                "not yet (stock has no CPU kernel either)".to_owned()
-            }
-            None => {
-                absent += 1;
-                "not yet".to_owned()
-            }
-        };
-        writeln!(rows, "| `{name}` | {state} |").expect("strings take all");
-    }
-    format!(
-        "# Ops\n\n\
-         Written by `cargo xtask compat` from the op list of stock TensorFlow, its CPU kernels and the ops of this build.\n\n\
-         Of {} ops in stock, {complete} run with every element type that stock's CPU kernels take, {partial} run in part \
-         and {absent} are not there yet. A graph may have nodes of those; a step that needs one is refused.\n\n\
-         | op | runs |\n|---|---|\n{rows}",
-        declared.len()
-    )
+        }
+        (Some(_), Some(_)) => State::Partly("declared, without a kernel".to_owned()),
+        // Declared, which is all that stock does on a CPU.
+        (Some(_), None) => State::Runs,
+        (None, Some(_)) => State::Absent,
+        (None, None) => State::AbsentInBoth,
+    };
+    declared.iter().map(|(name, allowed)| (*name, state(name, allowed))).collect()
 }
 
 #[cfg(test)]
@@ -176,13 +172,13 @@ mod tests {
     #[test]
     fn a_missing_type_is_named_if_the_declaration_allows_it() {
         let ops = "op {\n  name: \"Abs\"\n  attr {\n    name: \"T\"\n    type: \"type\"\n    allowed_values {\n      list {\n        \
-                   type: DT_FLOAT\n        type: DT_INT8\n      }\n    }\n  }\n}\nop {\n  name: \"NoOp\"\n}\n";
+                   type: DT_FLOAT\n        type: DT_INT8\n      }\n    }\n  }\n}\nop {\n  name: \"NoOp\"\n}\nop {\n  name: \"Tpu\"\n}\n";
         let kernels = stock_kernels("# c\nAbs\tT=float32\nAbs\tT=int8\nAbs\tT=int16\nNoOp\n");
         let types = BTreeMap::from([("T".to_owned(), BTreeSet::from(["float".to_owned()]))]);
         let abs = Ours { name: "Abs".to_owned(), any: false, types };
         let ours = BTreeMap::from([(abs.name.clone(), abs)]);
-        let page = page(&declarations(ops), &kernels, &ours);
-        assert!(page.contains("| `Abs` | yes, without T: int8 |"), "{page}");
-        assert!(page.contains("| `NoOp` | not yet |"), "{page}");
+        let states = states(&declarations(ops), &kernels, &ours);
+        assert_eq!(states["Abs"], State::Partly("without T: int8".to_owned()));
+        assert_eq!((&states["NoOp"], &states["Tpu"]), (&State::Absent, &State::AbsentInBoth));
     }
 }

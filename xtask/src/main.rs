@@ -6,6 +6,7 @@ mod checkpoints;
 mod codegen;
 mod compat;
 mod differential;
+mod dist;
 mod emulate;
 mod faults;
 mod format;
@@ -14,6 +15,8 @@ mod goldens;
 mod managers;
 mod nfs;
 mod python;
+mod recording;
+mod release;
 mod server;
 mod setup;
 mod tidy;
@@ -46,6 +49,8 @@ enum Task {
     Emulate,
     /// Compare random graphs with stock TensorFlow
     Differential(differential::Args),
+    /// Make a release archive that runs on older systems
+    Dist(dist::Args),
     /// Format every Rust file, or check that it is
     Format(format::Args),
     /// Save and restore gigabytes, and watch the server's memory
@@ -60,6 +65,10 @@ enum Task {
     Managers(managers::Args),
     /// Let tasks meet in a directory of real NFS clients
     Nfs(nfs::Args),
+    /// Record the binary at a terminal, for the picture of the first page
+    Recording(recording::Args),
+    /// Turn the fragments of changelog.d into a section of the changelog
+    Release(release::Args),
     /// Check conventions: layers, module docs, file sizes, licenses, duplicate versions
     Tidy,
 }
@@ -84,6 +93,7 @@ fn run(task: Task) -> Result<()> {
         Task::Bench(args) => bench::run(&args),
         Task::Emulate => emulate::run(),
         Task::Differential(args) => differential::run(&args),
+        Task::Dist(args) => dist::run(&args),
         Task::Format(args) => format::run(&args),
         Task::Checkpoints(args) => checkpoints::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
@@ -91,6 +101,8 @@ fn run(task: Task) -> Result<()> {
         Task::Goldens(args) => goldens::run(&args),
         Task::Managers(args) => managers::run(&args),
         Task::Nfs(args) => nfs::run(&args),
+        Task::Recording(args) => recording::run(&args),
+        Task::Release(args) => release::run(&args),
         Task::Tidy => tidy::run(),
     }
 }

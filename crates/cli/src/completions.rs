@@ -1,4 +1,4 @@
-//! `ferroflow completions`: the script by which a shell completes commands and flags.
+//! `ferroflow completions`: the script with which a shell completes commands and flags.
 
 use clap::CommandFactory;
 use clap_complete::{Shell, generate};
@@ -7,7 +7,7 @@ use std::io;
 /// Arguments of `ferroflow completions`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Shell; e.g. for bash: ferroflow completions bash > ~/.local/share/bash-completion/completions/ferroflow
+    /// Print the script for this shell; e.g. for bash: ferroflow completions bash > ~/.local/share/bash-completion/completions/ferroflow
     shell: Shell,
 }
 

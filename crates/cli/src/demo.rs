@@ -32,11 +32,11 @@ const SAVE_WITHIN: Duration = Duration::from_secs(20);
 another run trains as many steps more."
 )]
 pub(crate) struct Args {
-    /// Number of parameter servers
+    /// Start this many parameter servers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     ps: u32,
 
-    /// Number of workers
+    /// Start this many workers
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     workers: u32,
 
@@ -44,15 +44,15 @@ pub(crate) struct Args {
     #[arg(long)]
     sync: bool,
 
-    /// How many steps to train
+    /// Train this many steps
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(i64).range(1..))]
     steps: i64,
 
-    /// Classifier to train
+    /// Train this classifier
     #[arg(long, value_enum, default_value_t = Model::Mlp)]
     model: Model,
 
-    /// Directory for checkpoints and TensorBoard's events, in a directory named like the classifier
+    /// Write checkpoints and TensorBoard's events below this directory, in one named like the classifier
     #[arg(long, default_value = "ferroflow-demo")]
     dir: PathBuf,
 }
@@ -103,7 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The step of the latest checkpoint, and its path.
+/// Returns the step of the latest checkpoint, and its path.
 fn saved_step(dir: &Path) -> Result<Option<(i64, String)>, String> {
     let failed = |error: ferroflow::Status| format!("{}: {}", dir.display(), error.message());
     let Some(checkpoint) = latest_checkpoint(dir).map_err(failed)? else { return Ok(None) };
@@ -172,7 +172,7 @@ fn watch(mut cluster: LocalCluster, args: &Args, dir: &Path, mut progress: Progr
             Some((step, _)) => println!("Saved at step {step}; the same command goes on to step {last}."),
             None => println!("Nothing was trained yet; the same command begins again."),
         }
-        return Err(Failure::told(exit::of_signal(signal)));
+        return Err(Failure::reported(exit::of_signal(signal)));
     }
     if let Some(failure) = failed {
         return Err(failure.into());

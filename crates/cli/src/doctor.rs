@@ -1,4 +1,4 @@
-//! `ferroflow doctor`: what is wrong with a cluster, before it trains.
+//! `ferroflow doctor`: finds what is wrong with a cluster, before it trains.
 //!
 //! If this task is not up, the doctor listens in its place, so that the other tasks' ways to it are tried as well.
 
@@ -19,7 +19,7 @@ use std::time::Duration;
     after_help = "The exit code is 1 if there are errors: training would fail, or wait for ever. Warnings leave it 0."
 )]
 pub(crate) struct Args {
-    /// Directory that all tasks share, to check as well; may be repeated
+    /// Check a directory that all tasks share as well; may be repeated
     #[arg(long = "dir", value_name = "DIR")]
     directories: Vec<PathBuf>,
 
@@ -27,12 +27,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS")]
     wait: Option<u64>,
 
-    /// How many seconds one task may take to answer
+    /// Give one task this many seconds to answer
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     timeout: u64,
 
-    /// Format of the findings
-    #[arg(long, value_enum, default_value_t)]
+    /// Print the findings in this format
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
 
     #[command(flatten)]
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    // Names that are looked up and directories that do not answer say so.
+    // Slow lookups of names and directories that do not answer are logged.
     crate::logging::start_for_waits();
     let findings = match args.role.role() {
         Ok(role) => examine(args, &role),
@@ -55,13 +55,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Output::Json => print_json(&findings),
     }
     match of(&findings, Verdict::Wrong).next() {
-        Some(_) => Err(Failure::told(PERMANENT)),
+        Some(_) => Err(Failure::reported(PERMANENT)),
         None => Ok(()),
     }
 }
 
 fn examine(args: &Args, role: &Role) -> Vec<Finding> {
-    let mut findings = vec![told(role)];
+    let mut findings = vec![role_finding(role)];
     let (in_place, listening) = stand_in(role);
     let is_up = listening.as_ref().is_some_and(|finding| finding.verdict == Verdict::Fine);
     findings.extend(listening);
@@ -75,7 +75,7 @@ fn examine(args: &Args, role: &Role) -> Vec<Finding> {
     let mut waiting = Waiting::new();
     findings.extend(examination.run(|absent: &[TaskName]| {
         let names: Vec<String> = absent.iter().map(|task| format!("{}:{}", task.job, task.task)).collect();
-        if let Some(word) = waiting.word(names.join(", "), "nobody answers at their addresses") {
+        if let Some(word) = waiting.word(names.join(", "), "nothing answers at their addresses") {
             eprintln!("ferroflow: {word}");
         }
     }));
@@ -85,7 +85,7 @@ fn examine(args: &Args, role: &Role) -> Vec<Finding> {
     findings
 }
 
-fn told(role: &Role) -> Finding {
+fn role_finding(role: &Role) -> Finding {
     let about = format!("{}:{}", role.task.job, role.task.task);
     match &role.unlocated {
         Some(why) => Finding::faulty(
@@ -109,7 +109,7 @@ fn told(role: &Role) -> Finding {
     }
 }
 
-/// Listens in the place of this task unless it is up already; what came of it.
+/// Listens in the place of this task unless it is up already, and returns the finding about its port.
 fn stand_in(role: &Role) -> (Option<Server>, Option<Finding>) {
     let Some(entry) = role.address() else { return (None, None) };
     let config = ServerConfig {
@@ -131,7 +131,7 @@ fn stand_in(role: &Role) -> (Option<Server>, Option<Finding>) {
     }
 }
 
-/// The port cannot be had; right if this task is up.
+/// Judges a port that is taken, which is right if this task is up.
 fn occupied(role: &Role, entry: &str, why: &str) -> Finding {
     match who_answers(role, entry) {
         Some(task) if task == role.task => Finding::fine("listen", entry, "this task is up"),
@@ -152,7 +152,7 @@ fn occupied(role: &Role, entry: &str, why: &str) -> Finding {
     }
 }
 
-/// Findings with this verdict.
+/// Returns the findings with this verdict.
 fn of(findings: &[Finding], verdict: Verdict) -> impl Iterator<Item = &Finding> {
     findings.iter().filter(move |finding| finding.verdict == verdict)
 }
@@ -176,7 +176,7 @@ fn print_text(findings: &[Finding]) {
     println!("{}", summary(findings));
 }
 
-/// The last line: how many errors and warnings there are, what they are about, and what that means.
+/// Returns the last line: the errors and warnings, counted and named, and what they mean.
 fn summary(findings: &[Finding]) -> String {
     let counted = |verdict: Verdict| {
         let about: Vec<String> =

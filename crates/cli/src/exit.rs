@@ -9,13 +9,16 @@ use std::process::{ExitCode, ExitStatus};
 /// The code of a failure that another start would not cure.
 pub(crate) const PERMANENT: u8 = 1;
 
-/// Tasks were told of different clusters.
+/// The code of tasks that were told of different clusters.
 pub(crate) const MISMATCH: u8 = 3;
 
-/// The same task was started again, and this start of it gives way.
+/// The code of a task that could not be reached when it was started a second time, and lost its place.
 pub(crate) const SUPERSEDED: u8 = 4;
 
-/// The others did not come in time; they may come next time.
+/// The code of a second process that was started as a task that is alive.
+pub(crate) const TAKEN: u8 = 5;
+
+/// The code of a task whose peers did not come in time; they may come next time.
 pub(crate) const TIMED_OUT: u8 = 75;
 
 /// The exit code, as in shells, of a process that wrote to a pipe without a reader.
@@ -38,18 +41,18 @@ pub(crate) fn end_with_reader() {
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: u8,
-    /// None if the reason has been printed already.
+    /// `None` if the reason has been printed already.
     message: Option<String>,
 }
 
 impl Failure {
-    /// A failure with a code of its own.
+    /// Makes a failure with a code of its own.
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Failure {
         Failure { code, message: Some(message.into()) }
     }
 
-    /// A failure whose reason has been printed already.
-    pub(crate) fn told(code: u8) -> Failure {
+    /// Makes a failure whose reason has been printed already.
+    pub(crate) fn reported(code: u8) -> Failure {
         Failure { code, message: None }
     }
 
@@ -79,12 +82,12 @@ impl From<&str> for Failure {
     }
 }
 
-/// The code of a process that a signal ended, as shells give it.
+/// Returns the code of a process that a signal ended, as shells give it.
 pub(crate) fn of_signal(signal: Signal) -> u8 {
     128u8.saturating_add(u8::try_from(signal.as_raw()).unwrap_or(u8::MAX))
 }
 
-/// The code with which a process passes on how another one ended.
+/// Returns the code with which a process passes on how another one ended.
 pub(crate) fn of_status(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));

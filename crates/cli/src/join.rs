@@ -5,7 +5,7 @@ use crate::member::{MeetingArgs, Member, OnMove};
 use crate::role_args::RoleArgs;
 use crate::serve::Resources;
 use ferroflow::discovery::PortChoice;
-use ferroflow::discovery::rendezvous::EndWith;
+use ferroflow::discovery::meeting::EndWith;
 use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 
@@ -16,11 +16,11 @@ use tracing::level_filters::LevelFilter;
 {ps_hosts}, {worker_hosts}, {chief_hosts} and {cluster}; write {{job}} for the text {job}. The program finds the same in \
 TF_CONFIG. Under a launcher that lets \
 its processes exchange addresses, as srun --mpi=pmi2 and Hydra's mpiexec do, no rendezvous has to be named.\n\n\
-Exit codes: that of the program; 3 if tasks were told of different clusters, 4 if this task was started again elsewhere, \
-75 if the others did not come in time; the code of another task that failed, where one failure ends all."
+Exit codes: that of the program; 3 if tasks were started with different --jobs, 4 if this task could not be reached and \
+another start of it took its place, 5 if another process is this task and alive, 75 if the others did not come in time; the code of another task that failed, where one failure ends all."
 )]
 pub(crate) struct Args {
-    /// Port to serve on, or a range to choose from such as 20000-20099; any free one by default
+    /// Serve on this port, or on a free one of a range such as 20000-20099; any free one by default
     #[arg(
         long,
         visible_alias = "port_range",
@@ -30,32 +30,32 @@ pub(crate) struct Args {
     )]
     port: PortChoice,
 
-    /// Whose success ends the tasks that serve others
-    #[arg(long, value_enum, default_value_t = Whose::Chief)]
+    /// Let the success of these end the tasks that serve others
+    #[arg(long, value_enum, value_name = "TASKS", default_value_t = Whose::Chief)]
     end_with: Whose,
 
-    /// How many seconds tasks that serve others wait for programs that still run when the chief is done
+    /// Keep tasks that serve others for this many seconds while programs still run after the chief's
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     grace: u64,
 
-    /// What to do with the program when a parameter server comes back at another address; by default it is restarted where
+    /// Do this with the program when a parameter server comes back at another address; by default it is restarted where
     /// single tasks are (HTCondor, Kubernetes, --fail-fast=false)
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, value_name = "ACTION")]
     on_move: Option<OnMove>,
 
-    /// How many seconds steps under way may take to finish after SIGTERM, in a task that serves others
+    /// Give steps under way this many seconds to finish after SIGTERM, in a task that serves others
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     drain: u64,
 
-    /// What to log: error, warn, info, debug, trace or off
-    #[arg(long, default_value = "info", env = "FERROFLOW_LOG")]
+    /// Log at this level: error, warn, info, debug, trace or off
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "FERROFLOW_LOG")]
     log: LevelFilter,
 
-    /// Jobs whose tasks serve others instead of running the program, e.g. ps
+    /// Serve the tasks of these jobs instead of running the program for them, e.g. ps
     #[arg(long, value_name = "JOBS", value_delimiter = ',')]
     serve: Vec<String>,
 
-    /// Program to run, with its arguments; without one the task serves others
+    /// Run this program, with its arguments; without one the task serves others
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
 
@@ -68,9 +68,9 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Whose {
-    /// The chief's, or the first worker's without one
+    /// The chief, or the first worker without one
     Chief,
-    /// The last program's
+    /// All programs
     Programs,
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         port: args.port,
         bind: None,
         resources: &Resources::default(),
-        questions: None,
+        status_signals: None,
         end_with: match args.end_with {
             Whose::Chief => EndWith::Chief,
             Whose::Programs => EndWith::Programs,

@@ -1,9 +1,9 @@
 //! A cluster of processes on this machine.
 //!
 //! A served task listens on a socket that this process opened for it and hands over as its standard input: no port can
-//! be taken by somebody else in between, and peers that connect early wait in the socket's queue. For programs that
+//! be taken by another program in between, and peers that connect early wait in the socket's queue. For programs that
 //! listen by themselves this process keeps the port. Every task is a process group of its own, which ends with the
-//! process that started it, however that ends; what leaves the group is found by a mark in its environment.
+//! process that started it, however that ends; processes that leave the group are found by a mark in their environment.
 
 mod ending;
 mod log_files;
@@ -67,7 +67,7 @@ pub(crate) enum Event {
 }
 
 /// An event as the threads see it that follow processes and signals.
-enum Heard {
+enum ThreadEvent {
     Line { task: usize, stream: Stream, text: Vec<u8> },
     Ended { task: usize, process: Child },
     Signal(Signal),
@@ -77,8 +77,8 @@ enum Heard {
 pub(crate) struct LocalCluster {
     spec: ClusterSpec,
     places: Vec<Place>,
-    sender: Sender<Heard>,
-    heard: Receiver<Heard>,
+    sender: Sender<ThreadEvent>,
+    heard: Receiver<ThreadEvent>,
     tree: ProcessTree,
 }
 
@@ -154,7 +154,7 @@ impl LocalCluster {
     /// Turns signals that ask this process to end into events.
     pub(crate) fn hear_signals(&self) -> Result<(), String> {
         let sender = self.sender.clone();
-        crate::signals::hear(move |signal| sender.send(Heard::Signal(signal)).is_ok())
+        crate::signals::hear(move |signal| sender.send(ThreadEvent::Signal(signal)).is_ok())
     }
 
     /// The name of a task.
@@ -194,18 +194,18 @@ impl LocalCluster {
             }
         };
         match heard {
-            Heard::Line { task, stream, text } => {
+            ThreadEvent::Line { task, stream, text } => {
                 self.places[task].keep(stream, &text);
                 Some(Event::Line { task, stream, text })
             }
-            Heard::Ended { task, mut process } => {
+            ThreadEvent::Ended { task, mut process } => {
                 if let Some(group) = self.places[task].running.take() {
                     self.tree.forget(group);
                 }
                 let status = process.wait().unwrap_or_default();
                 Some(Event::Ended { task, status })
             }
-            Heard::Signal(signal) => Some(Event::Signal(signal)),
+            ThreadEvent::Signal(signal) => Some(Event::Signal(signal)),
         }
     }
 

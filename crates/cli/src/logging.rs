@@ -1,4 +1,4 @@
-//! Log lines on standard error, so that standard output carries only what a program may want to read.
+//! Log lines on standard error, so that standard output carries only text that a program may want to read.
 
 use std::io::IsTerminal;
 use tracing::level_filters::LevelFilter;
@@ -7,12 +7,12 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Logs from now on what is at least as severe as `level`; of the libraries below, only what goes wrong.
+/// Logs from now on lines that are at least as severe as `level`; of the libraries below, only warnings and errors.
 pub(crate) fn start(level: LevelFilter) {
     log(Targets::new().with_default(level.min(LevelFilter::WARN)).with_target("ferroflow", level));
 }
 
-/// Logs from now on what goes wrong, and what is waited for.
+/// Logs from now on warnings, errors and waits.
 pub(crate) fn start_for_waits() {
     let waits = Targets::new().with_target("ferroflow_cluster::waiting", LevelFilter::INFO);
     log(waits.with_default(LevelFilter::WARN));

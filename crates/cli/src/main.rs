@@ -52,7 +52,7 @@ enum Command {
     DemoWorker(demo::Task),
     /// Bring up a cluster of servers on this machine
     Up(up::Args),
-    /// Run a program on a cluster on this machine: parameter servers, and the program once per worker
+    /// Run a program on a cluster on this machine, once per worker, with parameter servers
     Run(run::Args),
     #[command(hide = true)]
     Watchdog(local::WatchdogArgs),
@@ -62,11 +62,11 @@ enum Command {
     Serve(serve::Args),
     /// Find the other tasks at a rendezvous, then run a program as one of the tasks, or serve
     Join(join::Args),
-    /// Host a rendezvous, show who is there, or clean up after old runs
+    /// Host a rendezvous, show which tasks are there, or clean up after old runs
     Rendezvous(rendezvous::Args),
     /// Check names, ports, versions, clocks and directories of a cluster before it trains
     Doctor(doctor::Args),
-    /// Ask a server whether it answers, and who it is
+    /// Ask a server whether it answers, and which task it is
     Ping(ping::Args),
     /// Show which task this is, which source says so, and which other sources were overridden
     Resolve(resolve::Args),

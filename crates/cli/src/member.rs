@@ -7,11 +7,12 @@ use crate::exit::{self, Failure};
 use crate::local::described;
 use crate::role_args::RoleArgs;
 use crate::serve::Resources;
-use crate::signals::{self, Questions};
-use ferroflow::discovery::rendezvous::{
-    self, Change, EndWith, Event, Host, Rendezvous, Seat, Socket, Stop, Url, meet_through_launcher,
+use crate::signals::{self, StatusSignals};
+use ferroflow::discovery::meeting::{
+    self, Change, EndWith, Event, Host, Meeting, Seat, Socket, Stop, Url, meet_through_launcher,
 };
 use ferroflow::discovery::{Environment, PortChoice, Source, Topology, Wishes, pmi};
+use ferroflow::server::Listeners;
 use ferroflow::{ClusterSpec, Server, ServerConfig, TaskName, Waiting};
 use program::Program;
 use rustix::process::Signal;
@@ -20,46 +21,46 @@ use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How long a program that is told to end may take, where nothing else says so.
+/// The time that a program has to end when it is asked to, where no flag says so.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long to wait for others whose start depends on a queue.
+/// The seconds to wait for others whose start depends on a queue, and for others.
 const QUEUED_TIMEOUT: u64 = 3600;
 const TIMEOUT: u64 = 300;
 
-/// Where and how tasks meet.
+/// Arguments about the meeting with other tasks.
 #[derive(clap::Args)]
 #[command(next_help_heading = "Meeting the other tasks")]
 pub(crate) struct MeetingArgs {
-    /// Place where the tasks meet: file:///shared/dir/job-42 or tcp://host:port; {run} stands for the name that a launcher
+    /// Meet the other tasks here: file:///shared/dir/job-42 or tcp://host:port; {run} stands for the name that a launcher
     /// gave to this launch
     #[arg(long, env = "FERROFLOW_RENDEZVOUS", value_name = "URL")]
     pub(crate) rendezvous: Option<String>,
 
-    /// Fewest workers to start with, once all other tasks are there and no more workers come
+    /// Start with this many workers, once all other tasks are there and no more workers come
     #[arg(long, visible_alias = "min_workers", value_name = "N")]
     min_workers: Option<u32>,
 
-    /// Seconds to wait for the others, 0 for no limit; 300 by default, 3600 under HTCondor, whose jobs start one by one
+    /// Wait this many seconds for the others, 0 for no limit; 300 by default, 3600 under HTCondor, whose jobs start one by
+    /// one
     #[arg(long, visible_aliases = ["rendezvous_timeout", "deadline"], value_name = "SECONDS")]
     timeout: Option<u64>,
 
-    /// Host, or host:port, at which others reach this task; by default the machine's address
+    /// Publish this host, or host:port, as the one at which others reach this task; by default the machine's addresses
     #[arg(long, visible_alias = "advertise_host", value_name = "HOST")]
     advertise: Option<String>,
 
-    /// Interface whose addresses to publish
+    /// Publish the addresses of this interface
     #[arg(long, value_name = "NAME", conflicts_with = "advertise")]
     interface: Option<String>,
 
-    /// Whether the failure of one task ends all; true by default, unless the manager starts single tasks again (HTCondor,
-    /// Kubernetes)
+    /// End all tasks when one fails; true by default, unless the manager starts single tasks again (HTCondor, Kubernetes)
     #[arg(long, visible_alias = "fail_fast", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     fail_fast: Option<bool>,
 }
 
 impl MeetingArgs {
-    /// Refuses what means nothing to a task that meets nobody.
+    /// Refuses flags that mean nothing to a task that does not meet others.
     pub(crate) fn refuse(&self) -> Result<(), String> {
         let given = [
             (self.min_workers.is_some(), "--min-workers"),
@@ -69,13 +70,15 @@ impl MeetingArgs {
             (self.fail_fast.is_some(), "--fail-fast"),
         ];
         match given.iter().find(|(given, _)| *given) {
-            Some((_, flag)) => Err(format!("{flag} is for tasks that meet; add --rendezvous")),
+            Some((_, flag)) => {
+                Err(format!("{flag} is only for tasks that meet others; add --rendezvous, or leave it out"))
+            }
             None => Ok(()),
         }
     }
 }
 
-/// What a program does when a parameter server comes back elsewhere.
+/// The treatment of a program when a parameter server comes back elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum OnMove {
     /// Leave it running, with the old address
@@ -94,12 +97,12 @@ pub(crate) struct Member<'a> {
     /// The share of the machine that a serving task may use.
     pub(crate) resources: &'a Resources,
     /// Signals by which operators ask what a task that serves is doing.
-    pub(crate) questions: Option<&'a Questions>,
-    /// Whose good end ends the tasks that serve others.
+    pub(crate) status_signals: Option<&'a StatusSignals>,
+    /// The tasks whose success ends the tasks that serve others.
     pub(crate) end_with: EndWith,
-    /// How long those stay for programs that still run.
+    /// The time that those stay for programs that still run.
     pub(crate) grace: Duration,
-    /// How long steps under way may take to finish after SIGTERM.
+    /// The time that steps under way have to finish after SIGTERM.
     pub(crate) drain: Duration,
     /// CPU devices of a task that serves others.
     pub(crate) cpu_devices: usize,
@@ -110,24 +113,24 @@ pub(crate) struct Member<'a> {
     pub(crate) program: &'a [String],
 }
 
-/// What can happen to a task that works.
-enum Happened {
+/// An event in the life of a task that works.
+enum TaskEvent {
     Signal(Signal),
     Changed(Change),
-    Heard(Event),
+    Meeting(Event),
     /// The program has ended.
     Exited,
 }
 
-/// How a task ends: its code, and what the others are told.
+/// The end of a task: its code, and the reason for the other tasks.
 struct End {
     code: u8,
     reason: String,
-    /// This process should say it, too.
+    /// True if this process should print the reason, too.
     news: bool,
 }
 
-/// What became of a program.
+/// The outcome of a program.
 enum Outcome {
     Ended(End),
     /// It was ended, to be started again with this cluster.
@@ -137,28 +140,26 @@ enum Outcome {
 impl Member<'_> {
     /// Takes part until the end.
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let (rendezvous, host) = self.rendezvous()?;
-        let on_move = self.on_move.unwrap_or(match rendezvous.fail_fast {
-            true => OnMove::Keep,
-            // Where single tasks are started again, they are so elsewhere.
-            false => OnMove::Restart,
-        });
-        let (sender, happened) = channel();
+        let (meeting, host) = self.meeting()?;
+        // Where single tasks are started again, they may be so elsewhere.
+        let default = if meeting.fail_fast { OnMove::Keep } else { OnMove::Restart };
+        let on_move = self.on_move.unwrap_or(default);
+        let (sender, task_events) = channel();
         let stop = Stop::default();
-        let (told, stopping) = (sender.clone(), stop.clone());
+        let (signals, stopping) = (sender.clone(), stop.clone());
         signals::hear(move |signal| {
-            let heard = told.send(Happened::Signal(signal)).is_ok();
+            let heard = signals.send(TaskEvent::Signal(signal)).is_ok();
             stopping.stop();
             heard
         })?;
         let mut seat =
-            rendezvous.enter_hosting(&stop, host).map_err(|failure| before(&failure, &happened))?;
+            meeting.enter_hosting(&stop, host).map_err(|failure| before(&failure, &task_events))?;
         let cluster = match seat.wait() {
             Ok(cluster) => cluster,
             Err(failure) => {
-                let failed = before(&failure, &happened);
+                let failed = before(&failure, &task_events);
                 // The others have been told of the other failures, or know them themselves.
-                use rendezvous::Failure::{Peer, Stopped, Unusable};
+                use meeting::Failure::{Peer, Stopped, Unusable};
                 if matches!(failure, Stopped | Unusable(_) | Peer(..)) {
                     seat.leave(failed.code(), &failure.to_string());
                 }
@@ -167,13 +168,13 @@ impl Member<'_> {
         };
         let socket = seat.take_socket();
         let (changes, events) = (sender.clone(), sender.clone());
-        let changed = move |change| drop(changes.send(Happened::Changed(change)));
-        seat.watch(changed, move |event| drop(events.send(Happened::Heard(event)))).map_err(said)?;
+        let changed = move |change| drop(changes.send(TaskEvent::Changed(change)));
+        seat.watch(changed, move |event| drop(events.send(TaskEvent::Meeting(event)))).map_err(said)?;
         let end = match socket {
-            Some(Socket::Listening(listener)) => self.serve(&seat, cluster, listener, &happened),
+            Some(Socket::Listening(listeners)) => self.serve(&seat, cluster, listeners, &task_events),
             // The port is kept while the program runs.
             kept => {
-                let ended = self.run_programs(&seat, cluster, on_move, &sender, &happened);
+                let ended = self.run_programs(&seat, cluster, on_move, &sender, &task_events);
                 drop(kept);
                 ended
             }
@@ -185,12 +186,12 @@ impl Member<'_> {
         match end {
             End { code: 0, .. } => Ok(()),
             End { code, reason, news: true } => Err(Failure::new(code, reason)),
-            End { code, .. } => Err(Failure::told(code)),
+            End { code, .. } => Err(Failure::reported(code)),
         }
     }
 
-    /// Where to join, as whom, under which conditions.
-    fn rendezvous(&self) -> Result<(Rendezvous, Option<Host>), String> {
+    /// Reads the flags and the environment: the place, this task and the conditions.
+    fn meeting(&self) -> Result<(Meeting, Option<Host>), String> {
         let role = self.role.role(None)?;
         crate::serve::tell(&role);
         let environment = Environment::of_process();
@@ -200,7 +201,11 @@ impl Member<'_> {
         let (job, task) = match &self.role.job_name {
             Some(job) => (job.clone(), self.role.task_index),
             None if role.source == Source::Local => {
-                return Err(format!("the job of this task is not known; add --job with one of {jobs}"));
+                let names: Vec<&str> = jobs.jobs().map(|(job, _)| job).collect();
+                return Err(format!(
+                    "the job of this task is not known; add --job {}",
+                    names.join(" or --job ")
+                ));
             }
             None => (role.task.job.clone(), Some(role.task.task)),
         };
@@ -223,7 +228,7 @@ impl Member<'_> {
         }
         let program = !self.program.is_empty() && !self.serve.contains(&job);
         let timeout = self.meeting.timeout.unwrap_or(if condor { QUEUED_TIMEOUT } else { TIMEOUT });
-        let rendezvous = Rendezvous {
+        let meeting = Meeting {
             url,
             jobs,
             job,
@@ -240,44 +245,44 @@ impl Member<'_> {
             program,
             reserve: program,
         };
-        Ok((rendezvous, host))
+        Ok((meeting, host))
     }
 
-    /// By what others reach this task: what the user says, or the one address that it listens on.
+    /// Returns the address at which others reach this task, if the user names it or the only one that it listens on.
     fn advertise(&self) -> Option<String> {
         let only = self.bind.filter(|address| !address.is_unspecified() && self.meeting.interface.is_none());
         self.meeting.advertise.clone().or_else(|| only.map(|address| address.to_string()))
     }
 
-    /// Serves until the work is done, somebody asks for an end, or another task fails.
+    /// Serves until the work is done, a signal asks for an end, or another task fails.
     fn serve(
         &self,
         seat: &Seat,
         cluster: ClusterSpec,
-        listener: std::net::TcpListener,
-        happened: &Receiver<Happened>,
+        listeners: Listeners,
+        task_events: &Receiver<TaskEvent>,
     ) -> Result<End, String> {
         let (task, epoch) = (seat.task(), seat.epoch());
-        crate::serve::warn_of_exposure(std::slice::from_ref(&listener));
+        crate::serve::warn_of_exposure(&listeners.sockets);
         let cpu_devices = self.cpu_devices;
         let opens_sessions = false;
         let shares = self.resources.config()?;
         let config = ServerConfig { task, cluster, epoch, cpu_devices, opens_sessions, ..shares };
         self.resources.tell(&config);
-        let server = Server::start(config, ferroflow::registry(), vec![listener], std::future::pending())
+        let server = Server::start(config, ferroflow::registry(), listeners, std::future::pending())
             .map_err(|status| status.to_string())?;
-        if let Some(questions) = self.questions {
-            questions.answer(server.whereabouts());
+        if let Some(status_signals) = self.status_signals {
+            status_signals.answer(server.whereabouts());
         }
         println!("Ferroflow {} serves {} at {}", env!("CARGO_PKG_VERSION"), server.task(), server.target());
         let end = loop {
-            match happened.recv() {
-                Ok(Happened::Changed(change)) => {
+            match task_events.recv() {
+                Ok(TaskEvent::Changed(change)) => {
                     server.whereabouts().learn(&change.cluster, change.epoch).map_err(said)?;
                 }
-                Ok(Happened::Heard(event)) => break of_event(event),
-                Ok(Happened::Signal(signal)) => break drained(&server, signal, self.drain)?,
-                Ok(Happened::Exited) => {}
+                Ok(TaskEvent::Meeting(event)) => break of_event(event),
+                Ok(TaskEvent::Signal(signal)) => break drained(&server, signal, self.drain)?,
+                Ok(TaskEvent::Exited) => {}
                 Err(_) => return Err("the threads that watch the task have ended".to_owned()),
             }
         };
@@ -292,11 +297,11 @@ impl Member<'_> {
         seat: &Seat,
         mut cluster: ClusterSpec,
         on_move: OnMove,
-        sender: &Sender<Happened>,
-        happened: &Receiver<Happened>,
+        sender: &Sender<TaskEvent>,
+        task_events: &Receiver<TaskEvent>,
     ) -> Result<End, String> {
         loop {
-            match self.run_program(seat, &cluster, on_move, sender.clone(), happened)? {
+            match self.run_program(seat, &cluster, on_move, sender.clone(), task_events)? {
                 Outcome::Ended(end) => return Ok(end),
                 Outcome::Again(newer) => cluster = newer,
             }
@@ -309,8 +314,8 @@ impl Member<'_> {
         seat: &Seat,
         cluster: &ClusterSpec,
         on_move: OnMove,
-        sender: Sender<Happened>,
-        happened: &Receiver<Happened>,
+        sender: Sender<TaskEvent>,
+        task_events: &Receiver<TaskEvent>,
     ) -> Result<Outcome, String> {
         let task = seat.task();
         let exchanged = self.meeting.rendezvous.is_none();
@@ -321,11 +326,11 @@ impl Member<'_> {
         loop {
             let next = match deadline {
                 None => {
-                    happened.recv().map_err(|_| "the threads that watch the task have ended".to_owned())?
+                    task_events.recv().map_err(|_| "the threads that watch the task have ended".to_owned())?
                 }
                 Some(deadline) => {
                     let left = deadline.saturating_duration_since(Instant::now());
-                    match happened.recv_timeout(left.min(waiting.next_word())) {
+                    match task_events.recv_timeout(left.min(waiting.next_word())) {
                         Ok(next) => next,
                         Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {
                             waiting.speak("the program", "it was asked to end");
@@ -334,7 +339,7 @@ impl Member<'_> {
                         Err(_) => {
                             tracing::warn!("The program does not end and is killed.");
                             program.signal(Signal::KILL);
-                            happened.recv().map_err(|error| error.to_string())?
+                            task_events.recv().map_err(|error| error.to_string())?
                         }
                     }
                 }
@@ -347,7 +352,7 @@ impl Member<'_> {
                 });
             };
             match next {
-                Happened::Exited => {
+                TaskEvent::Exited => {
                     let status = program.reap()?;
                     let code = exit::of_status(status);
                     let reason = match code {
@@ -356,15 +361,15 @@ impl Member<'_> {
                     };
                     return Ok(decided.unwrap_or(Outcome::Ended(End { code, reason, news: false })));
                 }
-                Happened::Signal(signal) => {
+                TaskEvent::Signal(signal) => {
                     program.signal(if asked { Signal::KILL } else { signal });
-                    // Whoever asks for an end wants no other start.
+                    // A task that is asked to end is not started again.
                     decided = decided.filter(|decided| matches!(decided, Outcome::Ended(_)));
                     end_within(self.grace.max(END_WITHIN));
                 }
-                // Programs of workers end by themselves; parameter servers wait for ever.
-                Happened::Heard(Event::Ended(_)) if task.job != "ps" => {}
-                Happened::Changed(change) => match &mut decided {
+                // Programs of workers end by themselves; parameter servers wait forever.
+                TaskEvent::Meeting(Event::Ended(_)) if task.job != "ps" => {}
+                TaskEvent::Changed(change) => match &mut decided {
                     Some(Outcome::Again(cluster)) => *cluster = change.cluster,
                     None if !asked && loses_variables(&task, &change) && on_move == OnMove::Restart => {
                         tracing::info!("The program is started again with the new addresses.");
@@ -380,7 +385,7 @@ impl Member<'_> {
                     ),
                     _ => {}
                 },
-                Happened::Heard(event) => {
+                TaskEvent::Meeting(event) => {
                     decided = Some(Outcome::Ended(of_event(event)));
                     program.signal(Signal::TERM);
                     end_within(END_WITHIN);
@@ -395,7 +400,7 @@ fn named(text: &str, run: Option<&str>) -> Result<Url, String> {
         (true, Some(run)) => text.replace("{run}", run),
         (true, None) => {
             return Err(format!(
-                "--rendezvous: no launcher gives {{run}} in {text} a value; write a name instead"
+                "--rendezvous: {text} has {{run}}, and no launcher gives it a value; write a name instead"
             ));
         }
         (false, _) => text.to_owned(),
@@ -403,7 +408,7 @@ fn named(text: &str, run: Option<&str>) -> Result<Url, String> {
     text.parse().map_err(|error| format!("--rendezvous: {}", said(error)))
 }
 
-/// The jobs of a cluster whose addresses somebody wrote down, although they are found out here.
+/// Returns the jobs of a cluster whose addresses are written down, although they are found out here.
 fn jobs_of(cluster: &ClusterSpec) -> Option<Topology> {
     let mut jobs: BTreeMap<String, u32> = BTreeMap::new();
     for (task, _) in cluster.tasks() {
@@ -413,8 +418,8 @@ fn jobs_of(cluster: &ClusterSpec) -> Option<Topology> {
     Topology::new(jobs.iter().map(|(job, count)| (job.as_str(), *count))).ok()
 }
 
-/// Whether a parameter server comes back elsewhere, without its variables, that a program of this task uses. Programs use
-/// no workers but their own; what such a move means to parameter servers, a restart would not cure.
+/// Returns whether a parameter server comes back elsewhere, without its variables, that a program of this task uses.
+/// Programs use no workers but their own, and a restart would not help parameter servers whose workers move.
 fn loses_variables(task: &TaskName, change: &Change) -> bool {
     task.job != "ps" && change.moved.iter().any(|moved| moved.job == "ps")
 }
@@ -445,24 +450,25 @@ fn of_event(event: Event) -> End {
     }
 }
 
-/// The failure of a task that is not part of a cluster yet.
-fn before(failure: &rendezvous::Failure, happened: &Receiver<Happened>) -> Failure {
-    match (failure, happened.try_recv()) {
-        (rendezvous::Failure::Stopped, Ok(Happened::Signal(signal))) => {
-            Failure::told(exit::of_signal(signal))
+/// Returns the failure of a task that is not part of a cluster yet.
+fn before(failure: &meeting::Failure, task_events: &Receiver<TaskEvent>) -> Failure {
+    match (failure, task_events.try_recv()) {
+        (meeting::Failure::Stopped, Ok(TaskEvent::Signal(signal))) => {
+            Failure::reported(exit::of_signal(signal))
         }
         _ => Failure::new(code_of(failure), failure.to_string()),
     }
 }
 
-fn code_of(failure: &rendezvous::Failure) -> u8 {
+fn code_of(failure: &meeting::Failure) -> u8 {
     match failure {
-        rendezvous::Failure::TimedOut(_) => exit::TIMED_OUT,
-        rendezvous::Failure::Superseded(_) => exit::SUPERSEDED,
-        rendezvous::Failure::Mismatch(_) => exit::MISMATCH,
-        rendezvous::Failure::Peer(_, code) => *code,
-        rendezvous::Failure::Stopped => exit::of_signal(Signal::TERM),
-        rendezvous::Failure::Unusable(_) => exit::PERMANENT,
+        meeting::Failure::TimedOut(_) => exit::TIMED_OUT,
+        meeting::Failure::Taken(_) => exit::TAKEN,
+        meeting::Failure::Superseded(_) => exit::SUPERSEDED,
+        meeting::Failure::Mismatch(_) => exit::MISMATCH,
+        meeting::Failure::Peer(_, code) => *code,
+        meeting::Failure::Stopped => exit::of_signal(Signal::TERM),
+        meeting::Failure::Unusable(_) => exit::PERMANENT,
     }
 }
 

@@ -1,4 +1,4 @@
-//! `ferroflow ops`: which ops this build runs, and on which element types.
+//! `ferroflow ops`: the ops that this build runs, and their element types.
 //!
 //! The compatibility table and the differential test read it as JSON.
 
@@ -11,8 +11,8 @@ use std::io::{self, Write};
 /// Arguments of `ferroflow ops`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Format of the list
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    /// Print the list in this format
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     output: Format,
 }
 

@@ -1,4 +1,4 @@
-//! `ferroflow ping`: whether a server answers, and who it is.
+//! `ferroflow ping`: asks a server whether it answers, and which task it is.
 
 use crate::exit::Failure;
 use crate::output::Output;
@@ -10,16 +10,16 @@ use std::time::Duration;
 #[derive(clap::Args)]
 #[command(after_help = "The exit code is 0 if the server answers, else 1.")]
 pub(crate) struct Args {
-    /// Server to ask: host:port, with or without grpc://
+    /// Ask the server at this address: host:port, with or without grpc://
     #[arg(value_name = "ADDRESS")]
     address: String,
 
-    /// How many seconds the answer may take
+    /// Give the server this many seconds to answer
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     timeout: u64,
 
-    /// Format of the answer
-    #[arg(long, value_enum, default_value_t)]
+    /// Print the answer in this format
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
 }
 

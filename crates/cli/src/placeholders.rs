@@ -5,7 +5,7 @@ use ferroflow::discovery::nearest;
 /// The words that are known.
 const NAMES: [&str; 7] = ["job", "task", "address", "ps_hosts", "worker_hosts", "chief_hosts", "cluster"];
 
-/// Refuses words in braces that nobody would fill.
+/// Refuses unknown words in braces.
 pub(crate) fn check(words: &[String]) -> Result<(), String> {
     words.iter().try_for_each(|word| fill(word, |_| Ok(String::new())).map(drop))
 }

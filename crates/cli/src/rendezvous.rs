@@ -1,9 +1,9 @@
-//! `ferroflow rendezvous`: hosts the places where tasks meet, shows who is there, cleans up after the dead.
+//! `ferroflow rendezvous`: hosts places where tasks meet, shows the tasks there, cleans up after old runs.
 
 use crate::exit::Failure;
 use crate::output::Output;
 use crate::signals;
-use ferroflow::discovery::rendezvous::{Host, Survey, Url, collect_garbage, survey};
+use ferroflow::discovery::meeting::{Host, Survey, Url, collect_garbage, survey};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
@@ -14,47 +14,50 @@ use std::time::Duration;
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: Option<What>,
+    action: Option<Action>,
 
-    /// Address at which to host rendezvous, until Ctrl-C; port 0 means any free one
+    /// Host rendezvous at this address, until Ctrl-C; port 0 means any free one
     #[arg(long, value_name = "HOST:PORT", default_value = "0.0.0.0:7777")]
     listen: String,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Show who is at a rendezvous, and who is missing
+enum Action {
+    /// Show which tasks are at a rendezvous, and which are missing
     Status {
-        /// Rendezvous: file:///shared/dir/job-42 or tcp://host:port
+        /// Look at this rendezvous: file:///shared/dir/job-42 or tcp://host:port
         url: String,
 
-        /// Format of the answer
-        #[arg(long, value_enum, default_value_t)]
+        /// Print the answer in this format
+        #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
         output: Output,
     },
     /// Remove the runs in a directory that have no living task
     Gc {
-        /// Directory that holds a directory for each run
+        /// Look for runs in this directory, which holds a directory for each
         directory: PathBuf,
 
         /// Keep runs that were written to within this many days
         #[arg(long, value_name = "DAYS", default_value_t = 7.0)]
         older_than: f64,
 
-        /// Only say what would be removed
+        /// Only print the runs that would be removed
         #[arg(long)]
         dry_run: bool,
     },
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    match &args.what {
+    match &args.action {
         None => host(&args.listen),
-        Some(What::Status { url, output }) => status(url, *output),
-        Some(What::Gc { directory, older_than, dry_run }) => {
+        Some(Action::Status { url, output }) => status(url, *output),
+        Some(Action::Gc { directory, older_than, dry_run }) => {
             let age = Duration::try_from_secs_f64(older_than * 86_400.0)
                 .map_err(|_| format!("--older-than: {older_than} is not a number of days"))?;
             let removed = collect_garbage(directory, age, *dry_run).map_err(said)?;
+            if removed.is_empty() {
+                println!("nothing to remove in {}", directory.display());
+            }
             for run in &removed {
                 println!("{} {}", if *dry_run { "would remove" } else { "removed" }, run.display());
             }
@@ -107,9 +110,10 @@ fn table(url: &Url, found: &Survey) -> String {
     let absent = absent.map(|task| format!("{}:{} ({})", task.job, task.task, task.state));
     let absent: Vec<String> =
         absent.chain(found.missing.iter().map(|name| format!("{name} (missing)"))).collect();
-    text += &match absent.is_empty() {
-        true => format!("all {all} tasks are there\n"),
-        false => format!("{there} of {all} tasks are there; not there: {}\n", absent.join(", ")),
+    text += &if absent.is_empty() {
+        format!("all {all} tasks are there\n")
+    } else {
+        format!("{there} of {all} tasks are there; not there: {}\n", absent.join(", "))
     };
     text
 }

@@ -1,4 +1,4 @@
-//! `ferroflow resolve`: who this task is, who said so, and what was not listened to.
+//! `ferroflow resolve`: the role of this task, the source that named it, and the sources that were overridden.
 
 use crate::output::Output;
 use crate::role_args::LocatedRoleArgs;
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 /// Arguments of `ferroflow resolve`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Format of the answer
-    #[arg(long, value_enum, default_value_t)]
+    /// Print the answer in this format
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
 
     #[command(flatten)]
@@ -60,10 +60,10 @@ fn text(role: &Role) -> String {
     lines.concat()
 }
 
-/// The source in a few words.
+/// Describes the source in a few words.
 pub(crate) fn told_by(role: &Role) -> String {
     match role.source {
-        Source::Local => "nobody: no flags, no TF_CONFIG, no launcher".to_owned(),
+        Source::Local => "no source: no flags, no TF_CONFIG, no launcher".to_owned(),
         source => source.to_string(),
     }
 }

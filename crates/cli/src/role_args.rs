@@ -1,78 +1,80 @@
-//! Flags by which every command that is about one task learns which, and the environment that may say it instead.
+//! Flags that tell every command about one task which task that is, and the environment that may tell it instead.
 
 use crate::flag_value;
 use ferroflow::ClusterSpec;
-use ferroflow::discovery::{Asked, Environment, Role, Topology};
+use ferroflow::discovery::{Environment, Role, RoleRequest, Topology};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Who this task is. Without any of these, the environment tells: `TF_CONFIG`, a launcher or scheduler, a pod's name.
+/// The role of this task. Without any of these, the environment tells it: `TF_CONFIG`, a launcher or scheduler, the name
+/// of a pod.
 #[derive(clap::Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Role of this task (by default from TF_CONFIG or the launcher)")]
 pub(crate) struct RoleArgs {
-    /// Job of this task
+    /// Be a task of this job
     #[arg(long = "job_name", visible_aliases = ["job-name", "job"], value_name = "JOB")]
     pub(crate) job_name: Option<String>,
 
-    /// Number of this task within its job [default: 0]
+    /// Be the task with this number in the job [default: 0, or the next free one at a rendezvous]
     #[arg(long = "task_index", visible_aliases = ["task-index", "task"], value_name = "N")]
     pub(crate) task_index: Option<u32>,
 
-    /// Tasks of job `ps`: host:port, separated by commas
+    /// List the tasks of job `ps`: host:port, separated by commas
     #[arg(long = "ps_hosts", visible_alias = "ps-hosts", value_name = "HOSTS")]
     ps_hosts: Option<String>,
 
-    /// Tasks of job `worker`
+    /// List the tasks of job `worker`
     #[arg(long = "worker_hosts", visible_alias = "worker-hosts", value_name = "HOSTS")]
     worker_hosts: Option<String>,
 
-    /// Task of job `chief`
+    /// Name the task of job `chief`
     #[arg(long = "chief_hosts", visible_alias = "chief-hosts", value_name = "HOSTS")]
     chief_hosts: Option<String>,
 
-    /// Task of job `master`, the older name of the chief
+    /// Name the task of job `master`, the older name of the chief
     #[arg(long = "master_hosts", alias = "master-hosts", value_name = "HOSTS")]
     master_hosts: Option<String>,
 
-    /// Task of job `evaluator`
+    /// Name the task of job `evaluator`
     #[arg(long = "evaluator_hosts", visible_alias = "evaluator-hosts", value_name = "HOSTS")]
     evaluator_hosts: Option<String>,
 
-    /// Cluster as JSON, or a file that holds it: {"ps": ["a:2222"], "worker": {"1": "c:2222"}}
+    /// Describe the cluster as JSON, or name a file that holds it: {"ps": ["a:2222"], "worker": {"1": "c:2222"}}
     #[arg(long, value_name = "JSON|FILE")]
     cluster: Option<String>,
 
-    /// JSON file with the role of this task, in the form of TF_CONFIG
+    /// Read the role of this task from a JSON file, in the form of TF_CONFIG
     #[arg(long, visible_aliases = ["cluster_config", "cluster-config"], value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Jobs of the cluster with their sizes, where a launcher gives only ranks: chief:1,ps:2,worker:*
+    /// Name the jobs of the cluster with their sizes, where tasks meet or a launcher gives only ranks:
+    /// chief:1,ps:2,worker:*
     #[arg(long, env = "FERROFLOW_JOBS", value_name = "JOBS", value_parser = flag_value::parse::<Topology>)]
     pub(crate) jobs: Option<Topology>,
 }
 
-/// The same for commands that compute addresses from the names of hosts.
+/// The role of this task, for commands that compute addresses from host names.
 #[derive(clap::Args)]
 pub(crate) struct LocatedRoleArgs {
     #[command(flatten)]
     role: RoleArgs,
 
-    /// First port of addresses that are computed from host names
+    /// Compute addresses from host names with ports from this one on
     #[arg(long)]
     port: Option<u16>,
 }
 
 impl LocatedRoleArgs {
-    /// The role of this process.
+    /// Returns the role of this process.
     pub(crate) fn role(&self) -> Result<Role, String> {
         self.role.role(self.port)
     }
 }
 
 impl RoleArgs {
-    /// The role of this process. `port` is the first one of addresses that are computed.
+    /// Returns the role of this process. `port` is the first one of addresses that are computed.
     pub(crate) fn role(&self, port: Option<u16>) -> Result<Role, String> {
-        let asked = Asked {
+        let request = RoleRequest {
             job: self.job_name.clone(),
             task: self.task_index,
             cluster: self.flagged_cluster()?,
@@ -80,10 +82,10 @@ impl RoleArgs {
             jobs: self.jobs.clone(),
             port,
         };
-        Role::resolve(&asked, &Environment::of_process()).map_err(|error| error.message().to_owned())
+        Role::resolve(&request, &Environment::of_process()).map_err(|error| error.message().to_owned())
     }
 
-    /// The cluster that the flags describe; empty if none does.
+    /// Returns the cluster that the flags describe; empty if none does.
     fn flagged_cluster(&self) -> Result<ClusterSpec, String> {
         let mut spec = match &self.cluster {
             None => ClusterSpec::new(),
@@ -128,11 +130,12 @@ impl RoleArgs {
 fn cluster_of_json(text: &str) -> Result<ClusterSpec, String> {
     ClusterSpec::from_json(text).map_err(|error| {
         let value = serde_json::from_str::<Value>(text).unwrap_or_default();
-        match value.get("cluster").is_some_and(Value::is_object) {
-            true => "this has the form of TF_CONFIG; write only what is in its \"cluster\", or name a file that holds all \
-                     of it with --config"
-                .to_owned(),
-            false => error.message().to_owned(),
+        if value.get("cluster").is_some_and(Value::is_object) {
+            "this has the form of TF_CONFIG; write only what is in its \"cluster\", or name a file that holds all of it \
+             with --config"
+                .to_owned()
+        } else {
+            error.message().to_owned()
         }
     })
 }

@@ -28,11 +28,11 @@ pub(crate) struct Args {
     #[command(flatten)]
     jobs: Jobs,
 
-    /// How often to start a task again that failed
+    /// Start a task that failed again, up to this many times
     #[arg(long, value_name = "N", default_value_t = 0)]
     restarts: u32,
 
-    /// How many seconds the other programs may take to end once the chief's program is done, and all of them after Ctrl-C
+    /// Give the other programs this many seconds to end once the chief's program is done, and all of them after Ctrl-C
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
 
@@ -44,11 +44,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "JOB")]
     serve: Vec<String>,
 
-    /// Log level of served tasks: error, warn, info, debug, trace or off
+    /// Log served tasks at this level: error, warn, info, debug, trace or off
     #[arg(long, value_name = "LEVEL", default_value = "warn", env = "FERROFLOW_LOG")]
     log: LevelFilter,
 
-    /// Program and its arguments
+    /// Run this program, with its arguments
     #[arg(required = true, last = true, value_name = "PROGRAM")]
     program: Vec<String>,
 }
@@ -126,10 +126,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     };
     supervisor.end(|_, _| true, Signal::TERM, END_WITHIN, &why)?;
     supervisor.summarize();
-    if code == 0 { Ok(()) } else { Err(Failure::told(code)) }
+    if code == 0 { Ok(()) } else { Err(Failure::reported(code)) }
 }
 
-/// The command of a task that runs the user's program.
+/// Makes the command of a task that runs the user's program.
 pub(crate) fn program_command(
     name: &TaskName,
     cluster: &ClusterSpec,
@@ -147,7 +147,7 @@ pub(crate) fn program_command(
     Ok(command)
 }
 
-/// The value of a placeholder for a task.
+/// Returns the value of a placeholder for a task.
 fn value_of(placeholder: &str, name: &TaskName, cluster: &ClusterSpec) -> String {
     match placeholder {
         "job" => name.job.clone(),

@@ -1,4 +1,4 @@
-//! `ferroflow serve`: one task of a cluster, until it is told to end.
+//! `ferroflow serve`: one task of a cluster, until it is asked to end.
 
 mod lifetime;
 mod resources;
@@ -6,8 +6,8 @@ mod resources;
 use crate::exit::Failure;
 use crate::member::{MeetingArgs, Member};
 use crate::role_args::RoleArgs;
-use crate::signals::Questions;
-use ferroflow::discovery::rendezvous::EndWith;
+use crate::signals::StatusSignals;
+use ferroflow::discovery::meeting::EndWith;
 use ferroflow::discovery::{PortChoice, Role, Source};
 use ferroflow::server::{ListenConfig, listen};
 use ferroflow::{Server, ServerConfig};
@@ -19,17 +19,17 @@ use tracing::level_filters::LevelFilter;
 /// Arguments of `ferroflow serve`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Port to listen on, 0 for any free one; by default the one in this task's entry of the cluster, or 2222. With a
+    /// Listen on this port, 0 for any free one; by default the one in this task's entry of the cluster, or 2222. With a
     /// rendezvous any free one, or one of a range, as 20000-20099
     #[arg(long, visible_alias = "port_range", value_parser = crate::flag_value::parse::<PortChoice>)]
     port: Option<PortChoice>,
 
-    /// Address to listen on; by default the one in this task's entry of the cluster, or 127.0.0.1
-    #[arg(long)]
+    /// Listen on this address; by default the one in this task's entry of the cluster, or 127.0.0.1
+    #[arg(long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
 
-    /// CPU devices of this task, `/device:CPU:0` to N-1, as stock has them with device_count={"CPU": N}. They share its
-    /// threads and memory; each has its own variables
+    /// Give this task N CPU devices, `/device:CPU:0` to N-1, as stock has them with device_count={"CPU": N}. They share
+    /// its threads and memory; each has its own variables
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=256))]
     cpu_devices: u16,
 
@@ -37,15 +37,15 @@ pub(crate) struct Args {
     #[arg(long, hide = true, conflicts_with_all = ["port", "bind"])]
     inherit: bool,
 
+    /// Log at this level: error, warn, info, debug, trace or off
+    #[arg(long, value_name = "LEVEL", default_value = "info", env = "FERROFLOW_LOG")]
+    log: LevelFilter,
+
     #[command(flatten)]
     lifetime: Lifetime,
 
     #[command(flatten)]
     resources: Resources,
-
-    /// What to log: error, warn, info, debug, trace or off
-    #[arg(long, default_value = "info", env = "FERROFLOW_LOG")]
-    log: LevelFilter,
 
     #[command(flatten)]
     role: RoleArgs,
@@ -56,10 +56,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     crate::logging::start(args.log);
-    let questions = Questions::hear()?;
+    let status_signals = StatusSignals::hear()?;
     // A socket was handed over because the addresses are known.
     if args.meeting.rendezvous.is_some() && !args.inherit {
-        return meet(args, &questions);
+        return meet(args, &status_signals);
     }
     args.meeting.refuse()?;
     let port = match args.port {
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Some(PortChoice::Fixed(port)) => Some(port),
         Some(PortChoice::Range(..)) => {
             return Err(
-                "--port: others know one port; a range is for tasks that meet at a --rendezvous".into()
+                "--port: the other tasks know one port of this task, so a range is only for tasks that meet at a --rendezvous; write one port".into()
             );
         }
     };
@@ -82,10 +82,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     tell(&role);
     let Role { task, cluster, .. } = role;
     let entry = cluster.address(&task).map(str::to_owned);
-    let listeners = match args.inherit {
-        true => vec![crate::local::inherit_socket()?],
-        false => listen(&ListenConfig { entry: entry.as_deref(), bind: args.bind, port })
-            .map_err(|status| status.message().to_owned())?,
+    let listeners = if args.inherit {
+        vec![crate::local::inherit_socket()?]
+    } else {
+        listen(&ListenConfig { entry: entry.as_deref(), bind: args.bind, port })
+            .map_err(|status| status.message().to_owned())?
     };
     let is_alone = cluster.tasks().count() <= 1;
     warn_of_exposure(&listeners);
@@ -94,13 +95,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     args.resources.tell(&config);
     let server = Server::start(config, ferroflow::registry(), listeners, std::future::pending())
         .map_err(|status| status.to_string())?;
-    questions.answer(server.whereabouts());
+    status_signals.answer(server.whereabouts());
     println!("Ferroflow {} serves {} at {}", env!("CARGO_PKG_VERSION"), server.task(), server.target());
     args.lifetime.serve(server, is_alone)
 }
 
 /// Serves with others that are found first.
-fn meet(args: &Args, questions: &Questions) -> Result<(), Failure> {
+fn meet(args: &Args, status_signals: &StatusSignals) -> Result<(), Failure> {
     let grace = args.lifetime.exit_with_chief();
     let member = Member {
         meeting: &args.meeting,
@@ -108,7 +109,7 @@ fn meet(args: &Args, questions: &Questions) -> Result<(), Failure> {
         port: args.port.unwrap_or_default(),
         bind: args.bind,
         resources: &args.resources,
-        questions: Some(questions),
+        status_signals: Some(status_signals),
         end_with: if grace.is_some() { EndWith::Chief } else { EndWith::Nobody },
         grace: grace.unwrap_or_default(),
         drain: args.lifetime.drain(),
@@ -120,21 +121,21 @@ fn meet(args: &Args, questions: &Questions) -> Result<(), Failure> {
     member.run()
 }
 
-/// Says what it means to be reached from other machines: the protocol, which is stock's, knows no passwords.
+/// Warns of what it means to be reached from other machines: the protocol, which is stock's, has no passwords.
 pub(crate) fn warn_of_exposure(listeners: &[TcpListener]) {
     let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok());
     let exposed: Vec<String> =
         addresses.filter(|address| !address.ip().is_loopback()).map(|address| address.to_string()).collect();
     if !exposed.is_empty() {
         tracing::warn!(
-            "Listening on {}: whoever reaches this port can run code as this user and read and change all variables. Let \
+            "Listening on {}: anyone who reaches this port can run code as this user and read and change all variables. Let \
              only the tasks of the cluster reach it.",
             exposed.join(" and ")
         );
     }
 }
 
-/// Says who told this task its role, unless its own flags did, and what was not listened to.
+/// Logs which source named this task's role, unless its own flags did, and which sources were overridden.
 pub(crate) fn tell(role: &Role) {
     if !matches!(role.source, Source::Flags | Source::Local) {
         tracing::info!(source = %role.source, task = %role.task, "The environment tells this task its role.");
@@ -143,6 +144,6 @@ pub(crate) fn tell(role: &Role) {
         tracing::info!(source = %role.source, "{note}");
     }
     for other in &role.overridden {
-        tracing::warn!(source = %other.source, said = other.said, "Not listened to: {} decides.", role.source);
+        tracing::warn!(source = %other.source, said = other.said, "Overridden: {} decides.", role.source);
     }
 }

@@ -1,13 +1,13 @@
-//! Signals: those that ask this process to end, and those that ask what it is doing, heard by threads.
+//! Threads that wait for signals: those that ask this process to end, and those that ask what it is doing.
 
 use ferroflow::server::Whereabouts;
 use rustix::process::Signal;
 use std::sync::{Arc, OnceLock};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Tells of every signal that asks for an end, from now on, until `tell` says that nobody listens any more.
+/// Passes every signal that asks for an end to `tell`, from now on, until that returns false.
 pub(crate) fn hear(tell: impl Fn(Signal) -> bool + Send + 'static) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("signals cannot be heard: {error}");
+    let failed = |error: std::io::Error| format!("cannot wait for signals: {error}");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let (mut interrupt, mut terminate) = {
         let _entered = runtime.enter();
@@ -30,12 +30,12 @@ pub(crate) fn hear(tell: impl Fn(Signal) -> bool + Send + 'static) -> Result<(),
 }
 
 /// Signals by which an operator asks what a server is doing: SIGUSR1 and SIGUSR2, which would otherwise end it.
-pub(crate) struct Questions(Arc<OnceLock<Whereabouts>>);
+pub(crate) struct StatusSignals(Arc<OnceLock<Whereabouts>>);
 
-impl Questions {
-    /// Hears the signals from now on, and says in the log what goes on.
-    pub(crate) fn hear() -> Result<Questions, String> {
-        let failed = |error: std::io::Error| format!("signals cannot be heard: {error}");
+impl StatusSignals {
+    /// Waits for the signals from now on, and logs what goes on.
+    pub(crate) fn hear() -> Result<StatusSignals, String> {
+        let failed = |error: std::io::Error| format!("cannot wait for signals: {error}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let (mut first, mut second) = {
             let _entered = runtime.enter();
@@ -58,7 +58,7 @@ impl Questions {
         };
         let thread = std::thread::Builder::new().name("signals".to_owned());
         thread.spawn(move || runtime.block_on(listen)).map_err(failed)?;
-        Ok(Questions(server))
+        Ok(StatusSignals(server))
     }
 
     /// Answers for this server from now on.
@@ -67,7 +67,7 @@ impl Questions {
     }
 }
 
-/// Whether this process was started with a signal ignored, as `nohup` does for SIGHUP.
+/// Returns whether this process was started with a signal ignored, as `nohup` does for SIGHUP.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

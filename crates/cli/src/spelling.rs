@@ -19,7 +19,7 @@ pub(crate) fn refuse(error: &clap::Error, arguments: &[OsString]) -> ! {
     error.exit()
 }
 
-/// The word that was refused, if it may be the program's name.
+/// Returns the word that was refused, if it may be the program's name.
 fn misplaced_program(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let command = arguments.get(1)?.to_str()?;
     if error.kind() != ErrorKind::UnknownArgument || !WITH_PROGRAM.contains(&command) {
@@ -35,7 +35,8 @@ fn misplaced_program(error: &clap::Error, arguments: &[OsString]) -> Option<Stri
     }
 }
 
-/// The arguments with a second dash before every long flag that has one dash. What follows `--` is a program's own.
+/// Returns the arguments with a second dash before every long flag that has one dash. Those after `--` are a program's
+/// own.
 pub(crate) fn with_two_dashes<C: CommandFactory>(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Vec<OsString> {
@@ -58,7 +59,7 @@ pub(crate) fn with_two_dashes<C: CommandFactory>(
     arguments.into_iter().map(spell).collect()
 }
 
-/// Long flags of a command and those below it. One letter is a flag of its own.
+/// Collects the long flags of a command and those below it. One letter is a flag of its own.
 fn collect(command: &clap::Command, flags: &mut Vec<String>) {
     for argument in command.get_arguments() {
         let aliases = argument.get_all_aliases().unwrap_or_default();

@@ -33,29 +33,29 @@ enum Manager {
     K8s(kubernetes::Args),
 }
 
-/// The word that says that no job is served.
-const NOBODY: &str = "none";
+/// The value of `--serve` for which no job is served.
+const NO_JOB: &str = "none";
 
 /// Arguments that every manager has.
 #[derive(clap::Args)]
 struct Training {
-    /// Jobs of the cluster with their sizes, in the order of ranks: chief:1,ps:2,worker:3
+    /// Run these jobs, given with their sizes in the order of ranks: chief:1,ps:2,worker:3
     #[arg(long, value_name = "JOBS", value_parser = flag_value::parse::<Topology>)]
     jobs: Topology,
 
-    /// Name of the training [default: made from the program's]
+    /// Name the training [default: made from the program's name]
     #[arg(long)]
     name: Option<String>,
 
-    /// Directory for the file, and for what the tasks print
+    /// Write the file, and the output of the tasks, to this directory
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
-    /// How often a task is started again after a failure that may pass (exit code 75, or 128 and more)
+    /// Start a task again up to this many times after a failure that may pass (exit code 75, or 128 and more)
     #[arg(long, value_name = "N", default_value_t = 3)]
     restarts: u32,
 
-    /// Jobs whose tasks are Ferroflow servers instead of running the program; `none` if the program serves its parameters
+    /// Serve the tasks of these jobs instead of running the program for them; `none` if the program serves its parameters
     /// itself
     #[arg(long, value_name = "JOBS", value_delimiter = ',', default_value = "ps")]
     serve: Vec<String>,
@@ -68,8 +68,8 @@ struct Training {
     #[arg(long, visible_alias = "yes", short_alias = 'y')]
     force: bool,
 
-    /// Program with its arguments, in which {job}, {task} and other words are filled in (see `ferroflow join --help`);
-    /// without a program all tasks are servers
+    /// Run this program, with its arguments, in which {job}, {task} and other words are filled in (see `ferroflow join
+    /// --help`); without a program all tasks are servers
     #[arg(last = true, value_name = "PROGRAM")]
     program: Vec<String>,
 }
@@ -83,22 +83,23 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
 }
 
 impl Training {
-    /// Every job's size; managers must know how many tasks they start.
+    /// Returns every job's size; managers must know the number of tasks that they start.
     fn sizes(&self) -> Result<Vec<(&str, u32)>, String> {
         let size = |(job, count)| match count {
             Count::Tasks(count) => Ok((job, count)),
-            Count::Rest => {
-                Err(format!("--jobs: {} leaves open how many tasks job {job} has; write a number", self.jobs))
-            }
+            Count::Rest => Err(format!(
+                "--jobs: {} leaves the number of tasks of job {job} open; write a number",
+                self.jobs
+            )),
         };
         self.jobs.jobs().map(size).collect()
     }
 
-    /// The jobs whose tasks serve although there is a program.
+    /// Returns the jobs whose tasks serve although there is a program.
     fn served(&self) -> Result<Vec<&str>, String> {
         match self.serve.as_slice() {
-            // Not every training has parameter servers, and nobody has to say so.
-            [only] if only == "ps" || only == NOBODY => {
+            // A training without parameter servers needs no flag for that.
+            [only] if only == "ps" || only == NO_JOB => {
                 Ok(self.jobs.jobs().map(|(job, _)| job).filter(|job| job == only).collect())
             }
             named => {
@@ -113,7 +114,7 @@ impl Training {
         }
     }
 
-    /// The words by which every task joins: its jobs, and which of them serve.
+    /// Returns the arguments of `join` for every task: the jobs, and those of them that serve.
     fn joining(&self) -> Result<Vec<String>, String> {
         placeholders::check(&self.program)?;
         let served = self.served()?;
@@ -124,7 +125,7 @@ impl Training {
         Ok(words)
     }
 
-    /// The name as a label of DNS: the one that was given, or made from the program's.
+    /// Returns the name as a label of DNS: the one that was given, or made from the program's.
     fn label(&self) -> Result<String, String> {
         if let Some(name) = &self.name {
             return names::label(name).map_err(|error| format!("--name: {error}"));
@@ -136,7 +137,7 @@ impl Training {
         Ok(stem.and_then(|stem| names::label(stem).ok()).unwrap_or_else(|| "ferroflow".to_owned()))
     }
 
-    /// The directory as every machine sees it.
+    /// Returns the directory as every machine sees it.
     fn directory(&self) -> Result<PathBuf, String> {
         fs::create_dir_all(&self.dir)
             .and_then(|()| self.dir.canonicalize())
@@ -173,30 +174,29 @@ impl Training {
             .arg(&path)
             .status()
             .map_err(|error| format!("cannot start {}: {error}", tool.command[0]))?;
-        match status.success() {
-            true => Ok(path),
-            false => Err(format!("{shown} failed with {}", described(status))),
+        if !status.success() {
+            return Err(format!("{shown} failed with {}", described(status)));
         }
+        Ok(path)
     }
 
-    /// Asks before a file is overwritten that somebody may have changed by hand.
+    /// Asks before a file is overwritten that may have been changed by hand.
     fn may_write(&self, path: &Path, text: &str) -> Result<(), String> {
         let differs = match fs::read(path) {
             Ok(there) => there != text.as_bytes(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            Err(error) => return Err(format!("cannot read {}, which is there: {error}", path.display())),
+            Err(error) => return Err(format!("cannot read {}, which exists: {error}", path.display())),
         };
         if !differs || self.force {
             return Ok(());
         }
         let shown = path.display();
-        let refusal = format!(
-            "{shown} is there already and differs; overwrite it with --force, or choose another --name"
-        );
+        let refusal =
+            format!("{shown} exists and differs; overwrite it with --force, or choose another --name");
         if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
             return Err(refusal);
         }
-        eprint!("{shown} is there already and differs. Overwrite it? [y/N] ");
+        eprint!("{shown} exists and differs. Overwrite it? [y/N] ");
         let _ = io::stderr().flush();
         let mut answer = String::new();
         let _ = io::stdin().lock().read_line(&mut answer);
@@ -217,7 +217,7 @@ struct Tool<'a> {
     package: &'a str,
 }
 
-/// This binary, by a path that holds on every machine that shares the file system.
+/// Returns the path of this binary, which holds on every machine that shares the file system.
 fn own_binary() -> Result<String, String> {
     let path = std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
     path.into_os_string()
@@ -232,10 +232,10 @@ fn on_path(tool: &str) -> Option<PathBuf> {
 
 /// Checks a value that is written into a line of its own.
 fn one_word(flag: &str, value: &str) -> Result<(), String> {
-    match value.is_empty() || value.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        true => Err(format!("{flag}: '{value}' must be one word")),
-        false => Ok(()),
+    if value.is_empty() || value.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err(format!("{flag}: '{value}' is not one word; leave out spaces"));
     }
+    Ok(())
 }
 
 /// Reads the flags of one manager, as the tests of each need them.

@@ -1,4 +1,4 @@
-//! Tasks of clusters on this machine: which there are, how one is served, and what programs are told.
+//! Tasks of clusters on this machine: their names, the commands that serve them, and their lists of hosts.
 
 use ferroflow::{ClusterSpec, TaskName};
 use std::process::Command;
@@ -9,11 +9,11 @@ const DRAIN_SECONDS: &str = "2";
 /// The number of tasks of each job.
 #[derive(clap::Args)]
 pub(crate) struct Jobs {
-    /// Number of parameter servers
+    /// Start this many parameter servers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=256))]
     ps: u32,
 
-    /// Number of workers
+    /// Start this many workers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=256))]
     workers: u32,
 
@@ -27,7 +27,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Every task.
+    /// Returns every task.
     pub(crate) fn tasks(&self) -> impl Iterator<Item = TaskName> {
         let jobs = [
             ("ps", self.ps),
@@ -39,7 +39,7 @@ impl Jobs {
     }
 }
 
-/// The command of a task that this binary serves on a socket that it is handed.
+/// Makes the command of a task that this binary serves on a socket that it is handed.
 pub(crate) fn serve_command(name: &TaskName, cluster: &ClusterSpec, log: &str) -> Result<Command, String> {
     let binary = std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
     let mut command = Command::new(binary);
@@ -50,7 +50,7 @@ pub(crate) fn serve_command(name: &TaskName, cluster: &ClusterSpec, log: &str) -
     Ok(command)
 }
 
-/// The addresses of a job, as classic programs take them in their flags.
+/// Returns the addresses of a job, as classic programs take them in their flags.
 pub(crate) fn hosts(job: &str, cluster: &ClusterSpec) -> String {
     let addresses = cluster.tasks().filter(|(task, _)| task.job == job).map(|(_, address)| address);
     addresses.collect::<Vec<_>>().join(",")

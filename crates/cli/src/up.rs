@@ -1,4 +1,4 @@
-//! `ferroflow up`: a cluster of servers on this machine, until it is told to end.
+//! `ferroflow up`: a cluster of servers on this machine, until Ctrl-C.
 
 use crate::exit::Failure;
 use crate::local::{self, Ending, Port, Supervisor, Task, Wait, short};
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     jobs: Jobs,
 
-    /// How often to start a task again that crashed
+    /// Start a task that crashed again, up to this many times
     #[arg(long, value_name = "N", default_value_t = 0)]
     restarts: u32,
 
@@ -32,11 +32,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
 
-    /// Format of the list of tasks; JSON is one line
+    /// Print the list of tasks in this format; JSON is one line
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
 
-    /// Log level of the tasks: error, warn, info, debug, trace or off
+    /// Log at this level in the tasks: error, warn, info, debug, trace or off
     #[arg(long, value_name = "LEVEL", default_value = "warn", env = "FERROFLOW_LOG")]
     log: LevelFilter,
 }
@@ -64,7 +64,7 @@ fn supervise(args: &Args, names: &[TaskName], supervisor: &mut Supervisor) -> Re
     }
     print(args.output, names, supervisor);
     loop {
-        // The lines that say where tasks listen have been told.
+        // The addresses at which tasks listen have been printed.
         let ready = |_, stream, _: &[u8]| stream == local::Stream::Error;
         let all_gone = |this: &Supervisor| !(0..names.len()).any(|task| this.is_running(task));
         match supervisor.run(Wait::Ever, ready, all_gone)? {
@@ -78,7 +78,7 @@ fn supervise(args: &Args, names: &[TaskName], supervisor: &mut Supervisor) -> Re
     }
 }
 
-/// Waits until every task serves; otherwise how that ends.
+/// Waits until every task serves; returns the outcome if that fails.
 fn until_ready(
     names: &[TaskName],
     supervisor: &mut Supervisor,
@@ -96,7 +96,7 @@ fn until_ready(
         Ending::Reached => Ok(None),
         Ending::Signal(_) => Ok(Some(Ok(()))),
         // It has been reported.
-        Ending::Failed { code, .. } => Ok(Some(Err(Failure::told(code)))),
+        Ending::Failed { code, .. } => Ok(Some(Err(Failure::reported(code)))),
         Ending::TimeOver => {
             let (slow, seconds) = (slow(names, &ready.borrow()), READY_WITHIN.as_secs());
             Err(format!("{slow} did not start within {seconds} s").into())
@@ -104,7 +104,7 @@ fn until_ready(
     }
 }
 
-/// The tasks that are not ready.
+/// Returns the tasks that are not ready.
 fn slow(names: &[TaskName], ready: &[bool]) -> String {
     let slow = names.iter().zip(ready).filter(|(_, ready)| !**ready);
     slow.map(|(name, _)| short(name)).collect::<Vec<_>>().join(", ")

@@ -18,10 +18,12 @@ mod transport;
 pub mod waiting;
 
 pub mod client;
+mod listeners;
 pub mod probe;
 pub mod server;
 
 pub use client::MasterClient;
+pub use listeners::{Listeners, PortSharer};
 pub use server::{Server, ServerConfig};
 
 /// Returns a random number for names that must differ from all earlier ones.

@@ -2,6 +2,7 @@
 
 use crate::client::{LocalMaster, MasterClient};
 use crate::eager::Eager;
+use crate::listeners::{Listeners, PortSharer};
 use crate::master::{LongWaits, Master};
 use crate::random;
 use crate::spec::{ClusterSpec, TaskName};
@@ -9,7 +10,7 @@ use crate::transport::client::Channels;
 use crate::transport::intake::Intake;
 use crate::transport::io::{Carrier, Io, IoThread};
 use crate::transport::local;
-use crate::transport::server::{AcceptFailures, Services, spawn};
+use crate::transport::server::{AcceptFailures, Services, Sources, spawn};
 use crate::waiting::Waiting;
 use crate::worker::{Census, Worker};
 use ferroflow_core::device::Device;
@@ -24,7 +25,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 /// The configuration of a server.
 #[derive(Clone, Debug)]
@@ -102,30 +103,39 @@ impl Server {
     pub fn start(
         config: ServerConfig,
         registry: Registry,
-        listeners: Vec<TcpListener>,
+        listeners: impl Into<Listeners>,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<Server> {
         let failed = |error: std::io::Error| status!(Internal, "cannot listen: {error}");
-        for listener in &listeners {
+        let Listeners { sockets, sharer } = listeners.into();
+        for listener in &sockets {
             listener.set_nonblocking(true).map_err(failed)?;
         }
-        let first = listeners.first().ok_or_else(|| status!(InvalidArgument, "no address to listen on"))?;
+        let first = sockets.first().ok_or_else(|| status!(InvalidArgument, "no address to listen on"))?;
         let address = first.local_addr().map_err(failed)?;
         let own = config.cluster.address(&config.task);
         let target = own.map_or_else(|| format!("grpc://{address}"), |own| format!("grpc://{own}"));
-        let Assembled { services, io, io_threads } = assemble(&config, registry, address.port())?;
+        let Assembled { services, io, io_threads } =
+            assemble(&config, registry, address.port(), sharer.clone())?;
 
         let local = local::listen(&local::name(services.worker.device().incarnation()));
         let local = local.inspect_err(|error| {
             tracing::debug!(%error, "No local socket; tasks of this machine have to connect over TCP.");
         });
         let (stop, stopped) = watch::channel(());
+        let (give, handed_over) = mpsc::unbounded_channel();
+        let mut handed_over = Some(handed_over);
         let mut threads = Vec::new();
         for thread in io_threads {
             let local = local.as_ref().ok().map(UnixListener::try_clone).transpose().map_err(failed)?;
-            let listeners = listeners.iter().map(TcpListener::try_clone);
-            let listeners = listeners.collect::<Result<_, _>>().map_err(failed)?;
-            threads.push(spawn(thread, listeners, local, services.clone(), stopped.clone())?);
+            let network = sockets.iter().map(TcpListener::try_clone);
+            let network = network.collect::<Result<_, _>>().map_err(failed)?;
+            let sources = Sources { network, local, handed_over: handed_over.take() };
+            threads.push(spawn(thread, sources, services.clone(), stopped.clone())?);
+        }
+        if let Some(sharer) = sharer {
+            // A connection that comes when the server has stopped is closed.
+            sharer.hand_over(Box::new(move |connection| drop(give.send(connection))));
         }
         let (master, worker) = (services.master.clone(), services.worker.clone());
         let local = LocalMaster { master, worker, io, stopped, _carrier: None };
@@ -250,7 +260,7 @@ impl Whereabouts {
 /// Creates a cluster of one without a server: a master and a worker that only this process can call. It ends with its
 /// last client.
 pub fn in_process(config: &ServerConfig, registry: Registry) -> Result<MasterClient> {
-    let Assembled { services, io, io_threads } = assemble(config, registry, 0)?;
+    let Assembled { services, io, io_threads } = assemble(config, registry, 0, None)?;
     let carrier = Carrier::start(io_threads)?;
     let stopped = carrier.stopped();
     let (master, worker) = (services.master.clone(), services.worker.clone());
@@ -264,7 +274,12 @@ struct Assembled {
     io_threads: Vec<IoThread>,
 }
 
-fn assemble(config: &ServerConfig, registry: Registry, port: u16) -> Result<Assembled> {
+fn assemble(
+    config: &ServerConfig,
+    registry: Registry,
+    port: u16,
+    sharer: Option<Arc<dyn PortSharer>>,
+) -> Result<Assembled> {
     let prepared = registry.clone();
     let pool = ComputePool::prepared(config.compute_threads, move || prepared.prepare_thread());
     let devices = make_devices(config, &registry)?;
@@ -282,7 +297,8 @@ fn assemble(config: &ServerConfig, registry: Registry, port: u16) -> Result<Asse
     }
     let master = Master::new(worker.clone(), port, config.reclaim_sessions);
     let eager = Eager::new(worker.clone());
-    let services = Services { master, worker, eager, intake, accept_failures: AcceptFailures::default() };
+    let accept_failures = AcceptFailures::default();
+    let services = Services { master, worker, eager, intake, accept_failures, sharer };
     Ok(Assembled { services: Arc::new(services), io, io_threads })
 }
 

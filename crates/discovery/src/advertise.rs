@@ -1,8 +1,8 @@
-//! Which addresses of this machine a task publishes, and why.
+//! The addresses of this machine that a task publishes, and the reason for the choice.
 //!
-//! What the user says is taken as it is. Otherwise every address is published that others may reach, the likeliest first;
-//! whoever forms the cluster tries them in that order. The loopback address comes last and counts only among tasks of one
-//! machine.
+//! An address that the user names is taken as it is. Otherwise every address is published that others may reach, the
+//! likeliest first; the task that forms the cluster tries them in that order. The loopback address comes last and counts
+//! only among tasks of one machine.
 
 use crate::lookup::look_up;
 use ferroflow_core::{Result, ensure, status};
@@ -11,10 +11,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 /// Interfaces of containers, virtual machines and fabrics without ordinary traffic.
 const INNER: [&str; 5] = ["docker", "virbr", "cni", "veth", "ib"];
 
-/// An address that routes lead to and nobody has: asking how to get there sends nothing.
+/// An address that routes lead to and no machine has: asking for the way there sends nothing.
 const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(203, 0, 113, 1), 9);
 
-/// What the user and the rendezvous say about the choice.
+/// Preferences of the user and of the meeting place.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wishes<'a> {
     /// A host name or address, with a port if the task is reached by another one than it listens on.
@@ -34,16 +34,16 @@ pub struct Advertised {
     pub port: Option<u16>,
     /// The address to listen on; all of them if there is none.
     pub bind: Option<IpAddr>,
-    /// Why the first host was chosen, for the log.
+    /// The reason for the first host, for the log.
     pub reason: String,
 }
 
-/// Chooses the addresses that others may reach this machine by.
+/// Chooses the addresses at which others may reach this machine.
 pub fn advertise(wishes: &Wishes<'_>) -> Result<Advertised> {
     if let Some(wish) = wishes.advertise {
-        return as_told(wish);
+        return as_wished(wish);
     }
-    let mut found = Found::default();
+    let mut found = Candidates::default();
     match wishes.interface {
         Some(name) => {
             found.interfaces(|interface| interface == name, &format!("it is {name}'s, as --interface asks"));
@@ -69,7 +69,7 @@ pub fn advertise(wishes: &Wishes<'_>) -> Result<Advertised> {
     Ok(Advertised { hosts: found.hosts, port: None, bind: None, reason: found.reason })
 }
 
-fn as_told(wish: &str) -> Result<Advertised> {
+fn as_wished(wish: &str) -> Result<Advertised> {
     let (host, port) = match wish.rsplit_once(':') {
         // More colons are an address of IPv6 without a port.
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
@@ -81,10 +81,14 @@ fn as_told(wish: &str) -> Result<Advertised> {
         }
         _ => (wish, None),
     };
-    ensure!(!host.is_empty(), InvalidArgument, "--advertise: '{wish}' names no host");
+    ensure!(
+        !host.is_empty(),
+        InvalidArgument,
+        "--advertise: '{wish}' names no host, expected host or host:port"
+    );
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let resolved: Vec<IpAddr> = resolve(host);
-    // Whoever publishes the loopback address wants nobody else to get in.
+    // A task that publishes the loopback address is to be reached from this machine alone.
     let inside = !resolved.is_empty() && resolved.iter().all(IpAddr::is_loopback);
     Ok(Advertised {
         hosts: vec![host.to_owned()],
@@ -99,13 +103,14 @@ fn as_told(wish: &str) -> Result<Advertised> {
     })
 }
 
+/// Addresses found so far, the likeliest first.
 #[derive(Default)]
-struct Found {
+struct Candidates {
     hosts: Vec<String>,
     reason: String,
 }
 
-impl Found {
+impl Candidates {
     fn add(&mut self, address: IpAddr, reason: &str) {
         let local = match address {
             IpAddr::V4(address) => address.is_link_local(),
@@ -122,7 +127,7 @@ impl Found {
         self.hosts.push(text);
     }
 
-    /// The name that a manager gave this node, if it leads here.
+    /// Adds the addresses of the name that a manager gave this node, if it leads here.
     fn of_manager(&mut self) {
         let Ok(node) = std::env::var("SLURMD_NODENAME") else { return };
         for address in resolve(&node).into_iter().filter(|address| is_local(*address)) {
@@ -130,7 +135,7 @@ impl Found {
         }
     }
 
-    /// The address from which a peer would be spoken to; without one, from which anybody elsewhere would.
+    /// Adds the addresses from which a peer, and any other machine, would be called.
     fn towards(&mut self, peer: Option<&str>) {
         for address in peer.map(resolve).unwrap_or_default() {
             if let Some(own) = source_towards((address, ELSEWHERE.1).into()) {
@@ -151,7 +156,7 @@ impl Found {
 
     fn interfaces(&mut self, wanted: impl Fn(&str) -> bool, reason: &str) {
         let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-        // Addresses of version 4 are the ones that everybody reaches.
+        // Every machine reaches addresses of version 4.
         let (four, six): (Vec<_>, Vec<_>) = interfaces
             .into_iter()
             .filter(|found| wanted(&found.name))
@@ -166,7 +171,7 @@ fn resolve(host: &str) -> Vec<IpAddr> {
     look_up(host, 0).unwrap_or_default().iter().map(SocketAddr::ip).collect()
 }
 
-/// Only an address of this machine can be bound.
+/// Returns whether an address belongs to this machine: only then can it be bound.
 fn is_local(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }

@@ -1,6 +1,6 @@
 //! A look at a cluster before it trains: names, ports in both directions, versions, agreement, clocks, directories.
 //!
-//! It talks to the servers that are up, and asks those of our own which others they reach.
+//! It talks to the servers that are up, and asks Ferroflow servers which others they reach.
 
 mod directory;
 mod names;

@@ -1,4 +1,4 @@
-//! The environment variables of a process, as a value: whoever decides by them can be asked about any.
+//! The environment variables of a process, as a value, so that decisions by them can be tested with any.
 
 use ferroflow_core::{Result, status};
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// Those of this process.
+    /// Reads the variables of this process.
     pub fn of_process() -> Environment {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))

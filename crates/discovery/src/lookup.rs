@@ -1,10 +1,10 @@
-//! Looking up names of hosts, which may take long and says so.
+//! Lookup of host names, which may take long and is logged then.
 
 use ferroflow_cluster::waiting::aloud;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-/// The addresses of a host, which may be one already.
+/// Returns the addresses of a host, which may be an address already.
 pub(crate) fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     match host.parse::<IpAddr>() {
         Ok(address) => Ok(vec![SocketAddr::new(address, port)]),

@@ -18,27 +18,27 @@ use std::time::Duration;
 use wire::Wire;
 
 /// Variables by which a launcher offers the exchange. A program started after it must not see them: its own MPI library
-/// would speak to a store that has been told that this process is done.
+/// would speak to a store that takes this process to be done.
 pub const VARIABLES: [&str; 4] = ["PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_JOBID"];
 
-/// How long all processes of a launch have to arrive; the launcher starts them together.
+/// The time that all processes of a launch have to arrive; the launcher starts them together.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Begins every value.
+/// The first character of every value.
 const MARK: char = 'v';
 
-/// Stores take values of 1023 bytes everywhere.
+/// The longest value in bytes that every store takes.
 const LONGEST_VALUE: usize = 1023;
 
-/// PMI-1 separates words by spaces and names from values by `=`, PMI-2 pairs by `;`.
+/// Characters that are escaped: PMI-1 separates words by spaces and names from values by `=`, PMI-2 pairs by `;`.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b':').remove(b'-').remove(b'_');
 
-/// Whether the process was started by a launcher that offers the exchange.
+/// Returns whether the process was started by a launcher that offers the exchange.
 pub fn is_offered() -> bool {
     std::env::var_os("PMI_FD").is_some()
 }
 
-/// Tells all processes of this launch `own` and returns what they told, in the order of their ranks.
+/// Gives `own` to all processes of this launch and returns the values of all, in the order of their ranks.
 ///
 /// Waits until every process of the launch has called it, at most five minutes.
 pub fn exchange(own: &str) -> Result<Vec<String>> {
@@ -47,7 +47,7 @@ pub fn exchange(own: &str) -> Result<Vec<String>> {
     launch.exchange(Wire::new(stream, PATIENCE), own)
 }
 
-/// What the launcher says about this process.
+/// The facts that the launcher tells this process.
 #[derive(Debug, PartialEq, Eq)]
 struct Launch {
     fd: i32,
@@ -100,20 +100,24 @@ impl Launch {
         store.put(&key(self.rank), &value)?;
         store.fence().map_err(|error| {
             error.map_message(|message| {
-                format!("not all {} processes of this launch told their addresses: {message}", self.size)
+                format!(
+                    "not all {} processes of this launch have published their addresses: {message}",
+                    self.size
+                )
             })
         })?;
-        let mut told = Vec::with_capacity(self.size as usize);
+        let mut values = Vec::with_capacity(self.size as usize);
         for rank in 0..self.size {
             let value = store.get(&key(rank))?;
             let text = value.strip_prefix(MARK).map(percent_decode_str);
             let text = text.and_then(|text| text.decode_utf8().ok());
-            let text = text
-                .ok_or_else(|| status!(DataLoss, "rank {rank} told '{value}', which is not valid UTF-8"))?;
-            told.push(text.into_owned());
+            let text = text.ok_or_else(|| {
+                status!(DataLoss, "rank {rank} published '{value}', which is not valid UTF-8")
+            })?;
+            values.push(text.into_owned());
         }
         store.finalize()?;
-        Ok(told)
+        Ok(values)
     }
 }
 
@@ -128,7 +132,7 @@ fn not_offered(name: &str) -> Status {
     )
 }
 
-/// A descriptor that the launcher left open, found by its number; closed when a program is started.
+/// Takes a descriptor that the launcher left open, by its number; it is closed when a program is started.
 fn inherited(number: i32) -> Result<OwnedFd> {
     let own = || pidfd_getfd(pidfd_open(getpid(), PidfdFlags::empty())?, number, PidfdGetfdFlags::empty());
     own().map_err(|error| {
@@ -147,18 +151,18 @@ mod tests {
     use std::io::{BufRead, BufReader, Read, Write};
     use std::sync::{Arc, Barrier, Mutex};
 
-    /// What the store of a launch holds, and its barrier.
+    /// The store of a launch, and its barrier.
     struct Launcher {
         values: Mutex<HashMap<String, String>>,
         barrier: Barrier,
     }
 
-    /// One has nothing to tell.
-    fn told(rank: u32) -> String {
+    /// The value of a process; one of them is empty.
+    fn own_value(rank: u32) -> String {
         if rank == 1 { String::new() } else { format!("[fd00::{rank}]:70{rank}; a=b") }
     }
 
-    /// Every process tells an address; both sides run here, a launcher's thread per process.
+    /// Exchanges an address of every process; both sides run here, a launcher's thread per process.
     fn exchanged(size: u32, job: Option<&str>, serve: fn(UnixStream, &Launcher)) -> Vec<Vec<String>> {
         let launcher = Arc::new(Launcher { values: Mutex::default(), barrier: Barrier::new(size as usize) });
         let mut processes = Vec::new();
@@ -168,9 +172,9 @@ mod tests {
             let launch = Launch { fd: 0, rank, size, job: job.map(str::to_owned) };
             processes.push(std::thread::spawn(move || {
                 let server = std::thread::spawn(move || serve(theirs, &launcher));
-                let told = launch.exchange(Wire::new(own, Duration::from_secs(20)), &told(rank));
+                let values = launch.exchange(Wire::new(own, Duration::from_secs(20)), &own_value(rank));
                 server.join().unwrap();
-                told.unwrap()
+                values.unwrap()
             }));
         }
         processes.into_iter().map(|process| process.join().unwrap()).collect()
@@ -247,7 +251,7 @@ mod tests {
 
     #[test]
     fn all_learn_what_all_told_in_the_order_of_ranks() {
-        let expected: Vec<String> = (0..3).map(told).collect();
+        let expected: Vec<String> = (0..3).map(own_value).collect();
         assert_eq!(exchanged(3, None, hydra), vec![expected.clone(); 3]);
         assert_eq!(exchanged(3, Some("7.0"), slurm), vec![expected; 3]);
     }

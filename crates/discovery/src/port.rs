@@ -1,8 +1,9 @@
 //! Ports that are a task's own from the moment they are chosen.
 //!
-//! A port that is picked, closed and bound again can be taken in between. So a task listens before it tells anybody, and
-//! for a program that will listen by itself the port is kept by a socket that is bound but does not listen: nobody is
-//! given that port, nobody can connect to it, but a server that sets `SO_REUSEADDR`, as stock's does, can listen on it.
+//! A port that is picked, closed and bound again can be taken in between. So a task listens before it publishes its
+//! address, and for a program that will listen by itself the port is kept by a socket that is bound but does not listen:
+//! no other program is given that port, and connections are refused, but a server that sets `SO_REUSEADDR`, as stock's
+//! does, can listen on it.
 
 use crate::owner_of_port;
 use ferroflow_core::{Result, Status, ensure, status};
@@ -154,7 +155,7 @@ mod tests {
         let reserved = ReservedPort::new(None, PortChoice::Any).unwrap();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, reserved.port()));
         assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
-        // What a program does that sets the option, while the port is still kept.
+        // As a program does that sets the option, while the port is still kept.
         let program = listen_on(None, PortChoice::Fixed(reserved.port())).unwrap();
         assert!(TcpStream::connect(address).is_ok());
         let other = listen_on(None, PortChoice::Fixed(reserved.port())).unwrap_err();

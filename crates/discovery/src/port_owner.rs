@@ -30,7 +30,7 @@ fn sockets_at(port: u16) -> Vec<String> {
     found.into_iter().map(|(_, socket)| socket).collect()
 }
 
-/// What a line of the system's table says of a port: whether the socket does not listen, and its name.
+/// Reads a line of the system's table: for a socket at this port, whether it does not listen, and its name.
 fn socket_at(line: &str, port: u16) -> Option<(bool, String)> {
     let mut words = line.split_whitespace();
     let (local, state) = (words.nth(1)?, words.nth(1)?);

@@ -8,9 +8,9 @@ use ferroflow_core::{Result, Status, status};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// The wishes of the user on the command line.
+/// The role that the user asks for on the command line.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct RoleRequest {
     /// The job of this task.
     pub job: Option<String>,
     /// Its number within the job.
@@ -46,11 +46,11 @@ pub struct Overridden {
 /// The role of a task.
 ///
 /// ```
-/// use ferroflow_discovery::{Asked, Environment, Role, Source};
+/// use ferroflow_discovery::{RoleRequest, Environment, Role, Source};
 ///
 /// let text = r#"{"cluster": {"ps": ["a:2222"], "worker": ["b:2222"]}, "task": {"type": "worker", "index": 0}}"#;
 /// let environment: Environment = [("TF_CONFIG", text)].into_iter().collect();
-/// let role = Role::resolve(&Asked::default(), &environment)?;
+/// let role = Role::resolve(&RoleRequest::default(), &environment)?;
 /// assert_eq!((role.source, role.task.job.as_str(), role.task.task), (Source::TfConfig, "worker", 0));
 /// # Ok::<(), ferroflow_core::Status>(())
 /// ```
@@ -78,11 +78,11 @@ pub struct Role {
 
 impl Role {
     /// Asks every source in the order of precedence. A mistake in the one that decides is an error.
-    pub fn resolve(asked: &Asked, environment: &Environment) -> Result<Role> {
+    pub fn resolve(request: &RoleRequest, environment: &Environment) -> Result<Role> {
         let mut role: Option<Role> = None;
         let mut notes = Vec::new();
         let mut overridden = Vec::new();
-        for (source, heard) in Source::ask_all(asked, environment) {
+        for (source, heard) in Source::ask_all(request, environment) {
             match (&role, heard) {
                 (_, Ok(Says::Nothing)) => {}
                 (Some(_), Ok(says)) => overridden.push(Overridden { source, said: says.summary() }),
@@ -104,26 +104,29 @@ impl Role {
                          add e.g. --jobs ps:1,worker:*"
                     ));
                 }
-                (None, Ok(Says::Role(found))) => role = Some(found.into_role(source, asked)?),
+                (None, Ok(Says::Role(found))) => role = Some(found.into_role(source, request)?),
             }
         }
-        let mut role = role.unwrap_or_else(|| Role::alone(asked));
+        let mut role = role.unwrap_or_else(|| Role::alone(request));
         role.notes.splice(0..0, notes);
         role.overridden = overridden;
         Ok(role)
     }
 
-    fn alone(asked: &Asked) -> Role {
-        let job = asked.job.as_deref().unwrap_or("localhost");
+    fn alone(request: &RoleRequest) -> Role {
+        let job = request.job.as_deref().unwrap_or("localhost");
+        let unchosen = request.jobs.as_ref().filter(|_| request.job.is_none()).map(|jobs| {
+            format!("no launcher says which task of {jobs} this is; add --job_name, or start it with srun or mpiexec")
+        });
         Role {
-            source: if asked.job.is_some() { Source::Flags } else { Source::Local },
-            task: TaskName::new(job, asked.task.unwrap_or_default()),
+            source: if request.job.is_some() { Source::Flags } else { Source::Local },
+            task: TaskName::new(job, request.task.unwrap_or_default()),
             cluster: ClusterSpec::new(),
-            topology: asked.jobs.clone(),
+            topology: request.jobs.clone(),
             rank: None,
             unlocated: None,
             run_id: None,
-            notes: Vec::new(),
+            notes: unchosen.into_iter().collect(),
             overridden: Vec::new(),
         }
     }
@@ -146,7 +149,7 @@ impl Role {
         self.cluster.address(&self.task)
     }
 
-    /// The role as the value of `TF_CONFIG`, which stock's programs read.
+    /// Returns the role as the value of `TF_CONFIG`, which stock's programs read.
     pub fn tf_config(&self) -> Value {
         tf_config(&self.task, &self.cluster)
     }
@@ -172,14 +175,14 @@ fn of_source(source: &Source, error: &Status) -> Status {
 }
 
 impl Found {
-    /// The role, after flags that name only the task have chosen it in the cluster that was found.
-    fn into_role(self, source: Source, asked: &Asked) -> Result<Role> {
+    /// Makes the role, after flags that name only the task have chosen it in the cluster that was found.
+    fn into_role(self, source: Source, request: &RoleRequest) -> Result<Role> {
         let Found { task, cluster, topology, rank, mut unlocated, run_id, mut notes } = self;
         let mut chosen = task;
-        if source != Source::Flags && (asked.job.is_some() || asked.task.is_some()) {
-            let job = asked.job.clone().or_else(|| chosen.as_ref().map(|task| task.job.clone()));
+        if source != Source::Flags && (request.job.is_some() || request.task.is_some()) {
+            let job = request.job.clone().or_else(|| chosen.as_ref().map(|task| task.job.clone()));
             let job = job.unwrap_or_else(|| "worker".to_owned());
-            let task = TaskName::new(&job, asked.task.unwrap_or_default());
+            let task = TaskName::new(&job, request.task.unwrap_or_default());
             if let Some(given) = chosen.as_ref().filter(|given| **given != task) {
                 let note = format!("the flags choose {}, {source} says {}", short(&task), short(given));
                 notes.push(note);
@@ -249,8 +252,8 @@ pub(crate) fn in_cluster(task: &TaskName, cluster: &ClusterSpec) -> Result<()> {
     Err(status!(InvalidArgument, "{task} is not in the cluster, which has {cluster}: {fix}"))
 }
 
-/// Jobs may have any name, but one that is nearly a usual one is more likely a typing error: its tasks would be started
-/// and never used.
+/// Returns remarks about jobs whose names are nearly usual ones. Jobs may have any name, but a typing error is likelier:
+/// its tasks would be started and never used.
 fn unusual_jobs(cluster: &ClusterSpec) -> Vec<String> {
     let usual = ["chief", "worker", "ps", "evaluator", "master"];
     let unusual = cluster.jobs().filter(|job| job.len() > 2 && !usual.contains(job));
@@ -266,7 +269,7 @@ fn listed(cluster: &ClusterSpec) -> String {
     if tasks.is_empty() { "the tasks of the cluster".to_owned() } else { tasks.join(", ") }
 }
 
-/// `worker:1`, for texts about many tasks.
+/// Formats a task as `worker:1`, for texts about many tasks.
 pub(crate) fn short(task: &TaskName) -> String {
     format!("{}:{}", task.job, task.task)
 }
@@ -291,14 +294,14 @@ mod tests {
         ("SLURMD_NODENAME", "n1"),
     ];
 
-    fn asked(jobs: &str) -> Asked {
-        Asked { jobs: Some(jobs.parse().unwrap()), ..Asked::default() }
+    fn request(jobs: &str) -> RoleRequest {
+        RoleRequest { jobs: Some(jobs.parse().unwrap()), ..RoleRequest::default() }
     }
 
     #[test]
     fn the_first_source_decides_and_the_others_are_told() {
         let everything: Environment = [CONFIG].into_iter().chain(OPEN_MPI).chain(SLURM).collect();
-        let role = Role::resolve(&asked("ps:1,worker:*"), &everything).unwrap();
+        let role = Role::resolve(&request("ps:1,worker:*"), &everything).unwrap();
         assert_eq!((role.source, short(&role.task).as_str()), (Source::TfConfig, "worker:0"));
         let said: Vec<String> =
             role.overridden.iter().map(|other| format!("{}: {}", other.source, other.said)).collect();
@@ -308,7 +311,7 @@ mod tests {
         );
         // Within an allocation, Slurm's variables are those of the daemon that mpirun started.
         let launched: Environment = OPEN_MPI.into_iter().chain(SLURM).collect();
-        let role = Role::resolve(&asked("ps:1,worker:*"), &launched).unwrap();
+        let role = Role::resolve(&request("ps:1,worker:*"), &launched).unwrap();
         assert_eq!((role.source, short(&role.task).as_str()), (Source::OpenMpi, "worker:1"));
         assert_eq!(role.run_id.as_deref(), Some("prte-7"));
         assert!(role.located().unwrap_err().message().contains("--rendezvous"));
@@ -317,7 +320,8 @@ mod tests {
     #[test]
     fn flags_that_name_the_task_alone_choose_it_in_the_cluster_of_the_next_source() {
         let environment: Environment = [CONFIG].into_iter().collect();
-        let choose = |job: &str, task| Asked { job: Some(job.to_owned()), task, ..Asked::default() };
+        let choose =
+            |job: &str, task| RoleRequest { job: Some(job.to_owned()), task, ..RoleRequest::default() };
         let role = Role::resolve(&choose("ps", None), &environment).unwrap();
         assert_eq!((role.source, role.address()), (Source::TfConfig, Some("a:1")));
         assert_eq!(role.notes, ["the flags choose ps:0, TF_CONFIG says worker:0"]);
@@ -330,13 +334,13 @@ mod tests {
     #[test]
     fn hydra_and_condor_tell_ranks() {
         let hydra = [("PMI_RANK", "0"), ("PMI_SIZE", "2"), ("MPI_LOCALRANKID", "0")];
-        let role = Role::resolve(&asked("chief:1,ps:1"), &hydra.into_iter().collect()).unwrap();
+        let role = Role::resolve(&request("chief:1,ps:1"), &hydra.into_iter().collect()).unwrap();
         assert_eq!((role.source, short(&role.task).as_str()), (Source::Hydra, "chief:0"));
         // Slurm's PMI sets the same, but for the local rank.
         let pmi = hydra.into_iter().take(2).chain(SLURM);
-        assert_eq!(Role::resolve(&asked("chief:1,ps:1"), &pmi.collect()).unwrap().source, Source::Slurm);
+        assert_eq!(Role::resolve(&request("chief:1,ps:1"), &pmi.collect()).unwrap().source, Source::Slurm);
         let condor = [("_CONDOR_PROCNO", "1"), ("_CONDOR_NPROCS", "2")];
-        let role = Role::resolve(&asked("chief:1,ps:1"), &condor.into_iter().collect()).unwrap();
+        let role = Role::resolve(&request("chief:1,ps:1"), &condor.into_iter().collect()).unwrap();
         assert_eq!((role.source, role.rank), (Source::Condor, Some(Rank { rank: 1, size: 2 })));
     }
 
@@ -345,7 +349,7 @@ mod tests {
         for job in ["evaluator", "chief"] {
             let text = CONFIG.1.replace(r#""type": "worker""#, &format!(r#""type": "{job}""#));
             let role =
-                Role::resolve(&Asked::default(), &[("TF_CONFIG", text)].into_iter().collect()).unwrap();
+                Role::resolve(&RoleRequest::default(), &[("TF_CONFIG", text)].into_iter().collect()).unwrap();
             assert!(role.address().is_none() && role.notes[0].contains("no task calls it"));
         }
     }

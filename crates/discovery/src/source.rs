@@ -11,7 +11,7 @@ mod tf_config;
 
 pub use tf_config::TfConfig;
 
-use crate::role::{Asked, Rank, short};
+use crate::role::{Rank, RoleRequest, short};
 use crate::{Environment, Topology};
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_core::{Result, Status, status};
@@ -36,14 +36,14 @@ pub enum Source {
     Condor,
     /// The name of a pod.
     Kubernetes,
-    /// Nobody: the task is alone.
+    /// No source: the task is alone.
     Local,
 }
 
 /// The answer of a source.
 pub(crate) enum Says {
     Nothing,
-    /// A process among others, without a word on jobs.
+    /// A process among others, whose jobs are not known.
     Rank(Rank),
     Role(Found),
 }
@@ -61,7 +61,7 @@ pub(crate) struct Found {
     pub(crate) notes: Vec<String>,
 }
 
-type Ask = fn(&Asked, &Environment) -> Result<Says>;
+type Ask = fn(&RoleRequest, &Environment) -> Result<Says>;
 
 /// The order of precedence. Open MPI and Hydra come before Slurm because within an allocation their processes see the
 /// variables of the daemon that Slurm started, which is another one.
@@ -79,10 +79,10 @@ const SOURCES: [(Source, Ask); 8] = [
 impl Source {
     /// Asks every source, in the order of precedence.
     pub(crate) fn ask_all(
-        asked: &Asked,
+        request: &RoleRequest,
         environment: &Environment,
     ) -> impl Iterator<Item = (Source, Result<Says>)> {
-        SOURCES.into_iter().map(|(source, ask)| (source, ask(asked, environment)))
+        SOURCES.into_iter().map(|(source, ask)| (source, ask(request, environment)))
     }
 }
 
@@ -97,13 +97,13 @@ impl fmt::Display for Source {
             Source::Slurm => "Slurm",
             Source::Condor => "HTCondor",
             Source::Kubernetes => "Kubernetes",
-            Source::Local => "nobody",
+            Source::Local => "no source",
         })
     }
 }
 
 impl Says {
-    /// The same in a few words.
+    /// Describes the answer in a few words.
     pub(crate) fn summary(&self) -> String {
         match self {
             Says::Nothing => "nothing".to_owned(),
@@ -122,8 +122,8 @@ impl Says {
 }
 
 /// Returns the role of a rank, for launchers that know only ranks; jobs make tasks of them.
-fn by_rank(asked: &Asked, rank: Rank, run_id: Option<String>) -> Result<Says> {
-    let Some(jobs) = &asked.jobs else { return Ok(Says::Rank(rank)) };
+fn by_rank(request: &RoleRequest, rank: Rank, run_id: Option<String>) -> Result<Says> {
+    let Some(jobs) = &request.jobs else { return Ok(Says::Rank(rank)) };
     let topology = jobs.of_size(rank.size)?;
     let task = topology.task_of_rank(rank.rank).ok_or_else(|| {
         status!(InvalidArgument, "rank {} is beyond the {} processes that were started", rank.rank, rank.size)
@@ -132,7 +132,7 @@ fn by_rank(asked: &Asked, rank: Rank, run_id: Option<String>) -> Result<Says> {
     Ok(Says::Role(Found { task: Some(task), topology, rank: Some(rank), run_id, ..Found::default() }))
 }
 
-/// The rank that two variables tell; `None` unless both are set.
+/// Reads the rank from two variables; `None` unless both are set.
 fn rank_of(environment: &Environment, rank: &str, size: &str) -> Result<Option<Rank>> {
     let (Some(rank), Some(size)) = (environment.number(rank)?, environment.number(size)?) else {
         return Ok(None);

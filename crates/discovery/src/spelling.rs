@@ -1,6 +1,6 @@
-//! Misspelled words: which known one was meant.
+//! The known word that a misspelled one was meant to be.
 
-/// The known word that a misspelled one is nearest to; none if it resembles none of them.
+/// Returns the known word that a misspelled one is nearest to; `None` if it resembles none of them.
 ///
 /// ```
 /// use ferroflow_discovery::nearest;
@@ -16,7 +16,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (distance <= (known.len() / 3).max(1)).then_some(known)
 }
 
-/// The question or the list that ends a message about an unknown word.
+/// Returns the question or the list that ends a message about an unknown word.
 pub(crate) fn suggestion(word: &str, known: &[&str]) -> String {
     match nearest(word, known.iter().copied()) {
         Some(nearest) => format!("did you mean '{nearest}'?"),

@@ -31,13 +31,13 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Jobs in their order, each with its size.
+    /// Makes a topology of jobs in this order, each with its size.
     pub fn new<'a>(jobs: impl IntoIterator<Item = (&'a str, u32)>) -> Result<Topology> {
         let jobs = jobs.into_iter().map(|(job, count)| (job.to_owned(), Count::Tasks(count)));
         Topology { jobs: jobs.collect() }.checked()
     }
 
-    /// The same for a cluster of so many tasks: the job that takes the rest gets its number.
+    /// Fills in the size of the job that takes the rest, for a cluster of `size` tasks.
     pub fn of_size(&self, size: u32) -> Result<Topology> {
         let named: u32 = self.jobs.iter().map(|(_, count)| count.number()).sum();
         let open = self.jobs.iter().any(|(_, count)| *count == Count::Rest);
@@ -55,17 +55,17 @@ impl Topology {
         Ok(Topology { jobs: self.jobs.iter().map(filled).collect() })
     }
 
-    /// The task that the process with this rank is; `None` beyond the last.
+    /// Returns the task of a rank; `None` beyond the last.
     pub fn task_of_rank(&self, rank: u32) -> Option<TaskName> {
         self.tasks().nth(rank as usize)
     }
 
-    /// Every task in the order of ranks. A job that takes the rest has none until its size is known.
+    /// Returns every task in the order of ranks. A job that takes the rest has none until its size is known.
     pub fn tasks(&self) -> impl Iterator<Item = TaskName> {
         self.jobs.iter().flat_map(|(job, count)| (0..count.number()).map(|task| TaskName::new(job, task)))
     }
 
-    /// Jobs in their order.
+    /// Returns the jobs in their order.
     pub fn jobs(&self) -> impl Iterator<Item = (&str, Count)> {
         self.jobs.iter().map(|(job, count)| (job.as_str(), *count))
     }

@@ -3,7 +3,7 @@
 use crate::server::TaskConfig;
 use ferroflow_cluster::spec::ClusterSpec;
 use ferroflow_core::{Result, Status, bail, ensure, status};
-use ferroflow_discovery::{Asked, Environment};
+use ferroflow_discovery::{Environment, RoleRequest};
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -107,15 +107,15 @@ impl Flags {
     /// Returns the task of this process: from `--ps_hosts`, `--worker_hosts` and other lists of addresses or `--cluster`,
     /// with `--job_name` and `--task_index`; without such flags, like [`TaskConfig::from_env`].
     pub fn task_config(&self) -> Result<TaskConfig> {
-        let asked = Asked {
+        let request = RoleRequest {
             job: self.get("job_name").map(str::to_owned),
             task: self.parsed("task_index")?,
             cluster: self.listed_cluster()?,
             jobs: self.parsed("jobs")?,
-            ..Asked::default()
+            ..RoleRequest::default()
         };
-        let job = asked.job.clone();
-        let config = TaskConfig::resolve(asked, &Environment::of_process())?;
+        let job = request.job.clone();
+        let config = TaskConfig::resolve(request, &Environment::of_process())?;
         if let Some(job) = job.filter(|_| config.cluster.is_empty()) {
             bail!(
                 InvalidArgument,

@@ -10,6 +10,7 @@ pub use task_config::TaskConfig;
 
 use crate::target::Target;
 use chief_watch::Timeouts;
+pub use ferroflow_cluster::Listeners;
 pub use ferroflow_cluster::server::Whereabouts;
 use ferroflow_cluster::server::{Server as Task, ServerConfig};
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
@@ -17,7 +18,7 @@ pub use ferroflow_core::memory::limits::{Limit as MemoryLimit, least as memory_l
 use ferroflow_core::op::Registry;
 use ferroflow_core::{Result, ensure};
 use meeting::Membership;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -84,7 +85,7 @@ impl Server {
     pub fn start(
         config: ServerConfig,
         registry: Registry,
-        listeners: Vec<TcpListener>,
+        listeners: impl Into<Listeners>,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<Server> {
         crate::logging::start();

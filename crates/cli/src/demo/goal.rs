@@ -16,8 +16,8 @@ pub(crate) struct Goal {
 }
 
 impl Goal {
-    /// The goal of a run that starts at step `first`. The same command goes on to the goal of the run that it continues;
-    /// another number of steps is another goal.
+    /// Chooses the goal of a run that starts at step `first`. The same command goes on to the goal of the run that it
+    /// continues; another number of steps is another goal.
     pub(crate) fn choose(directory: &Path, first: i64, steps: i64) -> Result<Goal, String> {
         let goal = match Goal::read(directory) {
             Some(goal) if goal.steps == steps && goal.last > first => goal,
@@ -36,7 +36,7 @@ impl Goal {
 
     /// Forgets the goal, which has been reached.
     pub(crate) fn reached(directory: &Path) {
-        // A goal that stays is below the steps of the checkpoint, so that nobody goes on to it.
+        // A goal that stays is below the steps of the checkpoint, so that no run goes on to it.
         let _ = std::fs::remove_file(file(directory));
     }
 }

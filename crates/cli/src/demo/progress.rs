@@ -16,9 +16,9 @@ pub(crate) struct Progress {
     step: i64,
     loss: Option<f32>,
     accuracy: Option<f32>,
-    /// When training began, and when its last step was told.
+    /// The time at which training began, and at which its last step was reported.
     began: Instant,
-    told: Instant,
+    reported: Instant,
     look: Look,
 }
 
@@ -28,14 +28,15 @@ enum Look {
 }
 
 impl Progress {
-    /// From the first step to the last.
+    /// Shows the progress from the first step to the last.
     pub(crate) fn new(first: i64, last: i64) -> Progress {
-        let look = match std::io::stdout().is_terminal() {
-            true => Look::Bar(bar((last - first).max(0) as u64)),
-            false => Look::Lines { printed: None },
+        let look = if std::io::stdout().is_terminal() {
+            Look::Bar(bar((last - first).max(0) as u64))
+        } else {
+            Look::Lines { printed: None }
         };
         let now = Instant::now();
-        Progress { first, last, step: first, loss: None, accuracy: None, began: now, told: now, look }
+        Progress { first, last, step: first, loss: None, accuracy: None, began: now, reported: now, look }
     }
 
     /// Takes note of a line that a task wrote.
@@ -44,8 +45,8 @@ impl Progress {
             return;
         }
         match Report::read(&String::from_utf8_lossy(line)) {
-            // What came before does not count as slow steps.
-            Some(Report::Started) => (self.began, self.told) = (Instant::now(), Instant::now()),
+            // The time before does not count as slow steps.
+            Some(Report::Started) => (self.began, self.reported) = (Instant::now(), Instant::now()),
             Some(Report::Trained { step, loss }) => {
                 self.loss = Some(loss);
                 self.reached(step);
@@ -62,7 +63,7 @@ impl Progress {
         // Workers finish the steps that they have begun, beyond the last one.
         let step = step.min(self.last);
         if step > self.step {
-            (self.step, self.told) = (step, Instant::now());
+            (self.step, self.reported) = (step, Instant::now());
         }
         self.show();
     }
@@ -90,7 +91,7 @@ impl Progress {
 
     /// Steps per second since training began, as text; none before there are steps to count.
     pub(crate) fn rate(&self) -> Option<String> {
-        let seconds = self.told.duration_since(self.began).as_secs_f64();
+        let seconds = self.reported.duration_since(self.began).as_secs_f64();
         rate(self.step - self.first, seconds)
     }
 
@@ -151,7 +152,7 @@ mod tests {
     #[test]
     fn no_rate_is_zero() {
         let rates = [(0, 1.0), (1, 30.0), (1, 2.0), (99, 10.0), (1000, 10.0), (5, 0.0)];
-        let told = rates.map(|(steps, seconds)| rate(steps, seconds).unwrap_or_default());
-        assert_eq!(told, ["", "0.03", "0.5", "9.9", "100", "5000"]);
+        let texts = rates.map(|(steps, seconds)| rate(steps, seconds).unwrap_or_default());
+        assert_eq!(texts, ["", "0.03", "0.5", "9.9", "100", "5000"]);
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn run(task: &Task) -> Result<()> {
             directory: task.dir.join("eval"),
             writer: None,
         };
-        session = session.hook(Told::new(&step, &model.loss, judge));
+        session = session.hook(ProgressReports::new(&step, &model.loss, judge));
     }
     let batches = training
         .examples()?
@@ -108,7 +108,7 @@ impl Phase {
     const TRAINING: u8 = 1;
     const ENDING: u8 = 2;
 
-    /// From now on, a signal ends the process or the training.
+    /// Lets a signal end the process or the training from now on.
     fn hear_signals() -> Result<Phase> {
         let phase = Phase::default();
         let heard = phase.clone();
@@ -167,36 +167,37 @@ fn writer<'a>(writer: &'a mut Option<SummaryWriter>, directory: &Path) -> Result
     }
 }
 
-/// Tells the process that started the demonstration how training goes.
-struct Told {
+/// Reports the progress of training to the process that started the demonstration.
+struct ProgressReports {
     step: Output,
     loss: Output,
     judge: Judge,
-    told: Option<Instant>,
+    reported: Option<Instant>,
     judged: Option<Instant>,
 }
 
-impl Told {
-    fn new(step: &Variable, loss: &Output, judge: Judge) -> Told {
-        Told { step: step.value().clone(), loss: loss.clone(), judge, told: None, judged: None }
+impl ProgressReports {
+    fn new(step: &Variable, loss: &Output, judge: Judge) -> ProgressReports {
+        let (step, loss) = (step.value().clone(), loss.clone());
+        ProgressReports { step, loss, judge, reported: None, judged: None }
     }
 }
 
-impl SessionHook for Told {
+impl SessionHook for ProgressReports {
     fn after_create_session(&mut self, _: &Session) -> Result<()> {
         Report::Started.send();
         Ok(())
     }
 
     fn before_run(&mut self, _: &RunContext<'_>) -> Result<RunArgs> {
-        let due = self.told.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
+        let due = self.reported.is_none_or(|at| at.elapsed() >= REPORT_EVERY);
         Ok(if due { RunArgs::fetch([&self.step, &self.loss]) } else { RunArgs::default() })
     }
 
     fn after_run(&mut self, cx: &RunContext<'_>, values: &RunValues<'_>) -> Result<()> {
         let [step, loss] = values.values else { return Ok(()) };
         Report::Trained { step: step.to_scalar()?, loss: loss.to_scalar()? }.send();
-        self.told = Some(Instant::now());
+        self.reported = Some(Instant::now());
         if self.judged.is_none_or(|at| at.elapsed() >= JUDGE_EVERY) {
             self.judged = Some(Instant::now());
             self.judge.judge(cx.session())?;

@@ -10,14 +10,14 @@ pub(super) struct TaskEnd {
     pub(super) ran: Duration,
     /// The number of its starts.
     pub(super) starts: u32,
-    /// The reason why it was asked to end; none if it ended by itself.
+    /// The reason why it was asked to end; `None` if it ended by itself.
     pub(super) asked: Option<String>,
     /// True if it was killed because it did not end when it was asked to.
     pub(super) killed: bool,
 }
 
 impl TaskEnd {
-    /// The end of a sentence that begins with the task.
+    /// Describes the end, as the end of a sentence that begins with the task.
     pub(super) fn text(&self) -> String {
         let seconds = self.ran.as_secs_f64();
         let starts = if self.starts > 1 { format!(", in start {}", self.starts) } else { String::new() };
@@ -31,7 +31,7 @@ impl TaskEnd {
     }
 }
 
-/// An exit status in the words of shells.
+/// Describes an exit status in the words of shells.
 pub(crate) fn described(status: ExitStatus) -> String {
     let text = status.to_string();
     match (text.strip_prefix("exit status: "), text.strip_prefix("signal: ")) {

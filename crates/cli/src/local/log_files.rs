@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The files, in the order of the tasks; none if nobody asked for them.
+/// The files, in the order of the tasks; empty without `--log-dir`.
 pub(super) struct LogFiles(Vec<(PathBuf, File)>);
 
 impl LogFiles {
@@ -37,7 +37,7 @@ impl LogFiles {
         }
     }
 
-    /// The file of a task.
+    /// Returns the file of a task.
     pub(super) fn path(&self, task: usize) -> Option<&Path> {
         self.0.get(task).map(|(path, _)| path.as_path())
     }

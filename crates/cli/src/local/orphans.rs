@@ -30,7 +30,8 @@ pub(super) fn kill_all(mark: &str) {
     }
 }
 
-/// Those of this user that have the mark. Ones that have ended but were not waited for have no environment any more.
+/// Returns this user's processes with the mark. Those that have ended but were not waited for have no environment any
+/// more.
 fn marked(mark: &str) -> Vec<Pid> {
     let wanted = format!("{VARIABLE}={mark}");
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };

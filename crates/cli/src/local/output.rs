@@ -1,4 +1,4 @@
-//! Lines of many tasks on one terminal: each begins with the task's name, in a color of its own if somebody looks.
+//! Lines of many tasks on one terminal: each begins with the task's name, in a color of its own on a terminal.
 
 use super::{Stream, short};
 use ferroflow::TaskName;
@@ -15,7 +15,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Names of these tasks take the same room.
+    /// Makes an output in which the names of these tasks take the same room.
     pub(crate) fn new<'a>(tasks: impl Iterator<Item = &'a TaskName>) -> Output {
         let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb");
@@ -35,7 +35,7 @@ impl Output {
         let mut line = prefix(self.width, place, task, colored).into_bytes();
         line.extend_from_slice(text);
         line.push(b'\n');
-        // Whoever does not read on misses the rest; the tasks go on.
+        // A reader that stops misses the rest; the tasks go on.
         let _ = match stream {
             Stream::Output => std::io::stdout().lock().write_all(&line),
             Stream::Error => std::io::stderr().lock().write_all(&line),
@@ -45,9 +45,10 @@ impl Output {
 
 fn prefix(width: usize, place: usize, task: &TaskName, colored: bool) -> String {
     let name = short(task);
-    match colored {
-        true => format!("\x1b[{}m{name:width$} |\x1b[0m ", COLORS[place % COLORS.len()]),
-        false => format!("{name:width$} | "),
+    if colored {
+        format!("\x1b[{}m{name:width$} |\x1b[0m ", COLORS[place % COLORS.len()])
+    } else {
+        format!("{name:width$} | ")
     }
 }
 

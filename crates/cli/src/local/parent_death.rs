@@ -24,8 +24,8 @@ pub(crate) struct WithParent {
     program: Vec<OsString>,
 }
 
-/// The command of a program that ends with this process. Between `fork` and `exec` only unsafe code could arrange that,
-/// so a process of ours does and becomes the program.
+/// Makes the command of a program that ends with this process. Between `fork` and `exec` only unsafe code could arrange
+/// that, so another start of this binary does, and becomes the program.
 pub(crate) fn with_parent(program: &[String]) -> Result<Command, String> {
     let binary = std::env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
     let mut command = Command::new(binary);
@@ -33,7 +33,7 @@ pub(crate) fn with_parent(program: &[String]) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Becomes the program; comes back only if that fails.
+/// Becomes the program; returns only if that fails.
 pub(crate) fn exec_with_parent(args: &WithParent) -> Failure {
     if let Err(error) = follow(Pid::from_raw(args.parent)) {
         return error.into();
@@ -44,7 +44,7 @@ pub(crate) fn exec_with_parent(args: &WithParent) -> Failure {
     Failure::new(code, format!("cannot start {}: {error}", program.to_string_lossy()))
 }
 
-/// The socket that this process was started with. From now on it ends with the process that started it.
+/// Returns the socket that this process was started with, and lets it end with the process that started it.
 pub(crate) fn inherit_socket() -> Result<TcpListener, String> {
     follow(getppid())?;
     let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
@@ -58,8 +58,8 @@ pub(crate) fn inherit_socket() -> Result<TcpListener, String> {
 fn follow(parent: Option<Pid>) -> Result<(), String> {
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|error| format!("cannot follow the parent's end: {error}"))?;
-    match getppid() == parent {
-        true => Ok(()),
-        false => Err("the process that started this task is gone".to_owned()),
+    if getppid() != parent {
+        return Err("the process that started this task is gone".to_owned());
     }
+    Ok(())
 }

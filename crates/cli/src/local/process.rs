@@ -1,20 +1,20 @@
-//! A task's process: what it writes, and its end.
+//! A task's process: its output, and its end.
 
-use super::{Heard, Stream};
+use super::{Stream, ThreadEvent};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io::{BufRead, BufReader, Read};
 use std::process::Child;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// A longer line is cut: a progress bar may never end its line.
+/// The longest line in bytes; a longer one is cut, since a progress bar may never end its line.
 const LINE_BYTES: u64 = 64 << 10;
 
 /// The time that children may hold the output of a process open after its end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Follows a process on threads of their own, until it has ended and all of its output was read.
-pub(super) fn follow(mut process: Child, task: usize, sender: &Sender<Heard>) {
+pub(super) fn follow(mut process: Child, task: usize, sender: &Sender<ThreadEvent>) {
     let (closed, both_closed) = channel();
     let (output, error) = (process.stdout.take(), process.stderr.take());
     read_lines(output, task, Stream::Output, sender.clone(), closed.clone());
@@ -22,7 +22,7 @@ pub(super) fn follow(mut process: Child, task: usize, sender: &Sender<Heard>) {
     let sender = sender.clone();
     std::thread::spawn(move || {
         let group = Pid::from_child(&process);
-        // The process is not taken off the system's list yet, so that its group is nobody else's.
+        // The process is not taken off the system's list yet, so that no other process gets its number.
         let _ = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let _ = kill_process_group(group, Signal::TERM);
         let in_time = await_close(&both_closed);
@@ -30,7 +30,7 @@ pub(super) fn follow(mut process: Child, task: usize, sender: &Sender<Heard>) {
         if !in_time {
             await_close(&both_closed);
         }
-        let _ = sender.send(Heard::Ended { task, process });
+        let _ = sender.send(ThreadEvent::Ended { task, process });
     });
 }
 
@@ -44,7 +44,7 @@ fn read_lines(
     source: Option<impl Read + Send + 'static>,
     task: usize,
     stream: Stream,
-    sender: Sender<Heard>,
+    sender: Sender<ThreadEvent>,
     closed: Sender<()>,
 ) {
     let Some(source) = source else { return };
@@ -60,7 +60,7 @@ fn read_lines(
             if text.last() == Some(&b'\n') {
                 text.pop();
             }
-            if sender.send(Heard::Line { task, stream, text }).is_err() {
+            if sender.send(ThreadEvent::Line { task, stream, text }).is_err() {
                 return;
             }
         }

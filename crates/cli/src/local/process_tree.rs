@@ -15,7 +15,7 @@ pub(crate) struct ProcessTree {
 }
 
 impl ProcessTree {
-    /// An empty tree.
+    /// Makes an empty tree.
     pub(crate) fn new() -> Result<ProcessTree, String> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mark = format!("{}.{}", std::process::id(), now.as_nanos());

@@ -1,4 +1,4 @@
-//! Runs the tasks of a cluster: shows what they write, starts crashed ones again, ends them.
+//! The supervisor of a cluster's tasks: shows their output, starts crashed ones again, ends them.
 
 use super::ending::{TaskEnd, described};
 use super::log_files::LogFiles;
@@ -30,7 +30,7 @@ pub(crate) struct Task {
 pub(crate) enum Wait<'a> {
     /// Without a limit.
     Ever,
-    /// Until then; meanwhile it logs for whom it waits, and why.
+    /// Until this moment; meanwhile it prints for whom it waits, and why.
     Until(Instant, &'a dyn Fn(&Supervisor) -> (String, String)),
 }
 
@@ -68,14 +68,14 @@ pub(crate) struct Supervisor {
     started: Vec<(Instant, u32)>,
     /// The reasons why tasks were asked to end.
     asked: Vec<Option<String>>,
-    /// Tasks that were killed because they did not.
+    /// True for tasks that were killed because they did not.
     killed: Vec<bool>,
     /// The ends of tasks.
     ends: Vec<Option<TaskEnd>>,
 }
 
 impl Supervisor {
-    /// Opens the cluster and starts every task. What they write goes to files in `log_dir`, too, if there is one.
+    /// Opens the cluster and starts every task. Their output goes to files in `log_dir`, too, if there is one.
     pub(crate) fn start(
         tasks: Vec<Task>,
         restarts: u32,
@@ -119,7 +119,7 @@ impl Supervisor {
         self.cluster.is_running(task)
     }
 
-    /// No task is started again from now on.
+    /// Starts no task again from now on.
     pub(crate) fn no_more_restarts(&mut self) {
         self.restarts.fill(0);
     }
@@ -130,8 +130,8 @@ impl Supervisor {
         tasks.map(|task| short(&self.tasks[task].name)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Runs the tasks until what is waited for has come. `heard` sees every line of a task of ours before it is shown,
-    /// and says whether it is for people.
+    /// Runs the tasks until `reached` holds. `heard` sees every line of a served task before it is shown, and returns
+    /// whether it is for people.
     pub(crate) fn run(
         &mut self,
         wait: Wait<'_>,
@@ -158,10 +158,10 @@ impl Supervisor {
                 Some(Event::Line { task, stream, text }) => {
                     self.files.line(task, &text);
                     let Task { name, port, .. } = &self.tasks[task];
-                    let ours = *port == Port::HandedOver;
-                    if !ours || heard(task, stream, &text) {
+                    let served = *port == Port::HandedOver;
+                    if !served || heard(task, stream, &text) {
                         // Standard output belongs to the programs.
-                        let stream = if ours { Stream::Error } else { stream };
+                        let stream = if served { Stream::Error } else { stream };
                         self.output.line(task, name, stream, &text);
                     }
                 }
@@ -174,7 +174,7 @@ impl Supervisor {
         }
     }
 
-    /// Takes note of a task's end; gives its exit code if that is a failure which is not cured by another start.
+    /// Notes a task's end; returns its exit code if that is a failure which is not cured by another start.
     fn ended(&mut self, task: usize, status: ExitStatus) -> Result<Option<u8>, String> {
         let program = self.tasks[task].port != Port::HandedOver;
         let (started, starts) = self.started[task];
@@ -203,7 +203,7 @@ impl Supervisor {
         Ok(Some(exit::of_status(status).max(exit::PERMANENT)))
     }
 
-    /// Tells of a failure when it happens. The task's own lines were shown when it wrote them.
+    /// Prints a failure when it happens. The task's own lines were shown when it wrote them.
     fn report(&self, task: usize, status: ExitStatus) {
         let silent = if self.cluster.log(task).is_empty() { " and no output" } else { "" };
         let file = self.files.path(task);
@@ -213,7 +213,7 @@ impl Supervisor {
         eprintln!("ferroflow: {name} {verb} with {}{silent}{file}", described(status));
     }
 
-    /// Tells how every task ended.
+    /// Prints how every task ended.
     pub(crate) fn summarize(&self) {
         for (task, end) in self.tasks.iter().zip(&self.ends) {
             let text = end.as_ref().map_or_else(|| "is still running".to_owned(), TaskEnd::text);

@@ -1,4 +1,4 @@
-//! A process that outlives this one by a moment, to end what it started should it be killed.
+//! A process that outlives this one by a moment, to end the processes that it started should it be killed.
 //!
 //! The kernel signals only the children of a process that is gone, and their own children stay. The watchdog hears of
 //! every process group that begins and ends, through a pipe; when the pipe closes without a last word, it ends the groups
@@ -39,12 +39,12 @@ impl Watchdog {
         watchdog.map(Watchdog).map_err(failed)
     }
 
-    /// A group has begun.
+    /// Adds a group that has begun.
     pub(super) fn watch(&mut self, group: Pid) {
         self.say(&format!("+{}", group.as_raw_pid()));
     }
 
-    /// A group has ended.
+    /// Removes a group that has ended.
     pub(super) fn forget(&mut self, group: Pid) {
         self.say(&format!("-{}", group.as_raw_pid()));
     }

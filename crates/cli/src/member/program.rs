@@ -1,6 +1,6 @@
-//! The program of a task that joined. Whatever it starts ends with it, and with this process.
+//! The program of a task that joined. All processes that it starts end with it, and with this process.
 
-use super::Happened;
+use super::TaskEvent;
 use crate::local::ProcessTree;
 use crate::run::program_command;
 use ferroflow::discovery::pmi;
@@ -24,7 +24,7 @@ impl Program {
         task: &TaskName,
         cluster: &ClusterSpec,
         exchanged: bool,
-        sender: Sender<Happened>,
+        sender: Sender<TaskEvent>,
     ) -> Result<Program, String> {
         let mut command = program_command(task, cluster, words)?;
         // A program that speaks to the launcher again would be taken for a process that ends and returns.
@@ -38,20 +38,20 @@ impl Program {
         let group = Pid::from_child(&process);
         tree.watch(group);
         std::thread::spawn(move || {
-            // The process is not taken off the system's list yet, so that its group is nobody else's.
+            // The process is not taken off the system's list yet, so that no other process gets its number.
             let _ = waitid(WaitId::Pid(group), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-            let _ = sender.send(Happened::Exited);
+            let _ = sender.send(TaskEvent::Exited);
         });
         Ok(Program { process, group, tree })
     }
 
-    /// Sends a signal to the program and whatever it has started.
+    /// Sends a signal to the program and the processes that it has started.
     pub(super) fn signal(&self, signal: Signal) {
         // Fails only if all of it has just ended.
         let _ = kill_process_group(self.group, signal);
     }
 
-    /// After its end: what it left behind ends too.
+    /// Ends the processes that the program left behind, after its end.
     pub(super) fn reap(mut self) -> Result<ExitStatus, String> {
         self.signal(Signal::TERM);
         let status = self.process.wait();

@@ -1,4 +1,4 @@
-//! How long a served task lives, and how it ends: on a signal, after its steps, or by itself when training is over.
+//! The lifetime of a served task, and its end: on a signal, after its steps, or by itself when training is over.
 
 use crate::exit::{self, Failure};
 use crate::signals::is_ignored;
@@ -8,11 +8,11 @@ use std::pin::pin;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Arguments that say when a task ends.
+/// Arguments about the end of a task.
 #[derive(clap::Args)]
 pub(crate) struct Lifetime {
-    /// End by itself, with exit code 0, when the chief (worker 0 without one) has been gone for so many seconds after
-    /// closing its session, and nobody else is at work or about to begin
+    /// End by itself, with exit code 0, when the chief (worker 0 without one) has been gone for this many seconds
+    /// after closing its session, and no other task is at work or about to begin
     #[arg(
         long,
         visible_alias = "exit_with_chief",
@@ -23,12 +23,12 @@ pub(crate) struct Lifetime {
     )]
     exit_with_chief: Option<u64>,
 
-    /// With --exit-with-chief: fail if the chief does not come, or come back after a crash, within so many seconds; 0 for
-    /// no limit
+    /// With --exit-with-chief: fail if the chief does not come, or come back after a crash, within this many seconds; 0
+    /// for no limit
     #[arg(long, visible_alias = "chief_timeout", value_name = "SECONDS", default_value_t = 3600)]
     chief_timeout: u64,
 
-    /// How many seconds steps under way may take to finish after SIGTERM; new ones are refused
+    /// Give steps under way this many seconds to finish after SIGTERM; new ones are refused
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     drain: u64,
 }
@@ -39,18 +39,18 @@ enum End {
 }
 
 impl Lifetime {
-    /// How long the task stays after the chief's end; none if that does not matter.
+    /// Returns the time that the task stays after the chief's end; `None` if that does not matter.
     pub(super) fn exit_with_chief(&self) -> Option<Duration> {
         self.exit_with_chief.map(Duration::from_secs)
     }
 
-    /// How long steps under way may take to finish.
+    /// Returns the time that steps under way have to finish.
     pub(super) fn drain(&self) -> Duration {
         Duration::from_secs(self.drain)
     }
 
-    /// Serves until the end. In a cluster, SIGTERM while masters have sessions open is no clean end: the others still need
-    /// the task, and whoever reads exit codes should start it again.
+    /// Serves until the end. In a cluster, SIGTERM while masters have sessions open is not a clean end: the others still
+    /// need the task, and a scheduler that reads exit codes should start it again.
     pub(crate) fn serve(&self, server: Server, is_alone: bool) -> Result<(), Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -60,22 +60,19 @@ impl Lifetime {
         server.stop();
         let needed = needed?;
         tracing::info!("The server has ended.");
-        match needed && !is_alone {
-            true => Err(Failure::told(exit::of_signal(Signal::TERM))),
-            false => Ok(()),
+        if needed && !is_alone {
+            return Err(Failure::reported(exit::of_signal(Signal::TERM)));
         }
+        Ok(())
     }
 
-    /// Whether the task was still needed when it was asked to end.
+    /// Serves until the end; returns whether the task was still needed then.
     async fn until_end(&self, server: &Server) -> Result<bool, Failure> {
         let listen = |kind| signal(kind).map_err(|error| format!("signals cannot be heard: {error}"));
         let mut interrupt = listen(SignalKind::interrupt())?;
         let mut terminate = listen(SignalKind::terminate())?;
         // A terminal that is closed asks for an end, too, unless the task was started to outlive it.
-        let mut hangup = match is_ignored(Signal::HUP) {
-            true => None,
-            false => Some(listen(SignalKind::hangup())?),
-        };
+        let mut hangup = if is_ignored(Signal::HUP) { None } else { Some(listen(SignalKind::hangup())?) };
         let mut hung_up = pin!(async {
             match &mut hangup {
                 Some(hangup) => drop(hangup.recv().await),

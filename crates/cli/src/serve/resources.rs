@@ -1,4 +1,4 @@
-//! A task's share of the machine: threads, memory, and what clients may leave behind.
+//! A task's share of the machine: threads, memory, and sessions that clients leave behind.
 
 use ferroflow::ServerConfig;
 use ferroflow::server::memory_limit;
@@ -6,31 +6,31 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Arguments that bound what a server takes.
+/// Arguments that bound a server's share of the machine.
 #[derive(clap::Args, Default)]
 #[command(next_help_heading = "Share of the machine")]
 pub(crate) struct Resources {
-    /// Threads that compute; by default as many as there are cores that this process may use (taskset, cgroups)
+    /// Compute with this many threads; by default as many as there are cores that this process may use (taskset, cgroups)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
 
-    /// Memory that the process may grow to, as 4G, 512M or 80%; requests that need more are refused with
+    /// Let the process grow to this size, as 4G, 512M or 80%; requests that need more are refused with
     /// RESOURCE_EXHAUSTED. Limits of control groups and of the process (ulimit) hold in any case
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
 
-    /// Memory that requests on their way may hold per connection; by default half of what there is
+    /// Let requests on their way hold this much memory per connection; by default half of what there is
     #[arg(long, visible_alias = "connection_memory", value_name = "SIZE")]
     connection_memory: Option<Size>,
 
     /// Close sessions whose programs are gone without closing them, after this many seconds; by default they are kept for
-    /// whoever knows their handle, as by stock
+    /// other programs that know their handle, as by stock
     #[arg(long, visible_alias = "reclaim_sessions", value_name = "SECONDS")]
     reclaim_sessions: Option<u64>,
 }
 
 impl Resources {
-    /// A configuration with this share, for a task that is yet to be named.
+    /// Makes a configuration with this share, for a task that is yet to be named.
     pub(crate) fn config(&self) -> Result<ServerConfig, String> {
         let mut config = ServerConfig::default();
         if let Some(threads) = self.threads.map(usize::from) {
@@ -46,7 +46,7 @@ impl Resources {
         Ok(config)
     }
 
-    /// Says what the server may take, and who sets the bound.
+    /// Logs the server's share, and the source of the bound.
     pub(crate) fn tell(&self, config: &ServerConfig) {
         let threads = match config.compute_threads {
             1 => "1 thread".to_owned(),
@@ -85,7 +85,7 @@ impl Size {
         };
         if bytes < LEAST {
             return Err(format!(
-                "{flag}: {} is too little, a server needs {}",
+                "{flag}: {} is too little, a server needs at least {}",
                 Readable(bytes),
                 Readable(LEAST)
             ));
@@ -116,7 +116,7 @@ impl FromStr for Size {
     }
 }
 
-/// Bytes as people write them.
+/// A number of bytes that is displayed as people write it.
 struct Readable(usize);
 
 impl fmt::Display for Readable {

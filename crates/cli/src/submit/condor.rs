@@ -9,19 +9,20 @@ pub(super) struct Args {
     #[command(flatten)]
     training: Training,
 
-    /// Directory shared by all machines, or server, through which tasks find each other [default: rendezvous below --dir]
+    /// Let tasks find each other here, in a directory that all machines share or at a server [default: rendezvous below
+    /// --dir]
     #[arg(long, value_name = "file:///DIR|tcp://HOST:PORT")]
     rendezvous: Option<String>,
 
-    /// Processors of each task
+    /// Request this many processors for each task
     #[arg(long, value_name = "N", default_value_t = 1)]
     cpus_per_task: u32,
 
-    /// Memory of each task, e.g. 4G
+    /// Request this much memory for each task, e.g. 4G
     #[arg(long, value_name = "SIZE", default_value = "2G")]
     mem: String,
 
-    /// Another line of the submit file, e.g. --line 'requirements = HasFastNet'; may be repeated
+    /// Add a line to the submit file, e.g. --line 'requirements = HasFastNet'; may be repeated
     #[arg(long, value_name = "LINE")]
     line: Vec<String>,
 }
@@ -112,18 +113,20 @@ fn submit_file(args: &Args, name: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// Text in which `$` begins no macro.
+/// Escapes text so that `$` does not begin a macro.
 fn escaped(text: &str) -> String {
     text.replace('$', "$(DOLLAR)")
 }
 
-/// Words in HTCondor's quotes: double ones around all, single ones around a word with spaces, each doubled inside.
+/// Writes words in HTCondor's quotes: double ones around all, single ones around a word with spaces, each doubled inside.
 fn quoted(words: &[String]) -> String {
-    let word =
-        |word: &String| match word.is_empty() || word.contains(|c: char| c.is_whitespace() || c == '\'') {
-            true => format!("'{}'", word.replace('\'', "''")),
-            false => word.clone(),
-        };
+    let word = |word: &String| {
+        if word.is_empty() || word.contains(|c: char| c.is_whitespace() || c == '\'') {
+            format!("'{}'", word.replace('\'', "''"))
+        } else {
+            word.clone()
+        }
+    };
     let words: Vec<String> = words.iter().map(word).collect();
     format!("\"{}\"", words.join(" ").replace('"', "\"\""))
 }
@@ -162,6 +165,6 @@ mod tests {
                 .unwrap_err()
                 .contains("is not a place to meet")
         );
-        assert!(written(&["--jobs", "worker:*"]).unwrap_err().contains("leaves open"));
+        assert!(written(&["--jobs", "worker:*"]).unwrap_err().contains("of job worker open"));
     }
 }

@@ -1,8 +1,8 @@
 //! Manifests for Kubernetes: pods whose names are known in advance, each told its role by `TF_CONFIG`.
 //!
 //! Served jobs, by default the parameter servers, run `ferroflow serve`, all other tasks the program: the image must hold
-//! both. Every pod of a job
-//! has the same template; its number comes from a label or annotation that the controller sets, through the downward API.
+//! both. Every pod of a job has the same template; its number comes from a label or annotation that the controller sets,
+//! through the downward API.
 
 mod jobset;
 mod plain;
@@ -20,27 +20,27 @@ pub(super) struct Args {
     #[command(flatten)]
     training: Training,
 
-    /// Image that holds the program and ferroflow
+    /// Run this image, which holds the program and ferroflow
     #[arg(long)]
     image: String,
 
-    /// Kind of objects that run the pods
+    /// Run the pods by this kind of objects
     #[arg(long, value_enum, default_value_t = Flavor::Plain)]
     flavor: Flavor,
 
-    /// Namespace [default: the one that kubectl uses]
+    /// Use this namespace [default: the one that kubectl uses]
     #[arg(long)]
     namespace: Option<String>,
 
-    /// Port that every task listens on
+    /// Let every task listen on this port
     #[arg(long, default_value_t = 2222, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 
-    /// Processors of each task, e.g. 2 or 500m
+    /// Request this many processors for each task, e.g. 2 or 500m
     #[arg(long, value_name = "QUANTITY")]
     cpus_per_task: Option<String>,
 
-    /// Memory of each task, e.g. 4Gi
+    /// Request this much memory for each task, e.g. 4Gi
     #[arg(long, value_name = "QUANTITY")]
     mem: Option<String>,
 }
@@ -106,7 +106,9 @@ fn manifests(args: &Args, name: String) -> Result<String, String> {
     if let Some(namespace) = &args.namespace
         && names::label(namespace).as_ref() != Ok(namespace)
     {
-        return Err(format!("--namespace: '{namespace}' is not the name of a namespace"));
+        return Err(format!(
+            "--namespace: '{namespace}' is not the name of a namespace; write lower-case letters, digits and dashes"
+        ));
     }
     let cluster = Cluster { jobs: jobs(&args.training)?, name, args };
     let documents = match args.flavor {
@@ -124,7 +126,10 @@ fn jobs(training: &Training) -> Result<Vec<Job>, String> {
     for (name, count) in training.sizes()? {
         let label = names::label(name)?;
         if let Some(other) = jobs.iter().find(|job| job.label == label) {
-            return Err(format!("jobs {} and {name} would both be called {label}", other.name));
+            return Err(format!(
+                "jobs {} and {name} would both be called {label}; rename one of them",
+                other.name
+            ));
         }
         let serves = served.contains(&name);
         jobs.push(Job { name: name.to_owned(), label, count, serves });
@@ -136,13 +141,13 @@ fn jobs(training: &Training) -> Result<Vec<Job>, String> {
 }
 
 impl Cluster<'_> {
-    /// The pod whose end is the training's: the chief, or the first worker.
+    /// Returns the job whose end is the training's: the chief, or the workers.
     fn leader(&self) -> Option<&Job> {
         let find = |name: &str| self.jobs.iter().find(|job| job.name == name);
         find("chief").or_else(|| find("master")).or_else(|| find("worker")).or_else(|| find("evaluator"))
     }
 
-    /// Name, namespace and labels of an object.
+    /// Returns the name, namespace and labels of an object.
     fn metadata(&self, name: &str) -> Value {
         let mut metadata = serde_json::json!({"name": name, "labels": self.labels()});
         if let Some(namespace) = &self.args.namespace {

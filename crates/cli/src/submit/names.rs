@@ -1,9 +1,9 @@
 //! Names that DNS and every manager take.
 
-/// Labels of DNS are no longer.
+/// The longest label of DNS.
 pub(super) const LONGEST_LABEL: usize = 63;
 
-/// The nearest label of DNS: lower-case letters, digits and inner dashes, a letter first.
+/// Returns the nearest label of DNS: lower-case letters, digits and inner dashes, a letter first.
 pub(super) fn label(text: &str) -> Result<String, String> {
     let mut label = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -17,23 +17,21 @@ pub(super) fn label(text: &str) -> Result<String, String> {
     if label.is_empty() {
         return Err(format!("'{text}' has no letter that a name could begin with"));
     }
-    match label.len() <= LONGEST_LABEL {
-        true => Ok(label.to_owned()),
-        false => {
-            Err(format!("'{label}' has {} characters, at most {LONGEST_LABEL} are allowed", label.len()))
-        }
+    if label.len() > LONGEST_LABEL {
+        return Err(format!("'{label}' has {} characters, at most {LONGEST_LABEL} are allowed", label.len()));
     }
+    Ok(label.to_owned())
 }
 
-/// Checks that a name leaves room for what the manager adds to it, of which this is the longest.
+/// Checks that a name leaves room for the suffixes that the manager adds to it, of which this is the longest.
 pub(super) fn check_room(name: &str, longest: &str, limit: usize) -> Result<(), String> {
-    match longest.len() <= limit {
-        true => Ok(()),
-        false => Err(format!(
+    if longest.len() > limit {
+        return Err(format!(
             "--name: '{name}' is too long: '{longest}' would have {} characters, at most {limit} are allowed",
             longest.len()
-        )),
+        ));
     }
+    Ok(())
 }
 
 #[cfg(test)]

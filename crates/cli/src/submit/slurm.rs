@@ -9,31 +9,31 @@ pub(super) struct Args {
     #[command(flatten)]
     training: Training,
 
-    /// Number of nodes, or the least and the most: 3 or 2-4
+    /// Run on this many nodes, or between the least and the most: 3 or 2-4
     #[arg(long, value_name = "N")]
     nodes: Option<String>,
 
-    /// Time limit: 30 (minutes), 2:00:00 or 1-12 (days and hours)
+    /// Limit the time: 30 (minutes), 2:00:00 or 1-12 (days and hours)
     #[arg(long, value_name = "TIME")]
     time: Option<String>,
 
-    /// Partition to run in
+    /// Run in this partition
     #[arg(long)]
     partition: Option<String>,
 
-    /// Processors of each task
+    /// Request this many processors for each task
     #[arg(long, value_name = "N")]
     cpus_per_task: Option<u32>,
 
-    /// Memory of each node, e.g. 16G
+    /// Request this much memory on each node, e.g. 16G
     #[arg(long, value_name = "SIZE")]
     mem: Option<String>,
 
-    /// Another option of sbatch, e.g. --sbatch=--account=physics; may be repeated
+    /// Add an option of sbatch, e.g. --sbatch=--account=physics; may be repeated
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     sbatch: Vec<String>,
 
-    /// Directory shared by all nodes, in which tasks find each other instead of through srun's PMI
+    /// Let tasks find each other in this directory, which all nodes share, instead of through srun's PMI
     #[arg(long, value_name = "file:///DIR")]
     rendezvous: Option<String>,
 }
@@ -120,7 +120,7 @@ fn script(args: &Args, name: &str) -> Result<String, String> {
     Ok(script)
 }
 
-/// The place of a rendezvous in which every launch gets a directory of its own.
+/// Reads the directory in which every launch gets a directory of its own.
 fn directory_of(url: &str) -> Result<String, String> {
     match url.strip_prefix("file://") {
         Some(path) if path.starts_with('/') => Ok(quote(url.trim_end_matches('/'))),
@@ -130,12 +130,13 @@ fn directory_of(url: &str) -> Result<String, String> {
     }
 }
 
-/// A word that a shell takes as it is, as does Slurm in the options of a script.
+/// Quotes a word for a shell, and for Slurm in the options of a script.
 pub(super) fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 
@@ -198,7 +199,7 @@ mod tests {
         assert!(
             written("--jobs ps:1,worker:*")
                 .unwrap_err()
-                .contains("leaves open how many tasks job worker has")
+                .contains("leaves the number of tasks of job worker open")
         );
         assert!(
             written("--jobs ps:1 --rendezvous tcp://a:1").unwrap_err().contains("does not name a directory")
@@ -211,6 +212,6 @@ mod tests {
             assert!(!written(line).unwrap().contains("--serve"), "{line}");
         }
         let args: Args = parsed(["--jobs", "ps:1", "--time", "1 day"]);
-        assert!(script(&args, "x").unwrap_err().contains("--time: '1 day' must be one word"));
+        assert!(script(&args, "x").unwrap_err().contains("--time: '1 day' is not one word"));
     }
 }

@@ -1,12 +1,12 @@
 //! Values of JSON as YAML.
 //!
-//! A string of JSON is one of YAML, so only the layout is ours: blocks, and quotes only where a reader of YAML could take
-//! a word for something else.
+//! A string of JSON is one of YAML, so only the layout is decided here: blocks, and quotes only where a reader of YAML
+//! could take a word for something else.
 
 use serde_json::Value;
 use std::fmt::Write;
 
-/// Documents one after the other.
+/// Writes documents one after the other.
 pub(super) fn documents(values: &[Value]) -> String {
     let mut text = String::new();
     for (position, value) in values.iter().enumerate() {
@@ -18,7 +18,7 @@ pub(super) fn documents(values: &[Value]) -> String {
     text
 }
 
-/// A value on lines of its own; the cursor is at the start of the line, or behind the dash of a list.
+/// Writes a value on lines of its own; the cursor is at the start of the line, or behind the dash of a list.
 fn block(text: &mut String, value: &Value, indent: usize) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -46,7 +46,7 @@ fn block(text: &mut String, value: &Value, indent: usize) {
     }
 }
 
-/// A value behind the colon of its name.
+/// Writes a value behind the colon of its name.
 fn below(text: &mut String, value: &Value, indent: usize) {
     let nested = match value {
         Value::Object(fields) => !fields.is_empty(),
@@ -75,16 +75,17 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// A string, in quotes unless it reads as itself.
+/// Returns a string, in quotes unless it reads as itself.
 fn word(text: &str) -> String {
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.ends_with(|c: char| c.is_ascii_alphanumeric())
         && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
     // Words that some version of YAML takes for a truth value, nothing or a number.
     let special = ["true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf"];
-    match plain && !special.contains(&text.to_ascii_lowercase().as_str()) {
-        true => text.to_owned(),
-        false => Value::from(text).to_string(),
+    if plain && !special.contains(&text.to_ascii_lowercase().as_str()) {
+        text.to_owned()
+    } else {
+        Value::from(text).to_string()
     }
 }
 

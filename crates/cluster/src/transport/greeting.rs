@@ -1,11 +1,13 @@
 //! The first bytes of a connection, which tell HTTP/2 from direct connections and must arrive promptly.
 
 use super::direct;
+use crate::listeners::PortSharer;
 use std::io::{Error, ErrorKind, Result};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// The time limit for the first bytes. Clients send them right after connecting.
@@ -20,27 +22,50 @@ pub(crate) enum Greeted<S> {
     Http2(Rewound<S>),
     /// The direct protocol between Ferroflow tasks.
     Direct(S),
+    /// Another protocol, which has taken the connection over.
+    TakenOver,
 }
 
 /// Reads the first bytes of a connection and detects its protocol.
-pub(crate) async fn greet<S: AsyncRead + Unpin>(mut socket: S) -> Result<Greeted<S>> {
+pub(crate) async fn greet<S: AsyncRead + Unpin>(socket: S) -> Result<Greeted<S>> {
+    timeout(GREETING_WAIT, read_greeting(socket)).await?
+}
+
+/// Detects the protocol of a connection to a port that another protocol may share.
+pub(crate) async fn greet_at_shared_port(
+    socket: TcpStream,
+    sharer: Option<&dyn PortSharer>,
+) -> Result<Greeted<TcpStream>> {
+    let Some(sharer) = sharer else { return greet(socket).await };
     let greeting = async {
-        let mut first = [0; direct::GREETING.len()];
-        socket.read_exact(&mut first).await?;
-        if first == *direct::GREETING {
-            return Ok(Greeted::Direct(socket));
+        let mut first = [0];
+        if socket.peek(&mut first).await? == 1 && sharer.speaks(first[0]) {
+            let socket = socket.into_std()?;
+            socket.set_nonblocking(false)?;
+            sharer.serve(socket);
+            return Ok(Greeted::TakenOver);
         }
-        let mut preface = [0; PREFACE.len()];
-        preface[..first.len()].copy_from_slice(&first);
-        if PREFACE.starts_with(&first) {
-            socket.read_exact(&mut preface[first.len()..]).await?;
-        }
-        if preface != *PREFACE {
-            return Err(Error::new(ErrorKind::InvalidData, "neither HTTP/2 nor a Ferroflow task"));
-        }
-        Ok(Greeted::Http2(Rewound { unread: PREFACE, socket }))
+        read_greeting(socket).await
     };
     timeout(GREETING_WAIT, greeting).await?
+}
+
+async fn read_greeting<S: AsyncRead + Unpin>(mut socket: S) -> Result<Greeted<S>> {
+    let mut first = [0; direct::GREETING.len()];
+    socket.read_exact(&mut first).await?;
+    if first == *direct::GREETING {
+        return Ok(Greeted::Direct(socket));
+    }
+    let mut preface = [0; PREFACE.len()];
+    preface[..first.len()].copy_from_slice(&first);
+    if PREFACE.starts_with(&first) {
+        socket.read_exact(&mut preface[first.len()..]).await?;
+    }
+    if preface == *PREFACE {
+        Ok(Greeted::Http2(Rewound { unread: PREFACE, socket }))
+    } else {
+        Err(Error::new(ErrorKind::InvalidData, "neither HTTP/2 nor a Ferroflow task"))
+    }
 }
 
 /// A connection that replays the bytes that were read from it.
@@ -93,6 +118,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
+    use std::sync::mpsc;
     use tokio::io::{AsyncWriteExt, duplex};
     use tokio::time::Instant;
 
@@ -115,6 +142,44 @@ mod tests {
         assert_eq!(all, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nmore");
         assert!(matches!(greeted(direct::GREETING).await, Ok(Greeted::Direct(_))));
         assert!(greeted(b"GET / HTTP/1.1\r\n\r\n").await.is_err());
+    }
+
+    /// A protocol whose connections begin with `{`, and those that it was given.
+    struct Braces(mpsc::Sender<std::net::TcpStream>);
+
+    impl PortSharer for Braces {
+        fn speaks(&self, first_byte: u8) -> bool {
+            first_byte == b'{'
+        }
+
+        fn serve(&self, connection: std::net::TcpStream) {
+            self.0.send(connection).unwrap();
+        }
+
+        fn hand_over(&self, _: Box<dyn Fn(std::net::TcpStream) + Send + Sync>) {}
+    }
+
+    #[tokio::test]
+    async fn another_protocol_gets_its_connections_unread() {
+        let (sender, served) = mpsc::channel();
+        let sharer: &dyn PortSharer = &Braces(sender);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        for says in [&b"{}\n"[..], direct::GREETING] {
+            let mut caller = TcpStream::connect(address).await.unwrap();
+            caller.write_all(says).await.unwrap();
+            caller.shutdown().await.unwrap();
+            let (socket, _) = listener.accept().await.unwrap();
+            match greet_at_shared_port(socket, Some(sharer)).await.unwrap() {
+                Greeted::TakenOver => {
+                    let mut all = Vec::new();
+                    served.try_recv().unwrap().read_to_end(&mut all).unwrap();
+                    assert_eq!(all, says);
+                }
+                Greeted::Direct(_) => assert_eq!(says, direct::GREETING),
+                Greeted::Http2(_) => panic!("not HTTP/2"),
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,13 +3,14 @@
 //! There are a few threads, each with a single-threaded runtime. A connection stays on the thread that accepted it, and
 //! its small calls are answered there, because a hop to another thread costs more than such a call.
 
-use super::greeting::{Greeted, greet};
+use super::greeting::{Greeted, greet, greet_at_shared_port};
 use super::grpc::{self, Pieces, RequestStream};
 use super::intake::Intake;
 use super::io::IoThread;
 use super::sockets::{CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence};
 use super::{caller, direct, eager_service, local, master_service, worker_service};
 use crate::eager::Eager;
+use crate::listeners::PortSharer;
 use crate::master::Master;
 use crate::presence::Presence;
 use crate::worker::Worker;
@@ -28,6 +29,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -51,6 +53,8 @@ pub(crate) struct Services {
     pub(crate) eager: Arc<Eager>,
     pub(crate) intake: Arc<Intake>,
     pub(crate) accept_failures: AcceptFailures,
+    /// Another protocol on the port.
+    pub(crate) sharer: Option<Arc<dyn PortSharer>>,
 }
 
 /// Counts failed accepts of all threads, so that they are logged once a second.
@@ -84,21 +88,28 @@ pub(crate) struct Caller {
     pub(crate) presence: Presence,
 }
 
-/// Starts a thread that serves `listeners` until `stop` changes.
+/// The places that a thread's connections come from.
+pub(crate) struct Sources {
+    pub(crate) network: Vec<TcpListener>,
+    pub(crate) local: Option<std::os::unix::net::UnixListener>,
+    pub(crate) handed_over: Option<UnboundedReceiver<std::net::TcpStream>>,
+}
+
+/// Starts a thread that serves connections until `stop` changes.
 pub(crate) fn spawn(
     thread: IoThread,
-    listeners: Vec<TcpListener>,
-    local: Option<std::os::unix::net::UnixListener>,
+    sources: Sources,
     services: Arc<Services>,
     stop: watch::Receiver<()>,
 ) -> Result<JoinHandle<()>> {
     let listeners: Vec<Listener> = {
         let _entered = thread.enter();
-        let network = listeners.into_iter();
+        let network = sources.network.into_iter();
         let network = network.map(|each| tokio::net::TcpListener::from_std(each).map(Listener::Network));
-        let local = local.into_iter();
+        let local = sources.local.into_iter();
         let local = local.map(|each| tokio::net::UnixListener::from_std(each).map(Listener::Local));
-        let listeners = network.chain(local).collect::<Result<_, _>>();
+        let handed_over = sources.handed_over.into_iter().map(|each| Ok(Listener::HandedOver(each)));
+        let listeners = network.chain(local).chain(handed_over).collect::<Result<_, _>>();
         listeners.map_err(|error| status!(Internal, "cannot listen: {error}"))?
     };
     thread.start(move || {
@@ -114,6 +125,8 @@ enum Listener {
     Network(tokio::net::TcpListener),
     /// The local socket, for direct connections within this machine.
     Local(tokio::net::UnixListener),
+    /// The protocol that shares the port, which accepted them before the server did.
+    HandedOver(UnboundedReceiver<std::net::TcpStream>),
 }
 
 enum Connection {
@@ -122,7 +135,7 @@ enum Connection {
 }
 
 impl Listener {
-    async fn accept(&self) -> std::io::Result<Connection> {
+    async fn accept(&mut self) -> std::io::Result<Connection> {
         match self {
             Listener::Network(listener) => {
                 let (stream, peer) = listener.accept().await?;
@@ -130,11 +143,18 @@ impl Listener {
                 Ok(Connection::Network(stream))
             }
             Listener::Local(listener) => local::accept(listener).await.map(Connection::Local),
+            Listener::HandedOver(connections) => match connections.recv().await {
+                Some(stream) => {
+                    stream.set_nonblocking(true)?;
+                    TcpStream::from_std(stream).map(Connection::Network)
+                }
+                None => std::future::pending().await,
+            },
         }
     }
 }
 
-async fn accept(listener: Listener, services: Arc<Services>, mut stop: watch::Receiver<()>) {
+async fn accept(mut listener: Listener, services: Arc<Services>, mut stop: watch::Receiver<()>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -172,11 +192,12 @@ async fn serve(stream: TcpStream, services: Arc<Services>, mut stop: watch::Rece
     let address = stream.peer_addr().ok();
     let peer = address.map_or_else(String::new, |address| address.to_string());
     let greeted = tokio::select! {
-        greeted = greet(stream) => greeted,
+        greeted = greet_at_shared_port(stream, services.sharer.as_deref()) => greeted,
         _ = stop.changed() => return,
     };
     let stream = match greeted {
         Ok(Greeted::Http2(stream)) => stream,
+        Ok(Greeted::TakenOver) => return,
         Ok(Greeted::Direct(stream)) => return serve_directly(stream, None, peer, services, stop).await,
         Err(error) => return tracing::debug!(peer, %error, "A connection was refused."),
     };

@@ -85,9 +85,10 @@ impl Marker {
             .collect();
         others.sort();
         others.dedup();
-        let seen = match others.is_empty() {
-            true => String::new(),
-            false => format!("; also seen there: {}", others.join(", ")),
+        let seen = if others.is_empty() {
+            String::new()
+        } else {
+            format!("; also seen there: {}", others.join(", "))
         };
         let mut findings = vec![Finding::fine("directory", &about, format!("can be written and read{seen}"))];
         findings.extend(self.server_clock().filter(|apart| apart.abs() > CLOCKS_APART).map(|apart| {

@@ -51,7 +51,7 @@ impl Obstacle {
         obstacle
     }
 
-    /// The cause as the end of a sentence that begins with the task.
+    /// Describes the cause, as the end of a sentence that begins with the task.
     pub(super) fn text(&self, address: &str, limit: Duration) -> String {
         let (host, seconds) =
             (address.rsplit_once(':').map_or(address, |(host, _)| host), limit.as_secs_f64());
@@ -75,7 +75,7 @@ impl Obstacle {
         }
     }
 
-    /// The cure.
+    /// Describes the cure.
     pub(super) fn fix(&self, task: &str, address: &str) -> String {
         let port = address.rsplit_once(':').map_or("", |(_, port)| port);
         match self {
@@ -109,7 +109,7 @@ fn of_connection(error: &io::Error) -> Obstacle {
     }
 }
 
-/// The connection is there, and the call failed.
+/// Finds the obstacle of a call that failed although the connection was made.
 fn beyond_connection(connection: TcpStream, failure: &Status) -> Obstacle {
     match greeting(connection) {
         Some(greeting) => Obstacle::Stranger(format!(" (it says '{greeting}')")),
@@ -118,7 +118,7 @@ fn beyond_connection(connection: TcpStream, failure: &Status) -> Obstacle {
     }
 }
 
-/// The first line that a program sends, by itself or to somebody who speaks HTTP/1.
+/// Reads the first line that a program sends, unasked or in answer to a request of HTTP/1.
 fn greeting(mut connection: TcpStream) -> Option<String> {
     connection.set_read_timeout(Some(GREETING_WAIT)).ok()?;
     connection.set_write_timeout(Some(GREETING_WAIT)).ok()?;
@@ -144,7 +144,7 @@ mod tests {
     fn causes_are_told_apart() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        // Nobody accepts, so nobody answers either.
+        // Connections are not accepted, so requests are not answered.
         assert_eq!(found(&address, Code::DeadlineExceeded), Obstacle::Silent);
         let web = std::thread::spawn(move || {
             let (mut first, _) = listener.accept().unwrap();

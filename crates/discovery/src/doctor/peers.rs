@@ -60,23 +60,24 @@ fn ask(examination: &Examination<'_>) -> Result<Vec<Peer>, Status> {
     Ok(peers.map(|((task, address), answer)| Peer { task, address, answer }).collect())
 }
 
-/// The task that answers at an address.
+/// Returns the task that answers at an address.
 pub fn who_answers(role: &Role, address: &str) -> Option<TaskName> {
     let limit = Duration::from_secs(2);
     let probe = Probe { task: &role.task, cluster: &role.cluster, try_others: false, limit };
     probe.ask(&[address.to_owned()]).ok()?.pop()?.ok()?.task
 }
 
-/// Asks the server at `host:port` who it is; an error says why it does not answer, and what to do.
+/// Asks the server at `host:port` which task it is; an error says why it does not answer, and what to do.
 pub fn ping(address: &str, limit: Duration) -> Result<Identity, String> {
-    let nobody = TaskName::new("localhost", 0);
+    let caller = TaskName::new("localhost", 0);
     let check = ClusterSpec::new().add("localhost", 0, address);
     check.map_err(|error| {
-        let message = error.message();
-        message.split_once("the address ").map_or(message, |(_, fault)| fault).to_owned()
+        let fault = error.message();
+        let fault = fault.split_once("expected host:port: ").map_or(fault, |(_, fault)| fault);
+        format!("'{address}' is not an address, expected host:port: {fault}")
     })?;
     let cluster = ClusterSpec::new();
-    let probe = Probe { task: &nobody, cluster: &cluster, try_others: false, limit };
+    let probe = Probe { task: &caller, cluster: &cluster, try_others: false, limit };
     let answer = probe
         .ask(&[address.to_owned()])
         .and_then(|mut answers| answers.pop().unwrap_or_else(|| Err(status!(Internal, "no answer"))));
@@ -114,7 +115,7 @@ fn judge(examination: &Examination<'_>, peer: &Peer, all: &[Peer]) -> Vec<Findin
     }
 }
 
-/// A task that does not answer, and why.
+/// Judges a task that does not answer.
 fn absent(examination: &Examination<'_>, peer: &Peer, error: &Status) -> Finding {
     let obstacle = Obstacle::find(&peer.address, error, examination.limit);
     let (about, address) = (short(&peer.task), &peer.address);
@@ -147,7 +148,7 @@ fn is_needed(task: &TaskName, role: &Role) -> bool {
     }
 }
 
-/// An address at which another task answers.
+/// Judges an address at which another task answers.
 fn misplaced(peer: &Peer, identity: &Identity) -> Finding {
     let same_lists =
         "give every task the same lists in the same order, and the index of its own place in them";
@@ -189,10 +190,8 @@ fn agreement(examination: &Examination<'_>, about: &str, peer: &Peer, identity: 
     }
     let differences = here.differences(there).into_iter().map(|difference| {
         let found_each_other = difference.task == peer.task || difference.task == examination.role.task;
-        let verdict = match !found_each_other && difference.matters() {
-            true => Verdict::Wrong,
-            false => Verdict::Doubtful,
-        };
+        let matters = !found_each_other && difference.matters();
+        let verdict = if matters { Verdict::Wrong } else { Verdict::Doubtful };
         Finding::faulty(verdict, "agreement", about, format!("has different lists: {difference}"), fix)
     });
     let mut findings: Vec<Finding> = differences.collect();
@@ -232,8 +231,8 @@ fn clock(about: &str, identity: &Identity) -> Finding {
     }
 }
 
-/// The ways from a task to the others. One that is not up is not reached from anywhere, and one that the task looks for
-/// elsewhere is a difference of lists: neither says anything about the network.
+/// Judges the ways from a task to the others. One that is not up is not reached from anywhere, and one that the task looks
+/// for elsewhere is a difference of lists: neither says anything about the network.
 fn ways(examination: &Examination<'_>, about: &str, identity: &Identity, all: &[Peer]) -> Vec<Finding> {
     let role = examination.role;
     let mut findings = Vec::new();
@@ -244,9 +243,10 @@ fn ways(examination: &Examination<'_>, about: &str, identity: &Identity, all: &[
         else {
             continue;
         };
-        let is_up = match task == role.task {
-            true => examination.listening,
-            false => all.iter().any(|peer| peer.task == task && peer.answer.is_ok()),
+        let is_up = if task == role.task {
+            examination.listening
+        } else {
+            all.iter().any(|peer| peer.task == task && peer.answer.is_ok())
         };
         if is_up {
             let port = address.rsplit_once(':').map_or("", |(_, port)| port);

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Answers of a process manager are shorter than this.
+/// The longest answer of a process manager, in bytes.
 const LONGEST_ANSWER: usize = 1 << 16;
 
 pub(super) struct Wire {
@@ -16,7 +16,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Everything over this socket is done within `patience` from now.
+    /// Bounds everything over this socket by `patience` from now.
     pub(super) fn new(stream: UnixStream, patience: Duration) -> Wire {
         Wire { stream, waiting: Waiting::new(), patience }
     }
@@ -25,7 +25,7 @@ impl Wire {
         self.stream.write_all(bytes).map_err(|error| gone(&error))
     }
 
-    /// One line without its end.
+    /// Reads one line and returns it without its end.
     pub(super) fn line(&mut self) -> Result<String> {
         let mut line = Vec::new();
         loop {
@@ -39,7 +39,7 @@ impl Wire {
         }
     }
 
-    /// So many bytes as text.
+    /// Reads a number of bytes as text.
     pub(super) fn text(&mut self, length: usize) -> Result<String> {
         ensure!(
             length <= LONGEST_ANSWER,
@@ -62,7 +62,7 @@ impl Wire {
             );
             self.waiting.speak(
                 "the other processes of this launch",
-                "they have yet to tell their addresses to the process manager (PMI)",
+                "they have yet to publish their addresses at the process manager (PMI)",
             );
             // A timeout of zero would mean none.
             let pause = left.min(self.waiting.next_word()).max(Duration::from_millis(1));
@@ -82,7 +82,7 @@ impl Wire {
     }
 }
 
-/// The value of a name in an answer of `name=value` pairs, after the answer's own success is known.
+/// Returns the value of a name in an answer of `name=value` pairs, after the answer's own success is known.
 pub(super) fn value<'a>(answer: &'a str, separator: char, name: &str) -> Result<&'a str> {
     let find = |name| {
         let mut pairs = answer.split(separator).filter_map(|pair| pair.split_once('='));

@@ -2,17 +2,17 @@
 
 use super::{Says, by_rank, rank_of};
 use crate::Environment;
-use crate::role::Asked;
+use crate::role::RoleRequest;
 use ferroflow_core::Result;
 
-pub(super) fn ask(asked: &Asked, environment: &Environment) -> Result<Says> {
+pub(super) fn ask(request: &RoleRequest, environment: &Environment) -> Result<Says> {
     match rank_of(environment, "_CONDOR_PROCNO", "_CONDOR_NPROCS")? {
-        Some(rank) => by_rank(asked, rank, run_id(environment)),
+        Some(rank) => by_rank(request, rank, run_id(environment)),
         None => Ok(Says::Nothing),
     }
 }
 
-/// The job's number and how often it has been started, from its advertisement: lines of `Name = value`.
+/// Reads the job's number and its number of starts from its advertisement: lines of `Name = value`.
 fn run_id(environment: &Environment) -> Option<String> {
     let ad = std::fs::read_to_string(environment.get("_CONDOR_JOB_AD")?).ok()?;
     let value = |name: &str| {

@@ -3,7 +3,7 @@
 use super::tf_config::{self, TfConfig};
 use super::{Found, Says};
 use crate::Environment;
-use crate::role::Asked;
+use crate::role::RoleRequest;
 use crate::spelling::nearest;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName, parse_json};
 use ferroflow_core::{Result, Status, ensure, status};
@@ -19,8 +19,8 @@ const FLAG_KEYS: [&str; 7] =
 /// The suffix of keys that list the hosts of a job.
 const HOSTS: &str = "_hosts";
 
-pub(super) fn ask(asked: &Asked, _: &Environment) -> Result<Says> {
-    let Some(path) = &asked.config_file else { return Ok(Says::Nothing) };
+pub(super) fn ask(request: &RoleRequest, _: &Environment) -> Result<Says> {
+    let Some(path) = &request.config_file else { return Ok(Says::Nothing) };
     let of_file = |error: Status| error.map_message(|message| format!("{}: {message}", path.display()));
     let text = std::fs::read_to_string(path)
         .map_err(|error| of_file(status!(InvalidArgument, "cannot read the file: {error}")))?;
@@ -66,7 +66,7 @@ fn read(text: &str) -> Result<Found> {
     Ok(found)
 }
 
-/// The mistake in a file that is no cluster: a key of the other forms, misspelled.
+/// Finds the mistake in a file that is not a cluster: a misspelled key of the other forms.
 fn misspelled(json: &Value) -> Option<Status> {
     let known = [&CONFIG_KEYS[..], &FLAG_KEYS].concat();
     json.as_object()?.keys().find_map(|key| {

@@ -2,17 +2,17 @@
 //! with a headless service, `<pod>.<service>` is where a pod is reached. (Kubeflow's operator writes `TF_CONFIG`.)
 
 use super::{Found, Says};
-use crate::role::Asked;
+use crate::role::RoleRequest;
 use crate::{Environment, Topology};
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_core::{Result, ensure, status};
 
-/// The port of tasks where nobody chooses one, as Kubeflow has it.
+/// The default port of tasks, as Kubeflow has it.
 const PORT: u16 = 2222;
 
-pub(super) fn ask(asked: &Asked, environment: &Environment) -> Result<Says> {
+pub(super) fn ask(request: &RoleRequest, environment: &Environment) -> Result<Says> {
     let (Some(_), Some(host), Some(jobs)) =
-        (environment.get("KUBERNETES_SERVICE_HOST"), environment.get("HOSTNAME"), &asked.jobs)
+        (environment.get("KUBERNETES_SERVICE_HOST"), environment.get("HOSTNAME"), &request.jobs)
     else {
         return Ok(Says::Nothing);
     };
@@ -22,26 +22,26 @@ pub(super) fn ask(asked: &Asked, environment: &Environment) -> Result<Says> {
             .map_err(|_| status!(InvalidArgument, "FERROFLOW_PORT is '{text}', expected a port"))?,
         None => PORT,
     };
-    // Pods of other sets run tasks as well; who says which task this is need not be called like one.
+    // Pods of other sets run tasks as well; a pod whose flags name the task need not be named after one.
     let bare = host.split('.').next().unwrap_or(host);
-    if asked.job.is_some() && !jobs.jobs().any(|(job, _)| take_apart(bare, job).is_some()) {
+    if request.job.is_some() && !jobs.jobs().any(|(job, _)| take_apart(bare, job).is_some()) {
         return Ok(Says::Nothing);
     }
-    found(host, jobs, environment.get("FERROFLOW_SERVICE"), asked.port.unwrap_or(port)).map(Says::Role)
+    found(host, jobs, environment.get("FERROFLOW_SERVICE"), request.port.unwrap_or(port)).map(Says::Role)
 }
 
 /// A pod's name, taken apart.
 struct Pod<'a> {
-    /// Before the job: the name of the set.
+    /// The name of the set, which precedes the job.
     prefix: &'a str,
     task: TaskName,
-    /// Whether the number of the task is followed by another, or preceded by one.
+    /// The position of the task's number.
     shape: Shape,
 }
 
 #[derive(Clone, Copy)]
 enum Shape {
-    /// `ps-1`
+    /// `ps-1`: a set of pods.
     Plain,
     /// `worker-0-1`: one replicated job with an index.
     Indexed,
@@ -61,7 +61,7 @@ impl Shape {
     }
 }
 
-/// A job's name as names in Kubernetes are spelled.
+/// Spells a job's name as Kubernetes spells names.
 fn spelled(job: &str) -> String {
     job.to_ascii_lowercase().replace('_', "-")
 }
@@ -74,7 +74,7 @@ fn found(host: &str, jobs: &Topology, service: Option<&str>, port: u16) -> Resul
         status!(
             InvalidArgument,
             "the pod's name {host} has none of the jobs {jobs} before its number; name its set e.g. \
-             train-{}, or say --job_name and --task_index",
+             train-{}, or add --job_name and --task_index",
             jobs.jobs().next().map_or_else(String::new, |(job, _)| spelled(job))
         )
     })?;
@@ -157,10 +157,10 @@ mod tests {
             [("KUBERNETES_SERVICE_HOST", "10.0.0.1"), ("HOSTNAME", host)].into_iter().collect()
         };
         let jobs: Topology = "ps:1,worker:2".parse().unwrap();
-        let mut asked = Asked { jobs: Some(jobs), ..Asked::default() };
-        assert!(ask(&asked, &pod("runner-x7f9c")).is_err());
-        asked.job = Some("ps".to_owned());
-        assert!(matches!(ask(&asked, &pod("runner-x7f9c")), Ok(Says::Nothing)));
-        assert!(matches!(ask(&asked, &pod("train-worker-1")), Ok(Says::Role(_))));
+        let mut request = RoleRequest { jobs: Some(jobs), ..RoleRequest::default() };
+        assert!(ask(&request, &pod("runner-x7f9c")).is_err());
+        request.job = Some("ps".to_owned());
+        assert!(matches!(ask(&request, &pod("runner-x7f9c")), Ok(Says::Nothing)));
+        assert!(matches!(ask(&request, &pod("train-worker-1")), Ok(Says::Role(_))));
     }
 }

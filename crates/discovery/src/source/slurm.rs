@@ -1,14 +1,14 @@
 //! A step of Slurm: ranks, and host names from which addresses are computed.
 //!
-//! Ranks are laid on nodes as Slurm lays them, in the order of its own list. Whatever Slurm says about this process must
-//! agree with the result: an address that is wrong here would be wrong everywhere.
+//! Ranks are laid on nodes as Slurm lays them, in the order of its own list. The facts that Slurm tells about this process
+//! must agree with the result: an address that is wrong here would be wrong everywhere.
 
 mod host_list;
 mod layout;
 
 use super::{Found, Says, by_rank, rank_of};
 use crate::Environment;
-use crate::role::{Asked, Rank};
+use crate::role::{Rank, RoleRequest};
 use ferroflow_cluster::spec::ClusterSpec;
 use ferroflow_core::{Result, ensure, status};
 use layout::{Distribution, lay_out};
@@ -16,17 +16,17 @@ use layout::{Distribution, lay_out};
 /// The first port on every host, as stock's resolver has it.
 const PORT: u16 = 8888;
 
-/// What a process of a step has and one of a batch script or an allocation lacks.
+/// Variables that a process of a step has and one of a batch script or an allocation lacks.
 const STEP: [&str; 3] = ["SLURM_STEP_NODELIST", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"];
 
-/// What to do when addresses cannot be computed.
+/// The advice where addresses cannot be computed.
 const ADVICE: &str = "use --rendezvous with a directory that all nodes share, or srun --mpi=pmi2, which need no computed addresses";
 
-pub(super) fn ask(asked: &Asked, environment: &Environment) -> Result<Says> {
+pub(super) fn ask(request: &RoleRequest, environment: &Environment) -> Result<Says> {
     let Some(job) = environment.get("SLURM_JOB_ID") else { return Ok(Says::Nothing) };
     if STEP.iter().any(|name| environment.get(name).is_none()) {
         ensure!(
-            asked.jobs.is_none(),
+            request.jobs.is_none(),
             FailedPrecondition,
             "this process is in job {job}, but in none of its steps: start it with srun"
         );
@@ -38,10 +38,11 @@ pub(super) fn ask(asked: &Asked, environment: &Environment) -> Result<Says> {
     let text = |name| environment.get(name).unwrap_or_default();
     let restarts = environment.get("SLURM_RESTART_COUNT").unwrap_or("0");
     let run_id = format!("slurm.{job}.{}.{restarts}", text("SLURM_STEP_ID"));
-    let mut says = by_rank(asked, rank, Some(run_id))?;
+    let mut says = by_rank(request, rank, Some(run_id))?;
     if let Says::Role(found) = &mut says {
-        // Whoever exchanges addresses needs none of these.
-        match hosts(environment, rank).and_then(|hosts| addresses(found, &hosts, asked.port.unwrap_or(PORT)))
+        // Tasks that exchange their addresses need none of these.
+        match hosts(environment, rank)
+            .and_then(|hosts| addresses(found, &hosts, request.port.unwrap_or(PORT)))
         {
             Ok(cluster) => {
                 found.cluster = cluster;
@@ -55,7 +56,7 @@ pub(super) fn ask(asked: &Asked, environment: &Environment) -> Result<Says> {
     Ok(says)
 }
 
-/// The node of every rank.
+/// Returns the node of every rank.
 fn hosts(environment: &Environment, rank: Rank) -> Result<Vec<String>> {
     let text = |name| environment.get(name).unwrap_or_default();
     let nodes = host_list::expand(text("SLURM_STEP_NODELIST"))?;
@@ -89,7 +90,7 @@ fn hosts(environment: &Environment, rank: Rank) -> Result<Vec<String>> {
     Ok(hosts)
 }
 
-/// Checks what Slurm says about this process, and about the others of its node.
+/// Compares the result with the facts that Slurm tells about this process and the others of its node.
 fn verify(environment: &Environment, rank: Rank, hosts: &[String]) -> Result<()> {
     let (Some(computed), Some(here)) = (hosts.get(rank.rank as usize), environment.get("SLURMD_NODENAME"))
     else {
@@ -114,7 +115,7 @@ fn verify(environment: &Environment, rank: Rank, hosts: &[String]) -> Result<()>
     Ok(())
 }
 
-/// Every task at its host, with the ports of one host counted up.
+/// Returns the address of every task: its host, with the ports of one host counted up.
 fn addresses(found: &Found, hosts: &[String], port: u16) -> Result<ClusterSpec> {
     let mut cluster = ClusterSpec::new();
     let tasks = found.topology.iter().flat_map(|topology| topology.tasks());

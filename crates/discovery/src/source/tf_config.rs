@@ -6,7 +6,7 @@
 
 use super::{Found, Says};
 use crate::Environment;
-use crate::role::Asked;
+use crate::role::RoleRequest;
 use crate::spelling::suggestion;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName, parse_json};
 use ferroflow_core::{Result, ensure, status};
@@ -33,7 +33,7 @@ const KEYS: [&str; 11] = [
 /// Keys of `task`. Vertex AI writes the last two.
 const TASK_KEYS: [&str; 4] = ["type", "index", "trial", "cloud"];
 
-pub(super) fn ask(_: &Asked, environment: &Environment) -> Result<Says> {
+pub(super) fn ask(_: &RoleRequest, environment: &Environment) -> Result<Says> {
     let Some(text) = environment.get("TF_CONFIG") else { return Ok(Says::Nothing) };
     let config = TfConfig::parse(text)?;
     if config.cluster.is_empty() && config.job.is_none() {
@@ -124,8 +124,8 @@ impl TfConfig {
         })
     }
 
-    /// What a session of this task is opened on, as `TFConfigClusterResolver.master()` answers: nothing for a cluster of
-    /// one, which needs no server.
+    /// Returns the target of this task's sessions, as `TFConfigClusterResolver.master()` does: empty for a cluster of one,
+    /// which needs no server.
     pub fn master(&self) -> Result<String> {
         if let Some(master) = &self.session_master {
             return Ok(master.clone());
@@ -142,7 +142,7 @@ impl TfConfig {
         Ok(format!("{scheme}{address}"))
     }
 
-    /// The role that this describes.
+    /// Returns the role that this describes.
     pub(super) fn found(&self) -> Result<Found> {
         let mut found = Found { cluster: self.cluster.clone(), ..Found::default() };
         let Some(job) = &self.job else { return Ok(found) };
@@ -167,7 +167,7 @@ impl TfConfig {
     }
 }
 
-/// Refuses a key that nobody knows: most likely it is a known one, misspelled.
+/// Refuses an unknown key: most likely it is a known one, misspelled.
 fn check_keys(prefix: &str, fields: &Map<String, Value>, known: &[&str]) -> Result<()> {
     for key in fields.keys() {
         ensure!(
@@ -180,7 +180,7 @@ fn check_keys(prefix: &str, fields: &Map<String, Value>, known: &[&str]) -> Resu
     Ok(())
 }
 
-/// The number of a task, as text and with a fraction too: stock cuts it off.
+/// Reads the number of a task, which may be text or have a fraction: stock cuts it off.
 pub(super) fn index(value: &Value) -> Result<u32> {
     let number = match value {
         Value::String(text) => text.trim().parse().ok(),

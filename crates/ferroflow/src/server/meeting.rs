@@ -3,7 +3,7 @@
 use super::Server;
 use ferroflow_cluster::server::ServerConfig;
 use ferroflow_core::{Result, bail};
-use ferroflow_discovery::rendezvous::{Change, Event, Failure, Rendezvous, Seat, Socket, Stop};
+use ferroflow_discovery::meeting::{Change, Event, Failure, Meeting, Seat, Socket, Stop};
 use tokio::sync::oneshot;
 
 /// Membership in a run, which ends with the server and is announced to the other tasks.
@@ -31,25 +31,25 @@ impl Server {
     ///
     /// ```no_run
     /// use ferroflow::Server;
-    /// use ferroflow::discovery::rendezvous::Rendezvous;
+    /// use ferroflow::discovery::meeting::Meeting;
     ///
     /// let place = "file:///shared/dir/job-42";
     /// // In the processes that hold variables:
-    /// Server::meet(Rendezvous::new(place, "ps:2,worker:4", "ps", None)?)?.join();
+    /// Server::meet(Meeting::new(place, "ps:2,worker:4", "ps", None)?)?.join();
     ///
     /// // In the processes that train:
-    /// let mut rendezvous = Rendezvous::new(place, "ps:2,worker:4", "worker", None)?;
-    /// rendezvous.program = true;
-    /// let server = Server::meet(rendezvous)?;
+    /// let mut meeting = Meeting::new(place, "ps:2,worker:4", "worker", None)?;
+    /// meeting.program = true;
+    /// let server = Server::meet(meeting)?;
     /// println!("{} trains in {}", server.task(), server.cluster());
     /// server.stop();
     /// # Ok::<(), ferroflow::Status>(())
     /// ```
-    pub fn meet(rendezvous: Rendezvous) -> Result<Server> {
+    pub fn meet(meeting: Meeting) -> Result<Server> {
         crate::logging::start();
-        let mut seat = rendezvous.enter(&Stop::default()).map_err(Failure::into_status)?;
+        let mut seat = meeting.enter(&Stop::default()).map_err(Failure::into_status)?;
         let cluster = seat.wait().map_err(Failure::into_status)?;
-        let Some(Socket::Listening(listener)) = seat.take_socket() else {
+        let Some(Socket::Listening(listeners)) = seat.take_socket() else {
             bail!(
                 InvalidArgument,
                 "the rendezvous reserved a port for another program, but this server listens itself; do not reserve one"
@@ -64,7 +64,7 @@ impl Server {
         };
         let (task, epoch) = (seat.task(), seat.epoch());
         let config = ServerConfig { task, cluster, epoch, ..ServerConfig::default() };
-        let mut server = Server::start(config, crate::registry(), vec![listener], shutdown)?;
+        let mut server = Server::start(config, crate::registry(), listeners, shutdown)?;
         let whereabouts = server.whereabouts();
         let follow = move |change: Change| {
             if let Err(error) = whereabouts.learn(&change.cluster, change.epoch) {

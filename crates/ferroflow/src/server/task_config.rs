@@ -3,7 +3,7 @@
 use super::Server;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
 use ferroflow_core::Result;
-use ferroflow_discovery::{Asked, Environment, Role, Source, is_chief};
+use ferroflow_discovery::{Environment, Role, RoleRequest, Source, is_chief};
 
 /// A task and its cluster.
 ///
@@ -32,20 +32,20 @@ impl TaskConfig {
     ///
     /// `InvalidArgument` if the variables are malformed or contradict each other.
     pub fn from_env() -> Result<TaskConfig> {
-        TaskConfig::resolve(Asked::default(), &Environment::of_process())
+        TaskConfig::resolve(RoleRequest::default(), &Environment::of_process())
     }
 
     /// Parses `{"cluster": {"ps": […], "worker": […]}, "task": {"type": "worker", "index": 0}}`, in every form that
     /// TensorFlow accepts. Without a cluster, the program is a single worker.
     pub fn from_tf_config(text: &str) -> Result<TaskConfig> {
-        TaskConfig::resolve(Asked::default(), &[("TF_CONFIG", text)].into_iter().collect())
+        TaskConfig::resolve(RoleRequest::default(), &[("TF_CONFIG", text)].into_iter().collect())
     }
 
-    pub(crate) fn resolve(mut asked: Asked, environment: &Environment) -> Result<TaskConfig> {
-        if asked.jobs.is_none() {
-            asked.jobs = environment.get("FERROFLOW_JOBS").map(str::parse).transpose()?;
+    pub(crate) fn resolve(mut request: RoleRequest, environment: &Environment) -> Result<TaskConfig> {
+        if request.jobs.is_none() {
+            request.jobs = environment.get("FERROFLOW_JOBS").map(str::parse).transpose()?;
         }
-        let role = Role::resolve(&asked, environment)?;
+        let role = Role::resolve(&request, environment)?;
         role.located()?;
         let task = if role.source == Source::Local { TaskName::new("worker", 0) } else { role.task };
         Ok(TaskConfig { cluster: role.cluster, task })

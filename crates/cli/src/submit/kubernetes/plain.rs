@@ -6,7 +6,7 @@ use super::{Cluster, Job};
 use crate::submit::names::{LONGEST_LABEL, check_room};
 use serde_json::{Value, json};
 
-/// A StatefulSet labels its pods with its name and a hash of eleven characters.
+/// The suffix in a label of a StatefulSet's pods: its name and a hash of eleven characters.
 const REVISION: &str = "-0123456789";
 
 pub(super) fn manifests(cluster: &Cluster<'_>) -> Result<Vec<Value>, String> {
@@ -23,9 +23,10 @@ pub(super) fn manifests(cluster: &Cluster<'_>) -> Result<Vec<Value>, String> {
         pod::addresses(cluster, |job, task: &str| format!("{}-{task}.{domain}", object(cluster, job)));
     let mut manifests = vec![service(cluster)];
     for job in &cluster.jobs {
-        let number = match job.stays() {
-            true => "metadata.labels['apps.kubernetes.io/pod-index']",
-            false => "metadata.annotations['batch.kubernetes.io/job-completion-index']",
+        let number = if job.stays() {
+            "metadata.labels['apps.kubernetes.io/pod-index']"
+        } else {
+            "metadata.annotations['batch.kubernetes.io/job-completion-index']"
         };
         let shape = Shape {
             number,
@@ -36,9 +37,10 @@ pub(super) fn manifests(cluster: &Cluster<'_>) -> Result<Vec<Value>, String> {
             addresses: Some(&addresses),
         };
         let template = pod::template(cluster, job, &shape)?;
-        manifests.push(match job.stays() {
-            true => stateful_set(cluster, job, template),
-            false => indexed_job(cluster, job, template),
+        manifests.push(if job.stays() {
+            stateful_set(cluster, job, template)
+        } else {
+            indexed_job(cluster, job, template)
         });
     }
     Ok(manifests)

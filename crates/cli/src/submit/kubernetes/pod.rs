@@ -53,7 +53,7 @@ pub(super) fn template(cluster: &Cluster<'_>, job: &Job, shape: &Shape<'_>) -> R
         "ports": [{"name": shape.port, "containerPort": args.port}],
     });
     if job.serves {
-        // Whether it listens, for those who look; and whether it still answers, for the one who starts it again.
+        // A pod is ready when it listens, and is started again when it no longer answers.
         container["readinessProbe"] = json!({"tcpSocket": {"port": args.port}, "periodSeconds": 5});
         container["livenessProbe"] = json!({
             "exec": {"command": ["ferroflow", "ping", format!("127.0.0.1:{}", args.port)]},
@@ -83,7 +83,7 @@ pub(super) fn template(cluster: &Cluster<'_>, job: &Job, shape: &Shape<'_>) -> R
     Ok(json!({"metadata": {"labels": labels}, "spec": spec}))
 }
 
-/// Rules by which a Job tells failures apart: what the cluster did to a pod is not its fault.
+/// Rules by which a Job tells failures apart: a pod that the cluster disrupted has not failed.
 pub(super) fn failure_policy() -> Value {
     json!({"rules": [
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},

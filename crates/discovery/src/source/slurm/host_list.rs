@@ -2,10 +2,10 @@
 
 use ferroflow_core::{Result, ensure, status};
 
-/// More hosts than any cluster has: a list that means more is a mistake.
+/// The largest number of hosts in a list; no cluster has more, so a longer list is a mistake.
 const MOST: usize = 100_000;
 
-/// The hosts of a list, in its order.
+/// Returns the hosts of a list, in its order.
 pub(super) fn expand(list: &str) -> Result<Vec<String>> {
     let mut hosts = Vec::new();
     for entry in split_outside_brackets(list)? {
@@ -15,7 +15,7 @@ pub(super) fn expand(list: &str) -> Result<Vec<String>> {
     Ok(hosts)
 }
 
-/// The pieces between commas that are not within brackets.
+/// Splits a list at the commas that are not within brackets.
 fn split_outside_brackets(list: &str) -> Result<Vec<&str>> {
     let (mut entries, mut start, mut open) = (Vec::new(), 0, false);
     for (at, character) in list.char_indices() {
@@ -42,7 +42,7 @@ fn split_outside_brackets(list: &str) -> Result<Vec<&str>> {
     Ok(entries)
 }
 
-/// The hosts of one entry; of several brackets the last varies fastest.
+/// Returns the hosts of one entry; of several brackets the last varies fastest.
 fn expand_entry(entry: &str) -> Result<Vec<String>> {
     let mut hosts = vec![String::new()];
     let mut rest = entry;
@@ -62,7 +62,7 @@ fn expand_entry(entry: &str) -> Result<Vec<String>> {
     Ok(hosts)
 }
 
-/// `1,5-7` as the numbers that it means; the width of a range's first number is that of all.
+/// Expands `1,5-7` into its numbers; all numbers of a range are as wide as its first.
 fn numbers(ranges: &str, entry: &str) -> Result<Vec<String>> {
     let wrong = |what: &str| status!(InvalidArgument, "the hosts '{entry}' have {what} '{ranges}'");
     let mut all = Vec::new();

@@ -1,22 +1,22 @@
-//! Which rank of a step is on which node.
+//! The layout of a step: the node of every rank.
 
 use super::ADVICE;
 use crate::Environment;
 use ferroflow_core::{Result, ensure, status};
 
-/// How Slurm deals ranks out to nodes.
+/// The way in which Slurm deals ranks out to nodes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Distribution {
     /// A node is filled before the next one.
     Block,
-    /// So many to each node in turn.
+    /// Each node in turn gets this number of ranks.
     Plane(u32),
     /// As a file says, host by host.
     Listed(Vec<String>),
 }
 
 impl Distribution {
-    /// What `srun -m` chose; block where it chose nothing.
+    /// Reads the choice of `srun -m`; block without one.
     pub(super) fn of(environment: &Environment) -> Result<Distribution> {
         let Some(chosen) = environment.get("SLURM_DISTRIBUTION") else { return Ok(Distribution::Block) };
         // Further words tell of sockets and cores within a node.
@@ -41,7 +41,7 @@ impl Distribution {
     }
 }
 
-/// The hosts in the file that `srun -m arbitrary` reads, one per rank.
+/// Reads the hosts in the file that `srun -m arbitrary` reads, one per rank.
 fn listed(environment: &Environment) -> Result<Vec<String>> {
     let path = environment.get("SLURM_HOSTFILE").ok_or_else(|| {
         status!(
@@ -61,7 +61,7 @@ fn listed(environment: &Environment) -> Result<Vec<String>> {
     Ok(hosts)
 }
 
-/// `2(x3),1` as the number of tasks of every node.
+/// Expands `2(x3),1` into the number of tasks of every node.
 pub(super) fn counts(text: &str) -> Result<Vec<u32>> {
     let mut counts = Vec::new();
     for entry in text.split(',') {
@@ -87,7 +87,7 @@ pub(super) fn counts(text: &str) -> Result<Vec<u32>> {
     Ok(counts)
 }
 
-/// How many nodes each part of a heterogeneous step has: a part is laid out by itself, after the one before it.
+/// Returns the number of nodes of each part of a heterogeneous step: a part is laid out by itself, after the one before.
 pub(super) fn groups(environment: &Environment, counts: &[u32]) -> Result<Vec<usize>> {
     let parts = environment.number("SLURM_HET_SIZE")?.unwrap_or(1);
     let (mut groups, mut from) = (Vec::new(), 0);
@@ -103,11 +103,11 @@ pub(super) fn groups(environment: &Environment, counts: &[u32]) -> Result<Vec<us
         groups.push(nodes);
         from += nodes;
     }
-    // What does not add up is one part: a step need not use all parts of its job.
+    // Numbers that do not add up mean one part: a step need not use all parts of its job.
     Ok(if from == counts.len() && !groups.is_empty() { groups } else { vec![counts.len()] })
 }
 
-/// The node of every rank.
+/// Returns the node of every rank.
 pub(super) fn lay_out(counts: &[u32], groups: &[usize], distribution: &Distribution) -> Result<Vec<usize>> {
     let most = counts.iter().copied().max().unwrap_or_default();
     let at_once = match distribution {

@@ -21,7 +21,7 @@ fn step(nodes: &str, counts: &str, rank: u32, host: &str, more: &[(&str, &str)])
 
 fn resolve(environment: &Environment) -> Result<Role> {
     let jobs = Some("ps:1,worker:*".parse()?);
-    Role::resolve(&Asked { jobs, ..Asked::default() }, environment)
+    Role::resolve(&RoleRequest { jobs, ..RoleRequest::default() }, environment)
 }
 
 fn addresses(environment: &Environment) -> String {
@@ -88,10 +88,10 @@ fn outside_a_step_the_advice_is_srun() {
     let batch: Environment =
         [("SLURM_JOB_ID", "7"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "3")].into_iter().collect();
     assert!(resolve(&batch).unwrap_err().message().contains("start it with srun"));
-    let asked = Asked::default();
-    assert_eq!(Role::resolve(&asked, &batch).unwrap().source, crate::Source::Local);
-    let no_jobs = Role::resolve(&asked, &step("n[1-2]", "1(x2)", 1, "n2", &[])).unwrap_err();
+    let request = RoleRequest::default();
+    assert_eq!(Role::resolve(&request, &batch).unwrap().source, crate::Source::Local);
+    let no_jobs = Role::resolve(&request, &step("n[1-2]", "1(x2)", 1, "n2", &[])).unwrap_err();
     assert!(no_jobs.message().contains("add e.g. --jobs"), "{no_jobs}");
-    let interactive = Role::resolve(&asked, &step("n1", "1", 0, "n1", &[])).unwrap();
+    let interactive = Role::resolve(&request, &step("n1", "1", 0, "n1", &[])).unwrap();
     assert!(interactive.notes[0].contains("started this process alone"));
 }
