@@ -13,12 +13,12 @@ fn main() {
     for group in sorted(&families) {
         println!("cargo::rerun-if-changed={}", group.display());
         let group_name = stem(&group);
-        writeln!(modules, "#[allow(missing_docs)]\npub mod {group_name} {{").expect("strings take all");
+        writeln!(modules, "pub(crate) mod {group_name} {{").expect("strings take all");
         for family in
             sorted(&group).into_iter().filter(|path| path.extension().is_some_and(|ext| ext == "rs"))
         {
             let name = stem(&family);
-            writeln!(modules, "    #[path = {:?}]\n    pub mod {name};", family.display().to_string())
+            writeln!(modules, "    #[path = {:?}]\n    pub(crate) mod {name};", family.display().to_string())
                 .expect("strings take all");
             writeln!(lists, "    (\"{group_name}/{name}\", {group_name}::{name}::OPS),")
                 .expect("strings take all");
@@ -27,7 +27,7 @@ fn main() {
     }
     let text = format!(
         "{modules}\n/// Every family by name, as `group/family`.\n\
-         pub const FAMILIES: &[(&str, &[&ferroflow_core::op::Op])] = &[\n{lists}];\n"
+         pub(super) const FAMILIES: &[(&str, &[&ferroflow_core::op::Op])] = &[\n{lists}];\n"
     );
     let out = Path::new(&env::var("OUT_DIR").expect("cargo sets it")).join("families.rs");
     fs::write(out, text).expect("the output directory is writable");

@@ -18,6 +18,8 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
+pub mod calls;
+
 /// A handle to a master. Clones share the connection.
 #[derive(Clone)]
 pub struct MasterClient {

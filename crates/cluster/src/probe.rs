@@ -1,6 +1,7 @@
 //! Asks any server who it is, without being a task of a cluster. `ferroflow doctor` and the watch for the chief use it.
 
 use crate::client::block_on;
+use crate::client::calls::Call;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::client::StatusClient;
 use crate::transport::task_status::{TaskStatusRequest, TaskStatusResponse};
@@ -53,6 +54,16 @@ impl Probe<'_> {
 
     /// The asynchronous form of [`Probe::ask`].
     pub async fn answers(&self, addresses: &[String]) -> Result<Vec<Result<Identity>>> {
+        self.boxed_answers(addresses).await
+    }
+
+    /// Boxed, so that callers in other crates do not compile all of it again.
+    #[inline(never)]
+    fn boxed_answers<'a>(&'a self, addresses: &'a [String]) -> Call<'a, Vec<Result<Identity>>> {
+        Box::pin(self.ask_all(addresses))
+    }
+
+    async fn ask_all(&self, addresses: &[String]) -> Result<Vec<Result<Identity>>> {
         let cluster = (!self.cluster.is_empty()).then(|| self.cluster.to_def());
         let request =
             TaskStatusRequest { task: self.task.to_string(), cluster, try_others: self.try_others, epoch: 0 };

@@ -17,7 +17,7 @@ use ferroflow_core::device::Device;
 use ferroflow_core::memory::{MemoryBudget, limits};
 use ferroflow_core::op::Registry;
 use ferroflow_core::tensor::BufferPool;
-use ferroflow_core::{Result, bail, status};
+use ferroflow_core::{BoxFuture, Result, bail, status};
 use ferroflow_runtime::ComputePool;
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener};
@@ -326,6 +326,15 @@ fn watch_for_shutdown(
     services: Arc<Services>,
     stop: watch::Sender<()>,
     shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<JoinHandle<()>> {
+    watch_until(services, stop, Box::pin(shutdown))
+}
+
+/// The same for any kind of shutdown, which is compiled once.
+fn watch_until(
+    services: Arc<Services>,
+    stop: watch::Sender<()>,
+    shutdown: BoxFuture<()>,
 ) -> Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

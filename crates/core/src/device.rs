@@ -1,10 +1,13 @@
 //! Device names, full and partial, and the memory and threads that a device offers to kernels. Which node runs on which
 //! device is decided by the runtime's placer.
 
+mod threads;
+
+pub use threads::Threads;
+
 use crate::tensor::{Buffer, BufferPool};
 use crate::{DType, Result, Shape, Status, Tensor, bail, ensure, status};
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A device name in which every part may be missing: `/job:ps/task:1`, `/device:CPU:0`, or empty.
@@ -157,9 +160,6 @@ pub struct Device {
     threads: Arc<rayon::ThreadPool>,
 }
 
-/// Loops shorter than this many elements are not worth a second thread.
-const PARALLEL_ELEMENTS: usize = 512 * 1024;
-
 impl Device {
     /// A CPU device. `name` must be a full device name; `memory_limit` bounds a single allocation in bytes.
     pub fn new(
@@ -268,88 +268,10 @@ impl Device {
         bytes <= self.memory_limit && self.memory.has_room_for(bytes)
     }
 
-    /// The number of threads for loops inside one kernel.
-    pub fn thread_count(&self) -> usize {
-        self.threads.current_num_threads()
-    }
-
-    /// The threads for loops inside one kernel, for crates that take a thread pool.
-    pub fn threads(&self) -> &rayon::ThreadPool {
-        &self.threads
-    }
-
-    /// Runs `body` over `0..total`, in parts on several threads if `total * cost` is large enough. `cost` is the work
-    /// per index in units of one simple element operation. `body` must not take locks.
-    pub fn parallel_for(&self, total: usize, cost: usize, body: impl Fn(Range<usize>) + Sync) {
-        let parts = self.parts(total, cost);
-        if parts < 2 {
-            return body(0..total);
-        }
-        let length = total.div_ceil(parts);
-        self.threads.scope(|scope| {
-            for part in 0..parts {
-                let body = &body;
-                scope.spawn(move |_| body((part * length).min(total)..((part + 1) * length).min(total)));
-            }
-        });
-    }
-
-    /// Like [`Device::parallel_for`] over rows of `out`: `body(first_row, rows)` fills whole rows of `width` elements.
-    pub fn parallel_rows<T: Send>(
-        &self,
-        out: &mut [T],
-        width: usize,
-        cost: usize,
-        body: impl Fn(usize, &mut [T]) + Sync,
-    ) {
-        if width == 0 || out.is_empty() {
-            return;
-        }
-        let rows = out.len() / width;
-        let parts = self.parts(rows, cost.saturating_mul(width));
-        if parts < 2 {
-            return body(0, out);
-        }
-        let length = rows.div_ceil(parts);
-        self.threads.scope(|scope| {
-            for (part, chunk) in out.chunks_mut(length * width).enumerate() {
-                let body = &body;
-                scope.spawn(move |_| body(part * length, chunk));
-            }
-        });
-    }
-
-    /// Like [`Device::parallel_rows`] over two outputs with as many rows, each given with its width; `cost` is the work
-    /// per row.
-    pub fn parallel_row_pairs<A: Send, B: Send>(
-        &self,
-        (left, left_width): (&mut [A], usize),
-        (right, right_width): (&mut [B], usize),
-        cost: usize,
-        body: impl Fn(usize, &mut [A], &mut [B]) + Sync,
-    ) {
-        if left_width == 0 || right_width == 0 || left.is_empty() {
-            return;
-        }
-        let rows = left.len() / left_width;
-        assert_eq!(rows, right.len() / right_width, "both outputs have as many rows");
-        let parts = self.parts(rows, cost);
-        if parts < 2 {
-            return body(0, left, right);
-        }
-        let length = rows.div_ceil(parts);
-        self.threads.scope(|scope| {
-            let chunks = left.chunks_mut(length * left_width).zip(right.chunks_mut(length * right_width));
-            for (part, (left, right)) in chunks.enumerate() {
-                let body = &body;
-                scope.spawn(move |_| body(part * length, left, right));
-            }
-        });
-    }
-
-    fn parts(&self, total: usize, cost: usize) -> usize {
-        let threads = self.thread_count();
-        if threads < 2 || total.saturating_mul(cost) < PARALLEL_ELEMENTS { 1 } else { threads.min(total) }
+    /// The threads for loops inside one kernel. Loops run to their end; [`crate::kernel::KernelCx::threads`] has those
+    /// that end with the step.
+    pub fn threads(&self) -> Threads<'_> {
+        Threads::new(self)
     }
 }
 

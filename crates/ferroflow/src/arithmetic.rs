@@ -2,7 +2,7 @@
 
 use ferroflow_core::scope::{Input, Output, Scope};
 use ferroflow_core::{DType, Result};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 
 #[track_caller]
 fn binary(scope: &Scope, op: &str, name: &str, x: impl Into<Input>, y: impl Into<Input>) -> Result<Output> {

@@ -6,7 +6,7 @@ use crate::reduce;
 use ferroflow_core::op::{Grad, IndexedSlices};
 use ferroflow_core::scope::{Input, Output, Scope};
 use ferroflow_core::{DType, Result, ensure};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 
 /// Replaces the values of a gradient.
 fn with_values(grad: &Grad, values: Output) -> Grad {

@@ -15,7 +15,7 @@
 
 use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 use std::fmt;
 use std::sync::Arc;
 

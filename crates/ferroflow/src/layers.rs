@@ -31,7 +31,7 @@ use crate::initializers::{self, Initializer};
 use crate::variables::{Partitioner, Variable};
 use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{Result, Tensor, ensure, status};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 
 /// Function that a layer applies to its result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

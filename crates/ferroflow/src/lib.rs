@@ -122,7 +122,7 @@ pub use ferroflow_core::scope::{
 };
 pub use ferroflow_core::{Code, DType, PartialShape, Result, Shape, Status, Tensor, ToPartialShape, ToShape};
 pub use ferroflow_discovery as discovery;
-pub use ferroflow_ops::build as ops;
+pub use ferroflow_ops::builders as ops;
 pub use ferroflow_ops::flow::{Cond, WhileLoop, cond, while_loop};
 pub use ferroflow_ops::registry;
 pub use flags::Flags;

@@ -21,7 +21,7 @@ use crate::reduce;
 use crate::variables::collections;
 use ferroflow_core::scope::{CollectionItem, Input, Output, Scope};
 use ferroflow_core::{PartialShape, Result, bail, ensure, status};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 
 /// Combination of the losses of all elements into one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

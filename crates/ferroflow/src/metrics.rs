@@ -19,7 +19,7 @@ use crate::reduce;
 use crate::variables::{Variable, collections};
 use ferroflow_core::scope::{Input, Output, Scope};
 use ferroflow_core::{DType, Result, Tensor, ensure};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 
 /// A metric that accumulates over batches.
 #[derive(Clone, Debug)]

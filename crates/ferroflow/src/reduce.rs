@@ -2,7 +2,7 @@
 
 use ferroflow_core::scope::{Input, Output, Scope};
 use ferroflow_core::{DType, Result, Tensor};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 
 /// Returns the numbers of all dimensions.
 pub(crate) fn axes(scope: &Scope, x: &Output) -> Result<Input> {

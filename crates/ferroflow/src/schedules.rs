@@ -21,7 +21,7 @@ use crate::arithmetic::{add, cast, div, mul, sub};
 use crate::optimizers::Scalar;
 use ferroflow_core::scope::{Input, Output, Scope};
 use ferroflow_core::{DType, Result, Tensor, ensure};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 use std::f64::consts::PI;
 
 const RATE: &str = "initial_learning_rate";

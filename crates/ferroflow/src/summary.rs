@@ -4,7 +4,7 @@ use ferroflow_core::scope::{CollectionItem, Input, OpBuilder, Output, Scope};
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, bf16, ensure, f16, status};
 use ferroflow_io::events::{EventWriter, wall_time};
 use ferroflow_io::image::{encode_png, scale_to_bytes};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 use ferroflow_ops::histogram::Histogram;
 use ferroflow_proto::tensorflow::event::What;
 use ferroflow_proto::tensorflow::summary::{Image, Value, value};

@@ -23,7 +23,7 @@ use crate::initializers::{Initializer, PartitionInfo};
 use bytes::Bytes;
 use ferroflow_core::scope::{CollectionItem, Graph, Input, Operation, Output, Scope};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, ToShape, bail, ensure, status};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 use ferroflow_proto::tensorflow::{SaveSliceInfoDef, VariableAggregation, VariableDef};
 use prost::Message;
 

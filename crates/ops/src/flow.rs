@@ -25,7 +25,7 @@ use ferroflow_core::scope::{FunctionGraph, Output};
 /// The attribute with which a conditional or a loop asks to be turned into switches and merges where that pays.
 const LOWER: &str = "_lower_using_switch_merge";
 
-/// What any of the bodies uses from around it, each output once.
+/// Outputs that any of the bodies uses from around it, each once.
 fn joint_captures(bodies: &[&FunctionGraph]) -> Vec<Output> {
     let mut joint: Vec<Output> = Vec::new();
     for capture in bodies.iter().flat_map(|body| body.captures()) {

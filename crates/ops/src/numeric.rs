@@ -4,10 +4,14 @@
 //! floating-point types. Integer arithmetic wraps, as stock's does on every machine it runs on. The 16-bit floats
 //! compute in `f32` and round after every operation; loops that want to keep precision go through [`Num::Wide`].
 
+pub(crate) mod hash;
+pub mod histogram;
+pub mod philox;
+
 use ferroflow_core::{C64, C128, Element, bf16, f16};
 
 /// Any number: integers, floats, complex numbers.
-pub trait Num: Element + Copy {
+pub(crate) trait Num: Element + Copy {
     /// The type that sums are kept in: `f32` for the 16-bit floats, the type itself otherwise.
     type Wide: Num<Wide = Self::Wide>;
 
@@ -50,7 +54,7 @@ pub trait Num: Element + Copy {
 }
 
 /// A number with an order: integers and floats.
-pub trait Real: Num + PartialOrd {
+pub(crate) trait Real: Num + PartialOrd {
     /// The least value (−∞ for floats): what a maximum starts from.
     const LOWEST: Self;
     /// The least finite value.
@@ -98,7 +102,7 @@ pub trait Real: Num + PartialOrd {
 }
 
 /// An integer.
-pub trait Int: Real + Ord {
+pub(crate) trait Int: Real + Ord {
     /// Bits per value.
     const BITS: u32;
     /// Whether values may be negative.
@@ -120,14 +124,12 @@ pub trait Int: Real + Ord {
     fn shift_left(self, bits: u32) -> Self;
     /// Shifted right by this many bits, fewer than the width; the sign is kept.
     fn shift_right(self, bits: u32) -> Self;
-    /// The number of set bits.
-    fn count_ones(self) -> u32;
     /// The remainder of the truncated quotient; zero for zero divisors (callers report them).
     fn rem(self, other: Self) -> Self;
 }
 
 /// A floating-point number. Functions of [`Float::Math`] do the work; the 16-bit types round their results.
-pub trait Float: Real {
+pub(crate) trait Float: Real {
     /// The type that functions are computed in: `f64` for `f64`, `f32` otherwise.
     type Math: Math;
 
@@ -140,7 +142,7 @@ pub trait Float: Real {
 }
 
 /// A type with a full set of functions: `f32` and `f64`.
-pub trait Math: Float<Math = Self> + num_traits::Float {}
+pub(crate) trait Math: Float<Math = Self> + num_traits::Float {}
 impl Math for f32 {}
 impl Math for f64 {}
 
@@ -200,8 +202,6 @@ macro_rules! integers {
             fn shift_left(self, bits: u32) -> $type { self.wrapping_shl(bits) }
             #[inline(always)]
             fn shift_right(self, bits: u32) -> $type { self.wrapping_shr(bits) }
-            #[inline(always)]
-            fn count_ones(self) -> u32 { <$type>::count_ones(self) }
             #[inline(always)]
             fn rem(self, other: $type) -> $type { if other == 0 { 0 } else { self.wrapping_rem(other) } }
         }

@@ -48,6 +48,7 @@ pub(crate) struct Node {
     attrs: Attrs,
     constants: Vec<(usize, Tensor)>,
     resources: Arc<ResourceManager>,
+    cancelled: bool,
 }
 
 impl Node {
@@ -61,7 +62,13 @@ impl Node {
                 attrs.set(&attr.name, default.clone());
             }
         }
-        Node { entry, attrs, constants: Vec::new(), resources: ResourceManager::new("localhost") }
+        Node {
+            entry,
+            attrs,
+            constants: Vec::new(),
+            resources: ResourceManager::new("localhost"),
+            cancelled: false,
+        }
     }
 
     pub(crate) fn attr(mut self, name: &str, value: impl IntoAttr) -> Node {
@@ -72,6 +79,12 @@ impl Node {
     /// Makes an input's value known to the shape function.
     pub(crate) fn constant(mut self, input: usize, value: Tensor) -> Node {
         self.constants.push((input, value));
+        self
+    }
+
+    /// Runs the node in a step that is cancelled.
+    pub(crate) fn cancelled(mut self) -> Node {
+        self.cancelled = true;
         self
     }
 
@@ -154,6 +167,9 @@ impl Node {
         };
         let (input_types, output_types) = (types(&spec.inputs)?, types(&spec.outputs)?);
         let step = step(&self.resources);
+        if self.cancelled {
+            step.cancellation.cancel(ferroflow_core::status!(Cancelled, "nobody waits for the step"));
+        }
         let library: Arc<dyn ferroflow_core::kernel::FunctionLibrary> = Arc::new(NoFunctions);
         let init = Init {
             node: "test",
@@ -168,7 +184,11 @@ impl Node {
         let kernel = (self.entry.kernel("test", &self.attrs)?.make)(&init)?;
         let frame = FrameIteration::default();
         let outputs = match kernel {
-            Kernel::Sync(run) => run(&mut KernelCx::new(&mut inputs, &step, frame, false))?,
+            Kernel::Sync(run) => {
+                let mut cx = KernelCx::new(&mut inputs, &step, frame, false);
+                let outputs = run(&mut cx);
+                cx.conclude(outputs)?
+            }
             Kernel::Future(run) => {
                 let future = run(FutureCx::new(inputs, step.clone(), frame, false));
                 wait(future)?

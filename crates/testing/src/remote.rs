@@ -1,7 +1,7 @@
 //! A whole server, ours or any other, reached over gRPC by our own client.
 
 use crate::suite::{Runtime, Session};
-use ferroflow_cluster::api::{MasterApi, RunStep};
+use ferroflow_cluster::api::RunStep;
 use ferroflow_cluster::{MasterClient, Server, ServerConfig};
 use ferroflow_core::op::Registry;
 use ferroflow_core::{Result, Tensor, status};

@@ -13,7 +13,7 @@ use std::path::Path;
 
 const OPS: &str = "testdata/ops.pbtxt";
 const FAMILIES: &str = "crates/ops/src/families";
-const BUILDERS: &str = "crates/ops/src/build/generated";
+const BUILDERS: &str = "crates/ops/src/builders/generated";
 
 /// Writes a module per group of families.
 pub(super) fn builders(root: &Path, descriptors: &[u8], outputs: &mut Outputs) -> Result<()> {

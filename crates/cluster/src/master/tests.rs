@@ -1,6 +1,6 @@
 //! Tests of sessions whose other tasks stop responding: their ports are open, but nothing answers.
 
-use crate::api::{MasterApi, RunStep};
+use crate::api::RunStep;
 use crate::client::MasterClient;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::worker::Census;

@@ -2,12 +2,12 @@
 //! in for each node; kernels see nothing else of the executor.
 
 use super::value::Value;
-use crate::device::Device;
+use crate::device::{Device, Threads};
 use crate::resource::{Resource, ResourceHandle, Variable};
 use crate::step::StepCx;
 use crate::{DType, Element, Result, Shape, Tensor, bail, ensure, status};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// The loop frame and iteration that a node runs in; zeros outside loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +27,10 @@ pub struct KernelCx<'a> {
     /// One of [`RUNS`], [`MAY_STOP`] and [`STOPPED`]. Atomic only so that parallel parts of a kernel may share the
     /// context.
     stop: AtomicU8,
+    /// Whether loops end early when the step is cancelled: for contexts whose owner calls [`KernelCx::conclude`].
+    interruptible: bool,
+    /// Whether a loop of the kernel ended before its last part because the step was cancelled.
+    incomplete: AtomicBool,
 }
 
 /// The kernel runs to completion on this thread.
@@ -48,7 +52,8 @@ impl<'a> KernelCx<'a> {
         frame: FrameIteration,
         dead: bool,
     ) -> KernelCx<'a> {
-        KernelCx { inputs, step, frame, dead, stop: AtomicU8::new(RUNS) }
+        let (stop, incomplete) = (AtomicU8::new(RUNS), AtomicBool::new(false));
+        KernelCx { inputs, step, frame, dead, stop, interruptible: true, incomplete }
     }
 
     /// Stops the kernel when it asks for memory for a large output, unless it has taken an input by then. Used on I/O
@@ -95,6 +100,24 @@ impl<'a> KernelCx<'a> {
     #[inline]
     pub fn device(&self) -> &'a Arc<Device> {
         &self.step.device
+    }
+
+    /// The device's threads, for loops that end early when the step is cancelled: what they have written is dropped then,
+    /// see [`KernelCx::conclude`]. Loops that update state which outlives the step use [`Device::threads`].
+    #[inline]
+    pub fn threads(&self) -> Threads<'_> {
+        let threads = self.device().threads();
+        if self.interruptible { threads.until(&self.step.cancellation, &self.incomplete) } else { threads }
+    }
+
+    /// The outcome of a kernel that ran in this context and returned `outputs`: the cancellation if that ended one of its
+    /// loops.
+    #[inline]
+    pub fn conclude<T>(&self, outputs: Result<T>) -> Result<T> {
+        if self.incomplete.load(Ordering::Relaxed) {
+            self.step.check_cancelled()?;
+        }
+        outputs
     }
 
     /// The loop frame and iteration that the node runs in.
@@ -302,7 +325,9 @@ impl FutureCx {
 
     /// This context as a [`KernelCx`].
     pub fn cx(&mut self) -> KernelCx<'_> {
-        KernelCx::new(&mut self.inputs, &self.step, self.frame, self.dead)
+        let cx = KernelCx::new(&mut self.inputs, &self.step, self.frame, self.dead);
+        // Nobody concludes it.
+        KernelCx { interruptible: false, ..cx }
     }
 
     /// The step.

@@ -122,10 +122,10 @@ impl Variable {
 
     /// Changes several variables at once. Locks are taken in address order, so that concurrent updates cannot deadlock;
     /// a variable may not appear twice.
-    pub fn update_all<R>(
+    pub fn update_all(
         variables: &[&Variable],
-        change: impl FnOnce(&mut [&mut Tensor]) -> Result<R>,
-    ) -> Result<R> {
+        change: &mut dyn FnMut(&mut [&mut Tensor]) -> Result<()>,
+    ) -> Result<()> {
         let mut order: SmallVec<[usize; 4]> = (0..variables.len()).collect();
         order.sort_by_key(|i| std::ptr::from_ref(variables[*i]));
         ensure!(
@@ -278,7 +278,7 @@ mod tests {
         let (a, b) = (Variable::new(DType::Float, "a"), Variable::new(DType::Float, "b"));
         a.assign(Tensor::scalar(1.0f32)).unwrap();
         b.assign(Tensor::scalar(2.0f32)).unwrap();
-        Variable::update_all(&[&b, &a], |values| {
+        Variable::update_all(&[&b, &a], &mut |values| {
             let first = values[0].clone();
             *values[0] = values[1].clone();
             *values[1] = first;
@@ -286,6 +286,6 @@ mod tests {
         })
         .unwrap();
         assert_eq!(a.read().unwrap().to_scalar::<f32>().unwrap(), 2.0);
-        assert!(Variable::update_all(&[&a, &a], |_| Ok(())).is_err());
+        assert!(Variable::update_all(&[&a, &a], &mut |_| Ok(())).is_err());
     }
 }

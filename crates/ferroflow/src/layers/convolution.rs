@@ -3,7 +3,7 @@
 use super::{Weights, last_dim, weights_builder};
 use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{Result, ensure};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 
 /// Treatment of windows that reach over the border.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

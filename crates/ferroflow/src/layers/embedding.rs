@@ -3,7 +3,7 @@
 use crate::variables::PartitionedVariable;
 use ferroflow_core::scope::{Input, Output, Scope};
 use ferroflow_core::{DType, Result, Tensor, ensure};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 
 /// Mapping of rows to the parts of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use crate::initializers;
 use crate::variables::{Variable, collections};
 use ferroflow_core::scope::{CollectionItem, Output, Scope};
 use ferroflow_core::{Result, Tensor, bail};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 
 /// Normalization of each channel (the last dimension): by statistics of the batch while training, which also updates the
 /// moving averages, and by the moving averages otherwise.

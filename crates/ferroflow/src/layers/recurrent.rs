@@ -9,7 +9,7 @@ use crate::initializers::{self, Initializer};
 use crate::variables::Variable;
 use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{DType, PartialShape, Result, Tensor, ensure, status};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 use ferroflow_ops::flow::while_loop;
 
 /// Results of a recurrent layer.

@@ -8,7 +8,7 @@ use crate::variables::Variable;
 use ferroflow_core::op::{Grad, IndexedSlices};
 use ferroflow_core::scope::{CollectionItem, Graph, Input, Operation, Output, Scope};
 use ferroflow_core::{DType, Result, Tensor, bail, ensure};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 
 /// One input of an update op.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use crate::initializers;
 use crate::variables::{Variable, collections, global_variables, trainable_variables, variables_in};
 use ferroflow_core::scope::{CollectionItem, Graph, Operation, Output, Scope};
 use ferroflow_core::{DType, Result, Tensor, bail, status};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 use prost::Message;
 
 /// Exponential moving averages, in variables named `<variable>/ExponentialMovingAverage`.

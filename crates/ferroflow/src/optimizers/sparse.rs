@@ -6,7 +6,7 @@ use crate::arithmetic::{add, div, mul, sub};
 use ferroflow_core::Result;
 use ferroflow_core::op::IndexedSlices;
 use ferroflow_core::scope::{Operation, Output, Scope};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 
 /// Kind of update. The code below relies on the order of the rule's slots, powers and hyperparameters.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,7 @@ use crate::variables::{Variable, collections, global_variables, trainable_variab
 use ferroflow_core::op::{Grad, IndexedSlices};
 use ferroflow_core::scope::{Operation, Output, Scope};
 use ferroflow_core::{DType, PartialShape, Result, Tensor, ensure};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 
 /// Synchronous form of an optimizer.
 ///

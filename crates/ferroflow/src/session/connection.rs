@@ -2,7 +2,7 @@
 
 use super::options::{RunOptions, SessionOptions};
 use ferroflow_cluster::MasterClient;
-use ferroflow_cluster::api::{MasterApi, RunCallable, RunStep};
+use ferroflow_cluster::api::{RunCallable, RunStep};
 use ferroflow_core::{Result, Tensor, bail, ensure, status};
 use ferroflow_proto::tensorflow::{
     CallableOptions, DeviceAttributes, GraphDef, PartialRunSetupRequest, RunMetadata,

@@ -3,7 +3,7 @@
 use super::{SaveSlice, Variable, VariableSpec};
 use ferroflow_core::scope::{Graph, Output, Scope};
 use ferroflow_core::{DType, Result, Shape, ensure};
-use ferroflow_ops::build as ops;
+use ferroflow_ops::builders as ops;
 
 /// Rule for the number of parts of a variable, along one dimension.
 #[derive(Clone, Copy, Debug, PartialEq)]

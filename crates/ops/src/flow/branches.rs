@@ -2,7 +2,7 @@
 
 use super::calls::{backward, differentiable, extended_results, specs_of};
 use super::{LOWER, joint_captures};
-use crate::build as ops;
+use crate::builders as ops;
 use ferroflow_core::attr::ToAttr;
 use ferroflow_core::op::{GradCx, InputGrads, zeros_like};
 use ferroflow_core::scope::{FunctionGraph, Input, Output, Scope, TensorSpec};
@@ -15,7 +15,7 @@ use ferroflow_proto::tensorflow::attr_value::Value;
 ///
 /// ```
 /// use ferroflow_core::{DType, Result, scope::Graph};
-/// use ferroflow_ops::{build as ops, flow::cond};
+/// use ferroflow_ops::{builders as ops, flow::cond};
 ///
 /// # fn main() -> Result<()> {
 /// let graph = Graph::over(ferroflow_ops::registry());
@@ -160,7 +160,7 @@ fn result_types(branch: &FunctionGraph) -> Vec<DType> {
     branch.results.iter().map(Output::dtype).collect()
 }
 
-/// What is known of a value that has one shape or the other.
+/// The known dimensions of a value that has one shape or the other.
 pub(super) fn common_shape(a: &PartialShape, b: &PartialShape) -> PartialShape {
     let (Some(x), Some(y)) = (a.dims(), b.dims()) else { return PartialShape::unknown() };
     if x.len() != y.len() {
@@ -284,9 +284,10 @@ fn differentiate(
     }
     for (owner, value) in &extra {
         for (which, branch) in branches.iter_mut().enumerate() {
-            let result = match which == *owner {
-                true => value.clone(),
-                false => ops::fake_param(&branch.graph.scope(), value.dtype(), value.shape())?,
+            let result = if which == *owner {
+                value.clone()
+            } else {
+                ops::fake_param(&branch.graph.scope(), value.dtype(), value.shape())?
             };
             branch.results.push(result);
         }

@@ -1,6 +1,6 @@
 //! The gradient of a call is a call of the function's gradient, which gets what the function computed on the way.
 
-use crate::gradient::gradients_name;
+use crate::support::gradient::gradients_name;
 use ferroflow_core::attr::ToAttr;
 use ferroflow_core::op::{GradCx, InputGrads};
 use ferroflow_core::scope::{FunctionGraph, Gradients, Operation, Output, TensorSpec};
@@ -131,7 +131,7 @@ pub(crate) fn call_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     Ok(all)
 }
 
-/// Where something that a gradient needs of a function comes from.
+/// The source of a value that a gradient needs of a function.
 enum Source {
     /// An argument of the call.
     Input(usize),

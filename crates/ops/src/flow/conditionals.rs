@@ -1,13 +1,13 @@
 //! Gradients of conditionals of the first generation of control flow, which imported graphs have: switches and merges.
 //!
-//! Where the conditional is, its gradient is made of switches and merges that are dead where they are. The gradient of a
+//! The gradient is made of switches and merges beside the conditional's own, dead where those are. The gradient of a
 //! function's body, or of a loop's, keeps what it needs of every call or iteration, and what is dead cannot be kept. There
 //! the conditional becomes one of the second generation, whose branches are made of the nodes between switches and
 //! merges.
 
 use super::branches::{add_if, common_shape};
 use super::region::{Borders, Region, is};
-use crate::build as ops;
+use crate::builders as ops;
 use ferroflow_core::op::{GradCx, InputGrads};
 use ferroflow_core::scope::{FunctionGraph, Operation, Output, Scope};
 use ferroflow_core::{DType, Result, Shape, Tensor, ensure, status};
@@ -117,17 +117,17 @@ struct Conditional {
     predicate: Output,
     /// The results, each with the number of the input that arrives if the predicate holds.
     merges: Vec<(Operation, usize)>,
-    /// What runs if it does not hold, and what runs if it does.
+    /// The branches for false and for true.
     branches: [Branch; 2],
 }
 
 /// The nodes between the switches of a conditional and what they let through.
 struct Branch {
-    /// What the merges get.
+    /// The inputs of the merges.
     results: Vec<Output>,
     /// Nodes that run in this branch only, by their positions.
     inside: BTreeMap<usize, Operation>,
-    /// Where it begins.
+    /// Its beginning.
     switches: BTreeMap<usize, Operation>,
 }
 
@@ -186,7 +186,7 @@ impl Conditional {
         pairs.into_iter().any(shared)
     }
 
-    /// What nodes of the branches wait for outside of them.
+    /// Control inputs of the branches' nodes from outside of them.
     fn waits(&self) -> Vec<Operation> {
         let mut waits: BTreeMap<usize, Operation> = BTreeMap::new();
         for branch in &self.branches {
@@ -267,7 +267,7 @@ impl Borders for Branch {
     }
 }
 
-/// Where a value was made that nodes may only pass on.
+/// The origin of a value that nodes may only pass on.
 fn origin(output: &Output) -> Output {
     let mut output = output.clone();
     while is(output.op(), "Identity") {

@@ -56,7 +56,7 @@ struct Frame {
 struct LoopVariable {
     start: Output,
     next: Output,
-    /// What stands for the variable in the frame: the merge, and what the switch lets through.
+    /// The variable in the frame: the merge, and the output of the switch.
     inside: [Output; 2],
     exits: Vec<Operation>,
 }
@@ -135,7 +135,7 @@ impl Frame {
 
 struct FrameBorders<'a> {
     frame: &'a Frame,
-    /// What stands for the variables.
+    /// The stand-ins of the variables.
     args: &'a [Output],
 }
 

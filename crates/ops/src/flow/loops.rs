@@ -2,7 +2,7 @@
 
 use super::branches::common_shape;
 use super::{LOWER, joint_captures};
-use crate::build as ops;
+use crate::builders as ops;
 use ferroflow_core::scope::{FunctionGraph, Input, Output, Scope, TensorSpec};
 use ferroflow_core::{DType, PartialShape, Result, Tensor, bail, ensure};
 
@@ -15,7 +15,7 @@ use ferroflow_core::{DType, PartialShape, Result, Tensor, bail, ensure};
 ///
 /// ```
 /// use ferroflow_core::{Result, scope::Graph};
-/// use ferroflow_ops::{build as ops, flow::while_loop};
+/// use ferroflow_ops::{builders as ops, flow::while_loop};
 ///
 /// # fn main() -> Result<()> {
 /// let graph = Graph::over(ferroflow_ops::registry());
@@ -63,7 +63,7 @@ impl WhileLoop {
         self
     }
 
-    /// How many iterations may run at once where their data allows; 10 otherwise.
+    /// The number of iterations that may run at once where their data allows; 10 otherwise.
     #[must_use]
     pub fn parallel_iterations(mut self, count: i64) -> WhileLoop {
         self.parallel_iterations = Some(count);

@@ -9,9 +9,9 @@ use ferroflow_proto::tensorflow::attr_value::Value;
 use ferroflow_proto::tensorflow::{AttrValue, GraphDef, NodeDef};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Where a region begins.
+/// The beginning of a region.
 pub(super) trait Borders {
-    /// What stands for an output in the copy if the region begins there: an argument, or an output from around.
+    /// The stand-in of an output in the copy if the region begins there: an argument, or an output from around.
     fn at(&self, output: &Output) -> Result<Option<Output>>;
 
     /// Whether waiting for an operation means no more than waiting for the region to begin.
@@ -22,7 +22,7 @@ pub(super) trait Borders {
 #[derive(Default)]
 pub(super) struct Region {
     nodes: BTreeMap<usize, Operation>,
-    /// What stands for outputs where the region begins, by their names.
+    /// The stand-ins of outputs where the region begins, by their names.
     borders: HashMap<String, Output>,
 }
 

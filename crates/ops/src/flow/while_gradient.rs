@@ -1,18 +1,18 @@
 //! The gradient of a loop is a loop over its iterations in reverse.
 //!
-//! What the gradient of the body needs of an iteration, the loop pushes onto lists, from which the gradient pops it.
+//! The loop pushes values of an iteration that the body's gradient needs onto lists, from which the gradient pops them.
 //! Values that are the same in every iteration are passed in as they are, and their gradients add up.
 
 use super::calls::{backward, differentiable, gradient_spec};
 use super::loops::add_traced;
-use crate::build as ops;
+use crate::builders as ops;
 use ferroflow_core::attr::ToAttr;
 use ferroflow_core::op::{GradCx, InputGrads, zeros_like};
 use ferroflow_core::scope::{FunctionGraph, Input, Operation, Output, TensorSpec};
 use ferroflow_core::{DType, PartialShape, Result, Tensor, bail};
 use ferroflow_proto::tensorflow::NameAttrList;
 
-/// Where something that the gradient of the body needs comes from.
+/// The source of a value that the gradient of the body needs.
 enum Source {
     /// A variable that no iteration changes.
     Invariant(usize),
@@ -105,7 +105,7 @@ struct Forward<'a> {
     inputs: Vec<Output>,
     condition: FunctionGraph,
     body: FunctionGraph,
-    /// What new variables start with.
+    /// The initial values of new variables.
     starts: Vec<Output>,
 }
 
@@ -153,7 +153,7 @@ impl<'a> Forward<'a> {
         self.body.results[index] == self.body.args[index]
     }
 
-    /// Where a value of the body can be had in reverse; adds a list for it if there is none.
+    /// The source of a body's value in reverse; adds a list for it if there is none.
     fn source(&mut self, value: &Output) -> Result<Source> {
         if let Some(index) = self.body.args.iter().position(|arg| arg == value)
             && self.is_invariant(index)

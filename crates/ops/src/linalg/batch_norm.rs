@@ -3,19 +3,19 @@
 
 use super::SUM_PARTS;
 use crate::numeric::Num;
-use ferroflow_core::device::Device;
+use ferroflow_core::device::Threads;
 use multiversion::multiversion;
 use std::ops::Range;
 
 /// A tensor as outer × channels × inner elements: with channels last, `inner` is 1.
 #[derive(Clone, Copy, Debug)]
-pub struct Channels {
+pub(crate) struct Channels {
     /// Elements before the channels.
-    pub outer: usize,
+    pub(crate) outer: usize,
     /// The number of channels.
-    pub channels: usize,
+    pub(crate) channels: usize,
     /// Elements after the channels.
-    pub inner: usize,
+    pub(crate) inner: usize,
 }
 
 /// Rows that are added up before the sum joins the others, so that small terms are not lost in a large sum.
@@ -27,14 +27,14 @@ const PARTED_ELEMENTS: usize = 4096;
 
 impl Channels {
     /// Elements of each channel.
-    pub fn rest(&self) -> usize {
+    pub(crate) fn rest(&self) -> usize {
         self.outer * self.inner
     }
 
     /// Per channel, `K` sums of `term(a, b, constants)` over all elements of `a` and `b`, with the constants of the channel.
-    pub fn sums<T: Num<Wide = f32>, const K: usize, const C: usize>(
+    pub(crate) fn sums<T: Num<Wide = f32>, const K: usize, const C: usize>(
         &self,
-        device: &Device,
+        threads: Threads<'_>,
         a: &[T],
         b: &[T],
         constants: [&[f32]; C],
@@ -50,7 +50,7 @@ impl Channels {
         let parts = if is_small { 1 } else { SUM_PARTS.min(self.outer).max(1) };
         let share = self.outer.div_ceil(parts).max(1);
         let mut sums = vec![0.0f32; parts * width];
-        device.parallel_rows(&mut sums, width, 4 * share * self.inner, |first, sums| {
+        threads.parallel_rows(&mut sums, width, 4 * share * self.inner, |first, sums| {
             let mut block = vec![0.0f32; width];
             for (number, sum) in sums.chunks_mut(width).enumerate() {
                 let mine = (first + number) * share..((first + number + 1) * share).min(self.outer);
@@ -100,9 +100,9 @@ impl Channels {
     }
 
     /// Writes `function(a, b, constants)` for every element, with the constants of its channel.
-    pub fn map<T: Num<Wide = f32>, const K: usize>(
+    pub(crate) fn map<T: Num<Wide = f32>, const K: usize>(
         &self,
-        device: &Device,
+        threads: Threads<'_>,
         a: &[T],
         b: &[T],
         constants: [&[f32]; K],
@@ -110,7 +110,7 @@ impl Channels {
         function: impl Fn(f32, f32, [f32; K]) -> f32 + Sync,
     ) {
         let width = self.channels * self.inner;
-        device.parallel_rows(out, width, 2, |first, rows| {
+        threads.parallel_rows(out, width, 2, |first, rows| {
             if self.inner == 1 {
                 let all = first * width..first * width + rows.len();
                 return map_rows(&a[all.clone()], &b[all], constants, rows, &function);

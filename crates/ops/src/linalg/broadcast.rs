@@ -1,4 +1,4 @@
-//! How the elements of several operands meet when their shapes are broadcast to one.
+//! The layout of several operands whose shapes are broadcast to one.
 //!
 //! Dimensions along which the operands behave alike are merged first, so that equal shapes are one long run whatever
 //! their rank, and a row or column broadcast is two nested loops.
@@ -17,7 +17,7 @@ struct Span<const N: usize> {
 
 /// The broadcast of `N` operands.
 #[derive(Debug)]
-pub struct Broadcast<const N: usize> {
+pub(crate) struct Broadcast<const N: usize> {
     shape: Shape,
     elements: usize,
     /// The innermost span; its strides are 0 or 1.
@@ -28,7 +28,7 @@ pub struct Broadcast<const N: usize> {
 
 impl<const N: usize> Broadcast<N> {
     /// The broadcast of these shapes; `None` if they do not fit each other.
-    pub fn new(shapes: [&Shape; N]) -> Option<Broadcast<N>> {
+    pub(crate) fn new(shapes: [&Shape; N]) -> Option<Broadcast<N>> {
         if shapes[1..].iter().all(|shape| *shape == shapes[0]) {
             let elements = shapes[0].elements();
             let inner = Span { size: elements, strides: [1; N] };
@@ -74,44 +74,44 @@ impl<const N: usize> Broadcast<N> {
     }
 
     /// The result's shape.
-    pub fn shape(&self) -> &Shape {
+    pub(crate) fn shape(&self) -> &Shape {
         &self.shape
     }
 
     /// The result's shape, when the plan is no longer needed.
-    pub fn into_shape(self) -> Shape {
+    pub(crate) fn into_shape(self) -> Shape {
         self.shape
     }
 
     /// The number of elements of the result.
-    pub fn elements(&self) -> usize {
+    pub(crate) fn elements(&self) -> usize {
         self.elements
     }
 
     /// The number of inner runs.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.outer.iter().map(|span| span.size).product()
     }
 
     /// The length of an inner run.
-    pub fn columns(&self) -> usize {
+    pub(crate) fn columns(&self) -> usize {
         self.inner.size
     }
 
     /// Per operand, whether it moves along an inner run or stays at one element.
-    pub fn moves(&self) -> [bool; N] {
+    pub(crate) fn moves(&self) -> [bool; N] {
         self.inner.strides.map(|stride| stride != 0)
     }
 
     /// The number of elements that an operand must have.
-    pub fn operand_elements(&self, operand: usize) -> usize {
+    pub(crate) fn operand_elements(&self, operand: usize) -> usize {
         let spans = self.outer.iter().chain(std::iter::once(&self.inner));
         spans.filter(|span| span.strides[operand] != 0).map(|span| span.size).product()
     }
 
     /// Calls `body(row, offsets)` for these rows: per operand, the offset of the row's first element.
     #[inline(always)]
-    pub fn for_rows(&self, rows: Range<usize>, mut body: impl FnMut(usize, [usize; N])) {
+    pub(crate) fn for_rows(&self, rows: Range<usize>, mut body: impl FnMut(usize, [usize; N])) {
         let mut counters: SmallVec<[usize; 3]> = SmallVec::new();
         let mut offsets = [0usize; N];
         let mut rest = rows.start;

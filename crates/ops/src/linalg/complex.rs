@@ -12,7 +12,7 @@ const LARGE: f64 = 1e150;
 
 /// The cosine and the sine of an angle times `cosh(far)`, where that alone overflows although the products need not;
 /// `None` elsewhere.
-pub fn far_along<T: Float>(far: T, angle: T) -> Option<(T, T)> {
+pub(crate) fn far_along<T: Float>(far: T, angle: T) -> Option<(T, T)> {
     let largest = T::max_value().ln();
     if far.abs() <= largest || !far.is_finite() {
         return None;
@@ -25,7 +25,7 @@ pub fn far_along<T: Float>(far: T, angle: T) -> Option<(T, T)> {
 }
 
 /// The inverse sine.
-pub fn asin(z: C128) -> C128 {
+pub(crate) fn asin(z: C128) -> C128 {
     if z.re.is_nan() || z.im.is_nan() {
         return match (z.re == 0.0, z.re.is_infinite() || z.im.is_infinite()) {
             (true, _) => z,
@@ -42,7 +42,7 @@ pub fn asin(z: C128) -> C128 {
 }
 
 /// The inverse cosine.
-pub fn acos(z: C128) -> C128 {
+pub(crate) fn acos(z: C128) -> C128 {
     if !z.is_finite() {
         let other = asin(z);
         return C128::new(FRAC_PI_2 - other.re, -other.im);
@@ -55,7 +55,7 @@ pub fn acos(z: C128) -> C128 {
 }
 
 /// The inverse hyperbolic sine.
-pub fn asinh(z: C128) -> C128 {
+pub(crate) fn asinh(z: C128) -> C128 {
     if is_far(z) {
         return asinh_far(z);
     }
@@ -64,7 +64,7 @@ pub fn asinh(z: C128) -> C128 {
 }
 
 /// The inverse hyperbolic cosine.
-pub fn acosh(z: C128) -> C128 {
+pub(crate) fn acosh(z: C128) -> C128 {
     if z.im.is_infinite() {
         let angle = match z.re {
             re if re.is_nan() => f64::NAN,
@@ -116,7 +116,7 @@ fn asinh_far(z: C128) -> C128 {
 }
 
 /// The inverse hyperbolic tangent.
-pub fn atanh(z: C128) -> C128 {
+pub(crate) fn atanh(z: C128) -> C128 {
     if z.re.is_nan() || z.im.is_nan() {
         return C128::new(f64::NAN, f64::NAN);
     }
@@ -129,7 +129,7 @@ pub fn atanh(z: C128) -> C128 {
 }
 
 /// The inverse tangent.
-pub fn atan(z: C128) -> C128 {
+pub(crate) fn atan(z: C128) -> C128 {
     let turned = atanh(C128::new(-z.im, z.re));
     C128::new(turned.im, -turned.re)
 }

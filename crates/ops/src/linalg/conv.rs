@@ -7,7 +7,7 @@ use super::SUM_PARTS;
 use super::product::{MatrixView, Tile};
 use super::window::Grid;
 use crate::numeric::Num;
-use ferroflow_core::device::Device;
+use ferroflow_core::device::Threads;
 use multiversion::multiversion;
 
 /// Elements of windows that are laid out at a time: few enough to stay in a cache.
@@ -19,26 +19,26 @@ const PART_ELEMENTS: usize = 1 << 22;
 
 /// A convolution of images with channels last.
 #[derive(Clone, Copy, Debug)]
-pub struct Conv {
-    /// How the filter moves.
-    pub grid: Grid,
+pub(crate) struct Conv {
+    /// The movement of the filter.
+    pub(crate) grid: Grid,
     /// Channels of the image.
-    pub channels: usize,
+    pub(crate) channels: usize,
     /// Channels of the filter, which divide those of the image into groups.
-    pub filter_channels: usize,
+    pub(crate) filter_channels: usize,
     /// Channels of the result.
-    pub outputs: usize,
+    pub(crate) outputs: usize,
 }
 
 impl Conv {
     /// Convolves `input` with `filter` (depth × height × width × channels × outputs) into `out`.
-    pub fn run<T: Tile + Num>(&self, device: &Device, input: &[T], filter: &[T], out: &mut [T]) {
+    pub(crate) fn run<T: Tile + Num>(&self, threads: Threads<'_>, input: &[T], filter: &[T], out: &mut [T]) {
         if out.is_empty() {
             return;
         }
         let groups = self.channels.checked_div(self.filter_channels).unwrap_or(1).max(1);
         if groups == 1 {
-            return self.run_group(device, input, filter, 0, out);
+            return self.run_group(threads, input, filter, 0, out);
         }
         let (outputs, all) = (self.outputs / groups, self.outputs);
         let mut part = vec![T::ZERO; out.len() / groups];
@@ -48,7 +48,7 @@ impl Conv {
                 to.copy_from_slice(&from[group * outputs..][..outputs]);
             }
             let narrow = Conv { outputs, ..*self };
-            narrow.run_group(device, input, &columns, group * self.filter_channels, &mut part);
+            narrow.run_group(threads, input, &columns, group * self.filter_channels, &mut part);
             for (to, from) in out.chunks_mut(all).zip(part.chunks(outputs.max(1))) {
                 to[group * outputs..][..outputs].copy_from_slice(from);
             }
@@ -57,9 +57,9 @@ impl Conv {
 
     /// Writes the gradient of the image: every element of the filter sends the gradient of the result back to where it
     /// took its value from. There is one group.
-    pub fn input_gradient<T: Tile + Num>(
+    pub(crate) fn input_gradient<T: Tile + Num>(
         &self,
-        device: &Device,
+        threads: Threads<'_>,
         filter: &[T],
         gradient: &[T],
         out: &mut [T],
@@ -74,12 +74,12 @@ impl Conv {
         let right = MatrixView::new(filter, window, outputs, true);
         if self.is_plain() {
             let positions = gradient.len() / outputs;
-            return T::multiply(device, MatrixView::new(gradient, positions, outputs, false), right, out);
+            return T::multiply(threads, MatrixView::new(gradient, positions, outputs, false), right, out);
         }
         let windows = self.grid.windows();
         let image = self.grid.pixels() * self.channels;
         let tile = self.tile(windows);
-        device.parallel_rows(out, image, windows * self.work() / image.max(1), |first, images| {
+        threads.parallel_rows(out, image, windows * self.work() / image.max(1), |first, images| {
             let mut cells = vec![T::ZERO; tile * window];
             for (number, image) in images.chunks_mut(image).enumerate() {
                 image.fill(T::ZERO);
@@ -95,9 +95,9 @@ impl Conv {
     }
 
     /// Writes the gradient of the filter. There is one group.
-    pub fn filter_gradient<T: Tile + Num>(
+    pub(crate) fn filter_gradient<T: Tile + Num>(
         &self,
-        device: &Device,
+        threads: Threads<'_>,
         input: &[T],
         gradient: &[T],
         out: &mut [T],
@@ -114,7 +114,7 @@ impl Conv {
         let parts = parts.min(positions.div_ceil(tile)).max(1);
         let share = positions.div_ceil(parts).max(1);
         let mut sums = vec![T::ZERO; parts * out.len()];
-        device.parallel_rows(&mut sums, out.len(), share, |first, sums| {
+        threads.parallel_rows(&mut sums, out.len(), share, |first, sums| {
             let mut cells = if self.is_plain() { Vec::new() } else { vec![T::ZERO; tile * window] };
             for (number, sum) in sums.chunks_mut(out.len()).enumerate() {
                 let mine =
@@ -164,7 +164,7 @@ impl Conv {
     /// Convolves the channels from `first` on, as many as the filter has.
     fn run_group<T: Tile + Num>(
         &self,
-        device: &Device,
+        threads: Threads<'_>,
         input: &[T],
         filter: &[T],
         first: usize,
@@ -177,10 +177,10 @@ impl Conv {
         let right = MatrixView::new(filter, window, outputs, false);
         if self.is_plain() {
             let left = MatrixView::new(input, out.len() / outputs, window, false);
-            return T::multiply(device, left, right, out);
+            return T::multiply(threads, left, right, out);
         }
         let tile = self.tile(out.len() / outputs);
-        device.parallel_rows(out, outputs, window, |position, out| {
+        threads.parallel_rows(out, outputs, window, |position, out| {
             let mut cells = vec![T::ZERO; tile.min(out.len() / outputs) * window];
             for (number, out) in out.chunks_mut(tile * outputs).enumerate() {
                 let count = out.len() / outputs;

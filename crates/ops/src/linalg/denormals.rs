@@ -6,7 +6,7 @@
 /// Lets this thread's arithmetic read and write denormal numbers as zero.
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
-pub fn flush_denormals() {
+pub(crate) fn flush_denormals() {
     /// Flush-to-zero and denormals-are-zero.
     const FLAGS: u32 = 0x8040;
     let mut state = 0u32;
@@ -28,7 +28,7 @@ pub fn flush_denormals() {
 /// Lets this thread's arithmetic read and write denormal numbers as zero.
 #[cfg(target_arch = "aarch64")]
 #[allow(unsafe_code)]
-pub fn flush_denormals() {
+pub(crate) fn flush_denormals() {
     /// Flush-to-zero.
     const FLAGS: u64 = 1 << 24;
     let mut state: u64;
@@ -41,7 +41,7 @@ pub fn flush_denormals() {
 
 /// Lets denormal numbers be: there is no switch that we know.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub fn flush_denormals() {}
+pub(crate) fn flush_denormals() {}
 
 #[cfg(test)]
 mod tests {

@@ -7,18 +7,18 @@
 use super::SUM_PARTS;
 use super::window::Grid;
 use crate::numeric::Num;
-use ferroflow_core::device::Device;
+use ferroflow_core::device::Threads;
 use multiversion::multiversion;
 
 /// A convolution of each channel.
 #[derive(Clone, Copy, Debug)]
-pub struct Depthwise {
-    /// How the filter moves.
-    pub grid: Grid,
+pub(crate) struct Depthwise {
+    /// The movement of the filter.
+    pub(crate) grid: Grid,
     /// Channels of the image.
-    pub channels: usize,
+    pub(crate) channels: usize,
     /// Channels of the result for each of the image.
-    pub multiplier: usize,
+    pub(crate) multiplier: usize,
 }
 
 impl Depthwise {
@@ -27,9 +27,9 @@ impl Depthwise {
     }
 
     /// Convolves `input` with `filter` into `out`.
-    pub fn run<T: Num>(&self, device: &Device, input: &[T], filter: &[T], out: &mut [T]) {
+    pub(crate) fn run<T: Num>(&self, threads: Threads<'_>, input: &[T], filter: &[T], out: &mut [T]) {
         let outputs = self.outputs();
-        device.parallel_rows(out, outputs, self.grid.window(), |first, rows| {
+        threads.parallel_rows(out, outputs, self.grid.window(), |first, rows| {
             run_rows(self, first, rows, input, filter);
         });
         if outputs == 0 || is_finite(filter) {
@@ -41,11 +41,17 @@ impl Depthwise {
     }
 
     /// Writes the gradient of the image.
-    pub fn input_gradient<T: Num>(&self, device: &Device, filter: &[T], gradient: &[T], out: &mut [T]) {
+    pub(crate) fn input_gradient<T: Num>(
+        &self,
+        threads: Threads<'_>,
+        filter: &[T],
+        gradient: &[T],
+        out: &mut [T],
+    ) {
         let (outputs, windows) = (self.outputs(), self.grid.windows());
         let image = self.grid.pixels() * self.channels;
         let cost = windows * outputs * self.grid.window() / image.max(1);
-        device.parallel_rows(out, image, cost.max(1), |first, images| {
+        threads.parallel_rows(out, image, cost.max(1), |first, images| {
             for (number, image) in images.chunks_mut(image).enumerate() {
                 let gradient = &gradient[(first + number) * windows * outputs..][..windows * outputs];
                 input_gradient_image(self, filter, gradient, image);
@@ -70,7 +76,13 @@ impl Depthwise {
     }
 
     /// Writes the gradient of the filter.
-    pub fn filter_gradient<T: Num>(&self, device: &Device, input: &[T], gradient: &[T], out: &mut [T]) {
+    pub(crate) fn filter_gradient<T: Num>(
+        &self,
+        threads: Threads<'_>,
+        input: &[T],
+        gradient: &[T],
+        out: &mut [T],
+    ) {
         let (outputs, windows) = (self.outputs(), self.grid.windows());
         if out.is_empty() {
             return;
@@ -80,7 +92,7 @@ impl Depthwise {
         let share = self.grid.batch.div_ceil(parts).max(1);
         // Every part is summed over images of its own.
         let mut sums = vec![T::ZERO; parts * out.len()];
-        device.parallel_rows(&mut sums, out.len(), share * windows, |first, sums| {
+        threads.parallel_rows(&mut sums, out.len(), share * windows, |first, sums| {
             for (number, sum) in sums.chunks_mut(out.len()).enumerate() {
                 let mine = (first + number) * share..((first + number + 1) * share).min(self.grid.batch);
                 for at in mine {

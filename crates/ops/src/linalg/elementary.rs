@@ -8,7 +8,7 @@
 use crate::numeric::Math;
 
 /// Functions that loops call on every element. Named apart from the standard library's, which are calls.
-pub trait Elementary: Math {
+pub(crate) trait Elementary: Math {
     /// eˣ.
     fn fast_exp(self) -> Self;
     /// The natural logarithm.

@@ -3,12 +3,13 @@
 //! A [`Loop`] knows its element types only inside: what surrounds it (broadcasting, memory, threads) is compiled once
 //! for all of them. A loop fills a small block on the stack before it stores it, so that the compiler needs no proof
 //! that the output does not overlap an operand: the same code serves results that replace an operand in place. Wide
-//! loops are compiled for AVX2, too, without fused products: every machine computes the same bits.
+//! loops of the types that models compute with are compiled for AVX2, too, without fused products: every machine computes
+//! the same bits. Functions that are slow by themselves take one element after another, which is the least code.
 #![allow(unsafe_code)]
 
 use super::broadcast::Broadcast;
 use crate::numeric::Float;
-use ferroflow_core::device::Device;
+use ferroflow_core::device::Threads;
 use ferroflow_core::{DType, Element, Result, Tensor, ensure};
 use multiversion::multiversion;
 use std::mem::MaybeUninit;
@@ -20,7 +21,7 @@ const WIDE_BLOCK: usize = 32;
 /// Elements that are widened at a time.
 const WIDENED: usize = 256;
 
-/// Where a run reads and writes.
+/// The addresses that a run reads and writes.
 #[derive(Clone, Copy)]
 struct Pointers<const N: usize> {
     out: *mut u8,
@@ -50,7 +51,7 @@ unsafe impl<const N: usize> Sync for Pointers<N> {}
 type Run<const N: usize> = dyn Fn(&Pointers<N>, usize, [bool; N]) + Send + Sync;
 
 /// An element-wise function of `N` operands of one type.
-pub struct Loop<const N: usize> {
+pub(crate) struct Loop<const N: usize> {
     input: DType,
     output: DType,
     run: Box<Run<N>>,
@@ -58,7 +59,7 @@ pub struct Loop<const N: usize> {
 
 impl Loop<1> {
     /// Computes `f(x)`.
-    pub fn map<T, U, F>(f: F) -> Loop<1>
+    pub(crate) fn map<T, U, F>(f: F) -> Loop<1>
     where
         T: Element + Copy,
         U: Element + Copy,
@@ -72,9 +73,26 @@ impl Loop<1> {
         Loop { input: T::DTYPE, output: U::DTYPE, run: Box::new(run) }
     }
 
+    /// Computes `f(x)` one element at a time, for functions that vectors do not make faster.
+    pub(crate) fn map_each<T, U, F>(f: F) -> Loop<1>
+    where
+        T: Element + Copy,
+        U: Element + Copy,
+        F: Fn(T) -> U + Send + Sync + 'static,
+    {
+        let run = move |pointers: &Pointers<1>, length: usize, _: [bool; 1]| {
+            let (out, x) = (pointers.out.cast::<U>(), pointers.operands[0].cast::<T>());
+            for i in 0..length {
+                // SAFETY: the caller vouches for `length` elements of these types.
+                unsafe { out.add(i).write(f(*x.add(i))) };
+            }
+        };
+        Loop { input: T::DTYPE, output: U::DTYPE, run: Box::new(run) }
+    }
+
     /// Computes `f(x)` for a function that most models use: compiled for wide registers, too. `f` must be a function
     /// that is always inlined.
-    pub fn wide_map<T, F>(f: F) -> Loop<1>
+    pub(crate) fn wide_map<T, F>(f: F) -> Loop<1>
     where
         T: Element + Copy,
         F: Fn(T) -> T + Copy + Send + Sync + 'static,
@@ -90,55 +108,72 @@ impl Loop<1> {
 
 impl Loop<2> {
     /// Computes `f(x, y)`.
-    pub fn zip<T, U, F>(f: F) -> Loop<2>
+    pub(crate) fn zip<T, U, F>(f: F) -> Loop<2>
     where
         T: Element + Copy,
         U: Element + Copy,
         F: Fn(T, T) -> U + Send + Sync + 'static,
     {
         let run = move |pointers: &Pointers<2>, length: usize, moves: [bool; 2]| {
-            let [x, y] = pointers.operands.map(|operand| operand.cast::<T>());
+            let (x, y) = (pointers.operands[0].cast::<T>(), pointers.operands[1].cast::<T>());
             let out = pointers.out.cast::<U>();
             // SAFETY: the caller vouches for `length` elements of these types, or one where an operand does not move.
             unsafe {
                 match moves {
-                    [true, false] => {
+                    [true, false] if const { gains_from_vectors(T::DTYPE) } => {
                         let y = *y;
                         blocks(out, length, |i| f(*x.add(i), y))
                     }
-                    [false, true] => {
+                    [false, true] if const { gains_from_vectors(T::DTYPE) } => {
                         let x = *x;
                         blocks(out, length, |i| f(x, *y.add(i)))
                     }
-                    _ => blocks(out, length, |i| f(*x.add(i), *y.add(i))),
+                    [true, true] => blocks(out, length, |i| f(*x.add(i), *y.add(i))),
+                    _ => each_pair(out, x, y, length, moves, &f),
                 }
             }
         };
         Loop { input: T::DTYPE, output: U::DTYPE, run: Box::new(run) }
     }
 
+    /// Computes `f(x, y)` one element at a time, for functions that vectors do not make faster.
+    pub(crate) fn zip_each<T, U, F>(f: F) -> Loop<2>
+    where
+        T: Element + Copy,
+        U: Element + Copy,
+        F: Fn(T, T) -> U + Send + Sync + 'static,
+    {
+        let run = move |pointers: &Pointers<2>, length: usize, moves: [bool; 2]| {
+            let (x, y) = (pointers.operands[0].cast::<T>(), pointers.operands[1].cast::<T>());
+            // SAFETY: the caller vouches for `length` elements of these types, or one where an operand does not move.
+            unsafe { each_pair(pointers.out.cast::<U>(), x, y, length, moves, &f) }
+        };
+        Loop { input: T::DTYPE, output: U::DTYPE, run: Box::new(run) }
+    }
+
     /// Computes `f(x, y)` for a function that most models use: compiled for wide registers, too. `f` must be a function
     /// that is always inlined.
-    pub fn wide_zip<T, F>(f: F) -> Loop<2>
+    pub(crate) fn wide_zip<T, F>(f: F) -> Loop<2>
     where
         T: Element + Copy,
         F: Fn(T, T) -> T + Copy + Send + Sync + 'static,
     {
         let run = move |pointers: &Pointers<2>, length: usize, moves: [bool; 2]| {
-            let [x, y] = pointers.operands.map(|operand| operand.cast::<T>());
+            let (x, y) = (pointers.operands[0].cast::<T>(), pointers.operands[1].cast::<T>());
             let out = pointers.out.cast::<T>();
             // SAFETY: the caller vouches for `length` elements of this type, or one where an operand does not move.
             unsafe {
                 match moves {
-                    [true, false] => {
+                    [true, false] if const { gains_from_vectors(T::DTYPE) } => {
                         let y = *y;
                         wide_blocks(out, length, |i| f(*x.add(i), y))
                     }
-                    [false, true] => {
+                    [false, true] if const { gains_from_vectors(T::DTYPE) } => {
                         let x = *x;
                         wide_blocks(out, length, |i| f(x, *y.add(i)))
                     }
-                    _ => wide_blocks(out, length, |i| f(*x.add(i), *y.add(i))),
+                    [true, true] => wide_blocks(out, length, |i| f(*x.add(i), *y.add(i))),
+                    _ => each_pair(out, x, y, length, moves, &f),
                 }
             }
         };
@@ -148,7 +183,7 @@ impl Loop<2> {
 
 impl Loop<3> {
     /// Computes `f(x, y, z)`.
-    pub fn zip3<T, F>(f: F) -> Loop<3>
+    pub(crate) fn zip3<T, F>(f: F) -> Loop<3>
     where
         T: Element + Copy,
         F: Fn(T, T, T) -> T + Send + Sync + 'static,
@@ -172,7 +207,7 @@ impl Loop<3> {
 
 impl<const N: usize> Loop<N> {
     /// The same function of a 16-bit float: operands are widened to `f32`, and a result of that type is rounded.
-    pub fn widened<H: Float<Math = f32>>(self) -> Loop<N> {
+    pub(crate) fn widened<H: Float<Math = f32>>(self) -> Loop<N> {
         assert_eq!(self.input, DType::Float, "only single precision is what 16-bit floats widen to");
         let rounded = self.output == DType::Float;
         let inner = self.run;
@@ -214,9 +249,9 @@ impl<const N: usize> Loop<N> {
 
     /// Runs over the broadcast of the operands. An operand that is `None` is the output itself, which must then have
     /// that operand's type and not repeat it. Tensors of other types with the same width and bits are accepted.
-    pub fn run(
+    pub(crate) fn run(
         &self,
-        device: &Device,
+        threads: Threads<'_>,
         cost: usize,
         plan: &Broadcast<N>,
         out: &mut Tensor,
@@ -232,14 +267,14 @@ impl<const N: usize> Loop<N> {
         let (rows, columns, moves) = (plan.rows(), plan.columns(), plan.moves());
         let (input, output) = (self.input.size(), self.output.size());
         if rows == 1 {
-            device.parallel_for(columns, cost, |part| {
+            threads.parallel_for(columns, cost, |part| {
                 let offsets = moves.map(|moves| if moves { part.start } else { 0 });
                 // SAFETY: offsets stay within the sizes checked above, here and below.
                 let part_pointers = unsafe { pointers.at(part.start * output, offsets.map(|i| i * input)) };
                 (self.run)(&part_pointers, part.len(), moves);
             });
         } else {
-            device.parallel_for(rows, cost.saturating_mul(columns), |part| {
+            threads.parallel_for(rows, cost.saturating_mul(columns), |part| {
                 plan.for_rows(part, |row, offsets| {
                     // SAFETY: as above.
                     let row = unsafe { pointers.at(row * columns * output, offsets.map(|i| i * input)) };
@@ -252,7 +287,7 @@ impl<const N: usize> Loop<N> {
 
     /// Runs over one element of each operand.
     #[inline]
-    pub fn run_one(&self, out: &mut Tensor, operands: [Option<&Tensor>; N]) -> Result<()> {
+    pub(crate) fn run_one(&self, out: &mut Tensor, operands: [Option<&Tensor>; N]) -> Result<()> {
         let mut pointers = Pointers { out: std::ptr::null_mut(), operands: [std::ptr::null(); N] };
         self.check(1, [1; N], out, operands, &mut pointers)?;
         (self.run)(&pointers, 1, [true; N]);
@@ -309,12 +344,31 @@ impl<const N: usize> Loop<N> {
     }
 }
 
+/// Writes `f(x[i], y[i])` to `out[i]`, one element after another; operands that do not move are read at one element.
+#[inline(always)]
+unsafe fn each_pair<T: Copy, U>(
+    out: *mut U,
+    x: *const T,
+    y: *const T,
+    length: usize,
+    moves: [bool; 2],
+    f: &impl Fn(T, T) -> U,
+) {
+    let (step_x, step_y) = (usize::from(moves[0]), usize::from(moves[1]));
+    for i in 0..length {
+        // SAFETY: the caller vouches for `length` elements, or one where an operand does not move.
+        unsafe { out.add(i).write(f(*x.add(i * step_x), *y.add(i * step_y))) };
+    }
+}
+
 /// Like [`blocks`], with wide registers where the machine has them and there is enough for them to do.
 #[inline(always)]
-unsafe fn wide_blocks<U: Copy>(out: *mut U, length: usize, f: impl Fn(usize) -> U + Copy) {
+unsafe fn wide_blocks<U: Element + Copy>(out: *mut U, length: usize, f: impl Fn(usize) -> U + Copy) {
     // SAFETY: the caller vouches for `length` elements.
     unsafe {
-        if length < BLOCK {
+        if const { !gains_from_vectors(U::DTYPE) } {
+            blocks(out, length, f);
+        } else if length < BLOCK {
             (0..length).for_each(|i| out.add(i).write(f(i)));
         } else {
             dispatched_blocks(out, length, f);
@@ -332,6 +386,12 @@ unsafe fn dispatched_blocks<U: Copy, F: Fn(usize) -> U>(out: *mut U, length: usi
             blocks_of::<BLOCK, U>(out, length, f);
         }
     }
+}
+
+/// Whether loops over a type are compiled for wide registers: models compute with these. Other types are there for
+/// completeness, and small integers fill narrow registers well.
+const fn gains_from_vectors(dtype: DType) -> bool {
+    matches!(dtype, DType::Float | DType::Double | DType::Int32 | DType::Int64)
 }
 
 /// Writes `f(i)` to `out[i]` for `i` below `length`, a block at a time. `f(i)` reads nothing that a lower index wrote.

@@ -1,8 +1,8 @@
 //! Floats of eight bits: encoding with rounding to the nearest, ties to even, and decoding.
 
-/// How a type of eight bits spends them.
+/// The layout of an eight-bit float.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Float8 {
+pub(crate) enum Float8 {
     /// Five bits of exponent and two of mantissa, with infinities.
     E5M2,
     /// Four bits of exponent and three of mantissa; no infinities, and one NaN per sign.
@@ -24,7 +24,7 @@ impl Float8 {
         }
     }
 
-    /// What stands for numbers that are too large.
+    /// The value of numbers that are too large.
     fn beyond(self) -> u8 {
         match self {
             Float8::E5M2 => 0x7c,
@@ -40,7 +40,7 @@ impl Float8 {
     }
 
     /// The nearest float of eight bits.
-    pub fn encode(self, value: f64) -> u8 {
+    pub(crate) fn encode(self, value: f64) -> u8 {
         let sign = (value.is_sign_negative() as u8) << 7;
         if value.is_nan() {
             return sign | self.not_a_number();
@@ -58,7 +58,7 @@ impl Float8 {
     }
 
     /// The number that a code stands for.
-    pub fn decode(self, code: u8) -> f32 {
+    pub(crate) fn decode(self, code: u8) -> f32 {
         let (bits, bias) = (self.mantissa_bits(), self.bias());
         let (sign, size) = (if code & 0x80 == 0 { 1.0 } else { -1.0 }, code & 0x7f);
         if size >= self.beyond() {

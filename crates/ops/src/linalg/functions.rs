@@ -7,7 +7,7 @@ use crate::numeric::{Float, Num};
 use ferroflow_core::{C64, C128, bf16, f16};
 
 /// Functions that stock has for floats and for complex numbers.
-pub trait Functions: Num {
+pub(crate) trait Functions: Num {
     /// The square root.
     fn sqrt(self) -> Self;
     /// One over the square root.
@@ -52,8 +52,6 @@ pub trait Functions: Num {
     fn unit(self) -> Self;
     /// `self` to the power of `exponent`.
     fn pow(self, exponent: Self) -> Self;
-    /// Whether the vectorized sine and cosine are accurate here.
-    fn is_small_angle(self) -> bool;
     /// The sine of a small angle.
     fn small_sin(self) -> Self;
     /// The cosine of a small angle.
@@ -103,10 +101,6 @@ macro_rules! float_functions {
             #[inline(always)]
             fn pow(self, exponent: $type) -> $type {
                 <$type>::from_math(self.to_math().powf(exponent.to_math()))
-            }
-            #[inline(always)]
-            fn is_small_angle(self) -> bool {
-                Elementary::is_small_angle(self.to_math())
             }
         }
     )+};
@@ -239,10 +233,6 @@ macro_rules! complex_functions {
                     return <$type>::new(<$part>::NAN, <$part>::NAN);
                 }
                 self.powc(exponent)
-            }
-            #[inline(always)]
-            fn is_small_angle(self) -> bool {
-                true
             }
         }
     )+};

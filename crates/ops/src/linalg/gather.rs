@@ -1,13 +1,13 @@
 //! Reading rows of a tensor by index, along an axis and within batches.
 
-use crate::units::by_unit;
-use ferroflow_core::device::Device;
+use crate::support::units::by_unit;
+use ferroflow_core::device::Threads;
 use ferroflow_core::{DType, Result, Shape, Tensor, Unit, bail, ensure};
 
 /// The slices `params[.., indices, ..]` at `axis`, where the first `batch_dims` dimensions of both go together.
 /// `axis` and `batch_dims` must be within the ranks, with `batch_dims <= axis`.
-pub fn gather(
-    device: &Device,
+pub(crate) fn gather(
+    threads: Threads<'_>,
     params: &Tensor,
     indices: &Tensor,
     axis: usize,
@@ -23,7 +23,7 @@ pub fn gather(
     );
     let shape = dims[..axis].iter().chain(&index_dims[batch_dims..]).chain(&dims[axis + 1..]).copied();
     let shape = Shape::new(shape)?;
-    let mut out = device.allocate(params.dtype(), shape)?;
+    let mut out = threads.device().allocate(params.dtype(), shape)?;
     let count = |dims: &[i64]| dims.iter().product::<i64>() as usize;
     let extents = Extents {
         outer: count(&dims[batch_dims..axis]),
@@ -31,20 +31,19 @@ pub fn gather(
         inner: count(&dims[axis + 1..]),
         count: count(&index_dims[batch_dims..]),
     };
-    let bad =
-        by_unit!(params.dtype(), U => extents.rows::<U>(device, params.units()?, indices, out.units_mut()?)?);
+    let bad = by_unit!(params.dtype(), U => extents.rows::<U>(threads, params.units()?, indices, out.units_mut()?)?);
     let Some(bad) = bad else { return Ok(out) };
     bail!(
         InvalidArgument,
         "indices{} = {} is not in [0, {})",
         position(indices.shape(), bad),
-        crate::index::ints(indices)?[bad],
+        crate::support::index::ints(indices)?[bad],
         dims[axis]
     )
 }
 
 /// The place of an element as error texts give it: `[1,2]`, nothing for a scalar.
-pub fn position(shape: &Shape, flat: usize) -> String {
+pub(crate) fn position(shape: &Shape, flat: usize) -> String {
     if shape.is_scalar() {
         return String::new();
     }
@@ -78,21 +77,21 @@ impl Extents {
     /// Copies the rows; returns the place of the first index that is out of range, if any.
     fn rows<U: Unit>(
         &self,
-        device: &Device,
+        threads: Threads<'_>,
         params: &[U],
         indices: &Tensor,
         out: &mut [U],
     ) -> Result<Option<usize>> {
         match indices.dtype() {
-            DType::Int32 => Ok(self.rows_by(device, params, indices.flat::<i32>()?, out)),
-            DType::Int64 => Ok(self.rows_by(device, params, indices.flat::<i64>()?, out)),
-            _ => Ok(self.rows_by(device, params, &crate::index::ints(indices)?, out)),
+            DType::Int32 => Ok(self.rows_by(threads, params, indices.flat::<i32>()?, out)),
+            DType::Int64 => Ok(self.rows_by(threads, params, indices.flat::<i64>()?, out)),
+            _ => Ok(self.rows_by(threads, params, &crate::support::index::ints(indices)?, out)),
         }
     }
 
     fn rows_by<U: Unit, I: Copy + Into<i64> + Sync>(
         &self,
-        device: &Device,
+        threads: Threads<'_>,
         params: &[U],
         indices: &[I],
         out: &mut [U],
@@ -107,7 +106,7 @@ impl Extents {
             return bad;
         }
         let inner = self.inner;
-        device.parallel_rows(out, inner, 1, |first, rows| {
+        threads.parallel_rows(out, inner, 1, |first, rows| {
             // Row `r` of the output belongs to index `r % count` of slice `r / count`.
             let (mut slice, mut at) = (first / self.count, first % self.count);
             let mut batch = slice / self.outer;

@@ -2,7 +2,7 @@
 
 use super::window::Grid;
 use crate::numeric::{Float, Num, Real};
-use ferroflow_core::device::Device;
+use ferroflow_core::device::Threads;
 use multiversion::multiversion;
 use std::ops::Range;
 
@@ -11,11 +11,11 @@ const NOWHERE: u32 = u32::MAX;
 
 /// A pool over windows.
 #[derive(Clone, Copy, Debug)]
-pub struct Pool {
-    /// How the window moves.
-    pub grid: Grid,
+pub(crate) struct Pool {
+    /// The movement of the window.
+    pub(crate) grid: Grid,
     /// Channels of the image and the result.
-    pub channels: usize,
+    pub(crate) channels: usize,
 }
 
 impl Pool {
@@ -35,18 +35,24 @@ impl Pool {
     }
 
     /// Writes the largest elements, at least the least finite value. NaN is never larger.
-    pub fn largest<T: Real>(&self, device: &Device, input: &[T], out: &mut [T]) {
+    pub(crate) fn largest<T: Real>(&self, threads: Threads<'_>, input: &[T], out: &mut [T]) {
         let channels = self.channels;
-        device.parallel_rows(out, channels, self.grid.window(), |first, rows| {
+        threads.parallel_rows(out, channels, self.grid.window(), |first, rows| {
             largest_rows(self, first, rows, input);
         });
     }
 
     /// Writes the largest elements and the pixels of the image that they are in. The first one wins.
-    pub fn largest_at<T: Real>(&self, device: &Device, input: &[T], out: &mut [T], at: &mut [u32]) {
+    pub(crate) fn largest_at<T: Real>(
+        &self,
+        threads: Threads<'_>,
+        input: &[T],
+        out: &mut [T],
+        at: &mut [u32],
+    ) {
         let (channels, image) = (self.channels, self.image());
         let cost = channels.saturating_mul(self.grid.window());
-        device.parallel_row_pairs((out, channels), (at, channels), cost, |first, rows, pixels| {
+        threads.parallel_row_pairs((out, channels), (at, channels), cost, |first, rows, pixels| {
             for (number, (row, pixels)) in
                 rows.chunks_mut(channels).zip(pixels.chunks_mut(channels)).enumerate()
             {
@@ -57,9 +63,15 @@ impl Pool {
     }
 
     /// Adds each element of `gradient` to where its window's largest element is.
-    pub fn largest_gradient<T: Real>(&self, device: &Device, input: &[T], gradient: &[T], out: &mut [T]) {
+    pub(crate) fn largest_gradient<T: Real>(
+        &self,
+        threads: Threads<'_>,
+        input: &[T],
+        gradient: &[T],
+        out: &mut [T],
+    ) {
         let (channels, image, result) = (self.channels, self.image(), self.result());
-        device.parallel_rows(out, image, self.image_cost(), |first, images| {
+        threads.parallel_rows(out, image, self.image_cost(), |first, images| {
             let (mut best, mut at) = (vec![T::ZERO; channels], vec![0; channels]);
             for (number, out) in images.chunks_mut(image).enumerate() {
                 let input = &input[(first + number) * image..][..image];
@@ -71,9 +83,9 @@ impl Pool {
 
     /// Adds each element of `gradient` to every place of its window whose element is as near to the window's in `largest`
     /// as stock asks for, which infinities never are.
-    pub fn near_gradient<T: Real>(
+    pub(crate) fn near_gradient<T: Real>(
         &self,
-        device: &Device,
+        threads: Threads<'_>,
         input: &[T],
         largest: &[T],
         gradient: &[T],
@@ -81,7 +93,7 @@ impl Pool {
     ) {
         let (channels, image, result) = (self.channels, self.image(), self.result());
         let near = T::from_f64(1e-5);
-        device.parallel_rows(out, image, self.image_cost(), |first, images| {
+        threads.parallel_rows(out, image, self.image_cost(), |first, images| {
             for (number, out) in images.chunks_mut(image).enumerate() {
                 out.fill(T::ZERO);
                 let input = &input[(first + number) * image..][..image];
@@ -102,16 +114,16 @@ impl Pool {
 
     /// Takes from `values`, which has the image's shape, what lies where each window's first element is that equals the
     /// window's in `largest`; zero where there is none.
-    pub fn equal_taken<T: Real>(
+    pub(crate) fn equal_taken<T: Real>(
         &self,
-        device: &Device,
+        threads: Threads<'_>,
         input: &[T],
         largest: &[T],
         values: &[T],
         out: &mut [T],
     ) {
         let (channels, image) = (self.channels, self.image());
-        device.parallel_rows(out, channels, self.grid.window(), |first, rows| {
+        threads.parallel_rows(out, channels, self.grid.window(), |first, rows| {
             let mut pixels = vec![NOWHERE; channels];
             for (number, row) in rows.chunks_mut(channels).enumerate() {
                 let (at, place) = self.grid.place(first + number);
@@ -154,36 +166,35 @@ impl Pool {
     }
 
     /// Writes the mean of each window; padding does not count.
-    pub fn mean<T: Float>(&self, device: &Device, input: &[T], out: &mut [T]) {
+    pub(crate) fn mean<T: Float>(&self, threads: Threads<'_>, input: &[T], out: &mut [T]) {
         let channels = self.channels;
-        device.parallel_rows(out, channels, self.grid.window(), |first, rows| {
+        threads.parallel_rows(out, channels, self.grid.window(), |first, rows| {
             mean_rows(self, first, rows, input);
         });
     }
 
     /// Like [`Pool::mean`], but the least finite value is padding, too.
-    pub fn mean_above_least<T: Float>(&self, device: &Device, input: &[T], out: &mut [T]) {
+    pub(crate) fn mean_above_least<T: Float>(&self, threads: Threads<'_>, input: &[T], out: &mut [T]) {
         if !input.contains(&T::LEAST) {
-            return self.mean(device, input, out);
+            return self.mean(threads, input, out);
         }
-        let add = |(sum, count): (T::Math, usize), value: T| match value == T::LEAST {
-            true => (sum, count),
-            false => (sum + value.to_math(), count + 1),
+        let add = |(sum, count): (T::Math, usize), value: T| {
+            if value == T::LEAST { (sum, count) } else { (sum + value.to_math(), count + 1) }
         };
         let mean = |(sum, count): (T::Math, usize), _: usize| {
             T::from_math(sum / <T::Math as Num>::from_f64(count as f64))
         };
         let fold = Fold { start: (T::Math::ZERO, 0), add, finish: mean };
-        device.parallel_rows(out, self.channels, self.grid.window(), |first, rows| {
+        threads.parallel_rows(out, self.channels, self.grid.window(), |first, rows| {
             fold.rows(self, first, rows, input);
         });
     }
 
     /// Shares each element of `gradient` out among the pixels of its window.
-    pub fn mean_gradient<T: Float>(&self, device: &Device, gradient: &[T], out: &mut [T]) {
+    pub(crate) fn mean_gradient<T: Float>(&self, threads: Threads<'_>, gradient: &[T], out: &mut [T]) {
         let (image, result) = (self.image(), self.result());
         let tiled = self.grid.is_tiled();
-        device.parallel_rows(out, image, self.image_cost(), |first, images| {
+        threads.parallel_rows(out, image, self.image_cost(), |first, images| {
             let mut sums = vec![T::Math::ZERO; if tiled { 0 } else { image }];
             for (number, out) in images.chunks_mut(image).enumerate() {
                 let gradient = &gradient[(first + number) * result..][..result];
@@ -226,7 +237,8 @@ impl Pool {
 /// Channels that are folded at a time: few enough to stay in registers.
 const BLOCK: usize = 16;
 
-/// How a window's elements become one: a start, what adds an element, and what makes the result, given their number.
+/// A fold of a window's elements: a start, a function that adds an element, and one that makes the result, given
+/// their number.
 struct Fold<A, F, G> {
     start: A,
     add: F,

@@ -3,13 +3,13 @@
 
 use super::plain_product::{gemm_runs, multiply_rows};
 use crate::numeric::Num;
-use ferroflow_core::device::Device;
+use ferroflow_core::device::Threads;
 use ferroflow_core::{C64, C128, Element, bf16, f16};
 use std::ops::Range;
 
 /// A matrix inside a flat slice: how to step through rows and columns.
 #[derive(Clone, Copy)]
-pub struct MatrixView<'a, T> {
+pub(crate) struct MatrixView<'a, T> {
     data: &'a [T],
     rows: usize,
     columns: usize,
@@ -20,7 +20,7 @@ pub struct MatrixView<'a, T> {
 
 impl<'a, T> MatrixView<'a, T> {
     /// The row-major matrix `stored_rows × stored_columns` in `data`, transposed if asked to.
-    pub fn new(
+    pub(crate) fn new(
         data: &'a [T],
         stored_rows: usize,
         stored_columns: usize,
@@ -48,7 +48,7 @@ impl<'a, T> MatrixView<'a, T> {
     }
 
     /// The conjugate transpose instead of the plain one, if the matrix is transposed at all.
-    pub fn adjoint(
+    pub(crate) fn adjoint(
         data: &'a [T],
         stored_rows: usize,
         stored_columns: usize,
@@ -59,25 +59,25 @@ impl<'a, T> MatrixView<'a, T> {
     }
 
     /// Rows after transposition.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.rows
     }
 
     /// Columns after transposition.
-    pub fn columns(&self) -> usize {
+    pub(crate) fn columns(&self) -> usize {
         self.columns
     }
 
     /// Some of the rows.
     #[must_use]
-    pub fn band(&self, rows: Range<usize>) -> MatrixView<'a, T> {
+    pub(crate) fn band(&self, rows: Range<usize>) -> MatrixView<'a, T> {
         assert!(rows.start <= rows.end && rows.end <= self.rows, "the band lies in the matrix");
         let start = (rows.start * self.row_stride).min(self.data.len());
         MatrixView { data: &self.data[start..], rows: rows.len(), ..*self }
     }
 
     /// The element there, after transposition, as it is stored.
-    pub fn at(&self, row: usize, column: usize) -> &T {
+    pub(crate) fn at(&self, row: usize, column: usize) -> &T {
         &self.data[row * self.row_stride + column * self.column_stride]
     }
 }
@@ -91,9 +91,9 @@ impl<T: Num> MatrixView<'_, T> {
 }
 
 /// An element type with a matrix product.
-pub trait Gemm: Element {
+pub(crate) trait Gemm: Element {
     /// Writes `a · b` into the row-major `out`.
-    fn multiply(device: &Device, a: MatrixView<'_, Self>, b: MatrixView<'_, Self>, out: &mut [Self]);
+    fn multiply(threads: Threads<'_>, a: MatrixView<'_, Self>, b: MatrixView<'_, Self>, out: &mut [Self]);
 }
 
 /// Products with fewer multiplications than this run on one thread.
@@ -102,7 +102,7 @@ const PARALLEL_WORK: usize = 1 << 19;
 macro_rules! by_gemm {
     ($($type:ty => $inner:ty, $zero:expr, $one:expr);+ $(;)?) => {$(
         impl Gemm for $type {
-            fn multiply(device: &Device, a: MatrixView<'_, $type>, b: MatrixView<'_, $type>, out: &mut [$type]) {
+            fn multiply(threads: Threads<'_>, a: MatrixView<'_, $type>, b: MatrixView<'_, $type>, out: &mut [$type]) {
                 let (m, k, n) = (a.rows, a.columns, b.columns);
                 assert_eq!(b.rows, k, "inner dimensions agree");
                 assert_eq!(out.len(), m * n, "the output has the product's size");
@@ -113,12 +113,12 @@ macro_rules! by_gemm {
                     return out.fill($zero);
                 }
                 if !gemm_runs() {
-                    return device.parallel_rows(out, n, k, |first, rows| multiply_rows(a, b, first, rows, false));
+                    return threads.parallel_rows(out, n, k, |first, rows| multiply_rows(a, b, first, rows, false));
                 }
                 let work = m * k * n;
-                let threads = if work < PARALLEL_WORK { 1 } else { device.thread_count() };
+                let count = if work < PARALLEL_WORK { 1 } else { threads.count() };
                 let parallelism =
-                    if threads > 1 { gemm::Parallelism::Rayon(threads) } else { gemm::Parallelism::None };
+                    if count > 1 { gemm::Parallelism::Rayon(count) } else { gemm::Parallelism::None };
                 let mut run = || {
                     // SAFETY: the views and the output cover exactly the elements that these strides reach, the
                     // output does not overlap them (it is borrowed mutably), and with `read_dst` false it is only
@@ -133,7 +133,7 @@ macro_rules! by_gemm {
                         )
                     }
                 };
-                if threads > 1 { device.threads().install(run) } else { run() }
+                if count > 1 { threads.pool().install(run) } else { run() }
             }
         }
     )+};
@@ -148,7 +148,7 @@ by_gemm! {
 }
 
 impl Gemm for bf16 {
-    fn multiply(device: &Device, a: MatrixView<'_, bf16>, b: MatrixView<'_, bf16>, out: &mut [bf16]) {
+    fn multiply(threads: Threads<'_>, a: MatrixView<'_, bf16>, b: MatrixView<'_, bf16>, out: &mut [bf16]) {
         // Widened, as stock accumulates in single precision.
         let widen = |view: MatrixView<'_, bf16>| view.data.iter().map(|x| x.to_f32()).collect::<Vec<f32>>();
         let (a_data, b_data) = (widen(a), widen(b));
@@ -169,13 +169,13 @@ impl Gemm for bf16 {
             column_stride: b.column_stride,
             conjugate: false,
         };
-        f32::multiply(device, a, b, &mut product);
+        f32::multiply(threads, a, b, &mut product);
         out.iter_mut().zip(product).for_each(|(out, value)| *out = bf16::from_f32(value));
     }
 }
 
 /// An element type whose products are also made piece by piece, each on the thread that wants it.
-pub trait Tile: Gemm {
+pub(crate) trait Tile: Gemm {
     /// Writes `a · b` into the row-major `out`, or adds it.
     fn multiply_tile(a: MatrixView<'_, Self>, b: MatrixView<'_, Self>, out: &mut [Self], add: bool);
 }
@@ -239,7 +239,7 @@ impl Tile for i32 {
 macro_rules! by_loops {
     ($($type:ty),+) => {$(
         impl Gemm for $type {
-            fn multiply(device: &Device, a: MatrixView<'_, $type>, b: MatrixView<'_, $type>, out: &mut [$type]) {
+            fn multiply(threads: Threads<'_>, a: MatrixView<'_, $type>, b: MatrixView<'_, $type>, out: &mut [$type]) {
                 let (k, n) = (a.columns, b.columns);
                 let transposed;
                 let b = if b.column_stride == 1 {
@@ -248,7 +248,7 @@ macro_rules! by_loops {
                     transposed = (0..k * n).map(|at| *b.at(at / n, at % n)).collect::<Vec<$type>>();
                     MatrixView::new(&transposed, k, n, false)
                 };
-                device.parallel_rows(out, n, k, |first, rows| {
+                threads.parallel_rows(out, n, k, |first, rows| {
                     for (i, row) in rows.chunks_mut(n).enumerate() {
                         row.fill(0);
                         for (inner, right) in b.data.chunks_exact(n).enumerate() {
@@ -265,20 +265,20 @@ macro_rules! by_loops {
 }
 by_loops!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// How the matrices of a batch are found: the matrix at a batch position starts at the sum of position times stride.
+/// The positions of the matrices of a batch: the matrix at a batch position starts at the sum of position times stride.
 #[derive(Clone, Copy)]
-pub struct Batch<'a> {
+pub(crate) struct Batch<'a> {
     /// The batch's dimensions.
-    pub dims: &'a [usize],
+    pub(crate) dims: &'a [usize],
     /// Matrices to step over per dimension of the left operand; 0 repeats a matrix.
-    pub left: &'a [usize],
+    pub(crate) left: &'a [usize],
     /// The same for the right operand.
-    pub right: &'a [usize],
+    pub(crate) right: &'a [usize],
 }
 
 impl Batch<'_> {
     /// The numbers of the left and the right matrix of a position.
-    pub fn find(&self, mut position: usize) -> (usize, usize) {
+    pub(crate) fn find(&self, mut position: usize) -> (usize, usize) {
         let (mut at_left, mut at_right) = (0, 0);
         for axis in (0..self.dims.len()).rev() {
             let step = position % self.dims[axis];
@@ -292,8 +292,8 @@ impl Batch<'_> {
 
 /// Writes the product of each pair of matrices of a batch into `out`. `left` and `right` make a view of the matrix
 /// with a given number.
-pub fn multiply_batch<'a, T: Gemm>(
-    device: &Device,
+pub(crate) fn multiply_batch<'a, T: Gemm>(
+    threads: Threads<'_>,
     batch: Batch<'_>,
     left: impl Fn(usize) -> MatrixView<'a, T> + Sync,
     right: impl Fn(usize) -> MatrixView<'a, T> + Sync,
@@ -306,17 +306,17 @@ pub fn multiply_batch<'a, T: Gemm>(
     let size = out.len() / count;
     let depth = left(0).columns();
     // Few large products are cut by rows inside each; many small ones are shared out.
-    if count < 2 * device.thread_count() && size * depth >= PARALLEL_WORK {
+    if count < 2 * threads.count() && size * depth >= PARALLEL_WORK {
         for (position, out) in out.chunks_mut(size).enumerate() {
             let (a, b) = batch.find(position);
-            T::multiply(device, left(a), right(b), out);
+            T::multiply(threads, left(a), right(b), out);
         }
         return;
     }
-    device.parallel_rows(out, size, depth.max(1), |first, part| {
+    threads.parallel_rows(out, size, depth.max(1), |first, part| {
         for (position, out) in part.chunks_mut(size).enumerate() {
             let (a, b) = batch.find(first + position);
-            T::multiply(device, left(a), right(b), out);
+            T::multiply(threads, left(a), right(b), out);
         }
     });
 }

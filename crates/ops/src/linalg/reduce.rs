@@ -6,17 +6,17 @@
 
 use super::SUM_PARTS;
 use crate::numeric::{Int, Num, Real};
-use ferroflow_core::Element;
-use ferroflow_core::device::Device;
+use ferroflow_core::device::Threads;
+use ferroflow_core::{DType, Element};
 use multiversion::multiversion;
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 
-/// What a fold does with elements.
-pub trait Fold: Send + Sync + 'static {
+/// A way to fold elements into one.
+pub(crate) trait Fold: Send + Sync + 'static {
     /// The elements folded.
     type In: Element + Copy;
-    /// What they are gathered in, at least as wide.
+    /// The type that gathers them, at least as wide.
     type Acc: Element + Copy;
     /// The same fold over what this one gathered.
     type Again: Fold<In = Self::Acc, Acc = Self::Acc>;
@@ -31,21 +31,21 @@ pub trait Fold: Send + Sync + 'static {
 }
 
 /// Turns folds of so many elements into results, e.g. sums into means.
-pub type Finish<A> = fn(&mut [A], usize);
+pub(crate) type Finish<A> = fn(&mut [A], usize);
 
 /// One fold of `outer × n × inner` along `n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Axis {
+pub(crate) struct Axis {
     /// Elements before the folded axis.
-    pub outer: usize,
+    pub(crate) outer: usize,
     /// The folded length.
-    pub n: usize,
+    pub(crate) n: usize,
     /// Elements after the folded axis.
-    pub inner: usize,
+    pub(crate) inner: usize,
 }
 
 /// The folds that reduce the marked axes of a tensor, in order; each works on the result of the one before.
-pub fn plan(dims: &[i64], reduced: impl Fn(usize) -> bool) -> SmallVec<[Axis; 2]> {
+pub(crate) fn plan(dims: &[i64], reduced: &dyn Fn(usize) -> bool) -> SmallVec<[Axis; 2]> {
     let mut groups: SmallVec<[(usize, bool); 8]> = SmallVec::new();
     for (axis, dim) in dims.iter().enumerate() {
         match groups.last_mut() {
@@ -64,25 +64,30 @@ pub fn plan(dims: &[i64], reduced: impl Fn(usize) -> bool) -> SmallVec<[Axis; 2]
 }
 
 /// Folds `input` by a plan of at least one fold; `out` receives what the last one gathered.
-pub fn fold_planned<F: Fold>(device: &Device, input: &[F::In], axes: &[Axis], out: &mut [F::Acc]) {
+pub(crate) fn fold_planned<F: Fold>(
+    threads: Threads<'_>,
+    input: &[F::In],
+    axes: &[Axis],
+    out: &mut [F::Acc],
+) {
     let Some((first, rest)) = axes.split_first() else {
         return out.iter_mut().zip(input).for_each(|(out, x)| *out = F::lift(*x));
     };
     let Some((last, middle)) = rest.split_last() else {
-        return fold::<F>(device, input, *first, out);
+        return fold::<F>(threads, input, *first, out);
     };
     let mut gathered = vec![F::identity(); first.outer * first.inner];
-    fold::<F>(device, input, *first, &mut gathered);
+    fold::<F>(threads, input, *first, &mut gathered);
     for axis in middle {
         let mut next = vec![F::identity(); axis.outer * axis.inner];
-        fold::<F::Again>(device, &gathered, *axis, &mut next);
+        fold::<F::Again>(threads, &gathered, *axis, &mut next);
         gathered = next;
     }
-    fold::<F::Again>(device, &gathered, *last, out);
+    fold::<F::Again>(threads, &gathered, *last, out);
 }
 
 /// Folds `input`, of shape `outer × n × inner`, along `n` into `out`, of shape `outer × inner`.
-pub fn fold<F: Fold>(device: &Device, input: &[F::In], axis: Axis, out: &mut [F::Acc]) {
+pub(crate) fn fold<F: Fold>(threads: Threads<'_>, input: &[F::In], axis: Axis, out: &mut [F::Acc]) {
     let Axis { outer, n, inner } = axis;
     assert_eq!(input.len(), outer * n * inner, "the slice is the tensor");
     assert_eq!(out.len(), outer * inner, "the output is the folded tensor");
@@ -97,7 +102,7 @@ pub fn fold<F: Fold>(device: &Device, input: &[F::In], axis: Axis, out: &mut [F:
         let part = n.div_ceil(SUM_PARTS);
         let parts = n.div_ceil(part);
         let mut gathered = vec![F::identity(); parts * inner];
-        device.parallel_rows(&mut gathered, inner, part, |first, rows| {
+        threads.parallel_rows(&mut gathered, inner, part, |first, rows| {
             for (row, gathered) in rows.chunks_mut(inner).enumerate() {
                 let from = (first + row) * part;
                 fold_one::<F>(&input[from * inner..((from + part).min(n)) * inner], inner, gathered);
@@ -107,9 +112,9 @@ pub fn fold<F: Fold>(device: &Device, input: &[F::In], axis: Axis, out: &mut [F:
     }
     if inner == 1 && (LANES..=LEAF).contains(&n) {
         let rows = |first: usize, out: &mut [F::Acc]| fold_rows::<F>(&input[first * n..], n, out);
-        return device.parallel_rows(out, 1, n, rows);
+        return threads.parallel_rows(out, 1, n, rows);
     }
-    device.parallel_rows(out, inner, n, |first, rows| {
+    threads.parallel_rows(out, inner, n, |first, rows| {
         for (row, out) in rows.chunks_mut(inner).enumerate() {
             let from = (first + row) * n * inner;
             fold_one::<F>(&input[from..from + n * inner], inner, out);
@@ -143,7 +148,7 @@ fn fold_one<F: Fold>(input: &[F::In], inner: usize, out: &mut [F::Acc]) {
 }
 
 /// Folds contiguous elements.
-pub fn fold_row<F: Fold>(input: &[F::In]) -> F::Acc {
+pub(crate) fn fold_row<F: Fold>(input: &[F::In]) -> F::Acc {
     if input.len() < LANES {
         return input.iter().fold(F::identity(), |acc, x| F::join(acc, F::lift(*x)));
     }
@@ -154,14 +159,32 @@ pub fn fold_row<F: Fold>(input: &[F::In]) -> F::Acc {
     F::join(fold_row::<F>(&input[..half]), fold_row::<F>(&input[half..]))
 }
 
-#[multiversion(targets("x86_64+avx2+fma"))]
+/// Whether a fold is compiled for wide registers, too: those that models spend time in are of floats.
+const fn is_wide<F: Fold>() -> bool {
+    matches!(F::In::DTYPE, DType::Float | DType::Double)
+}
+
 fn fold_leaf<F: Fold>(input: &[F::In]) -> F::Acc {
+    if const { is_wide::<F>() } { fold_wide_leaf::<F>(input) } else { leaf::<F>(input) }
+}
+
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn fold_wide_leaf<F: Fold>(input: &[F::In]) -> F::Acc {
     leaf::<F>(input)
 }
 
 /// Folds as many rows of `n` elements, no longer than a leaf, as there are results.
-#[multiversion(targets("x86_64+avx2+fma"))]
 fn fold_rows<F: Fold>(input: &[F::In], n: usize, out: &mut [F::Acc]) {
+    if const { is_wide::<F>() } {
+        return fold_wide_rows::<F>(input, n, out);
+    }
+    for (out, row) in out.iter_mut().zip(input.chunks_exact(n)) {
+        *out = fold_leaf::<F>(row);
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn fold_wide_rows<F: Fold>(input: &[F::In], n: usize, out: &mut [F::Acc]) {
     for (out, row) in out.iter_mut().zip(input.chunks_exact(n)) {
         *out = leaf::<F>(row);
     }
@@ -191,6 +214,7 @@ fn leaf<F: Fold>(input: &[F::In]) -> F::Acc {
 }
 
 /// Folds few columns as many: several rows are taken side by side, then folded into one.
+#[inline(never)]
 fn fold_narrow<F: Fold>(input: &[F::In], inner: usize, out: &mut [F::Acc]) {
     let side_by_side = 2 * LANES;
     let wide = side_by_side * inner;
@@ -207,6 +231,7 @@ fn fold_narrow<F: Fold>(input: &[F::In], inner: usize, out: &mut [F::Acc]) {
 }
 
 /// Folds the columns `from..from + out.len()` of rows of `width` elements.
+#[inline(never)]
 fn fold_columns<F: Fold>(input: &[F::In], width: usize, from: usize, out: &mut [F::Acc]) {
     let rows = input.len() / width;
     let columns = out.len();
@@ -244,8 +269,22 @@ fn join_into<F: Fold>(out: &mut [F::Acc], other: &[F::Acc]) {
     out.iter_mut().zip(other).for_each(|(out, x)| *out = F::join(*x, *out));
 }
 
-#[multiversion(targets("x86_64+avx2+fma"))]
 fn add_rows<F: Fold>(input: &[F::In], width: usize, from: usize, out: &mut [F::Acc]) {
+    if const { is_wide::<F>() } {
+        add_wide_rows::<F>(input, width, from, out);
+    } else {
+        add_row_by_row::<F>(input, width, from, out);
+    }
+}
+
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn add_wide_rows<F: Fold>(input: &[F::In], width: usize, from: usize, out: &mut [F::Acc]) {
+    add_row_by_row::<F>(input, width, from, out);
+}
+
+/// Always inlined, so that it uses the instructions that the caller may.
+#[inline(always)]
+fn add_row_by_row<F: Fold>(input: &[F::In], width: usize, from: usize, out: &mut [F::Acc]) {
     let columns = out.len();
     for (row, elements) in input.chunks_exact(width).enumerate() {
         let elements = &elements[from..from + columns];
@@ -261,7 +300,7 @@ macro_rules! folds {
     ($($name:ident<$bound:ident>, $doc:literal, $again:ident: $acc:ty, $identity:expr,
         |$x:ident| $lift:expr, |$a:ident, $b:ident| $join:expr, |$acc_value:ident| $narrow:expr;)+) => {$(
         #[doc = $doc]
-        pub struct $name<T>(PhantomData<T>);
+        pub(crate) struct $name<T>(PhantomData<T>);
         impl<T: $bound> Fold for $name<T> {
             type In = T;
             type Acc = $acc;
@@ -308,7 +347,7 @@ folds! {
 }
 
 /// Whether all elements hold.
-pub struct Every;
+pub(crate) struct Every;
 
 impl Fold for Every {
     type In = bool;
@@ -333,7 +372,7 @@ impl Fold for Every {
 }
 
 /// Whether some element holds.
-pub struct AtLeastOne;
+pub(crate) struct AtLeastOne;
 
 impl Fold for AtLeastOne {
     type In = bool;
@@ -364,7 +403,7 @@ mod tests {
     #[test]
     fn neighboring_axes_are_merged_and_units_dropped() {
         let axis = |outer, n, inner| Axis { outer, n, inner };
-        let plan = |dims: &[i64], reduced: &[usize]| plan(dims, |axis| reduced.contains(&axis)).to_vec();
+        let plan = |dims: &[i64], reduced: &[usize]| plan(dims, &|axis| reduced.contains(&axis)).to_vec();
         assert_eq!(plan(&[2, 3, 1, 4], &[1, 3]), [axis(2, 12, 1)]);
         assert_eq!(plan(&[2, 3, 4], &[0, 2]), [axis(6, 4, 1), axis(1, 2, 3)]);
         assert_eq!(plan(&[2, 3, 4], &[]), []);

@@ -1,11 +1,11 @@
 //! Writing slices of a tensor by index tuples: where they go, and how updates combine with what is there.
 
-use crate::index::ints;
+use crate::support::index::ints;
 use ferroflow_core::{Result, Shape, Tensor, bail};
 
-/// What becomes of an index tuple that points outside.
+/// The treatment of an index tuple that points outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BadIndices {
+pub(crate) enum BadIndices {
     /// The op fails.
     Refuse,
     /// Its update is left out.
@@ -14,7 +14,7 @@ pub enum BadIndices {
 
 impl BadIndices {
     /// Reads the attribute `bad_indices_policy`.
-    pub fn from_policy(policy: &str) -> Result<BadIndices> {
+    pub(crate) fn from_policy(policy: &str) -> Result<BadIndices> {
         match policy {
             "" | "DEFAULT" | "ERROR" => Ok(BadIndices::Refuse),
             "IGNORE" => Ok(BadIndices::Ignore),
@@ -23,18 +23,18 @@ impl BadIndices {
     }
 }
 
-/// Where slices go: the number of each update's slice, in slices of `slice` elements.
+/// The destinations of slices: the number of each update's slice, in slices of `slice` elements.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub(crate) struct Places {
     /// The slice that each update goes to; `None` leaves it out.
-    pub slices: Vec<Option<usize>>,
+    pub(crate) slices: Vec<Option<usize>>,
     /// Elements per slice.
-    pub slice: usize,
+    pub(crate) slice: usize,
 }
 
 impl Places {
     /// The places that `indices` (tuples along the last dimension) name in a tensor of this shape.
-    pub fn new(indices: &Tensor, shape: &Shape, bad: BadIndices) -> Result<Places> {
+    pub(crate) fn new(indices: &Tensor, shape: &Shape, bad: BadIndices) -> Result<Places> {
         let depth = indices.shape().dims().last().map_or(1, |depth| *depth as usize);
         let values = ints(indices)?;
         let slice = shape.dims()[depth..].iter().product::<i64>() as usize;
@@ -68,7 +68,7 @@ impl Places {
     }
 
     /// Lets `combine` change each place's slice by its update, in order.
-    pub fn apply<T>(&self, target: &mut [T], updates: &[T], combine: impl Fn(&mut [T], &[T])) {
+    pub(crate) fn apply<T>(&self, target: &mut [T], updates: &[T], combine: impl Fn(&mut [T], &[T])) {
         if self.slice == 0 {
             return;
         }

@@ -5,23 +5,23 @@ use super::reduce::{Greatest, Sum, fold_row};
 use crate::numeric::{Float, Num};
 use multiversion::multiversion;
 
-/// What a row of logits comes to: each logit less the greatest, and the sum of their exponentials.
-pub struct Row<M> {
+/// A row of logits, prepared: each logit less the greatest, and the sum of their exponentials.
+pub(crate) struct Row<M> {
     /// The greatest logit.
-    pub greatest: M,
+    pub(crate) greatest: M,
     /// The sum of the exponentials of all logits less the greatest.
-    pub sum: M,
+    pub(crate) sum: M,
 }
 
 /// Rows shorter than this are better taken many at a time, where that is possible.
-pub const NARROW: usize = 32;
+pub(crate) const NARROW: usize = 32;
 /// Elements of narrow rows that are taken at a time.
 const TILE: usize = 1024;
 
 /// Turns narrow rows into probabilities. Exponentials are taken over many rows at once, so that registers are full
 /// whatever the width.
 #[multiversion(targets("x86_64+avx+avx2+f16c"))]
-pub fn narrow_rows<T, M>(logits: &[T], classes: usize, out: &mut [T])
+pub(crate) fn narrow_rows<T, M>(logits: &[T], classes: usize, out: &mut [T])
 where
     T: Float<Math = M>,
     M: Elementary,
@@ -45,7 +45,7 @@ where
 
 /// Writes `e^(x − greatest)` of each logit to `powers` and returns what the row comes to. NaN anywhere makes all of it
 /// NaN, and so does an infinite logit.
-pub fn exponentials<T, M>(logits: &[T], powers: &mut [M]) -> Row<M>
+pub(crate) fn exponentials<T, M>(logits: &[T], powers: &mut [M]) -> Row<M>
 where
     T: Float<Math = M> + Num<Wide = M>,
     M: Elementary + Num<Wide = M>,
@@ -83,12 +83,12 @@ fn exponentials_below<M: Elementary>(values: &mut [M], greatest: M) {
 
 /// Writes each power times `factor`.
 #[multiversion(targets("x86_64+avx+avx2+fma+f16c"))]
-pub fn scale<T: Float>(powers: &[T::Math], factor: T::Math, out: &mut [T]) {
+pub(crate) fn scale<T: Float>(powers: &[T::Math], factor: T::Math, out: &mut [T]) {
     out.iter_mut().zip(powers).for_each(|(out, x)| *out = T::from_math(*x * factor));
 }
 
 /// Writes each logit less the greatest less the logarithm of the sum.
 #[multiversion(targets("x86_64+avx+avx2+fma+f16c"))]
-pub fn subtract<T: Float>(logits: &[T], greatest: T::Math, log_sum: T::Math, out: &mut [T]) {
+pub(crate) fn subtract<T: Float>(logits: &[T], greatest: T::Math, log_sum: T::Math, out: &mut [T]) {
     out.iter_mut().zip(logits).for_each(|(out, x)| *out = T::from_math(x.to_math() - greatest - log_sum));
 }

@@ -12,12 +12,12 @@ const EPSILON_SINGLE: f64 = 6e-8;
 const MAX_TERMS: usize = 2000;
 
 /// The logarithm of the absolute value of the gamma function.
-pub fn ln_gamma(x: f64) -> f64 {
+pub(crate) fn ln_gamma(x: f64) -> f64 {
     if x == f64::NEG_INFINITY { f64::INFINITY } else { libm::lgamma(x) }
 }
 
 /// The derivative of [`ln_gamma`]; NaN at its poles.
-pub fn digamma(x: f64) -> f64 {
+pub(crate) fn digamma(x: f64) -> f64 {
     if x <= 0.0 {
         if x == x.floor() {
             return f64::NAN;
@@ -36,7 +36,7 @@ pub fn digamma(x: f64) -> f64 {
 }
 
 /// The Hurwitz zeta function Σ (q + k)⁻ˣ, by the Euler–Maclaurin formula; `short` for results in single precision.
-pub fn zeta(x: f64, q: f64, short: bool) -> f64 {
+pub(crate) fn zeta(x: f64, q: f64, short: bool) -> f64 {
     // (2k)! over the Bernoulli number B₂ₖ.
     const RATIOS: [f64; 12] = [
         12.0,
@@ -105,7 +105,7 @@ pub fn zeta(x: f64, q: f64, short: bool) -> f64 {
 }
 
 /// The derivative of order `n + 1` of [`ln_gamma`], as factors: the result's type decides what overflows.
-pub fn polygamma(n: f64, x: f64, short: bool) -> (f64, f64) {
+pub(crate) fn polygamma(n: f64, x: f64, short: bool) -> (f64, f64) {
     if n == 0.0 {
         return (1.0, digamma(x));
     }
@@ -193,7 +193,7 @@ fn density_factor(a: f64, x: f64, short: bool) -> f64 {
 }
 
 /// The regularized lower incomplete gamma function, `short` for results in single precision.
-pub fn igamma(a: f64, x: f64, short: bool) -> f64 {
+pub(crate) fn igamma(a: f64, x: f64, short: bool) -> f64 {
     match gamma_domain(a, x) {
         Some(answer) => answer,
         None if x <= 1.0 || x <= a => density_factor(a, x, short) / a * lower_series(a, x, MAX_TERMS).sum,
@@ -202,7 +202,7 @@ pub fn igamma(a: f64, x: f64, short: bool) -> f64 {
 }
 
 /// The regularized upper incomplete gamma function, `short` for results in single precision.
-pub fn igammac(a: f64, x: f64, short: bool) -> f64 {
+pub(crate) fn igammac(a: f64, x: f64, short: bool) -> f64 {
     match gamma_domain(a, x) {
         _ if x == f64::INFINITY && a > 0.0 => 0.0,
         Some(answer) if x > 0.0 || a > 0.0 => 1.0 - answer,
@@ -230,7 +230,7 @@ fn gamma_domain(a: f64, x: f64) -> Option<f64> {
 }
 
 /// The derivative of [`igamma`] with respect to `a`.
-pub fn igamma_grad_a(a: f64, x: f64, short: bool) -> f64 {
+pub(crate) fn igamma_grad_a(a: f64, x: f64, short: bool) -> f64 {
     match (gamma_domain(a, x), density_factor(a, x, short)) {
         (Some(answer), _) => answer * 0.0,
         (None, 0.0) => 0.0,
@@ -238,8 +238,9 @@ pub fn igamma_grad_a(a: f64, x: f64, short: bool) -> f64 {
     }
 }
 
-/// How a sample of the gamma distribution with shape `a` moves with `a`; zero where the density vanishes, as in stock.
-pub fn random_gamma_grad(a: f64, x: f64, short: bool) -> f64 {
+/// The derivative by `a` of a sample of the gamma distribution with shape `a`; zero where the density vanishes, as in
+/// stock.
+pub(crate) fn random_gamma_grad(a: f64, x: f64, short: bool) -> f64 {
     match gamma_domain(a, x) {
         Some(answer) => answer * 0.0,
         None if density_factor(a, x, short) == 0.0 => 0.0,
@@ -259,7 +260,7 @@ fn sample_grad_over_x(a: f64, x: f64, short: bool) -> f64 {
 }
 
 /// The regularized incomplete beta function.
-pub fn betainc(a: f64, b: f64, x: f64) -> f64 {
+pub(crate) fn betainc(a: f64, b: f64, x: f64) -> f64 {
     // The ends have values even for parameters that are no numbers, as in stock.
     if a <= 0.0 || b <= 0.0 || !(0.0..=1.0).contains(&x) {
         return f64::NAN;
@@ -303,7 +304,7 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
 }
 
 /// The inverse of the normal distribution function.
-pub fn ndtri(p: f64) -> f64 {
+pub(crate) fn ndtri(p: f64) -> f64 {
     if p.is_nan() || !(0.0..=1.0).contains(&p) {
         return f64::NAN;
     }
@@ -330,9 +331,10 @@ pub fn ndtri(p: f64) -> f64 {
     }
     for _ in 0..3 {
         // Near the middle, what is asked for is as small as the distance from it, and so must be the error.
-        let error = match tail > 0.25 {
-            true => 0.5 * libm::erf(x / SQRT_2) - (tail - 0.5),
-            false => 0.5 * libm::erfc(-x / SQRT_2) - tail,
+        let error = if tail > 0.25 {
+            0.5 * libm::erf(x / SQRT_2) - (tail - 0.5)
+        } else {
+            0.5 * libm::erfc(-x / SQRT_2) - tail
         };
         let step = error * (2.0 * PI).sqrt() * (0.5 * x * x).exp();
         x -= step / (1.0 + 0.5 * x * step);
@@ -341,7 +343,7 @@ pub fn ndtri(p: f64) -> f64 {
 }
 
 /// Dawson's integral.
-pub fn dawson(x: f64) -> f64 {
+pub(crate) fn dawson(x: f64) -> f64 {
     let a = x.abs();
     if a < 0.5 {
         let (mut term, mut sum) = (x, x);
@@ -374,7 +376,7 @@ pub fn dawson(x: f64) -> f64 {
 }
 
 /// The exponential integral Ei of a positive number.
-pub fn expint(x: f64) -> f64 {
+pub(crate) fn expint(x: f64) -> f64 {
     if x == 0.0 {
         return f64::NEG_INFINITY;
     }
@@ -397,7 +399,7 @@ pub fn expint(x: f64) -> f64 {
 }
 
 /// Ei(x) e⁻ˣ for large x.
-pub fn scaled_expint(x: f64) -> f64 {
+pub(crate) fn scaled_expint(x: f64) -> f64 {
     let (mut term, mut sum) = (1.0, 0.0);
     for k in 1..MAX_TERMS {
         sum += term;
@@ -411,7 +413,7 @@ pub fn scaled_expint(x: f64) -> f64 {
 }
 
 /// The Fresnel integrals of cos(πt²/2) and sin(πt²/2) from 0 to `x`.
-pub fn fresnel(x: f64) -> (f64, f64) {
+pub(crate) fn fresnel(x: f64) -> (f64, f64) {
     let a = x.abs();
     if a.is_nan() {
         return (x, x);
@@ -464,7 +466,7 @@ pub fn fresnel(x: f64) -> (f64, f64) {
 }
 
 /// Spence's integral: the dilogarithm of 1 − x.
-pub fn spence(x: f64) -> f64 {
+pub(crate) fn spence(x: f64) -> f64 {
     if x.is_nan() || x < 0.0 {
         return f64::NAN;
     }
@@ -496,11 +498,11 @@ fn dilogarithm(z: f64) -> f64 {
 }
 
 /// Bessel functions.
-pub mod bessel {
+pub(crate) mod bessel {
     use super::*;
 
     /// e^(−|x|) I₀(x) or I₁(x).
-    pub fn scaled_i(order: u8, x: f64) -> f64 {
+    pub(crate) fn scaled_i(order: u8, x: f64) -> f64 {
         let a = x.abs();
         let value = if a <= 20.0 {
             power_series(order, a) * (-a).exp()
@@ -513,7 +515,7 @@ pub mod bessel {
     }
 
     /// eˣ K₀(x) or eˣ K₁(x); infinite for x ≤ 0.
-    pub fn scaled_k(order: u8, x: f64) -> f64 {
+    pub(crate) fn scaled_k(order: u8, x: f64) -> f64 {
         if x <= 0.0 {
             return f64::INFINITY;
         }
@@ -538,12 +540,12 @@ pub mod bessel {
     }
 
     /// K₀(x) or K₁(x).
-    pub fn k(order: u8, x: f64) -> f64 {
+    pub(crate) fn k(order: u8, x: f64) -> f64 {
         if x == f64::INFINITY { 0.0 } else { scaled_k(order, x) * (-x).exp() }
     }
 
     /// Y₀(x) or Y₁(x); −∞ for x ≤ 0 and NaN at infinity.
-    pub fn y(order: u8, x: f64) -> f64 {
+    pub(crate) fn y(order: u8, x: f64) -> f64 {
         match order {
             _ if x <= 0.0 => f64::NEG_INFINITY,
             _ if x == f64::INFINITY => f64::NAN,
@@ -553,7 +555,7 @@ pub mod bessel {
     }
 
     /// J₀(x) or J₁(x); NaN at the infinities.
-    pub fn j(order: u8, x: f64) -> f64 {
+    pub(crate) fn j(order: u8, x: f64) -> f64 {
         match order {
             _ if x.is_infinite() => f64::NAN,
             0 => libm::j0(x),

@@ -2,18 +2,18 @@
 //! broadcasting, reversing, transposing, padding and concatenating are all such copies.
 #![allow(unsafe_code)]
 
-use crate::units::by_unit;
-use ferroflow_core::device::Device;
+use crate::support::units::by_unit;
+use ferroflow_core::device::Threads;
 use ferroflow_core::{Result, Tensor, Unit, ensure};
 use smallvec::SmallVec;
 
 /// Strides in elements, which may be zero (repeat) or negative (reverse).
-pub type Strides = SmallVec<[isize; 6]>;
+pub(crate) type Strides = SmallVec<[isize; 6]>;
 
 /// A box of elements as its source and its destination see it. Dimensions stand from the outermost to the innermost;
 /// no element of the destination may be reached twice.
 #[derive(Clone, Debug, Default)]
-pub struct Layout {
+pub(crate) struct Layout {
     dims: SmallVec<[usize; 6]>,
     from: Strides,
     to: Strides,
@@ -22,7 +22,7 @@ pub struct Layout {
 }
 
 /// The strides of a row-major tensor.
-pub fn row_major(dims: &[i64]) -> Strides {
+pub(crate) fn row_major(dims: &[i64]) -> Strides {
     let mut strides = Strides::from_elem(1, dims.len());
     for i in (1..dims.len()).rev() {
         strides[i - 1] = strides[i] * dims[i] as isize;
@@ -32,19 +32,19 @@ pub fn row_major(dims: &[i64]) -> Strides {
 
 impl Layout {
     /// A box of one element at these places; [`Layout::push`] adds dimensions.
-    pub fn at(from_offset: isize, to_offset: isize) -> Layout {
+    pub(crate) fn at(from_offset: isize, to_offset: isize) -> Layout {
         Layout { from_offset, to_offset, ..Layout::default() }
     }
 
     /// Adds an inner dimension.
-    pub fn push(&mut self, dim: usize, from: isize, to: isize) {
+    pub(crate) fn push(&mut self, dim: usize, from: isize, to: isize) {
         self.dims.push(dim);
         self.from.push(from);
         self.to.push(to);
     }
 
     /// Reads a strided box into row-major memory.
-    pub fn reading(offset: isize, dims: impl IntoIterator<Item = (usize, isize)>) -> Layout {
+    pub(crate) fn reading(offset: isize, dims: impl IntoIterator<Item = (usize, isize)>) -> Layout {
         let mut layout = Layout::at(offset, 0);
         dims.into_iter().for_each(|(dim, from)| layout.push(dim, from, 0));
         layout.to = contiguous(&layout.dims);
@@ -52,7 +52,7 @@ impl Layout {
     }
 
     /// Writes row-major memory into a strided box.
-    pub fn writing(offset: isize, dims: impl IntoIterator<Item = (usize, isize)>) -> Layout {
+    pub(crate) fn writing(offset: isize, dims: impl IntoIterator<Item = (usize, isize)>) -> Layout {
         let mut layout = Layout::at(0, offset);
         dims.into_iter().for_each(|(dim, to)| layout.push(dim, 0, to));
         layout.from = contiguous(&layout.dims);
@@ -105,13 +105,18 @@ fn contiguous(dims: &[usize]) -> Strides {
 }
 
 /// Copies between tensors of one element type.
-pub fn copy(device: &Device, layout: &Layout, from: &Tensor, to: &mut Tensor) -> Result<()> {
+pub(crate) fn copy(threads: Threads<'_>, layout: &Layout, from: &Tensor, to: &mut Tensor) -> Result<()> {
     ensure!(from.dtype() == to.dtype(), Internal, "a copy from {} to {}", from.dtype(), to.dtype());
-    by_unit!(from.dtype(), U => copy_units::<U>(device, layout, from.units()?, to.units_mut()?))
+    by_unit!(from.dtype(), U => copy_units::<U>(threads, layout, from.units()?, to.units_mut()?))
 }
 
 /// Copies between slices.
-pub fn copy_units<U: Unit>(device: &Device, layout: &Layout, from: &[U], to: &mut [U]) -> Result<()> {
+pub(crate) fn copy_units<U: Unit>(
+    threads: Threads<'_>,
+    layout: &Layout,
+    from: &[U],
+    to: &mut [U],
+) -> Result<()> {
     if layout.elements() == 0 {
         return Ok(());
     }
@@ -139,7 +144,7 @@ pub fn copy_units<U: Unit>(device: &Device, layout: &Layout, from: &[U], to: &mu
         return Ok(());
     };
     let (source, target) = (Source(source), Target(target));
-    device.parallel_for(outer, inner.iter().product(), |part| {
+    threads.parallel_for(outer, inner.iter().product(), |part| {
         // Capture the wrappers whole, not the pointers in them.
         let (source, target) = (&source, &target);
         if part.is_empty() {

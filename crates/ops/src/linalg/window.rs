@@ -1,34 +1,34 @@
-//! Where the windows of a filter or a pool lie in an image.
+//! The positions of a filter's or a pool's windows in an image.
 
 use std::ops::Range;
 
 /// Sizes along one direction of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub(crate) struct Extent {
     /// The image's size.
-    pub input: usize,
+    pub(crate) input: usize,
     /// The filter's size, without what dilation adds.
-    pub filter: usize,
+    pub(crate) filter: usize,
     /// The result's size.
-    pub output: usize,
-    /// How far windows are apart.
-    pub stride: usize,
-    /// How far elements of the filter are apart.
-    pub dilation: usize,
+    pub(crate) output: usize,
+    /// The distance between windows.
+    pub(crate) stride: usize,
+    /// The distance between elements of the filter.
+    pub(crate) dilation: usize,
     /// Elements of padding before the image's first element.
-    pub before: usize,
+    pub(crate) before: usize,
     /// Elements of the image before the first window; there is no padding then.
-    pub skipped: usize,
+    pub(crate) skipped: usize,
 }
 
 impl Extent {
     /// A direction that the image does not have.
-    pub const NONE: Extent =
+    pub(crate) const NONE: Extent =
         Extent { input: 1, filter: 1, output: 1, stride: 1, dilation: 1, before: 0, skipped: 0 };
 
     /// The elements of the filter that lie in the image, not in the padding, in window `window`.
     #[inline(always)]
-    pub fn inside(&self, window: usize) -> Range<usize> {
+    pub(crate) fn inside(&self, window: usize) -> Range<usize> {
         let start = window.saturating_mul(self.stride).saturating_add(self.skipped);
         let low = self.before.saturating_sub(start);
         let high = (self.input + self.before).saturating_sub(start);
@@ -39,15 +39,15 @@ impl Extent {
         low.div_ceil(self.dilation)..high.div_ceil(self.dilation).min(self.filter)
     }
 
-    /// Where in the image element `k` of the filter lies in window `window`; only for elements inside.
+    /// The position in the image of the filter's element `k` in window `window`; only for elements inside.
     #[inline(always)]
-    pub fn at(&self, window: usize, k: usize) -> usize {
+    pub(crate) fn at(&self, window: usize, k: usize) -> usize {
         window * self.stride + k * self.dilation + self.skipped - self.before
     }
 
-    /// What window `window` sees of the image; only without dilation, where that has no gaps.
+    /// The range of the image that window `window` covers; only without dilation, where that has no gaps.
     #[inline(always)]
-    pub fn seen(&self, window: usize) -> Range<usize> {
+    pub(crate) fn seen(&self, window: usize) -> Range<usize> {
         let inside = self.inside(window);
         if inside.is_empty() {
             return 0..0;
@@ -57,7 +57,7 @@ impl Extent {
     }
 
     /// Whether every window is one element of the image, in order.
-    pub fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         let is_whole = self.before == 0 && self.skipped == 0 && self.output == self.input;
         self.filter == 1 && self.stride == 1 && is_whole
     }
@@ -65,32 +65,32 @@ impl Extent {
 
 /// Windows over a batch of images with up to three directions, whose pixels have channels.
 #[derive(Clone, Copy, Debug)]
-pub struct Grid {
+pub(crate) struct Grid {
     /// The number of images.
-    pub batch: usize,
+    pub(crate) batch: usize,
     /// Along depth, rows and columns.
-    pub extents: [Extent; 3],
+    pub(crate) extents: [Extent; 3],
 }
 
 impl Grid {
     /// The pixels of one image.
-    pub fn pixels(&self) -> usize {
+    pub(crate) fn pixels(&self) -> usize {
         self.extents.iter().map(|extent| extent.input).product()
     }
 
     /// The windows in one image.
-    pub fn windows(&self) -> usize {
+    pub(crate) fn windows(&self) -> usize {
         self.extents.iter().map(|extent| extent.output).product()
     }
 
     /// The elements of one window; a pool's may be larger than any tensor.
-    pub fn window(&self) -> usize {
+    pub(crate) fn window(&self) -> usize {
         self.extents.iter().fold(1, |size: usize, extent| size.saturating_mul(extent.filter))
     }
 
     /// The image that a window is in, and its place there along depth, rows and columns.
     #[inline(always)]
-    pub fn place(&self, window: usize) -> (usize, [usize; 3]) {
+    pub(crate) fn place(&self, window: usize) -> (usize, [usize; 3]) {
         let [depth, height, width] = &self.extents;
         let (rest, x) = (window / width.output, window % width.output);
         let (rest, y) = (rest / height.output, rest % height.output);
@@ -101,7 +101,12 @@ impl Grid {
     /// result: with the number from zero on, the image and the place of a line's first window, and how many are in it.
     /// Always inlined, so that `body` uses the instructions that the caller may.
     #[inline(always)]
-    pub fn lines(&self, first: usize, count: usize, mut body: impl FnMut(usize, usize, [usize; 3], usize)) {
+    pub(crate) fn lines(
+        &self,
+        first: usize,
+        count: usize,
+        mut body: impl FnMut(usize, usize, [usize; 3], usize),
+    ) {
         let mut number = 0;
         while number < count {
             let (image, place) = self.place(first + number);
@@ -114,7 +119,7 @@ impl Grid {
     /// Calls `body` for every row of the image that the windows at `place` see, with the number of its first pixel. Always
     /// inlined.
     #[inline(always)]
-    pub fn rows(&self, place: [usize; 3], mut body: impl FnMut(usize)) {
+    pub(crate) fn rows(&self, place: [usize; 3], mut body: impl FnMut(usize)) {
         let [depth, height, width] = &self.extents;
         let [z, y, _] = place;
         for kz in depth.inside(z) {
@@ -125,7 +130,7 @@ impl Grid {
     }
 
     /// These windows in the middle of images that have more pixels than they reach.
-    pub fn centered(mut self) -> Grid {
+    pub(crate) fn centered(mut self) -> Grid {
         for extent in &mut self.extents {
             let windows = extent.output.saturating_sub(1).saturating_mul(extent.stride);
             let window = extent.filter.saturating_sub(1).saturating_mul(extent.dilation).saturating_add(1);
@@ -136,7 +141,7 @@ impl Grid {
 
     /// These windows as stock's gradients of pools take them: those larger than the image reach its end wherever they
     /// begin.
-    pub fn stretched(mut self) -> Grid {
+    pub(crate) fn stretched(mut self) -> Grid {
         for extent in self.extents.iter_mut().filter(|extent| extent.filter > extent.input) {
             extent.filter = extent.filter.max(extent.input.saturating_add(extent.before));
         }
@@ -144,7 +149,7 @@ impl Grid {
     }
 
     /// Whether every pixel lies in exactly one window.
-    pub fn is_tiled(&self) -> bool {
+    pub(crate) fn is_tiled(&self) -> bool {
         let tiles = |extent: &Extent| {
             let covered = extent.output.saturating_mul(extent.stride) >= extent.input;
             extent.before == 0
@@ -160,7 +165,7 @@ impl Grid {
     /// number in the image. The first means nothing in windows larger than any tensor, which only pools have and no pool
     /// asks for. Always inlined, so that `body` uses the instructions that the caller may.
     #[inline(always)]
-    pub fn each(&self, place: [usize; 3], mut body: impl FnMut(usize, usize)) {
+    pub(crate) fn each(&self, place: [usize; 3], mut body: impl FnMut(usize, usize)) {
         let [depth, height, width] = &self.extents;
         let [z, y, x] = place;
         let columns = width.inside(x);
@@ -176,15 +181,10 @@ impl Grid {
     }
 
     /// Calls `body` with the number of every element of a window that lies in the padding.
-    pub fn outside(&self, place: [usize; 3], body: impl FnMut(usize)) {
+    pub(crate) fn outside(&self, place: [usize; 3], body: impl FnMut(usize)) {
         let mut is_inside = vec![false; self.window()];
         self.each(place, |tap, _| is_inside[tap] = true);
         (0..is_inside.len()).filter(|tap| !is_inside[*tap]).for_each(body);
-    }
-
-    /// The elements of a window that lie in the image.
-    pub fn count(&self, place: [usize; 3]) -> usize {
-        self.extents.iter().zip(place).map(|(extent, at)| extent.inside(at).len()).product()
     }
 }
 

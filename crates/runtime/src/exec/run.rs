@@ -352,6 +352,7 @@ impl Run {
                             cx.stop_if_large();
                         }
                         let outputs = run(&mut cx);
+                        let outputs = cx.conclude(outputs);
                         if outputs.is_err() && cx.was_stopped() {
                             scratch.ready.push(token);
                             return Ok(Some(Progress::Yield));
@@ -496,7 +497,11 @@ impl Run {
                 let cancelled = status!(Cancelled, "Step {} was cancelled.", step.step_id).derived();
                 return inbox.push(Event::Done(token, Err(cancelled), since));
             }
-            let work = || run(&mut KernelCx::new(&mut inputs, &step, position, token.dead()));
+            let work = || {
+                let mut cx = KernelCx::new(&mut inputs, &step, position, token.dead());
+                let outputs = run(&mut cx);
+                cx.conclude(outputs)
+            };
             let outputs = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
             let outputs = outputs.unwrap_or_else(|panic| Err(panic_status(&*panic)));
             inbox.push(Event::Done(token, outputs, since));

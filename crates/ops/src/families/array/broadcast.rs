@@ -1,10 +1,10 @@
 //! Repeating data: Tile and BroadcastTo.
 
-use crate::build as ops;
-use crate::gradient::shape_as;
-use crate::index::{constant_ints, input_ints};
+use crate::builders as ops;
 use crate::linalg::strided_copy::{Layout, copy, row_major};
-use crate::strided::broadcast;
+use crate::support::gradient::shape_as;
+use crate::support::index::{constant_ints, input_ints};
+use crate::support::strided::broadcast;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, Result, Shape, bail, ensure, kernels};
@@ -97,7 +97,7 @@ fn tile_kernel(init: &Init<'_>) -> Result<Kernel> {
         let repeated =
             (0..dims.len()).flat_map(|i| [(multiples[i] as usize, 0), (dims[i] as usize, strides[i])]);
         let mut out = cx.alloc_dtype(dtype, shape)?;
-        copy(cx.device(), &Layout::reading(0, repeated), input, &mut out)?;
+        copy(cx.threads(), &Layout::reading(0, repeated), input, &mut out)?;
         Ok(out.into())
     })
 }
@@ -131,7 +131,7 @@ fn broadcast_to_kernel(_: &Init<'_>) -> Result<Kernel> {
         );
         let layout = broadcast(input.shape(), &shape)?;
         let mut out = cx.alloc_dtype(input.dtype(), shape)?;
-        copy(cx.device(), &layout, input, &mut out)?;
+        copy(cx.threads(), &layout, input, &mut out)?;
         Ok(out.into())
     })
 }

@@ -1,10 +1,10 @@
 //! Joining and cutting tensors along an axis.
 
-use crate::build as ops;
-use crate::gradient::{element, part, shape_output};
-use crate::index::{Ints, axis, constant_int, constant_ints, input_ints, int_tensor};
+use crate::builders as ops;
 use crate::linalg::strided_copy::{Layout, copy};
-use crate::units::by_unit;
+use crate::support::gradient::{element, part, shape_output};
+use crate::support::index::{Ints, axis, constant_int, constant_ints, input_ints, int_tensor};
+use crate::support::units::by_unit;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Grad, GradCx, Gradient, IndexedSlices, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::scope::{Output, Scope};
@@ -210,7 +210,7 @@ fn join(
         let part = cx.input(input)?;
         let part_width = part.elements() / outer.max(1);
         let layout = Layout::writing(offset as isize, [(outer, width as isize), (part_width, 1)]);
-        copy(cx.device(), &layout, part, &mut out)?;
+        copy(cx.threads(), &layout, part, &mut out)?;
         offset += part_width;
     }
     Ok(out.into())
@@ -329,7 +329,7 @@ fn pack_kernel(init: &Init<'_>) -> Result<Kernel> {
         }
         for i in 0..count {
             let layout = Layout::writing((i * part) as isize, [(outer, (count * part) as isize), (part, 1)]);
-            copy(cx.device(), &layout, cx.input(i)?, &mut out)?;
+            copy(cx.threads(), &layout, cx.input(i)?, &mut out)?;
         }
         Ok(out.into())
     })
@@ -361,7 +361,7 @@ fn parallel_concat_kernel(init: &Init<'_>) -> Result<Kernel> {
                 InvalidArgument,
                 "the inputs have more elements than the output shape {shape}"
             );
-            copy(cx.device(), &Layout::writing(offset as isize, [(part.elements(), 1)]), part, &mut out)?;
+            copy(cx.threads(), &Layout::writing(offset as isize, [(part.elements(), 1)]), part, &mut out)?;
             offset += part.elements();
         }
         ensure!(
@@ -429,7 +429,7 @@ fn cut(
     for (steps, shape) in parts {
         let mut out = cx.alloc_dtype(tensor.dtype(), shape)?;
         let layout = Layout::reading(offset as isize, [(outer, width as isize), (steps * inner, 1)]);
-        copy(cx.device(), &layout, tensor, &mut out)?;
+        copy(cx.threads(), &layout, tensor, &mut out)?;
         outputs.push(out);
         offset += steps * inner;
     }
@@ -611,7 +611,7 @@ fn unpack_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     Ok([ops::Pack::new().axis(g.attr("axis")?).build(g.scope(), dys)?].into())
 }
 
-/// What arrives at the parts of a split, put together.
+/// The gradients of a split's parts, joined.
 fn joined(g: &GradCx<'_>, axis: &Output) -> Result<Output> {
     let mut dys = (0..g.num_outputs()).map(|output| g.dy(output)).collect::<Result<Vec<_>>>()?;
     match dys.len() {
@@ -672,12 +672,13 @@ fn rows_cut(s: &Scope, rows: &IndexedSlices, axis: &Output, sizes: Vec<Output>) 
 /// From this many parts on one `SplitV` cuts what arrives, as in stock.
 const MANY_PARTS: usize = 17;
 
-/// What arrives, cut into the parts that came from each value.
+/// The gradient, cut into the parts that came from each value.
 fn parts_of(g: &GradCx<'_>, axis: &Output, values: &[Output]) -> Result<Vec<Option<Grad>>> {
     let s = g.scope();
-    let sizes = match values.iter().all(|value| value.shape().to_shape().is_some()) {
-        true => values.iter().map(|value| shape_output(s, value)).collect::<Result<Vec<_>>>()?,
-        false => ops::shape_n(s, values)?,
+    let sizes = if values.iter().all(|value| value.shape().to_shape().is_some()) {
+        values.iter().map(|value| shape_output(s, value)).collect::<Result<Vec<_>>>()?
+    } else {
+        ops::shape_n(s, values)?
     };
     let axis_value = axis.value();
     let axis = if axis.dtype() == DType::Int32 { axis.clone() } else { ops::cast(s, axis, DType::Int32)? };

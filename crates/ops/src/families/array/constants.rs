@@ -1,11 +1,11 @@
 //! Constants, placeholders, and the ops that make a tensor from a shape or from a few numbers.
 
-use crate::array::identity::identity_grad;
-use crate::gradient::sum_of_all;
-use crate::index::{constant_int, constant_ints, input_ints};
+use crate::families::array::identity::identity_grad;
 use crate::linalg::strided_copy::{Layout, copy};
 use crate::numeric::{Float, Int, Real};
-use crate::units::by_unit;
+use crate::support::gradient::sum_of_all;
+use crate::support::index::{constant_int, constant_ints, input_ints};
+use crate::support::units::by_unit;
 use ferroflow_core::attr::FromAttr;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, OpClass, ShapeCx, UNKNOWN_DIM, shapes};
@@ -283,7 +283,7 @@ fn ones_like_kernel(init: &Init<'_>) -> Result<Kernel> {
 /// A tensor of equal elements.
 fn filled(cx: &KernelCx<'_>, shape: Shape, value: &Tensor) -> Result<Tensor> {
     let mut out = cx.alloc_dtype(value.dtype(), shape)?;
-    copy(cx.device(), &Layout::reading(0, [(out.elements(), 0)]), value, &mut out)?;
+    copy(cx.threads(), &Layout::reading(0, [(out.elements(), 0)]), value, &mut out)?;
     Ok(out)
 }
 

@@ -1,11 +1,11 @@
 //! Diagonals and bands of matrices.
 
-use crate::build as ops;
-use crate::index::{constant_int, constant_ints, input_ints};
+use crate::builders as ops;
 use crate::linalg::strided_copy::{Layout, copy};
-use crate::units::by_unit;
+use crate::support::index::{constant_int, constant_ints, input_ints};
+use crate::support::units::by_unit;
 use ferroflow_core::attr::Attrs;
-use ferroflow_core::device::Device;
+use ferroflow_core::device::Threads;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::scope::Output;
@@ -219,7 +219,7 @@ impl Band {
     /// Copies diagonals between matrices and the tensor of diagonals.
     fn copy(
         self,
-        device: &Device,
+        threads: Threads<'_>,
         align: Align,
         batch: usize,
         to_matrix: bool,
@@ -238,7 +238,7 @@ impl Band {
                 layout.push(batch, area, packed_area);
                 layout.push(length, step, 1);
             }
-            copy(device, &layout, from, to)?;
+            copy(threads, &layout, from, to)?;
         }
         Ok(())
     }
@@ -305,7 +305,7 @@ fn padded(cx: &KernelCx<'_>, like: &Tensor, shape: Shape, padding: usize, strict
         value.shape()
     );
     let mut out = cx.alloc_dtype(like.dtype(), shape)?;
-    copy(cx.device(), &Layout::reading(0, [(out.elements(), 0)]), value, &mut out)?;
+    copy(cx.threads(), &Layout::reading(0, [(out.elements(), 0)]), value, &mut out)?;
     Ok(out)
 }
 
@@ -392,7 +392,7 @@ fn matrix_diag_kernel(init: &Init<'_>) -> Result<Kernel> {
         let shape = Shape::new(outer.iter().copied().chain([rows, columns]))?;
         let mut out = padded(cx, diagonal, shape, 4, true)?;
         if band.longest() == longest {
-            band.copy(cx.device(), align, batch, true, diagonal, &mut out)?;
+            band.copy(cx.threads(), align, batch, true, diagonal, &mut out)?;
         }
         Ok(out.into())
     })
@@ -435,7 +435,7 @@ fn matrix_diag_part_kernel(init: &Init<'_>) -> Result<Kernel> {
         let shape = Shape::new(outer.iter().copied().chain(count).chain([band.longest()]))?;
         let mut out = padded(cx, input, shape, 2, false)?;
         let batch = outer.iter().product::<i64>() as usize;
-        band.copy(cx.device(), align, batch, false, input, &mut out)?;
+        band.copy(cx.threads(), align, batch, false, input, &mut out)?;
         Ok(out.into())
     })
 }
@@ -479,7 +479,7 @@ fn matrix_set_diag_kernel(init: &Init<'_>) -> Result<Kernel> {
         );
         let batch = outer.iter().product::<i64>() as usize;
         let mut out = cx.take(0)?;
-        band.copy(cx.device(), align, batch, true, cx.input(1)?, &mut out)?;
+        band.copy(cx.threads(), align, batch, true, cx.input(1)?, &mut out)?;
         Ok(out.into())
     })
 }
@@ -528,7 +528,7 @@ fn diag_kernel(_: &Init<'_>) -> Result<Kernel> {
         ensure!(input.rank() >= 1, InvalidArgument, "Input must be at least rank 1, got 0");
         let (dims, count) = (input.shape().dims(), input.elements());
         let mut out = cx.zeros(input.dtype(), Shape::new(dims.iter().chain(dims).copied())?)?;
-        copy(cx.device(), &Layout::writing(0, [(count, count as isize + 1)]), input, &mut out)?;
+        copy(cx.threads(), &Layout::writing(0, [(count, count as isize + 1)]), input, &mut out)?;
         Ok(out.into())
     })
 }
@@ -571,7 +571,7 @@ fn diag_part_kernel(_: &Init<'_>) -> Result<Kernel> {
         }
         let mut out = cx.alloc_dtype(input.dtype(), Shape::new(dims[..half].iter().copied())?)?;
         let count = out.elements();
-        copy(cx.device(), &Layout::reading(0, [(count, count as isize + 1)]), input, &mut out)?;
+        copy(cx.threads(), &Layout::reading(0, [(count, count as isize + 1)]), input, &mut out)?;
         Ok(out.into())
     })
 }
@@ -588,7 +588,7 @@ fn matrix_band_part_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     Ok([Some(ops::matrix_band_part(g.scope(), g.dy(0)?, g.input(1), g.input(2))?), None, None].into())
 }
 
-/// How short diagonals are aligned: as the operation says, or, where it says nothing, as stock's gradients assume.
+/// The alignment of short diagonals: as the operation says, or, where it says nothing, as stock's gradients assume.
 fn alignment(g: &GradCx<'_>) -> String {
     g.attr("align").unwrap_or_else(|_| "RIGHT_LEFT".to_owned())
 }

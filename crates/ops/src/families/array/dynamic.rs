@@ -1,9 +1,9 @@
 //! Partitioning rows by number and stitching them together again.
 
-use crate::build as ops;
-use crate::index::{Ints, constant_ints, input_ints};
+use crate::builders as ops;
 use crate::linalg::gather::position;
-use crate::units::by_unit;
+use crate::support::index::{Ints, constant_ints, input_ints};
+use crate::support::units::by_unit;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, kernels};

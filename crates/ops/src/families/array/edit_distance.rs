@@ -1,6 +1,6 @@
 //! The edit distance between sequences that are rows of sparse tensors.
 
-use crate::index::{Ints, constant_ints, input_ints};
+use crate::support::index::{Ints, constant_ints, input_ints};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{C64, C128, Element, Result, Shape, bf16, ensure, f16, kernels};
@@ -97,7 +97,7 @@ fn rows<'a, T: Element>(cx: &'a KernelCx<'_>, first: usize, name: &str) -> Resul
     Ok((rows, dims))
 }
 
-/// How many insertions, deletions and replacements turn one sequence into the other.
+/// The number of insertions, deletions and replacements that turn one sequence into the other.
 fn distance<T: PartialEq>(a: &[&T], b: &[&T]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

@@ -1,11 +1,11 @@
 //! Reading rows and elements by index.
 
-use crate::build as ops;
-use crate::gradient::{element, part, shape_as, shape_output};
-use crate::index::{axis, constant_int, input_ints};
+use crate::builders as ops;
 use crate::linalg::gather::gather;
 use crate::linalg::scatter_nd::{BadIndices, Places};
-use crate::units::by_unit;
+use crate::support::gradient::{element, part, shape_as, shape_output};
+use crate::support::index::{axis, constant_int, input_ints};
+use crate::support::units::by_unit;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Grad, GradCx, Gradient, IndexedSlices, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::scope::{Output, Scope};
@@ -61,7 +61,7 @@ fn gather_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let params = cx.input(0)?;
         ensure!(params.rank() > 0, InvalidArgument, "params must be at least 1 dimensional");
-        Ok(gather(cx.device(), params, cx.input(1)?, 0, 0)?.into())
+        Ok(gather(cx.threads(), params, cx.input(1)?, 0, 0)?.into())
     })
 }
 
@@ -130,7 +130,7 @@ fn gather_v2_kernel(init: &Init<'_>) -> Result<Kernel> {
                 "params.shape[{i}]: {have} should be equal to indices.shape[{i}]: {want}"
             );
         }
-        Ok(gather(cx.device(), params, indices, at, batch)?.into())
+        Ok(gather(cx.threads(), params, indices, at, batch)?.into())
     })
 }
 
@@ -191,7 +191,7 @@ pub(crate) fn gather_nd(
     let mut out = cx.alloc_dtype(params.dtype(), shape)?;
     by_unit!(params.dtype(), U => {
         let params = params.units::<U>()?;
-        cx.device().parallel_rows(out.units_mut::<U>()?, slice, 1, |first, rows| {
+        cx.threads().parallel_rows(out.units_mut::<U>()?, slice, 1, |first, rows| {
             for (row, place) in rows.chunks_exact_mut(slice).zip(&places.slices[first..]) {
                 match place {
                     Some(place) => row.clone_from_slice(&params[place * slice..(place + 1) * slice]),

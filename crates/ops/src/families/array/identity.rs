@@ -1,6 +1,6 @@
 //! Ops that pass their input on, some after a look at it.
 
-use crate::build as ops;
+use crate::builders as ops;
 use crate::numeric::Float;
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Value};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, OpClass, ShapeCx, shapes};
@@ -85,7 +85,7 @@ static DEEP_COPY: Op = Op {
     ..PASS
 };
 
-/// What the debugger puts on edges that it watches. Without a debugger they copy.
+/// Ops that the debugger puts on edges that it watches. Without a debugger they copy.
 const WATCH: Op = Op {
     attrs: &["T: type", "tensor_name: string = ''", "debug_ops_spec: list(string) = []"],
     kernels: kernels![any deep_copy_kernel],
@@ -144,7 +144,7 @@ fn deep_copy_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| Ok(cx.input(0)?.deep_copy().into()))
 }
 
-/// Which values that are not finite a tensor holds: −∞, +∞, NaN.
+/// The kinds of values that are not finite in a tensor: −∞, +∞, NaN.
 fn oddities<T: Float>(values: &[T]) -> [bool; 3] {
     let mut found = [false; 3];
     // One cheap pass over each block decides almost always.
@@ -211,7 +211,7 @@ fn ensure_shape_kernel(init: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-/// What arrives goes on as it is, rows included.
+/// Passes the gradient on as it is, rows included.
 pub(crate) fn identity_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     Ok(InputGrads(vec![g.grad(0).cloned()]))
 }
@@ -232,7 +232,7 @@ fn prevented(g: &GradCx<'_>) -> Result<InputGrads> {
     bail!(NotFound, "Gradient explicitly disabled. Reason: {}", g.attr::<String>("message")?)
 }
 
-/// What the gradient's own check says before the operation's message.
+/// The prefix of messages of the gradient's own check.
 const IN_GRADIENT: &str = "Not a number (NaN) or infinity (Inf) values detected in gradient.";
 
 fn check_numerics_grad(g: &GradCx<'_>) -> Result<InputGrads> {

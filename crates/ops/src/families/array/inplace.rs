@@ -1,8 +1,8 @@
 //! A tensor with some of its rows replaced or changed.
 
-use crate::index::input_ints;
 use crate::numeric::Num;
-use crate::units::by_unit;
+use crate::support::index::input_ints;
+use crate::support::units::by_unit;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Op, shapes};
 use ferroflow_core::{C64, C128, DType, Result, bf16, ensure, f16, kernels};

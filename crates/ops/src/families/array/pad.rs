@@ -1,10 +1,10 @@
 //! Padding and mirror padding.
 
-use crate::build as ops;
-use crate::gradient::shape_as;
-use crate::index::{Ints, constant_ints, input_ints};
+use crate::builders as ops;
 use crate::linalg::strided_copy::{Layout, copy, row_major};
 use crate::numeric::Num;
+use crate::support::gradient::shape_as;
+use crate::support::index::{Ints, constant_ints, input_ints};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{C64, C128, Result, Shape, Tensor, bf16, ensure, f16, kernels};
@@ -181,12 +181,12 @@ fn pad_kernel(_: &Init<'_>) -> Result<Kernel> {
             Layout::writing(offset.sum(), input.shape().iter().map(|dim| *dim as usize).zip(strides));
         let mut out = if cx.num_inputs() > 2 {
             let mut out = cx.alloc_dtype(input.dtype(), shape)?;
-            copy(cx.device(), &Layout::reading(0, [(out.elements(), 0)]), cx.input(2)?, &mut out)?;
+            copy(cx.threads(), &Layout::reading(0, [(out.elements(), 0)]), cx.input(2)?, &mut out)?;
             out
         } else {
             cx.zeros(input.dtype(), shape)?
         };
-        copy(cx.device(), &layout, input, &mut out)?;
+        copy(cx.threads(), &layout, input, &mut out)?;
         Ok(out.into())
     })
 }
@@ -290,7 +290,7 @@ fn mirror_pad_kernel(init: &Init<'_>) -> Result<Kernel> {
         for_each_box(input.shape(), &paddings, gap, |counts, (to, to_strides), (from, from_strides)| {
             let mut layout = Layout::at(from, to);
             (0..counts.len()).for_each(|i| layout.push(counts[i], from_strides[i], to_strides[i]));
-            copy(cx.device(), &layout, input, &mut out)
+            copy(cx.threads(), &layout, input, &mut out)
         })?;
         Ok(out.into())
     })

@@ -1,12 +1,12 @@
 //! Writing elements by index into a new tensor, or into a copy of one.
 
-use crate::build as ops;
-use crate::gradient::{shape_as, sum_of_all};
-use crate::index::{input_ints, ints};
+use crate::builders as ops;
 use crate::linalg::scatter_nd::{BadIndices, Places};
 use crate::linalg::strided_copy::{Layout, copy};
 use crate::numeric::{Num, Real};
-use crate::units::by_unit;
+use crate::support::gradient::{shape_as, sum_of_all};
+use crate::support::index::{input_ints, ints};
+use crate::support::units::by_unit;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
 use ferroflow_core::scope::Output;
@@ -116,7 +116,7 @@ static SPARSE_TO_DENSE: Op = Op {
     ..Op::PURE
 };
 
-/// What scattering adds up: numbers by their sum, truth values by "or", strings by joining, as in stock.
+/// The elements that scattering adds up: numbers by their sum, truth values by "or", strings by joining, as in stock.
 pub(crate) trait Accumulate: Element {
     fn accumulate(&mut self, update: &Self);
 }
@@ -253,7 +253,7 @@ fn tensor_scatter_places(cx: &KernelCx<'_>, bad: BadIndices) -> Result<Places> {
     places(indices, updates, tensor, Target::Copy, bad)
 }
 
-/// What a scatter makes: stock has other words for the same mistakes.
+/// The result of a scatter: stock has other words for the same mistakes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     /// Zeros of a given shape.
@@ -262,7 +262,8 @@ enum Target {
     Copy,
 }
 
-/// Where updates go in a new tensor of this shape. Stock reads a vector as one tuple first and as many tuples of one
+/// The destinations of updates in a new tensor of this shape. Stock reads a vector as one tuple first and as many
+/// tuples of one
 /// then; no vector passes both checks unless there is nothing to write.
 fn places(
     indices: &Tensor,
@@ -435,7 +436,7 @@ fn sparse_to_dense(cx: &mut KernelCx<'_>, validate: bool) -> Result<Outputs> {
         places.push(place);
     }
     let mut out = cx.alloc_dtype(default.dtype(), shape)?;
-    copy(cx.device(), &Layout::reading(0, [(out.elements(), 0)]), default, &mut out)?;
+    copy(cx.threads(), &Layout::reading(0, [(out.elements(), 0)]), default, &mut out)?;
     by_unit!(default.dtype(), U => {
         let (units, values) = (out.units_mut::<U>()?, values.units::<U>()?);
         for (i, place) in places.into_iter().enumerate() {

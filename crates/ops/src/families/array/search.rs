@@ -1,7 +1,7 @@
 //! Searching sorted rows, and counting values by range.
 
-use crate::index::{constant_int, int_tensor};
 use crate::numeric::Real;
+use crate::support::index::{constant_int, int_tensor};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, Result, Shape, bf16, ensure, f16, kernels};

@@ -1,8 +1,8 @@
 //! Shapes as tensors, and changes of shape that move no data.
 
-use crate::build as ops;
-use crate::gradient::shape_of;
-use crate::index::{Ints, axis, constant_ints, input_ints, int_tensor};
+use crate::builders as ops;
+use crate::support::gradient::shape_of;
+use crate::support::index::{Ints, axis, constant_ints, input_ints, int_tensor};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::tensor::Storage;
@@ -241,7 +241,7 @@ fn expand_dims_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     s.output(0, dims[..at].iter().copied().chain([1]).chain(dims[at..].iter().copied()))
 }
 
-/// Where the new dimension goes.
+/// The position of the new dimension.
 fn expanded(values: &[i64], rank: usize) -> Result<usize> {
     let [value] = values else { bail!(InvalidArgument, "'dim' must be a tensor with a single value") };
     match axis(*value, rank + 1) {
@@ -262,7 +262,7 @@ fn expand_dims_kernel(_: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-/// What is left of `dims` once these (or all) dimensions of size one are gone; `None` if unknown sizes decide.
+/// The rest of `dims` without these (or all) dimensions of size one; `None` if unknown sizes decide.
 fn squeezed(dims: &[i64], squeeze: &[i64]) -> Result<Option<Ints>> {
     let mut gone = vec![false; dims.len()];
     for &dim in squeeze {

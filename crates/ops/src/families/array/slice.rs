@@ -1,10 +1,10 @@
 //! Slices, plain and strided, their gradient, and values with a slice replaced.
 
-use crate::build as ops;
-use crate::gradient::shape_as;
-use crate::index::{Ints, constant_ints, input_ints};
+use crate::builders as ops;
 use crate::linalg::strided_copy::{Layout, copy, row_major};
-use crate::strided::{Masks, StridedSlice};
+use crate::support::gradient::shape_as;
+use crate::support::index::{Ints, constant_ints, input_ints};
+use crate::support::strided::{Masks, StridedSlice};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{Result, Shape, ensure, kernels};
@@ -147,7 +147,7 @@ fn slice_kernel(_: &Init<'_>) -> Result<Kernel> {
         }
         let layout = Layout::reading(offset, size.iter().map(|size| *size as usize).zip(strides));
         let mut out = cx.alloc_dtype(input.dtype(), Shape::new(size)?)?;
-        copy(cx.device(), &layout, input, &mut out)?;
+        copy(cx.threads(), &layout, input, &mut out)?;
         Ok(out.into())
     })
 }
@@ -185,7 +185,7 @@ fn strided_slice_kernel(init: &Init<'_>) -> Result<Kernel> {
             return Ok(cx.take(0)?.reshaped(shape)?.into());
         }
         let mut out = cx.alloc_dtype(input.dtype(), shape)?;
-        copy(cx.device(), &slice.reading(input.shape()), input, &mut out)?;
+        copy(cx.threads(), &slice.reading(input.shape()), input, &mut out)?;
         Ok(out.into())
     })
 }
@@ -211,7 +211,7 @@ fn strided_slice_grad_kernel(init: &Init<'_>) -> Result<Kernel> {
         }
         let layout = slice.writing(&shape);
         let mut out = cx.zeros(dy.dtype(), shape)?;
-        copy(cx.device(), &layout, dy, &mut out)?;
+        copy(cx.threads(), &layout, dy, &mut out)?;
         Ok(out.into())
     })
 }
@@ -221,7 +221,7 @@ fn tensor_strided_slice_update_kernel(init: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let slice = StridedSlice::from_inputs(cx, masks, cx.input(0)?.shape(), 1)?;
         let mut out = cx.take(0)?;
-        slice.assign(cx.device(), cx.input(4)?, &mut out)?;
+        slice.assign(cx.threads(), cx.input(4)?, &mut out)?;
         Ok(out.into())
     })
 }

@@ -1,8 +1,8 @@
 //! Moving blocks of space into the batch or into the depth, and back.
 
-use crate::build as ops;
-use crate::index::{Ints, constant_ints, input_ints};
+use crate::builders as ops;
 use crate::linalg::strided_copy::{Layout, copy, row_major};
+use crate::support::index::{Ints, constant_ints, input_ints};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, KernelRow, Only, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure, kernels};
@@ -273,7 +273,7 @@ fn space_to_batch(cx: &mut KernelCx<'_>, square: Option<i64>) -> Result<Tensor> 
         let layout =
             Layout::writing(offset, dims.iter().map(|dim| *dim as usize).zip(strides.iter().copied()));
         let mut space = cx.zeros(input.dtype(), Shape::new(padded_dims.iter().copied())?)?;
-        copy(cx.device(), &layout, input, &mut space)?;
+        copy(cx.threads(), &layout, input, &mut space)?;
         padded = Some(space);
     }
     // Output dimensions: the places within a block, the batch, the blocks, the rest.
@@ -283,7 +283,7 @@ fn space_to_batch(cx: &mut KernelCx<'_>, square: Option<i64>) -> Result<Tensor> 
     steps.extend((0..block.len()).map(|i| (shape.dim(1 + i), strides[1 + i] * block[i] as isize)));
     steps.extend((1 + block.len()..dims.len()).map(|i| (dims[i] as usize, strides[i])));
     let mut out = cx.alloc_dtype(input.dtype(), shape)?;
-    copy(cx.device(), &Layout::reading(0, steps), padded.as_ref().unwrap_or(input), &mut out)?;
+    copy(cx.threads(), &Layout::reading(0, steps), padded.as_ref().unwrap_or(input), &mut out)?;
     Ok(out)
 }
 
@@ -313,14 +313,14 @@ fn batch_to_space(cx: &mut KernelCx<'_>, square: Option<i64>) -> Result<Tensor> 
     steps.extend((0..block.len()).map(|i| (dims[1 + i] as usize, strides[1 + i] * block[i] as isize)));
     steps.extend((1 + block.len()..dims.len()).map(|i| (dims[i] as usize, strides[i])));
     let mut out = cx.alloc_dtype(input.dtype(), whole.clone())?;
-    copy(cx.device(), &Layout::writing(0, steps), input, &mut out)?;
+    copy(cx.threads(), &Layout::writing(0, steps), input, &mut out)?;
     if shape == whole {
         return Ok(out);
     }
     let offset = (0..block.len()).map(|i| crops[2 * i] as isize * strides[1 + i]).sum();
     let mut cropped = cx.alloc_dtype(input.dtype(), shape.clone())?;
     let layout = Layout::reading(offset, shape.iter().map(|dim| *dim as usize).zip(strides));
-    copy(cx.device(), &layout, &out, &mut cropped)?;
+    copy(cx.threads(), &layout, &out, &mut cropped)?;
     Ok(cropped)
 }
 
@@ -450,7 +450,7 @@ fn rearrange(
 ) -> Result<ferroflow_core::kernel::Outputs> {
     let mut out = cx.alloc_dtype(input.dtype(), shape)?;
     let steps = steps.map(|(count, stride)| (count as usize, stride as isize));
-    copy(cx.device(), &Layout::reading(0, steps), input, &mut out)?;
+    copy(cx.threads(), &Layout::reading(0, steps), input, &mut out)?;
     Ok(out.into())
 }
 

@@ -1,8 +1,8 @@
 //! Reordering dimensions and elements: Transpose, Reverse, Roll, InvertPermutation.
 
-use crate::build as ops;
-use crate::index::{Ints, axis, constant_ints, input_ints};
+use crate::builders as ops;
 use crate::linalg::strided_copy::{Layout, copy, row_major};
+use crate::support::index::{Ints, axis, constant_ints, input_ints};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::{C64, C128, DType, Result, Shape, Tensor, bail, ensure, kernels};
@@ -149,7 +149,7 @@ fn transpose(cx: &mut KernelCx<'_>) -> Result<Tensor> {
     let layout =
         Layout::reading(0, perm.iter().map(|from| (dims[*from as usize] as usize, strides[*from as usize])));
     let mut out = cx.alloc_dtype(input.dtype(), shape)?;
-    copy(cx.device(), &layout, input, &mut out)?;
+    copy(cx.threads(), &layout, input, &mut out)?;
     Ok(out)
 }
 
@@ -196,7 +196,7 @@ fn invert_permutation_kernel(init: &Init<'_>) -> Result<Kernel> {
             ensure!(inverse[value as usize] == -1, InvalidArgument, "{value} is duplicated in the input.");
             inverse[value as usize] = i as i64;
         }
-        Ok(crate::index::int_tensor(dtype, input.shape().clone(), inverse.into_iter())?.into())
+        Ok(crate::support::index::int_tensor(dtype, input.shape().clone(), inverse.into_iter())?.into())
     })
 }
 
@@ -216,7 +216,7 @@ fn reversed(cx: &mut KernelCx<'_>, backwards: &[bool]) -> Result<Outputs> {
         steps.push((*dim as usize, if *backwards { -stride } else { stride }));
     }
     let mut out = cx.alloc_dtype(input.dtype(), input.shape().clone())?;
-    copy(cx.device(), &Layout::reading(offset, steps), input, &mut out)?;
+    copy(cx.threads(), &Layout::reading(offset, steps), input, &mut out)?;
     Ok(out.into())
 }
 
@@ -241,7 +241,7 @@ fn reverse_kernel(_: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-/// Which dimensions `values` name.
+/// The dimensions that `values` name.
 fn named_dims(values: &[i64], rank: usize) -> Result<Vec<bool>> {
     let mut named = vec![false; rank];
     for (i, value) in values.iter().enumerate() {
@@ -327,8 +327,8 @@ fn reverse_sequence_kernel(init: &Init<'_>) -> Result<Kernel> {
                     tail.push(dim as usize, stride, stride);
                 }
             }
-            copy(cx.device(), &head, input, &mut out)?;
-            copy(cx.device(), &tail, input, &mut out)?;
+            copy(cx.threads(), &head, input, &mut out)?;
+            copy(cx.threads(), &tail, input, &mut out)?;
         }
         Ok(out.into())
     })
@@ -378,7 +378,7 @@ fn roll_kernel(_: &Init<'_>) -> Result<Kernel> {
             }
             let mut layout = Layout::at(from, to);
             (0..dims.len()).for_each(|d| layout.push(sizes[d], strides[d], strides[d]));
-            copy(cx.device(), &layout, input, &mut out)?;
+            copy(cx.threads(), &layout, input, &mut out)?;
         }
         Ok(out.into())
     })

@@ -1,7 +1,7 @@
 //! Ops whose result's size depends on the data: Unique, ListDiff, Where.
 
-use crate::index::{axis, input_ints, int_tensor};
 use crate::linalg::gather::gather;
+use crate::support::index::{axis, input_ints, int_tensor};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{C64, C128, DType, Element, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
@@ -212,7 +212,7 @@ fn unique_kernel(init: &Init<'_>) -> Result<Kernel> {
         let mut set = RowSet::new(&all, outer * inner, rows)?;
         let members: Vec<usize> = (0..rows).map(|row| set.insert(row)).collect();
         let firsts = Tensor::vector(set.firsts.iter().map(|row| *row as i64).collect::<Vec<i64>>());
-        let y = gather(cx.device(), input, &firsts, at, 0)?;
+        let y = gather(cx.threads(), input, &firsts, at, 0)?;
         let idx = int_tensor(dtype, Shape::vector(rows), members.iter().map(|member| *member as i64))?;
         if !counted {
             return Ok([y, idx].into());
@@ -269,7 +269,7 @@ fn list_diff_kernel(init: &Init<'_>) -> Result<Kernel> {
         let kept = (0..x.elements()).filter(|row| set.find(y.elements() + row).is_err());
         let kept: Vec<i64> = kept.map(|row| row as i64).collect();
         let idx = int_tensor(dtype, Shape::vector(kept.len()), kept.iter().copied())?;
-        let out = gather(cx.device(), x, &Tensor::vector(kept), 0, 0)?;
+        let out = gather(cx.threads(), x, &Tensor::vector(kept), 0, 0)?;
         Ok([out, idx].into())
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! The executor runs most of these itself, by class; a kernel stands here only where the op runs like any other.
 
-use crate::array::identity::identity_grad;
+use crate::families::array::identity::identity_grad;
 use crate::flow::{in_frame_grad, merge_grad, replace_conditional, replace_loop, switch_grad};
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Value};
 use ferroflow_core::op::{Gradient, Op, OpClass, ShapeCx, UNKNOWN_DIM, shapes};

@@ -1,9 +1,9 @@
 //! Accumulators of gradients: synchronous replicas leave theirs, the chief takes the mean.
 
-use crate::accumulator::{Accumulator, AccumulatorSpec, Arithmetic, Gradient, Kind};
 use crate::numeric::Num;
-use crate::ref_handle;
-use crate::resource_name::ResourceName;
+use crate::state::accumulator::{Accumulator, AccumulatorSpec, Arithmetic, Gradient, Kind};
+use crate::state::ref_handle;
+use crate::state::resource_name::ResourceName;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Value};
 use ferroflow_core::op::{Op, OpClass, ShapeCx, shapes};
 use ferroflow_core::{DType, PartialShape, Result, Tensor, ensure, f16, kernels};

@@ -1,8 +1,8 @@
 //! Optionals: a tuple of tensors or nothing, as one value. Gradients of functional conditionals carry what only one
 //! branch computed in them.
 
-use crate::build as ops;
-use crate::rows;
+use crate::builders as ops;
+use crate::support::rows;
 use bytes::Bytes;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};

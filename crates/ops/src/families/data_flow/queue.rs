@@ -1,7 +1,8 @@
-//! What steps do with queues of any kind: enqueue, dequeue, count, close.
+//! Ops on queues of any kind: enqueue, dequeue, count, close.
 
-use crate::queue::{Queue, Tuple};
-use crate::{ref_handle, rows};
+use crate::state::queue::{Queue, Tuple};
+use crate::state::ref_handle;
+use crate::support::rows;
 use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{FutureCx, Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM, shapes};
@@ -294,7 +295,7 @@ fn batch(device: &Device, queue: &Queue, taken: &[Tuple]) -> Result<Vec<Tensor>>
             rows::join(device, *dtype, shape, &rows)?
         } else {
             device.check_allocation(*dtype, &shape)?;
-            crate::units::by_unit!(*dtype, U => padded::<U>(*dtype, shape, &rows)?)
+            crate::support::units::by_unit!(*dtype, U => padded::<U>(*dtype, shape, &rows)?)
         });
     }
     Ok(components)

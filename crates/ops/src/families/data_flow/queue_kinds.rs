@@ -1,8 +1,8 @@
 //! Queues of every kind, under a handle or under a reference to their name.
 
-use crate::queue::{Order, Queue, QueueSpec, list};
-use crate::ref_handle;
-use crate::resource_name::ResourceName;
+use crate::state::queue::{Order, Queue, QueueSpec, list};
+use crate::state::ref_handle;
+use crate::state::resource_name::ResourceName;
 use ferroflow_core::kernel::{Init, Kernel, Value};
 use ferroflow_core::op::{Op, OpClass, ShapeCx};
 use ferroflow_core::resource::HandleShape;

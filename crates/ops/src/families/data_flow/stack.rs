@@ -1,7 +1,8 @@
 //! Stacks: where a loop leaves values for its gradient. They end with their step.
 
-use crate::declared_types::DeclaredTypes;
-use crate::{ref_handle, rows};
+use crate::state::ref_handle;
+use crate::support::declared_types::DeclaredTypes;
+use crate::support::rows;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Gradient, Op, ShapeCx};
 use ferroflow_core::resource::Resource;
@@ -101,7 +102,7 @@ impl Stack {
     }
 }
 
-/// Where stacks are kept among a step's resources; the name is stock's.
+/// The container of stacks among a step's resources; the name is stock's.
 const STACKS: &str = "_stacks";
 
 fn create_shape(s: &mut ShapeCx<'_>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Staging areas: where one step leaves tensors for a later one. They are queues that nobody closes.
 
-use crate::declared_types::DeclaredTypes;
-use crate::queue::{Order, Queue, QueueSpec, Tuple};
+use crate::state::queue::{Order, Queue, QueueSpec, Tuple};
+use crate::support::declared_types::DeclaredTypes;
 use ferroflow_core::kernel::{FutureCx, Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Op, shapes};
 use ferroflow_core::resource::Resource;
@@ -72,7 +72,7 @@ impl Resource for Staging {
     }
 }
 
-/// Where an op finds its staging area.
+/// The container and name of an op's staging area.
 struct Area {
     container: String,
     name: String,

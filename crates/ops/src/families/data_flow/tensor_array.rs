@@ -1,9 +1,9 @@
 //! Tensor arrays: slots that a step writes and reads, kept with the step. The `flow` tensors only order the ops.
 
-use crate::build as ops;
-use crate::gradient::gradients_name;
-use crate::rows;
-use crate::tensor_array::{ArraySpec, TensorArray};
+use crate::builders as ops;
+use crate::state::tensor_array::{ArraySpec, TensorArray};
+use crate::support::gradient::gradients_name;
+use crate::support::rows;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Value};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::resource::{HandleShape, ResourceHandle};

@@ -1,9 +1,9 @@
 //! Tensor lists, element by element: create, push, pop, get, set, measure.
 
-use crate::build as ops;
-use crate::gradient::shape_output;
-use crate::rows;
-use crate::tensor_list::TensorList;
+use crate::builders as ops;
+use crate::state::tensor_list::TensorList;
+use crate::support::gradient::shape_output;
+use crate::support::rows;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Value};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
 use ferroflow_core::resource::HandleShape;
@@ -166,7 +166,7 @@ fn same_list_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What is known of an element, from the list and from the op's own `element_shape` input.
+/// The known shape of an element, from the list and from the op's own `element_shape` input.
 fn known_element(s: &ShapeCx<'_>, shape_input: usize) -> Result<PartialShape> {
     let given = s.constant_shape(shape_input)?;
     match s.handle(0) {

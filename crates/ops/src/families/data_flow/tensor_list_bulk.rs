@@ -1,9 +1,9 @@
 //! Tensor lists as a whole: stack, gather, concatenate, and lists made from the rows of a tensor.
 
-use crate::build as ops;
-use crate::gradient::{part, shape_output};
-use crate::rows;
-use crate::tensor_list::TensorList;
+use crate::builders as ops;
+use crate::state::tensor_list::TensorList;
+use crate::support::gradient::{part, shape_output};
+use crate::support::rows;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::resource::HandleShape;

@@ -28,133 +28,86 @@ pub(crate) const OPS: &[&Op] = &[
     &FAKE_PARAM,
 ];
 
-const CALL_ATTRS: &[&str] = &[
-    "Tin: list(type) >= 0",
-    "Tout: list(type) >= 0",
-    "f: func",
-    "config: string = ''",
-    "config_proto: string = ''",
-    "executor_type: string = ''",
-];
-
 static PARTITIONED_CALL: Op = Op {
     name: "PartitionedCall",
     gradient: Gradient::Fn(call_grad),
     inputs: &["args: Tin"],
     outputs: &["output: Tout"],
-    attrs: CALL_ATTRS,
+    attrs: &[
+        "Tin: list(type) >= 0",
+        "Tout: list(type) >= 0",
+        "f: func",
+        "config: string = ''",
+        "config_proto: string = ''",
+        "executor_type: string = ''",
+    ],
     kernels: kernels![any call_kernel],
     class: OpClass::Call,
     ..Op::PURE
 };
 
-static STATEFUL_PARTITIONED_CALL: Op = Op {
-    name: "StatefulPartitionedCall",
-    gradient: Gradient::Fn(call_grad),
-    inputs: &["args: Tin"],
-    outputs: &["output: Tout"],
-    attrs: CALL_ATTRS,
-    kernels: kernels![any call_kernel],
-    class: OpClass::Call,
-    distributed: true,
-    ..Op::STATEFUL
-};
-
-const IF_ATTRS: &[&str] = &[
-    "Tcond: type",
-    "Tin: list(type) >= 0",
-    "Tout: list(type) >= 0",
-    "then_branch: func",
-    "else_branch: func",
-    "output_shapes: list(shape) = []",
-];
+static STATEFUL_PARTITIONED_CALL: Op =
+    Op { name: "StatefulPartitionedCall", stateful: true, distributed: true, ..PARTITIONED_CALL };
 
 static IF: Op = Op {
     name: "If",
     gradient: Gradient::Fn(if_grad),
     inputs: &["cond: Tcond", "input: Tin"],
     outputs: &["output: Tout"],
-    attrs: IF_ATTRS,
+    attrs: &[
+        "Tcond: type",
+        "Tin: list(type) >= 0",
+        "Tout: list(type) >= 0",
+        "then_branch: func",
+        "else_branch: func",
+        "output_shapes: list(shape) = []",
+    ],
     shape: declared_shapes,
     kernels: kernels![any if_kernel],
     class: OpClass::Call,
     ..Op::STATEFUL
 };
 
-static STATELESS_IF: Op = Op {
-    name: "StatelessIf",
-    gradient: Gradient::Fn(if_grad),
-    inputs: &["cond: Tcond", "input: Tin"],
-    outputs: &["output: Tout"],
-    attrs: IF_ATTRS,
-    shape: declared_shapes,
-    kernels: kernels![any if_kernel],
-    class: OpClass::Call,
-    ..Op::PURE
-};
-
-const CASE_ATTRS: &[&str] = &[
-    "Tin: list(type) >= 0",
-    "Tout: list(type) >= 0",
-    "branches: list(func) >= 1",
-    "output_shapes: list(shape) = []",
-];
+static STATELESS_IF: Op = Op { name: "StatelessIf", stateful: false, ..IF };
 
 static CASE: Op = Op {
     name: "Case",
     gradient: Gradient::Fn(case_grad),
     inputs: &["branch_index: int32", "input: Tin"],
     outputs: &["output: Tout"],
-    attrs: CASE_ATTRS,
+    attrs: &[
+        "Tin: list(type) >= 0",
+        "Tout: list(type) >= 0",
+        "branches: list(func) >= 1",
+        "output_shapes: list(shape) = []",
+    ],
     shape: declared_shapes,
     kernels: kernels![any case_kernel],
     class: OpClass::Call,
     ..Op::STATEFUL
 };
 
-static STATELESS_CASE: Op = Op {
-    name: "StatelessCase",
-    gradient: Gradient::Fn(case_grad),
-    inputs: &["branch_index: int32", "input: Tin"],
-    outputs: &["output: Tout"],
-    attrs: CASE_ATTRS,
-    shape: declared_shapes,
-    kernels: kernels![any case_kernel],
-    class: OpClass::Call,
-    ..Op::PURE
-};
-
-const WHILE_ATTRS: &[&str] = &[
-    "T: list(type) >= 0",
-    "cond: func",
-    "body: func",
-    "output_shapes: list(shape) = []",
-    "parallel_iterations: int = 10",
-];
+static STATELESS_CASE: Op = Op { name: "StatelessCase", stateful: false, ..CASE };
 
 static WHILE: Op = Op {
     name: "While",
     gradient: Gradient::Fn(while_grad),
     inputs: &["input: T"],
     outputs: &["output: T"],
-    attrs: WHILE_ATTRS,
+    attrs: &[
+        "T: list(type) >= 0",
+        "cond: func",
+        "body: func",
+        "output_shapes: list(shape) = []",
+        "parallel_iterations: int = 10",
+    ],
     shape: loop_shapes,
     kernels: kernels![any while_kernel],
     class: OpClass::Call,
     ..Op::STATEFUL
 };
 
-static STATELESS_WHILE: Op = Op {
-    name: "StatelessWhile",
-    gradient: Gradient::Fn(while_grad),
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: WHILE_ATTRS,
-    shape: loop_shapes,
-    kernels: kernels![any while_kernel],
-    class: OpClass::Call,
-    ..Op::PURE
-};
+static STATELESS_WHILE: Op = Op { name: "StatelessWhile", stateful: false, ..WHILE };
 
 static FOR: Op = Op {
     name: "For",

@@ -1,6 +1,6 @@
 //! Assertions, printing to the server's own streams, and the time.
 
-use crate::text::{Form, summarize};
+use crate::support::text::{Form, summarize};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
 use ferroflow_core::{Result, Tensor, bail, ensure, kernels, status};
@@ -170,10 +170,12 @@ fn string_format_kernel(init: &Init<'_>) -> Result<Kernel> {
     let (template, placeholder): (String, String) = (init.attr("template")?, init.attr("placeholder")?);
     let limit: i64 = init.attr("summarize")?;
     // An empty placeholder stands between any two characters.
-    let parts: Vec<String> = match placeholder.is_empty() && !template.is_empty() {
-        true => template.chars().map(String::from).collect(),
-        false if placeholder.is_empty() => vec![String::new()],
-        false => template.split(&placeholder).map(str::to_owned).collect(),
+    let parts: Vec<String> = if !placeholder.is_empty() {
+        template.split(&placeholder).map(str::to_owned).collect()
+    } else if template.is_empty() {
+        vec![String::new()]
+    } else {
+        template.chars().map(String::from).collect()
     };
     let (holes, inputs) = (parts.len() - 1, init.input_types.len());
     ensure!(
@@ -191,7 +193,7 @@ fn string_format_kernel(init: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-/// What arrives goes on to the value that is passed through.
+/// Passes the gradient on to the value that is passed through.
 fn print_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     let mut grads = InputGrads::none(g.num_inputs());
     grads.0[0] = g.grad(0).cloned();

@@ -1,10 +1,10 @@
 //! Summaries: values under a tag, as the messages that event files hold.
 
-use crate::histogram::Histogram;
+use crate::families::string::encoding::stored_message;
 use crate::numeric::Real;
-use crate::string::encoding::stored_message;
-use crate::wire::Message;
-use crate::wire::summary::{METADATA, SUMMARY, VALUE};
+use crate::numeric::histogram::Histogram;
+use crate::support::wire::Message;
+use crate::support::wire::summary::{METADATA, SUMMARY, VALUE};
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Str};
 use ferroflow_core::op::{Gradient, Op, shapes};
 use ferroflow_core::{DType, Result, Tensor, bail, bf16, ensure, f16, kernels};
@@ -241,7 +241,7 @@ fn tensor_kernel(init: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-/// What was read of the metadata before a mistake is kept, and so is what nobody knows, as in stock.
+/// Keeps the metadata read before a mistake, and unknown fields, as stock does.
 fn tagged_tensor_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let tag = tag(cx.input(0)?, "tag")?;

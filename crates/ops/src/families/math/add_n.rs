@@ -102,7 +102,7 @@ fn sum<T: Num>(init: &Init<'_>) -> Result<Kernel> {
         };
         let others = all.iter().filter(|input| **input != first).map(|input| cx.flat::<T>(*input));
         let others = others.collect::<Result<smallvec::SmallVec<[&[T]; 8]>>>()?;
-        cx.device().parallel_rows(out.flat_mut::<T>()?, 1, count, |start, part| {
+        cx.threads().parallel_rows(out.flat_mut::<T>()?, 1, count, |start, part| {
             for (block, out) in part.chunks_mut(BLOCK).enumerate() {
                 let start = start + block * BLOCK;
                 for other in &others {

@@ -1,8 +1,8 @@
-//! Where along an axis the greatest or least element is. The first of equals wins, and NaN never does.
+//! The position of the greatest or least element along an axis. The first of equals wins, and NaN never does.
 
 use crate::linalg::reduce::{Axis, Fold, fold_row};
 use crate::numeric::Real;
-use ferroflow_core::device::Device;
+use ferroflow_core::device::Threads;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bf16, ensure, f16, kernels};
@@ -116,21 +116,21 @@ best! {
 }
 
 fn arg_max_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    kernel(init, |cx, axis, out| positions::<Peak<T>>(cx.device(), cx.flat::<T>(0)?, axis, out))
+    kernel(init, |cx, axis, out| positions::<Peak<T>>(cx.threads(), cx.flat::<T>(0)?, axis, out))
 }
 
 fn arg_min_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
-    kernel(init, |cx, axis, out| positions::<Pit<T>>(cx.device(), cx.flat::<T>(0)?, axis, out))
+    kernel(init, |cx, axis, out| positions::<Pit<T>>(cx.threads(), cx.flat::<T>(0)?, axis, out))
 }
 
 #[expect(clippy::extra_unused_type_parameters, reason = "kernel tables name a type for every row")]
 fn arg_max_bool_kernel<T>(init: &Init<'_>) -> Result<Kernel> {
-    kernel(init, |cx, axis, out| positions::<Peak<u8>>(cx.device(), cx.input(0)?.units::<u8>()?, axis, out))
+    kernel(init, |cx, axis, out| positions::<Peak<u8>>(cx.threads(), cx.input(0)?.units::<u8>()?, axis, out))
 }
 
 #[expect(clippy::extra_unused_type_parameters, reason = "kernel tables name a type for every row")]
 fn arg_min_bool_kernel<T>(init: &Init<'_>) -> Result<Kernel> {
-    kernel(init, |cx, axis, out| positions::<Pit<u8>>(cx.device(), cx.input(0)?.units::<u8>()?, axis, out))
+    kernel(init, |cx, axis, out| positions::<Pit<u8>>(cx.threads(), cx.input(0)?.units::<u8>()?, axis, out))
 }
 
 type Find = fn(&KernelCx<'_>, Axis, &mut [i64]) -> Result<()>;
@@ -174,9 +174,9 @@ fn run(cx: &KernelCx<'_>, output_type: DType, find: Find) -> Result<Outputs> {
     .into())
 }
 
-fn positions<B: Best>(device: &Device, input: &[B::Element], axis: Axis, out: &mut [i64]) -> Result<()> {
+fn positions<B: Best>(threads: Threads<'_>, input: &[B::Element], axis: Axis, out: &mut [i64]) -> Result<()> {
     let Axis { n, inner, .. } = axis;
-    device.parallel_rows(out, inner, n, |first, rows| {
+    threads.parallel_rows(out, inner, n, |first, rows| {
         let mut best = vec![B::identity(); if inner == 1 { 0 } else { inner }];
         for (row, out) in rows.chunks_mut(inner).enumerate() {
             let from = (first + row) * n * inner;

@@ -1,10 +1,10 @@
 //! Products of batches of matrices.
 
-use crate::batches::{Batches, leading, unbroadcast};
-use crate::build as ops;
-use crate::gradient::product_factors;
+use crate::builders as ops;
 use crate::linalg::product::{Gemm, MatrixView, multiply_batch};
 use crate::numeric::{Int, Num};
+use crate::support::batches::{Batches, leading, unbroadcast};
+use crate::support::gradient::product_factors;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{
     Accuracy, Dim, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, no_kernel, shapes,
@@ -191,12 +191,12 @@ fn multiply<T: Gemm + Num>(
         // One right matrix for all: the left ones are rows of a single tall matrix.
         let tall: usize = x_batch.iter().product::<i64>() as usize * x_rows;
         let left = MatrixView::new(left, tall, x_columns, false);
-        T::multiply(cx.device(), left, MatrixView::adjoint(right, y_rows, y_columns, adj_y), out);
+        T::multiply(cx.threads(), left, MatrixView::adjoint(right, y_rows, y_columns, adj_y), out);
         return Ok(output.into());
     }
     let (x_size, y_size) = (x_rows * x_columns, y_rows * y_columns);
     multiply_batch(
-        cx.device(),
+        cx.threads(),
         batches.layout(),
         |at| MatrixView::adjoint(&left[at * x_size..(at + 1) * x_size], x_rows, x_columns, adj_x),
         |at| MatrixView::adjoint(&right[at * y_size..(at + 1) * y_size], y_rows, y_columns, adj_y),

@@ -1,6 +1,6 @@
 //! The shape arithmetic around broadcasting.
 
-use crate::index::{Ints, input_ints};
+use crate::support::index::{Ints, input_ints};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, Result, Tensor, ensure, kernels};

@@ -3,11 +3,11 @@
 //! The pairs that models use are converted directly; the others go through the widest type of the source's kind, a
 //! small block at a time, which keeps the number of loops linear in the number of types.
 
-use crate::build as ops;
-use crate::cwise::{self, ARITHMETIC};
+use crate::builders as ops;
 use crate::linalg::elementwise::Loop;
 use crate::linalg::float8::Float8;
 use crate::numeric::{Float, Int};
+use crate::support::cwise::{self, ARITHMETIC};
 use ferroflow_core::kernel::{Init, Kernel, Outputs};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, shapes};
 use ferroflow_core::{C64, C128, DType, Element, Result, Tensor, bail, bf16, f16, kernels};

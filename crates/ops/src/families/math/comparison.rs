@@ -1,8 +1,8 @@
 //! Comparisons, logic and bit operations with broadcasting.
 
-use crate::cwise::{self, ARITHMETIC, loops, rows};
 use crate::linalg::elementwise::Loop;
 use crate::numeric::Int;
+use crate::support::cwise::{self, ARITHMETIC, loops, rows};
 use ferroflow_core::kernel::{Init, Kernel, Str};
 use ferroflow_core::op::{Gradient, KernelRow, Op, ShapeCx, shapes};
 use ferroflow_core::{DType, PartialShape, Result, Tensor, kernels};

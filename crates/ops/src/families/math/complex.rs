@@ -1,9 +1,9 @@
 //! Complex numbers and their parts.
 
-use crate::build as ops;
-use crate::cwise::{self, ARITHMETIC, FUNCTION};
-use crate::gradient::{binary_grads, unary_grads};
+use crate::builders as ops;
 use crate::linalg::elementwise::Loop;
+use crate::support::cwise::{self, ARITHMETIC, FUNCTION};
+use crate::support::gradient::{binary_grads, unary_grads};
 use ferroflow_core::kernel::{Init, Kernel, Outputs};
 use ferroflow_core::op::{Accuracy, Gradient, KernelRow, Only, Op, no_kernel, shapes};
 use ferroflow_core::scope::{Input, Output, Scope};

@@ -1,6 +1,6 @@
 //! Products of vectors in space.
 
-use crate::build as ops;
+use crate::builders as ops;
 use crate::numeric::Num;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx};

@@ -1,6 +1,6 @@
 //! Running sums, products and log-sums of exponentials along an axis.
 
-use crate::build as ops;
+use crate::builders as ops;
 use crate::numeric::{Float, Num};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx};
@@ -90,7 +90,7 @@ fn scan<T: Num, A: Copy + Send + Sync + 'static>(
         let input = cx.input(0)?;
         let mut output = cx.alloc::<T>(input.shape().clone())?;
         let input = input.flat::<T>()?;
-        cx.device().parallel_rows(output.flat_mut()?, (n * inner).max(1), 1, |first, blocks| {
+        cx.threads().parallel_rows(output.flat_mut()?, (n * inner).max(1), 1, |first, blocks| {
             let mut running = vec![start; inner];
             for (block, out) in blocks.chunks_mut(n * inner).enumerate() {
                 let from = (first + block) * n * inner;
@@ -146,7 +146,7 @@ fn cumprod_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     Ok([Some(ops::div_no_nan(s, sum, x)?), None].into())
 }
 
-/// What arrives is split into its positive and its negative part, because logarithms are taken of both.
+/// Splits the gradient into its positive and its negative part, because logarithms are taken of both.
 fn log_sum_exp_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     let (s, x, y, dy) = (g.scope(), g.input(0), g.output(0)?, g.dy(0)?);
     let lowest = match dy.dtype() {

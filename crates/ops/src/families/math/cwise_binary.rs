@@ -1,11 +1,11 @@
 //! Element-wise arithmetic of two tensors with broadcasting, and sums of many tensors.
 
-use crate::build as ops;
-use crate::cwise::{self, ARITHMETIC, FUNCTION, POLYNOMIAL, loops, rows};
-use crate::gradient::{binary_grads, conj, unbroadcast_both};
+use crate::builders as ops;
 use crate::linalg::elementwise::Loop;
 use crate::linalg::functions::Functions;
 use crate::numeric::{Float, Int, Math, Num, Real};
+use crate::support::cwise::{self, ARITHMETIC, FUNCTION, POLYNOMIAL, loops, rows};
+use crate::support::gradient::{binary_grads, conj, unbroadcast_both};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Str};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, shapes};
 use ferroflow_core::scope::{Output, Scope};
@@ -76,7 +76,7 @@ static SUB: Op = Op {
     kernels: rows![sub: Bfloat16, Half, Float, Double, Uint8, Int8, Uint16, Int16, Int32, Int64, Complex64, Complex128, Uint32, Uint64],
     ..BINARY
 };
-/// What `Mul` and the divisions take.
+/// The declaration shared by `Mul` and the divisions.
 const NUMBERS: Op = Op {
     attrs: &[
         "T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, int64, complex64, \
@@ -135,7 +135,7 @@ static FLOOR_MOD: Op = Op {
     ..BINARY
 };
 
-/// What the functions with an exception at zero take.
+/// The declaration shared by functions with an exception at zero.
 const NO_NAN: Op = Op { attrs: &["T: {half, bfloat16, float, double, complex64, complex128}"], ..BINARY };
 static MUL_NO_NAN: Op = Op {
     name: "MulNoNan",
@@ -170,7 +170,7 @@ static XLOG1PY: Op = Op {
     ..NO_NAN
 };
 
-/// What the extremes take.
+/// The declaration shared by the extremes.
 const ORDERED: Op = Op {
     attrs: &["T: {bfloat16, half, float, double, int8, uint8, int16, uint16, int32, uint32, int64, uint64}"],
     accuracy: Accuracy::Exact,
@@ -246,10 +246,10 @@ binary_kernels! {
     sub: ARITHMETIC, wide_zip, [floats, bits, complex], T => <T as Num>::sub;
     mul: ARITHMETIC, wide_zip, [floats, bits, complex], T => <T as Num>::mul;
     div: ARITHMETIC, wide_zip, [floats, complex], T => <T as Num>::div;
-    rem: FUNCTION, zip, [wide], T => |x: T, y: T| x % y;
+    rem: FUNCTION, zip_each, [wide], T => |x: T, y: T| x % y;
     truncate_div: ARITHMETIC, zip, [wide, halves], T => truncated_quotient::<T>;
     floor_div: ARITHMETIC, zip, [wide, halves], T => floor_quotient::<T>;
-    floor_mod: FUNCTION, zip, [floats], T => floor_remainder::<T>;
+    floor_mod: FUNCTION, zip_each, [floats], T => floor_remainder::<T>;
     mul_no_nan: ARITHMETIC, zip, [floats, complex], T => |x: T, y: T| if y.is_zero() { T::ZERO } else { x.mul(y) };
     div_no_nan: ARITHMETIC, zip, [floats, complex], T => |x: T, y: T| if y.is_zero() { T::ZERO } else { x.div(y) };
     xdivy: ARITHMETIC, zip, [floats, complex], T => |x: T, y: T| if x.is_zero() { x } else { x.div(y) };
@@ -262,8 +262,8 @@ binary_kernels! {
     maximum_of_halves: ARITHMETIC, zip, [halves], T => |x: T, y: T| <T as Real>::maximum(y, x);
     minimum_of_halves: ARITHMETIC, zip, [halves], T => |x: T, y: T| <T as Real>::minimum(y, x);
     squared_difference: ARITHMETIC, wide_zip, [wide, halves, signed, complex], T => difference_squared::<T>;
-    pow: FUNCTION, zip, [floats, complex], T => <T as Functions>::pow;
-    atan2: FUNCTION, zip, [floats], T => |y: T, x: T| y.atan2(x);
+    pow: FUNCTION, zip_each, [floats, complex], T => <T as Functions>::pow;
+    atan2: FUNCTION, zip_each, [floats], T => |y: T, x: T| y.atan2(x);
 }
 
 fn maximum(init: &Init<'_>) -> Result<Kernel> {
@@ -282,7 +282,7 @@ fn is_half(init: &Init<'_>) -> bool {
 macro_rules! division_kernels {
     ($($kernel:ident: $refusal:expr, $T:ident => $function:expr;)+) => {$(
         fn $kernel(init: &Init<'_>) -> Result<Kernel> {
-            let function = loops![init; signed, unsigned; $T => Loop::zip($function)]?;
+            let function = loops![init; signed, unsigned; $T => Loop::zip_each($function)]?;
             cwise::checked_kernel(init, FUNCTION, function, |cx| {
                 // Zeros are zeros in any type of the same width, which is all that this looks at.
                 let divisors = cx.input(1)?;
@@ -359,7 +359,7 @@ fn difference_squared<T: Num>(x: T, y: T) -> T {
 
 fn int_pow(init: &Init<'_>) -> Result<Kernel> {
     const NEGATIVE: Refusal = (Code::InvalidArgument, "Integers to negative integer powers are not allowed");
-    let function = loops![init; signed; T => Loop::zip(power::<T>)]?;
+    let function = loops![init; signed; T => Loop::zip_each(power::<T>)]?;
     cwise::checked_kernel(init, FUNCTION, function, |cx| {
         // The sign is the highest bit of the last byte of each exponent.
         let exponents = cx.input(1)?;
@@ -383,8 +383,8 @@ fn power<T: Int>(x: T, y: T) -> T {
 
 fn next_after(init: &Init<'_>) -> Result<Kernel> {
     let function = match init.input_types[0] {
-        DType::Float => Loop::zip(libm::nextafterf),
-        _ => Loop::zip(libm::nextafter),
+        DType::Float => Loop::zip_each(libm::nextafterf),
+        _ => Loop::zip_each(libm::nextafter),
     };
     cwise::kernel(init, ARITHMETIC, function)
 }
@@ -457,7 +457,7 @@ fn not_zero(s: &Scope, x: &Output) -> Result<Output> {
     ops::cast(s, ops::not_equal(s, x, 0), x.dtype())
 }
 
-/// What arrives, given to the first input where the mask is set and to the second elsewhere.
+/// The gradient, given to the first input where the mask is set and to the second elsewhere.
 fn chosen(s: &Scope, mask: &Output, dy: &Output) -> (Result<Output>, Result<Output>) {
     let zeros = match ops::zeros_like(s, dy) {
         Ok(zeros) => zeros,

@@ -1,10 +1,10 @@
 //! Gradients of element-wise functions, computed from the function's result.
 
-use crate::build as ops;
-use crate::cwise::{self, ARITHMETIC, loops, rows};
-use crate::gradient::conj;
+use crate::builders as ops;
 use crate::linalg::elementwise::Loop;
 use crate::numeric::Num;
+use crate::support::cwise::{self, ARITHMETIC, loops, rows};
+use crate::support::gradient::conj;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, shapes};
 use ferroflow_core::scope::Output;
@@ -75,7 +75,7 @@ gradient_kernels! {
     });
 }
 
-/// Where nothing flows back the gradient is zero, even if the function's slope is infinite.
+/// A gradient of zero stays zero, even if the function's slope is infinite.
 #[inline(always)]
 fn unless_zero<T: Num>(dy: T, gradient: impl Fn() -> T) -> T {
     if dy.is_zero() { T::ZERO } else { gradient() }

@@ -1,12 +1,12 @@
 //! Element-wise functions of one tensor.
 
-use crate::build as ops;
-use crate::cwise::{self, ARITHMETIC, FUNCTION, POLYNOMIAL, loops, rows};
-use crate::gradient::{conj, unary_grads};
+use crate::builders as ops;
 use crate::linalg::elementary::Elementary;
 use crate::linalg::elementwise::Loop;
 use crate::linalg::functions::Functions;
 use crate::numeric::{Int, Math, Num, Real};
+use crate::support::cwise::{self, ARITHMETIC, FUNCTION, POLYNOMIAL, loops, rows};
+use crate::support::gradient::{conj, unary_grads};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, Gradient, Op, shapes};
 use ferroflow_core::scope::{Output, Scope};
@@ -322,19 +322,19 @@ method_kernels! {
     exp_m1: POLYNOMIAL, wide_map, [floats, complex], T => <T as Functions>::exp_m1;
     ln: POLYNOMIAL, wide_map, [floats, complex], T => <T as Functions>::ln;
     ln_1p: POLYNOMIAL, wide_map, [floats, complex], T => <T as Functions>::ln_1p;
-    tan: FUNCTION, map, [floats, complex], T => <T as Functions>::tan;
-    asin: FUNCTION, map, [floats, complex], T => <T as Functions>::asin;
-    acos: FUNCTION, map, [floats, complex], T => <T as Functions>::acos;
-    atan: FUNCTION, map, [floats, complex], T => <T as Functions>::atan;
-    sinh: FUNCTION, map, [floats, complex], T => <T as Functions>::sinh;
-    cosh: FUNCTION, map, [floats, complex], T => <T as Functions>::cosh;
+    tan: FUNCTION, map_each, [floats, complex], T => <T as Functions>::tan;
+    asin: FUNCTION, map_each, [floats, complex], T => <T as Functions>::asin;
+    acos: FUNCTION, map_each, [floats, complex], T => <T as Functions>::acos;
+    atan: FUNCTION, map_each, [floats, complex], T => <T as Functions>::atan;
+    sinh: FUNCTION, map_each, [floats, complex], T => <T as Functions>::sinh;
+    cosh: FUNCTION, map_each, [floats, complex], T => <T as Functions>::cosh;
     tanh: POLYNOMIAL, wide_map, [floats, complex], T => <T as Functions>::tanh;
-    asinh: FUNCTION, map, [floats, complex], T => <T as Functions>::asinh;
-    acosh: FUNCTION, map, [floats, complex], T => <T as Functions>::acosh;
-    atanh: FUNCTION, map, [floats, complex], T => <T as Functions>::atanh;
+    asinh: FUNCTION, map_each, [floats, complex], T => <T as Functions>::asinh;
+    acosh: FUNCTION, map_each, [floats, complex], T => <T as Functions>::acosh;
+    atanh: FUNCTION, map_each, [floats, complex], T => <T as Functions>::atanh;
     sigmoid: POLYNOMIAL, wide_map, [wide, halves, complex], T => <T as Functions>::sigmoid;
     erf: POLYNOMIAL, wide_map, [floats], T => <T as Elementary>::fast_erf;
-    erfc: FUNCTION, map, [floats], T => |x: T| T::from_f64(libm::erfc(x.to_f64()));
+    erfc: FUNCTION, map_each, [floats], T => |x: T| T::from_f64(libm::erfc(x.to_f64()));
     floor: ARITHMETIC, wide_map, [floats], T => T::floor;
     ceil: ARITHMETIC, wide_map, [floats], T => T::ceil;
     round_floats: ARITHMETIC, map, [floats], T => ties_to_even::<T>;
@@ -374,12 +374,12 @@ fn ties_to_even<M: Math>(x: M) -> M {
 }
 
 fn sin(init: &Init<'_>) -> Result<Kernel> {
-    let any = loops![init; floats, complex; T => Loop::map(<T as Functions>::sin)]?;
+    let any = loops![init; floats, complex; T => Loop::map_each(<T as Functions>::sin)]?;
     angle(init, any, Loop::wide_map(<f32 as Functions>::small_sin))
 }
 
 fn cos(init: &Init<'_>) -> Result<Kernel> {
-    let any = loops![init; floats, complex; T => Loop::map(<T as Functions>::cos)]?;
+    let any = loops![init; floats, complex; T => Loop::map_each(<T as Functions>::cos)]?;
     angle(init, any, Loop::wide_map(<f32 as Functions>::small_cos))
 }
 

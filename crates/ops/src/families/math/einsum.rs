@@ -4,12 +4,12 @@
 //! are summed first; then labels fall into four groups (in both and kept, in both and summed, left only, right only)
 //! and the whole is one batched matrix product, whose result is put into the output's order.
 
-use crate::build as ops;
-use crate::gradient::{conj, element, kept_shape, part};
+use crate::builders as ops;
 use crate::linalg::product::{Batch, Gemm, MatrixView, multiply_batch};
 use crate::linalg::reduce::{Axis, Fold, Sum, fold};
 use crate::linalg::strided_copy::{Layout, copy};
 use crate::numeric::Num;
+use crate::support::gradient::{conj, element, kept_shape, part};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::scope::{Output, Scope};
@@ -101,7 +101,7 @@ impl Subscript {
         self.before.iter().chain(self.after.iter().flatten()).copied()
     }
 
-    /// How many dimensions the ellipsis stands for in a tensor of this rank.
+    /// The number of dimensions that the ellipsis stands for in a tensor of this rank.
     fn ellipsis_rank(&self, input: usize, rank: usize) -> Result<usize> {
         let named = self.names().count();
         if self.after.is_some() {
@@ -235,7 +235,7 @@ impl Operand {
         let (outer, n) = (size_of_all(&kept), size_of_all(&summed));
         let packed = self.ordered(cx, &[&kept, &summed])?;
         let mut sums = vec![<T::Wide as Num>::ZERO; outer];
-        fold::<Sum<T>>(cx.device(), packed.flat::<T>()?, Axis { outer, n, inner: 1 }, &mut sums);
+        fold::<Sum<T>>(cx.threads(), packed.flat::<T>()?, Axis { outer, n, inner: 1 }, &mut sums);
         self.data = Tensor::vector(sums.into_iter().map(Sum::<T>::narrow).collect());
         self.spans = kept;
         let mut step = 1;
@@ -255,7 +255,7 @@ impl Operand {
         }
         let mut packed = cx.alloc_dtype(self.data.dtype(), Shape::vector(size))?;
         let layout = Layout::reading(0, spans.iter().map(|span| (span.size, span.step as isize)));
-        copy(cx.device(), &layout, &self.data, &mut packed)?;
+        copy(cx.threads(), &layout, &self.data, &mut packed)?;
         Ok(packed)
     }
 }
@@ -372,7 +372,7 @@ fn product<T: Gemm + Num>(
     let (left_stored, right_stored) = (stored(m, k, left_transposed), stored(k, n, right_transposed));
     let mut values = cx.alloc::<T>(Shape::new([count as i64, m as i64, n as i64])?)?;
     multiply_batch(
-        cx.device(),
+        cx.threads(),
         Batch { dims: &[count], left: &[1], right: &[1] },
         |at| {
             let matrix = &left[at * m * k..(at + 1) * m * k];
@@ -426,7 +426,7 @@ fn arrange(
     }
     let mut tensor = cx.zeros(result.dtype(), shape)?;
     let layout = Layout::writing(0, labels.iter().map(&size_of).zip(steps));
-    copy(cx.device(), &layout, &result, &mut tensor)?;
+    copy(cx.threads(), &layout, &result, &mut tensor)?;
     Ok(tensor.into())
 }
 
@@ -443,9 +443,12 @@ fn einsum_grad(g: &GradCx<'_>) -> Result<InputGrads> {
         return Ok([summed_grad(s, dy, output, inputs, &shape, &missing_from(inputs, &[output]))?].into());
     };
     // An operand without batch dimensions broadcasts, but its gradient has them.
-    let with_ellipsis = |labels: &str| match output.contains(ELLIPSIS) && !labels.contains(ELLIPSIS) {
-        true => format!("{labels}{ELLIPSIS}"),
-        false => labels.to_owned(),
+    let with_ellipsis = |labels: &str| {
+        if output.contains(ELLIPSIS) && !labels.contains(ELLIPSIS) {
+            format!("{labels}{ELLIPSIS}")
+        } else {
+            labels.to_owned()
+        }
     };
     let (x_labels, y_labels) = (with_ellipsis(x_labels), with_ellipsis(y_labels));
     let (x, y) = (conj(s, g.input(0))?, conj(s, g.input(1))?);
@@ -490,7 +493,7 @@ fn missing_from(labels: &str, others: &[&str]) -> String {
     missing
 }
 
-/// Where the dimensions of the ellipsis begin, and where they end, counted from the back.
+/// The first dimension of the ellipsis, and its end counted from the back.
 fn batch_range(labels: &str) -> (i32, Option<i32>) {
     match labels.split_once(ELLIPSIS) {
         Some((before, "")) => (before.len() as i32, None),

@@ -2,11 +2,11 @@
 //! element-wise functions.
 
 use super::matmul::{mat_mul_shape, product};
-use crate::cwise::rows;
-use crate::epilogue::Epilogue;
 use crate::linalg::elementary::Elementary;
 use crate::linalg::product::Gemm;
 use crate::numeric::Float;
+use crate::support::cwise::rows;
+use crate::support::epilogue::Epilogue;
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Value};
 use ferroflow_core::op::{Accuracy, Op, shapes};
 use ferroflow_core::{Result, bail, bf16, ensure, f16, kernels, status};
@@ -121,7 +121,7 @@ where
         }
         let arguments = (0..epilogue.arguments).map(|i| cx.input(2 + i)).collect::<Result<Vec<_>>>()?;
         let width = product.shape().dim(1);
-        epilogue.apply::<T>(cx.device(), product.flat_mut()?, width, &arguments)?;
+        epilogue.apply::<T>(cx.threads(), product.flat_mut()?, width, &arguments)?;
         Ok(product.into())
     })
 }

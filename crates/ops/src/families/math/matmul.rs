@@ -1,8 +1,8 @@
 //! Matrix products.
 
-use crate::build as ops;
-use crate::gradient::{conj, product_factors};
+use crate::builders as ops;
 use crate::linalg::product::{Gemm, MatrixView};
+use crate::support::gradient::{conj, product_factors};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx};
 use ferroflow_core::{C64, C128, DType, Result, Shape, Tensor, bf16, ensure, f16, kernels};
@@ -87,13 +87,13 @@ pub(super) fn product<T: Gemm>(cx: &KernelCx<'_>, ta: bool, tb: bool) -> Result<
     let (rows, width) = (left.rows(), right.columns());
     let band = (BAND_WORK / (left.columns() * width).max(1)).max(1);
     if band >= rows {
-        T::multiply(cx.device(), left, right, product.flat_mut()?);
+        T::multiply(cx.threads(), left, right, product.flat_mut()?);
         return Ok(product);
     }
     for (at, out) in product.flat_mut::<T>()?.chunks_mut(band * width).enumerate() {
         cx.step().check_cancelled()?;
         let rows = at * band..(at * band + band).min(rows);
-        T::multiply(cx.device(), left.band(rows), right.band(0..right.rows()), out);
+        T::multiply(cx.threads(), left.band(rows), right.band(0..right.rows()), out);
     }
     Ok(product)
 }
@@ -120,7 +120,7 @@ fn sparse_mat_mul_kernel(init: &Init<'_>) -> Result<Kernel> {
         let mut product = cx.alloc::<f32>(Shape::matrix(left.rows(), right.columns()))?;
         let others = if a_is_sparse { &b_data } else { &a_data };
         if !(a_is_sparse || b_is_sparse) || others.iter().all(|value| value.is_finite()) {
-            f32::multiply(cx.device(), left, right, product.flat_mut()?);
+            f32::multiply(cx.threads(), left, right, product.flat_mut()?);
         } else {
             multiply_without_zeros(left, right, a_is_sparse, product.flat_mut()?);
         }
@@ -172,10 +172,8 @@ fn sparse_mat_mul_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     let operands = [g.input(0).clone(), g.input(1).clone(), dy];
     let product = |(left, right, transpose_a, transpose_b): (usize, usize, bool, bool), dtype: DType| {
         let a = operands[left].clone();
-        let b = match transpose_b {
-            true => ops::transpose(s, &operands[right], [1, 0])?,
-            false => operands[right].clone(),
-        };
+        let b =
+            if transpose_b { ops::transpose(s, &operands[right], [1, 0])? } else { operands[right].clone() };
         let product = if sparse[left] || sparse[right] || a.dtype() != b.dtype() {
             let node = ops::SparseMatMul::new().a_is_sparse(sparse[left]).b_is_sparse(sparse[right]);
             node.transpose_a(transpose_a).build(s, a, b)?

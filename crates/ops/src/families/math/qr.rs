@@ -1,6 +1,6 @@
 //! Matrices as products of an orthogonal and a triangular one, by Householder's reflections with Eigen's signs.
 
-use crate::build as ops;
+use crate::builders as ops;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::scope::{Output, Scope};
@@ -37,7 +37,7 @@ fn qr_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     s.output(1, outer.iter().copied().chain([inner, columns]))
 }
 
-/// How many products of halves Eigen makes at once.
+/// The number of products of halves that Eigen makes at once.
 const VECTOR: usize = 8;
 
 /// A number that reflections are computed with. Every operation rounds, as in stock: halves are computed in halves.

@@ -1,12 +1,12 @@
 //! Reductions over axes: sums, means, products, extremes, norms, and logical all and any.
 
-use crate::build as ops;
-use crate::gradient::{conj, shape_of, unreduced, wrapped_axes};
+use crate::builders as ops;
 use crate::linalg::reduce::{
-    AtLeastOne, Every, Finish, Fold, Greatest, IntSum, Least, Product, RoundedSquares, Sum, SumOfSquares,
-    fold_planned, plan,
+    AtLeastOne, Axis, Every, Finish, Fold, Greatest, IntSum, Least, Product, RoundedSquares, Sum,
+    SumOfSquares, fold_planned, plan,
 };
 use crate::numeric::{Float, Int, Num, Real};
+use crate::support::gradient::{conj, shape_of, unreduced, wrapped_axes};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::scope::Output;
@@ -132,7 +132,7 @@ fn kept_dims(dims: &[i64], reduced: &[bool], keep_dims: bool) -> impl Iterator<I
     })
 }
 
-/// Which axes of the first input the second one names, one flag per axis.
+/// The axes of the first input that the second one names, one flag per axis.
 fn reduced_axes(cx: &KernelCx<'_>) -> Result<SmallVec<[bool; 8]>> {
     let (input, axes) = (cx.input(0)?, cx.input(1)?);
     let rank = input.rank() as i64;
@@ -159,21 +159,26 @@ fn reduced_axes(cx: &KernelCx<'_>) -> Result<SmallVec<[bool; 8]>> {
     Ok(reduced)
 }
 
+/// The shape of the result, and the folds that lead to it.
+fn planned(cx: &KernelCx<'_>, keep_dims: bool) -> Result<(Shape, SmallVec<[Axis; 2]>)> {
+    let reduced = reduced_axes(cx)?;
+    let dims = cx.input(0)?.shape().dims();
+    let shape = Shape::new(kept_dims(dims, &reduced, keep_dims))?;
+    Ok((shape, plan(dims, &|axis| reduced[axis])))
+}
+
 /// A kernel that folds the named axes. `finish`, if any, turns folds of so many elements into results; without it
 /// folding a single element gives that element.
 fn reduction<F: Fold>(init: &Init<'_>, finish: Option<Finish<F::Acc>>) -> Result<Kernel> {
     let keep_dims: bool = init.attr("keep_dims")?;
     Kernel::sync(move |cx| {
-        let reduced = reduced_axes(cx)?;
-        let dims = cx.input(0)?.shape().dims();
-        let shape = Shape::new(kept_dims(dims, &reduced, keep_dims))?;
-        let axes = plan(dims, |axis| reduced[axis]);
+        let (shape, axes) = planned(cx, keep_dims)?;
         if axes.is_empty() && finish.is_none() {
             return Ok(cx.take(0)?.reshaped(shape)?.into());
         }
         let mut gathered = cx.alloc::<F::Acc>(shape.clone())?;
         let values = gathered.flat_mut::<F::Acc>()?;
-        fold_planned::<F>(cx.device(), cx.flat::<F::In>(0)?, &axes, values);
+        fold_planned::<F>(cx.threads(), cx.flat::<F::In>(0)?, &axes, values);
         if let Some(finish) = finish {
             finish(values, axes.iter().map(|axis| axis.n).product());
         }

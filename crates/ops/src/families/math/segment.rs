@@ -1,6 +1,6 @@
 //! Reductions of rows that share a segment id: sorted ids, whose segments are runs, and unsorted ones.
 
-use crate::build as ops;
+use crate::builders as ops;
 use crate::linalg::gather::position;
 use crate::linalg::reduce::{Axis, Finish, Fold, LateGreatest, LateLeast, Product, Sum, fold};
 use crate::numeric::{Int, Num, Real};
@@ -10,6 +10,7 @@ use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{
     C64, C128, DType, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels,
 };
+use std::ops::Range;
 
 pub(crate) const OPS: &[&Op] = &[
     &SEGMENT_SUM,
@@ -204,51 +205,68 @@ fn divide<T: Num>(sums: &mut [T], rows: usize) {
 /// A kernel that folds runs of equal ids; ids that are skipped give `missing`.
 fn sorted<F: Fold>(missing: F::Acc, finish: Option<Finish<F::Acc>>) -> Result<Kernel> {
     Kernel::sync(move |cx| {
-        let (data, ids) = (cx.input(0)?, cx.input(1)?);
-        ensure!(data.rank() >= 1, InvalidArgument, "input must be at least rank 1");
-        ensure!(ids.rank() == 1, InvalidArgument, "segment_ids should be a vector.");
-        ensure!(
-            ids.elements() == data.shape().dim(0),
-            InvalidArgument,
-            "segment_ids should be the same size as dimension 0 of input."
-        );
-        let ids = ids.to_i64s()?;
-        let segments = match ids.last() {
-            Some(last) if *last < 0 => bail!(InvalidArgument, "segment ids must be >= 0"),
-            Some(last) => last.saturating_add(1),
-            None => 0,
-        };
-        let shape = Shape::new(std::iter::once(segments).chain(data.shape().dims()[1..].iter().copied()))?;
-        let width = data.shape().dims()[1..].iter().product::<i64>() as usize;
-        let input = data.flat::<F::In>()?;
+        let (ids, shape, width) = sorted_ids(cx)?;
+        let input = cx.flat::<F::In>(0)?;
         let mut gathered = cx.alloc::<F::Acc>(shape)?;
         let output = gathered.flat_mut::<F::Acc>()?;
-        let (mut start, mut next) = (0, 0);
-        while start < ids.len() {
-            let id = ids[start];
-            // The last id says how many segments there are, so an id beyond it comes before a smaller one.
-            ensure!(
-                (start == 0 || id >= next) && id < segments,
-                InvalidArgument,
-                "segment ids are not increasing"
-            );
-            ensure!(
-                (0..segments).contains(&id),
-                InvalidArgument,
-                "Segment id {id} out of range [0, {segments}), possibly because 'segment_ids' input is not sorted."
-            );
-            let run = ids[start..].iter().take_while(|other| **other == id).count();
-            output[next as usize * width..id as usize * width].fill(missing);
-            let out = &mut output[id as usize * width..][..width];
-            let rows = &input[start * width..(start + run) * width];
-            fold::<F>(cx.device(), rows, Axis { outer: 1, n: run, inner: width }, out);
+        let mut next = 0;
+        for (id, rows) in runs(&ids)? {
+            output[next * width..id * width].fill(missing);
+            let out = &mut output[id * width..][..width];
+            let axis = Axis { outer: 1, n: rows.len(), inner: width };
+            fold::<F>(cx.threads(), &input[rows.start * width..rows.end * width], axis, out);
             if let Some(finish) = finish {
-                finish(out, run);
+                finish(out, rows.len());
             }
-            (start, next) = (start + run, id + 1);
+            next = id + 1;
         }
         narrowed::<F>(cx, gathered)
     })
+}
+
+/// The ids of rows, the shape of the result and the elements of a row.
+fn sorted_ids(cx: &KernelCx<'_>) -> Result<(Vec<i64>, Shape, usize)> {
+    let (data, ids) = (cx.input(0)?, cx.input(1)?);
+    ensure!(data.rank() >= 1, InvalidArgument, "input must be at least rank 1");
+    ensure!(ids.rank() == 1, InvalidArgument, "segment_ids should be a vector.");
+    ensure!(
+        ids.elements() == data.shape().dim(0),
+        InvalidArgument,
+        "segment_ids should be the same size as dimension 0 of input."
+    );
+    let ids = ids.to_i64s()?;
+    let segments = match ids.last() {
+        Some(last) if *last < 0 => bail!(InvalidArgument, "segment ids must be >= 0"),
+        Some(last) => last.saturating_add(1),
+        None => 0,
+    };
+    let shape = Shape::new(std::iter::once(segments).chain(data.shape().dims()[1..].iter().copied()))?;
+    let width = data.shape().dims()[1..].iter().product::<i64>() as usize;
+    Ok((ids, shape, width))
+}
+
+/// Each id with the rows that have it.
+fn runs(ids: &[i64]) -> Result<Vec<(usize, Range<usize>)>> {
+    let segments = ids.last().map_or(0, |last| last.saturating_add(1));
+    let (mut runs, mut start, mut next) = (Vec::new(), 0, 0);
+    while start < ids.len() {
+        let id = ids[start];
+        // The last id says how many segments there are, so an id beyond it comes before a smaller one.
+        ensure!(
+            (start == 0 || id >= next) && id < segments,
+            InvalidArgument,
+            "segment ids are not increasing"
+        );
+        ensure!(
+            (0..segments).contains(&id),
+            InvalidArgument,
+            "Segment id {id} out of range [0, {segments}), possibly because 'segment_ids' input is not sorted."
+        );
+        let end = start + ids[start..].iter().take_while(|other| **other == id).count();
+        runs.push((id as usize, start..end));
+        (start, next) = (end, id + 1);
+    }
+    Ok(runs)
 }
 
 /// Gathered results as elements.
@@ -292,49 +310,55 @@ fn finite_extreme<T: Real>(sign: f64, integer: T) -> T {
 /// A kernel that joins rows in any order; negative ids drop theirs, ids without rows give `missing`.
 fn unsorted<F: Fold>(missing: F::Acc) -> Result<Kernel> {
     Kernel::sync(move |cx| {
-        let (data, ids, count) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
-        ensure!(
-            count.rank() == 0,
-            InvalidArgument,
-            "num_segments should be a scalar, not shape {}",
-            count.shape()
-        );
-        ensure!(
-            data.shape().dims().starts_with(ids.shape().dims()),
-            InvalidArgument,
-            "data.shape = {} does not start with segment_ids.shape = {}",
-            data.shape(),
-            ids.shape()
-        );
-        let count = cx.scalar_i64(2)?;
-        ensure!(count >= 0, InvalidArgument, "Input num_segments == {count} must not be negative.");
-        let rest = &data.shape().dims()[ids.rank()..];
-        let width = rest.iter().product::<i64>() as usize;
-        let shape = Shape::new(std::iter::once(count).chain(rest.iter().copied()))?;
+        let (count, shape, width) = unsorted_shape(cx)?;
         let mut gathered = cx.alloc::<F::Acc>(shape)?;
         let output = gathered.flat_mut::<F::Acc>()?;
         output.fill(missing);
-        let input = data.flat::<F::In>()?;
+        let input = cx.flat::<F::In>(0)?;
         if input.is_empty() {
             // Stock does not look at ids without rows.
             return narrowed::<F>(cx, gathered);
         }
-        for (at, id) in ids.to_i64s()?.into_iter().enumerate() {
-            if id < 0 {
-                continue;
-            }
-            ensure!(
-                id < count,
-                InvalidArgument,
-                "segment_ids{} = {id} is out of range [0, {count})",
-                position(ids.shape(), at)
-            );
-            let out = &mut output[id as usize * width..][..width];
+        for (at, id) in unsorted_ids(cx.input(1)?, count)?.into_iter().enumerate() {
+            let Ok(id) = usize::try_from(id) else { continue };
+            let out = &mut output[id * width..][..width];
             let row = &input[at * width..][..width];
             out.iter_mut().zip(row).for_each(|(out, x)| *out = F::join(*out, F::lift(*x)));
         }
         narrowed::<F>(cx, gathered)
     })
+}
+
+/// The count of segments, the shape of the result and the elements of a row.
+fn unsorted_shape(cx: &KernelCx<'_>) -> Result<(i64, Shape, usize)> {
+    let (data, ids, count) = (cx.input(0)?, cx.input(1)?, cx.input(2)?);
+    ensure!(
+        count.rank() == 0,
+        InvalidArgument,
+        "num_segments should be a scalar, not shape {}",
+        count.shape()
+    );
+    ensure!(
+        data.shape().dims().starts_with(ids.shape().dims()),
+        InvalidArgument,
+        "data.shape = {} does not start with segment_ids.shape = {}",
+        data.shape(),
+        ids.shape()
+    );
+    let count = cx.scalar_i64(2)?;
+    ensure!(count >= 0, InvalidArgument, "Input num_segments == {count} must not be negative.");
+    let rest = &data.shape().dims()[ids.rank()..];
+    let width = rest.iter().product::<i64>() as usize;
+    Ok((count, Shape::new(std::iter::once(count).chain(rest.iter().copied()))?, width))
+}
+
+fn unsorted_ids(ids: &Tensor, count: i64) -> Result<Vec<i64>> {
+    let values = ids.to_i64s()?;
+    if let Some(at) = values.iter().position(|id| *id >= count) {
+        let (place, id) = (position(ids.shape(), at), values[at]);
+        bail!(InvalidArgument, "segment_ids{place} = {id} is out of range [0, {count})");
+    }
+    Ok(values)
 }
 
 fn sum_grad(g: &GradCx<'_>) -> Result<InputGrads> {

@@ -1,11 +1,11 @@
 //! Choosing between tensors by condition, and clipping.
 
-use crate::build as ops;
-use crate::cwise::{self, loops, rows};
-use crate::gradient::unbroadcast;
+use crate::builders as ops;
 use crate::linalg::broadcast::Broadcast;
 use crate::linalg::elementwise::Loop;
 use crate::numeric::Real;
+use crate::support::cwise::{self, loops, rows};
+use crate::support::gradient::unbroadcast;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
 use ferroflow_core::{C64, C128, DType, Result, Shape, Tensor, Unit, ensure, kernels, status};
@@ -172,7 +172,7 @@ fn merge<U: Unit>(cx: &mut KernelCx<'_>, plan: Broadcast<3>) -> Result<Outputs> 
     let width = plan.columns();
     let moves = plan.moves();
     let [flag_step, yes_step, no_step] = moves.map(usize::from);
-    cx.device().parallel_rows(out.units_mut::<U>()?, width, 1, |first, part| {
+    cx.threads().parallel_rows(out.units_mut::<U>()?, width, 1, |first, part| {
         plan.for_rows(first..first + part.len() / width, |row, [f, y, n]| {
             let out = &mut part[(row - first) * width..][..width];
             match moves {

@@ -1,8 +1,8 @@
 //! Segment reductions of rows picked by index, without gathering them first, and their gradients.
 
-use crate::build as ops;
-use crate::gradient::element;
+use crate::builders as ops;
 use crate::numeric::Num;
+use crate::support::gradient::element;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{
     Accuracy, Dim, Grad, GradCx, Gradient, IndexedSlices, InputGrads, Op, ShapeCx, UNKNOWN_DIM,
@@ -182,7 +182,7 @@ fn grad_v2_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     s.output(1, [UNKNOWN_DIM])
 }
 
-/// What a sum of so many rows is multiplied by.
+/// The factor of a sum of this many rows.
 type Scale = fn(usize) -> f64;
 
 fn no_scale(_: usize) -> f64 {
@@ -261,7 +261,7 @@ fn segments<T: Num>(cx: &mut KernelCx<'_>, scale: Scale) -> Result<Outputs> {
     let mut output = cx.alloc::<T>(shape)?;
     let out = output.flat_mut::<T>()?;
     let per_row = indices.len().div_ceil(count.max(1) as usize);
-    cx.device().parallel_rows(out, width, per_row, |first, part| {
+    cx.threads().parallel_rows(out, width, per_row, |first, part| {
         let mut at = ids.partition_point(|id| (*id as usize) < first);
         let mut sums = vec![T::Wide::ZERO; width];
         for (row, out) in part.chunks_mut(width).enumerate() {

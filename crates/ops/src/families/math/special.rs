@@ -1,11 +1,11 @@
 //! Special functions. All are computed in double precision and rounded.
 
-use crate::build as ops;
-use crate::cwise::{self, FUNCTION, loops, rows};
-use crate::gradient::{unary_grads, unbroadcast, unbroadcast_both};
+use crate::builders as ops;
 use crate::linalg::elementwise::Loop;
 use crate::linalg::special::{self, bessel};
 use crate::numeric::{Num, Real};
+use crate::support::cwise::{self, FUNCTION, loops, rows};
+use crate::support::gradient::{unary_grads, unbroadcast, unbroadcast_both};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
 use ferroflow_core::scope::Output;
@@ -245,7 +245,7 @@ unary_kernels! {
 
 /// A kernel of a function in double precision.
 fn unary(init: &Init<'_>, f: fn(f64) -> f64) -> Result<Kernel> {
-    let function = loops![init; floats; T => Loop::map(move |x: T| T::from_f64(f(x.to_f64())))]?;
+    let function = loops![init; floats; T => Loop::map_each(move |x: T| T::from_f64(f(x.to_f64())))]?;
     cwise::kernel(init, FUNCTION, function)
 }
 
@@ -253,7 +253,7 @@ fn unary(init: &Init<'_>, f: fn(f64) -> f64) -> Result<Kernel> {
 macro_rules! ranged_kernels {
     ($($kernel:ident: |$x:ident: $T:ident| $value:expr;)+) => {$(
         fn $kernel(init: &Init<'_>) -> Result<Kernel> {
-            let function = loops![init; floats; $T => Loop::map(|$x: $T| $value)]?;
+            let function = loops![init; floats; $T => Loop::map_each(|$x: $T| $value)]?;
             cwise::kernel(init, FUNCTION, function)
         }
     )+};
@@ -282,14 +282,14 @@ fn vanishes<T: num_traits::Float>(x: T) -> bool {
 }
 
 fn zeta(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; wide; T => Loop::zip(|x: T, q: T| {
+    let function = loops![init; wide; T => Loop::zip_each(|x: T, q: T| {
         T::from_f64(special::zeta(x.to_f64(), q.to_f64(), T::DTYPE == DType::Float))
     })]?;
     cwise::kernel(init, FUNCTION, function)
 }
 
 fn polygamma(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; wide; T => Loop::zip(|n: T, x: T| {
+    let function = loops![init; wide; T => Loop::zip_each(|n: T, x: T| {
         let (factor, value) = special::polygamma(n.to_f64(), x.to_f64(), T::DTYPE == DType::Float);
         T::from_f64(factor) * T::from_f64(value)
     })]?;
@@ -298,7 +298,7 @@ fn polygamma(init: &Init<'_>) -> Result<Kernel> {
 
 /// Goes through [`special::ndtri`] of the halved sum in the type's own precision, as stock does.
 fn erfinv(init: &Init<'_>) -> Result<Kernel> {
-    let function = loops![init; floats; T => Loop::map(|x: T| {
+    let function = loops![init; floats; T => Loop::map_each(|x: T| {
         let p = (x + 1.0) * 0.5;
         T::from_f64(special::ndtri(p.to_f64()) * std::f64::consts::FRAC_1_SQRT_2)
     })]?;
@@ -321,7 +321,7 @@ binary_kernels! {
 
 /// A kernel of a function of two numbers in double precision, which is told whether the result's is single.
 fn binary(init: &Init<'_>, f: fn(f64, f64, bool) -> f64) -> Result<Kernel> {
-    let function = loops![init; wide; T => Loop::zip(move |x: T, y: T| {
+    let function = loops![init; wide; T => Loop::zip_each(move |x: T, y: T| {
         T::from_f64(f(x.to_f64(), y.to_f64(), T::DTYPE == DType::Float))
     })]?;
     cwise::kernel(init, FUNCTION, function)

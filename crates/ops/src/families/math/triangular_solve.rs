@@ -1,8 +1,8 @@
 //! Linear equations with triangular matrices.
 
-use crate::batches::{Batches, leading, unbroadcast};
-use crate::build as ops;
+use crate::builders as ops;
 use crate::numeric::Num;
+use crate::support::batches::{Batches, leading, unbroadcast};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, Dim, GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
 use ferroflow_core::{C64, C128, Result, ensure, kernels};
@@ -75,7 +75,7 @@ fn solve_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
         let size = order * width;
         if !out.is_empty() {
             let (matrices, right, layout) = (matrix.flat::<T>()?, rhs.flat::<T>()?, batches.layout());
-            cx.device().parallel_rows(out, size, size * order, |first, part| {
+            cx.threads().parallel_rows(out, size, size * order, |first, part| {
                 for (number, x) in part.chunks_exact_mut(size).enumerate() {
                     let (a, b) = layout.find(first + number);
                     x.copy_from_slice(&right[b * size..][..size]);
@@ -89,9 +89,8 @@ fn solve_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
 
 /// Solves in place for the columns of `x`, row by row. What is on the other side of the diagonal counts as zero.
 fn solve<T: Num>(matrix: &[T], order: usize, lower: bool, adjoint: bool, x: &mut [T], width: usize) {
-    let entry = |row: usize, column: usize| match adjoint {
-        true => matrix[column * order + row].conj(),
-        false => matrix[row * order + column],
+    let entry = |row: usize, column: usize| {
+        if adjoint { matrix[column * order + row].conj() } else { matrix[row * order + column] }
     };
     let is_forward = lower != adjoint;
     for step in 0..order {

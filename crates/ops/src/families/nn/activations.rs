@@ -1,10 +1,10 @@
 //! Activation functions and their gradients.
 
-use crate::build as ops;
-use crate::cwise::{self, ARITHMETIC, POLYNOMIAL, loops, rows};
+use crate::builders as ops;
 use crate::linalg::elementary::Elementary;
 use crate::linalg::elementwise::Loop;
 use crate::numeric::{Float, Num, Real};
+use crate::support::cwise::{self, ARITHMETIC, POLYNOMIAL, loops, rows};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, shapes};
 use ferroflow_core::scope::Output;
@@ -321,7 +321,7 @@ fn relu_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
     Ok([ops::relu_grad(g.scope(), g.dy(0)?, g.output(0)?)?].into())
 }
 
-/// What features are does not change the slope.
+/// The slope does not depend on the features.
 fn relu_grad_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
     let (s, features) = (g.scope(), g.input(1));
     Ok([ops::relu_grad(s, g.dy(0)?, features)?, ops::zeros_like(s, features)?].into())

@@ -1,11 +1,11 @@
 //! The means of elements under a window, and the gradients.
 
-use crate::gradient::{shape_of, sibling};
 use crate::linalg::pool::Pool;
 use crate::numeric::Float;
-use crate::pooling::{BadWindow, Pooling, Rules, pool_shape};
-use crate::windows::{Format, described};
-use ferroflow_core::device::Device;
+use crate::support::gradient::{shape_of, sibling};
+use crate::support::pooling::{BadWindow, Pooling, Rules, pool_shape};
+use crate::support::windows::{Format, described};
+use ferroflow_core::device::Threads;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op};
 use ferroflow_core::{Result, Shape, bail, bf16, ensure, f16, kernels};
@@ -108,13 +108,13 @@ fn avg_pool_3d<T: Float>(init: &Init<'_>) -> Result<Kernel> {
     pool_kernel::<T>(pooling, Pool::mean_above_least)
 }
 
-fn pool_kernel<T: Float>(pooling: Pooling, mean: fn(&Pool, &Device, &[T], &mut [T])) -> Result<Kernel> {
+fn pool_kernel<T: Float>(pooling: Pooling, mean: fn(&Pool, Threads<'_>, &[T], &mut [T])) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let input = cx.input(0)?;
         let placed = pooling.place(cx, input.shape())?;
         ensure!(placed.depth == 1, Unimplemented, "Non-spatial pooling is not yet supported. Volunteers? :)");
         let mut out = cx.alloc::<T>(placed.output)?;
-        mean(&placed.pool, cx.device(), input.flat()?, out.flat_mut()?);
+        mean(&placed.pool, cx.threads(), input.flat()?, out.flat_mut()?);
         Ok(out.into())
     })
 }
@@ -155,7 +155,7 @@ fn gradient_kernel<T: Float>(pooling: Pooling) -> Result<Kernel> {
         extents.iter_mut().zip(&shape[1..]).for_each(|(extent, size)| extent.output = *size as usize);
         placed.pool.grid = placed.pool.grid.stretched();
         let mut out = cx.alloc::<T>(image)?;
-        placed.pool.mean_gradient::<T>(cx.device(), gradient.flat()?, out.flat_mut()?);
+        placed.pool.mean_gradient::<T>(cx.threads(), gradient.flat()?, out.flat_mut()?);
         Ok(out.into())
     })
 }
@@ -182,7 +182,7 @@ fn avg_pool_3d_grad_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
     of_gradient(g, &AVG_POOL_3D)
 }
 
-/// What is shared out adds up to means again.
+/// Averages the gradient over windows again, because it was shared out evenly.
 fn of_gradient(g: &GradCx<'_>, op: &Op) -> Result<InputGrads> {
     let node = sibling(g, op.name, &["ksize", "strides"], &["padding", "data_format"])?;
     Ok([None, Some(node.input(g.dy(0)?).build()?.output(0)?)].into())

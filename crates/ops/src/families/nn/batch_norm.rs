@@ -1,9 +1,9 @@
 //! Batch normalization, for training and inference, and its gradients.
 
-use crate::build as ops;
+use crate::builders as ops;
 use crate::linalg::batch_norm::Channels;
 use crate::numeric::Num;
-use crate::windows::Format;
+use crate::support::windows::Format;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, KernelRow, Only, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::scope::{Gradients, Output};
@@ -177,7 +177,7 @@ fn gradient_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     s.output(4, [0])
 }
 
-/// What the attributes say.
+/// The attributes.
 struct Settings {
     epsilon: f32,
     training: bool,
@@ -260,7 +260,7 @@ fn normalize_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
         }
         let mut out = cx.alloc::<T>(input.shape().clone())?;
         let x = input.flat::<T>()?;
-        let device = cx.device();
+        let threads = cx.threads();
         let mut results = Vec::with_capacity(outputs);
         let statistics =
             |mean: Vec<f32>, variance: Vec<f32>| [Tensor::vector(mean), Tensor::vector(variance)];
@@ -270,12 +270,13 @@ fn normalize_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
             results.extend(statistics(vec![0.0; channels], vec![0.0; channels]));
         } else if settings.training {
             let rest = layout.rest() as f32;
-            let [mut mean] = layout.sums(device, x, x, [], |x, _, []| [x]);
+            let [mut mean] = layout.sums(threads, x, x, [], |x, _, []| [x]);
             mean.iter_mut().for_each(|mean| *mean /= rest);
-            let [mut variance] = layout.sums(device, x, x, [&mean], |x, _, [mean]| [(x - mean) * (x - mean)]);
+            let [mut variance] =
+                layout.sums(threads, x, x, [&mean], |x, _, [mean]| [(x - mean) * (x - mean)]);
             variance.iter_mut().for_each(|variance| *variance /= rest);
             let factors = factors(scale, &variance, settings.epsilon);
-            layout.map(device, x, x, [&mean, &factors, offset], out.flat_mut()?, normalized);
+            layout.map(threads, x, x, [&mean, &factors, offset], out.flat_mut()?, normalized);
             // What leaves for the running statistics is the estimate without bias.
             let unbiased = rest / (rest - 1.0).max(1.0);
             let (mut batch_mean, mut batch_variance) = (mean.clone(), variance.clone());
@@ -291,7 +292,7 @@ fn normalize_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
         } else {
             let (mean, variance) = (running[0].1.flat::<f32>()?, running[1].1.flat::<f32>()?);
             let factors = factors(scale, variance, settings.epsilon);
-            layout.map(device, x, x, [mean, &factors, offset], out.flat_mut()?, normalized);
+            layout.map(threads, x, x, [mean, &factors, offset], out.flat_mut()?, normalized);
             results.push(out);
             // Stock leaves what it keeps for the gradient as it finds it.
             for _ in 0..2 {
@@ -333,7 +334,7 @@ fn gradient_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
         );
         let mut out = cx.alloc::<T>(input.shape().clone())?;
         let (dy, x) = (gradient.flat::<T>()?, input.flat::<T>()?);
-        let device = cx.device();
+        let threads = cx.threads();
         let deviations = variance.iter().map(|variance| 1.0 / (variance + settings.epsilon).sqrt());
         let deviations: Vec<f32> = deviations.collect();
         let factors: Vec<f32> =
@@ -343,7 +344,7 @@ fn gradient_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
             let terms = |dy: f32, x: f32, [mean, inverse]: [f32; 2]| {
                 [dy, dy * (x - mean), dy * ((x - mean) * inverse)]
             };
-            let [sums, products, scaled] = layout.sums(device, dy, x, [mean, &deviations], terms);
+            let [sums, products, scaled] = layout.sums(threads, dy, x, [mean, &deviations], terms);
             let rest = layout.rest().max(1) as f32;
             let means: Vec<f32> = sums.iter().map(|sum| sum / rest).collect();
             let slopes = products.iter().zip(&deviations);
@@ -352,13 +353,13 @@ fn gradient_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
             let slope = |dy: f32, x: f32, [factor, mean_dy, mean, slope]: [f32; 4]| {
                 factor * (dy - mean_dy - (x - mean) * slope)
             };
-            layout.map(device, dy, x, constants, out.flat_mut()?, slope);
+            layout.map(threads, dy, x, constants, out.flat_mut()?, slope);
             (scaled, sums)
         } else {
             let terms = |dy: f32, x: f32, [mean]: [f32; 1]| [dy, dy * (x - mean)];
-            let [sums, mut products] = layout.sums(device, dy, x, [mean], terms);
+            let [sums, mut products] = layout.sums(threads, dy, x, [mean], terms);
             products.iter_mut().zip(&deviations).for_each(|(product, inverse)| *product *= inverse);
-            layout.map(device, dy, x, [&factors], out.flat_mut()?, |dy, _, [factor]| dy * factor);
+            layout.map(threads, dy, x, [&factors], out.flat_mut()?, |dy, _, [factor]| dy * factor);
             (products, sums)
         };
         let nothing = Tensor::vector(Vec::<f32>::new());
@@ -435,7 +436,7 @@ fn second_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
     Ok(InputGrads(all))
 }
 
-/// What the op computes for x, scale and offset.
+/// The gradients that the op computes for x, scale and offset.
 fn first_gradient(g: &GradCx<'_>, dy: &Output, x: &Output, scale: &Output) -> Result<[Output; 3]> {
     let s = g.scope();
     let (epsilon, format): (f32, String) = (g.attr("epsilon")?, g.attr("data_format")?);
@@ -443,13 +444,16 @@ fn first_gradient(g: &GradCx<'_>, dy: &Output, x: &Output, scale: &Output) -> Re
     let rank = format.len() as i32;
     let axes: Vec<i32> = (0..rank).filter(|axis| *axis != if channels_last { rank - 1 } else { 1 }).collect();
     // One element per channel, in a shape that goes with the whole.
-    let per_channel = |vector: &Output| match channels_last {
-        true => Ok(vector.clone()),
-        false => ops::reshape(
-            s,
-            vector,
-            (0..rank).map(|axis| if axis == 1 { -1 } else { 1 }).collect::<Vec<i32>>(),
-        ),
+    let per_channel = |vector: &Output| {
+        if channels_last {
+            Ok(vector.clone())
+        } else {
+            ops::reshape(
+                s,
+                vector,
+                (0..rank).map(|axis| if axis == 1 { -1 } else { 1 }).collect::<Vec<i32>>(),
+            )
+        }
     };
     let dtype = x.dtype();
     let (dy, x) = (ops::cast(s, dy, DType::Float)?, ops::cast(s, x, DType::Float)?);

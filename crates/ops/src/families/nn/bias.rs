@@ -1,6 +1,6 @@
 //! Adding a bias to every channel, and its gradient.
 
-use crate::build as ops;
+use crate::builders as ops;
 use crate::linalg::reduce::{Axis, Fold, Sum, fold_planned};
 use crate::numeric::Num;
 use ferroflow_core::kernel::{Init, Kernel};
@@ -114,7 +114,7 @@ fn bias_add_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
             }
         };
         let width = channels * rest;
-        cx.device().parallel_rows(output.flat_mut::<T>()?, width, 1, |_, rows| {
+        cx.threads().parallel_rows(output.flat_mut::<T>()?, width, 1, |_, rows| {
             for row in rows.chunks_mut(width) {
                 if rest == 1 {
                     row.iter_mut().zip(bias).for_each(|(x, bias)| *x = x.add(*bias));
@@ -138,7 +138,7 @@ fn bias_grad_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
         let by_plane = Axis { outer: batch * channels, n: rest, inner: 1 };
         let by_batch = Axis { outer: 1, n: batch, inner: channels };
         let axes: &[Axis] = if rest == 1 { &[by_batch] } else { &[by_plane, by_batch] };
-        fold_planned::<Sum<T>>(cx.device(), backprop.flat::<T>()?, axes, sums.flat_mut()?);
+        fold_planned::<Sum<T>>(cx.threads(), backprop.flat::<T>()?, axes, sums.flat_mut()?);
         if <T::Wide as Element>::DTYPE == T::DTYPE {
             return Ok(sums.into());
         }

@@ -1,13 +1,13 @@
 //! Convolutions of images and volumes, alone and with what stock's optimizer lets follow them.
 
-use crate::convolution::{conv_shape, convolve, kernel_windows};
-use crate::cwise::rows;
-use crate::epilogue::Epilogue;
-use crate::gradient::{shape_of, sibling};
 use crate::linalg::elementary::Elementary;
 use crate::linalg::product::Tile;
 use crate::numeric::{Float, Num};
-use crate::windows::Format;
+use crate::support::convolution::{conv_shape, convolve, kernel_windows};
+use crate::support::cwise::rows;
+use crate::support::epilogue::Epilogue;
+use crate::support::gradient::{shape_of, sibling};
+use crate::support::windows::Format;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op};
 use ferroflow_core::{DType, Result, ensure, f16, kernels};
@@ -17,7 +17,7 @@ pub(crate) const OPS: &[&Op] = &[&CONV_2D, &FUSED_CONV_2D, &CONV_3D];
 const IMAGES: Format = Format { rank: 4, channel: 3, first: 1 };
 const VOLUMES: Format = Format { rank: 5, channel: 4, first: 1 };
 
-/// What convolutions of images and volumes share.
+/// The declaration shared by convolutions of images and volumes.
 const CONVOLUTION: Op = Op {
     inputs: &["input: T", "filter: T"],
     outputs: &["output: T"],
@@ -119,7 +119,7 @@ where
         let mut out = convolve::<T::Math>(cx, IMAGES, &windows)?;
         let arguments = (0..epilogue.arguments).map(|i| cx.input(2 + i)).collect::<Result<Vec<_>>>()?;
         let width = out.shape().dim(3);
-        epilogue.apply::<T>(cx.device(), out.flat_mut()?, width, &arguments)?;
+        epilogue.apply::<T>(cx.threads(), out.flat_mut()?, width, &arguments)?;
         Ok(out.into())
     })
 }

@@ -1,14 +1,14 @@
 //! The gradients of convolutions of images and volumes.
 
-use crate::convolution::windows;
-use crate::cwise::rows;
-use crate::gradient::{shape_of, sibling};
 use crate::linalg::conv::Conv;
 use crate::linalg::product::Tile;
 use crate::linalg::window::Grid;
 use crate::numeric::Num;
-use crate::widen::{narrowed, widened};
-use crate::windows::{Format, Windows, described, sizes_of};
+use crate::support::convolution::windows;
+use crate::support::cwise::rows;
+use crate::support::gradient::{shape_of, sibling};
+use crate::support::widen::{narrowed, widened};
+use crate::support::windows::{Format, Windows, described, sizes_of};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx};
 use ferroflow_core::{Code, DType, Result, Shape, Status, ensure};
@@ -270,7 +270,7 @@ fn input_kernel<T: Tile + Num>(init: &Init<'_>, format: Format) -> Result<Kernel
         let conv = convolution(&op, format, &windows, &image, filter.shape(), gradient.shape())?;
         let (filter, gradient) = (widened(cx, filter)?, widened(cx, gradient)?);
         let mut out = cx.alloc::<T>(image)?;
-        conv.input_gradient::<T>(cx.device(), filter.flat()?, gradient.flat()?, out.flat_mut()?);
+        conv.input_gradient::<T>(cx.threads(), filter.flat()?, gradient.flat()?, out.flat_mut()?);
         Ok(narrowed(cx, out, dtype)?.into())
     })
 }
@@ -307,7 +307,7 @@ fn filter_kernel<T: Tile + Num>(init: &Init<'_>, format: Format) -> Result<Kerne
         let conv = convolution(&op, format, &windows, image.shape(), &filter, gradient.shape())?;
         let (image, gradient) = (widened(cx, image)?, widened(cx, gradient)?);
         let mut out = cx.alloc::<T>(filter)?;
-        conv.filter_gradient::<T>(cx.device(), image.flat()?, gradient.flat()?, out.flat_mut()?);
+        conv.filter_gradient::<T>(cx.threads(), image.flat()?, gradient.flat()?, out.flat_mut()?);
         Ok(narrowed(cx, out, dtype)?.into())
     })
 }
@@ -320,7 +320,7 @@ fn volume_input_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
     input_gradient(g, ["Conv3D", "Conv3DBackpropFilterV2"], &["strides", "dilations"])
 }
 
-/// What goes back to the image is linear in the filter and in what comes from the result.
+/// The image's gradient is linear in the filter and in the result's gradient.
 fn input_gradient(g: &GradCx<'_>, [conv, filter]: [&str; 2], lists: &[&str]) -> Result<InputGrads> {
     let (s, dy, texts) = (g.scope(), g.dy(0)?, ["padding", "data_format"]);
     let sizes = shape_of(s, g.input(1))?;

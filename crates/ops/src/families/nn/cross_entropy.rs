@@ -1,6 +1,6 @@
 //! Cross-entropy of logits with labels, and its gradient, in one pass.
 
-use crate::build as ops;
+use crate::builders as ops;
 use crate::linalg::elementary::Elementary;
 use crate::linalg::softmax::{exponentials, scale};
 use crate::numeric::{Float, Num};
@@ -156,7 +156,7 @@ fn losses<T: Float>(
         return Ok([loss, backprop].into());
     }
     let (losses, gradients) = (loss.flat_mut::<T>()?, backprop.flat_mut::<T>()?);
-    cx.device().parallel_row_pairs(
+    cx.threads().parallel_row_pairs(
         (losses, 1),
         (gradients, classes),
         12 * classes,

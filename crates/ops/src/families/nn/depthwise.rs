@@ -1,12 +1,12 @@
 //! Convolutions of each channel by itself, and their gradients.
 
-use crate::cwise::rows;
-use crate::gradient::{shape_of, sibling};
 use crate::linalg::depthwise::Depthwise;
 use crate::linalg::window::Grid;
 use crate::numeric::Num;
-use crate::widen::{narrowed, widened};
-use crate::windows::{Attributes, Format, Padding, Windows, described, output_sizes, sizes_of};
+use crate::support::cwise::rows;
+use crate::support::gradient::{shape_of, sibling};
+use crate::support::widen::{narrowed, widened};
+use crate::support::windows::{Attributes, Format, Padding, Windows, described, output_sizes, sizes_of};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::scope::{Input, Output};
@@ -171,7 +171,7 @@ fn depthwise_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
         let conv = convolution(&windows, input.shape(), filter.shape())?;
         let mut out = cx.alloc::<T>(result(&conv)?)?;
         let (input, filter) = (widened(cx, input)?, widened(cx, filter)?);
-        conv.run::<T>(cx.device(), input.flat()?, filter.flat()?, out.flat_mut()?);
+        conv.run::<T>(cx.threads(), input.flat()?, filter.flat()?, out.flat_mut()?);
         Ok(narrowed(cx, out, dtype)?.into())
     })
 }
@@ -191,7 +191,7 @@ fn input_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
         let conv = gradient_convolution(&windows, &image, filter.shape(), gradient.shape())?;
         let mut out = cx.alloc::<T>(image)?;
         let (filter, gradient) = (widened(cx, filter)?, widened(cx, gradient)?);
-        conv.input_gradient::<T>(cx.device(), filter.flat()?, gradient.flat()?, out.flat_mut()?);
+        conv.input_gradient::<T>(cx.threads(), filter.flat()?, gradient.flat()?, out.flat_mut()?);
         Ok(narrowed(cx, out, dtype)?.into())
     })
 }
@@ -211,7 +211,7 @@ fn filter_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
         let conv = gradient_convolution(&windows, image.shape(), &filter, gradient.shape())?;
         let mut out = cx.alloc::<T>(filter)?;
         let (image, gradient) = (widened(cx, image)?, widened(cx, gradient)?);
-        conv.filter_gradient::<T>(cx.device(), image.flat()?, gradient.flat()?, out.flat_mut()?);
+        conv.filter_gradient::<T>(cx.threads(), image.flat()?, gradient.flat()?, out.flat_mut()?);
         Ok(narrowed(cx, out, dtype)?.into())
     })
 }

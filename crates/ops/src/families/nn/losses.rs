@@ -1,6 +1,6 @@
 //! Losses over a whole tensor.
 
-use crate::build as ops;
+use crate::builders as ops;
 use crate::linalg::reduce::{Axis, SumOfSquares, fold};
 use crate::numeric::Num;
 use ferroflow_core::kernel::{Init, Kernel};
@@ -27,7 +27,7 @@ fn l2_loss_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
         let input = cx.flat::<T>(0)?;
         let mut sum = [T::Wide::ZERO];
         let axis = Axis { outer: 1, n: input.len(), inner: 1 };
-        fold::<SumOfSquares<T>>(cx.device(), input, axis, &mut sum);
+        fold::<SumOfSquares<T>>(cx.threads(), input, axis, &mut sum);
         Ok(Tensor::scalar(T::narrow(sum[0].mul(<T::Wide as Num>::from_f64(0.5)))).into())
     })
 }

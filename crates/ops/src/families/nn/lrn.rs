@@ -47,7 +47,7 @@ fn image_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 /// With more channels than this stock adds and subtracts squares one by one.
 const RUNNING_SUMS: usize = 384;
 
-/// What the attributes say.
+/// The attributes.
 #[derive(Clone, Copy)]
 struct Settings {
     radius: usize,
@@ -77,7 +77,7 @@ impl Settings {
         channel.saturating_sub(self.radius)..(channel + self.radius + 1).min(channels)
     }
 
-    /// What an element is multiplied by. Stock takes other powers than these two by logarithms, which sums below zero
+    /// The factor of an element. Stock takes other powers than these two by logarithms, which sums below zero
     /// do not have; its gradient does not.
     fn power(&self, norm: f32) -> f32 {
         match self.beta {
@@ -87,7 +87,7 @@ impl Settings {
         }
     }
 
-    /// What the elements of a pixel are divided by, before the power.
+    /// The divisors of a pixel's elements, before the power.
     fn norms<T: Num<Wide = f32>>(&self, pixel: &[T], norms: &mut [f32]) {
         let square = |x: &T| x.widen() * x.widen();
         for (channel, norm) in norms.iter_mut().enumerate() {
@@ -117,7 +117,7 @@ fn lrn_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
         let mut out = cx.alloc::<T>(input.shape().clone())?;
         let elements = input.flat::<T>()?;
         let cost = settings.around(channels / 2, channels).len() + 16;
-        cx.device().parallel_rows(out.flat_mut::<T>()?, channels, cost, |first, rows| {
+        cx.threads().parallel_rows(out.flat_mut::<T>()?, channels, cost, |first, rows| {
             let mut norms = vec![0.0f32; channels];
             for (number, out) in rows.chunks_mut(channels).enumerate() {
                 let pixel = &elements[(first + number) * channels..][..channels];
@@ -148,7 +148,7 @@ fn lrn_grad_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
         let (alpha, beta) = (T::from_f64(settings.alpha.into()), T::from_f64(settings.beta.into()));
         let (bias, factor) = (T::from_f64(settings.bias.into()), T::from_f64(-2.0).mul(alpha).mul(beta));
         let cost = 2 * settings.around(channels / 2, channels).len() + 16;
-        cx.device().parallel_rows(out.flat_mut::<T>()?, channels, cost, |first, rows| {
+        cx.threads().parallel_rows(out.flat_mut::<T>()?, channels, cost, |first, rows| {
             for (number, out) in rows.chunks_mut(channels).enumerate() {
                 let pixel = (first + number) * channels..(first + number + 1) * channels;
                 let (gradient, input, output) =

@@ -1,11 +1,11 @@
 //! The largest elements under a window, where they are, and the gradients.
 
-use crate::build as ops;
-use crate::gradient::sibling;
+use crate::builders as ops;
 use crate::linalg::pool::Pool;
 use crate::numeric::Real;
-use crate::pooling::{BadWindow, Pooling, Rules, expect, pool_shape, pool_shape_by_inputs};
-use crate::windows::Format;
+use crate::support::gradient::sibling;
+use crate::support::pooling::{BadWindow, Pooling, Rules, expect, pool_shape, pool_shape_by_inputs};
+use crate::support::windows::Format;
 use ferroflow_core::kernel::{Init, Kernel, Outputs};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, KernelRow, Only, Op, ShapeCx};
 use ferroflow_core::scope::Output;
@@ -259,7 +259,7 @@ fn pool_kernel<T: Real>(pooling: Pooling) -> Result<Kernel> {
         let mut out = cx.alloc::<T>(placed.output)?;
         let elements = input.flat::<T>()?;
         if placed.depth == 1 {
-            placed.pool.largest::<T>(cx.device(), elements, out.flat_mut()?);
+            placed.pool.largest::<T>(cx.threads(), elements, out.flat_mut()?);
         } else {
             let larger = |best: T, value: &T| if *value > best { *value } else { best };
             let groups = out.flat_mut::<T>()?.iter_mut().zip(elements.chunks(placed.depth));
@@ -296,10 +296,10 @@ fn gradient_kernel<T: Real>(pooling: Pooling) -> Result<Kernel> {
         let mut out = cx.alloc::<T>(input.shape().clone())?;
         let (image, largest, gradient) = (input.flat()?, output.flat()?, gradient.flat()?);
         if pooling.rank() == 4 {
-            placed.pool.largest_gradient::<T>(cx.device(), image, gradient, out.flat_mut()?);
+            placed.pool.largest_gradient::<T>(cx.threads(), image, gradient, out.flat_mut()?);
         } else {
             let pool = Pool { grid: placed.pool.grid.stretched(), ..placed.pool };
-            pool.near_gradient::<T>(cx.device(), image, largest, gradient, out.flat_mut()?);
+            pool.near_gradient::<T>(cx.threads(), image, largest, gradient, out.flat_mut()?);
         }
         Ok(out.into())
     })
@@ -335,7 +335,7 @@ fn second_gradient_kernel<T: Real>(pooling: Pooling) -> Result<Kernel> {
         expect("grad", gradient, input.shape())?;
         let mut out = cx.alloc::<T>(placed.output)?;
         let (input, largest, gradient) = (input.flat()?, output.flat()?, gradient.flat()?);
-        placed.pool.equal_taken::<T>(cx.device(), input, largest, gradient, out.flat_mut()?);
+        placed.pool.equal_taken::<T>(cx.threads(), input, largest, gradient, out.flat_mut()?);
         Ok(out.into())
     })
 }
@@ -354,7 +354,7 @@ fn max_pool_with_argmax<T: Real>(init: &Init<'_>) -> Result<Kernel> {
         let shape = ferroflow_core::Shape::new([shape[0], shape[1], shape[2], input.shape()[3]])?;
         let mut out = cx.alloc::<T>(shape.clone())?;
         let mut pixels = vec![0u32; out.elements()];
-        placed.pool.largest_at::<T>(cx.device(), input.flat()?, out.flat_mut()?, &mut pixels);
+        placed.pool.largest_at::<T>(cx.threads(), input.flat()?, out.flat_mut()?, &mut pixels);
         let channels = placed.pool.channels;
         let (image, result) = (placed.pool.grid.pixels(), placed.pool.grid.windows() * channels);
         let index = |(at, pixel): (usize, &u32)| {

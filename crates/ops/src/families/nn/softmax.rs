@@ -1,6 +1,6 @@
 //! Softmax and its logarithm over the last dimension.
 
-use crate::build as ops;
+use crate::builders as ops;
 use crate::linalg::elementary::Elementary;
 use crate::linalg::softmax::{NARROW, exponentials, narrow_rows, scale, subtract};
 use crate::numeric::{Float, Num};
@@ -76,7 +76,7 @@ where
     let logits = cx.input(0)?;
     let mut output = cx.alloc::<T>(logits.shape().clone())?;
     let logits = logits.flat::<T>()?;
-    cx.device().parallel_rows(output.flat_mut()?, classes, EXPONENTIAL, |first, part| {
+    cx.threads().parallel_rows(output.flat_mut()?, classes, EXPONENTIAL, |first, part| {
         narrow_rows(&logits[first * classes..][..part.len()], classes, part);
     });
     Ok(output.into())
@@ -92,7 +92,7 @@ fn rows<T: Float>(
     let classes = logits.shape().dim(logits.rank() - 1);
     let mut output = cx.alloc::<T>(logits.shape().clone())?;
     let logits = logits.flat::<T>()?;
-    cx.device().parallel_rows(output.flat_mut()?, classes, EXPONENTIAL, |first, part| {
+    cx.threads().parallel_rows(output.flat_mut()?, classes, EXPONENTIAL, |first, part| {
         let mut powers = vec![T::Math::ZERO; classes];
         for (row, out) in part.chunks_mut(classes).enumerate() {
             body(&logits[(first + row) * classes..][..classes], &mut powers, out);

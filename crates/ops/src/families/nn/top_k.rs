@@ -1,6 +1,6 @@
 //! The greatest elements of rows, whether a class is among them, and order statistics.
 
-use crate::build as ops;
+use crate::builders as ops;
 use crate::numeric::Real;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
@@ -156,7 +156,7 @@ fn top_k<T: Real>(cx: &KernelCx<'_>, k: i64, index_type: DType) -> Result<Output
     let mut indices = cx.alloc::<u32>(shape.clone())?;
     let data = input.flat::<T>()?;
     let cost = (columns / k.max(1)).saturating_mul(4);
-    cx.device().parallel_rows(indices.flat_mut::<u32>()?, k, cost, |first, part| {
+    cx.threads().parallel_rows(indices.flat_mut::<u32>()?, k, cost, |first, part| {
         let mut order: Vec<u32> = Vec::with_capacity(columns);
         for (row, out) in part.chunks_mut(k).enumerate() {
             let elements = &data[(first + row) * columns..][..columns];
@@ -173,6 +173,8 @@ fn top_k<T: Real>(cx: &KernelCx<'_>, k: i64, index_type: DType) -> Result<Output
             out.copy_from_slice(&order[..k]);
         }
     });
+    // Indices that were not computed are not followed.
+    cx.conclude(Ok(()))?;
     let mut values = cx.alloc::<T>(shape.clone())?;
     let found = indices.flat::<u32>()?;
     for (at, (out, index)) in values.flat_mut::<T>()?.iter_mut().zip(found).enumerate() {
@@ -257,7 +259,7 @@ fn nth_element_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
         let at = if reverse { columns - 1 - n as usize } else { n as usize };
         let mut output = cx.alloc::<T>(Shape::new(leading.iter().copied())?)?;
         let data = input.flat::<T>()?;
-        cx.device().parallel_rows(output.flat_mut::<T>()?, 1, 4 * columns, |first, part| {
+        cx.threads().parallel_rows(output.flat_mut::<T>()?, 1, 4 * columns, |first, part| {
             let mut row: Vec<T> = Vec::with_capacity(columns);
             for (at_row, out) in part.iter_mut().enumerate() {
                 row.clear();

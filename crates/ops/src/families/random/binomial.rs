@@ -1,10 +1,12 @@
 //! Binomially distributed numbers: for each output a stretch of the stream of its own. Small means add up geometric
 //! numbers, large ones use transformed rejection (Hörmann, "The generation of binomial random variates", 1993).
 
-use crate::distribution::{Backward, Sample, broadcast_parameter, infer_from_shape_input, infer_seed};
+use crate::numeric::philox::{Philox, from_seed_input, scalar_input};
 use crate::numeric::{Float, Num};
-use crate::philox::{Philox, from_seed_input, scalar_input};
-use crate::rng_state;
+use crate::state::rng_state;
+use crate::support::distribution::{
+    Backward, Sample, broadcast_parameter, infer_from_shape_input, infer_seed,
+};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx, shapes};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, ensure, f16, kernels, status};
@@ -138,7 +140,7 @@ impl<T: Float> Plan<T> {
     /// Output `[sample, p]` is of pair `p`; streams are numbered by pair, then by sample.
     fn fill<R: Num>(&self, cx: &KernelCx<'_>, philox: Philox, out: &mut [R]) {
         let (samples, batches) = (self.samples(), self.batches());
-        cx.device().parallel_rows(out, batches, 200, |first, rows| {
+        cx.threads().parallel_rows(out, batches, 200, |first, rows| {
             for (row, values) in rows.chunks_mut(batches).enumerate() {
                 for (at, (value, (count, prob))) in values.iter_mut().zip(&self.pairs).enumerate() {
                     let output = (at * samples + first + row) as u64;
@@ -220,7 +222,7 @@ fn transformed_rejection(count: f64, prob: f64, mut philox: Philox) -> f64 {
     }
 }
 
-/// What Stirling's formula leaves of `ln k!`.
+/// The error of Stirling's formula for `ln k!`.
 fn stirling_tail(k: f64) -> f64 {
     const SMALL: [f64; 10] = [
         0.0810614667953272,

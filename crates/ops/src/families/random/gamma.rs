@@ -1,12 +1,12 @@
 //! Gamma-distributed numbers: for each output a stretch of the stream of its own, and rejection until one is accepted
 //! (Marsaglia and Tsang, "A simple method for generating gamma variables", 2000).
 
-use crate::build as ops;
-use crate::distribution::{Backward, Sample, infer_appended, infer_seed, shape_input};
-use crate::gradient::element;
+use crate::builders as ops;
 use crate::numeric::Real;
-use crate::philox::{BLOCKS_PER_OUTPUT, KernelStream, Philox, from_key_inputs, from_seed_input};
-use ferroflow_core::device::Device;
+use crate::numeric::philox::{BLOCKS_PER_OUTPUT, KernelStream, Philox, from_key_inputs, from_seed_input};
+use crate::support::distribution::{Backward, Sample, infer_appended, infer_seed, shape_input};
+use crate::support::gradient::element;
+use ferroflow_core::device::Threads;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx};
 use ferroflow_core::scope::Output;
@@ -53,14 +53,14 @@ static STATELESS_RANDOM_GAMMA_V3: Op = Op {
 
 fn seeded_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     infer_seed(s, 1)?;
-    crate::distribution::infer_from_shape_input(s)
+    crate::support::distribution::infer_from_shape_input(s)
 }
 
 fn keyed_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     s.rank(1, 1)?;
     s.rank(2, 1)?;
     s.rank(3, 0)?;
-    crate::distribution::infer_from_shape_input(s)
+    crate::support::distribution::infer_from_shape_input(s)
 }
 
 fn gamma_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
@@ -110,13 +110,13 @@ fn sample<T: Real>(
 ) -> Result<Tensor> {
     let alphas: Vec<f64> = alpha.flat::<T>()?.iter().map(|alpha| alpha.to_f64()).collect();
     let mut out = cx.alloc::<T>(shape)?;
-    fill(cx.device(), philox(), &alphas, out.flat_mut::<T>()?);
+    fill(cx.threads(), philox(), &alphas, out.flat_mut::<T>()?);
     Ok(out)
 }
 
-fn fill<T: Real>(device: &Device, philox: Philox, alphas: &[f64], out: &mut [T]) {
+fn fill<T: Real>(threads: Threads<'_>, philox: Philox, alphas: &[f64], out: &mut [T]) {
     let samples = out.len() / alphas.len();
-    device.parallel_rows(out, alphas.len(), 60, |first, rows| {
+    threads.parallel_rows(out, alphas.len(), 60, |first, rows| {
         for (row, values) in rows.chunks_mut(alphas.len()).enumerate() {
             for (at, (value, alpha)) in values.iter_mut().zip(alphas).enumerate() {
                 let stream = (at * samples + first + row) as u64 * BLOCKS_PER_OUTPUT;

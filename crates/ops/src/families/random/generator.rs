@@ -1,12 +1,12 @@
 //! Random numbers from a generator that a variable keeps (`tf.random.Generator`), and seeds nobody can foresee.
 
-use crate::distribution::{
+use crate::numeric::philox::{Philox, fresh_seed, scalar_input};
+use crate::state::rng_state;
+use crate::support::distribution::{
     BoundedSample, IntSample, Sample, bounds_inputs, fill_full_int, fill_int, fill_normal, fill_truncated,
     fill_uniform, shape_input,
 };
-use crate::philox::{Philox, fresh_seed, scalar_input};
-use crate::rng_state;
-use ferroflow_core::device::Device;
+use ferroflow_core::device::Threads;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Op, ShapeCx, shapes};
 use ferroflow_core::{DType, Element, Result, Shape, Tensor, bf16, f16, kernels};
@@ -125,7 +125,7 @@ static NON_DETERMINISTIC_INTS: Op = Op {
     inputs: &["shape: shape_dtype"],
     outputs: &["output: dtype"],
     attrs: &["dtype: type = DT_INT64", "shape_dtype: type = DT_INT64"],
-    shape: crate::distribution::infer_from_shape_input,
+    shape: crate::support::distribution::infer_from_shape_input,
     kernels: kernels!["dtype" => fresh_kernel: i32, i64, u32, u64],
     accuracy: Accuracy::Random,
     restartable: true,
@@ -190,12 +190,12 @@ fn full_int_kernel<T: IntSample>(_: &Init<'_>) -> Result<Kernel> {
     filled::<T>(fill_full_int)
 }
 
-fn filled<T: Element>(fill: fn(&Device, Philox, &mut [T])) -> Result<Kernel> {
+fn filled<T: Element>(fill: fn(Threads<'_>, Philox, &mut [T])) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         check_algorithm_input(cx)?;
         let mut out = cx.alloc::<T>(shape_input(cx, 2)?)?;
         let philox = rng_state::advance(&*cx.variable(0)?, 0, out.elements() as u64)?;
-        fill(cx.device(), philox, out.flat_mut()?);
+        fill(cx.threads(), philox, out.flat_mut()?);
         Ok(out.into())
     })
 }
@@ -211,7 +211,7 @@ fn normal_v1_kernel<T: Sample>(_: &Init<'_>) -> Result<Kernel> {
         })?;
         rng_state::check_algorithm(algorithm)?;
         let philox = rng_state::advance(&variable, 1, out.elements() as u64)?;
-        fill_normal(cx.device(), philox, out.flat_mut::<T>()?);
+        fill_normal(cx.threads(), philox, out.flat_mut::<T>()?);
         Ok(out.into())
     })
 }
@@ -222,7 +222,7 @@ fn int_kernel<T: BoundedSample>(_: &Init<'_>) -> Result<Kernel> {
         let (low, high) = bounds_inputs::<T>(cx, 3)?;
         let mut out = cx.alloc::<T>(shape_input(cx, 2)?)?;
         let philox = rng_state::advance(&*cx.variable(0)?, 0, out.elements() as u64)?;
-        fill_int(cx.device(), philox, out.flat_mut()?, low, high);
+        fill_int(cx.threads(), philox, out.flat_mut()?, low, high);
         Ok(out.into())
     })
 }

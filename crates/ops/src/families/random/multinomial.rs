@@ -1,8 +1,8 @@
 //! Draws from categorical distributions given as unnormalized log-probabilities.
 
-use crate::distribution::{infer_seed, next_f64};
 use crate::numeric::Real;
-use crate::philox::{BLOCKS_PER_OUTPUT, KernelStream, Philox, Words, from_seed_input};
+use crate::numeric::philox::{BLOCKS_PER_OUTPUT, KernelStream, Philox, Words, from_seed_input};
+use crate::support::distribution::{infer_seed, next_f64};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, Result, Shape, Tensor, bf16, ensure, f16, kernels};

@@ -2,11 +2,11 @@
 //! (Knuth), large ones use transformed rejection (Hörmann, "The transformed rejection method for generating Poisson
 //! random variables", 1993).
 
-use crate::distribution::{
+use crate::numeric::philox::{BLOCKS_PER_OUTPUT, KernelStream, Philox, from_seed_input};
+use crate::numeric::{Num, Real};
+use crate::support::distribution::{
     Backward, Sample, infer_appended, infer_from_shape_input, infer_seed, shape_input,
 };
-use crate::numeric::{Num, Real};
-use crate::philox::{BLOCKS_PER_OUTPUT, KernelStream, Philox, from_seed_input};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx};
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure, f16, kernels};
@@ -113,7 +113,7 @@ fn sample<T: Num>(
     let mut out = cx.alloc::<T>(shape)?;
     let philox = philox();
     let samples = out.elements() / rates.len();
-    cx.device().parallel_rows(out.flat_mut::<T>()?, rates.len(), 100, |first, rows| {
+    cx.threads().parallel_rows(out.flat_mut::<T>()?, rates.len(), 100, |first, rows| {
         for (row, values) in rows.chunks_mut(rates.len()).enumerate() {
             for (at, (value, rate)) in values.iter_mut().zip(&rates).enumerate() {
                 let stream = (at * samples + first + row) as u64 * BLOCKS_PER_OUTPUT;

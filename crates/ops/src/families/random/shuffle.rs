@@ -1,6 +1,6 @@
 //! Random permutations of rows.
 
-use crate::philox::{KernelStream, Philox, Words, from_key_inputs};
+use crate::numeric::philox::{KernelStream, Philox, Words, from_key_inputs};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx, shapes};
 use ferroflow_core::{Result, Unit, kernels};

@@ -1,11 +1,11 @@
 //! Stateful random numbers: each kernel owns a stream and every execution takes the next part of it.
 
-use crate::distribution::{
+use crate::numeric::philox::{KernelStream, Philox};
+use crate::support::distribution::{
     BoundedSample, Sample, bounds_inputs, fill_int, fill_normal, fill_truncated, fill_uniform,
     infer_from_shape_input, shape_input,
 };
-use crate::philox::{KernelStream, Philox};
-use ferroflow_core::device::Device;
+use ferroflow_core::device::Threads;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx};
 use ferroflow_core::{Element, Result, bf16, f16, kernels};
@@ -97,13 +97,13 @@ fn truncated_kernel<T: Sample>(init: &Init<'_>) -> Result<Kernel> {
     filled::<T>(init, fill_truncated)
 }
 
-fn filled<T: Element>(init: &Init<'_>, fill: fn(&Device, Philox, &mut [T])) -> Result<Kernel> {
+fn filled<T: Element>(init: &Init<'_>, fill: fn(Threads<'_>, Philox, &mut [T])) -> Result<Kernel> {
     let stream = KernelStream::new(init)?;
     Kernel::sync(move |cx| {
         let shape = shape_input(cx, 0)?;
         let mut out = cx.alloc::<T>(shape)?;
         let philox = stream.reserve_outputs(out.elements());
-        fill(cx.device(), philox, out.flat_mut()?);
+        fill(cx.threads(), philox, out.flat_mut()?);
         Ok(out.into())
     })
 }
@@ -115,7 +115,7 @@ fn uniform_int_kernel<T: BoundedSample>(init: &Init<'_>) -> Result<Kernel> {
         let shape = shape_input(cx, 0)?;
         let mut out = cx.alloc::<T>(shape)?;
         let philox = stream.reserve_outputs(out.elements());
-        fill_int(cx.device(), philox, out.flat_mut()?, low, high);
+        fill_int(cx.threads(), philox, out.flat_mut()?, low, high);
         Ok(out.into())
     })
 }

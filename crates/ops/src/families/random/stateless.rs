@@ -1,11 +1,11 @@
 //! Stateless random numbers: the first version takes a pair of seeds, the second a key and a counter.
 
-use crate::distribution::{
+use crate::numeric::philox::{ALGORITHM_PHILOX, Philox, from_key_inputs, from_seed_input};
+use crate::support::distribution::{
     BoundedSample, IntSample, Sample, bounds_inputs, fill_full_int, fill_int, fill_normal, fill_truncated,
     fill_uniform, infer_from_shape_input, infer_seed, shape_input,
 };
-use crate::philox::{ALGORITHM_PHILOX, Philox, from_key_inputs, from_seed_input};
-use ferroflow_core::device::Device;
+use ferroflow_core::device::Threads;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx};
 use ferroflow_core::{Element, Result, Tensor, bf16, f16, kernels};
@@ -26,7 +26,7 @@ pub(crate) const OPS: &[&Op] = &[
     &STATELESS_RANDOM_GET_ALG,
 ];
 
-/// What the ops that take a seed share.
+/// The declaration shared by ops that take a seed.
 const SEEDED: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["shape: T", "seed: Tseed"],
@@ -41,7 +41,7 @@ const SEEDED: Op = Op {
     ..Op::PURE
 };
 
-/// What the ops that take a key and a counter share.
+/// The declaration shared by ops that take a key and a counter.
 const KEYED: Op = Op {
     gradient: Gradient::Stop,
     inputs: &["shape: Tshape", "key: uint64", "counter: uint64", "alg: int32"],
@@ -225,12 +225,12 @@ fn full_int_kernel<T: IntSample>(init: &Init<'_>) -> Result<Kernel> {
     filled::<T>(init, fill_full_int)
 }
 
-fn filled<T: Element>(init: &Init<'_>, fill: fn(&Device, Philox, &mut [T])) -> Result<Kernel> {
+fn filled<T: Element>(init: &Init<'_>, fill: fn(Threads<'_>, Philox, &mut [T])) -> Result<Kernel> {
     let source = Source::of(init);
     Kernel::sync(move |cx| {
         let philox = source.read(cx)?;
         let mut out = cx.alloc::<T>(shape_input(cx, 0)?)?;
-        fill(cx.device(), philox, out.flat_mut()?);
+        fill(cx.threads(), philox, out.flat_mut()?);
         Ok(out.into())
     })
 }
@@ -243,13 +243,13 @@ fn int_kernel<T: BoundedSample>(init: &Init<'_>) -> Result<Kernel> {
         // Stock looks at the bounds only if there is a value to draw.
         if out.elements() > 0 {
             let (low, high) = bounds_inputs::<T>(cx, source.inputs())?;
-            fill_int(cx.device(), philox, out.flat_mut()?, low, high);
+            fill_int(cx.threads(), philox, out.flat_mut()?, low, high);
         }
         Ok(out.into())
     })
 }
 
-/// Where an op's generator comes from.
+/// The source of an op's generator.
 #[derive(Clone, Copy)]
 enum Source {
     /// Input 1 is a pair of seeds.
@@ -259,8 +259,9 @@ enum Source {
 }
 
 impl Source {
+    /// An op that declares a type of seeds takes them.
     fn of(init: &Init<'_>) -> Source {
-        if init.op.ends_with("V2") { Source::Key } else { Source::Seed }
+        if init.attrs.has("Tseed") { Source::Seed } else { Source::Key }
     }
 
     /// The number of inputs before the distribution's own.

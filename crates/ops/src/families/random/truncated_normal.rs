@@ -1,10 +1,10 @@
 //! Normal numbers between bounds that are parameters, by rejection from a normal, a uniform or an exponential
 //! distribution, whichever accepts most (Robert, "Simulation of truncated normal variables", 1995).
 
-use crate::build as ops;
-use crate::distribution::{Sample, broadcast_parameter, infer_from_shape_input, infer_seed};
+use crate::builders as ops;
 use crate::numeric::Float;
-use crate::philox::{KernelStream, Philox, from_seed_input};
+use crate::numeric::philox::{KernelStream, Philox, from_seed_input};
+use crate::support::distribution::{Sample, broadcast_parameter, infer_from_shape_input, infer_seed};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, shapes};
 use ferroflow_core::scope::{Output, Scope};

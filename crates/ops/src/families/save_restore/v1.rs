@@ -1,7 +1,7 @@
 //! Restoring from checkpoints of the first format.
 
 use super::v2::{check_full_shape, parse_spec, text};
-use crate::blocking;
+use crate::support::blocking;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Op, ShapeCx};
 use ferroflow_core::{DType, Result, Tensor, bail, ensure, kernels};

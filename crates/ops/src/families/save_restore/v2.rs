@@ -1,7 +1,7 @@
 //! Saving and restoring checkpoints in the bundle format, whole tensors and slices of partitioned ones.
 
 use super::v1::restore_v1;
-use crate::blocking;
+use crate::support::blocking;
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Op, ShapeCx, shapes};

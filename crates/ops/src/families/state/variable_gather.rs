@@ -1,10 +1,10 @@
 //! Rows and elements of resource variables by index, read under the variable's lock and without copying the rest.
 
-use crate::array::gather::{gather_nd, gathered_nd, gathered_rows};
-use crate::build as ops;
+use crate::builders as ops;
+use crate::families::array::gather::{gather_nd, gathered_nd, gathered_rows};
 use crate::linalg::gather::gather;
 use crate::linalg::scatter_nd::BadIndices;
-use crate::variable::existing;
+use crate::state::variable::existing;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::scope::{Output, Scope};
@@ -86,7 +86,7 @@ fn gather_kernel(init: &Init<'_>) -> Result<Kernel> {
                 params.shape(),
                 indices.shape()
             );
-            gather(cx.device(), params, indices, batch, batch)
+            gather(cx.threads(), params, indices, batch, batch)
         })?;
         Ok(rows.into())
     })

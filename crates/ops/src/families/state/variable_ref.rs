@@ -1,7 +1,7 @@
 //! Ref variables: the reference itself travels along edges, and whoever wants a value reads it when it runs.
 
 use crate::numeric::{Int, Num};
-use crate::variable::{add_assign, sub_assign};
+use crate::state::variable::{add_assign, sub_assign};
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Value};
 use ferroflow_core::op::{Gradient, Op, OpClass, ShapeCx, shapes};
 use ferroflow_core::resource::{RefVariable, CachedLookup, Variable};
@@ -221,7 +221,12 @@ fn changed<T: Num>(change: fn(&mut [T], &[T])) -> Result<Kernel> {
                 InvalidArgument,
                 "Parameters and update must be the same size"
             );
-            crate::variable::change(cx.device(), variable.flat_mut()?, value.flat()?, change);
+            crate::state::variable::change(
+                cx.device().threads(),
+                variable.flat_mut()?,
+                value.flat()?,
+                change,
+            );
             Ok(())
         })?;
         Ok(cx.forward(0)?.into())

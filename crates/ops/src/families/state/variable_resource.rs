@@ -1,8 +1,8 @@
 //! Resource variables: a handle names the variable, which comes to be when it is first assigned.
 
-use crate::array::identity::identity_grad;
+use crate::families::array::identity::identity_grad;
 use crate::numeric::Num;
-use crate::variable::{add_assign, existing, sub_assign};
+use crate::state::variable::{add_assign, existing, sub_assign};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Gradient, Op, OpClass, ShapeCx, shapes};
 use ferroflow_core::resource::{HandleShape, Resource, ResourceHandle, Variable};
@@ -287,7 +287,7 @@ fn read(cx: &KernelCx<'_>, input: usize, dtype: DType) -> Result<Tensor> {
     Ok(value)
 }
 
-/// What stock says of a variable that exists but was never assigned.
+/// The error for a variable that exists but was never assigned, in stock's words.
 fn uninitialized(handle: &ResourceHandle) -> ferroflow_core::Status {
     ferroflow_core::status!(
         FailedPrecondition,
@@ -352,7 +352,12 @@ fn changed<T: Num>(change: fn(&mut [T], &[T])) -> Result<Kernel> {
                 variable.shape(),
                 value.shape()
             );
-            crate::variable::change(cx.device(), variable.flat_mut()?, value.flat()?, change);
+            crate::state::variable::change(
+                cx.device().threads(),
+                variable.flat_mut()?,
+                value.flat()?,
+                change,
+            );
             Ok(())
         })?;
         Ok(Outputs::None)

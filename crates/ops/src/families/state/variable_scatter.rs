@@ -1,8 +1,8 @@
 //! Updates of the rows of a variable that indices name, on ref and resource variables.
 
 use crate::numeric::{Num, Real};
-use crate::units::by_unit;
-use crate::variable::{add_assign, existing, returned, sub_assign};
+use crate::state::variable::{add_assign, existing, returned, sub_assign};
+use crate::support::units::by_unit;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx};
 use ferroflow_core::{C64, C128, DType, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
@@ -24,7 +24,7 @@ pub(crate) const OPS: &[&Op] = &[
     &RESOURCE_SCATTER_MAX,
 ];
 
-/// What the updates of ref variables share.
+/// The declaration shared by updates of ref variables.
 const ON_REF: Op = Op {
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
@@ -33,7 +33,7 @@ const ON_REF: Op = Op {
     ..Op::PURE
 };
 
-/// What the updates of resource variables share.
+/// The declaration shared by updates of resource variables.
 const ON_RESOURCE: Op = Op {
     inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
     attrs: &["dtype: numbertype", "Tindices: {int32, int64}"],

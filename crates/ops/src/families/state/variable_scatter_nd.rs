@@ -1,11 +1,13 @@
 //! Updates of the elements or slices of a variable that index tuples name, or that a strided slice selects.
 
-use crate::array::scatter_nd::{Accumulate, add_up, check_emptiness, check_scatter, policy, tuples};
+use crate::families::array::scatter_nd::{
+    Accumulate, add_up, check_emptiness, check_scatter, policy, tuples,
+};
 use crate::linalg::scatter_nd::{BadIndices, Places};
 use crate::numeric::{Num, Real};
-use crate::strided::{Masks, StridedSlice};
-use crate::units::by_unit;
-use crate::variable::{existing, returned, sub_assign};
+use crate::state::variable::{existing, returned, sub_assign};
+use crate::support::strided::{Masks, StridedSlice};
+use crate::support::units::by_unit;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx};
 use ferroflow_core::{C64, C128, DType, Element, Result, Tensor, bf16, ensure, f16, kernels};
@@ -25,7 +27,7 @@ pub(crate) const OPS: &[&Op] = &[
     &RESOURCE_STRIDED_SLICE_ASSIGN,
 ];
 
-/// What the updates of ref variables share.
+/// The declaration shared by updates of ref variables.
 const ON_REF: Op = Op {
     inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
     outputs: &["output_ref: Ref(T)"],
@@ -39,7 +41,7 @@ const ON_REF: Op = Op {
     ..Op::PURE
 };
 
-/// What the updates of resource variables share.
+/// The declaration shared by updates of resource variables.
 const ON_RESOURCE: Op = Op {
     inputs: &["ref: resource", "indices: Tindices", "updates: T"],
     attrs: &[
@@ -242,7 +244,7 @@ fn slice_kernel(init: &Init<'_>) -> Result<Kernel> {
             );
             let slice = StridedSlice::from_inputs(cx, masks, &target.shape().clone(), 1)?;
             if slice.shape()?.elements() > 0 {
-                slice.assign(cx.device(), value, target)?;
+                slice.assign(cx.device().threads(), value, target)?;
             }
             Ok(())
         })?;

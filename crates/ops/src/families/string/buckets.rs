@@ -1,7 +1,7 @@
 //! Strings, and numbers written as such, as bucket numbers.
 
-use crate::hash;
 use crate::numeric::Int;
+use crate::numeric::hash;
 use ferroflow_core::kernel::{Init, Kernel, Str};
 use ferroflow_core::op::{Gradient, Op, shapes};
 use ferroflow_core::{Result, Tensor, bail, ensure, kernels};
@@ -47,7 +47,7 @@ static STRING_TO_HASH_BUCKET_STRONG: Op = Op {
     ..Op::PURE
 };
 
-/// What stock's optimizer makes of numbers that become strings only to be hashed.
+/// The op that stock's optimizer puts in place of numbers that become strings only to be hashed.
 static TENSOR_TO_HASH_BUCKET_FAST: Op = Op {
     name: "_TensorToHashBucketFast",
     inputs: &["input: T"],

@@ -1,6 +1,6 @@
 //! Strings as sequences of characters: case, length, spaces, parts.
 
-use crate::text::trim;
+use crate::support::text::trim;
 use ferroflow_core::kernel::{Init, Kernel, Outputs, Str};
 use ferroflow_core::op::{Op, ShapeCx, shapes};
 use ferroflow_core::{PartialShape, Result, Shape, Tensor, bail, ensure, kernels};
@@ -76,9 +76,12 @@ fn length_kernel(init: &Init<'_>) -> Result<Kernel> {
     let characters = counts_characters(init)?;
     Kernel::sync(move |cx| {
         let input = cx.input(0)?;
-        let length = |text: &Str| match characters {
-            true => text.iter().filter(|byte| starts_character(byte)).count() as i32,
-            false => text.len() as i32,
+        let length = |text: &Str| {
+            if characters {
+                text.iter().filter(|byte| starts_character(byte)).count() as i32
+            } else {
+                text.len() as i32
+            }
         };
         let lengths = input.flat::<Str>()?.iter().map(length).collect::<Vec<i32>>();
         Ok(Tensor::new(input.shape().clone(), lengths)?.into())
@@ -173,7 +176,7 @@ fn broadcast(a: &Shape, b: &Shape) -> Result<Shape> {
     Ok(shape.to_shape().unwrap_or_default())
 }
 
-/// Where element `at` of a broadcast shape comes from.
+/// The source of element `at` of a broadcast shape.
 fn source(mut at: usize, shape: &Shape, from: &Shape) -> usize {
     let (mut offset, mut stride) = (0, 1);
     let missing = shape.rank() - from.rank();

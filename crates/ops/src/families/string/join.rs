@@ -58,9 +58,8 @@ fn reduce_join_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let Some(indices) = s.constant_i64s(1)? else { return Ok(()) };
     let rank = dims.len() as i64;
     let reduced: Vec<i64> = indices.iter().map(|at| if *at < 0 { at + rank } else { *at }).collect();
-    let kept = dims.iter().enumerate().filter_map(|(dim, size)| match reduced.contains(&(dim as i64)) {
-        true => keep.then_some(1),
-        false => Some(*size),
+    let kept = dims.iter().enumerate().filter_map(|(dim, size)| {
+        if reduced.contains(&(dim as i64)) { keep.then_some(1) } else { Some(*size) }
     });
     s.output(0, kept.collect::<Vec<i64>>())
 }

@@ -1,6 +1,6 @@
 //! Numbers as strings and back.
 
-use crate::text::{format_e, format_f, format_g, trim};
+use crate::support::text::{format_e, format_f, format_g, trim};
 use ferroflow_core::kernel::{Init, Kernel, Str};
 use ferroflow_core::op::{Gradient, Op, shapes};
 use ferroflow_core::{C64, C128, DType, Element, Result, Tensor, bail, bf16, ensure, f16, kernels, status};
@@ -38,7 +38,7 @@ static STRING_TO_NUMBER: Op = Op {
     ..Op::PURE
 };
 
-/// What C's `printf` is told by the attributes.
+/// The directive of C's `printf` that the attributes describe.
 struct Format {
     notation: Notation,
     precision: usize,

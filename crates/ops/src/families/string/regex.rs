@@ -1,6 +1,6 @@
 //! Matching and replacing by regular expressions, in RE2's language.
 
-use crate::re2::{Pattern, Rewrite};
+use crate::support::re2::{Pattern, Rewrite};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Gradient, Op, ShapeCx, shapes};
 use ferroflow_core::{Result, Tensor, ensure, kernels};

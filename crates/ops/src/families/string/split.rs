@@ -1,6 +1,6 @@
 //! Strings cut apart; the pieces form a sparse matrix with a row per string.
 
-use crate::text::{is_space, trim_start};
+use crate::support::text::{is_space, trim_start};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{Result, Shape, Tensor, ensure, kernels};

@@ -2,7 +2,7 @@
 
 use super::gradient_descent::proximal;
 use crate::numeric::Float;
-use crate::optimizer::{
+use crate::support::optimizer::{
     Layout, REF_UPDATE, RESOURCE_UPDATE, SPARSE_REF_UPDATE, SPARSE_RESOURCE_UPDATE, Trained,
 };
 use ferroflow_core::kernel::{Init, Kernel};
@@ -263,9 +263,12 @@ fn dual_averaging_kernel<T: Float + Trained>(init: &Init<'_>) -> Result<Kernel> 
         let step = T::from_f64(layout.after::<i64>(cx, 3, "global_step")? as f64);
         // Stock squares in double precision where rows have one element.
         let is_wide = layout.is_sparse() && layout.row_width(cx)? == 1;
-        let square = |squares: T, g: T| match is_wide {
-            true => T::from_f64(squares.to_f64() + g.to_f64() * g.to_f64()),
-            false => squares.add(g.mul(g)),
+        let square = |squares: T, g: T| {
+            if is_wide {
+                T::from_f64(squares.to_f64() + g.to_f64() * g.to_f64())
+            } else {
+                squares.add(g.mul(g))
+            }
         };
         layout.apply::<T>(cx, |[_, sum, squares], g| {
             let (sum, squares) = (sum.add(g), square(squares, g));

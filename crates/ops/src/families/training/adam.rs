@@ -1,7 +1,7 @@
 //! Adam and its relatives: AdaMax, and Adam with AMSGrad.
 
 use crate::numeric::Float;
-use crate::optimizer::{Layout, REF_UPDATE, RESOURCE_UPDATE, Trained};
+use crate::support::optimizer::{Layout, REF_UPDATE, RESOURCE_UPDATE, Trained};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::Op;
 use ferroflow_core::{C64, C128, Result, bf16, f16, kernels};

@@ -1,7 +1,7 @@
 //! FTRL-proximal: "follow the regularized leader".
 
 use crate::numeric::Float;
-use crate::optimizer::{
+use crate::support::optimizer::{
     Layout, REF_UPDATE, RESOURCE_UPDATE, SPARSE_REF_UPDATE, SPARSE_RESOURCE_UPDATE, Trained, power,
 };
 use ferroflow_core::kernel::{Init, Kernel};
@@ -113,7 +113,7 @@ static APPLY_FTRL_V2: Op = Op {
         "lr_power: T",
     ],
     attrs: &["T: numbertype", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
-    kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
+    kernels: kernels![ftrl_v2_kernel: bf16, f16, f32, f64],
     ..REF_UPDATE
 };
 
@@ -131,7 +131,7 @@ static RESOURCE_APPLY_FTRL_V2: Op = Op {
         "lr_power: T",
     ],
     attrs: &["T: numbertype", "use_locking: bool = false", "multiply_linear_by_lr: bool = false"],
-    kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
+    kernels: kernels![ftrl_v2_kernel: bf16, f16, f32, f64],
     ..RESOURCE_UPDATE
 };
 
@@ -155,7 +155,7 @@ static SPARSE_APPLY_FTRL_V2: Op = Op {
         "use_locking: bool = false",
         "multiply_linear_by_lr: bool = false",
     ],
-    kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
+    kernels: kernels![ftrl_v2_kernel: bf16, f16, f32, f64],
     ..SPARSE_REF_UPDATE
 };
 
@@ -179,13 +179,13 @@ static RESOURCE_SPARSE_APPLY_FTRL_V2: Op = Op {
         "use_locking: bool = false",
         "multiply_linear_by_lr: bool = false",
     ],
-    kernels: kernels![ftrl_kernel: bf16, f16, f32, f64],
+    kernels: kernels![ftrl_v2_kernel: bf16, f16, f32, f64],
     ..SPARSE_RESOURCE_UPDATE
 };
 
 /// The scalars of an update.
 struct Ftrl<T> {
-    /// What the linear term's changes are multiplied by, and what the quadratic term is divided by: with
+    /// The factor of the linear term's changes, and the divisor of the quadratic term: with
     /// `multiply_linear_by_lr` everything that is divided by the rate otherwise stays as it is, and the rest is
     /// multiplied by it.
     scale: T,
@@ -262,8 +262,16 @@ impl<T: Float + Trained> Ftrl<T> {
 }
 
 fn ftrl_kernel<T: Float + Trained>(init: &Init<'_>) -> Result<Kernel> {
+    kernel::<T>(init, false)
+}
+
+/// The second version, which takes a shrinkage.
+fn ftrl_v2_kernel<T: Float + Trained>(init: &Init<'_>) -> Result<Kernel> {
+    kernel::<T>(init, true)
+}
+
+fn kernel<T: Float + Trained>(init: &Init<'_>, has_shrinkage: bool) -> Result<Kernel> {
     let layout = Layout::new(init, ["var", "accum", "linear"], 0).refusing_empty_rows();
-    let has_shrinkage = init.op.ends_with("V2");
     let linear_times_lr: bool = init.attr("multiply_linear_by_lr")?;
     Kernel::sync(move |cx| {
         let lr: T = layout.after(cx, 0, "lr")?;

@@ -1,7 +1,9 @@
 //! Plain and proximal gradient descent.
 
 use crate::numeric::{Float, Num};
-use crate::optimizer::{Layout, REF_UPDATE, RESOURCE_UPDATE, SPARSE_REF_UPDATE, SPARSE_RESOURCE_UPDATE};
+use crate::support::optimizer::{
+    Layout, REF_UPDATE, RESOURCE_UPDATE, SPARSE_REF_UPDATE, SPARSE_RESOURCE_UPDATE,
+};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::Op;
 use ferroflow_core::{C64, C128, Result, bf16, f16, kernels};
@@ -58,7 +60,7 @@ static RESOURCE_SPARSE_APPLY_PROXIMAL_GRADIENT_DESCENT: Op = Op {
 };
 
 fn plain_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
-    let layout = Layout::new(init, ["var"], 1);
+    let layout = Layout::new(init, ["var"], 1).naming_gradient("delta");
     Kernel::sync(move |cx| {
         let alpha: T = layout.before(cx, 0, "alpha")?;
         layout.apply::<T>(cx, |[var], g| [var.sub(g.mul(alpha))])
@@ -66,7 +68,7 @@ fn plain_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn proximal_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel> {
-    let layout = Layout::new(init, ["var"], 3).refusing_empty_rows();
+    let layout = Layout::new(init, ["var"], 3).naming_gradient("delta").refusing_empty_rows();
     Kernel::sync(move |cx| {
         let alpha: T = layout.before(cx, 0, "alpha")?;
         let l1: T = layout.before(cx, 1, "l1")?;

@@ -1,7 +1,9 @@
 //! Momentum, in TensorFlow's form and in Keras', which keeps the learning rate in the accumulator.
 
 use crate::numeric::Num;
-use crate::optimizer::{Layout, REF_UPDATE, RESOURCE_UPDATE, SPARSE_REF_UPDATE, SPARSE_RESOURCE_UPDATE};
+use crate::support::optimizer::{
+    Layout, REF_UPDATE, RESOURCE_UPDATE, SPARSE_REF_UPDATE, SPARSE_RESOURCE_UPDATE,
+};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::Op;
 use ferroflow_core::{C64, C128, Result, bf16, f16, kernels};

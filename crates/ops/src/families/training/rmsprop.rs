@@ -1,6 +1,6 @@
 //! RMSProp, plain and centered, and Adadelta.
 
-use crate::optimizer::{
+use crate::support::optimizer::{
     Layout, REF_UPDATE, RESOURCE_UPDATE, SPARSE_REF_UPDATE, SPARSE_RESOURCE_UPDATE, Trained,
 };
 use ferroflow_core::kernel::{Init, Kernel};
@@ -232,17 +232,15 @@ impl<T: Trained> Form<T> {
     #[inline(always)]
     fn average(&self, old: T, new: T) -> T {
         let rest = T::ONE.sub(self.rho);
-        match self.is_sparse {
-            true => old.mul(self.rho).add(new.mul(rest)),
-            false => old.add(new.sub(old).mul(rest)),
-        }
+        if self.is_sparse { old.mul(self.rho).add(new.mul(rest)) } else { old.add(new.sub(old).mul(rest)) }
     }
 
     #[inline(always)]
     fn step(&self, g: T, variance: T) -> T {
-        match self.is_sparse {
-            true => variance.rsqrt().mul(self.lr).mul(g),
-            false => g.mul(self.lr).div(variance.sqrt()),
+        if self.is_sparse {
+            variance.rsqrt().mul(self.lr).mul(g)
+        } else {
+            g.mul(self.lr).div(variance.sqrt())
         }
     }
 }
@@ -274,9 +272,10 @@ fn centered_kernel<T: Trained>(init: &Init<'_>) -> Result<Kernel> {
         layout.apply::<T>(cx, |[var, mg, ms, mom], g| {
             let ms = form.average(ms, g.mul(g));
             let mg = form.average(mg, g);
-            let variance = match form.is_sparse {
-                true => ms.add(epsilon).sub(mg.mul(mg)),
-                false => ms.sub(mg.mul(mg)).add(epsilon),
+            let variance = if form.is_sparse {
+                ms.add(epsilon).sub(mg.mul(mg))
+            } else {
+                ms.sub(mg.mul(mg)).add(epsilon)
             };
             let mom = mom.mul(momentum).add(form.step(g, variance));
             [var.sub(mom), mg, ms, mom]

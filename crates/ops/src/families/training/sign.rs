@@ -1,7 +1,7 @@
 //! Updates whose size depends on whether the gradient and its average agree in sign.
 
 use crate::numeric::Float;
-use crate::optimizer::{Layout, REF_UPDATE, RESOURCE_UPDATE, exponential};
+use crate::support::optimizer::{Layout, REF_UPDATE, RESOURCE_UPDATE, exponential};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::Op;
 use ferroflow_core::{Result, bf16, f16, kernels};
