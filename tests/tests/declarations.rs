@@ -108,6 +108,7 @@ const ELSEWHERE: &[&str] = &[
     "_Arg",
     "_DeviceArg",
     "_DeviceRetval",
+    "_EagerConst",
     "_HostRecv",
     "_HostSend",
     "_Recv",

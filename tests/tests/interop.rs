@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Lines by scenario.
-type Report = BTreeMap<String, Vec<String>>;
+pub(crate) type Report = BTreeMap<String, Vec<String>>;
+
+const SCRIPT: &str = "oracle/interop/run.py";
 
 #[test]
 fn a_stock_client_cannot_tell_the_servers_apart() {
@@ -18,15 +20,15 @@ fn a_stock_client_cannot_tell_the_servers_apart() {
         Server::start(ServerConfig::default(), ferroflow::registry(), vec![listener], std::future::pending())
             .unwrap();
     let (ours, stock) = std::thread::scope(|scope| {
-        let ours = scope.spawn(|| run_scenarios(&python, &["--target", server.target()]));
-        let stock = scope.spawn(|| run_scenarios(&python, &[]));
+        let ours = scope.spawn(|| run_scenarios(&python, SCRIPT, &["--target", server.target()]));
+        let stock = scope.spawn(|| run_scenarios(&python, SCRIPT, &[]));
         (ours.join().unwrap(), stock.join().unwrap())
     });
     assert!(!stock.is_empty(), "no scenario ran");
     let mut differences = first_differences(&stock, &ours);
     if !differences.is_empty() {
         // On a busy machine stock's server does not always do the same: it may miss that a call was dropped.
-        let again = run_scenarios(&python, &[]);
+        let again = run_scenarios(&python, SCRIPT, &[]);
         let differ_again = first_differences(&again, &ours);
         differences.retain(|scenario, _| differ_again.contains_key(scenario));
     }
@@ -35,7 +37,7 @@ fn a_stock_client_cannot_tell_the_servers_apart() {
 }
 
 /// The first lines that differ, by scenario.
-fn first_differences(stock: &Report, ours: &Report) -> BTreeMap<String, String> {
+pub(crate) fn first_differences(stock: &Report, ours: &Report) -> BTreeMap<String, String> {
     let mut differences = BTreeMap::new();
     let names: BTreeSet<&String> = stock.keys().chain(ours.keys()).collect();
     for name in names {
@@ -50,14 +52,14 @@ fn first_differences(stock: &Report, ours: &Report) -> BTreeMap<String, String> 
     differences
 }
 
-/// Runs every scenario. One that ends its process, as a crash of stock's server does, says so in its last line, and the
+/// Runs every scenario of a script. One that ends its process, as a crash of stock's server does, says so in its last line, and the
 /// others run in another process.
-fn run_scenarios(python: &Path, arguments: &[&str]) -> Report {
+pub(crate) fn run_scenarios(python: &Path, script: &str, arguments: &[&str]) -> Report {
     let mut report = Report::new();
     let mut left = Vec::new();
     loop {
         let output = Command::new(python)
-            .arg(stock::root().join("oracle/interop/run.py"))
+            .arg(stock::root().join(script))
             .args(arguments)
             .args(&left)
             .stderr(Stdio::inherit())

@@ -24,6 +24,9 @@ mod examples;
 /// Scenarios of a stock client, on our server and on stock's.
 mod interop;
 
+/// Ops and functions that a stock client runs on our servers one at a time.
+mod eager;
+
 /// The base of all scripts that ask stock.
 mod oracle;
 

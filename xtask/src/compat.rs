@@ -129,7 +129,7 @@ fn missing(ours: &Ours, allowed: &Allowed, stock: &Kernels) -> Vec<String> {
     missing.collect()
 }
 
-/// How far an op of stock runs here.
+/// Support for an op of stock.
 #[derive(Debug, PartialEq)]
 enum State {
     /// With every element type that stock's CPU kernels take.

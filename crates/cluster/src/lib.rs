@@ -8,6 +8,7 @@ pub mod spec;
 
 pub mod api;
 
+pub mod eager;
 pub mod master;
 pub mod worker;
 

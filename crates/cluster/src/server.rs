@@ -1,6 +1,7 @@
 //! A server: one task of a cluster, with its master, its worker and the I/O threads that serve them.
 
 use crate::client::{LocalMaster, MasterClient};
+use crate::eager::Eager;
 use crate::listeners::{Listeners, PortSharer};
 use crate::master::{LongWaits, Master};
 use crate::random;
@@ -169,6 +170,12 @@ impl Server {
         &self.services.worker
     }
 
+    /// Its clients' contexts.
+    #[cfg(test)]
+    pub(crate) fn eager(&self) -> &Arc<Eager> {
+        &self.services.eager
+    }
+
     /// Counts what the server holds for masters and peers.
     pub fn census(&self) -> Census {
         self.services.worker.census()
@@ -198,13 +205,13 @@ impl Server {
     /// Refuses new work with `Unavailable` and waits up to `limit` for running steps. Returns the number of steps that
     /// are still running.
     pub async fn drain(&self, limit: Duration) -> usize {
-        let Services { master, worker, .. } = &*self.services;
+        let Services { master, worker, eager, .. } = &*self.services;
         worker.start_draining();
         let deadline = Instant::now() + limit;
         // A step that was accepted just before shows up a moment later, so one look is not enough.
         let (mut calm, mut waiting) = (0, Waiting::new());
         loop {
-            let running = master.running_steps() + worker.running_calls();
+            let running = master.running_steps() + worker.running_calls() + eager.running_calls();
             waiting.speak(format_args!("{running} running steps"), "this task was asked to end");
             calm = if running == 0 { calm + 1 } else { 0 };
             if calm == 2 || Instant::now() >= deadline {
@@ -289,8 +296,9 @@ fn assemble(
         worker.track_session_users();
     }
     let master = Master::new(worker.clone(), port, config.reclaim_sessions);
+    let eager = Eager::new(worker.clone());
     let accept_failures = AcceptFailures::default();
-    let services = Services { master, worker, intake, accept_failures, sharer };
+    let services = Services { master, worker, eager, intake, accept_failures, sharer };
     Ok(Assembled { services: Arc::new(services), io, io_threads })
 }
 
@@ -342,7 +350,9 @@ fn watch_until(
                     () = services.master.reclaim_sessions() => {}
                     () = services.worker.reclaim_sessions(services.master.reclaim_after()) => {}
                     () = services.worker.watch_for_stalled_masters() => {}
+                    () = services.eager.expire() => {}
                 }
+                services.eager.end();
                 services.master.end().await;
                 stop.send_replace(());
             })

@@ -6,6 +6,7 @@
 pub(crate) mod caller;
 pub(crate) mod client;
 pub(crate) mod direct;
+mod eager_service;
 mod greeting;
 mod grpc;
 pub(crate) mod intake;

@@ -19,8 +19,10 @@ mod transfers;
 
 pub(crate) use run_graph::run_concurrently;
 pub(crate) use sessions::WorkerSession;
+pub(crate) use step_rendezvous::StepRendezvous;
 pub(crate) use steps::WorkerStep;
 
+use crate::eager::api::ClientCluster;
 use crate::requests::RecentRequests;
 use crate::spec::{ClusterSpec, TaskName};
 use crate::transport::caller;
@@ -236,6 +238,11 @@ impl Worker {
         self.steps.cleanup(id);
     }
 
+    /// Ends and forgets all steps of a session.
+    pub(crate) fn cleanup_steps_of(&self, session: &Arc<WorkerSession>) {
+        self.steps.cleanup_session(session);
+    }
+
     /// Sleeps; can be awaited on any thread. Fails if the server ends first.
     pub(crate) fn sleep(&self, length: Duration) -> impl Future<Output = Result<()>> + Send + use<> {
         self.channels.sleep(length)
@@ -317,6 +324,28 @@ impl Worker {
         self.devices().map(|device| attributes(device)).collect()
     }
 
+    /// The devices by the names that they have where this task is called `own`.
+    fn devices_as(&self, own: &TaskName) -> Result<Vec<Arc<Device>>> {
+        let renamed = |(index, device): (u32, &Arc<Device>)| match *own == self.task {
+            true => Ok(device.clone()),
+            false => device.renamed(&own.cpu(index)).map(Arc::new),
+        };
+        (0..).zip(self.devices()).map(renamed).collect()
+    }
+
+    /// The surroundings of a client's context, which share no state with others.
+    pub(crate) fn eager_session(&self, cluster: Option<&ClientCluster>) -> Result<WorkerSession> {
+        let (own, peers) = match cluster {
+            Some(ClientCluster { own, cluster, .. }) => (own.clone(), self.peers_in(cluster, own)?),
+            None => (self.task.clone(), self.peers()),
+        };
+        let envs = self.devices_as(&own)?.into_iter().map(|device| {
+            let resources = ResourceManager::new(&self.task.job);
+            RuntimeEnv::new(self.registry.clone(), device, resources, self.pool.clone())
+        });
+        Ok(WorkerSession::new(own, envs.collect(), false, peers))
+    }
+
     /// Opens a session for a master; opening it again changes nothing.
     pub(crate) fn create_session(&self, request: &CreateWorkerSessionRequest) -> Result<Arc<WorkerSession>> {
         self.check_not_draining()?;
@@ -330,13 +359,7 @@ impl Worker {
             }
             _ => (self.task.clone(), self.peers()),
         };
-        let renamed = |(index, device): (u32, &Arc<Device>)| {
-            if own == self.task {
-                return Ok(device.clone());
-            }
-            device.renamed(&own.cpu(index)).map(Arc::new)
-        };
-        let devices: Vec<Arc<Device>> = (0..).zip(self.devices()).map(renamed).collect::<Result<_>>()?;
+        let devices = self.devices_as(&own)?;
         // Also under other names: a master whose session shares the state of the tasks that it renames says so.
         let isolate = request.isolate_session_state;
         let make = || {

@@ -29,7 +29,7 @@ pub struct Executable {
     arg_types: Vec<DType>,
     fetches: Vec<Output>,
     env: Arc<RuntimeEnv>,
-    /// The functions that the plan calls; kernels hold weak references to them. `None` for a function's body.
+    /// The functions that the plan calls; kernels hold weak references to them. `None` if this is itself one of them.
     _functions: Option<Arc<Functions>>,
     scratches: Mutex<Vec<Scratch>>,
 }
@@ -54,7 +54,15 @@ impl Executable {
     ) -> Result<Arc<Executable>> {
         let planned = plan::plan_function(body, inlined, env)?;
         let scope = KernelScope { functions: functions.clone(), in_function: true };
-        Executable::new(planned, env, &scope)
+        Executable::new(planned, env, &scope, None)
+    }
+
+    /// Makes the kernels of a plan that has state of its own: a single op or a function that a client calls. The
+    /// state of its nodes lives as long as the executable.
+    pub fn standalone(planned: Planned, env: &Arc<RuntimeEnv>) -> Result<Arc<Executable>> {
+        let functions = Functions::new(env, &planned.options);
+        let scope = KernelScope { functions: functions.clone(), in_function: true };
+        Executable::new(planned, env, &scope, Some(functions))
     }
 
     /// Prepares a part that [`crate::plan::partition`] made for another device: every node runs, and values arrive and
@@ -66,10 +74,16 @@ impl Executable {
     /// Makes the kernels of a plan.
     pub fn from_plan(planned: Planned, env: &Arc<RuntimeEnv>) -> Result<Arc<Executable>> {
         let functions = Functions::new(env, &planned.options);
-        Executable::new(planned, env, &KernelScope { functions, in_function: false })
+        let scope = KernelScope { functions: functions.clone(), in_function: false };
+        Executable::new(planned, env, &scope, Some(functions))
     }
 
-    fn new(planned: Planned, env: &Arc<RuntimeEnv>, scope: &KernelScope) -> Result<Arc<Executable>> {
+    fn new(
+        planned: Planned,
+        env: &Arc<RuntimeEnv>,
+        scope: &KernelScope,
+        functions: Option<Arc<Functions>>,
+    ) -> Result<Arc<Executable>> {
         let Planned { graph, fetches, fetch_names, .. } = planned;
         let layout = Layout::new(graph, &fetches, fetch_names, env, scope)?;
         Ok(Arc::new(Executable {
@@ -78,7 +92,7 @@ impl Executable {
             arg_types: planned.arg_types,
             fetches,
             env: env.clone(),
-            _functions: (!scope.in_function).then(|| scope.functions.clone()),
+            _functions: functions,
             scratches: Mutex::default(),
         }))
     }
@@ -102,6 +116,28 @@ impl Executable {
         }
         let run = self.run(feeds.into_iter().map(Some).collect(), step, trace, None);
         Ok(StepRun { executable: self.clone(), run })
+    }
+
+    /// Starts what a client calls, with its arguments; those that this plan does not use may be left out.
+    pub fn start_call(
+        self: &Arc<Self>,
+        arguments: Vec<Option<Tensor>>,
+        step: Arc<StepCx>,
+    ) -> Result<StepRun> {
+        ensure!(
+            arguments.len() == self.arg_types.len(),
+            InvalidArgument,
+            "InstantiateOptions.input_devices must have the same length as the number of arguments: input_devices \
+             length = {} number of arguments = {}",
+            arguments.len(),
+            self.arg_types.len()
+        );
+        Ok(StepRun { executable: self.clone(), run: self.run(arguments, step, None, None) })
+    }
+
+    /// Element types of the arguments.
+    pub fn arg_types(&self) -> &[DType] {
+        &self.arg_types
     }
 
     /// The number of a function's arguments.

@@ -1,6 +1,7 @@
 //! Planning: turns a graph and a signature (feeds, fetches, targets) into the nodes that will run. [`plan`] calls the
 //! passes in order. They are pure functions on graphs, tested as text; only constant folding runs kernels.
 
+mod call;
 mod fold;
 mod infer;
 pub mod lower;
@@ -11,6 +12,7 @@ mod share;
 #[cfg(test)]
 mod tests;
 
+pub use call::{Call, plan_component, plan_op};
 pub use prune::{Signature, parse_tensor_name};
 
 use crate::env::RuntimeEnv;
@@ -48,6 +50,32 @@ impl Planned {
     /// The nodes that will run.
     pub fn graph(&self) -> &Graph {
         &self.graph
+    }
+
+    /// The body of a function as it is: its arguments are fed, its results fetched.
+    pub(crate) fn of_body(body: FunctionBody) -> Planned {
+        Planned {
+            arg_names: (0..body.arg_types.len()).map(|i| format!("arg{i}")).collect(),
+            arg_types: body.arg_types,
+            fetch_names: (0..body.returns.len()).map(|i| format!("Retval[{i}]")).collect(),
+            fetches: body.returns,
+            targets: body.controls,
+            graph: body.graph,
+            options: PlanOptions::default(),
+        }
+    }
+
+    /// The nodes of another device of the same plan, which take the same arguments and have no results.
+    pub fn beside(&self, graph: Graph) -> Planned {
+        Planned {
+            graph,
+            arg_names: self.arg_names.clone(),
+            arg_types: self.arg_types.clone(),
+            fetches: Vec::new(),
+            fetch_names: Vec::new(),
+            targets: Vec::new(),
+            options: self.options.clone(),
+        }
     }
 
     /// A plan that runs every node of a graph once, without feeds or fetches.
@@ -106,16 +134,7 @@ pub(crate) fn plan_function(
     if let Some(name) = inlined {
         lower::lower_body(&mut body.graph, name)?;
     }
-    let planned = Planned {
-        arg_names: body.arg_types.iter().enumerate().map(|(i, _)| format!("arg{i}")).collect(),
-        arg_types: body.arg_types,
-        fetch_names: (0..body.returns.len()).map(|i| format!("Retval[{i}]")).collect(),
-        fetches: body.returns,
-        targets: body.controls,
-        graph: body.graph,
-        options: PlanOptions::default(),
-    };
-    optimize_and_check(prune::keep_needed(planned), env)
+    optimize_and_check(prune::keep_needed(Planned::of_body(body)), env)
 }
 
 fn optimize_and_check(mut planned: Planned, env: &Arc<RuntimeEnv>) -> Result<Planned> {

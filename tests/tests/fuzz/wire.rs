@@ -135,7 +135,7 @@ fn calls(graph: &tf::GraphDef, session: &str, number: i64) -> Vec<(&'static str,
         call!("MasterService" "RunStep" RunStepRequest { session_handle: handle(), feed: feed, fetch: fetch.clone() }),
         call!("MasterService" "PartialRunSetup" PartialRunSetupRequest { session_handle: handle(), fetch: fetch.clone() }),
         call!("MasterService" "MakeCallable" MakeCallableRequest { session_handle: handle(), options: Some(options) }),
-        call!("MasterService" "RunCallable" RunCallableRequest { session_handle: handle(), handle: 1, feed: vec![tensor] }),
+        call!("MasterService" "RunCallable" RunCallableRequest { session_handle: handle(), handle: 1, feed: vec![tensor.clone()] }),
         call!("MasterService" "ReleaseCallable" ReleaseCallableRequest { session_handle: handle(), handle: 1 }),
         call!("MasterService" "ListDevices" ListDevicesRequest { session_handle: handle() }),
         call!("WorkerService" "GetStatus" GetStatusRequest {}),
@@ -154,6 +154,81 @@ fn calls(graph: &tf::GraphDef, session: &str, number: i64) -> Vec<(&'static str,
         call!("WorkerService" "DeleteWorkerSession" DeleteWorkerSessionRequest { session_handle: format!("w{number}") }),
         call!("MasterService" "CloseSession" CloseSessionRequest { session_handle: handle() }),
     ]
+    .into_iter()
+    .chain(eager_calls(graph, tensor, number as u64))
+    .collect()
+}
+
+/// Calls of the eager service: a context, a function made of a graph's nodes, single ops of the same kinds.
+fn eager_calls(
+    graph: &tf::GraphDef,
+    tensor: tf::TensorProto,
+    context_id: u64,
+) -> Vec<(&'static str, Vec<u8>)> {
+    use tf::eager::{self, queue_item::Item};
+    const DEVICE: &str = "/job:localhost/replica:0/task:0/device:CPU:0";
+    let input = |item| eager::operation::Input { item: Some(item) };
+    let kept = eager::RemoteTensorHandle {
+        op_id: 1,
+        device: DEVICE.to_owned(),
+        op_device: DEVICE.to_owned(),
+        dtype: 1,
+        ..Default::default()
+    };
+    let operation = |node: &tf::NodeDef, id: i64| eager::Operation {
+        id,
+        name: node.op.clone(),
+        attrs: node.attr.clone(),
+        op_inputs: vec![
+            input(eager::operation::input::Item::RemoteHandle(kept.clone())),
+            input(eager::operation::input::Item::Tensor(tensor.clone())),
+        ],
+        ..Default::default()
+    };
+    let signature = tf::OpDef { name: "fuzz".to_owned(), ..Default::default() };
+    let function_def = Some(tf::FunctionDef {
+        signature: Some(signature),
+        node_def: graph.node.clone(),
+        ..Default::default()
+    });
+    let library = graph.library.clone();
+    let register = |is_component_function| {
+        let (function_def, library) = (function_def.clone(), library.clone());
+        Item::RegisterFunction(eager::RegisterFunctionOp { function_def, is_component_function, library })
+    };
+    let call = eager::Operation { id: 3, name: "fuzz".to_owned(), is_function: true, ..Default::default() };
+    let send =
+        eager::SendTensorOp { op_id: 1, tensors: vec![tensor.clone()], device_name: DEVICE.to_owned() };
+    let mut items = vec![Item::SendTensor(send), register(true), register(false)];
+    items.extend(graph.node.iter().take(4).map(|node| Item::Operation(operation(node, 2))));
+    items.push(Item::Operation(call.clone()));
+    items.push(Item::HandleToDecref(kept.clone()));
+    items.push(Item::CleanupFunction(eager::CleanupFunctionOp { step_id: 7 }));
+    items.push(Item::RemoveFunction(eager::RemoveFunctionOp { function_name: "fuzz".to_owned() }));
+    let all = |items: Vec<Item>| {
+        let queue = items.into_iter().map(|item| eager::QueueItem { item: Some(item) }).collect();
+        eager::EnqueueRequest { context_id, queue }.encode_to_vec()
+    };
+    let create = eager::CreateContextRequest { context_id, keep_alive_secs: 1, ..Default::default() };
+    let update = eager::UpdateContextRequest { context_id, context_view_id: 1, ..Default::default() };
+    let component = eager::RunComponentFunctionRequest {
+        context_id,
+        operation: Some(eager::Operation { is_component_function: true, func_step_id: 5, ..call }),
+        ..Default::default()
+    };
+    let mut calls = vec![("/tensorflow.eager.EagerService/CreateContext", create.encode_to_vec())];
+    calls
+        .extend(items.iter().map(|item| ("/tensorflow.eager.EagerService/Enqueue", all(vec![item.clone()]))));
+    calls.push(("/tensorflow.eager.EagerService/StreamingEnqueue", all(items)));
+    calls.push(("/tensorflow.eager.EagerService/RunComponentFunction", component.encode_to_vec()));
+    calls.push(("/tensorflow.eager.EagerService/UpdateContext", update.encode_to_vec()));
+    let keep = eager::KeepAliveRequest { context_id }.encode_to_vec();
+    calls.push(("/tensorflow.eager.EagerService/KeepAlive", keep));
+    let wait = eager::WaitQueueDoneRequest { context_id, ..Default::default() }.encode_to_vec();
+    calls.push(("/tensorflow.eager.EagerService/WaitQueueDone", wait));
+    let close = eager::CloseContextRequest { context_id, context_view_id: 9 }.encode_to_vec();
+    calls.push(("/tensorflow.eager.EagerService/CloseContext", close));
+    calls
 }
 
 /// Ways in which the frame around a message may be wrong.

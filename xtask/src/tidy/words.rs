@@ -8,17 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// Directories whose Rust files the rules cover.
-const RUST: &[&str] = &[
-    "benches/",
-    "crates/core/",
-    "crates/ferroflow/",
-    "crates/io/",
-    "crates/proto/",
-    "crates/runtime/",
-    "crates/testing/",
-    "tests/",
-    "xtask/",
-];
+const RUST: &[&str] = &["benches/", "crates/", "tests/", "xtask/"];
 
 /// Directories whose Python docstrings they cover.
 const PYTHON: &[&str] = &["oracle/"];

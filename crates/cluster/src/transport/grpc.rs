@@ -7,9 +7,12 @@ use super::status::to_trailers;
 use bytes::{Buf, Bytes};
 use ferroflow_core::memory::Charge;
 use ferroflow_core::{Result, Status, bail, ensure, status};
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
 use http::{HeaderMap, HeaderValue, Response};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
+use prost::Message;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -58,6 +61,8 @@ pub(crate) struct RequestBody<B = Incoming> {
     incoming: B,
     /// Expires when the caller has been silent for too long; `None` while data is available.
     silence: Option<Pin<Box<Sleep>>>,
+    /// Whether the caller may be silent: between the messages of a stream.
+    rests: bool,
 }
 
 impl<B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin> RequestBody<B> {
@@ -77,6 +82,7 @@ impl<B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin> RequestBody<B> {
                     ))));
                 }
                 Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending if self.rests => return Poll::Pending,
                 Poll::Pending => {
                     let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(MAX_SILENCE)));
                     ready!(silence.as_mut().poll(cx));
@@ -91,7 +97,7 @@ impl<B: Body<Data = Bytes, Error: std::fmt::Display> + Unpin> RequestBody<B> {
 
 /// Reads the message prefix and returns a reader of the message.
 pub(crate) async fn open(headers: &HeaderMap, body: Incoming, intake: &Arc<Intake>) -> Result<Request> {
-    let mut source = RequestSource::Body(RequestBody { incoming: body, silence: None });
+    let mut source = RequestSource::Body(RequestBody { incoming: body, silence: None, rests: false });
     let mut start = Bytes::new();
     while start.len() < 5 {
         match poll_fn(|cx| source.poll_frame(cx)).await {
@@ -125,6 +131,51 @@ pub(crate) async fn open(headers: &HeaderMap, body: Incoming, intake: &Arc<Intak
     let mut inflated = Reader::new(RequestSource::Nothing, inflated, length, intake);
     *inflated.gathered() = charge;
     Ok(inflated)
+}
+
+/// The messages of a streaming request, one after the other.
+pub(crate) struct RequestStream {
+    body: RequestBody,
+    /// What has arrived of the next message.
+    start: Bytes,
+    intake: Arc<Intake>,
+}
+
+impl RequestStream {
+    /// The messages of this body.
+    pub(crate) fn new(body: Incoming, intake: &Arc<Intake>) -> RequestStream {
+        let body = RequestBody { incoming: body, silence: None, rests: true };
+        RequestStream { body, start: Bytes::new(), intake: intake.clone() }
+    }
+
+    /// The next message, and what is charged for it; `None` after the last.
+    pub(crate) async fn next<M: Message + Default>(&mut self) -> Result<Option<(M, Charge)>> {
+        while self.start.len() < 5 {
+            self.body.rests = self.start.is_empty();
+            match poll_fn(|cx| self.body.poll_frame(cx)).await {
+                Some(frame) if self.start.is_empty() => self.start = frame?,
+                Some(frame) => self.start = [&self.start[..], &frame?].concat().into(),
+                None if self.start.is_empty() => return Ok(None),
+                None => bail!(Internal, "the request ends before its message starts"),
+            }
+        }
+        self.body.rests = false;
+        let compressed = self.start.get_u8();
+        ensure!(compressed == 0, Unimplemented, "compressed messages are not supported in a stream");
+        let length = u64::from(self.start.get_u32());
+        let start = std::mem::take(&mut self.start);
+        let mut reader = Reader::new(&mut self.body, start, length, &self.intake);
+        let message = reader.decode().await?;
+        let (_, rest, charge) = reader.into_rest();
+        self.start = rest;
+        Ok(Some((message, charge)))
+    }
+}
+
+impl ByteSource for &mut RequestBody {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes>>> {
+        RequestBody::poll_frame(self, cx)
+    }
 }
 
 /// The compression of a message.
@@ -203,10 +254,27 @@ pub(crate) fn respond(outcome: Result<Rope>) -> Response<Pieces> {
     headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     headers.insert("grpc-accept-encoding", HeaderValue::from_static("identity,deflate,gzip"));
     match outcome.and_then(Rope::finish) {
-        Ok(pieces) => *response.body_mut() = Pieces { pieces, trailers: Some(to_trailers(Ok(()))) },
+        Ok(pieces) => {
+            *response.body_mut() = Pieces { pieces, messages: None, trailers: Some(to_trailers(Ok(()))) }
+        }
         Err(status) => headers.extend(to_trailers(Err(&status))),
     }
     response
+}
+
+/// The response to a streaming call: messages as they come, then how it ended.
+pub(crate) fn respond_streaming(messages: BoxStream<'static, Streamed>) -> Response<Pieces> {
+    let mut response = respond(Ok(Rope::new()));
+    *response.body_mut() = Pieces { messages: Some(messages), ..Pieces::default() };
+    response
+}
+
+/// What a streaming call answers.
+pub(crate) enum Streamed {
+    /// A message, in pieces.
+    Message(VecDeque<Bytes>),
+    /// The end.
+    End(Result<()>),
 }
 
 /// Returns whether a request is a gRPC call.
@@ -219,6 +287,8 @@ pub(crate) fn is_call(method: &http::Method, headers: &HeaderMap) -> bool {
 #[derive(Default)]
 pub(crate) struct Pieces {
     pieces: VecDeque<Bytes>,
+    /// Further messages.
+    messages: Option<BoxStream<'static, Streamed>>,
     trailers: Option<HeaderMap>,
 }
 
@@ -228,16 +298,27 @@ impl Body for Pieces {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some(piece) = self.pieces.pop_front() {
-            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        loop {
+            if let Some(piece) = self.pieces.pop_front() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            let Some(messages) = &mut self.messages else { break };
+            match ready!(messages.poll_next_unpin(cx)) {
+                Some(Streamed::Message(pieces)) => self.pieces = pieces,
+                Some(Streamed::End(outcome)) => {
+                    self.trailers = Some(to_trailers(outcome.as_ref().copied()));
+                    self.messages = None;
+                }
+                None => self.messages = None,
+            }
         }
         Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.pieces.is_empty() && self.trailers.is_none()
+        self.pieces.is_empty() && self.messages.is_none() && self.trailers.is_none()
     }
 }
 
@@ -275,7 +356,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_that_fall_silent_are_given_up() {
         let start = tokio::time::Instant::now();
-        let mut body = RequestBody { incoming: Stalled(Some("a start".into())), silence: None };
+        let mut body = RequestBody { incoming: Stalled(Some("a start".into())), silence: None, rests: false };
         let first = poll_fn(|cx| body.poll_frame(cx)).await;
         assert_eq!(first.unwrap().unwrap(), "a start");
         let refused = poll_fn(|cx| body.poll_frame(cx)).await.unwrap().unwrap_err();

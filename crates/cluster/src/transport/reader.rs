@@ -59,6 +59,11 @@ impl<F: ByteSource> Reader<F> {
         Reader { frames, current, position: 0, length, intake: intake.clone(), gathered, contents }
     }
 
+    /// What follows the message, and what is charged for it.
+    pub(crate) fn into_rest(self) -> (F, Bytes, Charge) {
+        (self.frames, self.current, self.gathered)
+    }
+
     /// Returns the source of memory for tensors.
     pub(crate) fn intake(&self) -> &Intake {
         &self.intake

@@ -4,11 +4,12 @@
 //! its small calls are answered there, because a hop to another thread costs more than such a call.
 
 use super::greeting::{Greeted, greet, greet_at_shared_port};
-use super::grpc::{self, Pieces};
+use super::grpc::{self, Pieces, RequestStream};
 use super::intake::Intake;
 use super::io::IoThread;
 use super::sockets::{CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence};
-use super::{caller, direct, local, master_service, worker_service};
+use super::{caller, direct, eager_service, local, master_service, worker_service};
+use crate::eager::Eager;
 use crate::listeners::PortSharer;
 use crate::master::Master;
 use crate::presence::Presence;
@@ -49,6 +50,7 @@ const MAX_CALLS: u32 = 16_384;
 pub(crate) struct Services {
     pub(crate) master: Arc<Master>,
     pub(crate) worker: Arc<Worker>,
+    pub(crate) eager: Arc<Eager>,
     pub(crate) intake: Arc<Intake>,
     pub(crate) accept_failures: AcceptFailures,
     /// Another protocol on the port.
@@ -278,6 +280,15 @@ async fn handle(
         *refusal.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return refusal;
     }
+    if head.uri.path() == eager_service::STREAMING_ENQUEUE {
+        return match grpc::timeout(&head.headers) {
+            Ok(limit) => {
+                let requests = RequestStream::new(body, &caller.intake);
+                grpc::respond_streaming(eager_service::streaming_enqueue(services, requests, limit))
+            }
+            Err(status) => grpc::respond(Err(status)),
+        };
+    }
     // Boxed right away, because the future of a call is moved several times before it runs.
     let call = Box::pin(async {
         let path = head.uri.path();
@@ -288,6 +299,10 @@ async fn handle(
         if let Some(method) = path.strip_prefix("/tensorflow.WorkerService/") {
             let request = grpc::open(&head.headers, body, &caller.intake).await?;
             return worker_service::call(&services, &caller, method, request).await;
+        }
+        if let Some(method) = path.strip_prefix("/tensorflow.eager.EagerService/") {
+            let request = grpc::open(&head.headers, body, &caller.intake).await?;
+            return eager_service::call(&services, method, request).await;
         }
         Err(unknown_method())
     });

@@ -45,6 +45,11 @@ impl WorkerSession {
         WorkerSession { own, envs, isolated, peers, next_edge, graphs, extending_library }
     }
 
+    /// The same session among other peers.
+    pub(crate) fn among(&self, peers: Arc<Peers>) -> WorkerSession {
+        WorkerSession::new(self.own.clone(), self.envs.clone(), false, peers)
+    }
+
     /// Returns the name of this task in the session.
     pub(crate) fn task(&self) -> &TaskName {
         &self.own

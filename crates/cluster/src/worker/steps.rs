@@ -108,7 +108,7 @@ impl WorkerStep {
     }
 
     /// Ties the step to a session: it ends with the session at the latest.
-    pub(super) fn belongs_to(&self, session: &Arc<WorkerSession>) {
+    pub(crate) fn belongs_to(&self, session: &Arc<WorkerSession>) {
         self.session.get_or_init(|| Arc::downgrade(session));
     }
 

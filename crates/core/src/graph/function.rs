@@ -5,7 +5,7 @@ use super::{Graph, Library, Node, NodeData, NodeId, NodeKind, Output};
 use crate::attr::Attrs;
 use crate::op::{OpSpec, Registry};
 use crate::{DType, Result, bail, ensure, status};
-use ferroflow_proto::tensorflow::{AttrValue, FunctionDef};
+use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, OpDef, op_def};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -119,6 +119,67 @@ impl FunctionBody {
         }
         graph.topological_order()?;
         Ok(FunctionBody { graph, arg_types: types, returns, controls })
+    }
+}
+
+impl Graph {
+    /// The name of an output in a function's body: `argument`, or `node:output:index`.
+    pub(crate) fn reference(&self, output: Output) -> Result<String> {
+        let data = &self.node(output.node).data;
+        let mut left = output.index as usize;
+        match &data.kind {
+            NodeKind::Arg(_) => return Ok(data.name.clone()),
+            NodeKind::Constant(_) => return Ok(format!("{}:output:0", data.name)),
+            NodeKind::Op(_) | NodeKind::Unsupported(_) => {
+                for arg in data.spec().map_or(&[][..], |spec| &spec.outputs) {
+                    let mut types = Vec::new();
+                    arg.expand(&data.attrs, &mut types)?;
+                    if left < types.len() {
+                        return Ok(format!("{}:{}:{left}", data.name, arg.name));
+                    }
+                    left -= types.len();
+                }
+            }
+            NodeKind::Function(callee) => {
+                let signature = self.library().get(callee).and_then(|function| function.signature.as_ref());
+                if let Some(arg) = signature.and_then(|signature| signature.output_arg.get(left)) {
+                    return Ok(format!("{}:{}:0", data.name, arg.name));
+                }
+            }
+        }
+        Err(status!(Internal, "operation '{}' has no output {}", data.name, output.index))
+    }
+
+    /// The graph as a function that takes the values of its argument nodes and returns nothing; all of its nodes run.
+    /// Also the numbers of these arguments, in the order in which the function takes them.
+    pub fn to_component(&self, name: &str) -> Result<(FunctionDef, Vec<usize>)> {
+        let mut signature = OpDef { name: name.to_owned(), ..Default::default() };
+        let mut args: Vec<(usize, &NodeData)> = Vec::new();
+        let mut nodes = Vec::with_capacity(self.node_count());
+        for (node, mut def) in self.nodes().iter().zip(self.node_defs(0)) {
+            if let NodeKind::Arg(number) = node.data.kind {
+                args.push((number, &node.data));
+                continue;
+            }
+            let inputs = node.inputs.iter().map(|input| self.reference(*input));
+            def.input = inputs.collect::<Result<_>>()?;
+            // What waits for an argument waits for nothing.
+            let controls = node.controls.iter().map(|id| &self.node(*id).data);
+            let controls = controls.filter(|data| !matches!(data.kind, NodeKind::Arg(_)));
+            def.input.extend(controls.map(|data| format!("^{}", data.name)));
+            signature.is_stateful |= node.data.is_stateful();
+            nodes.push(def);
+        }
+        args.sort_by_key(|(number, _)| *number);
+        for (_, data) in &args {
+            signature.input_arg.push(op_def::ArgDef {
+                name: data.name.clone(),
+                r#type: data.output_types[0].0.to_wire(),
+                ..Default::default()
+            });
+        }
+        let function = FunctionDef { signature: Some(signature), node_def: nodes, ..Default::default() };
+        Ok((function, args.into_iter().map(|(number, _)| number).collect()))
     }
 }
 

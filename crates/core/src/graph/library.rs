@@ -67,6 +67,15 @@ impl Library {
         Ok(library)
     }
 
+    /// This library without the function of this name.
+    #[must_use]
+    pub fn without(&self, name: &str) -> Library {
+        let mut library = self.clone();
+        library.functions.remove(name);
+        library.gradients.remove(name);
+        library
+    }
+
     /// The wire form, sorted by name.
     pub fn to_proto(&self) -> FunctionDefLibrary {
         let mut functions: Vec<_> = self.functions.iter().collect();

@@ -9,7 +9,7 @@ use crate::attr::Attrs;
 use crate::graph::{self, FunctionBody, Inference, NodeData, NodeKind};
 use crate::op::OpClass;
 use crate::resource::HandleShape;
-use crate::{DType, PartialShape, Result, ToPartialShape, bail, ensure, status};
+use crate::{DType, PartialShape, Result, ToPartialShape, bail, ensure};
 use ferroflow_proto::tensorflow::attr_value::{ListValue, Value};
 use ferroflow_proto::tensorflow::function_def::ArgAttrs;
 use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, FunctionDefLibrary, NameAttrList, OpDef, op_def};
@@ -347,7 +347,7 @@ impl FunctionGraph {
                 continue;
             }
             let inputs =
-                node.inputs.iter().map(|input| reference(graph, *input)).collect::<Result<Vec<_>>>()?;
+                node.inputs.iter().map(|input| graph.reference(*input)).collect::<Result<Vec<_>>>()?;
             let controls = node.controls.iter().map(|id| format!("^{}", graph.node(*id).data.name));
             node_def.input = inputs.into_iter().chain(controls).collect();
             let has_effects = node.data.is_stateful()
@@ -363,38 +363,11 @@ impl FunctionGraph {
             let result_name = format!("result_{index}");
             let dtype = graph.node(result.edge().node).data.output_types[result.index()].0;
             signature.output_arg.push(arg_def(result_name.clone(), dtype));
-            def.ret.insert(result_name, reference(graph, result.edge())?);
+            def.ret.insert(result_name, graph.reference(result.edge())?);
         }
         def.signature = Some(signature);
         Ok(def)
     }
-}
-
-/// The name of an output in a function's body: `argument`, or `node:output:index`.
-fn reference(graph: &graph::Graph, output: graph::Output) -> Result<String> {
-    let data = &graph.node(output.node).data;
-    let mut left = output.index as usize;
-    match &data.kind {
-        NodeKind::Arg(_) => return Ok(data.name.clone()),
-        NodeKind::Constant(_) => return Ok(format!("{}:output:0", data.name)),
-        NodeKind::Op(_) | NodeKind::Unsupported(_) => {
-            for arg in data.spec().map_or(&[][..], |spec| &spec.outputs) {
-                let mut types = Vec::new();
-                arg.expand(&data.attrs, &mut types)?;
-                if left < types.len() {
-                    return Ok(format!("{}:{}:{left}", data.name, arg.name));
-                }
-                left -= types.len();
-            }
-        }
-        NodeKind::Function(callee) => {
-            let signature = graph.library().get(callee).and_then(|function| function.signature.as_ref());
-            if let Some(arg) = signature.and_then(|signature| signature.output_arg.get(left)) {
-                return Ok(format!("{}:{}:0", data.name, arg.name));
-            }
-        }
-    }
-    Err(status!(Internal, "operation '{}' has no output {}", data.name, output.index))
 }
 
 impl Graph {

@@ -44,7 +44,7 @@ impl Method {
     /// Returns how to log waits for its response: calls that run something may take long.
     pub(super) fn waiting(&self) -> Waiting {
         match self.path.rsplit('/').next() {
-            Some("RunGraph" | "RecvTensor") => Waiting::for_work(),
+            Some("RunGraph" | "RecvTensor" | "RunComponentFunction") => Waiting::for_work(),
             _ => Waiting::new(),
         }
     }

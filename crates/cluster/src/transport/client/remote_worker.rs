@@ -10,12 +10,15 @@ use super::super::worker_service::{ExtendedSessionRequest, ExtendedSessionRespon
 use super::channel::{CallResponse, Channel};
 use super::method::{Method, methods};
 use super::peers::Naming;
+use super::remote_eager::RemoteEager;
 use super::when_ready::{ATTEMPT_WAIT, Attempts};
 use crate::spec::{ClusterSpec, TaskName};
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::{Code, Result, Status, status};
+use ferroflow_proto::tensorflow::eager::CleanupFunctionOp;
+use ferroflow_proto::tensorflow::eager::queue_item::Item;
 use ferroflow_proto::tensorflow::{
     CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse, ClusterDef,
     CreateWorkerSessionRequest, DeleteWorkerSessionRequest, DeleteWorkerSessionResponse,
@@ -47,6 +50,7 @@ pub(crate) struct RemoteWorker {
     intake: Arc<Intake>,
     naming: Naming,
     methods: Methods,
+    eager: RemoteEager,
     /// True if the task accepts direct connections, as far as is known.
     takes_direct_links: AtomicBool,
     /// The name of its local socket, for tasks on the same machine.
@@ -76,12 +80,14 @@ impl RemoteWorker {
         naming: Naming,
     ) -> Result<RemoteWorker> {
         let methods = Methods::new(channel.address())?;
+        let eager = RemoteEager::new(task.clone(), channel.clone())?;
         Ok(RemoteWorker {
             task,
             channel,
             intake,
             naming,
             methods,
+            eager,
             takes_direct_links: AtomicBool::new(false),
             local_name: Mutex::default(),
         })
@@ -310,6 +316,19 @@ impl RemoteWorker {
         self.spawn_call(step_id as u64, move |worker| async move { worker.cleanup_graph(step_id).await });
     }
 
+    /// The task's eager service.
+    pub(crate) fn eager(&self) -> &RemoteEager {
+        &self.eager
+    }
+
+    /// Ends a step of a function at the task in the background.
+    pub(crate) fn forget_function_step(self: &Arc<Self>, context: u64, step_id: i64) {
+        let cleanup = Item::CleanupFunction(CleanupFunctionOp { step_id });
+        self.spawn_call(step_id as u64, move |worker| async move {
+            worker.eager.enqueue(context, vec![cleanup]).await.map(drop)
+        });
+    }
+
     /// Stops the log of transfers in the background.
     pub(crate) fn stop_logging(self: &Arc<Self>) {
         let request = LoggingRequest { disable_rpc_logging: true, ..Default::default() };
@@ -357,13 +376,18 @@ impl RemoteWorker {
     /// Adds the called task and method to an error, in the form by which stock's programs tell a failed task from a
     /// failed op.
     fn explain(&self, method: &Method, error: Status) -> Status {
-        let (task, path, code, address) = (&self.task, method.path(), error.code() as i32, self.address());
-        error.map_message(|message| {
-            format!(
-                "{message}{CALL_FAILED}{task} while calling {path}:\n:{{grpc_status:{code}, peer:\"{address}\"}}"
-            )
-        })
+        call_failed(error, &self.task, method.path(), self.address())
     }
+}
+
+/// The failure of a call of `path` to a task.
+pub(super) fn call_failed(error: Status, task: &TaskName, path: &str, address: &str) -> Status {
+    let code = error.code() as i32;
+    error.map_message(|message| {
+        format!(
+            "{message}{CALL_FAILED}{task} while calling {path}:\n:{{grpc_status:{code}, peer:\"{address}\"}}"
+        )
+    })
 }
 
 /// The reason for a wait: no response to a call.

@@ -1,0 +1,202 @@
+//! Ops and functions that clients run on this task one at a time, outside sessions.
+//!
+//! A client has a *context* on every task of its cluster. In it, outputs of operations are kept under the number that the
+//! client gave the operation, until the client lets go of them. An operation names its inputs the same way, so that
+//! values stay where they are. Functions are planned once per signature, by the planner and for the executor that steps
+//! of sessions use.
+
+pub mod api;
+
+mod account;
+mod across;
+mod context;
+mod execute;
+mod functions;
+mod handles;
+mod plans;
+#[cfg(test)]
+mod tests;
+
+use crate::worker::Worker;
+use api::{ContextUpdate, EagerApi, Item, NewContext, Operation, Outcome};
+use context::Context;
+use ferroflow_core::{Result, Status, ensure, status};
+use ferroflow_proto::tensorflow::DeviceAttributes;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// How often to look for contexts whose clients are gone.
+const EXPIRY_LOOK: Duration = Duration::from_secs(1);
+
+/// What a context takes before there is anything in it.
+const CONTEXT_BYTES: usize = 64 << 10;
+
+const UNPOISONED: &str = "no panic while contexts are locked";
+
+/// The contexts of clients on one task.
+pub struct Eager {
+    worker: Arc<Worker>,
+    contexts: Mutex<HashMap<u64, Arc<Context>>>,
+    created: Notify,
+    /// Calls under way.
+    calls: AtomicUsize,
+}
+
+impl Eager {
+    /// No contexts yet.
+    pub(crate) fn new(worker: Arc<Worker>) -> Arc<Eager> {
+        Arc::new(Eager {
+            worker,
+            contexts: Mutex::default(),
+            created: Notify::new(),
+            calls: AtomicUsize::new(0),
+        })
+    }
+
+    /// How many calls that run something are under way.
+    pub(crate) fn running_calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// How many contexts there are, and how many values they keep.
+    pub fn count(&self) -> (usize, usize) {
+        let contexts = self.contexts.lock().expect(UNPOISONED);
+        (contexts.len(), contexts.values().map(|context| context.handles.len()).sum())
+    }
+
+    /// Ends contexts whose clients have been silent for too long, for as long as it is polled.
+    pub(crate) async fn expire(&self) {
+        loop {
+            if self.contexts.lock().expect(UNPOISONED).is_empty() {
+                self.created.notified().await;
+            }
+            tokio::time::sleep(EXPIRY_LOOK).await;
+            let expired: Vec<_> = {
+                let mut contexts = self.contexts.lock().expect(UNPOISONED);
+                contexts.extract_if(|_, context| context.is_expired()).collect()
+            };
+            for (id, context) in expired {
+                tracing::info!(context = id, "A client has been silent for too long; its context ends.");
+                context.end();
+            }
+        }
+    }
+
+    /// Ends every context.
+    pub(crate) fn end(&self) {
+        let contexts = std::mem::take(&mut *self.contexts.lock().expect(UNPOISONED));
+        contexts.into_values().for_each(|context| context.end());
+    }
+
+    fn context(&self, id: u64) -> Result<Arc<Context>> {
+        let context = self.contexts.lock().expect(UNPOISONED).get(&id).cloned();
+        let context = context.ok_or_else(|| unknown_context(id))?;
+        context.touch();
+        Ok(context)
+    }
+}
+
+fn unknown_context(id: u64) -> Status {
+    status!(
+        Aborted,
+        "Unable to find a context_id matching the specified one ({id}). Perhaps the worker was restarted, or the context \
+         was GC'd?"
+    )
+}
+
+impl EagerApi for Eager {
+    fn create_context(&self, new: NewContext) -> Result<Vec<DeviceAttributes>> {
+        self.worker.check_not_draining()?;
+        if new.clear_existing {
+            self.end();
+        }
+        let (id, view) = (new.id, new.view);
+        let older = |context: &Arc<Context>| context.view_id() <= view;
+        let exists = || {
+            status!(InvalidArgument, "EagerService:CreateContext failed. Context id: <{id}> already exists.")
+        };
+        let known = self.contexts.lock().expect(UNPOISONED).get(&id).cloned();
+        ensure!(known.as_ref().is_none_or(older), InvalidArgument, "{}", exists().message());
+        // What it leaves goes first: steps and resources have the same names in both.
+        if let Some(known) = known {
+            self.contexts.lock().expect(UNPOISONED).remove(&id);
+            known.end();
+        }
+        let charge = self.worker.device().memory().budget().charge(CONTEXT_BYTES)?;
+        let context = Context::new(&self.worker, new, charge)?;
+        let devices = context.device_attributes();
+        let replaced = self.contexts.lock().expect(UNPOISONED).insert(id, context);
+        replaced.into_iter().for_each(|context| context.end());
+        self.created.notify_one();
+        Ok(devices)
+    }
+
+    fn update_context(&self, update: ContextUpdate) -> Result<Vec<DeviceAttributes>> {
+        self.context(update.id)?.update(update)
+    }
+
+    fn keep_alive(&self, context: u64) -> Result<u64> {
+        Ok(self.context(context)?.view_id())
+    }
+
+    fn close_context(&self, context: u64, view: u64) {
+        let closed = {
+            let mut contexts = self.contexts.lock().expect(UNPOISONED);
+            // After a restart clients open a new context and close the old one, whose number is the same, later.
+            match contexts.get(&context) {
+                Some(known) if known.view_id() <= view => contexts.remove(&context),
+                _ => None,
+            }
+        };
+        closed.into_iter().for_each(|context| context.end());
+    }
+
+    fn wait_queue_done(&self, context: u64, ops: &[i64]) -> Result<()> {
+        self.context(context)?;
+        ensure!(
+            ops.is_empty(),
+            Unimplemented,
+            "EagerServiceImpl::WaitQueueDone is not implemented for particular op IDs."
+        );
+        // Items are answered when they are done, so there is nothing to wait for.
+        Ok(())
+    }
+
+    async fn enqueue(
+        &self,
+        context: u64,
+        items: impl Iterator<Item = Result<Item>> + Send,
+    ) -> Result<Vec<Outcome>> {
+        let context = self.context(context)?;
+        let _call = CallCount::new(&self.calls);
+        let mut outcomes = Vec::with_capacity(items.size_hint().0);
+        for item in items {
+            outcomes.push(context.run_item(item?).await?);
+        }
+        Ok(outcomes)
+    }
+
+    async fn run_component(&self, context: u64, operation: Operation, outputs: Vec<i32>) -> Result<Outcome> {
+        let context = self.context(context)?;
+        let _call = CallCount::new(&self.calls);
+        context.run_component(operation, Some(outputs)).await
+    }
+}
+
+struct CallCount<'a>(&'a AtomicUsize);
+
+impl<'a> CallCount<'a> {
+    fn new(count: &'a AtomicUsize) -> CallCount<'a> {
+        count.fetch_add(1, Ordering::Relaxed);
+        CallCount(count)
+    }
+}
+
+impl Drop for CallCount<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,394 @@
+//! Functions, on one device or across tasks.
+//!
+//! The task that is asked plans the function once: ops go where their resources are, the rest stays here. What belongs to
+//! other tasks is registered there as *component functions*, whose arguments are values that those tasks keep. A step
+//! runs all parts side by side under one number, and tensors cross between them as in steps of sessions.
+
+use super::api::{Operation, Outcome};
+use super::context::{Context, View};
+use super::execute::{Argument, resource_device, signature};
+use super::plans::CallPlan;
+use crate::random;
+use crate::transport::client::RemoteWorker;
+use crate::worker::{WorkerSession, WorkerStep};
+use ferroflow_core::device::DeviceSpec;
+use ferroflow_core::op::OpClass;
+use ferroflow_core::{DType, Result, Status, Tensor, bail, ensure, status};
+use ferroflow_proto::tensorflow::FunctionDefLibrary;
+use ferroflow_proto::tensorflow::eager::{self, RemoteTensorHandle};
+use ferroflow_runtime::plan::partition::{Borders, Part, Parts, partition};
+use ferroflow_runtime::plan::place::Placer;
+use ferroflow_runtime::plan::{Call, Planned, plan_component};
+use ferroflow_runtime::{Executable, RuntimeEnv};
+use futures_util::future::{BoxFuture, Either, select, try_join_all};
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long to wait for the failure that caused the one at hand.
+const CAUSE_WAIT: Duration = Duration::from_secs(2);
+
+/// A part of a function that another task has registered.
+pub(super) struct RemotePart {
+    peer: Arc<RemoteWorker>,
+    device: String,
+    function: String,
+    /// The numbers of the arguments that it takes.
+    args: Vec<usize>,
+}
+
+/// What cutting a function gives: parts of this task, and definitions for others.
+struct Cut {
+    local: Arc<Executable>,
+    beside: Vec<Arc<Executable>>,
+    remote: Vec<(RemotePart, eager::RegisterFunctionOp)>,
+}
+
+impl Context {
+    /// Runs a function that the client has registered.
+    pub(super) async fn run_function(
+        self: &Arc<Self>,
+        view: &Arc<View>,
+        env: &Arc<RuntimeEnv>,
+        operation: Operation,
+        arguments: Vec<Argument>,
+    ) -> Result<Outcome> {
+        let devices: Vec<String> = arguments.iter().map(|argument| self.device_of(argument, env)).collect();
+        let mut key = signature(&operation, env.device.name(), std::iter::empty());
+        devices.iter().for_each(|device| {
+            key.push(0);
+            key.extend(device.as_bytes());
+        });
+        let cell = self.plans.get(key, &operation.name, &self.account)?;
+        let plan = match cell.get() {
+            Some(plan) => plan.clone(),
+            None => cell.get_or_try_init(|| self.instantiate(view, env, &operation, devices)).await?.clone(),
+        };
+        check_types(&operation.name, &plan, &arguments)?;
+        let outputs = match plan.remote.is_empty() && plan.beside.is_empty() {
+            true => {
+                let step = WorkerSession::step_cx(
+                    env,
+                    self.id as i64,
+                    view.rendezvous.clone(),
+                    self.cancellation.clone(),
+                );
+                plan.local.start_call(own_values(&arguments), step)?.near_caller().await?
+            }
+            false => self.run_parts(view, &plan, &operation, &arguments).await?,
+        };
+        let devices = vec![String::new(); outputs.len()];
+        Ok(Outcome { devices, ..self.keep_outputs(operation.id, None, outputs)? })
+    }
+
+    /// The device that holds an argument.
+    fn device_of(&self, argument: &Argument, env: &RuntimeEnv) -> String {
+        match argument {
+            Argument::Here(tensor) => {
+                let keeper = resource_device(tensor).filter(|device| self.session.env_on(device).is_some());
+                keeper.unwrap_or(env.device.name()).to_owned()
+            }
+            Argument::There(handle) => handle.device.clone(),
+        }
+    }
+
+    /// Plans a function and has other tasks register their parts.
+    async fn instantiate(
+        self: &Arc<Self>,
+        view: &Arc<View>,
+        env: &Arc<RuntimeEnv>,
+        operation: &Operation,
+        arg_devices: Vec<String>,
+    ) -> Result<Arc<CallPlan>> {
+        let (context, view, env) = (self.clone(), view.clone(), env.clone());
+        let (name, attrs) = (operation.name.clone(), operation.attrs.clone());
+        let pool = env.pool.clone();
+        // Planning takes a while, so not on a thread that answers calls.
+        let cut = async move {
+            let definition = env.library().get(&name).cloned();
+            let definition =
+                definition.ok_or_else(|| status!(NotFound, "Function {name} is not defined."))?;
+            let default = view.devices.iter().position(|device| device == env.device.spec());
+            let placer = Placer {
+                devices: &view.devices,
+                default: default.ok_or_else(|| status!(Internal, "a context lacks its own device"))?,
+                soft: true,
+                inline_calls: true,
+            };
+            let call =
+                Call { name: &name, definition: &definition, attrs: &attrs, arg_devices: &arg_devices };
+            let planned = call.plan(&placer, &env)?;
+            context.cut(&view, &env, &name, planned)
+        };
+        let Cut { local, beside, remote } = pool.complete(cut).await?;
+        let registering = remote.into_iter().map(|(part, function)| async move {
+            let item = eager::queue_item::Item::RegisterFunction(function);
+            part.peer.eager().enqueue(self.id, vec![item]).await?;
+            Ok(part)
+        });
+        let remote = try_join_all(registering).await?;
+        Ok(Arc::new(CallPlan::new(local, beside, remote, &self.account)?))
+    }
+
+    fn cut(&self, view: &View, env: &Arc<RuntimeEnv>, name: &str, planned: Planned) -> Result<Cut> {
+        let incarnation = |device: &str| view.incarnations.get(device).copied().unwrap_or_default();
+        let borders = Borders {
+            client: env.device.name(),
+            incarnation: &incarnation,
+            next_id: &self.next_edge,
+            bfloat16: false,
+        };
+        let Parts { local, remote: parts } = partition(planned, &borders)?;
+        let (mut beside, mut remote) = (Vec::new(), Vec::new());
+        let number = random()?;
+        for (index, part) in parts.into_iter().enumerate() {
+            if let Some(env) = view.session.env_on(&part.device) {
+                beside.push(Executable::standalone(local.beside(part.graph), env)?);
+                continue;
+            }
+            let Some(peer) = view.session.peers().of_device(&part.device).cloned() else {
+                bail!(InvalidArgument, "{} unknown device.", part.device)
+            };
+            let function = format!("{name}_partitioned_{number}_{index}");
+            remote.push(component(peer, part, function)?);
+        }
+        Ok(Cut { local: Executable::standalone(local, env)?, beside, remote })
+    }
+
+    /// Runs the parts of a function side by side.
+    async fn run_parts(
+        &self,
+        view: &View,
+        plan: &CallPlan,
+        operation: &Operation,
+        arguments: &[Argument],
+    ) -> Result<Vec<Tensor>> {
+        // Numbers of functions' steps are negative, as in stock.
+        let step = self.worker.step((random()? | 1 << 63) as i64);
+        step.belongs_to(&self.session);
+        let call = Step { context: self, step: &step, plan };
+        let rendezvous = step.rendezvous(&view.session);
+        let mut ends: FuturesUnordered<BoxFuture<'_, Result<Option<Vec<Tensor>>>>> = FuturesUnordered::new();
+        for part in [&plan.local].into_iter().chain(&plan.beside) {
+            let is_first = Arc::ptr_eq(part, &plan.local);
+            let cx = WorkerSession::step_cx(
+                part.env(),
+                step.id(),
+                rendezvous.clone(),
+                step.cancellation().clone(),
+            );
+            let run = part.start_call(own_values(arguments), cx)?.near_caller();
+            ends.push(async move { run.await.map(|outputs| is_first.then_some(outputs)) }.boxed());
+        }
+        for part in &plan.remote {
+            let request = self.component_request(part, operation, arguments, step.id())?;
+            let run = async move { part.peer.eager().run_component(&request).await.map(|_| None) };
+            ends.push(run.boxed());
+        }
+        let mut outputs = None;
+        let failure = loop {
+            match ends.next().await {
+                None => break None,
+                Some(Ok(done)) => outputs = outputs.or(done),
+                Some(Err(failure)) => break Some(failure),
+            }
+        };
+        let Some(failure) = failure else {
+            drop(call);
+            return outputs.ok_or_else(|| status!(Internal, "a function ended without its results"));
+        };
+        // What the step does here ends, and with it what peers wait for from here.
+        step.abort(failure.clone().derived());
+        if !failure.is_derived() {
+            return Err(failure);
+        }
+        let cause = async {
+            while let Some(end) = ends.next().await {
+                if let Err(error) = end
+                    && !error.is_derived()
+                {
+                    return Some(error);
+                }
+            }
+            None
+        };
+        match select(pin!(cause), pin!(self.worker.sleep(CAUSE_WAIT))).await {
+            Either::Left((Some(cause), _)) => Err(cause),
+            _ => Err(failure),
+        }
+    }
+
+    fn component_request(
+        &self,
+        part: &RemotePart,
+        operation: &Operation,
+        arguments: &[Argument],
+        step: i64,
+    ) -> Result<eager::RunComponentFunctionRequest> {
+        let input = |number: &usize| match arguments.get(*number) {
+            Some(Argument::There(handle)) => Ok(remote_input(handle)),
+            _ => Err(status!(Internal, "argument {number} of {} is not on its task", part.function)),
+        };
+        Ok(eager::RunComponentFunctionRequest {
+            context_id: self.id,
+            operation: Some(eager::Operation {
+                id: operation.id,
+                name: part.function.clone(),
+                op_inputs: part.args.iter().map(input).collect::<Result<_>>()?,
+                device: part.device.clone(),
+                is_component_function: true,
+                func_step_id: step,
+                is_function: true,
+                ..Default::default()
+            }),
+            output_num: Vec::new(),
+        })
+    }
+
+    /// Runs a part of a function that another task has cut. Without numbers its outputs count from 0.
+    pub(super) async fn run_component(
+        self: &Arc<Self>,
+        operation: Operation,
+        outputs: Option<Vec<i32>>,
+    ) -> Result<Outcome> {
+        ensure!(
+            operation.is_function && operation.is_component,
+            Internal,
+            "RunComponentFunction request can only be used to execute component functions."
+        );
+        let component = self.functions.component(&operation.name)?;
+        let view = self.view();
+        let wanted = DeviceSpec::parse(&operation.device)?;
+        let env = self.choose_device(&wanted, &operation.device)?;
+        let arguments = self.arguments(&view, &operation.inputs)?;
+        ensure!(
+            arguments.iter().all(|argument| matches!(argument, Argument::Here(_))),
+            Unimplemented,
+            "{} takes values of other tasks, which a part of a function does not",
+            operation.name
+        );
+        let key = signature(&operation, env.device.name(), std::iter::once(u32::MAX));
+        let cell = self.plans.get(key, &operation.name, &self.account)?;
+        let make = async || {
+            let (attrs, account) = (operation.attrs.clone(), self.account.clone());
+            let (pool, env) = (env.pool.clone(), env.with_library(component.library.clone()));
+            let component = component.clone();
+            let plan = async move {
+                let planned = plan_component(&component.definition, &attrs, &env)?;
+                let local = Executable::standalone(planned, &env)?;
+                Ok(Arc::new(CallPlan::new(local, Vec::new(), Vec::new(), &account)?))
+            };
+            pool.complete(plan).await
+        };
+        let plan = match cell.get() {
+            Some(plan) => plan.clone(),
+            None => cell.get_or_try_init(make).await?.clone(),
+        };
+        check_types(&operation.name, &plan, &arguments)?;
+        let step = self.worker.step(operation.step);
+        step.belongs_to(&self.session);
+        let guard = Abort { step: &step, done: false };
+        let cx = WorkerSession::step_cx(
+            env,
+            step.id(),
+            step.rendezvous(&view.session),
+            step.cancellation().clone(),
+        );
+        let done = plan.local.start_call(own_values(&arguments), cx)?.near_caller().await;
+        guard.end(&done);
+        self.keep_outputs(operation.id, outputs, done?)
+    }
+}
+
+/// A step of a function under way. Dropping it ends the step here and tells the other tasks.
+struct Step<'a> {
+    context: &'a Context,
+    step: &'a Arc<WorkerStep>,
+    plan: &'a CallPlan,
+}
+
+impl Drop for Step<'_> {
+    fn drop(&mut self) {
+        let id = self.step.id();
+        self.context.worker.cleanup_step(id);
+        for part in &self.plan.remote {
+            part.peer.forget_function_step(self.context.id, id);
+        }
+    }
+}
+
+/// Ends a step at this task if the call that runs it fails or is given up, so that nobody waits for its tensors.
+struct Abort<'a> {
+    step: &'a WorkerStep,
+    done: bool,
+}
+
+impl Abort<'_> {
+    fn end<T>(mut self, done: &Result<T>) {
+        self.done = true;
+        if let Err(error) = done {
+            self.step.abort(error.clone());
+        }
+    }
+}
+
+impl Drop for Abort<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.step.abort(status!(Cancelled, "Step {} was given up by its caller.", self.step.id()));
+        }
+    }
+}
+
+fn component(
+    peer: Arc<RemoteWorker>,
+    part: Part,
+    function: String,
+) -> Result<(RemotePart, eager::RegisterFunctionOp)> {
+    let Part { device, graph } = part;
+    let (definition, args) = graph.to_component(&function)?;
+    let calls = graph.nodes().iter().any(|node| node.data.class() == OpClass::Call);
+    let library = if calls { graph.library().to_proto() } else { FunctionDefLibrary::default() };
+    let register = eager::RegisterFunctionOp {
+        function_def: Some(definition),
+        is_component_function: true,
+        library: Some(library),
+    };
+    Ok((RemotePart { peer, device, function, args }, register))
+}
+
+fn remote_input(handle: &RemoteTensorHandle) -> eager::operation::Input {
+    eager::operation::Input { item: Some(eager::operation::input::Item::RemoteHandle(handle.clone())) }
+}
+
+/// The arguments that are here.
+fn own_values(arguments: &[Argument]) -> Vec<Option<Tensor>> {
+    let value = |argument: &Argument| match argument {
+        Argument::Here(tensor) => Some(tensor.clone()),
+        Argument::There(_) => None,
+    };
+    arguments.iter().map(value).collect()
+}
+
+/// Checks the types of a function's arguments, in stock's words.
+fn check_types(name: &str, plan: &CallPlan, arguments: &[Argument]) -> Result<()> {
+    for (index, (argument, want)) in arguments.iter().zip(plan.local.arg_types()).enumerate() {
+        let have = match argument {
+            Argument::Here(tensor) => tensor.dtype(),
+            Argument::There(handle) => DType::from_wire(handle.dtype)?,
+        };
+        if have != *want {
+            return Err(wrong_type(name, index, *want, have));
+        }
+    }
+    Ok(())
+}
+
+fn wrong_type(name: &str, index: usize, want: DType, have: DType) -> Status {
+    status!(
+        InvalidArgument,
+        "cannot compute {name} as input #{index}(zero-based) was expected to be a {want} tensor but is a {have} tensor"
+    )
+}

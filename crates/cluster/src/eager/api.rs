@@ -1,0 +1,173 @@
+//! What the eager service does, in our own types.
+
+use crate::spec::{ClusterSpec, TaskName};
+use ferroflow_core::{DType, Result, Shape, Tensor};
+use ferroflow_proto::tensorflow::eager::RemoteTensorHandle;
+use ferroflow_proto::tensorflow::{AttrValue, DeviceAttributes, FunctionDef, FunctionDefLibrary};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The cluster as a client sees it.
+#[derive(Clone, Debug)]
+pub struct ClientCluster {
+    /// What the client calls the task that it speaks to.
+    pub own: TaskName,
+    /// All tasks, the client's own among them.
+    pub cluster: ClusterSpec,
+    /// The devices that the task may see.
+    pub devices: Vec<DeviceAttributes>,
+}
+
+/// A context that a client wants: the state of one client on one task.
+#[derive(Clone, Debug)]
+pub struct NewContext {
+    /// Identifies the context on all tasks of the client.
+    pub id: u64,
+    /// Which of the client's clusters it belongs to: grows whenever the cluster changes.
+    pub view: u64,
+    /// The cluster; none if the client knows this task alone, by its own name.
+    pub cluster: Option<ClientCluster>,
+    /// After how long without any call it ends.
+    pub keep_alive: Duration,
+    /// Whether all other contexts end first.
+    pub clear_existing: bool,
+}
+
+/// A change of a client's cluster.
+#[derive(Clone, Debug)]
+pub struct ContextUpdate {
+    /// The context.
+    pub id: u64,
+    /// The new view, one more than the current one.
+    pub view: u64,
+    /// The new cluster; none if only the view changes.
+    pub cluster: Option<ClientCluster>,
+}
+
+/// A value that a context keeps: the output of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HandleName {
+    /// The operation.
+    pub op: i64,
+    /// Which of its outputs.
+    pub output: i32,
+}
+
+/// An input of an operation.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A value that this task or another one keeps.
+    Handle(RemoteTensorHandle),
+    /// The value itself.
+    Tensor(Tensor),
+}
+
+impl Input {
+    /// The element type, as far as the client says it.
+    pub fn dtype(&self) -> Result<DType> {
+        match self {
+            Input::Handle(handle) => DType::from_wire(handle.dtype),
+            Input::Tensor(tensor) => Ok(tensor.dtype()),
+        }
+    }
+}
+
+/// An op or a function to run.
+#[derive(Clone, Debug, Default)]
+pub struct Operation {
+    /// Names the outputs; −1 if the client wants them instead.
+    pub id: i64,
+    /// The op's type or the function's name.
+    pub name: String,
+    /// Attributes that the client gives.
+    pub attrs: BTreeMap<String, AttrValue>,
+    /// Where it runs.
+    pub device: String,
+    /// Its inputs.
+    pub inputs: Vec<Input>,
+    /// Whether the name is that of a function.
+    pub is_function: bool,
+    /// Whether it is a part of a function that another task has cut.
+    pub is_component: bool,
+    /// The step that the parts of a function share.
+    pub step: i64,
+}
+
+/// One thing to do in a context.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// Nothing.
+    Nothing,
+    /// Run an op or a function.
+    Operation(Operation),
+    /// Keep values as the outputs of an operation.
+    SendTensor {
+        /// The operation.
+        op: i64,
+        /// Its outputs.
+        tensors: Vec<Tensor>,
+        /// Where they are kept.
+        device: String,
+    },
+    /// Keep values of several devices as one.
+    SendPackedHandle,
+    /// Let go of a value.
+    Release(HandleName),
+    /// Make a function known.
+    RegisterFunction {
+        /// The function.
+        definition: Box<FunctionDef>,
+        /// For a part of a function, the functions that it calls.
+        component: Option<FunctionDefLibrary>,
+    },
+    /// Forget a function.
+    RemoveFunction(String),
+    /// End what a step of a function has left.
+    CleanupFunction(i64),
+    /// Wait for what came before on the same stream.
+    Sync,
+}
+
+/// The answer to one item.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Shapes of the outputs that are kept.
+    pub shapes: Vec<Shape>,
+    /// Devices of a function's outputs; empty for the host's memory.
+    pub devices: Vec<String>,
+    /// Outputs that the client wants.
+    pub tensors: Vec<Tensor>,
+}
+
+/// The eager service of a task. Dropping a future gives up the call, and its work stops.
+pub trait EagerApi: Send + Sync + 'static {
+    /// Opens a context; returns the task's devices.
+    fn create_context(&self, context: NewContext) -> Result<Vec<DeviceAttributes>>;
+
+    /// Changes the cluster of a context; returns the task's devices if it changed.
+    fn update_context(&self, update: ContextUpdate) -> Result<Vec<DeviceAttributes>>;
+
+    /// Keeps a context from expiring; returns its view.
+    fn keep_alive(&self, context: u64) -> Result<u64>;
+
+    /// Ends a context unless it belongs to a later view; one that is not known is fine.
+    fn close_context(&self, context: u64, view: u64);
+
+    /// Waits until everything in a context is done.
+    fn wait_queue_done(&self, context: u64, ops: &[i64]) -> Result<()>;
+
+    /// Does one thing after the other until one fails. Items are asked for when it is their turn.
+    fn enqueue(
+        &self,
+        context: u64,
+        items: impl Iterator<Item = Result<Item>> + Send,
+    ) -> impl Future<Output = Result<Vec<Outcome>>> + Send;
+
+    /// Runs a part of a function that another task has cut; its outputs get these numbers.
+    fn run_component(
+        &self,
+        context: u64,
+        operation: Operation,
+        outputs: Vec<i32>,
+    ) -> impl Future<Output = Result<Outcome>> + Send;
+}

@@ -1,0 +1,96 @@
+//! Plans of what a context has run, for the next time.
+
+use super::account::{Account, Share};
+use super::across::RemotePart;
+use ferroflow_core::Result;
+use ferroflow_runtime::Executable;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use tokio::sync::OnceCell;
+
+/// How many plans a context keeps. Clients that make up ever new signatures start over.
+const MAX_PLANS: usize = 16_384;
+
+/// What a plan takes in any case: its layout, its kernels.
+const PLAN_BYTES: usize = 4 << 10;
+
+/// What the place of a plan takes.
+const ENTRY_BYTES: usize = 256;
+
+/// What a node of a plan takes.
+const NODE_BYTES: usize = 1 << 10;
+
+const UNPOISONED: &str = "no panic while plans are locked";
+
+/// An op or a function that is ready to run.
+pub(super) struct CallPlan {
+    /// The part that gives the results.
+    pub(super) local: Arc<Executable>,
+    /// Parts of other devices of this task.
+    pub(super) beside: Vec<Arc<Executable>>,
+    /// Parts that other tasks have registered.
+    pub(super) remote: Vec<RemotePart>,
+    _share: Share,
+}
+
+impl CallPlan {
+    /// A plan of these parts.
+    pub(super) fn new(
+        local: Arc<Executable>,
+        beside: Vec<Arc<Executable>>,
+        remote: Vec<RemotePart>,
+        account: &Arc<Account>,
+    ) -> Result<CallPlan> {
+        let nodes = |part: &Arc<Executable>| part.graph().node_count();
+        let nodes = nodes(&local) + beside.iter().map(nodes).sum::<usize>();
+        let share = account.charge(PLAN_BYTES + nodes * NODE_BYTES)?;
+        Ok(CallPlan { local, beside, remote, _share: share })
+    }
+}
+
+/// A plan, or the making of one: whoever comes meanwhile waits for it.
+pub(super) type PlanCell = Arc<OnceCell<Arc<CallPlan>>>;
+
+/// Plans by signature.
+#[derive(Default)]
+pub(super) struct Plans(Mutex<HashMap<Vec<u8>, Entry>>);
+
+struct Entry {
+    /// The op or function.
+    name: String,
+    plan: PlanCell,
+    /// What the signature takes.
+    _share: Share,
+}
+
+impl Plans {
+    /// The place of the plan with this signature; a new one is charged to `account`.
+    pub(super) fn get(&self, signature: Vec<u8>, name: &str, account: &Arc<Account>) -> Result<PlanCell> {
+        let mut plans = self.0.lock().expect(UNPOISONED);
+        if let Some(entry) = plans.get(&signature) {
+            return Ok(entry.plan.clone());
+        }
+        let share = account.charge(ENTRY_BYTES + signature.len() + name.len())?;
+        let outgrown = if plans.len() >= MAX_PLANS { std::mem::take(&mut *plans) } else { HashMap::new() };
+        let plan = PlanCell::default();
+        plans.insert(signature, Entry { name: name.to_owned(), plan: plan.clone(), _share: share });
+        drop(plans);
+        drop(outgrown);
+        Ok(plan)
+    }
+
+    /// Forgets the plans of one function.
+    pub(super) fn forget(&self, name: &str) {
+        let forgotten: Vec<_> = {
+            let mut plans = self.0.lock().expect(UNPOISONED);
+            plans.extract_if(|_, entry| entry.name == name).collect()
+        };
+        drop(forgotten);
+    }
+
+    /// Forgets all plans.
+    pub(super) fn clear(&self) {
+        let forgotten = std::mem::take(&mut *self.0.lock().expect(UNPOISONED));
+        drop(forgotten);
+    }
+}

@@ -1,0 +1,173 @@
+//! Contexts without a client: what they keep, and that nothing of it stays.
+
+use super::Eager;
+use super::api::{ContextUpdate, EagerApi, HandleName, Input, Item, NewContext, Operation, Outcome};
+use crate::{Server, ServerConfig};
+use ferroflow_core::{Code, DType, Result, Tensor};
+use ferroflow_proto::tensorflow::attr_value::Value;
+use ferroflow_proto::tensorflow::eager::RemoteTensorHandle;
+use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, NodeDef, OpDef, op_def};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+const DEVICE: &str = "/job:localhost/replica:0/task:0/device:CPU:0";
+
+/// A server, and the contexts on it.
+struct Task {
+    eager: Arc<Eager>,
+    _server: Server,
+}
+
+impl Task {
+    fn start() -> Task {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let config = ServerConfig { io_threads: 1, compute_threads: 2, ..Default::default() };
+        let server =
+            Server::start(config, ferroflow_ops::registry(), vec![listener], std::future::pending()).unwrap();
+        Task { eager: server.eager().clone(), _server: server }
+    }
+
+    fn create(&self, id: u64, view: u64) -> Result<()> {
+        let (keep_alive, clear_existing) = (Duration::from_secs(600), false);
+        self.eager
+            .create_context(NewContext { id, view, cluster: None, keep_alive, clear_existing })
+            .map(drop)
+    }
+
+    async fn enqueue(&self, id: u64, item: Item) -> Result<Outcome> {
+        let mut outcomes = self.eager.enqueue(id, [Ok(item)].into_iter()).await?;
+        Ok(outcomes.remove(0))
+    }
+
+    fn held(&self) -> usize {
+        self.eager.worker.device().memory().budget().held()
+    }
+}
+
+fn send(op: i64, tensor: Tensor) -> Item {
+    Item::SendTensor { op, tensors: vec![tensor], device: DEVICE.to_owned() }
+}
+
+fn handle(op: i64) -> Input {
+    let device = DEVICE.to_owned();
+    Input::Handle(RemoteTensorHandle { op_id: op, device, dtype: 1, ..Default::default() })
+}
+
+fn operation(id: i64, name: &str, inputs: Vec<Input>) -> Item {
+    let float = AttrValue { value: Some(Value::Type(DType::Float.to_wire())) };
+    let attrs = [("T".to_owned(), float)].into_iter().collect();
+    Item::Operation(Operation { id, name: name.to_owned(), attrs, inputs, ..Operation::default() })
+}
+
+fn function(name: &str, node: &str) -> Item {
+    let arg = |name: &str| op_def::ArgDef { name: name.to_owned(), r#type: 1, ..Default::default() };
+    let float = AttrValue { value: Some(Value::Type(DType::Float.to_wire())) };
+    let definition = FunctionDef {
+        signature: Some(OpDef {
+            name: name.to_owned(),
+            input_arg: vec![arg("x")],
+            output_arg: vec![arg("y")],
+            ..Default::default()
+        }),
+        node_def: vec![NodeDef {
+            name: "n".to_owned(),
+            op: node.to_owned(),
+            input: vec!["x".to_owned()],
+            attr: [("T".to_owned(), float)].into_iter().collect(),
+            ..Default::default()
+        }],
+        ret: [("y".to_owned(), "n:y:0".to_owned())].into_iter().collect(),
+        ..Default::default()
+    };
+    Item::RegisterFunction { definition: Box::new(definition), component: None }
+}
+
+#[tokio::test]
+async fn contexts_give_back_what_they_hold() {
+    let task = Task::start();
+    let before = task.held();
+    for round in 0..3 {
+        task.create(7, round).unwrap();
+        for op in 0..100 {
+            task.enqueue(7, send(op, Tensor::vector(vec![1.0f32; 1000]))).await.unwrap();
+            task.enqueue(7, operation(1000 + op, "Neg", vec![handle(op)])).await.unwrap();
+        }
+        task.enqueue(7, function("f", "Neg")).await.unwrap();
+        let called = Operation {
+            id: -1,
+            name: "f".to_owned(),
+            inputs: vec![handle(5)],
+            is_function: true,
+            ..Operation::default()
+        };
+        let outcome = task.enqueue(7, Item::Operation(called)).await.unwrap();
+        assert_eq!(outcome.tensors[0].flat::<f32>().unwrap()[..2], [-1.0, -1.0]);
+        assert_eq!(task.eager.count(), (1, 200));
+        assert!(task.held() > before + 400_000);
+    }
+    task.enqueue(7, Item::Release(HandleName { op: 3, output: 0 })).await.unwrap();
+    task.eager.close_context(7, 1);
+    assert_eq!(task.eager.count(), (1, 199), "a context that was closed with an older view stays");
+    task.eager.close_context(7, 2);
+    assert_eq!(task.eager.count(), (0, 0));
+    let unknown = task.enqueue(7, Item::Nothing).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::Aborted);
+    assert!(task.held() < before + 100_000, "{} bytes are left of {before}", task.held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn contexts_end_when_their_clients_fall_silent() {
+    let task = Task::start();
+    let (clear_existing, cluster) = (false, None);
+    let new = |id, seconds| NewContext {
+        id,
+        view: 0,
+        cluster: cluster.clone(),
+        keep_alive: Duration::from_secs(seconds),
+        clear_existing,
+    };
+    task.eager.create_context(new(1, 100)).unwrap();
+    task.eager.create_context(new(2, 1000)).unwrap();
+    let watching = task.eager.clone();
+    let mut watch = JoinSet::new();
+    watch.spawn(async move { watching.expire().await });
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    assert!(task.eager.keep_alive(1).is_ok());
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    assert_eq!(task.eager.count().0, 2);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(task.eager.keep_alive(1).unwrap_err().code(), Code::Aborted);
+    assert!(task.eager.keep_alive(2).is_ok());
+}
+
+#[tokio::test]
+async fn mistakes_are_refused_and_harm_nobody() {
+    let task = Task::start();
+    task.create(1, 0).unwrap();
+    task.enqueue(1, send(1, Tensor::vector(vec![1.0f32, 2.0]))).await.unwrap();
+    for (what, item, code) in [
+        ("a value that is not there", operation(2, "Neg", vec![handle(9)]), Code::InvalidArgument),
+        ("an unknown op", operation(2, "NoSuchOp", vec![]), Code::NotFound),
+        ("too many inputs", operation(2, "Neg", vec![handle(1), handle(1)]), Code::InvalidArgument),
+        (
+            "an op that takes a reference",
+            operation(2, "Assign", vec![handle(1), handle(1)]),
+            Code::Unimplemented,
+        ),
+        ("values of several devices", Item::SendPackedHandle, Code::Unimplemented),
+    ] {
+        let refused = task.enqueue(1, item).await.map(drop);
+        assert_eq!(refused.unwrap_err().code(), code, "{what}");
+    }
+    task.enqueue(1, function("broken", "NoSuchOp")).await.unwrap();
+    let called =
+        Operation { id: 3, name: "broken".to_owned(), inputs: vec![handle(1)], ..Operation::default() };
+    assert!(task.enqueue(1, Item::Operation(called)).await.is_err());
+    let too_far = ContextUpdate { id: 1, view: 2, cluster: None };
+    assert_eq!(task.eager.update_context(too_far).unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(task.eager.wait_queue_done(1, &[4]).unwrap_err().code(), Code::Unimplemented);
+    let outcome = task.enqueue(1, operation(-1, "Neg", vec![handle(1)])).await.unwrap();
+    assert_eq!(outcome.tensors[0].flat::<f32>().unwrap(), [-1.0, -2.0]);
+}

@@ -1,0 +1,63 @@
+//! The eager service of another task.
+
+use super::channel::Channel;
+use super::method::{Method, methods};
+use crate::spec::TaskName;
+use ferroflow_core::{Result, Status};
+use ferroflow_proto::tensorflow::eager::queue_item::Item;
+use ferroflow_proto::tensorflow::eager::{
+    EnqueueRequest, EnqueueResponse, QueueItem, RunComponentFunctionRequest, RunComponentFunctionResponse,
+};
+use prost::Message;
+use std::sync::Arc;
+
+/// The eager service of another task, in contexts that a client has opened there, too.
+pub(crate) struct RemoteEager {
+    task: TaskName,
+    channel: Arc<Channel>,
+    methods: Methods,
+}
+
+methods! {
+    "/tensorflow.eager.EagerService/"
+    enqueue "Enqueue" None,
+    run_component "RunComponentFunction" None,
+}
+
+impl RemoteEager {
+    pub(super) fn new(task: TaskName, channel: Arc<Channel>) -> Result<RemoteEager> {
+        let methods = Methods::new(channel.address())?;
+        Ok(RemoteEager { task, channel, methods })
+    }
+
+    /// Has these things done, one after the other.
+    pub(crate) async fn enqueue(&self, context: u64, items: Vec<Item>) -> Result<EnqueueResponse> {
+        let queue = items.into_iter().map(|item| QueueItem { item: Some(item) }).collect();
+        self.unary(&self.methods.enqueue, &EnqueueRequest { context_id: context, queue }, context).await
+    }
+
+    /// Runs a part of a function.
+    pub(crate) async fn run_component(
+        &self,
+        request: &RunComponentFunctionRequest,
+    ) -> Result<RunComponentFunctionResponse> {
+        let step = request.operation.as_ref().map_or(0, |operation| operation.func_step_id);
+        self.unary(&self.methods.run_component, request, step as u64).await
+    }
+
+    async fn unary<R: Message + Default>(
+        &self,
+        method: &Method,
+        request: &impl Message,
+        hint: u64,
+    ) -> Result<R> {
+        let answered = method.unary(&self.channel, request, hint);
+        let why = format!("no answer from {} to {}", self.channel.address(), method.path());
+        let answered = self.channel.log_wait(method.waiting(), &self.task, &why, answered).await;
+        answered.map_err(|error| self.explain(method, error))
+    }
+
+    fn explain(&self, method: &Method, error: Status) -> Status {
+        super::remote_worker::call_failed(error, &self.task, method.path(), self.channel.address())
+    }
+}

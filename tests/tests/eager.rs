@@ -1,0 +1,42 @@
+//! Remote eager execution: a stock client does the same on our servers, and on ours and stock's together, as on stock's.
+//! Each scenario of `oracle/eager` prints the same lines.
+
+use crate::interop::{first_differences, run_scenarios};
+use crate::stock;
+use ferroflow::{Server, ServerConfig};
+use std::net::TcpListener;
+
+const SCRIPT: &str = "oracle/eager/run.py";
+
+/// Scenarios in which tasks talk to each other.
+const SPANNING: &[&str] = &["functions", "coordinator"];
+
+#[test]
+fn a_stock_client_runs_ops_and_functions_on_our_servers() {
+    let Some(python) = stock::python() else { return };
+    let expected = run_scenarios(&python, SCRIPT, &[]);
+    assert!(!expected.is_empty(), "no scenario ran");
+    let servers: Vec<Server> = (0..3).map(|_| start()).collect();
+    let targets: Vec<&str> = servers.iter().map(|server| &**server.target()).collect();
+    let [first, second, ps] = targets[..] else { unreachable!("three servers were started") };
+    let mut differences = String::new();
+    for targets in [[first, second, ps], ["stock", second, ps], [first, "stock", "stock"]] {
+        let all = !targets.contains(&"stock");
+        let joined = targets.join(",");
+        let mut arguments = vec!["--target", &joined];
+        arguments.extend(if all { &[][..] } else { SPANNING });
+        let found = run_scenarios(&python, SCRIPT, &arguments);
+        let mut differ = first_differences(&expected, &found);
+        differ.retain(|scenario, _| all || SPANNING.contains(&scenario.as_str()));
+        for difference in differ.into_values() {
+            differences += &format!("{targets:?}: {difference}");
+        }
+    }
+    assert!(differences.is_empty(), "first lines that differ:\n{differences}");
+}
+
+fn start() -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("some port is free");
+    Server::start(ServerConfig::default(), ferroflow::registry(), vec![listener], std::future::pending())
+        .unwrap()
+}
