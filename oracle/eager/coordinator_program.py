@@ -8,18 +8,19 @@ import sys
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "interop"))
 
-import environment  # noqa: E402, F401
+import environment
+from report import show, show_failure
 
-import tensorflow as tf  # noqa: E402
-
-from report import show, show_failure  # noqa: E402
+import tensorflow as tf
 
 
 def main(first, second, ps):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     cluster = tf.train.ClusterSpec({"chief": [f"127.0.0.1:{port}"], "worker": [first, second], "ps": [ps]})
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, rpc_layer="grpc", task_type="chief", task_id=0)
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        cluster, rpc_layer="grpc", task_type="chief", task_id=0
+    )
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     show("replicas", strategy.num_replicas_in_sync)

@@ -1,9 +1,11 @@
 """Functions on other tasks: planned once, run again, on one task and across several."""
 
-import tensorflow as tf
+import itertools
 
-from operations import FIRST, PS, SECOND, fail, recovered
 from report import show
+
+import tensorflow as tf
+from operations import FIRST, PS, SECOND, fail, recovered
 
 
 def run(_):
@@ -134,7 +136,7 @@ def training():
     for number in range(10):
         with tf.device([FIRST, SECOND][number % 2]):
             losses.append(float(step().numpy()))
-    show("falls", [loss < before for before, loss in zip(losses, losses[1:])])
+    show("falls", [loss < before for before, loss in itertools.pairwise(losses)])
     show("close", bool(losses[-1] < 1.0))
 
 

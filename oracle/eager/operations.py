@@ -1,9 +1,9 @@
 """Operations on other tasks, one at a time: values that stay there, come back and go from one task to another."""
 
+from report import show, show_failure
+
 import numpy as np
 import tensorflow as tf
-
-from report import show, show_failure
 
 FIRST, SECOND, PS = "/job:worker/task:0", "/job:worker/task:1", "/job:ps/task:0"
 
@@ -31,7 +31,10 @@ def arithmetic():
         show("shape", tf.shape(b).numpy())
         show("empty", tf.zeros([0, 3]).numpy())
         show("large", float(tf.reduce_sum(tf.ones([300, 400]) * 0.5).numpy()))
-        show("random", [tf.random.stateless_uniform([2], [1, 2]).numpy(), tf.random.stateless_normal([2], [3, 4]).numpy()])
+        show(
+            "random",
+            [tf.random.stateless_uniform([2], [1, 2]).numpy(), tf.random.stateless_normal([2], [3, 4]).numpy()],
+        )
 
 
 def copies():

@@ -3,10 +3,10 @@ wrong."""
 
 import re
 
-import tensorflow as tf
-
 from report import show
 from wire import Caller, convert, message
+
+import tensorflow as tf
 
 CONTEXT = 0x7FEE
 LOCAL = "/job:there/replica:0/task:0/device:CPU:0"
@@ -43,7 +43,9 @@ class Eager:
     def create(self, context=CONTEXT, view=0, **fields):
         server = dict(job_name="there", task_index=0, protocol="grpc")
         server["cluster"] = dict(job=[dict(name="there", tasks={0: self.address})])
-        answer = self("CreateContext", server_def=server, keep_alive_secs=600, context_id=context, context_view_id=view, **fields)
+        answer = self(
+            "CreateContext", server_def=server, keep_alive_secs=600, context_id=context, context_view_id=view, **fields
+        )
         if isinstance(answer, tuple):
             return answer
         return [(each.name, each.device_type) for each in answer.device_attributes]
@@ -121,7 +123,12 @@ def operations(eager):
     show("malformed device", eager.enqueue(add(5, (1, 0), (1, 0), device="nowhere")))
     show("unknown handle", eager.enqueue(add(5, (77, 0), (1, 0))))
     show("unknown output", eager.enqueue(add(5, (1, 3), (1, 0))))
-    elsewhere = dict(op_id=1, device="/job:nowhere/replica:0/task:0/device:CPU:0", op_device="/job:nowhere/replica:0/task:0/device:CPU:0", dtype=1)
+    elsewhere = dict(
+        op_id=1,
+        device="/job:nowhere/replica:0/task:0/device:CPU:0",
+        op_device="/job:nowhere/replica:0/task:0/device:CPU:0",
+        dtype=1,
+    )
     show("unknown task", eager.enqueue(add(5, elsewhere, (1, 0))))
     show("too few inputs", eager.enqueue(add(5, (1, 0))))
     show("shapes that do not fit", eager.enqueue(add(5, (1, 0), [1.0, 2.0, 3.0])))
@@ -185,4 +192,6 @@ def components(eager):
 
 
 def outcome_of_component(answer):
-    return [[dim.size for dim in shape.dim] for shape in answer.shape], [list(tensor.float_val) or tensor.tensor_content for tensor in answer.tensor]
+    return [[dim.size for dim in shape.dim] for shape in answer.shape], [
+        list(tensor.float_val) or tensor.tensor_content for tensor in answer.tensor
+    ]

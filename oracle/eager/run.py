@@ -22,9 +22,9 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 # What scenarios print, and raw calls.
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "interop"))
 
-import environment  # noqa: E402, F401
+import environment
 
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 TASKS = [("worker", 0), ("worker", 1), ("ps", 0)]
 
@@ -53,11 +53,15 @@ def start_stock(targets):
         each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         each.bind(("127.0.0.1", 0))
     ports = iter(sockets)
-    targets = [f"grpc://127.0.0.1:{next(ports).getsockname()[1]}" if target == "stock" else target for target in targets]
+    targets = [
+        f"grpc://127.0.0.1:{next(ports).getsockname()[1]}" if target == "stock" else target for target in targets
+    ]
     cluster = as_cluster(targets)
     script = pathlib.Path(__file__).resolve().parents[1] / "bench/stock_server.py"
     start = lambda job, index: subprocess.Popen(
-        [sys.executable, script, json.dumps(cluster.as_dict()), job, str(index)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, script, json.dumps(cluster.as_dict()), job, str(index)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     held = {f"grpc://127.0.0.1:{each.getsockname()[1]}" for each in sockets}
     servers = [start(*task) for task, target in zip(TASKS, targets) if target in held]
