@@ -28,10 +28,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How often to look for contexts whose clients are gone.
+/// Interval between looks for contexts whose clients are gone.
 const EXPIRY_LOOK: Duration = Duration::from_secs(1);
 
-/// What a context takes before there is anything in it.
+/// Memory charged for an empty context.
 const CONTEXT_BYTES: usize = 64 << 10;
 
 const UNPOISONED: &str = "no panic while contexts are locked";
@@ -56,12 +56,12 @@ impl Eager {
         })
     }
 
-    /// How many calls that run something are under way.
+    /// Number of calls in flight that run something.
     pub(crate) fn running_calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// How many contexts there are, and how many values they keep.
+    /// Number of contexts, and of the values that they keep.
     pub fn count(&self) -> (usize, usize) {
         let contexts = self.contexts.lock().expect(UNPOISONED);
         (contexts.len(), contexts.values().map(|context| context.handles.len()).sum())

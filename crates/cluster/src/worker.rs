@@ -326,9 +326,8 @@ impl Worker {
 
     /// The devices by the names that they have where this task is called `own`.
     fn devices_as(&self, own: &TaskName) -> Result<Vec<Arc<Device>>> {
-        let renamed = |(index, device): (u32, &Arc<Device>)| match *own == self.task {
-            true => Ok(device.clone()),
-            false => device.renamed(&own.cpu(index)).map(Arc::new),
+        let renamed = |(index, device): (u32, &Arc<Device>)| {
+            if *own == self.task { Ok(device.clone()) } else { device.renamed(&own.cpu(index)).map(Arc::new) }
         };
         (0..).zip(self.devices()).map(renamed).collect()
     }

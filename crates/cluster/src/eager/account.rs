@@ -26,7 +26,7 @@ struct Used {
 pub(super) struct Share {
     account: Arc<Account>,
     bytes: usize,
-    /// What is large is charged by itself.
+    /// Charge of a large value, which is not part of a block.
     _large: Option<Charge>,
 }
 

@@ -27,7 +27,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long to wait for the failure that caused the one at hand.
+/// Time to wait for the failure that caused the one at hand.
 const CAUSE_WAIT: Duration = Duration::from_secs(2);
 
 /// A part of a function that another task has registered.
@@ -39,7 +39,7 @@ pub(super) struct RemotePart {
     args: Vec<usize>,
 }
 
-/// What cutting a function gives: parts of this task, and definitions for others.
+/// A function that was cut: parts of this task, and definitions for others.
 struct Cut {
     local: Arc<Executable>,
     beside: Vec<Arc<Executable>>,
@@ -67,17 +67,16 @@ impl Context {
             None => cell.get_or_try_init(|| self.instantiate(view, env, &operation, devices)).await?.clone(),
         };
         check_types(&operation.name, &plan, &arguments)?;
-        let outputs = match plan.remote.is_empty() && plan.beside.is_empty() {
-            true => {
-                let step = WorkerSession::step_cx(
-                    env,
-                    self.id as i64,
-                    view.rendezvous.clone(),
-                    self.cancellation.clone(),
-                );
-                plan.local.start_call(own_values(&arguments), step)?.near_caller().await?
-            }
-            false => self.run_parts(view, &plan, &operation, &arguments).await?,
+        let outputs = if plan.remote.is_empty() && plan.beside.is_empty() {
+            let step = WorkerSession::step_cx(
+                env,
+                self.id as i64,
+                view.rendezvous.clone(),
+                self.cancellation.clone(),
+            );
+            plan.local.start_call(own_values(&arguments), step)?.near_caller().await?
+        } else {
+            self.run_parts(view, &plan, &operation, &arguments).await?
         };
         let devices = vec![String::new(); outputs.len()];
         Ok(Outcome { devices, ..self.keep_outputs(operation.id, None, outputs)? })

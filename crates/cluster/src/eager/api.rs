@@ -1,4 +1,4 @@
-//! What the eager service does, in our own types.
+//! The eager service as a trait, in Ferroflow's own types.
 
 use crate::spec::{ClusterSpec, TaskName};
 use ferroflow_core::{DType, Result, Shape, Tensor};
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The cluster as a client sees it.
 #[derive(Clone, Debug)]
 pub struct ClientCluster {
-    /// What the client calls the task that it speaks to.
+    /// The client's name for the task that it speaks to.
     pub own: TaskName,
     /// All tasks, the client's own among them.
     pub cluster: ClusterSpec,

@@ -28,7 +28,7 @@ pub(super) struct Context {
     view: Mutex<Arc<View>>,
     keep_alive: Duration,
     used: Mutex<Instant>,
-    /// What it holds apart from tensors.
+    /// Charges for everything but tensors.
     pub(super) account: Arc<Account>,
     pub(super) handles: Handles,
     pub(super) functions: Functions,

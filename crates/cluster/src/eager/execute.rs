@@ -14,7 +14,7 @@ use ferroflow_runtime::{Executable, RuntimeEnv};
 use prost::Message;
 use std::sync::Arc;
 
-/// What an operation takes, once it is known where it is.
+/// An input of an operation, located.
 pub(super) enum Argument {
     /// A value of this task.
     Here(Tensor),
@@ -188,7 +188,7 @@ impl Context {
     }
 }
 
-/// What the plan of an operation depends on.
+/// Encodes everything that the plan of an operation depends on.
 pub(super) fn signature(operation: &Operation, device: &str, types: impl Iterator<Item = u32>) -> Vec<u8> {
     let mut signature = Vec::with_capacity(128);
     for text in [operation.name.as_str(), device] {

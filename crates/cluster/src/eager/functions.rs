@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 const UNPOISONED: &str = "no panic while functions are locked";
 
-/// What a function takes for each byte of its encoding.
+/// Bytes of memory charged for each byte of a function's encoding.
 const DECODED: usize = 8;
 
 /// Functions by name. Those that clients call are also in the library of the context's devices.
@@ -22,7 +22,7 @@ pub(super) struct Functions {
 }
 
 struct Registered {
-    /// How often the client has registered it, and has not removed it since.
+    /// Registrations that the client has not removed since.
     count: usize,
     _share: Share,
 }

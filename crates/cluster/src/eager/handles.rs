@@ -9,7 +9,7 @@ use prost::Message;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// What a kept value takes apart from its memory.
+/// Memory charged for a kept value beside that of its tensor.
 const HANDLE_BYTES: usize = 192;
 
 /// Marks a status that says that a value is not there.
@@ -69,13 +69,13 @@ impl Handles {
         drop(released);
     }
 
-    /// How many values are kept.
+    /// Number of values that are kept.
     pub(super) fn len(&self) -> usize {
         self.kept.lock().expect(UNPOISONED).len()
     }
 }
 
-/// The failure of whoever names a value that is not there, in the words by which stock's coordinator tells it.
+/// The status for a value that is not there, in the words by which stock's coordinator recognizes it.
 fn missing(name: HandleName) -> Status {
     let HandleName { op, output } = name;
     let source = ErrorSourceProto { error_source: ErrorSource::EagerRemoteMgr as i32 };

@@ -8,16 +8,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use tokio::sync::OnceCell;
 
-/// How many plans a context keeps. Clients that make up ever new signatures start over.
+/// Number of plans that a context keeps. Clients that make up ever new signatures start over.
 const MAX_PLANS: usize = 16_384;
 
-/// What a plan takes in any case: its layout, its kernels.
+/// Memory charged for a plan without nodes.
 const PLAN_BYTES: usize = 4 << 10;
 
-/// What the place of a plan takes.
+/// Memory charged for an entry of the table of plans.
 const ENTRY_BYTES: usize = 256;
 
-/// What a node of a plan takes.
+/// Memory charged for a node of a plan.
 const NODE_BYTES: usize = 1 << 10;
 
 const UNPOISONED: &str = "no panic while plans are locked";
@@ -48,7 +48,7 @@ impl CallPlan {
     }
 }
 
-/// A plan, or the making of one: whoever comes meanwhile waits for it.
+/// A plan, or the making of one, for which later calls wait.
 pub(super) type PlanCell = Arc<OnceCell<Arc<CallPlan>>>;
 
 /// Plans by signature.
@@ -59,7 +59,7 @@ struct Entry {
     /// The op or function.
     name: String,
     plan: PlanCell,
-    /// What the signature takes.
+    /// Charge for the signature.
     _share: Share,
 }
 

@@ -136,7 +136,7 @@ pub(crate) async fn open(headers: &HeaderMap, body: Incoming, intake: &Arc<Intak
 /// The messages of a streaming request, one after the other.
 pub(crate) struct RequestStream {
     body: RequestBody,
-    /// What has arrived of the next message.
+    /// The bytes of the next message that have arrived.
     start: Bytes,
     intake: Arc<Intake>,
 }
@@ -269,7 +269,7 @@ pub(crate) fn respond_streaming(messages: BoxStream<'static, Streamed>) -> Respo
     response
 }
 
-/// What a streaming call answers.
+/// A piece of the response of a streaming call.
 pub(crate) enum Streamed {
     /// A message, in pieces.
     Message(VecDeque<Bytes>),

@@ -59,7 +59,7 @@ impl<F: ByteSource> Reader<F> {
         Reader { frames, current, position: 0, length, intake: intake.clone(), gathered, contents }
     }
 
-    /// What follows the message, and what is charged for it.
+    /// The bytes that follow the message, and their charge.
     pub(crate) fn into_rest(self) -> (F, Bytes, Charge) {
         (self.frames, self.current, self.gathered)
     }

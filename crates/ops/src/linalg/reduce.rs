@@ -30,7 +30,7 @@ pub(crate) trait Fold: Send + Sync + 'static {
     fn narrow(acc: Self::Acc) -> Self::In;
 }
 
-/// Turns folds of so many elements into results, e.g. sums into means.
+/// Turns folds of a number of elements into results, e.g. sums into means.
 pub(crate) type Finish<A> = fn(&mut [A], usize);
 
 /// One fold of `outer × n × inner` along `n`.

@@ -1,7 +1,7 @@
 //! Accumulators: where replicas leave gradients until enough are there for one update.
 //!
-//! A gradient computed from an older step than the accumulator's is dropped. Whoever takes the reduced gradient waits
-//! in a line until enough were added; a wait that is dropped leaves the line and takes nothing.
+//! A gradient computed from an older step than the accumulator's is dropped. A step that takes the reduced gradient
+//! waits in a line until enough were added; a wait that is dropped leaves the line and takes nothing.
 
 mod gradient;
 

@@ -64,7 +64,7 @@ struct State {
 struct Waiting {
     ticket: u64,
     waker: Option<Waker>,
-    /// Told to give up by whoever closed the queue.
+    /// Whether the closing of the queue cancelled the wait.
     cancelled: bool,
 }
 
@@ -220,7 +220,7 @@ impl State {
         }
     }
 
-    /// Wakes whoever may go on after a change: the first who brings, the first who takes, everybody who looks.
+    /// Wakes the waiters that may go on after a change: the first producer, the first consumer, and all observers.
     fn wake_first(&mut self) {
         let first = self.producers.front_mut().into_iter().chain(self.consumers.front_mut());
         first.chain(&mut self.observers).filter_map(|waiting| waiting.waker.take()).for_each(Waker::wake);

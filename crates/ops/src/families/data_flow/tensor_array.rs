@@ -253,7 +253,7 @@ fn create_kernel(init: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-/// Every gradient pass (`source`) has one array, whoever asks first.
+/// Makes the array of a gradient pass (`source`), or finds it if another node has made it.
 fn grad_kernel(init: &Init<'_>) -> Result<Kernel> {
     let source: String = init.attr("source")?;
     Kernel::sync(move |cx| {

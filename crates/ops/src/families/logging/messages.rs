@@ -95,8 +95,8 @@ fn assert_kernel(init: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-/// Writes one message whole, so that messages of concurrent steps do not mix. Whoever started the server may have
-/// closed its streams; that is no reason to fail a step.
+/// Writes one message whole, so that messages of concurrent steps do not mix. The
+/// server's streams may have been closed when it was started; that does not fail a step.
 fn write_line(stream: &mut dyn Write, text: &[u8], end: &[u8]) {
     let mut line = text.to_vec();
     line.extend_from_slice(end);

@@ -167,7 +167,7 @@ fn planned(cx: &KernelCx<'_>, keep_dims: bool) -> Result<(Shape, SmallVec<[Axis;
     Ok((shape, plan(dims, &|axis| reduced[axis])))
 }
 
-/// A kernel that folds the named axes. `finish`, if any, turns folds of so many elements into results; without it
+/// A kernel that folds the named axes. `finish`, if any, turns folds of a number of elements into results; without it
 /// folding a single element gives that element.
 fn reduction<F: Fold>(init: &Init<'_>, finish: Option<Finish<F::Acc>>) -> Result<Kernel> {
     let keep_dims: bool = init.attr("keep_dims")?;

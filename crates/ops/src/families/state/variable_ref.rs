@@ -1,4 +1,4 @@
-//! Ref variables: the reference itself travels along edges, and whoever wants a value reads it when it runs.
+//! Ref variables: the reference itself travels along edges, and a node that takes a value reads it when it runs.
 
 use crate::numeric::{Int, Num};
 use crate::state::variable::{add_assign, sub_assign};
