@@ -19,6 +19,9 @@ const PART_WORK: usize = 16 * 1024 * 1024;
 /// The parts of a loop per thread, at most.
 const MAX_ROUNDS: usize = 1024;
 
+/// The body of a loop over rows of two outputs: takes the first row's index and the rows of both.
+type RowPairBody<'a, A, B> = dyn Fn(usize, &mut [A], &mut [B]) + Sync + 'a;
+
 /// The threads of a device as one kernel uses them.
 #[derive(Clone, Copy)]
 pub struct Threads<'a> {
@@ -127,7 +130,7 @@ impl<'a> Threads<'a> {
         (left, left_width): (&mut [A], usize),
         (right, right_width): (&mut [B], usize),
         cost: usize,
-        body: &(dyn Fn(usize, &mut [A], &mut [B]) + Sync),
+        body: &RowPairBody<'_, A, B>,
     ) {
         if left_width == 0 || right_width == 0 || left.is_empty() {
             return;
