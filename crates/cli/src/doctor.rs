@@ -8,7 +8,7 @@ use crate::role_args::LocatedRoleArgs;
 use ferroflow::discovery::Role;
 use ferroflow::discovery::doctor::{Examination, Finding, Verdict, who_answers};
 use ferroflow::server::{ListenConfig, listen};
-use ferroflow::{Server, ServerConfig, TaskName, Waiting};
+use ferroflow::{LoggedWait, Server, ServerConfig, TaskName};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -72,10 +72,10 @@ fn examine(args: &Args, role: &Role) -> Vec<Finding> {
         limit: Duration::from_secs(args.timeout.max(1)),
         wait: args.wait.map(Duration::from_secs),
     };
-    let mut waiting = Waiting::new();
+    let mut waiting = LoggedWait::new();
     findings.extend(examination.run(|absent: &[TaskName]| {
         let names: Vec<String> = absent.iter().map(|task| format!("{}:{}", task.job, task.task)).collect();
-        if let Some(word) = waiting.word(names.join(", "), "nothing answers at their addresses") {
+        if let Some(word) = waiting.message(names.join(", "), "nothing answers at their addresses") {
             eprintln!("ferroflow: {word}");
         }
     }));

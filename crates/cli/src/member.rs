@@ -13,7 +13,7 @@ use ferroflow::discovery::meeting::{
 };
 use ferroflow::discovery::{Environment, PortChoice, Source, Topology, Wishes, pmi};
 use ferroflow::server::Listeners;
-use ferroflow::{ClusterSpec, Server, ServerConfig, TaskName, Waiting};
+use ferroflow::{ClusterSpec, LoggedWait, Server, ServerConfig, TaskName};
 use program::Program;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -322,7 +322,7 @@ impl Member<'_> {
         let program = Program::start(self.program, &task, cluster, exchanged, sender)?;
         let mut decided: Option<Outcome> = None;
         let mut deadline: Option<Instant> = None;
-        let mut waiting = Waiting::new();
+        let mut waiting = LoggedWait::new();
         loop {
             let next = match deadline {
                 None => {
@@ -330,10 +330,10 @@ impl Member<'_> {
                 }
                 Some(deadline) => {
                     let left = deadline.saturating_duration_since(Instant::now());
-                    match task_events.recv_timeout(left.min(waiting.next_word())) {
+                    match task_events.recv_timeout(left.min(waiting.until_next())) {
                         Ok(next) => next,
                         Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {
-                            waiting.speak("the program", "it was asked to end");
+                            waiting.log("the program", "it was asked to end");
                             continue;
                         }
                         Err(_) => {
@@ -347,7 +347,7 @@ impl Member<'_> {
             let asked = deadline.is_some();
             let mut end_within = |limit: Duration| {
                 deadline.get_or_insert_with(|| {
-                    waiting = Waiting::new();
+                    waiting = LoggedWait::new();
                     Instant::now() + limit
                 });
             };

@@ -4,10 +4,10 @@
 //! this process begins, and mostly ends, there.
 
 use crate::api::{CallableOutcome, Devices, MasterApi, RunCallable, RunStep, StepOutcome};
+use crate::logged_wait::LoggedWait;
 use crate::master::Master;
 use crate::transport::client::RemoteMaster;
 use crate::transport::io::{Carrier, Io};
-use crate::waiting::Waiting;
 use crate::worker::Worker;
 use ferroflow_core::{Result, ensure, status};
 use ferroflow_proto::tensorflow::{CallableOptions, ConfigProto, GraphDef, PartialRunSetupRequest};
@@ -101,7 +101,7 @@ impl MasterClient {
         // A step takes as long as its nodes do; everything else should be quick. A master in this process logs its own
         // waits.
         let in_process = matches!(self.route, Route::InProcess(_));
-        let waiting = if limit.is_none() || in_process { Waiting::for_work() } else { Waiting::new() };
+        let waiting = if limit.is_none() || in_process { LoggedWait::for_work() } else { LoggedWait::new() };
         let done = block_on(limit, Some((waiting, &self.target, what)), call);
         drop(entered);
         done.unwrap_or_else(|| {
@@ -121,7 +121,7 @@ impl fmt::Debug for MasterClient {
 }
 
 /// A wait with whom it is for and why.
-type WaitNotice<'a> = (Waiting, &'a str, &'a str);
+type WaitNotice<'a> = (LoggedWait, &'a str, &'a str);
 
 /// Polls a future on this thread; returns `None` if it does not finish in time.
 pub(crate) fn block_on<F: Future>(
@@ -152,8 +152,8 @@ pub(crate) fn block_on<F: Future>(
             return None;
         }
         let next_word = notice.as_mut().map(|(waiting, whom, what)| {
-            waiting.speak(*whom, *what);
-            waiting.next_word()
+            waiting.log(*whom, *what);
+            waiting.until_next()
         });
         match left.into_iter().chain(next_word).min() {
             Some(pause) => std::thread::park_timeout(pause),

@@ -12,10 +12,10 @@ pub mod eager;
 pub mod master;
 pub mod worker;
 
+pub mod logged_wait;
 mod presence;
 mod requests;
 mod transport;
-pub mod waiting;
 
 pub mod client;
 mod listeners;

@@ -3,6 +3,7 @@
 use crate::client::{LocalMaster, MasterClient};
 use crate::eager::Eager;
 use crate::listeners::{Listeners, PortSharer};
+use crate::logged_wait::LoggedWait;
 use crate::master::{LongWaits, Master};
 use crate::random;
 use crate::spec::{ClusterSpec, TaskName};
@@ -11,7 +12,6 @@ use crate::transport::intake::Intake;
 use crate::transport::io::{Carrier, Io, IoThread};
 use crate::transport::local;
 use crate::transport::server::{AcceptFailures, Services, Sources, spawn};
-use crate::waiting::Waiting;
 use crate::worker::{Census, Worker};
 use ferroflow_core::device::Device;
 use ferroflow_core::memory::{MemoryBudget, limits};
@@ -209,10 +209,10 @@ impl Server {
         worker.start_draining();
         let deadline = Instant::now() + limit;
         // A step that was accepted just before shows up a moment later, so one look is not enough.
-        let (mut calm, mut waiting) = (0, Waiting::new());
+        let (mut calm, mut waiting) = (0, LoggedWait::new());
         loop {
             let running = master.running_steps() + worker.running_calls() + eager.running_calls();
-            waiting.speak(format_args!("{running} running steps"), "this task was asked to end");
+            waiting.log(format_args!("{running} running steps"), "this task was asked to end");
             calm = if running == 0 { calm + 1 } else { 0 };
             if calm == 2 || Instant::now() >= deadline {
                 return running;

@@ -11,8 +11,8 @@ pub use directory::Marker;
 pub use peers::{ping, who_answers};
 
 use crate::Role;
+use ferroflow_cluster::logged_wait::log_while;
 use ferroflow_cluster::spec::TaskName;
-use ferroflow_cluster::waiting::aloud;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -79,8 +79,9 @@ pub struct Examination<'a> {
 impl Examination<'_> {
     /// Checks everything; `waiting` is called with the tasks that it waits for.
     pub fn run(&self, waiting: impl FnMut(&[TaskName])) -> Vec<Finding> {
-        let leave =
-            |path: &PathBuf| aloud(path.display(), "its file system does not answer", || Marker::leave(path));
+        let leave = |path: &PathBuf| {
+            log_while(path.display(), "its file system does not answer", || Marker::leave(path))
+        };
         let markers: Vec<_> = self.directories.iter().map(leave).collect();
         let mut findings = names::check(self.role);
         findings.extend(peers::check(self, waiting));

@@ -54,7 +54,7 @@ struct Section {
 }
 
 impl Changelog {
-    /// Reads what [`Changelog::to_string`] wrote.
+    /// Reads the text of a changelog.
     pub(super) fn parse(text: &str) -> Changelog {
         let (mut introduction, mut sections): (String, Vec<Section>) = (String::new(), Vec::new());
         let mut group = OTHER;

@@ -5,7 +5,7 @@ use super::log_files::LogFiles;
 use super::output::Output;
 use super::{Event, LocalCluster, Port, Stream, short};
 use crate::exit;
-use ferroflow::{ClusterSpec, TaskName, Waiting};
+use ferroflow::{ClusterSpec, LoggedWait, TaskName};
 use rustix::process::Signal;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -138,17 +138,17 @@ impl Supervisor {
         mut heard: impl FnMut(usize, Stream, &[u8]) -> bool,
         reached: impl Fn(&Supervisor) -> bool,
     ) -> Result<Ending, String> {
-        let mut waiting = Waiting::new();
+        let mut waiting = LoggedWait::new();
         loop {
             if reached(self) {
                 return Ok(Ending::Reached);
             }
-            let next_word = Instant::now() + waiting.next_word();
+            let next_word = Instant::now() + waiting.until_next();
             match self.cluster.next_event(wait.deadline().map(|deadline| deadline.min(next_word))) {
                 None => match wait {
                     Wait::Until(deadline, words) if Instant::now() < deadline => {
                         let (whom, why) = words(self);
-                        if let Some(word) = waiting.word(whom, why) {
+                        if let Some(word) = waiting.message(whom, why) {
                             eprintln!("ferroflow: {word}");
                         }
                     }

@@ -4,10 +4,10 @@
 //! master's own job, which do the same work in parallel: those join once they are up, at the latest when a graph names
 //! one of them.
 
+use crate::logged_wait::LoggedWait;
 use crate::spec::{TaskName, device_passes, task_passes};
 use crate::transport::client::{Peers, RemoteWorker};
 use crate::transport::task_status::{TaskStatusRequest, TaskStatusResponse};
-use crate::waiting::Waiting;
 use crate::worker::{Worker, WorkerSession};
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::{Code, Result, Status, bail, ensure, status};
@@ -84,7 +84,7 @@ impl Members {
         let shares_devices = config.share_cluster_devices_in_session;
         // A session that names its cluster, or shares all devices, needs all tasks from the start.
         let all_at_once = shares_devices || cluster.brought.is_some();
-        let mut waiting = Waiting::new();
+        let mut waiting = LoggedWait::new();
         let (candidates, absent) = loop {
             let mut news = worker.watch_cluster();
             if cluster.brought.is_none() {
@@ -103,7 +103,7 @@ impl Members {
                 "the tasks did not agree about the cluster in time: {}",
                 unsettled.message()
             );
-            waiting.speak("tasks that have not yet learned of a move", unsettled.message());
+            waiting.log("tasks that have not yet learned of a move", unsettled.message());
             worker.sleep(PAUSE).await?;
         };
         let mut own_devices = worker.device_attributes();

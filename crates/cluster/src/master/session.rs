@@ -8,8 +8,8 @@ use super::plan_cache::{PlanCache, Prepared};
 use super::refusals::Refusals;
 use super::step::{RunningSteps, run_plan};
 use crate::api::{RunStep, StepOutcome};
+use crate::logged_wait::LoggedWait;
 use crate::presence::Users;
-use crate::waiting::Waiting;
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::graph::Graph;
 use ferroflow_core::memory::Charge;
@@ -197,7 +197,7 @@ impl MasterSession {
     pub(super) async fn close(&self, reason: Status) {
         self.steps.close(reason);
         self.partial_runs.clear();
-        let idle = Waiting::new().during("cancelled steps", "their session closes", self.steps.idle());
+        let idle = LoggedWait::new().during("cancelled steps", "their session closes", self.steps.idle());
         if tokio::time::timeout(CLOSE_WAIT, idle).await.is_err() {
             tracing::warn!("Steps of a closed session are still running.");
         }

@@ -2,7 +2,7 @@
 //! themselves need not measure time.
 
 use super::Master;
-use crate::waiting::Waiting;
+use crate::logged_wait::LoggedWait;
 use ferroflow_core::rendezvous::RendezvousKey;
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,8 +13,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The steps and tensors of the last inspection, with their waits.
 #[derive(Default)]
 pub(crate) struct LongWaits {
-    steps: HashMap<(String, u64), Waiting>,
-    tensors: HashMap<(i64, RendezvousKey), Waiting>,
+    steps: HashMap<(String, u64), LoggedWait>,
+    tensors: HashMap<(i64, RendezvousKey), LoggedWait>,
 }
 
 impl LongWaits {
@@ -31,23 +31,23 @@ impl LongWaits {
         let mut steps = HashMap::new();
         for (session, step) in master.running() {
             let key = (session, step);
-            let mut waiting = self.steps.remove(&key).unwrap_or_else(Waiting::for_work);
+            let mut waiting = self.steps.remove(&key).unwrap_or_else(LoggedWait::for_work);
             let whom = format_args!("step {} of session {}", key.1, key.0).to_string();
-            waiting.speak(whom, "its nodes compute, or wait for a queue, a barrier or a tensor");
+            waiting.log(whom, "its nodes compute, or wait for a queue, a barrier or a tensor");
             steps.insert(key, waiting);
         }
         let own = master.worker.task().to_string();
         let mut tensors = HashMap::new();
         for (step, tensor) in master.worker.awaited() {
             let key = (step, tensor);
-            let mut waiting = self.tensors.remove(&key).unwrap_or_else(Waiting::for_work);
+            let mut waiting = self.tensors.remove(&key).unwrap_or_else(LoggedWait::for_work);
             let (step, tensor) = &key;
             let from = tensor.source();
             let here = from.strip_prefix(&own).is_some_and(|rest| rest.starts_with("/device:"));
             let why = if here { "no node here has sent it yet" } else { "it has not arrived yet" };
             let edge = tensor.edge();
             waiting
-                .speak(format_args!("tensor {edge} of step {step} from {from} for {}", tensor.target()), why);
+                .log(format_args!("tensor {edge} of step {step} from {from} for {}", tensor.target()), why);
             tensors.insert(key, waiting);
         }
         *self = LongWaits { steps, tensors };

@@ -1,7 +1,7 @@
 //! The wait of a task for the others: its limit, the pauses between looks, and the log lines that say whom it is for.
 
 use super::wake::Wake;
-use ferroflow_cluster::waiting::Waiting;
+use ferroflow_cluster::logged_wait::LoggedWait;
 use std::time::{Duration, Instant};
 
 /// The first pause between looks, and the longest: looks come quickly at first, since tasks mostly start together.
@@ -10,14 +10,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// A wait with a limit.
 pub(super) struct BoundedWait {
-    waiting: Waiting,
+    waiting: LoggedWait,
     timeout: Option<Duration>,
     pause: Duration,
 }
 
 impl BoundedWait {
     pub(super) fn new(started: Instant, timeout: Option<Duration>) -> BoundedWait {
-        BoundedWait { waiting: Waiting::since(started), timeout, pause: FIRST_PAUSE }
+        BoundedWait { waiting: LoggedWait::since(started), timeout, pause: FIRST_PAUSE }
     }
 
     /// Returns whether it is time to give up.
@@ -31,29 +31,29 @@ impl BoundedWait {
     }
 
     /// Logs whom the wait is for, why, and how long it may still take, if it is time.
-    pub(super) fn speak(&mut self, whom: &str, why: &str) {
+    pub(super) fn log(&mut self, whom: &str, why: &str) {
         match self.left() {
             Some(left) => {
                 let seconds = left.as_secs_f64().ceil();
-                self.waiting.speak(whom, format_args!("{why}; given up in {seconds} s"));
+                self.waiting.log(whom, format_args!("{why}; given up in {seconds} s"));
             }
-            None => self.waiting.speak(whom, why),
+            None => self.waiting.log(whom, why),
         }
     }
 
     /// The seconds that it has taken.
     pub(super) fn seconds(&self) -> u64 {
-        self.waiting.so_far().as_secs()
+        self.waiting.elapsed().as_secs()
     }
 
     fn left(&self) -> Option<Duration> {
-        self.timeout.map(|timeout| timeout.saturating_sub(self.waiting.so_far()))
+        self.timeout.map(|timeout| timeout.saturating_sub(self.waiting.elapsed()))
     }
 
     /// Waits a little, less if there is news.
     pub(super) fn pause(&mut self, wake: &Wake) {
         let left = self.left().unwrap_or(LONGEST_PAUSE);
-        let word = self.waiting.next_word().max(FIRST_PAUSE);
+        let word = self.waiting.until_next().max(FIRST_PAUSE);
         wake.wait(jittered(self.pause).min(left).min(word));
         self.pause = (self.pause * 3 / 2).min(LONGEST_PAUSE);
     }

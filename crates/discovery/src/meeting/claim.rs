@@ -202,7 +202,7 @@ impl Claim {
                     self.wait.seconds()
                 )));
             }
-            self.wait.speak("a place at the rendezvous", &problem);
+            self.wait.log("a place at the rendezvous", &problem);
             self.wait.pause(&self.wake);
         }
     }

@@ -99,7 +99,7 @@ impl Inner {
                         wait.seconds()
                     )));
                 }
-                wait.speak("the other tasks", &missing);
+                wait.log("the other tasks", &missing);
             }
             wait.pause(&self.wake);
         }

@@ -2,8 +2,8 @@
 
 use super::board::{Board, Listing};
 use super::record::{self, Cluster, Member, Note, Record};
+use ferroflow_cluster::logged_wait::log_while;
 use ferroflow_cluster::spec::TaskName;
-use ferroflow_cluster::waiting::aloud;
 use ferroflow_core::Result;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -51,7 +51,7 @@ impl Table {
 
     /// Lists the board and reads what is new.
     pub(super) fn look(&mut self) -> Result<View> {
-        aloud(self.board.place(), "it does not answer", || self.look_now())
+        log_while(self.board.place(), "it does not answer", || self.look_now())
     }
 
     fn look_now(&mut self) -> Result<View> {
@@ -88,7 +88,7 @@ impl Table {
     /// Publishes a record; returns whether the name was free.
     pub(super) fn publish(&mut self, name: String, text: String) -> Result<bool> {
         let publish = || self.board.publish(&name, &text);
-        let done = aloud(self.board.place(), "it does not answer", publish)?;
+        let done = log_while(self.board.place(), "it does not answer", publish)?;
         if done {
             self.own.push((name, text));
         }

@@ -98,7 +98,7 @@ impl Seat {
             if left.is_empty() {
                 return;
             }
-            wait.speak(&left.join(", "), "this task hosts the rendezvous, which they have yet to leave");
+            wait.log(&left.join(", "), "this task hosts the rendezvous, which they have yet to leave");
             wait.pause(&inner.wake);
         }
     }

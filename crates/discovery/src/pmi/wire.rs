@@ -1,6 +1,6 @@
 //! The socket to the process manager, with a deadline for everything that is asked over it.
 
-use ferroflow_cluster::waiting::Waiting;
+use ferroflow_cluster::logged_wait::LoggedWait;
 use ferroflow_core::{Result, Status, bail, ensure, status};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,14 +11,14 @@ const LONGEST_ANSWER: usize = 1 << 16;
 
 pub(super) struct Wire {
     stream: UnixStream,
-    waiting: Waiting,
+    waiting: LoggedWait,
     patience: Duration,
 }
 
 impl Wire {
     /// Bounds everything over this socket by `patience` from now.
     pub(super) fn new(stream: UnixStream, patience: Duration) -> Wire {
-        Wire { stream, waiting: Waiting::new(), patience }
+        Wire { stream, waiting: LoggedWait::new(), patience }
     }
 
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<()> {
@@ -53,19 +53,19 @@ impl Wire {
 
     fn fill(&mut self, mut buffer: &mut [u8]) -> Result<()> {
         while !buffer.is_empty() {
-            let left = self.patience.saturating_sub(self.waiting.so_far());
+            let left = self.patience.saturating_sub(self.waiting.elapsed());
             ensure!(
                 !left.is_zero(),
                 DeadlineExceeded,
                 "the process manager did not answer within {:?}",
                 self.patience
             );
-            self.waiting.speak(
+            self.waiting.log(
                 "the other processes of this launch",
                 "they have yet to publish their addresses at the process manager (PMI)",
             );
             // A timeout of zero would mean none.
-            let pause = left.min(self.waiting.next_word()).max(Duration::from_millis(1));
+            let pause = left.min(self.waiting.until_next()).max(Duration::from_millis(1));
             self.stream.set_read_timeout(Some(pause)).map_err(|error| gone(&error))?;
             match self.stream.read(buffer) {
                 Ok(0) => bail!(Unavailable, "the process manager closed its connection"),

@@ -4,7 +4,7 @@
 //! outlives it. A panic on such a thread reaches the consumer as an error in place of the element.
 
 use super::dataset::{Dataset, Elements};
-use ferroflow_cluster::waiting::Waiting;
+use ferroflow_cluster::logged_wait::LoggedWait;
 use ferroflow_core::{Code, Result, Status};
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -71,9 +71,9 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 
 /// Waits for a thread that has been told to end.
 fn join(thread: JoinHandle<()>) {
-    let (mut waiting, mut pause) = (Waiting::new(), Duration::from_micros(100));
+    let (mut waiting, mut pause) = (LoggedWait::new(), Duration::from_micros(100));
     while !thread.is_finished() {
-        waiting.speak(SOURCE, "its function has not finished the current element");
+        waiting.log(SOURCE, "its function has not finished the current element");
         std::thread::park_timeout(pause);
         pause = (pause * 2).min(Duration::from_millis(50));
     }
@@ -122,11 +122,11 @@ impl<T> Iterator for Prefetch<T> {
         if let Ok(element) = elements.try_recv() {
             return Some(element);
         }
-        let mut waiting = Waiting::for_work();
+        let mut waiting = LoggedWait::for_work();
         loop {
-            match elements.recv_timeout(waiting.next_word()) {
+            match elements.recv_timeout(waiting.until_next()) {
                 Ok(element) => return Some(element),
-                Err(RecvTimeoutError::Timeout) => waiting.speak(SOURCE, "the next element is not ready"),
+                Err(RecvTimeoutError::Timeout) => waiting.log(SOURCE, "the next element is not ready"),
                 // Ends when the thread does: it holds the only sender.
                 Err(RecvTimeoutError::Disconnected) => return None,
             }
@@ -242,7 +242,7 @@ impl<T, U> Iterator for ParallelMap<T, U> {
     type Item = Result<U>;
 
     fn next(&mut self) -> Option<Result<U>> {
-        let (mut progress, mut waiting) = (self.shared.progress(), Waiting::for_work());
+        let (mut progress, mut waiting) = (self.shared.progress(), LoggedWait::for_work());
         loop {
             let number = progress.given;
             if let Some(result) = progress.ready.remove(&number) {
@@ -253,8 +253,8 @@ impl<T, U> Iterator for ParallelMap<T, U> {
             if progress.running == 0 {
                 return None;
             }
-            waiting.speak(SOURCE, format_args!("element {number} is not ready"));
-            let changed = self.shared.changed.wait_timeout(progress, waiting.next_word());
+            waiting.log(SOURCE, format_args!("element {number} is not ready"));
+            let changed = self.shared.changed.wait_timeout(progress, waiting.until_next());
             progress = changed.expect("nothing panics under this lock").0;
         }
     }

@@ -12,10 +12,10 @@
 #[cfg(test)]
 mod tests;
 
+use ferroflow_cluster::logged_wait::LoggedWait;
 use ferroflow_cluster::probe::Probe;
 use ferroflow_cluster::server::Server as Task;
 use ferroflow_cluster::spec::{ClusterSpec, TaskName};
-use ferroflow_cluster::waiting::Waiting;
 use ferroflow_core::{Result, ensure, status};
 use ferroflow_discovery::is_chief;
 use std::collections::BTreeSet;
@@ -68,20 +68,20 @@ pub(super) async fn until_done(task: &Task, cluster: &ClusterSpec, timeouts: &Ti
         let done = closed && (used || watch.trained);
         watch.note_presence(here || done, timeouts.chief)?;
         if !watch.seen {
-            watch.speak(Wait::Start, "it has not come yet");
+            watch.log(Wait::Start, "it has not come yet");
         } else if !gone {
             (watch.gone, watch.met, watch.trained) = (None, false, false);
             if closed || here {
                 watch.wait = None;
             } else {
-                watch.speak(Wait::Return, "it went without closing its session");
+                watch.log(Wait::Return, "it went without closing its session");
             }
         } else {
             let since = *watch.gone.get_or_insert_with(Instant::now);
             let trained = used || watch.ask_others(task, cluster).await?;
             if since.elapsed() >= grace && !trained {
                 let others = "it went before it used this task, and no other task says that it has trained";
-                watch.speak(Wait::Return, others);
+                watch.log(Wait::Return, others);
             } else if since.elapsed() >= grace {
                 let busy = still_there(task, cluster, &masters).await;
                 let unfinished = if busy.is_empty() {
@@ -98,7 +98,7 @@ pub(super) async fn until_done(task: &Task, cluster: &ClusterSpec, timeouts: &Ti
                 } else {
                     format!("the chief is done, but {busy:?} have sessions open here")
                 };
-                watch.speak(Wait::Others, &why);
+                watch.log(Wait::Others, &why);
             }
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -129,7 +129,7 @@ struct Watch {
     trained: bool,
     /// Time since when nothing has listened at the chief's address.
     away: Option<Instant>,
-    wait: Option<(Wait, Waiting)>,
+    wait: Option<(Wait, LoggedWait)>,
 }
 
 impl Watch {
@@ -201,11 +201,11 @@ impl Watch {
         Ok(unfinished)
     }
 
-    fn speak(&mut self, wait: Wait, why: &str) {
+    fn log(&mut self, wait: Wait, why: &str) {
         let whom = if wait == Wait::Others { "other tasks".to_owned() } else { self.chief.to_string() };
         match &mut self.wait {
-            Some((before, waiting)) if *before == wait => waiting.speak(whom, why),
-            _ => self.wait = Some((wait, Waiting::new())),
+            Some((before, waiting)) if *before == wait => waiting.log(whom, why),
+            _ => self.wait = Some((wait, LoggedWait::new())),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Pending calls of a coordinator, and their results.
 
 use super::function::{PerWorkerDataset, WorkerFunction};
-use ferroflow_cluster::waiting::Waiting;
+use ferroflow_cluster::logged_wait::LoggedWait;
 use ferroflow_core::{Result, Status, Tensor, status};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -59,13 +59,13 @@ impl RemoteValue {
     /// The error of the call; `Cancelled` if an earlier call failed or the coordinator was dropped.
     pub fn fetch(&self) -> Result<Vec<Tensor>> {
         let mut value = self.0.value.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut waiting = Waiting::for_work();
+        let mut waiting = LoggedWait::for_work();
         loop {
             if let Some(value) = &*value {
                 return value.clone();
             }
-            waiting.speak("a scheduled call", "no worker has finished it");
-            let ready = self.0.ready.wait_timeout(value, waiting.next_word());
+            waiting.log("a scheduled call", "no worker has finished it");
+            let ready = self.0.ready.wait_timeout(value, waiting.until_next());
             value = ready.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -113,17 +113,17 @@ impl Queue {
     fn wait_for_workers<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
-        waiting: &mut Waiting,
+        waiting: &mut LoggedWait,
     ) -> MutexGuard<'a, State> {
         let (pending, running) = (state.pending.len(), state.running);
-        waiting.speak("the workers", format_args!("{running} calls are running, {pending} are pending"));
-        let changed = self.changed.wait_timeout(state, waiting.next_word());
+        waiting.log("the workers", format_args!("{running} calls are running, {pending} are pending"));
+        let changed = self.changed.wait_timeout(state, waiting.until_next());
         changed.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Adds a call. Fails if an earlier one failed.
     pub(super) fn push(&self, call: Call) -> Result<()> {
-        let (mut state, mut waiting) = (self.lock(), Waiting::for_work());
+        let (mut state, mut waiting) = (self.lock(), LoggedWait::for_work());
         while state.pending.len() >= MAX_PENDING && state.error.is_none() && state.fatal.is_none() {
             state = self.wait_for_workers(state, &mut waiting);
         }
@@ -209,7 +209,7 @@ impl Queue {
 
     /// Waits until no call is pending or running; returns the first failure since the last time.
     pub(super) fn join(&self) -> Result<()> {
-        let (mut state, mut waiting) = (self.lock(), Waiting::for_work());
+        let (mut state, mut waiting) = (self.lock(), LoggedWait::for_work());
         while state.fatal.is_none() && !(state.pending.is_empty() && state.running == 0) {
             state = self.wait_for_workers(state, &mut waiting);
         }

@@ -4,8 +4,8 @@ use super::function::{Body, WorkerFunction};
 use super::queue::{Arguments, Call, Queue};
 use crate::session::{Callable, Session, SessionOptions};
 use crate::train::is_lost;
+use ferroflow_cluster::logged_wait::LoggedWait;
 use ferroflow_cluster::spec::TaskName;
-use ferroflow_cluster::waiting::Waiting;
 use ferroflow_core::scope::{Graph, Operation, Output};
 use ferroflow_core::{Code, Result, Status, Tensor, status};
 use std::collections::HashMap;
@@ -93,7 +93,7 @@ impl Worker {
 
     /// Opens a session on the worker's server, as soon as it and the parameter servers are up; `None` when the queue stops.
     fn open(&self) -> Option<Session> {
-        let mut waiting = Waiting::new();
+        let mut waiting = LoggedWait::new();
         loop {
             if self.queue.stopped_within(Duration::ZERO) {
                 return None;
@@ -108,7 +108,7 @@ impl Worker {
                 }
                 Err(error) => error,
             };
-            waiting.speak(format_args!("{} at {}", self.task, self.address), error.message());
+            waiting.log(format_args!("{} at {}", self.task, self.address), error.message());
             if self.queue.stopped_within(PAUSE) {
                 return None;
             }

@@ -2,7 +2,7 @@
 
 use super::checkpoint_state::latest_checkpoint;
 use super::session_manager::pause_for;
-use ferroflow_cluster::waiting::Waiting;
+use ferroflow_cluster::logged_wait::LoggedWait;
 use ferroflow_core::Result;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ impl Iterator for Checkpoints {
 
     fn next(&mut self) -> Option<Result<String>> {
         // The first checkpoint should come soon; much time may pass between later ones, which is not worth a warning.
-        let mut waiting = if self.last.is_none() { Waiting::new() } else { Waiting::for_work() };
+        let mut waiting = if self.last.is_none() { LoggedWait::new() } else { LoggedWait::for_work() };
         loop {
             let early = self.given.is_some_and(|given| given.elapsed() < self.min_interval);
             match latest_checkpoint(&self.directory) {
@@ -74,11 +74,11 @@ impl Iterator for Checkpoints {
                 }
                 Ok(_) => {}
             }
-            if waiting.so_far() >= self.timeout {
+            if waiting.elapsed() >= self.timeout {
                 return None;
             }
             let last = self.last.as_deref().unwrap_or("none");
-            waiting.speak(
+            waiting.log(
                 format_args!("a new checkpoint in {}", self.directory.display()),
                 format_args!("the latest is {last}"),
             );

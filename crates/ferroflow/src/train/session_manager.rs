@@ -6,7 +6,7 @@ use super::scaffold::Prepared;
 use crate::session::{Session, SessionOptions};
 use crate::target::Target;
 use bytes::Bytes;
-use ferroflow_cluster::waiting::Waiting;
+use ferroflow_cluster::logged_wait::LoggedWait;
 use ferroflow_core::scope::{Graph, Output};
 use ferroflow_core::{Code, Result, Status, bail, ensure, status};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -87,10 +87,10 @@ impl SessionManager<'_> {
 
     /// Opens the session of another worker, after the chief has made the model ready. Logs regularly what is missing.
     pub(super) fn wait_for_session(&self, target: &Target) -> Result<Session> {
-        let (mut waiting, mut pause) = (Waiting::new(), PAUSES.0);
+        let (mut waiting, mut pause) = (LoggedWait::new(), PAUSES.0);
         let mut session: Option<Session> = None;
         loop {
-            let left = self.max_wait.saturating_sub(waiting.so_far());
+            let left = self.max_wait.saturating_sub(waiting.elapsed());
             let current = match session.take() {
                 Some(session) => session,
                 None => self.open(target, left)?,
@@ -106,12 +106,12 @@ impl SessionManager<'_> {
                 Err(error) => return Err(error),
             };
             ensure!(
-                waiting.so_far() + pause <= self.max_wait,
+                waiting.elapsed() + pause <= self.max_wait,
                 DeadlineExceeded,
                 "Session was not ready after waiting {} secs: {why}; is the chief running?",
                 self.max_wait.as_secs()
             );
-            waiting.speak(format_args!("the chief to make the model at {} ready", &**target), why);
+            waiting.log(format_args!("the chief to make the model at {} ready", &**target), why);
             pause_for(pause);
             pause = (pause * 2).min(PAUSES.1);
         }

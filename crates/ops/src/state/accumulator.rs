@@ -43,13 +43,13 @@ struct State {
     count: usize,
     /// Kept if and only if `count` is positive.
     sum: Option<Sum>,
-    line: VecDeque<Waiting>,
+    line: VecDeque<Waiter>,
     next_ticket: u64,
     /// Set when the container that keeps the accumulator is cleared.
     gone: bool,
 }
 
-struct Waiting {
+struct Waiter {
     ticket: u64,
     waker: Option<Waker>,
 }
@@ -150,7 +150,7 @@ impl Place<'_> {
         let mut state = accumulator.lock();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
-        state.line.push_back(Waiting { ticket, waker: None });
+        state.line.push_back(Waiter { ticket, waker: None });
         Place { accumulator, ticket }
     }
 

@@ -55,13 +55,13 @@ struct State {
     gone: bool,
     next_ticket: u64,
     /// Those who bring elements or close the queue.
-    producers: VecDeque<Waiting>,
-    consumers: VecDeque<Waiting>,
+    producers: VecDeque<Waiter>,
+    consumers: VecDeque<Waiter>,
     /// Those who only look; they do not stand in each other's way.
-    observers: VecDeque<Waiting>,
+    observers: VecDeque<Waiter>,
 }
 
-struct Waiting {
+struct Waiter {
     ticket: u64,
     waker: Option<Waker>,
     /// Whether the closing of the queue cancelled the wait.
@@ -212,7 +212,7 @@ impl Queue {
 }
 
 impl State {
-    fn line(&mut self, line: Line) -> &mut VecDeque<Waiting> {
+    fn line(&mut self, line: Line) -> &mut VecDeque<Waiter> {
         match line {
             Line::Producers => &mut self.producers,
             Line::Consumers => &mut self.consumers,

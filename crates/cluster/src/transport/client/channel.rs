@@ -13,9 +13,9 @@ use super::super::sockets::{
 };
 use super::super::status::from_trailers;
 use super::lanes::Lanes;
+use crate::logged_wait::LoggedWait;
 use crate::transport::direct::{self, LinkHandle};
 use crate::transport::local;
-use crate::waiting::Waiting;
 use bytes::{Buf, Bytes};
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::{Result, Status, bail, ensure, status};
@@ -124,17 +124,17 @@ impl Channel {
     /// Awaits a call and logs the wait if it is long.
     pub(crate) async fn log_wait<T>(
         &self,
-        mut waiting: Waiting,
+        mut waiting: LoggedWait,
         whom: &impl Display,
         why: &impl Display,
         call: impl Future<Output = T>,
     ) -> T {
         let mut call = std::pin::pin!(call);
         loop {
-            let message_due = std::pin::pin!(self.io.sleep(self.io.choose(0), waiting.next_word()));
+            let message_due = std::pin::pin!(self.io.sleep(self.io.choose(0), waiting.until_next()));
             match select(call.as_mut(), message_due).await {
                 Either::Left((done, _)) => return done,
-                Either::Right((Ok(()), _)) => waiting.speak(whom, why),
+                Either::Right((Ok(()), _)) => waiting.log(whom, why),
                 // The I/O thread has stopped, so nothing can be logged; the call ends with the connection that the
                 // thread ran.
                 Either::Right((Err(_), _)) => return call.await,

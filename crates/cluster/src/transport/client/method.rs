@@ -2,7 +2,7 @@
 
 use super::super::rope::PREFIX_BYTES;
 use super::channel::{CallHead, Channel};
-use crate::waiting::Waiting;
+use crate::logged_wait::LoggedWait;
 use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::Result;
 use prost::Message;
@@ -42,10 +42,10 @@ impl Method {
     }
 
     /// Returns how to log waits for its response: calls that run something may take long.
-    pub(super) fn waiting(&self) -> Waiting {
+    pub(super) fn waiting(&self) -> LoggedWait {
         match self.path.rsplit('/').next() {
-            Some("RunGraph" | "RecvTensor" | "RunComponentFunction") => Waiting::for_work(),
-            _ => Waiting::new(),
+            Some("RunGraph" | "RecvTensor" | "RunComponentFunction") => LoggedWait::for_work(),
+            _ => LoggedWait::new(),
         }
     }
 

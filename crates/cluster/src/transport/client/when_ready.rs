@@ -1,7 +1,7 @@
 //! Repeated attempts to reach a task that may not be up yet.
 
 use super::channel::Channel;
-use crate::waiting::Waiting;
+use crate::logged_wait::LoggedWait;
 use ferroflow_core::{Code, Result, Status, status};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ pub(super) struct Attempts<'a> {
     whom: String,
     channel: &'a Channel,
     deadline: Option<Instant>,
-    waiting: Waiting,
+    waiting: LoggedWait,
     pause: Duration,
     /// The reason why the attempt before failed.
     reason: Option<String>,
@@ -32,7 +32,7 @@ impl<'a> Attempts<'a> {
             let margin = (deadline.saturating_duration_since(now) / 20).min(MOST_MARGIN);
             deadline.checked_sub(margin).unwrap_or(deadline)
         });
-        Attempts { whom, channel, deadline, waiting: Waiting::new(), pause: PAUSES.0, reason: None }
+        Attempts { whom, channel, deadline, waiting: LoggedWait::new(), pause: PAUSES.0, reason: None }
     }
 
     fn left(&self) -> Option<Duration> {
@@ -56,10 +56,10 @@ impl<'a> Attempts<'a> {
             _ => failure.message().split("\nAdditional GRPC error").next().unwrap_or_default().to_owned(),
         };
         if self.left().is_some_and(|left| left <= self.pause) {
-            let (whom, waited) = (&self.whom, self.waiting.so_far().as_secs_f64());
+            let (whom, waited) = (&self.whom, self.waiting.elapsed().as_secs_f64());
             return Err(status!(DeadlineExceeded, "{whom} did not come up within {waited:.1} s: {why}"));
         }
-        self.waiting.speak(&self.whom, &why);
+        self.waiting.log(&self.whom, &why);
         self.reason = Some(why);
         let io = self.channel.io();
         io.sleep(io.choose(0), self.pause).await?;

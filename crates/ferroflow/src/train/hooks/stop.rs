@@ -3,7 +3,7 @@
 use super::super::session_manager::pause_for;
 use super::{RunArgs, RunContext, RunValues, SessionHook, needed_global_step, read_step, step_number};
 use crate::session::Session;
-use ferroflow_cluster::waiting::Waiting;
+use ferroflow_cluster::logged_wait::LoggedWait;
 use ferroflow_core::scope::{Graph, Output};
 use ferroflow_core::{Result, status};
 use std::time::Duration;
@@ -121,14 +121,14 @@ impl SessionHook for WaitForStep {
     fn before_run(&mut self, cx: &RunContext<'_>) -> Result<RunArgs> {
         let (Some(step), false) = (&self.step, self.waited) else { return Ok(RunArgs::default()) };
         self.waited = true;
-        let mut waiting = Waiting::new();
+        let mut waiting = LoggedWait::new();
         loop {
             let now = read_step(cx.session(), step)?;
-            if now >= self.wait_until || waiting.so_far() >= self.limit {
+            if now >= self.wait_until || waiting.elapsed() >= self.limit {
                 return Ok(RunArgs::default());
             }
             let until = self.wait_until;
-            waiting.speak(
+            waiting.log(
                 "the other workers",
                 format_args!("the global step is {now}, and this worker begins at {until}"),
             );

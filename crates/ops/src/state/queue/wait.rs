@@ -1,7 +1,7 @@
-//! Waiting at a queue: futures that may be dropped at any point.
+//! Waits at a queue: futures that may be dropped at any point.
 
 use super::store::weight;
-use super::{Line, Queue, State, Tuple, Waiting};
+use super::{Line, Queue, State, Tuple, Waiter};
 use ferroflow_core::{Result, status};
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl Place {
         let mut state = queue.lock();
         let ticket = state.next_ticket;
         state.next_ticket += 1;
-        state.line(line).push_back(Waiting { ticket, waker: None, cancelled: false });
+        state.line(line).push_back(Waiter { ticket, waker: None, cancelled: false });
         Place { queue: queue.clone(), line, ticket, taken: Vec::new() }
     }
 
