@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// Anything that takes longer is taken to hang.
@@ -16,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Served {
     process: Child,
     target: String,
-    errors: BufReader<std::process::ChildStderr>,
+    /// Lines of its log, as they come.
+    log: Receiver<String>,
 }
 
 impl Served {
@@ -35,7 +37,12 @@ impl Served {
             let _ = errors.read_to_string(&mut all);
             panic!("the server does not start: {line:?} {all}");
         }
-        Served { process, target, errors }
+        let (lines, log) = channel();
+        // It ends with the process, whose standard error it reads.
+        std::thread::spawn(move || {
+            errors.lines().map_while(|line| lines.send(line.ok()?).ok()).for_each(drop)
+        });
+        Served { process, target, log }
     }
 
     fn address(&self) -> &str {
@@ -44,16 +51,19 @@ impl Served {
 
     /// Waits for a line of the log that holds this text.
     fn log_line(&mut self, text: &str) -> String {
-        let mut all = String::new();
+        let mut others = Vec::new();
         loop {
-            let mut line = String::new();
-            let count = self.errors.read_line(&mut line).expect("the log is text");
-            assert!(count > 0, "the log ends without {text:?}: {all}");
-            if line.contains(text) {
-                return line;
+            match self.log.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(text) => return line,
+                Ok(line) => others.push(line),
+                Err(error) => panic!("{error}; the log has no {text:?}: {others:#?}"),
             }
-            all += &line;
         }
+    }
+
+    /// The lines that are left in the log of a server that has ended.
+    fn rest_of_log(&self) -> String {
+        self.log.iter().collect::<Vec<String>>().join("\n")
     }
 
     fn signal(&self, name: &str) {
@@ -195,10 +205,9 @@ fn listening_for_other_machines_is_warned_of() {
     let line = server.log_line("can run code");
     assert!(line.contains("WARN") && line.contains("Listening on 0.0.0.0:"), "{line}");
     drop(server);
-    let mut server = Served::start(binary::command(&[]), &[]);
+    let server = Served::start(binary::command(&[]), &[]);
     server.signal("TERM");
-    let mut all = String::new();
-    server.errors.read_to_string(&mut all).unwrap();
+    let all = server.rest_of_log();
     assert!(!all.contains("can run code"), "{all}");
 }
 
@@ -207,11 +216,10 @@ fn a_task_that_meets_others_listens_where_it_is_told() {
     let directory = std::env::temp_dir().join(format!("ferroflow-bind-{}", std::process::id()));
     let url = format!("file://{}", directory.display());
     let arguments = ["--rendezvous", &url, "--jobs", "ps:1", "--job", "ps", "--bind", "127.0.0.1"];
-    let mut server = Served::start(binary::command(&[]), &arguments);
+    let server = Served::start(binary::command(&[]), &arguments);
     assert!(server.address().starts_with("127.0.0.1:"), "{}", server.target);
     server.signal("TERM");
-    let mut all = String::new();
-    server.errors.read_to_string(&mut all).unwrap();
+    let all = server.rest_of_log();
     assert!(!all.contains("can run code"), "nobody else reaches it: {all}");
     let _ = fs::remove_dir_all(directory);
 }
@@ -274,9 +282,9 @@ fn a_flood_of_accept_failures_is_a_line_a_second() {
     let address = server.address().to_owned();
     let started = Instant::now();
     let sockets: Vec<TcpStream> = (0..200).map_while(|_| TcpStream::connect(&address).ok()).collect();
-    let line = server.log_line("cannot be accepted");
+    let line = server.log_line("Cannot accept connections");
     assert!(line.contains("count=1"), "the first failure is told at once: {line}");
-    let line = server.log_line("cannot be accepted");
+    let line = server.log_line("Cannot accept connections");
     let count: u64 =
         line.split("count=").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap();
     assert!(count > 1, "the next ones together: {line}");

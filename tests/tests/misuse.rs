@@ -251,7 +251,7 @@ fn checkpoints_that_cannot_be() -> Result<()> {
     let (_, saver, session) = build(&[("w", &[2, 3])])?;
     let path = saver.save(&session, directory.0.join("model"), None)?;
     let nowhere = directory.0.join("nowhere/model");
-    refused(saver.save(&session, &nowhere, None), Code::InvalidArgument, &["nowhere", "make"]);
+    refused(saver.save(&session, &nowhere, None), Code::InvalidArgument, &["nowhere", "create"]);
     refused(saver.restore(&session, &nowhere), Code::NotFound, &["nowhere/model", "latest_checkpoint"]);
 
     let (_, other, missing) = build(&[("w", &[2, 3]), ("b", &[3])])?;
@@ -262,7 +262,7 @@ fn checkpoints_that_cannot_be() -> Result<()> {
     let data = format!("{path}.data-00000-of-00001");
     let bytes = std::fs::read(&data).unwrap();
     std::fs::write(&data, &bytes[..bytes.len() - 4]).unwrap();
-    refused(saver.restore(&session, &path), Code::OutOfRange, &[&path, "cut off"]);
+    refused(saver.restore(&session, &path), Code::OutOfRange, &[&path, "truncated"]);
     std::fs::write(&data, &bytes).unwrap();
     saver.restore(&session, &path)?;
     let index = format!("{path}.index");
@@ -319,7 +319,7 @@ fn targets_clusters_and_ports() -> Result<()> {
     spec.add("worker", 0, &server.address().to_string())?;
     let port = server.address().port().to_string();
     refused(Server::new(&spec, "worker", 0), Code::Unknown, &[&port, "choose another port"]);
-    let texts = ["/job:ps/replica:0/task:1 is not in the cluster", "worker"];
+    let texts = ["/job:ps/replica:0/task:1 is not a task of the cluster", "worker"];
     refused(Server::new(&spec, "ps", 1), Code::InvalidArgument, &texts);
     refused(Server::new(&ClusterSpec::new(), "ps", 0), Code::InvalidArgument, &["no tasks"]);
     refused(ClusterSpec::from_json("{"), Code::InvalidArgument, &["JSON"]);

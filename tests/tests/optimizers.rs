@@ -538,7 +538,10 @@ fn mistakes_name_the_thing_and_the_fix() -> Result<()> {
         GradientDescent::new(0.1).apply_gradients(&s, &[(Some(grad), variable.clone())], None).unwrap_err()
     };
     let text = apply(Grad::Dense(s.constant([1.0f64; 3])?), &w).to_string();
-    assert!(text.contains("the gradient by 'w' is double, but the variable is float; ops::cast"), "{text}");
+    assert!(
+        text.contains("the gradient of 'w' is double, but the variable is float; convert it with ops::cast"),
+        "{text}"
+    );
     let text = apply(Grad::Dense(s.constant([1.0f32; 4])?), &w).to_string();
     assert!(text.contains("'w' has shape [4], but the variable has shape [3]"), "{text}");
     let whole = variable(&s, "n", Tensor::vector(vec![1i32]), true)?;

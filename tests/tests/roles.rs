@@ -385,7 +385,7 @@ fn a_server_says_whom_a_session_waits_for() {
         Session::with_options(target.as_str(), &Graph::new(), options).map(drop)
     });
     let word = first_word(said, "/job:ps");
-    assert!(word.contains("/job:ps/replica:0/task:0 since"), "{word}");
+    assert!(word.contains("/job:ps/replica:0/task:0 for"), "{word}");
     assert!(word.contains(&address(0)), "{word}");
     drop(process);
     assert!(client.join().unwrap().is_err());

@@ -199,7 +199,7 @@ fn servers_and_targets_that_cannot_be_are_refused() -> Result<()> {
     assert!(taken.message().contains("choose another port"), "{taken}");
     let absent = Server::new(&cluster, "ps", 1).map(drop).unwrap_err();
     assert_eq!(absent.code(), Code::InvalidArgument);
-    assert!(absent.message().contains("/job:ps/replica:0/task:1 is not in the cluster"), "{absent}");
+    assert!(absent.message().contains("/job:ps/replica:0/task:1 is not a task of the cluster"), "{absent}");
     let graph = Graph::new();
     graph.scope().constant(1.0f32)?;
     assert_eq!(code(Session::connect("grpc://nowhere", &graph)), Some(Code::InvalidArgument));

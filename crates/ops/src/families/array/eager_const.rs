@@ -1,7 +1,8 @@
 //! Constants that a client places on one of several devices of a task.
 
+use super::identity::identity_grad;
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{Op, shapes};
+use ferroflow_core::op::{Gradient, Op, shapes};
 use ferroflow_core::{Result, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&EAGER_CONST];
@@ -13,6 +14,7 @@ static EAGER_CONST: Op = Op {
     attrs: &["T: type"],
     shape: shapes::unchanged,
     kernels: kernels![any pass_kernel],
+    gradient: Gradient::Fn(identity_grad),
     cheap: true,
     ..Op::PURE
 };
