@@ -1,6 +1,6 @@
 //! A master: keeps sessions, plans their steps and runs them.
 //!
-//! It handles the calls of `tensorflow.MasterService` in domain types; [`crate::transport`] reads and writes the
+//! It handles the calls of `tensorflow.MasterService` in domain types; `transport` reads and writes the
 //! messages. Its own task's part of a step runs here, through [`crate::worker`]'s session; other tasks run theirs.
 
 mod callables;

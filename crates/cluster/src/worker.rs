@@ -1,6 +1,6 @@
 //! A worker: the devices of one task with their state and threads, and the sessions that masters open on it.
 //!
-//! It handles the calls of `tensorflow.WorkerService` in domain types; [`crate::transport`] reads and writes the
+//! It handles the calls of `tensorflow.WorkerService` in domain types; `transport` reads and writes the
 //! messages. The master of the same task uses it directly.
 
 mod graphs;
