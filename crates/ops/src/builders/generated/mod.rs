@@ -6,6 +6,8 @@ mod control_flow;
 pub use control_flow::*;
 mod data_flow;
 pub use data_flow::*;
+mod dataset;
+pub use dataset::*;
 mod function;
 pub use function::*;
 mod logging;
