@@ -18,6 +18,8 @@ mod random;
 pub use random::*;
 mod save_restore;
 pub use save_restore::*;
+mod sparse;
+pub use sparse::*;
 mod state;
 pub use state::*;
 mod string;
