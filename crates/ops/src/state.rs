@@ -9,3 +9,4 @@ pub(crate) mod rng_state;
 pub(crate) mod tensor_array;
 pub(crate) mod tensor_list;
 pub(crate) mod variable;
+pub(crate) mod variant_tensors;
