@@ -7,6 +7,7 @@ pub mod builders;
 pub mod flow;
 mod linalg;
 mod numeric;
+mod parsing;
 mod state;
 mod support;
 

@@ -14,6 +14,8 @@ mod math;
 pub use math::*;
 mod nn;
 pub use nn::*;
+mod parsing;
+pub use parsing::*;
 mod random;
 pub use random::*;
 mod save_restore;
