@@ -8,6 +8,7 @@ mod data;
 pub mod flow;
 mod linalg;
 mod numeric;
+mod parsing;
 mod state;
 mod support;
 
