@@ -18,6 +18,7 @@ import sys
 import time
 
 import clusters
+import coordinators
 import servers
 import trainers
 
@@ -188,6 +189,8 @@ def main():
 
     # First, because they fork this process, which must not have used TensorFlow by then.
     for row in clusters.rows(args.server, wanted, args.quick):
+        add(row, cluster_rows)
+    for row in coordinators.rows(args.server, wanted, args.quick):
         add(row, cluster_rows)
     if args.trainer:
         for row in trainers.rows(args.server, args.trainer, wanted, args.quick):

@@ -2,7 +2,7 @@
 
     python run.py --server BINARY [--layout NAME ...] [--serve | --shared | SCENARIO ...]
 
-Each scenario is a module of this folder. Most have `run(cluster)`, called in a client process on a cluster that the
+Each scenario is a module of this folder or, with a dot in its name, of another one. Most have `run(cluster)`, called in a client process on a cluster that the
 scenarios of a layout share. Those with `orchestrate(layout, binary)` start processes of their own: `LAYOUTS` there names
 the layouts that they are about. Where `VERDICTS` is set every line must end with `: True`, no matter who runs the tasks. What
 a scenario prints must not depend on who runs the tasks; numbers in lines that start with `~` may differ by rounding.
@@ -65,6 +65,13 @@ SCENARIOS = [
     "counter",
     "restarts",
     "network",
+    "coordinator.sharded",
+    "coordinator.aggregation",
+    "coordinator.training",
+    "coordinator.evaluation",
+    "coordinator.saving",
+    "coordinator.first_strategy",
+    "coordinator.lost_tasks",
 ]
 
 # A scenario that takes longer hangs.

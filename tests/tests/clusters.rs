@@ -146,7 +146,8 @@ impl Runner {
 /// One cluster at a time is enough for two cores.
 static RUNNER: Mutex<Option<Runner>> = Mutex::new(None);
 
-fn run(scenarios: &str) {
+/// Runs scenarios of `oracle/cluster`, or of another folder if their names have a dot.
+pub(crate) fn run(scenarios: &str) {
     let Some(python) = stock::python() else { return };
     let mut turn = RUNNER.lock().unwrap_or_else(PoisonError::into_inner);
     let mut runner = turn.take().unwrap_or_else(|| Runner::start(&python));

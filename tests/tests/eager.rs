@@ -1,8 +1,9 @@
 //! Remote eager execution: a stock client does the same on our servers, and on ours and stock's together, as on stock's.
-//! Each scenario of `oracle/eager` prints the same lines.
+//! Each scenario of `oracle/eager` prints the same lines, and so do the programs of `oracle/coordinator` on clusters of
+//! processes.
 
 use crate::interop::{first_differences, run_scenarios};
-use crate::stock;
+use crate::{clusters, stock};
 use ferroflow::{Server, ServerConfig};
 use std::net::TcpListener;
 
@@ -33,6 +34,26 @@ fn a_stock_client_runs_ops_and_functions_on_our_servers() {
         }
     }
     assert!(differences.is_empty(), "first lines that differ:\n{differences}");
+}
+
+#[test]
+fn variables_in_pieces_and_aggregated_ones_are_used_as_on_stocks_tasks() {
+    clusters::run("coordinator.sharded coordinator.aggregation");
+}
+
+#[test]
+fn coordinators_train_evaluate_and_save_as_on_stocks_tasks() {
+    clusters::run("coordinator.training coordinator.evaluation coordinator.saving");
+}
+
+#[test]
+fn the_first_strategy_trains_in_sessions() {
+    clusters::run("coordinator.first_strategy");
+}
+
+#[test]
+fn coordinators_survive_their_workers() {
+    clusters::run("coordinator.lost_tasks");
 }
 
 fn start() -> Server {

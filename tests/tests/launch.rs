@@ -129,6 +129,76 @@ fn the_chief_decides_and_failed_tasks_are_started_again() {
 }
 
 #[test]
+fn a_coordinator_runs_once_and_outlives_a_worker() {
+    let script = r#"echo "$TF_CONFIG"; while ! test -e "$1/go"; do sleep 0.02; done; exit 3"#;
+    let directory = Directory::new("coordinator");
+    let flags = ["run", "--ps", "2", "--workers", "2", "--coordinator", "--", "sh", "-c", script, "sh"];
+    let mut run = Running::start(ferroflow(&flags).arg(directory.text()));
+    let line = run.line();
+    let told = line.strip_prefix("chief/0  | ").expect("the chief alone runs the program");
+    let config = TaskConfig::from_tf_config(told).unwrap();
+    assert_eq!(config.task, TaskName::new("chief", 0));
+    let tasks: Vec<String> = config.cluster.tasks().map(|(task, _)| task.to_string()).collect();
+    assert_eq!(tasks.len(), 5, "{tasks:?}");
+    signal(task_of(run.process.id(), "worker/1").expect("a worker is served"), "KILL");
+    let deadline = Instant::now() + PATIENCE;
+    while !run.errors().contains("the cluster goes on without worker/1; --restarts N starts it again") {
+        assert!(Instant::now() < deadline, "{}", run.errors());
+        wait_a_moment();
+    }
+    std::fs::write(directory.0.join("go"), "").unwrap();
+    let (code, errors) = (run.wait(), run.errors());
+    assert_eq!(code, Some(3), "the program's own: {errors}");
+    assert!(errors.contains("ferroflow: worker/0 was stopped because chief/0 failed (after "), "{errors}");
+    let nobody = ferroflow(&["run", "--workers", "0", "--coordinator", "--", "true"]).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(1));
+    assert!(text(&nobody.stderr).contains("there is no worker to run on"), "{}", text(&nobody.stderr));
+}
+
+#[test]
+fn a_coordinator_of_stock_trains_and_goes_on_from_its_checkpoint() {
+    let Some(python) = stock::python() else { return };
+    let directory = Directory::new("stock-coordinator");
+    let train = || {
+        let mut run = ferroflow(&["run", "--ps", "2", "--workers", "2", "--coordinator", "--"]);
+        run.arg(&python).arg(stock::root().join("examples/coordinator.py")).arg("2");
+        let output = run.current_dir(&directory.0).output().unwrap();
+        let (said, errors) = (text(&output.stdout), text(&output.stderr));
+        assert!(output.status.success(), "{said}{errors}");
+        for complaint in COMPLAINTS {
+            assert!(!errors.contains(complaint), "{errors}");
+        }
+        said
+    };
+    let said = train();
+    assert!(said.contains("of the held-out digits are right; saved "), "{said}");
+    let said = train();
+    assert!(said.contains("model/ckpt-2, step 200"), "{said}");
+    assert!(said.contains("model/ckpt-4"), "{said}");
+}
+
+#[test]
+fn a_cluster_tells_its_coordinator_where_it_is() {
+    let Some(python) = stock::python() else { return };
+    let mut up = Running::start(&mut ferroflow(&["up", "--ps", "1", "--workers", "1", "--output", "json"]));
+    let told: serde_json::Value = serde_json::from_str(&up.line()).expect("the tasks are told as JSON");
+    let config = told["coordinator"]["tf_config"].to_string();
+    let directory = Directory::new("told-coordinator");
+    let program = stock::root().join("examples/coordinator.py");
+    let output = Command::new(python)
+        .arg(program)
+        .arg("1")
+        .env("TF_CONFIG", config)
+        .current_dir(&directory.0)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("of the held-out digits are right"), "{}", text(&output.stdout));
+    up.signal("INT");
+    assert_eq!(up.wait(), Some(0), "{}", up.errors());
+}
+
+#[test]
 fn nothing_survives() {
     // A program with a child, a grandchild and a daemon; their arguments have the parameter server's address, as its own.
     let script = "setsid sh -c 'sleep 1000; :' $1 >/dev/null 2>&1 & echo $1; (sleep 1000; : $1) & sh -c 'sleep 1000; :' $1; :";

@@ -7,6 +7,9 @@ use std::process::Command;
 
 const REQUIREMENTS: &str = "oracle/requirements.txt";
 
+/// Packages that are installed without what they say they need, because the environment has it under another name.
+const WITHOUT_DEPENDENCIES: &str = "oracle/requirements-without-dependencies.txt";
+
 /// Versions of Python for which stock is published, the best tested first.
 const VERSIONS: [&str; 3] = ["3.11", "3.12", "3.13"];
 
@@ -28,7 +31,10 @@ pub(crate) fn run() -> Result<()> {
         return Ok(());
     }
     let root = workspace::root();
-    let wanted = fs::read_to_string(root.join(REQUIREMENTS)).context(REQUIREMENTS)?;
+    let mut wanted = String::new();
+    for list in [REQUIREMENTS, WITHOUT_DEPENDENCIES] {
+        wanted += &fs::read_to_string(root.join(list)).context(list)?;
+    }
     let stamp = venv.join("requirements.txt");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(());
@@ -42,16 +48,19 @@ pub(crate) fn run() -> Result<()> {
         "{python} cannot make the environment {}; the reason is above",
         venv.display()
     );
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
-    let installed = Command::new(venv.join("bin/python"))
-        .args(pip)
-        .arg(root.join(REQUIREMENTS))
-        .status()
-        .context("pip")?;
-    ensure!(
-        installed.success(),
-        "pip cannot install {REQUIREMENTS}; the reason is above. It needs the network and 2 GB of disk; {OTHERWISE}"
-    );
+    for (list, more) in [(REQUIREMENTS, None), (WITHOUT_DEPENDENCIES, Some("--no-deps"))] {
+        let installed = Command::new(venv.join("bin/python"))
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+            .args(more)
+            .arg("--requirement")
+            .arg(root.join(list))
+            .status()
+            .context("pip")?;
+        ensure!(
+            installed.success(),
+            "pip cannot install {list}; the reason is above. It needs the network and 2 GB of disk; {OTHERWISE}"
+        );
+    }
     fs::write(stamp, wanted).context("cannot note what is installed")
 }
 

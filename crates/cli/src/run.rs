@@ -22,11 +22,17 @@ const END_WITHIN: Duration = Duration::from_secs(5);
 {ps_hosts}, {worker_hosts}, {chief_hosts} and {cluster}; write {{job}} for the text {job}. The program finds the same in \
 TF_CONFIG.\n\n\
 The run is over when the chief's program has ended, or without a chief those of all workers. The exit code is that of \
-the first program that failed, else 0."
+the first program that failed, else 0.\n\n\
+With --coordinator the program runs once, as the chief of parameter servers and workers that are served, as programs with \
+tf.distribute.ParameterServerStrategy expect it; --evaluator runs it once more, beside the cluster."
 )]
 pub(crate) struct Args {
     #[command(flatten)]
     jobs: Jobs,
+
+    /// Run the program once, as the chief that coordinates: serve the workers, too, and go on without one that is lost
+    #[arg(long, conflicts_with = "serve")]
+    coordinator: bool,
 
     /// Start a task that failed again, up to this many times
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -55,12 +61,20 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     placeholders::check(&args.program)?;
-    let names: Vec<TaskName> = args.jobs.tasks().collect();
+    let names: Vec<TaskName> =
+        if args.coordinator { args.jobs.with_chief().tasks().collect() } else { args.jobs.tasks().collect() };
     let jobs = ["ps", "chief", "worker", "evaluator"];
     if let Some(unknown) = args.serve.iter().find(|job| !jobs.contains(&job.as_str())) {
         return Err(format!("--serve: there is no job {unknown}, expected one of {}", jobs.join(", ")).into());
     }
-    let is_program = |name: &TaskName| name.job != "ps" && !args.serve.contains(&name.job);
+    let is_served =
+        |job: &String| job == "ps" || (args.coordinator && job == "worker") || args.serve.contains(job);
+    let is_program = |name: &TaskName| !is_served(&name.job);
+    if args.coordinator
+        && let Some(job) = ["ps", "worker"].iter().find(|job| !names.iter().any(|name| name.job == **job))
+    {
+        return Err(format!("--coordinator: there is no {job} to run on; ask for at least one").into());
+    }
     // The job whose end is the end of the run.
     let deciding = ["chief", "worker", "evaluator"].into_iter().find(|job| {
         let of_job = |name: &&TaskName| name.job == *job && is_program(name);
@@ -94,14 +108,26 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let decided = |this: &Supervisor| !running(this, &|name| name.job == deciding);
     let all_ended = |this: &Supervisor| !running(this, &is_program);
     let grace = Duration::from_secs(args.grace);
-    let mut ending = supervisor.run(Wait::Ever, shown, decided)?;
+    // A coordinator gives the work of a lost worker to others.
+    let dispensable = |task: usize| args.coordinator && names[task].job == "worker";
+    let run = |supervisor: &mut Supervisor, wait: Wait<'_>, reached: &dyn Fn(&Supervisor) -> bool| {
+        loop {
+            match supervisor.run(wait, shown, reached)? {
+                Ending::Failed { task, .. } if dispensable(task) => {
+                    eprintln!("ferroflow: {}", going_on_without(&names[task]));
+                }
+                ending => return Ok::<_, String>(ending),
+            }
+        }
+    };
+    let mut ending = run(&mut supervisor, Wait::Ever, &decided)?;
     if ending == Ending::Reached {
         supervisor.no_more_restarts();
         let words = |this: &Supervisor| {
             let left = this.running(|task| is_program(&names[task]));
             (left, format!("still at work, and {deciding} is done"))
         };
-        ending = supervisor.run(Wait::Until(Instant::now() + grace, &words), shown, all_ended)?;
+        ending = run(&mut supervisor, Wait::Until(Instant::now() + grace, &words), &all_ended)?;
     }
     let programs = |_: &TaskName, port| port != Port::HandedOver;
     let (code, why) = match ending {
@@ -127,6 +153,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     supervisor.end(|_, _| true, Signal::TERM, END_WITHIN, &why)?;
     supervisor.summarize();
     if code == 0 { Ok(()) } else { Err(Failure::reported(code)) }
+}
+
+/// Tells that a served task is lost, which does not end the cluster.
+pub(crate) fn going_on_without(task: &TaskName) -> String {
+    format!("the cluster goes on without {}; --restarts N starts it again", short(task))
 }
 
 /// Makes the command of a task that runs the user's program.

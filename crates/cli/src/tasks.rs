@@ -27,6 +27,11 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
+    /// Adds a chief unless there is one.
+    pub(crate) fn with_chief(&self) -> Jobs {
+        Jobs { chief: true, ..*self }
+    }
+
     /// Returns every task.
     pub(crate) fn tasks(&self) -> impl Iterator<Item = TaskName> {
         let jobs = [

@@ -3,9 +3,10 @@
 use crate::exit::Failure;
 use crate::local::{self, Ending, Port, Supervisor, Task, Wait, short};
 use crate::output::Output;
+use crate::run::going_on_without;
 use crate::tasks::{Jobs, serve_command};
-use ferroflow::TaskName;
-use ferroflow::discovery::tf_config;
+use ferroflow::discovery::{PortChoice, ReservedPort, tf_config};
+use ferroflow::{ClusterSpec, TaskName};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -62,7 +63,9 @@ fn supervise(args: &Args, names: &[TaskName], supervisor: &mut Supervisor) -> Re
     if let Some(ending) = until_ready(names, supervisor)? {
         return ending;
     }
-    print(args.output, names, supervisor);
+    // Kept as long as the cluster is there.
+    let chief = chief_port(names)?;
+    print(args.output, names, supervisor.spec(), chief.as_ref().map(ReservedPort::port));
     loop {
         // The addresses at which tasks listen have been printed.
         let ready = |_, stream, _: &[u8]| stream == local::Stream::Error;
@@ -70,8 +73,7 @@ fn supervise(args: &Args, names: &[TaskName], supervisor: &mut Supervisor) -> Re
         match supervisor.run(Wait::Ever, ready, all_gone)? {
             Ending::Signal(_) => return Ok(()),
             Ending::Failed { task, .. } => {
-                let name = short(&names[task]);
-                eprintln!("ferroflow: the cluster goes on without {name}; --restarts N starts it again");
+                eprintln!("ferroflow: {}", going_on_without(&names[task]));
             }
             Ending::Reached | Ending::TimeOver => return Err("every task has ended".into()),
         }
@@ -110,9 +112,21 @@ fn slow(names: &[TaskName], ready: &[bool]) -> String {
     slow.map(|(name, _)| short(name)).collect::<Vec<_>>().join(", ")
 }
 
-fn print(format: Output, names: &[TaskName], supervisor: &Supervisor) {
-    let cluster = supervisor.spec();
+/// Keeps a port for a coordinator, which is the chief of a cluster of parameter servers and workers and has a server of
+/// its own.
+fn chief_port(names: &[TaskName]) -> Result<Option<ReservedPort>, Failure> {
+    let has = |job| names.iter().any(|name| name.job == job);
+    if has("chief") || !has("ps") || !has("worker") {
+        return Ok(None);
+    }
+    // Of all addresses, because that is where stock's servers listen.
+    let port = ReservedPort::new(None, PortChoice::Any).map_err(|status| status.message().to_owned())?;
+    Ok(Some(port))
+}
+
+fn print(format: Output, names: &[TaskName], cluster: &ClusterSpec, chief: Option<u16>) {
     let target = |name: &TaskName| format!("grpc://{}", cluster.address(name).unwrap_or_default());
+    let coordinator = chief.and_then(|port| coordinator_config(cluster, port));
     if format == Output::Json {
         let task = |name: &TaskName| -> Value {
             json!({
@@ -123,12 +137,28 @@ fn print(format: Output, names: &[TaskName], supervisor: &Supervisor) {
             })
         };
         let tasks: Vec<Value> = names.iter().map(task).collect();
-        println!("{}", json!({ "cluster": cluster.to_value(), "tasks": tasks }));
+        let mut told = json!({ "cluster": cluster.to_value(), "tasks": tasks });
+        if let Some(config) = coordinator {
+            told["coordinator"] = json!({ "tf_config": config });
+        }
+        println!("{told}");
         return;
     }
     let width = names.iter().map(|name| short(name).len()).max().unwrap_or_default();
     for name in names {
         println!("{:width$}  {}  TF_CONFIG='{}'", short(name), target(name), tf_config(name, cluster));
     }
+    if let Some(config) = coordinator {
+        println!("A program with a tf.distribute.ParameterServerStrategy coordinates them as their chief:");
+        println!("TF_CONFIG='{config}'");
+    }
     println!("Ctrl-C ends the cluster.");
+}
+
+/// Makes the `TF_CONFIG` of a coordinator: the tasks' cluster, with itself as its chief.
+fn coordinator_config(cluster: &ClusterSpec, port: u16) -> Option<Value> {
+    let chief = TaskName::new("chief", 0);
+    let mut with_chief = cluster.clone();
+    with_chief.add(&chief.job, chief.task, &format!("127.0.0.1:{port}")).ok()?;
+    Some(tf_config(&chief, &with_chief))
 }

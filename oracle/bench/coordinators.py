@@ -1,0 +1,211 @@
+"""The ratio suite of coordinators: a stock `ClusterCoordinator` on stock tasks, on our parameter server with stock workers,
+and on our tasks."""
+
+import functools
+import time
+
+import clusters
+import tasks
+from clusters import Workload
+from coordinator import program
+from tasks import OURS, STOCK
+
+CLUSTERS = {
+    "stock": {"ps": [STOCK], "worker": [STOCK] * 2},
+    "mixed": {"ps": [OURS], "worker": [STOCK] * 2},
+    "ours": {"ps": [OURS], "worker": [OURS] * 2},
+}
+
+# Functions that are scheduled before the coordinator waits for them.
+BATCH = 100
+
+
+def _connect(cluster, workers):
+    """A strategy on the first workers of a cluster."""
+    return program.connect(cluster, workers=workers)
+
+
+def _nothing(_strategy):
+    import tensorflow as tf
+
+    @tf.function
+    def step():
+        tf.no_op()
+
+    return step, ()
+
+
+def _perceptron(strategy):
+    import tensorflow as tf
+
+    with strategy.scope():
+        shapes = [[64, 32], [32], [32, 10], [10]]
+        variables = [tf.Variable(tf.fill(shape, 0.01)) for shape in shapes]
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            w1, b1, w2, b2 = variables
+            logits = tf.matmul(tf.nn.relu(tf.matmul(x, w1) + b1), w2) + b2
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
+        for variable, gradient in zip(variables, tape.gradient(loss, variables)):
+            variable.assign_sub(0.01 * gradient)
+        return loss
+
+    return step, (tf.fill([16, 64], 0.5), tf.range(16) % 10)
+
+
+def _many_variables(strategy):
+    import tensorflow as tf
+
+    with strategy.scope():
+        variables = [tf.Variable(tf.zeros([16])) for _ in range(50)]
+
+    @tf.function
+    def step(x):
+        for variable in variables:
+            variable.assign_add(x)
+
+    return step, (tf.ones([16]),)
+
+
+def _scheduled(build, workers):
+    """Functions per second."""
+
+    def open_on(cluster, _):
+        strategy, coordinator = _connect(cluster, workers)
+        step, arguments = build(strategy)
+
+        def batch():
+            for _ in range(BATCH):
+                coordinator.schedule(step, arguments)
+            coordinator.join()
+
+        batch()
+
+        def sample():
+            start, count = time.perf_counter(), 0
+            while time.perf_counter() < start + 1.0:
+                batch()
+                count += BATCH
+            return count / (time.perf_counter() - start)
+
+        return sample
+
+    return open_on
+
+
+def _median(call, count=200):
+    times = []
+    for _ in range(count):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return sorted(times)[count // 2]
+
+
+def _joined(cluster, _):
+    """Microseconds of one function, from `schedule` to the end of `join`."""
+    strategy, coordinator = _connect(cluster, 1)
+    step, arguments = _nothing(strategy)
+
+    def one():
+        coordinator.schedule(step, arguments)
+        coordinator.join()
+
+    return lambda: _median(one) * 1e6
+
+
+def _round_trip(cluster, _):
+    """Microseconds of an operation on a worker, with its result."""
+    import tensorflow as tf
+
+    _connect(cluster, 1)
+    with tf.device("/job:worker/task:0"):
+        x = tf.constant(1.0)
+
+        def one():
+            with tf.device("/job:worker/task:0"):
+                (x + x).numpy()
+
+        return lambda: _median(one) * 1e6
+
+
+def _begin(cluster, start):
+    """A coordinator from its first line to its first result."""
+    strategy, coordinator = _connect(cluster, 2)
+    step, arguments = _perceptron(strategy)
+    value = coordinator.schedule(step, arguments)
+    coordinator.join()
+    value.fetch()
+    print(repr(time.perf_counter() - start), flush=True)
+
+
+def _beginning(cluster, _):
+    """Milliseconds of a program from its strategy to its first result, on tasks that are there."""
+
+    def sample():
+        client = tasks.Client(_begin, cluster, time.perf_counter())
+        if not client.wait_for(r"\d", clusters.SECONDS):
+            raise RuntimeError(client.errors())
+        seconds = float(client.lines()[0])
+        client.kill()
+        return seconds * 1e3
+
+    return sample
+
+
+def _resident(cluster, _):
+    """Megabytes of a worker that has nothing to do, of a coordinator that has used it."""
+    strategy, coordinator = _connect(cluster, 2)
+    step, arguments = _perceptron(strategy)
+    for _ in range(10):
+        coordinator.schedule(step, arguments)
+    coordinator.join()
+    return lambda: cluster.task("worker", 0).resident() / 1e6
+
+
+def all_workloads():
+    """Every row."""
+    works = [
+        ("nothing", _nothing, 2.5),
+        ("a small perceptron", _perceptron, 2.5),
+        ("50 variables", _many_variables, 4.0),
+    ]
+    for workers in (1, 2):
+        for name, build, bar in works:
+            yield Workload(
+                f"coordinator: functions of {name}, workers: {workers}",
+                "functions/s",
+                _scheduled(build, workers),
+                least_ours=bar,
+                least_mixed=None,
+            )
+    lower = {"rate": False, "least_mixed": None}
+    yield Workload("coordinator: schedule and join", "µs", _joined, **lower)
+    yield Workload("coordinator: an operation on a worker and its result", "µs", _round_trip, least_ours=1.5, **lower)
+    yield Workload("coordinator: strategy to first result", "ms", _beginning, least_ours=2.0, **lower)
+    yield Workload("coordinator: resident memory of a worker, idle", "MB", _resident, **lower)
+
+
+def rows(binary, wanted, quick):
+    """The lines of the table, one after the other."""
+    chosen = [workload for workload in all_workloads() if wanted.search(workload.name)]
+    if not chosen:
+        return
+    tasks.preload()
+    # A cluster for each workload: what one left behind must not weigh on the next.
+    for workload in chosen:
+        layouts = {
+            name: {job: [STOCK] * len(kinds) if binary == STOCK else kinds for job, kinds in layout.items()}
+            for name, layout in CLUSTERS.items()
+        }
+        running = {name: tasks.Cluster(layout, binary) for name, layout in layouts.items()}
+        try:
+            for cluster in running.values():
+                cluster.start()
+            starts = {name: functools.partial(clusters.Sampler, workload, cluster) for name, cluster in running.items()}
+            yield clusters.measure(workload, starts, 3 if quick else workload.rounds)
+        finally:
+            for cluster in running.values():
+                cluster.stop()
