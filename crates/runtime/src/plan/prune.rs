@@ -108,6 +108,7 @@ pub(super) fn prune(graph: &Graph, signature: &Signature, client: &str) -> Resul
         arg_types,
         fetches,
         fetch_names: signature.fetches.clone(),
+        fetch_devices: Vec::new(),
         targets,
         options: PlanOptions::default(),
     });
