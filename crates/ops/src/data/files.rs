@@ -52,7 +52,7 @@ pub(crate) fn buffer_size(cx: &KernelCx<'_>, input: usize, hint: &str) -> Result
 
 /// Opens a file as it is.
 pub(crate) fn open_plain(name: &str, buffer: usize) -> Result<BufReader<File>> {
-    let path = ferroflow_io::path::local_path(name)?;
+    let path = ferroflow_io::path::resolve_path(name)?;
     let file = File::open(&path).map_err(|error| ferroflow_io::file::status(&path, &error))?;
     // Opening a directory works; reading it is what fails.
     let metadata = file.metadata().map_err(|error| ferroflow_io::file::status(&path, &error))?;

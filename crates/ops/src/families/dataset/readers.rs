@@ -228,7 +228,7 @@ impl FixedRecords {
         let FixedLayout { header, record, footer } = layout;
         let mut left = None;
         if compression == Compression::None {
-            let path = ferroflow_io::path::local_path(name)?;
+            let path = ferroflow_io::path::resolve_path(name)?;
             let size =
                 std::fs::metadata(&path).map_err(|error| ferroflow_io::file::status(&path, &error))?.len();
             ensure!(
