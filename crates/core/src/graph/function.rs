@@ -67,7 +67,8 @@ impl FunctionBody {
             }
             names.args.insert(arg.name.clone(), start..types.len() as u32);
         }
-        let checker = Checker { registry, library, planned: false };
+        // As in stock, names in functions may be such as planning makes: tasks register parts of others as functions.
+        let checker = Checker { registry, library, planned: true };
         let mut ids = Vec::with_capacity(function.node_def.len());
         for def in &function.node_def {
             ensure!(
