@@ -71,6 +71,7 @@ SCENARIOS = [
     "coordinator.evaluation",
     "coordinator.saving",
     "coordinator.first_strategy",
+    "coordinator.first_programs",
     "coordinator.lost_tasks",
 ]
 

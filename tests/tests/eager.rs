@@ -52,6 +52,11 @@ fn the_first_strategy_trains_in_sessions() {
 }
 
 #[test]
+fn first_programs_of_coordinators_run() {
+    clusters::run("coordinator.first_programs");
+}
+
+#[test]
 fn coordinators_survive_their_workers() {
     clusters::run("coordinator.lost_tasks");
 }
