@@ -36,6 +36,11 @@ def updates(target, use_resource):
         for _ in range(3):
             sess.run(train)
         show("trained", sess.run([v, loss]))
+        if not use_resource:
+            # A value in place of the variable can be read, but there is nothing to update.
+            show("read of a value fed for it", sess.run(tf.identity(v), {v._variable: [7.0, 8.0, 9.0]}))
+            update = v1.assign_add(v, [1.0, 1.0, 1.0])
+            show_failure("update of a value fed for it", lambda: sess.run(update, {v._variable: [7.0, 8.0, 9.0]}))
         show_failure(
             "wrong shape",
             lambda: sess.run(

@@ -1,6 +1,6 @@
 //! Record files, event files and datasets: stock reads what we write, and we read what stock writes.
 
-use crate::stock;
+use crate::{binary, stock};
 use ferroflow::data::{
     Compression, Dataset, ExampleSpec, Feature, Features, RecordWriter, encode_example, tf_record_compressed,
 };
@@ -8,7 +8,7 @@ use ferroflow::summary::{self, SessionEvent, SummaryWriter};
 use ferroflow::{DType, Graph, Session, Tensor};
 use ferroflow_proto::tensorflow::{GraphDef, NodeDef, event};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const PACKINGS: [&str; 3] = ["", "GZIP", "ZLIB"];
 
@@ -138,4 +138,25 @@ fn summaries(values: Tensor, images: Tensor) -> bytes::Bytes {
     summary::text(&s.scope("inner"), "note", note).unwrap();
     let all = summary::merge_all(&s).unwrap().unwrap();
     Session::new(&graph).unwrap().eval(&all).unwrap().to_scalar().unwrap()
+}
+
+/// Checkpoints in a bucket of an object store that fails every fourth request; stock reads the files.
+#[test]
+fn checkpoints_may_be_in_an_object_store() {
+    let Some(python) = stock::python() else { return };
+    let mut command = Command::new(python);
+    command.arg(stock::root().join("oracle/remote_files.py")).arg(binary::path());
+    let output = command.stderr(Stdio::inherit()).output().expect("the interpreter starts");
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let expected = "\
+restored True [0, 1, 2, 3, 4]
+requests failed True
+files ['run 1/model.ckpt.data-00000-of-00001', 'run 1/model.ckpt.index']
+s3://models/none NotFoundError
+s3://no-such-bucket/none NotFoundError
+s3:///none InvalidArgumentError
+saved behind http UnimplementedError
+stock reads True [0, 1, 2, 3, 4]
+";
+    assert_eq!(lines, expected, "{}", output.status);
 }

@@ -178,7 +178,10 @@ fn the_share_of_the_machine_is_shown_and_kept() {
 
 #[test]
 fn signals_that_ask_are_answered() {
-    let mut server = Served::start(binary::command(&[]), &[]);
+    // The tests themselves may have been started by `nohup`.
+    let mut hearing = Command::new("env");
+    hearing.arg("--default-signal=HUP").arg(binary::path());
+    let mut server = Served::start(hearing, &[]);
     let graph = Graph::new();
     let session = Session::connect(server.target.as_str(), &graph).unwrap();
     for signal in ["USR1", "USR2"] {

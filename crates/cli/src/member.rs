@@ -281,7 +281,10 @@ impl Member<'_> {
                     server.whereabouts().learn(&change.cluster, change.epoch).map_err(said)?;
                 }
                 Ok(TaskEvent::Meeting(event)) => break of_event(event),
-                Ok(TaskEvent::Signal(signal)) => break drained(&server, signal, self.drain)?,
+                Ok(TaskEvent::Signal(signal)) => {
+                    seat.begin_to_leave();
+                    break drained(&server, signal, self.drain)?;
+                }
                 Ok(TaskEvent::Exited) => {}
                 Err(_) => return Err("the threads that watch the task have ended".to_owned()),
             }

@@ -14,6 +14,7 @@ mod execute;
 mod functions;
 mod handles;
 mod plans;
+mod queue;
 #[cfg(test)]
 mod tests;
 
@@ -154,27 +155,31 @@ impl EagerApi for Eager {
         closed.into_iter().for_each(|context| context.end());
     }
 
-    fn wait_queue_done(&self, context: u64, ops: &[i64]) -> Result<()> {
-        self.context(context)?;
+    async fn wait_queue_done(&self, context: u64, ops: &[i64]) -> Result<()> {
+        let context = self.context(context)?;
         ensure!(
             ops.is_empty(),
             Unimplemented,
             "EagerServiceImpl::WaitQueueDone is not implemented for particular op IDs."
         );
-        // Items are answered when they are done, so there is nothing to wait for.
-        Ok(())
+        // In other contexts, items are answered when they are done.
+        match &context.queue {
+            Some(queue) => context.until_ended(queue.done()).await,
+            None => Ok(()),
+        }
     }
 
     async fn enqueue(
         &self,
         context: u64,
         items: impl Iterator<Item = Result<Item>> + Send,
+        on_stream: bool,
     ) -> Result<Vec<Outcome>> {
         let context = self.context(context)?;
         let _call = CallCount::new(&self.calls);
         let mut outcomes = Vec::with_capacity(items.size_hint().0);
         for item in items {
-            outcomes.push(context.run_item(item?).await?);
+            outcomes.push(context.run_item(item?, on_stream).await?);
         }
         Ok(outcomes)
     }

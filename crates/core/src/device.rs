@@ -1,14 +1,16 @@
 //! Device names, full and partial, and the memory and threads that a device offers to kernels. Which node runs on which
 //! device is decided by the runtime's placer.
 
+mod background;
 mod threads;
 
+pub use background::{Background, BackgroundTask};
 pub use threads::Threads;
 
 use crate::tensor::{Buffer, BufferPool};
 use crate::{DType, Result, Shape, Status, Tensor, bail, ensure, status};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A device name in which every part may be missing: `/job:ps/task:1`, `/device:CPU:0`, or empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -158,6 +160,8 @@ pub struct Device {
     /// Threads for loops inside one kernel. They run leaf work only and never take a lock, so a kernel may wait for
     /// them while it holds one.
     threads: Arc<rayon::ThreadPool>,
+    /// Threads for work that outlives the step that starts it.
+    background: OnceLock<Arc<dyn Background>>,
 }
 
 impl Device {
@@ -170,7 +174,8 @@ impl Device {
         threads: Arc<rayon::ThreadPool>,
     ) -> Result<Device> {
         let spec = DeviceSpec::parse(name)?;
-        Ok(Device { name: name.to_owned(), spec, incarnation, memory, memory_limit, threads })
+        let background = OnceLock::new();
+        Ok(Device { name: name.to_owned(), spec, incarnation, memory, memory_limit, threads, background })
     }
 
     /// The same device with another name, e.g. for a session with its own cluster definition.
@@ -272,6 +277,16 @@ impl Device {
     /// that end with the step.
     pub fn threads(&self) -> Threads<'_> {
         Threads::new(self)
+    }
+
+    /// Names the threads for work that outlives the step that starts it. The first ones stay.
+    pub fn set_background(&self, background: Arc<dyn Background>) {
+        let _ = self.background.set(background);
+    }
+
+    /// The threads for work that outlives the step that starts it; none where kernels are tested alone.
+    pub fn background(&self) -> Option<&Arc<dyn Background>> {
+        self.background.get()
     }
 }
 

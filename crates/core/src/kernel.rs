@@ -7,7 +7,7 @@ mod init;
 mod value;
 
 pub use cx::{FrameIteration, FutureCx, KernelCx};
-pub use function::{Callable, FunctionLibrary, NoFunctions};
+pub use function::{Callable, CapturedFunction, FunctionLibrary, NoFunctions};
 pub use init::Init;
 pub use value::{Outputs, Value};
 

@@ -18,6 +18,7 @@ pub mod resource;
 pub mod cancel;
 pub mod rendezvous;
 pub mod step;
+pub mod turn;
 
 pub mod attr;
 pub mod op;

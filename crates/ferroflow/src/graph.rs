@@ -2,7 +2,6 @@
 
 use ferroflow_core::scope::MetaGraph;
 use ferroflow_core::{Result, status};
-use ferroflow_io::path::local_path;
 use ferroflow_proto::tensorflow::{GraphDef, MetaGraphDef};
 use prost::Message;
 use std::ops::Deref;
@@ -167,14 +166,11 @@ impl Graph {
 }
 
 fn write(path: &Path, message: &impl Message) -> Result<()> {
-    let path = local_path(path)?;
-    let written = std::fs::write(&path, message.encode_to_vec());
-    written.map_err(|error| ferroflow_io::file::status(&path, &error))
+    ferroflow_io::file::write(path, &message.encode_to_vec())
 }
 
 fn read<M: Message + Default>(path: &Path, what: &str) -> Result<M> {
-    let path = local_path(path)?;
-    let bytes = std::fs::read(&path).map_err(|error| ferroflow_io::file::status(&path, &error))?;
+    let bytes = ferroflow_io::file::read(path)?;
     M::decode(bytes.as_slice())
         .map_err(|error| status!(DataLoss, "{} is not a binary {what}: {error}", path.display()))
 }

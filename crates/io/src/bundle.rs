@@ -41,7 +41,7 @@ fn check_cancelled(cancellation: &Cancellation) -> Result<()> {
 pub fn exists(prefix: &str) -> Result<bool> {
     match checkpoint_prefix(prefix) {
         Err(error) if error.code() == Code::Unimplemented => Ok(false),
-        prefix => prefix.map(|prefix| index_path(prefix).exists()),
+        prefix => crate::file::exists(index_path(prefix?)),
     }
 }
 

@@ -4,7 +4,7 @@
 //! in stock.
 
 use crate::file;
-use crate::path::local_path;
+use crate::path::resolve_path;
 use crate::record::{Compression, RecordReader, RecordWriter};
 use ferroflow_core::{Code, Result, status};
 use ferroflow_proto::tensorflow::event::What;
@@ -43,8 +43,8 @@ pub struct EventWriter {
 impl EventWriter {
     /// Creates an event file in a directory, which is created if it is missing. The name ends in `suffix`.
     pub fn create(directory: impl AsRef<Path>, suffix: &str, policy: FlushPolicy) -> Result<EventWriter> {
-        let directory = local_path(directory)?;
-        std::fs::create_dir_all(&directory).map_err(|error| file::status(&directory, &error))?;
+        let directory = resolve_path(directory)?;
+        file::create_directories(&directory)?;
         let seconds = wall_time() as u64;
         let host = gethostname::gethostname();
         let name = format!("events.out.tfevents.{seconds:010}.{}{suffix}", host.to_string_lossy());

@@ -1,14 +1,16 @@
-//! Local files: errors as statuses with stock's codes, positioned reads, and writes that appear completely or not at
-//! all.
+//! Files of this machine and remote ones: errors as statuses with stock's codes, positioned reads, and writes that appear
+//! completely or not at all.
 
-use crate::path::local_path;
+use crate::path::{remote_url, resolve_path};
 use ferroflow_core::memory::MemoryBudget;
 use ferroflow_core::{Code, Result, Status, ensure, status};
+use ferroflow_remote::{RemoteFile, Upload};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 /// The status for a failed file operation.
 pub fn status(path: impl AsRef<Path>, error: &io::Error) -> Status {
@@ -62,17 +64,27 @@ const EMFILE: i32 = 24;
 /// A file opened for reading at any offset, by any number of threads.
 pub struct Source {
     path: PathBuf,
-    file: File,
+    file: Opened,
     length: u64,
+}
+
+enum Opened {
+    Local(File),
+    Remote(RemoteFile),
 }
 
 impl Source {
     /// Opens a file.
     pub fn open(path: impl AsRef<Path>) -> Result<Source> {
-        let path = local_path(path)?;
+        let path = resolve_path(path)?;
+        if let Some(url) = remote_url(&path) {
+            let file = RemoteFile::open(url)?;
+            let length = file.length();
+            return Ok(Source { path, file: Opened::Remote(file), length });
+        }
         let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
         let (length, file) = opened.map_err(|error| status(&path, &error))?;
-        Ok(Source { path, file, length })
+        Ok(Source { path, file: Opened::Local(file), length })
     }
 
     /// The path of the file.
@@ -87,7 +99,12 @@ impl Source {
 
     /// Fills `buffer` with the bytes from `offset` on.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.file.read_exact_at(buffer, offset).map_err(|error| status(&self.path, &error))
+        match &self.file {
+            Opened::Local(file) => {
+                file.read_exact_at(buffer, offset).map_err(|error| status(&self.path, &error))
+            }
+            Opened::Remote(file) => file.read_at(offset, buffer),
+        }
     }
 
     /// The bytes from `offset` on; an error if the file is too short.
@@ -111,9 +128,15 @@ impl Source {
 /// behind.
 pub struct Sink {
     path: PathBuf,
-    temporary: PathBuf,
-    file: Option<io::BufWriter<File>>,
+    file: Created,
     written: u64,
+}
+
+enum Created {
+    /// A temporary file, which gets its name at the end.
+    Local(PathBuf, io::BufWriter<File>),
+    Remote(Upload),
+    Finished,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -121,7 +144,11 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 impl Sink {
     /// Creates a file. A missing directory is created if its parent exists, as in stock.
     pub fn create(path: impl AsRef<Path>) -> Result<Sink> {
-        let path = local_path(path)?;
+        let path = resolve_path(path)?;
+        if let Some(url) = remote_url(&path) {
+            let file = Created::Remote(Upload::create(url)?);
+            return Ok(Sink { path, file, written: 0 });
+        }
         if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
             match fs::create_dir(directory) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists && !directory.is_dir() => {
@@ -135,13 +162,19 @@ impl Sink {
         temporary.push(format!(".tempstate{}-{unique}", std::process::id()));
         let temporary = PathBuf::from(temporary);
         let file = File::create(&temporary).map_err(|error| status(&temporary, &error))?;
-        Ok(Sink { path, temporary, file: Some(io::BufWriter::with_capacity(1 << 18, file)), written: 0 })
+        let file = Created::Local(temporary, io::BufWriter::with_capacity(1 << 18, file));
+        Ok(Sink { path, file, written: 0 })
     }
 
     /// Appends bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let file = self.file.as_mut().expect("the file is taken only when the sink ends");
-        file.write_all(bytes).map_err(|error| status(&self.temporary, &error))?;
+        match &mut self.file {
+            Created::Local(temporary, file) => {
+                file.write_all(bytes).map_err(|error| status(&*temporary, &error))?;
+            }
+            Created::Remote(upload) => upload.write(bytes)?,
+            Created::Finished => {}
+        }
         self.written += bytes.len() as u64;
         Ok(())
     }
@@ -153,22 +186,40 @@ impl Sink {
 
     /// Syncs the file to disk and gives it its name.
     pub fn finish(mut self) -> Result<()> {
-        let file = self.file.take().expect("the file is taken only here");
-        let synced = file.into_inner().map_err(|error| error.into_error()).and_then(|file| file.sync_all());
-        synced.map_err(|error| status(&self.temporary, &error))?;
-        rename(&self.temporary, &self.path)
+        match std::mem::replace(&mut self.file, Created::Finished) {
+            Created::Local(temporary, file) => {
+                let file = file.into_inner().map_err(|error| error.into_error());
+                let synced =
+                    file.and_then(|file| file.sync_all()).map_err(|error| status(&temporary, &error));
+                let named = synced.and_then(|()| rename(&temporary, &self.path));
+                if named.is_err() {
+                    let _ = fs::remove_file(&temporary);
+                }
+                named
+            }
+            Created::Remote(upload) => upload.finish(),
+            Created::Finished => Ok(()),
+        }
     }
 }
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // Fails after `finish`, which has renamed the temporary file.
-        let _ = fs::remove_file(&self.temporary);
+        if let Created::Local(temporary, _) = &self.file {
+            let _ = fs::remove_file(temporary);
+        }
     }
 }
 
 /// Renames a file, replacing any existing one, and syncs the directory.
 pub fn rename(from: &Path, to: &Path) -> Result<()> {
+    if let (Some(from), Some(to)) = (remote_url(from), remote_url(to)) {
+        return ferroflow_remote::rename(from, to);
+    }
+    if remote_url(from).is_some() || remote_url(to).is_some() {
+        write(to, &read(from)?)?;
+        return remove(from);
+    }
     fs::rename(from, to).map_err(|error| status(from, &error))?;
     let directory = to.parent().filter(|directory| !directory.as_os_str().is_empty());
     let synced = File::open(directory.unwrap_or(Path::new("."))).and_then(|directory| directory.sync_all());
@@ -176,25 +227,125 @@ pub fn rename(from: &Path, to: &Path) -> Result<()> {
     synced.or_else(|error| if error.kind() == ErrorKind::NotFound { Err(status(to, &error)) } else { Ok(()) })
 }
 
+/// Returns whether there is a file or directory of this name.
+pub fn exists(path: impl AsRef<Path>) -> Result<bool> {
+    let path = resolve_path(path)?;
+    match remote_url(&path) {
+        Some(url) => ferroflow_remote::exists(url),
+        None => Ok(path.exists()),
+    }
+}
+
+/// The whole content of a file.
+pub fn read(path: impl AsRef<Path>) -> Result<Vec<u8>> {
+    let path = resolve_path(path)?;
+    if remote_url(&path).is_some() {
+        let source = Source::open(&path)?;
+        return source.read_vec(0, source.length());
+    }
+    fs::read(&path).map_err(|error| status(&path, &error))
+}
+
+/// Replaces the content of a file: readers see the old or the new one.
+pub fn write(path: impl AsRef<Path>, content: &[u8]) -> Result<()> {
+    let mut sink = Sink::create(path)?;
+    sink.write(content)?;
+    sink.finish()
+}
+
+/// Removes a file.
+pub fn remove(path: impl AsRef<Path>) -> Result<()> {
+    let path = resolve_path(path)?;
+    match remote_url(&path) {
+        Some(url) => ferroflow_remote::remove(url),
+        None => fs::remove_file(&path).map_err(|error| status(&path, &error)),
+    }
+}
+
+/// Makes a directory and those above it. Object stores have none to make.
+pub fn create_directories(path: impl AsRef<Path>) -> Result<()> {
+    let path = resolve_path(path)?;
+    if remote_url(&path).is_some() {
+        return Ok(());
+    }
+    fs::create_dir_all(&path).map_err(|error| status(&path, &error))
+}
+
+/// Removes a directory if it is empty; object stores have none to remove.
+pub fn remove_empty_directory(path: &Path) {
+    if remote_url(path).is_none() {
+        let _ = fs::remove_dir(path);
+    }
+}
+
+/// The time of the last change of a file.
+pub fn modified(path: impl AsRef<Path>) -> Result<SystemTime> {
+    let path = resolve_path(path)?;
+    match remote_url(&path) {
+        Some(url) => Ok(ferroflow_remote::metadata(url)?.modified),
+        None => fs::metadata(&path).and_then(|data| data.modified()).map_err(|error| status(&path, &error)),
+    }
+}
+
+/// The names in a directory, in no order; none if it does not exist.
+pub fn list(directory: impl AsRef<Path>) -> Result<Vec<String>> {
+    let directory = resolve_path(directory)?;
+    if let Some(url) = remote_url(&directory) {
+        return ferroflow_remote::list(url);
+    }
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { &directory };
+    match fs::read_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(status(directory, &error)),
+        Ok(entries) => {
+            Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
+        }
+    }
+}
+
+/// A reader of a file from its start to its end.
+pub struct SequentialReader {
+    source: Source,
+    position: u64,
+}
+
+impl SequentialReader {
+    /// Opens a file.
+    pub fn open(path: impl AsRef<Path>) -> Result<SequentialReader> {
+        Ok(SequentialReader { source: Source::open(path)?, position: 0 })
+    }
+}
+
+impl io::Read for SequentialReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = match &self.source.file {
+            // A local file may have grown since it was opened.
+            Opened::Local(file) => file.read_at(buffer, self.position)?,
+            Opened::Remote(file) => {
+                let left = self.source.length.saturating_sub(self.position);
+                let length = buffer.len().min(left as usize);
+                file.read_at(self.position, &mut buffer[..length]).map_err(io::Error::other)?;
+                length
+            }
+        };
+        self.position += read as u64;
+        Ok(read)
+    }
+}
+
 /// The files that match a pattern, sorted: `*` and `?` stand for any characters and `[…]` for one of several, in the
 /// last component of the path.
 pub fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
-    let path = &local_path(pattern)?;
+    let path = &resolve_path(pattern)?;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if !name.contains(['*', '?', '[']) {
-        return Ok(if path.exists() { vec![path.to_owned()] } else { Vec::new() });
+        return Ok(if exists(path)? { vec![path.to_owned()] } else { Vec::new() });
     }
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(status(directory, &error)),
-        Ok(entries) => entries,
-    };
-    let matches = |entry: &fs::DirEntry| {
-        entry.file_name().to_str().is_some_and(|file| matches_pattern(name.as_bytes(), file.as_bytes()))
-    };
-    let mut found: Vec<PathBuf> = entries.flatten().filter(matches).map(|entry| entry.path()).collect();
+    let names = list(directory)?.into_iter();
+    let matches = names.filter(|file| matches_pattern(name.as_bytes(), file.as_bytes()));
+    let mut found: Vec<PathBuf> = matches.map(|file| directory.join(file)).collect();
     found.sort();
     Ok(found)
 }

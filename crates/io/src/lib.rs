@@ -11,5 +11,6 @@ pub mod file;
 pub mod image;
 pub mod path;
 pub mod record;
+mod spool;
 pub mod table;
 pub mod v1;

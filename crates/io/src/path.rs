@@ -1,13 +1,16 @@
-//! File names as graphs and programs give them: plain paths or `file://` URLs. This is the only place that turns a name
-//! into a local path; names of other file systems are refused with stock's message.
+//! File names as graphs and programs give them: plain paths, `file://` URLs, and URLs of files that are reached over a
+//! network. This is the only place that turns a name into a path; names of other file systems are refused with stock's
+//! message.
 
 use ferroflow_core::{Result, bail, ensure};
 use std::path::{Path, PathBuf};
 
-/// The local path in a name: all of a plain path, or the part after the host of a `file://` URL, which may be empty.
-pub fn local(name: &str) -> Result<&str> {
+/// The path in a name: all of a plain path or of the URL of a remote file, or the part after the host of a `file://` URL,
+/// which may be empty.
+pub fn resolve(name: &str) -> Result<&str> {
     match address(name) {
         None => Ok(name),
+        Some(_) if ferroflow_remote::is_remote(name) => Ok(name),
         Some(("file", rest)) => Ok(rest.find('/').map_or("", |start| &rest[start..])),
         Some((scheme, _)) => {
             bail!(Unimplemented, "File system scheme '{scheme}' not implemented (file: '{name}')")
@@ -15,16 +18,31 @@ pub fn local(name: &str) -> Result<&str> {
     }
 }
 
-/// The local path that a name stands for. Names that are not UTF-8 are paths.
-pub fn local_path(name: impl AsRef<Path>) -> Result<PathBuf> {
+/// The path that a name stands for. Names that are not UTF-8 are paths of this machine.
+pub fn resolve_path(name: impl AsRef<Path>) -> Result<PathBuf> {
     let name = name.as_ref();
-    name.to_str().map_or_else(|| Ok(name.to_owned()), |text| local(text).map(PathBuf::from))
+    name.to_str().map_or_else(|| Ok(name.to_owned()), |text| resolve(text).map(PathBuf::from))
+}
+
+/// Returns whether a resolved path is the URL of a remote file or directory.
+pub fn is_remote(path: &Path) -> bool {
+    remote_url(path).is_some()
+}
+
+/// Returns whether a resolved path means the same whatever the working directory is.
+pub fn is_absolute(path: &Path) -> bool {
+    path.is_absolute() || is_remote(path)
+}
+
+/// The URL of a resolved path, if it is that of a remote file.
+pub(crate) fn remote_url(path: &Path) -> Option<&str> {
+    path.to_str().filter(|text| ferroflow_remote::is_remote(text))
 }
 
 /// The path prefix of a checkpoint's files. An empty prefix is refused; stock would write files starting with a dot
 /// into the server's working directory.
 pub fn checkpoint_prefix(name: &str) -> Result<&str> {
-    let prefix = local(name)?;
+    let prefix = resolve(name)?;
     ensure!(
         !prefix.is_empty(),
         InvalidArgument,
@@ -60,17 +78,26 @@ mod tests {
             ("x+y://b", "x+y://b"),
             ("", ""),
         ] {
-            assert_eq!(local(name).unwrap(), path, "{name}");
-            assert_eq!(local_path(name).unwrap(), PathBuf::from(path), "{name}");
+            assert_eq!(resolve(name).unwrap(), path, "{name}");
+            assert_eq!(resolve_path(name).unwrap(), PathBuf::from(path), "{name}");
+            assert_eq!(remote_url(Path::new(path)), None, "{name}");
         }
     }
 
     #[test]
     fn other_file_systems_are_refused() {
-        for name in ["gs://bucket/model", "s3://bucket/model", "hdfs://host/model", "FILE:///tmp/model"] {
-            let refused = local(name).unwrap_err();
+        for name in ["hdfs://host/model", "ram://model", "FILE:///tmp/model"] {
+            let refused = resolve(name).unwrap_err();
             assert_eq!(refused.code(), Code::Unimplemented);
             assert!(refused.message().contains(name), "{}", refused.message());
+        }
+    }
+
+    #[test]
+    fn remote_files_keep_their_url() {
+        for name in ["gs://bucket/model", "s3://bucket/model", "https://host/model"] {
+            let path = resolve_path(name).unwrap();
+            assert_eq!(remote_url(&path.join("part")), Some(format!("{name}/part").as_str()));
         }
     }
 

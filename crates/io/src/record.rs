@@ -4,13 +4,13 @@
 //! checksum of the data. Offsets in errors refer to uncompressed data.
 
 use crate::crc;
-use crate::file;
-use crate::path::local_path;
+use crate::file::{self, SequentialReader};
+use crate::path::resolve_path;
+use crate::spool::Destination;
 use bytes::Bytes;
 use ferroflow_core::{Result, Status, bail, ensure, status};
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
-use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -53,9 +53,9 @@ pub struct RecordReader {
 impl RecordReader {
     /// Opens a file.
     pub fn open(path: impl AsRef<Path>, compression: Compression) -> Result<RecordReader> {
-        let path = local_path(path)?;
-        let file = File::open(&path).map_err(|error| file::status(&path, &error))?;
-        Ok(RecordReader { path, ..RecordReader::new(BufReader::with_capacity(1 << 18, file), compression) })
+        let path = resolve_path(path)?;
+        let file = BufReader::with_capacity(1 << 18, SequentialReader::open(&path)?);
+        Ok(RecordReader { path, ..RecordReader::new(file, compression) })
     }
 
     /// Reads records from any source.
@@ -152,9 +152,9 @@ impl Iterator for RecordReader {
 }
 
 enum Output {
-    Plain(BufWriter<File>),
-    Gzip(GzEncoder<BufWriter<File>>),
-    Zlib(ZlibEncoder<BufWriter<File>>),
+    Plain(BufWriter<Destination>),
+    Gzip(GzEncoder<BufWriter<Destination>>),
+    Zlib(ZlibEncoder<BufWriter<Destination>>),
 }
 
 impl Output {
@@ -177,19 +177,19 @@ pub struct RecordWriter {
 impl RecordWriter {
     /// Creates a file, replacing any existing one.
     pub fn create(path: impl AsRef<Path>, compression: Compression) -> Result<RecordWriter> {
-        let path = local_path(path)?;
-        let file = File::create(&path).map_err(|error| file::status(&path, &error))?;
+        let path = resolve_path(path)?;
+        let file = Destination::create(&path)?;
         Ok(RecordWriter::new(file, path, compression))
     }
 
     /// Creates a file; an error if it exists.
     pub fn create_new(path: impl AsRef<Path>, compression: Compression) -> Result<RecordWriter> {
-        let path = local_path(path)?;
-        let file = File::create_new(&path).map_err(|error| file::status(&path, &error))?;
+        let path = resolve_path(path)?;
+        let file = Destination::create_new(&path)?;
         Ok(RecordWriter::new(file, path, compression))
     }
 
-    fn new(file: File, path: PathBuf, compression: Compression) -> RecordWriter {
+    fn new(file: Destination, path: PathBuf, compression: Compression) -> RecordWriter {
         let file = BufWriter::with_capacity(1 << 16, file);
         let level = flate2::Compression::default();
         let output = match compression {

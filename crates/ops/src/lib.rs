@@ -4,9 +4,11 @@
 //! ops; the build script finds them, so that adding a family touches nothing but its own file.
 
 pub mod builders;
+mod data;
 pub mod flow;
 mod linalg;
 mod numeric;
+mod parsing;
 mod state;
 mod support;
 

@@ -18,6 +18,7 @@ pub(crate) mod product;
 pub(crate) mod reduce;
 pub(crate) mod scatter_nd;
 pub(crate) mod softmax;
+pub(crate) mod sparse_product;
 pub(crate) mod special;
 pub(crate) mod strided_copy;
 pub(crate) mod window;

@@ -14,6 +14,7 @@ pub(crate) mod optimizer;
 pub(crate) mod pooling;
 pub(crate) mod re2;
 pub(crate) mod rows;
+pub(crate) mod sparse;
 pub(crate) mod strided;
 pub(crate) mod text;
 pub(crate) mod units;

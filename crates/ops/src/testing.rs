@@ -306,6 +306,7 @@ into_attr! {
     PartialShape, v => AttrValue::Shape(v.to_proto());
     AttrValue, v => v;
     Vec<i64>, v => AttrValue::List(Box::new(ListValue { i: v, ..Default::default() }));
+    Vec<f32>, v => AttrValue::List(Box::new(ListValue { f: v, ..Default::default() }));
     Vec<String>, v => AttrValue::List(Box::new(ListValue {
         s: v.into_iter().map(|text| text.into_bytes().into()).collect(),
         ..Default::default()

@@ -42,6 +42,7 @@ impl RuntimeEnv {
         resources: Arc<ResourceManager>,
         pool: Arc<ComputePool>,
     ) -> Arc<RuntimeEnv> {
+        device.set_background(pool.clone());
         Arc::new(RuntimeEnv {
             registry,
             device,
@@ -62,6 +63,20 @@ impl RuntimeEnv {
             pool: self.pool.clone(),
             kernels: Mutex::default(),
             holders: self.holders.clone(),
+            library: Mutex::new(library),
+        })
+    }
+
+    /// An environment with these functions for a value that may outlive the session: it knows none of the session's
+    /// kernels, which may own the value.
+    pub(crate) fn detached(&self, library: Arc<Library>) -> Arc<RuntimeEnv> {
+        Arc::new(RuntimeEnv {
+            registry: self.registry.clone(),
+            device: self.device.clone(),
+            resources: self.resources.clone(),
+            pool: self.pool.clone(),
+            kernels: Mutex::default(),
+            holders: Arc::default(),
             library: Mutex::new(library),
         })
     }

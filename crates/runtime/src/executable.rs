@@ -135,6 +135,11 @@ impl Executable {
         Ok(StepRun { executable: self.clone(), run: self.run(arguments, step, None, None) })
     }
 
+    /// Number of results.
+    pub fn fetch_count(&self) -> usize {
+        self.fetches.len()
+    }
+
     /// Element types of the arguments.
     pub fn arg_types(&self) -> &[DType] {
         &self.arg_types

@@ -9,11 +9,11 @@ use crate::executable::Executable;
 use crate::plan::PlanOptions;
 use ferroflow_core::attr::Attrs;
 use ferroflow_core::graph::{FunctionBody, Library, NodeData, NodeKind};
-use ferroflow_core::kernel::{Callable, FunctionLibrary, Kernel, Outputs};
+use ferroflow_core::kernel::{Callable, CapturedFunction, FunctionLibrary, Kernel, Outputs};
 use ferroflow_core::op::OpClass;
 use ferroflow_core::step::StepCx;
 use ferroflow_core::{BoxFuture, Result, Status, Tensor, ensure, status};
-use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, NameAttrList};
+use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, FunctionDefLibrary, NameAttrList};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -83,36 +83,96 @@ struct FunctionHandle {
     instance: Weak<FunctionInstance>,
 }
 
+impl FunctionHandle {
+    async fn run(&self, arguments: Vec<Tensor>, step: Arc<StepCx>) -> Result<Vec<Tensor>> {
+        let depth = step.depth;
+        ensure!(
+            depth < MAX_CALL_DEPTH,
+            ResourceExhausted,
+            "function {} is called {depth} levels deep, which looks like infinite recursion",
+            self.name
+        );
+        let instance = self.instance.upgrade().ok_or_else(|| gone(&self.name))?;
+        if instance.executable.get().is_none() {
+            // Planning may take long.
+            on_compute_thread().await;
+        }
+        let executable = instance.executable()?;
+        let (given, wanted) = (arguments.len(), executable.arg_count());
+        ensure!(
+            given == wanted || !self.called,
+            InvalidArgument,
+            "InstantiateOptions.input_devices must have the same length as the number of arguments: input_devices \
+                 length = {given} number of arguments = {wanted}"
+        );
+        executable.call(arguments, step.nested())?.await
+    }
+}
+
 impl Callable for FunctionHandle {
     fn call(self: Arc<Self>, arguments: Vec<Tensor>, step: Arc<StepCx>) -> BoxFuture<Result<Vec<Tensor>>> {
-        Box::pin(async move {
-            let depth = step.depth;
-            ensure!(
-                depth < MAX_CALL_DEPTH,
-                ResourceExhausted,
-                "function {} is called {depth} levels deep, which looks like infinite recursion",
-                self.name
-            );
-            let instance = self.instance.upgrade().ok_or_else(|| gone(&self.name))?;
-            if instance.executable.get().is_none() {
-                // Planning may take long.
-                on_compute_thread().await;
-            }
-            let executable = instance.executable()?;
-            let (given, wanted) = (arguments.len(), executable.arg_count());
-            ensure!(
-                given == wanted || !self.called,
-                InvalidArgument,
-                "InstantiateOptions.input_devices must have the same length as the number of arguments: input_devices \
-                 length = {given} number of arguments = {wanted}"
-            );
-            executable.call(arguments, step.nested())?.await
-        })
+        Box::pin(async move { self.run(arguments, step).await })
     }
 
     fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// A function that a dataset or another long-lived value calls.
+struct Captured {
+    reference: NameAttrList,
+    /// An environment that knows the functions of the library at the time of capture and nothing of the session.
+    env: Arc<RuntimeEnv>,
+    options: PlanOptions,
+}
+
+impl CapturedFunction for Captured {
+    fn instantiate(&self) -> Result<Arc<dyn Callable>> {
+        let functions = Functions::new(&self.env, &self.options);
+        let (library, name) = (&functions.library, &self.reference.name);
+        let definition = library.get(name).cloned().ok_or_else(|| not_defined(name))?;
+        let instance = Arc::new(FunctionInstance {
+            name: name.clone(),
+            definition,
+            attrs: self.reference.attr.clone(),
+            inlines: true,
+            functions: Arc::downgrade(&functions),
+            executable: OnceLock::new(),
+        });
+        let handle =
+            FunctionHandle { name: name.clone(), called: false, instance: Arc::downgrade(&instance) };
+        Ok(Arc::new(OwnedFunction { handle, _instance: instance, _functions: functions }))
+    }
+
+    fn reference(&self) -> &NameAttrList {
+        &self.reference
+    }
+
+    fn definitions(&self) -> FunctionDefLibrary {
+        self.env.library().reachable_from(&self.reference.name)
+    }
+}
+
+/// An instance of a captured function, which keeps alive everything that it calls.
+struct OwnedFunction {
+    handle: FunctionHandle,
+    _instance: Arc<FunctionInstance>,
+    _functions: Arc<Functions>,
+}
+
+impl Callable for OwnedFunction {
+    fn call(self: Arc<Self>, arguments: Vec<Tensor>, step: Arc<StepCx>) -> BoxFuture<Result<Vec<Tensor>>> {
+        Box::pin(async move { self.handle.run(arguments, step).await })
+    }
+
+    fn name(&self) -> &str {
+        &self.handle.name
+    }
+}
+
+fn not_defined(function: &str) -> Status {
+    status!(NotFound, "Function {function} is not defined.")
 }
 
 fn gone(function: &str) -> Status {
@@ -129,8 +189,7 @@ impl FunctionLibrary for PlanLibrary {
     fn instantiate(&self, function: &NameAttrList) -> Result<Arc<dyn Callable>> {
         let functions = self.functions.upgrade().ok_or_else(|| gone(&function.name))?;
         let definition = functions.library.get(&function.name).cloned();
-        let definition =
-            definition.ok_or_else(|| status!(NotFound, "Function {} is not defined.", function.name))?;
+        let definition = definition.ok_or_else(|| not_defined(&function.name))?;
         let key = (format!("{} {:?}", function.name, function.attr), self.inlines);
         let mut instances = functions.instances.lock().expect("no panic while instances are locked");
         let instance = instances.entry(key).or_insert_with(|| {
@@ -145,6 +204,14 @@ impl FunctionLibrary for PlanLibrary {
         });
         let (name, instance) = (function.name.clone(), Arc::downgrade(instance));
         Ok(Arc::new(FunctionHandle { name, called: self.calls, instance }))
+    }
+
+    fn capture(&self, function: &NameAttrList) -> Result<Arc<dyn CapturedFunction>> {
+        let functions = self.functions.upgrade().ok_or_else(|| gone(&function.name))?;
+        let library = functions.library.clone();
+        library.get(&function.name).ok_or_else(|| not_defined(&function.name))?;
+        let env = functions.env.detached(library);
+        Ok(Arc::new(Captured { reference: function.clone(), env, options: functions.options.clone() }))
     }
 }
 

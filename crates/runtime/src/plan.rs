@@ -8,11 +8,12 @@ pub mod lower;
 pub mod partition;
 pub mod place;
 mod prune;
+mod results;
 mod share;
 #[cfg(test)]
 mod tests;
 
-pub use call::{Call, plan_component, plan_op};
+pub use call::{Call, PackedArg, plan_component, plan_op};
 pub use prune::{Signature, parse_tensor_name};
 
 use crate::env::RuntimeEnv;
@@ -40,6 +41,8 @@ pub struct Planned {
     pub(crate) arg_types: Vec<DType>,
     pub(crate) fetches: Vec<Output>,
     pub(crate) fetch_names: Vec<String>,
+    /// Full names of the devices that keep the fetches; empty if the client's device has all of them.
+    pub(crate) fetch_devices: Vec<String>,
     /// Nodes that run even if no fetch needs them.
     pub(crate) targets: Vec<NodeId>,
     /// The options that the plan was made with; they apply to the functions it calls as well.
@@ -59,20 +62,22 @@ impl Planned {
             arg_types: body.arg_types,
             fetch_names: (0..body.returns.len()).map(|i| format!("Retval[{i}]")).collect(),
             fetches: body.returns,
+            fetch_devices: Vec::new(),
             targets: body.controls,
             graph: body.graph,
             options: PlanOptions::default(),
         }
     }
 
-    /// The nodes of another device of the same plan, which take the same arguments and have no results.
-    pub fn beside(&self, graph: Graph) -> Planned {
+    /// The part of another device of the same plan, which takes the same arguments and has the results that stay there.
+    pub fn beside(&self, part: partition::Part) -> Planned {
         Planned {
-            graph,
+            graph: part.graph,
             arg_names: self.arg_names.clone(),
             arg_types: self.arg_types.clone(),
-            fetches: Vec::new(),
-            fetch_names: Vec::new(),
+            fetch_names: part.fetches.iter().map(|(number, _)| format!("Retval[{number}]")).collect(),
+            fetches: part.fetches.into_iter().map(|(_, output)| output).collect(),
+            fetch_devices: Vec::new(),
             targets: Vec::new(),
             options: self.options.clone(),
         }
@@ -86,9 +91,15 @@ impl Planned {
             arg_types: Vec::new(),
             fetches: Vec::new(),
             fetch_names: Vec::new(),
+            fetch_devices: Vec::new(),
             targets: Vec::new(),
             options: PlanOptions::default(),
         }
+    }
+
+    /// The device that keeps a fetch.
+    pub(crate) fn fetch_device<'a>(&'a self, number: usize, client: &'a str) -> &'a str {
+        self.fetch_devices.get(number).map_or(client, String::as_str)
     }
 }
 

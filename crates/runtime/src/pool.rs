@@ -1,6 +1,7 @@
 //! Compute threads, which run steps and large kernels. I/O never runs here.
 
-use ferroflow_core::{Result, status};
+use ferroflow_core::device::{Background, BackgroundTask};
+use ferroflow_core::{BoxFuture, Result, status};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -82,6 +83,16 @@ impl ComputePool {
     {
         let task = self.spawn(future).fallible();
         async move { task.await.unwrap_or_else(|| Err(status!(Internal, "the work ended with a panic"))) }
+    }
+}
+
+impl Background for ComputePool {
+    fn spawn(&self, work: BoxFuture<()>) -> BackgroundTask {
+        BackgroundTask::new(ComputePool::spawn(self, work))
+    }
+
+    fn parallelism(&self) -> usize {
+        self.shared.threads
     }
 }
 

@@ -156,7 +156,7 @@ impl LocalSession {
             bfloat16: false,
         };
         let planned = plan(&self.graph, signature, &self.options, client)?;
-        let Parts { local, remote } = partition(planned, &borders)?;
+        let Parts { local, remote, .. } = partition(planned, &borders)?;
         let mut executables = vec![(client.clone(), Executable::from_plan(local, client)?)];
         for part in remote {
             let env = env_of(&part.device).ok_or_else(|| status!(Internal, "no device {}", part.device))?;

@@ -10,7 +10,8 @@ use std::process::Command;
 const LAYERS: &[(&str, &[&str])] = &[
     ("ferroflow-proto", &[]),
     ("ferroflow-core", &["ferroflow-proto"]),
-    ("ferroflow-io", &["ferroflow-proto", "ferroflow-core"]),
+    ("ferroflow-remote", &["ferroflow-core"]),
+    ("ferroflow-io", &["ferroflow-proto", "ferroflow-core", "ferroflow-remote"]),
     ("ferroflow-ops", &["ferroflow-proto", "ferroflow-core", "ferroflow-io"]),
     ("ferroflow-runtime", &["ferroflow-proto", "ferroflow-core"]),
     ("ferroflow-cluster", &["ferroflow-proto", "ferroflow-core", "ferroflow-runtime"]),
@@ -41,6 +42,7 @@ const LICENSES: &[&str] = &[
     "BSD-3-Clause",
     "BSL-1.0",
     "CC0-1.0",
+    "CDLA-Permissive-2.0",
     "ISC",
     "MIT",
     "MPL-2.0",
@@ -50,7 +52,17 @@ const LICENSES: &[&str] = &[
 ];
 
 /// Packages whose two major versions are both needed, until their users agree.
-const DUPLICATES: &[&str] = &["hashbrown", "itertools", "miniz_oxide", "syn", "thiserror", "thiserror-impl"];
+const DUPLICATES: &[&str] = &[
+    "crypto-common",
+    "digest",
+    "getrandom",
+    "hashbrown",
+    "itertools",
+    "miniz_oxide",
+    "syn",
+    "thiserror",
+    "thiserror-impl",
+];
 
 #[derive(Deserialize)]
 struct Metadata {

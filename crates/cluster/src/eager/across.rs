@@ -4,21 +4,23 @@
 //! other tasks is registered there as *component functions*, whose arguments are values that those tasks keep. A step
 //! runs all parts side by side under one number, and tensors cross between them as in steps of sessions.
 
-use super::api::{Operation, Outcome};
+use super::api::{HandleName, Operation, Outcome};
 use super::context::{Context, View};
-use super::execute::{Argument, resource_device, signature};
-use super::plans::CallPlan;
+use super::execute::{Argument, argument_type, resource_device, signature};
+use super::handles::{KeptValue, PackedValue};
+use super::plans::{CallPlan, LocalPart};
 use crate::random;
 use crate::transport::client::RemoteWorker;
 use crate::worker::{WorkerSession, WorkerStep};
 use ferroflow_core::device::DeviceSpec;
+use ferroflow_core::graph::Output;
 use ferroflow_core::op::OpClass;
-use ferroflow_core::{DType, Result, Status, Tensor, bail, ensure, status};
-use ferroflow_proto::tensorflow::FunctionDefLibrary;
+use ferroflow_core::{DType, Result, Shape, Status, Tensor, bail, ensure, status};
 use ferroflow_proto::tensorflow::eager::{self, RemoteTensorHandle};
+use ferroflow_proto::tensorflow::{FunctionDefLibrary, TensorShapeProto};
 use ferroflow_runtime::plan::partition::{Borders, Part, Parts, partition};
 use ferroflow_runtime::plan::place::Placer;
-use ferroflow_runtime::plan::{Call, Planned, plan_component};
+use ferroflow_runtime::plan::{Call, PackedArg, Planned, plan_component};
 use ferroflow_runtime::{Executable, RuntimeEnv};
 use futures_util::future::{BoxFuture, Either, select, try_join_all};
 use futures_util::stream::FuturesUnordered;
@@ -37,60 +39,113 @@ pub(super) struct RemotePart {
     function: String,
     /// The numbers of the arguments that it takes.
     args: Vec<usize>,
+    /// The numbers of the results that stay there.
+    pub(super) results: Vec<usize>,
 }
 
 /// A function that was cut: parts of this task, and definitions for others.
 struct Cut {
-    local: Arc<Executable>,
-    beside: Vec<Arc<Executable>>,
+    local: LocalPart,
+    beside: Vec<LocalPart>,
     remote: Vec<(RemotePart, eager::RegisterFunctionOp)>,
 }
 
+/// A result of a function.
+enum FunctionResult {
+    /// A value of this task, and its device.
+    Here(String, Tensor),
+    /// A value that another task keeps.
+    There(String, Shape),
+}
+
 impl Context {
-    /// Runs a function that the client has registered.
-    pub(super) async fn run_function(
+    /// The plan of a function that the client has registered.
+    pub(super) async fn function_plan(
         self: &Arc<Self>,
         view: &Arc<View>,
         env: &Arc<RuntimeEnv>,
-        operation: Operation,
-        arguments: Vec<Argument>,
-    ) -> Result<Outcome> {
-        let devices: Vec<String> = arguments.iter().map(|argument| self.device_of(argument, env)).collect();
-        let mut key = signature(&operation, env.device.name(), std::iter::empty());
-        devices.iter().for_each(|device| {
+        operation: &Operation,
+        arguments: &[Argument],
+    ) -> Result<Arc<CallPlan>> {
+        let mut key = signature(operation, env.device.name(), std::iter::empty());
+        // Results that the client wants in the answer come here.
+        key.push(u8::from(operation.id < 0));
+        let (mut devices, mut packed) = (Vec::with_capacity(arguments.len()), Vec::new());
+        for (number, argument) in arguments.iter().enumerate() {
+            let device = match argument {
+                Argument::Here(tensor) => {
+                    let keeper = resource_device(tensor).filter(|device| self.session.env_on(device).is_some());
+                    keeper.unwrap_or(env.device.name())
+                }
+                Argument::There(handle) => &handle.device,
+                Argument::Packed(values) => {
+                    let devices: Vec<String> = values.values.iter().map(PackedValue::device).collect();
+                    for device in &devices {
+                        key.push(1);
+                        key.extend(device.as_bytes());
+                    }
+                    packed.push(PackedArg { number, devices });
+                    env.device.name()
+                }
+            };
             key.push(0);
             key.extend(device.as_bytes());
-        });
+            devices.push(device.to_owned());
+        }
         let cell = self.plans.get(key, &operation.name, &self.account)?;
         let plan = match cell.get() {
             Some(plan) => plan.clone(),
-            None => cell.get_or_try_init(|| self.instantiate(view, env, &operation, devices)).await?.clone(),
+            None => {
+                let make = || self.instantiate(view, env, operation, devices, packed);
+                cell.get_or_try_init(make).await?.clone()
+            }
         };
-        check_types(&operation.name, &plan, &arguments)?;
-        let outputs = if plan.remote.is_empty() && plan.beside.is_empty() {
-            let step = WorkerSession::step_cx(
-                env,
-                self.id as i64,
-                view.rendezvous.clone(),
-                self.cancellation.clone(),
-            );
-            plan.local.start_call(own_values(&arguments), step)?.near_caller().await?
-        } else {
-            self.run_parts(view, &plan, &operation, &arguments).await?
-        };
-        let devices = vec![String::new(); outputs.len()];
-        Ok(Outcome { devices, ..self.keep_outputs(operation.id, None, outputs)? })
+        check_types(&operation.name, &plan, arguments)?;
+        Ok(plan)
     }
 
-    /// The device that holds an argument.
-    fn device_of(&self, argument: &Argument, env: &RuntimeEnv) -> String {
-        match argument {
-            Argument::Here(tensor) => {
-                let keeper = resource_device(tensor).filter(|device| self.session.env_on(device).is_some());
-                keeper.unwrap_or(env.device.name()).to_owned()
-            }
-            Argument::There(handle) => handle.device.clone(),
+    /// Runs a function.
+    pub(super) async fn run_function(
+        self: &Arc<Self>,
+        view: &Arc<View>,
+        plan: &CallPlan,
+        env: &Arc<RuntimeEnv>,
+        id: i64,
+        mut arguments: Vec<Argument>,
+    ) -> Result<Outcome> {
+        unpack(&mut arguments);
+        if plan.remote.is_empty() && plan.beside.is_empty() {
+            let cancellation = self.cancellation.clone();
+            let step = WorkerSession::step_cx(env, self.id as i64, view.rendezvous.clone(), cancellation);
+            let outputs =
+                plan.local.executable.start_call(own_values(&arguments), step)?.near_caller().await?;
+            let devices = vec![self.told_device(env.device.name()); outputs.len()];
+            return Ok(Outcome { devices, ..self.keep_outputs(id, None, outputs)? });
         }
+        let results = self.run_parts(view, plan, id, &arguments).await?;
+        let mut outcome = Outcome::default();
+        for (output, result) in (0..).zip(results) {
+            let (device, shape) = match result {
+                FunctionResult::Here(_, tensor) if id < 0 => {
+                    outcome.tensors.push(tensor);
+                    continue;
+                }
+                FunctionResult::Here(device, tensor) => {
+                    let shape = tensor.shape().clone();
+                    self.handles.keep(HandleName { op: id, output }, KeptValue::Tensor(tensor), 0)?;
+                    (self.told_device(&device), shape)
+                }
+                FunctionResult::There(device, shape) => (device, shape),
+            };
+            outcome.devices.push(device);
+            outcome.shapes.push(shape);
+        }
+        Ok(outcome)
+    }
+
+    /// The name of a device of this task as clients hear it with a result: none for the memory of the host.
+    fn told_device(&self, device: &str) -> String {
+        if device == self.session.env().device.name() { String::new() } else { device.to_owned() }
     }
 
     /// Plans a function and has other tasks register their parts.
@@ -100,9 +155,11 @@ impl Context {
         env: &Arc<RuntimeEnv>,
         operation: &Operation,
         arg_devices: Vec<String>,
+        packed: Vec<PackedArg>,
     ) -> Result<Arc<CallPlan>> {
         let (context, view, env) = (self.clone(), view.clone(), env.clone());
         let (name, attrs) = (operation.name.clone(), operation.attrs.clone());
+        let keep_results = operation.id >= 0;
         let pool = env.pool.clone();
         // Planning takes a while, so not on a thread that answers calls.
         let cut = async move {
@@ -116,8 +173,9 @@ impl Context {
                 soft: true,
                 inline_calls: true,
             };
+            let (arg_devices, packed) = (&arg_devices, &packed);
             let call =
-                Call { name: &name, definition: &definition, attrs: &attrs, arg_devices: &arg_devices };
+                Call { name: &name, definition: &definition, attrs: &attrs, arg_devices, packed, keep_results };
             let planned = call.plan(&placer, &env)?;
             context.cut(&view, &env, &name, planned)
         };
@@ -139,12 +197,14 @@ impl Context {
             next_id: &self.next_edge,
             bfloat16: false,
         };
-        let Parts { local, remote: parts } = partition(planned, &borders)?;
+        let Parts { local, local_fetches, remote: parts } = partition(planned, &borders)?;
         let (mut beside, mut remote) = (Vec::new(), Vec::new());
         let number = random()?;
         for (index, part) in parts.into_iter().enumerate() {
             if let Some(env) = view.session.env_on(&part.device) {
-                beside.push(Executable::standalone(local.beside(part.graph), env)?);
+                let results = part.fetches.iter().map(|(number, _)| *number).collect();
+                let executable = Executable::standalone(local.beside(part), env)?;
+                beside.push(LocalPart { executable, results });
                 continue;
             }
             let Some(peer) = view.session.peers().of_device(&part.device).cloned() else {
@@ -153,7 +213,8 @@ impl Context {
             let function = format!("{name}_partitioned_{number}_{index}");
             remote.push(component(peer, part, function)?);
         }
-        Ok(Cut { local: Executable::standalone(local, env)?, beside, remote })
+        let local = LocalPart { executable: Executable::standalone(local, env)?, results: local_fetches };
+        Ok(Cut { local, beside, remote })
     }
 
     /// Runs the parts of a function side by side.
@@ -161,45 +222,58 @@ impl Context {
         &self,
         view: &View,
         plan: &CallPlan,
-        operation: &Operation,
+        id: i64,
         arguments: &[Argument],
-    ) -> Result<Vec<Tensor>> {
+    ) -> Result<Vec<FunctionResult>> {
         // Numbers of functions' steps are negative, as in stock.
         let step = self.worker.step((random()? | 1 << 63) as i64);
         step.belongs_to(&self.session);
         let call = Step { context: self, step: &step, plan };
         let rendezvous = step.rendezvous(&view.session);
-        let mut ends: FuturesUnordered<BoxFuture<'_, Result<Option<Vec<Tensor>>>>> = FuturesUnordered::new();
-        for part in [&plan.local].into_iter().chain(&plan.beside) {
-            let is_first = Arc::ptr_eq(part, &plan.local);
-            let cx = WorkerSession::step_cx(
-                part.env(),
-                step.id(),
-                rendezvous.clone(),
-                step.cancellation().clone(),
-            );
-            let run = part.start_call(own_values(arguments), cx)?.near_caller();
-            ends.push(async move { run.await.map(|outputs| is_first.then_some(outputs)) }.boxed());
-        }
-        for part in &plan.remote {
-            let request = self.component_request(part, operation, arguments, step.id())?;
-            let run = async move { part.peer.eager().run_component(&request).await.map(|_| None) };
+        let mut ends: FuturesUnordered<BoxFuture<'_, Result<Vec<(usize, FunctionResult)>>>> =
+            FuturesUnordered::new();
+        for LocalPart { executable, results } in [&plan.local].into_iter().chain(&plan.beside) {
+            let env = executable.env();
+            let (rendezvous, cancellation) = (rendezvous.clone(), step.cancellation().clone());
+            let cx = WorkerSession::step_cx(env, step.id(), rendezvous, cancellation);
+            let run = executable.start_call(own_values(arguments), cx)?.near_caller();
+            let device = env.device.name();
+            let here = |tensor| FunctionResult::Here(device.to_owned(), tensor);
+            let run = async move {
+                run.await.map(|outputs| results.iter().copied().zip(outputs.into_iter().map(here)).collect())
+            };
             ends.push(run.boxed());
         }
-        let mut outputs = None;
+        for part in &plan.remote {
+            let request = self.component_request(part, id, arguments, step.id())?;
+            let run = async move {
+                let answer = part.peer.eager().run_component(&request).await?;
+                part.results_in(&answer)
+            };
+            ends.push(run.boxed());
+        }
+        let mut results: Vec<(usize, FunctionResult)> = Vec::with_capacity(plan.result_count());
         let failure = loop {
             match ends.next().await {
                 None => break None,
-                Some(Ok(done)) => outputs = outputs.or(done),
+                Some(Ok(done)) => results.extend(done),
                 Some(Err(failure)) => break Some(failure),
             }
         };
         let Some(failure) = failure else {
             drop(call);
-            return outputs.ok_or_else(|| status!(Internal, "a function ended without its results"));
+            results.sort_by_key(|(number, _)| *number);
+            return Ok(results.into_iter().map(|(_, result)| result).collect());
         };
         // What the step does here ends, and with it what peers wait for from here.
         step.abort(failure.clone().derived());
+        // Nobody will ask for what other tasks have kept by now.
+        for part in plan.remote.iter().filter(|_| id >= 0) {
+            let mut kept = part.results.iter().filter(|number| results.iter().any(|(done, _)| done == *number));
+            if kept.next().is_some() {
+                part.peer.release_results(self.id, id, part.results.clone());
+            }
+        }
         if !failure.is_derived() {
             return Err(failure);
         }
@@ -222,7 +296,7 @@ impl Context {
     fn component_request(
         &self,
         part: &RemotePart,
-        operation: &Operation,
+        id: i64,
         arguments: &[Argument],
         step: i64,
     ) -> Result<eager::RunComponentFunctionRequest> {
@@ -233,7 +307,7 @@ impl Context {
         Ok(eager::RunComponentFunctionRequest {
             context_id: self.id,
             operation: Some(eager::Operation {
-                id: operation.id,
+                id,
                 name: part.function.clone(),
                 op_inputs: part.args.iter().map(input).collect::<Result<_>>()?,
                 device: part.device.clone(),
@@ -242,7 +316,7 @@ impl Context {
                 is_function: true,
                 ..Default::default()
             }),
-            output_num: Vec::new(),
+            output_num: part.results.iter().map(|number| *number as i32).collect(),
         })
     }
 
@@ -276,7 +350,7 @@ impl Context {
             let component = component.clone();
             let plan = async move {
                 let planned = plan_component(&component.definition, &attrs, &env)?;
-                let local = Executable::standalone(planned, &env)?;
+                let local = LocalPart::whole(Executable::standalone(planned, &env)?);
                 Ok(Arc::new(CallPlan::new(local, Vec::new(), Vec::new(), &account)?))
             };
             pool.complete(plan).await
@@ -295,7 +369,7 @@ impl Context {
             step.rendezvous(&view.session),
             step.cancellation().clone(),
         );
-        let done = plan.local.start_call(own_values(&arguments), cx)?.near_caller().await;
+        let done = plan.local.executable.start_call(own_values(&arguments), cx)?.near_caller().await;
         guard.end(&done);
         self.keep_outputs(operation.id, outputs, done?)
     }
@@ -346,8 +420,9 @@ fn component(
     part: Part,
     function: String,
 ) -> Result<(RemotePart, eager::RegisterFunctionOp)> {
-    let Part { device, graph } = part;
-    let (definition, args) = graph.to_component(&function)?;
+    let Part { device, graph, fetches } = part;
+    let (results, outputs): (Vec<usize>, Vec<Output>) = fetches.into_iter().unzip();
+    let (definition, args) = graph.to_component(&function, &outputs)?;
     let calls = graph.nodes().iter().any(|node| node.data.class() == OpClass::Call);
     let library = if calls { graph.library().to_proto() } else { FunctionDefLibrary::default() };
     let register = eager::RegisterFunctionOp {
@@ -355,10 +430,45 @@ fn component(
         is_component_function: true,
         library: Some(library),
     };
-    Ok((RemotePart { peer, device, function, args }, register))
+    Ok((RemotePart { peer, device, function, args, results }, register))
 }
 
-fn remote_input(handle: &RemoteTensorHandle) -> eager::operation::Input {
+impl RemotePart {
+    /// The results that its task has kept.
+    fn results_in(
+        &self,
+        answer: &eager::RunComponentFunctionResponse,
+    ) -> Result<Vec<(usize, FunctionResult)>> {
+        ensure!(
+            answer.shape.len() == self.results.len(),
+            Internal,
+            "{} has kept {} results of {}, which has {}",
+            self.device,
+            answer.shape.len(),
+            self.function,
+            self.results.len()
+        );
+        let result = |(number, shape): (&usize, &TensorShapeProto)| {
+            Ok((*number, FunctionResult::There(self.device.clone(), Shape::from_proto(shape)?)))
+        };
+        self.results.iter().zip(&answer.shape).map(result).collect()
+    }
+}
+
+/// Puts the values of arguments that several devices hold behind the arguments.
+fn unpack(arguments: &mut Vec<Argument>) {
+    for number in 0..arguments.len() {
+        let Argument::Packed(packed) = &arguments[number] else { continue };
+        for value in &packed.clone().values {
+            arguments.push(match value {
+                PackedValue::Here(_, tensor) => Argument::Here(tensor.clone()),
+                PackedValue::There(handle) => Argument::There(handle.clone()),
+            });
+        }
+    }
+}
+
+pub(super) fn remote_input(handle: &RemoteTensorHandle) -> eager::operation::Input {
     eager::operation::Input { item: Some(eager::operation::input::Item::RemoteHandle(handle.clone())) }
 }
 
@@ -366,18 +476,15 @@ fn remote_input(handle: &RemoteTensorHandle) -> eager::operation::Input {
 fn own_values(arguments: &[Argument]) -> Vec<Option<Tensor>> {
     let value = |argument: &Argument| match argument {
         Argument::Here(tensor) => Some(tensor.clone()),
-        Argument::There(_) => None,
+        Argument::There(_) | Argument::Packed(_) => None,
     };
     arguments.iter().map(value).collect()
 }
 
 /// Checks the types of a function's arguments, in stock's words.
 fn check_types(name: &str, plan: &CallPlan, arguments: &[Argument]) -> Result<()> {
-    for (index, (argument, want)) in arguments.iter().zip(plan.local.arg_types()).enumerate() {
-        let have = match argument {
-            Argument::Here(tensor) => tensor.dtype(),
-            Argument::There(handle) => DType::from_wire(handle.dtype)?,
-        };
+    for (index, (argument, want)) in arguments.iter().zip(plan.local.executable.arg_types()).enumerate() {
+        let have = argument_type(argument)?;
         if have != *want {
             return Err(wrong_type(name, index, *want, have));
         }

@@ -27,6 +27,8 @@ pub struct NewContext {
     pub view: u64,
     /// The cluster; none if the client knows this task alone, by its own name.
     pub cluster: Option<ClientCluster>,
+    /// Whether operations without outputs are answered before they are done.
+    pub is_async: bool,
     /// After how long without any call it ends.
     pub keep_alive: Duration,
     /// Whether all other contexts end first.
@@ -93,6 +95,15 @@ pub struct Operation {
     pub step: i64,
 }
 
+/// One of several values that a function takes as one argument.
+#[derive(Clone, Debug)]
+pub enum PackedPart {
+    /// A value that this task or another one keeps.
+    Handle(RemoteTensorHandle),
+    /// The value itself, and the device that it belongs to.
+    Tensor(Tensor, String),
+}
+
 /// One thing to do in a context.
 #[derive(Clone, Debug)]
 pub enum Item {
@@ -109,8 +120,13 @@ pub enum Item {
         /// Where they are kept.
         device: String,
     },
-    /// Keep values of several devices as one.
-    SendPackedHandle,
+    /// Keep values of several devices as one output of an operation.
+    SendPackedHandle {
+        /// The operation.
+        op: i64,
+        /// The values.
+        parts: Vec<PackedPart>,
+    },
     /// Let go of a value.
     Release(HandleName),
     /// Make a function known.
@@ -153,14 +169,16 @@ pub trait EagerApi: Send + Sync + 'static {
     /// Ends a context unless it belongs to a later view; one that is not known is fine.
     fn close_context(&self, context: u64, view: u64);
 
-    /// Waits until everything in a context is done.
-    fn wait_queue_done(&self, context: u64, ops: &[i64]) -> Result<()>;
+    /// Waits until everything in a context is done; fails if something has failed that nobody was told of.
+    fn wait_queue_done(&self, context: u64, ops: &[i64]) -> impl Future<Output = Result<()>> + Send;
 
-    /// Does one thing after the other until one fails. Items are asked for when it is their turn.
+    /// Does one thing after the other until one fails. Items are asked for when it is their turn. Those of a stream
+    /// do not wait for others.
     fn enqueue(
         &self,
         context: u64,
         items: impl Iterator<Item = Result<Item>> + Send,
+        on_stream: bool,
     ) -> impl Future<Output = Result<Vec<Outcome>>> + Send;
 
     /// Runs a part of a function that another task has cut; its outputs get these numbers.

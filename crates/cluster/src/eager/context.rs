@@ -5,13 +5,16 @@ use super::api::{ClientCluster, ContextUpdate, NewContext};
 use super::functions::Functions;
 use super::handles::Handles;
 use super::plans::Plans;
+use super::queue::Queue;
 use crate::worker::{StepRendezvous, Worker, WorkerSession, attributes};
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::memory::Charge;
 use ferroflow_core::{Result, ensure, status};
 use ferroflow_proto::tensorflow::DeviceAttributes;
+use futures_util::future::{Either, select};
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,6 +36,8 @@ pub(super) struct Context {
     pub(super) handles: Handles,
     pub(super) functions: Functions,
     pub(super) plans: Plans,
+    /// The order of operations, if the client does not wait for each.
+    pub(super) queue: Option<Queue>,
     /// Numbers the edges that cutting functions adds.
     pub(super) next_edge: AtomicU64,
     /// Ends what runs in it.
@@ -73,6 +78,7 @@ impl Context {
             account,
             functions: Functions::default(),
             plans: Plans::default(),
+            queue: new.is_async.then(Queue::default),
             next_edge: AtomicU64::new(0),
             cancellation: Cancellation::new(),
             _charge: charge,
@@ -129,9 +135,18 @@ impl Context {
         !self.keep_alive.is_zero() && self.used.lock().expect(UNPOISONED).elapsed() > self.keep_alive
     }
 
+    /// What `running` gives, or a failure if the context ends before.
+    pub(super) async fn until_ended<T>(&self, running: impl Future<Output = Result<T>>) -> Result<T> {
+        match select(pin!(running), pin!(self.cancellation.cancelled())).await {
+            Either::Left((done, _)) => done,
+            Either::Right((why, _)) => Err(why),
+        }
+    }
+
     /// Ends what runs and gives everything back.
     pub(super) fn end(&self) {
         self.cancellation.cancel(status!(Cancelled, "The context {} was closed.", self.id));
+        self.queue.iter().for_each(Queue::end);
         self.worker.cleanup_steps_of(&self.session);
         self.handles.clear();
         self.plans.clear();

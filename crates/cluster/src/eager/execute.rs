@@ -1,16 +1,24 @@
 //! Runs what a client enqueues.
 
-use super::api::{HandleName, Input, Item, Operation, Outcome};
+use super::across::remote_input;
+use super::api::{HandleName, Input, Item, Operation, Outcome, PackedPart};
 use super::context::{Context, View};
-use super::plans::CallPlan;
+use super::handles::{KeptValue, Packed, PackedValue};
+use super::plans::{CallPlan, LocalPart};
+use super::queue::Queue;
+use crate::random;
 use crate::worker::WorkerSession;
 use ferroflow_core::device::DeviceSpec;
+use ferroflow_core::op::OpClass;
+use ferroflow_core::rendezvous::{Rendezvous, RendezvousKey};
 use ferroflow_core::resource::ResourceHandle;
 use ferroflow_core::{DType, Result, Status, Tensor, bail, ensure, status};
-use ferroflow_proto::tensorflow::NodeDef;
-use ferroflow_proto::tensorflow::eager::RemoteTensorHandle;
+use ferroflow_proto::tensorflow::attr_value::Value;
+use ferroflow_proto::tensorflow::eager::{self, RemoteTensorHandle};
+use ferroflow_proto::tensorflow::{AttrValue, NodeDef};
 use ferroflow_runtime::plan::plan_op;
 use ferroflow_runtime::{Executable, RuntimeEnv};
+use futures_util::future::try_join;
 use prost::Message;
 use std::sync::Arc;
 
@@ -20,27 +28,83 @@ pub(super) enum Argument {
     Here(Tensor),
     /// A value that another task keeps.
     There(RemoteTensorHandle),
+    /// Values of several devices, which follow the other arguments.
+    Packed(Arc<Packed>),
+}
+
+/// An operation that is planned and whose inputs are found.
+struct Ready {
+    context: Arc<Context>,
+    view: Arc<View>,
+    env: Arc<RuntimeEnv>,
+    plan: Arc<CallPlan>,
+    arguments: Vec<Argument>,
+    id: i64,
+    is_op: bool,
+}
+
+impl Ready {
+    async fn run(self) -> Result<Outcome> {
+        let Ready { context, view, env, plan, arguments, id, is_op } = self;
+        if !is_op {
+            return context.run_function(&view, &plan, &env, id, arguments).await;
+        }
+        let mut inputs = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            inputs.push(Some(match argument {
+                Argument::Here(tensor) => tensor,
+                Argument::There(handle) => context.fetch(&view, &env, handle).await?,
+                Argument::Packed(_) => {
+                    bail!(InvalidArgument, "a single op takes one value, not values of several devices as one")
+                }
+            }));
+        }
+        let (step, cancellation) = (context.id as i64, context.cancellation.clone());
+        let step = WorkerSession::step_cx(&env, step, view.rendezvous.clone(), cancellation);
+        let run = plan.local.executable.start_call(inputs, step)?;
+        let outputs = run.near_caller().await.map_err(without_node)?;
+        context.keep_outputs(id, None, outputs)
+    }
 }
 
 impl Context {
-    /// Does one thing.
-    pub(super) async fn run_item(self: &Arc<Self>, item: Item) -> Result<Outcome> {
+    /// Does one thing. Things that do not come on a stream wait for each other in an asynchronous context.
+    pub(super) async fn run_item(self: &Arc<Self>, item: Item, on_stream: bool) -> Result<Outcome> {
+        let queue = self.queue.as_ref().filter(|_| !on_stream);
         match item {
             Item::Operation(operation) if operation.is_component => {
                 return self.run_component(operation, None).await;
             }
-            Item::Operation(operation) => return self.run_operation(operation).await,
-            Item::SendTensor { op, tensors, device } => self.receive(op, tensors, &device)?,
-            Item::Release(name) => self.handles.release(name)?,
+            Item::Operation(operation) => {
+                let ready = self.prepare(operation).await?;
+                return match queue {
+                    None => ready.run().await,
+                    Some(queue) if ready.plan.result_count() > 0 => self.until_ended(queue.run(ready.run())).await,
+                    Some(queue) => {
+                        let run = async move { ready.run().await.map(drop) };
+                        queue.run_unanswered(&self.account, run).await.map(|()| Outcome::default())
+                    }
+                };
+            }
+            Item::SendTensor { op, tensors, device } => {
+                queue.map_or(Ok(()), Queue::check)?;
+                self.receive(op, tensors, &device)?;
+            }
+            Item::Release(name) => match queue {
+                None => self.handles.release(name)?,
+                // Nobody waits for this one, so nobody hears that there was nothing to release.
+                Some(queue) => queue.check().map(|()| drop(self.handles.release(name)))?,
+            },
             Item::RegisterFunction { definition, component } => self.register(*definition, component)?,
             Item::RemoveFunction(name) => self.remove_function(&name)?,
             Item::CleanupFunction(step) => self.worker.cleanup_step(step),
-            Item::SendPackedHandle => bail!(
-                Unimplemented,
-                "SendPackedHandle is not supported: this server takes no values that several devices hold together"
-            ),
-            // What came before on the stream has been answered.
-            Item::Nothing | Item::Sync => {}
+            Item::SendPackedHandle { op, parts } => self.receive_packed(op, parts)?,
+            Item::Sync => match queue {
+                Some(queue) => self.until_ended(queue.done()).await?,
+                // What came before on the stream has been answered.
+                None => {}
+            },
+            Item::Nothing => {}
         }
         Ok(Outcome::default())
     }
@@ -49,13 +113,44 @@ impl Context {
         ensure!(self.session.env_on(device).is_some(), InvalidArgument, "{device} unknown device.");
         for (output, tensor) in (0..).zip(tensors) {
             let bytes = tensor.byte_size();
-            self.handles.keep(HandleName { op, output }, tensor, bytes)?;
+            self.handles.keep(HandleName { op, output }, KeptValue::Tensor(tensor), bytes)?;
         }
         Ok(())
     }
 
-    /// Runs an op or a function.
-    async fn run_operation(self: &Arc<Self>, operation: Operation) -> Result<Outcome> {
+    fn receive_packed(&self, op: i64, parts: Vec<PackedPart>) -> Result<()> {
+        let view = self.view();
+        let mut bytes = 0;
+        let value = |part| {
+            Ok(match part {
+                PackedPart::Tensor(tensor, device) => {
+                    ensure!(self.session.env_on(&device).is_some(), InvalidArgument, "{device} unknown device.");
+                    bytes += device.len() + tensor.byte_size();
+                    (tensor.dtype(), PackedValue::Here(device, tensor))
+                }
+                PackedPart::Handle(handle) => {
+                    let dtype = DType::from_wire(handle.dtype)?;
+                    bytes += handle.encoded_len();
+                    let device = handle.device.clone();
+                    match self.find(&view, &handle)? {
+                        Argument::Here(tensor) => (tensor.dtype(), PackedValue::Here(device, tensor)),
+                        Argument::There(handle) => (dtype, PackedValue::There(handle)),
+                        Argument::Packed(_) => bail!(InvalidArgument, "Handles should not be packed already."),
+                    }
+                }
+            })
+        };
+        let (types, values): (Vec<DType>, Vec<PackedValue>) =
+            parts.into_iter().map(value).collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        let Some(&dtype) = types.first() else { bail!(InvalidArgument, "Handles should not be empty.") };
+        let equal = types.iter().all(|each| *each == dtype);
+        ensure!(equal, InvalidArgument, "Handles do not have the same dtype.");
+        let packed = KeptValue::Packed(Arc::new(Packed { dtype, values }));
+        self.handles.keep(HandleName { op, output: 0 }, packed, bytes)
+    }
+
+    /// Plans an op or a function, or finds its plan, and finds its inputs.
+    async fn prepare(self: &Arc<Self>, operation: Operation) -> Result<Ready> {
         let env = self.session.env();
         let is_op = env.registry.declares(&operation.name);
         ensure!(
@@ -69,55 +164,73 @@ impl Context {
         let wanted = self.parse_device(&operation)?;
         let view = self.view();
         let arguments = self.arguments(&view, &operation.inputs)?;
-        let env = self.choose_device(&wanted, &operation.device)?;
-        if is_op {
-            self.run_op(&view, env, operation, arguments).await
+        let env = self.choose_device(&wanted, &operation.device)?.clone();
+        let plan = if is_op {
+            self.op_plan(&env, &operation, &arguments).await?
         } else {
-            self.run_function(&view, env, operation, arguments).await
+            self.function_plan(&view, &env, &operation, &arguments).await?
+        };
+        Ok(Ready { context: self.clone(), view, env, plan, arguments, id: operation.id, is_op })
+    }
+
+    async fn op_plan(
+        &self,
+        env: &Arc<RuntimeEnv>,
+        operation: &Operation,
+        arguments: &[Argument],
+    ) -> Result<Arc<CallPlan>> {
+        let types = arguments.iter().map(argument_type).collect::<Result<Vec<DType>>>()?;
+        let make = || -> Result<Arc<CallPlan>> {
+            let planned = plan_op(&node_def(operation, env.device.name()), &types, env)?;
+            let local = LocalPart::whole(Executable::standalone(planned, env)?);
+            Ok(Arc::new(CallPlan::new(local, Vec::new(), Vec::new(), &self.account)?))
+        };
+        // The name of a transfer is in its attributes, and never comes again.
+        if matches!(env.registry.get(&operation.name).map(|entry| entry.op.class), Some(OpClass::Send | OpClass::Recv)) {
+            return make().map_err(without_node);
+        }
+        let types = types.iter().map(|dtype| dtype.to_wire() as u32);
+        let signature = signature(operation, env.device.name(), types);
+        let cell = self.plans.get(signature, &operation.name, &self.account)?;
+        match cell.get() {
+            Some(plan) => Ok(plan.clone()),
+            None => cell.get_or_try_init(async || make().map_err(without_node)).await.cloned(),
         }
     }
 
-    async fn run_op(
-        &self,
-        view: &View,
-        env: &Arc<RuntimeEnv>,
-        operation: Operation,
-        arguments: Vec<Argument>,
-    ) -> Result<Outcome> {
-        let mut inputs = Vec::with_capacity(arguments.len());
-        for argument in arguments {
-            match argument {
-                Argument::Here(tensor) => inputs.push(tensor),
-                Argument::There(handle) => bail!(
-                    Unimplemented,
-                    "{} on {} takes a value of {}, and this server does not fetch the inputs of single ops: have the \
-                     value copied first",
-                    operation.name,
-                    env.device.name(),
-                    handle.device
-                ),
-            }
-        }
-        let types: Vec<DType> = inputs.iter().map(Tensor::dtype).collect();
-        let signature =
-            signature(&operation, env.device.name(), types.iter().map(|dtype| dtype.to_wire() as u32));
-        let cell = self.plans.get(signature, &operation.name, &self.account)?;
-        let plan = match cell.get() {
-            Some(plan) => plan.clone(),
-            None => {
-                let make = || -> Result<Arc<CallPlan>> {
-                    let planned = plan_op(&node_def(&operation, env.device.name()), &types, env)?;
-                    let local = Executable::standalone(planned, env)?;
-                    Ok(Arc::new(CallPlan::new(local, Vec::new(), Vec::new(), &self.account)?))
-                };
-                cell.get_or_try_init(async || make().map_err(without_node)).await?.clone()
-            }
+    /// Brings a value of another task here.
+    async fn fetch(&self, view: &View, env: &RuntimeEnv, handle: RemoteTensorHandle) -> Result<Tensor> {
+        let (from, to) = (handle.device.clone(), env.device.name());
+        let Some(peer) = view.session.peers().of_device(&from).cloned() else {
+            bail!(InvalidArgument, "{from} unknown device.")
         };
-        let step =
-            WorkerSession::step_cx(env, self.id as i64, view.rendezvous.clone(), self.cancellation.clone());
-        let inputs = inputs.into_iter().map(Some).collect();
-        let outputs = plan.local.start_call(inputs, step)?.near_caller().await.map_err(without_node)?;
-        self.keep_outputs(operation.id, None, outputs)
+        let incarnation = view.incarnations.get(&from).copied().unwrap_or_default();
+        let edge = format!("copy_{:016x}", random()?);
+        let key = RendezvousKey::new(&from, incarnation, to, &edge);
+        let text = |text: &str| Value::S(text.as_bytes().to_vec().into());
+        let attrs = [
+            ("T", Value::Type(handle.dtype)),
+            ("tensor_name", text(&edge)),
+            ("send_device", text(&from)),
+            ("send_device_incarnation", Value::I(incarnation as i64)),
+            ("recv_device", text(to)),
+            ("client_terminated", Value::B(false)),
+        ];
+        let attrs = attrs.map(|(name, value)| (name.to_owned(), AttrValue { value: Some(value) }));
+        let send = eager::Operation {
+            id: -1,
+            name: "_Send".to_owned(),
+            op_inputs: vec![remote_input(&handle)],
+            attrs: attrs.into_iter().collect(),
+            device: from,
+            ..Default::default()
+        };
+        let sending = async {
+            peer.eager().enqueue(self.id, vec![eager::queue_item::Item::Operation(send)]).await.map(drop)
+        };
+        let receiving = async { Ok(view.rendezvous.recv(&key).await?.tensor) };
+        let both = async { try_join(sending, receiving).await.map(|((), tensor)| tensor) };
+        self.until_ended(both).await
     }
 
     /// Keeps the outputs of an operation, or hands them over if the client wants them.
@@ -140,7 +253,7 @@ impl Context {
         );
         let shapes = outputs.iter().map(|tensor| tensor.shape().clone()).collect();
         for (output, tensor) in numbers.into_iter().zip(outputs) {
-            self.handles.keep(HandleName { op: id, output }, tensor, 0)?;
+            self.handles.keep(HandleName { op: id, output }, KeptValue::Tensor(tensor), 0)?;
         }
         Ok(Outcome { shapes, ..Outcome::default() })
     }
@@ -149,17 +262,24 @@ impl Context {
     pub(super) fn arguments(&self, view: &View, inputs: &[Input]) -> Result<Vec<Argument>> {
         let argument = |input: &Input| match input {
             Input::Tensor(tensor) => Ok(Argument::Here(tensor.clone())),
-            Input::Handle(handle) if self.session.env_on(&handle.device).is_some() => {
-                let name = HandleName { op: handle.op_id, output: handle.output_num };
-                self.handles.get(name).map(Argument::Here)
-            }
-            Input::Handle(handle) => {
-                let known = view.incarnations.contains_key(&handle.device);
-                ensure!(known, InvalidArgument, "{} unknown device.", handle.device);
-                Ok(Argument::There(handle.clone()))
-            }
+            Input::Handle(handle) => self.find(view, handle),
         };
         inputs.iter().map(argument).collect()
+    }
+
+    fn find(&self, view: &View, handle: &RemoteTensorHandle) -> Result<Argument> {
+        let is_here = |device: &str| self.session.env_on(device).is_some();
+        if is_here(&handle.op_device) || is_here(&handle.device) {
+            let name = HandleName { op: handle.op_id, output: handle.output_num };
+            return Ok(match self.handles.get(name)? {
+                KeptValue::Tensor(tensor) => Argument::Here(tensor),
+                KeptValue::Packed(packed) => Argument::Packed(packed),
+            });
+        }
+        let device = if handle.op_device.is_empty() { &handle.device } else { &handle.op_device };
+        let known = view.incarnations.contains_key(device);
+        ensure!(known, InvalidArgument, "{device} unknown device.");
+        Ok(Argument::There(RemoteTensorHandle { device: device.clone(), ..handle.clone() }))
     }
 
     fn parse_device(&self, operation: &Operation) -> Result<DeviceSpec> {
@@ -185,6 +305,15 @@ impl Context {
                 known.join(", ")
             )
         })
+    }
+}
+
+/// The element type of an input.
+pub(super) fn argument_type(argument: &Argument) -> Result<DType> {
+    match argument {
+        Argument::Here(tensor) => Ok(tensor.dtype()),
+        Argument::There(handle) => DType::from_wire(handle.dtype),
+        Argument::Packed(packed) => Ok(packed.dtype),
     }
 }
 

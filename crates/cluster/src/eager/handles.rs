@@ -2,7 +2,8 @@
 
 use super::account::{Account, Share};
 use super::api::HandleName;
-use ferroflow_core::{Result, Status, Tensor, status};
+use ferroflow_core::{DType, Result, Status, Tensor, status};
+use ferroflow_proto::tensorflow::eager::RemoteTensorHandle;
 use ferroflow_proto::tensorflow::core::platform::ErrorSourceProto;
 use ferroflow_proto::tensorflow::core::platform::error_source_proto::ErrorSource;
 use prost::Message;
@@ -24,8 +25,41 @@ pub(super) struct Handles {
 }
 
 struct Kept {
-    tensor: Tensor,
+    value: KeptValue,
     _share: Share,
+}
+
+/// A value that is kept.
+#[derive(Clone)]
+pub(super) enum KeptValue {
+    /// A tensor of this task.
+    Tensor(Tensor),
+    /// Values of several devices, which a function takes as one argument.
+    Packed(Arc<Packed>),
+}
+
+/// Values of several devices that a function takes as one argument.
+pub(super) struct Packed {
+    pub(super) dtype: DType,
+    pub(super) values: Vec<PackedValue>,
+}
+
+/// The value of one device.
+pub(super) enum PackedValue {
+    /// A tensor of this task, on this device.
+    Here(String, Tensor),
+    /// A value that another task keeps.
+    There(RemoteTensorHandle),
+}
+
+impl PackedValue {
+    /// The device that holds it.
+    pub(super) fn device(&self) -> String {
+        match self {
+            PackedValue::Here(device, _) => device.clone(),
+            PackedValue::There(handle) => handle.device.clone(),
+        }
+    }
 }
 
 impl Handles {
@@ -35,18 +69,18 @@ impl Handles {
     }
 
     /// Keeps a value. `unpooled` bytes of it are not charged to anybody yet.
-    pub(super) fn keep(&self, name: HandleName, tensor: Tensor, unpooled: usize) -> Result<()> {
+    pub(super) fn keep(&self, name: HandleName, value: KeptValue, unpooled: usize) -> Result<()> {
         let share = self.account.charge(HANDLE_BYTES + unpooled)?;
-        let replaced = self.kept.lock().expect(UNPOISONED).insert(name, Kept { tensor, _share: share });
+        let replaced = self.kept.lock().expect(UNPOISONED).insert(name, Kept { value, _share: share });
         drop(replaced);
         Ok(())
     }
 
     /// A value.
-    pub(super) fn get(&self, name: HandleName) -> Result<Tensor> {
+    pub(super) fn get(&self, name: HandleName) -> Result<KeptValue> {
         let kept = self.kept.lock().expect(UNPOISONED);
         match kept.get(&name) {
-            Some(kept) => Ok(kept.tensor.clone()),
+            Some(kept) => Ok(kept.value.clone()),
             None => Err(missing(name).map_message(|message| {
                 format!(
                     "{message}. One possible cause is that the tensor was accessed after deallocation in a distributed \

@@ -24,27 +24,48 @@ const UNPOISONED: &str = "no panic while plans are locked";
 
 /// An op or a function that is ready to run.
 pub(super) struct CallPlan {
-    /// The part that gives the results.
-    pub(super) local: Arc<Executable>,
+    /// The part of the device that it runs on, which knows all arguments.
+    pub(super) local: LocalPart,
     /// Parts of other devices of this task.
-    pub(super) beside: Vec<Arc<Executable>>,
+    pub(super) beside: Vec<LocalPart>,
     /// Parts that other tasks have registered.
     pub(super) remote: Vec<RemotePart>,
     _share: Share,
 }
 
+/// A part that runs on this task.
+pub(super) struct LocalPart {
+    pub(super) executable: Arc<Executable>,
+    /// The numbers of the results that it has.
+    pub(super) results: Vec<usize>,
+}
+
+impl LocalPart {
+    /// A part that has all results.
+    pub(super) fn whole(executable: Arc<Executable>) -> LocalPart {
+        let results = (0..executable.fetch_count()).collect();
+        LocalPart { executable, results }
+    }
+}
+
 impl CallPlan {
     /// A plan of these parts.
     pub(super) fn new(
-        local: Arc<Executable>,
-        beside: Vec<Arc<Executable>>,
+        local: LocalPart,
+        beside: Vec<LocalPart>,
         remote: Vec<RemotePart>,
         account: &Arc<Account>,
     ) -> Result<CallPlan> {
-        let nodes = |part: &Arc<Executable>| part.graph().node_count();
+        let nodes = |part: &LocalPart| part.executable.graph().node_count();
         let nodes = nodes(&local) + beside.iter().map(nodes).sum::<usize>();
         let share = account.charge(PLAN_BYTES + nodes * NODE_BYTES)?;
         Ok(CallPlan { local, beside, remote, _share: share })
+    }
+
+    /// Number of results, wherever they are.
+    pub(super) fn result_count(&self) -> usize {
+        let local = std::iter::once(&self.local).chain(&self.beside).map(|part| part.results.len());
+        local.sum::<usize>() + self.remote.iter().map(|part| part.results.len()).sum::<usize>()
     }
 }
 

@@ -31,13 +31,14 @@ impl Task {
 
     fn create(&self, id: u64, view: u64) -> Result<()> {
         let (keep_alive, clear_existing) = (Duration::from_secs(600), false);
+        let (cluster, is_async) = (None, false);
         self.eager
-            .create_context(NewContext { id, view, cluster: None, keep_alive, clear_existing })
+            .create_context(NewContext { id, view, cluster, is_async, keep_alive, clear_existing })
             .map(drop)
     }
 
     async fn enqueue(&self, id: u64, item: Item) -> Result<Outcome> {
-        let mut outcomes = self.eager.enqueue(id, [Ok(item)].into_iter()).await?;
+        let mut outcomes = self.eager.enqueue(id, [Ok(item)].into_iter(), false).await?;
         Ok(outcomes.remove(0))
     }
 
@@ -125,6 +126,7 @@ async fn contexts_end_when_their_clients_fall_silent() {
         id,
         view: 0,
         cluster: cluster.clone(),
+        is_async: false,
         keep_alive: Duration::from_secs(seconds),
         clear_existing,
     };
@@ -156,7 +158,7 @@ async fn mistakes_are_refused_and_harm_nobody() {
             operation(2, "Assign", vec![handle(1), handle(1)]),
             Code::Unimplemented,
         ),
-        ("values of several devices", Item::SendPackedHandle, Code::Unimplemented),
+        ("no values as one", Item::SendPackedHandle { op: 2, parts: vec![] }, Code::InvalidArgument),
     ] {
         let refused = task.enqueue(1, item).await.map(drop);
         assert_eq!(refused.unwrap_err().code(), code, "{what}");
@@ -167,7 +169,7 @@ async fn mistakes_are_refused_and_harm_nobody() {
     assert!(task.enqueue(1, Item::Operation(called)).await.is_err());
     let too_far = ContextUpdate { id: 1, view: 2, cluster: None };
     assert_eq!(task.eager.update_context(too_far).unwrap_err().code(), Code::InvalidArgument);
-    assert_eq!(task.eager.wait_queue_done(1, &[4]).unwrap_err().code(), Code::Unimplemented);
+    assert_eq!(task.eager.wait_queue_done(1, &[4]).await.unwrap_err().code(), Code::Unimplemented);
     let outcome = task.enqueue(1, operation(-1, "Neg", vec![handle(1)])).await.unwrap();
     assert_eq!(outcome.tensors[0].flat::<f32>().unwrap(), [-1.0, -2.0]);
 }

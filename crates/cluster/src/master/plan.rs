@@ -88,7 +88,7 @@ impl PlanContext {
             next_id: &self.next_edge,
             bfloat16: options.is_some_and(|options| options.enable_bfloat16_sendrecv),
         };
-        let Parts { local, remote } = partition(planned, &borders)?;
+        let Parts { local, remote, .. } = partition(planned, &borders)?;
         let local = Executable::from_plan(local, env)?;
         let (mut other_local, mut tasks): (_, Vec<TaskPart>) = (Vec::new(), Vec::new());
         for part in remote {

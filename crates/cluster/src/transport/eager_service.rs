@@ -4,11 +4,11 @@ use super::grpc::{Request, RequestStream, Streamed, deadline_exceeded};
 use super::rope::Rope;
 use super::server::{Services, unknown_method};
 use crate::eager::api::{
-    ClientCluster, ContextUpdate, EagerApi, HandleName, Input, Item, NewContext, Operation, Outcome,
+    ClientCluster, ContextUpdate, EagerApi, HandleName, Input, Item, NewContext, Operation, Outcome, PackedPart,
 };
 use crate::spec::{ClusterSpec, TaskName};
 use ferroflow_core::{Result, Tensor, bail};
-use ferroflow_proto::tensorflow::eager::{self, queue_item};
+use ferroflow_proto::tensorflow::eager::{self, RemoteTensorHandle, queue_item};
 use ferroflow_proto::tensorflow::{DeviceAttributes, ServerDef, TensorProto};
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
@@ -37,6 +37,7 @@ async fn call_rarely(services: &Services, method: &str, mut request: Request) ->
                 id: request.context_id,
                 view: request.context_view_id,
                 cluster: read_cluster(request.server_def, request.cluster_device_attributes)?,
+                is_async: request.r#async,
                 keep_alive: Duration::from_secs(u64::try_from(request.keep_alive_secs).unwrap_or_default()),
                 clear_existing: request.clear_existing_contexts,
             };
@@ -67,7 +68,7 @@ async fn call_rarely(services: &Services, method: &str, mut request: Request) ->
         }
         "WaitQueueDone" => {
             let eager::WaitQueueDoneRequest { context_id, op_id } = request.decode().await?;
-            eager.wait_queue_done(context_id, &op_id)?;
+            eager.wait_queue_done(context_id, &op_id).await?;
             Ok(Rope::from_message(&eager::WaitQueueDoneResponse {}))
         }
         _ => Err(unknown_method()),
@@ -76,12 +77,12 @@ async fn call_rarely(services: &Services, method: &str, mut request: Request) ->
 
 async fn enqueue(services: &Services, mut request: Request) -> Result<Rope> {
     let request = request.decode().await?;
-    answer(services, request).await
+    answer(services, request, false).await
 }
 
-async fn answer(services: &Services, request: eager::EnqueueRequest) -> Result<Rope> {
+async fn answer(services: &Services, request: eager::EnqueueRequest, on_stream: bool) -> Result<Rope> {
     let items = request.queue.into_iter().map(|item| read_item(item.item));
-    let outcomes = services.eager.enqueue(request.context_id, items).await?;
+    let outcomes = services.eager.enqueue(request.context_id, items, on_stream).await?;
     let queue_response = outcomes.into_iter().map(write_outcome).collect::<Result<_>>()?;
     Ok(Rope::from_message(&eager::EnqueueResponse { queue_response }))
 }
@@ -97,7 +98,7 @@ pub(crate) fn streaming_enqueue(
         let (services, mut requests) = state?;
         let answered = async {
             let Some((request, charge)) = requests.next().await? else { return Ok(None) };
-            let pieces = answer(&services, request).await?.finish()?;
+            let pieces = answer(&services, request, true).await?.finish()?;
             drop(charge);
             Ok(Some(pieces))
         };
@@ -144,7 +145,10 @@ fn read_item(item: Option<queue_item::Item>) -> Result<Item> {
             tensors: send.tensors.iter().map(read_tensor).collect::<Result<_>>()?,
             device: send.device_name,
         },
-        Some(queue_item::Item::SendPackedHandle(_)) => Item::SendPackedHandle,
+        Some(queue_item::Item::SendPackedHandle(send)) => Item::SendPackedHandle {
+            op: send.op_id,
+            parts: send.handles.into_iter().map(read_packed).collect::<Result<_>>()?,
+        },
         Some(queue_item::Item::HandleToDecref(handle)) => {
             Item::Release(HandleName { op: handle.op_id, output: handle.output_num })
         }
@@ -155,6 +159,18 @@ fn read_item(item: Option<queue_item::Item>) -> Result<Item> {
         Some(queue_item::Item::RemoveFunction(remove)) => Item::RemoveFunction(remove.function_name),
         Some(queue_item::Item::CleanupFunction(cleanup)) => Item::CleanupFunction(cleanup.step_id),
         Some(queue_item::Item::SyncRemoteExecutorForStream(_)) => Item::Sync,
+    })
+}
+
+fn read_packed(handle: eager::send_packed_handle_op::Handle) -> Result<PackedPart> {
+    use eager::send_packed_handle_op::handle::Item;
+    Ok(match handle.item {
+        Some(Item::LocalHandle(local)) => {
+            let tensor = read_tensor(&local.tensor.unwrap_or_default())?;
+            PackedPart::Tensor(tensor, local.device)
+        }
+        Some(Item::RemoteHandle(handle)) => PackedPart::Handle(handle),
+        None => PackedPart::Handle(RemoteTensorHandle::default()),
     })
 }
 

@@ -150,9 +150,9 @@ impl Graph {
         Err(status!(Internal, "operation '{}' has no output {}", data.name, output.index))
     }
 
-    /// The graph as a function that takes the values of its argument nodes and returns nothing; all of its nodes run.
-    /// Also the numbers of these arguments, in the order in which the function takes them.
-    pub fn to_component(&self, name: &str) -> Result<(FunctionDef, Vec<usize>)> {
+    /// The graph as a function that takes the values of its argument nodes and returns these outputs; all of its nodes
+    /// run. Also the numbers of these arguments, in the order in which the function takes them.
+    pub fn to_component(&self, name: &str, returns: &[Output]) -> Result<(FunctionDef, Vec<usize>)> {
         let mut signature = OpDef { name: name.to_owned(), ..Default::default() };
         let mut args: Vec<(usize, &NodeData)> = Vec::new();
         let mut nodes = Vec::with_capacity(self.node_count());
@@ -178,7 +178,14 @@ impl Graph {
                 ..Default::default()
             });
         }
-        let function = FunctionDef { signature: Some(signature), node_def: nodes, ..Default::default() };
+        let mut ret = BTreeMap::new();
+        for (number, output) in returns.iter().enumerate() {
+            let name = format!("ret_{number}");
+            let (dtype, _) = self.node(output.node).data.output_types[output.index as usize];
+            ret.insert(name.clone(), self.reference(*output)?);
+            signature.output_arg.push(op_def::ArgDef { name, r#type: dtype.to_wire(), ..Default::default() });
+        }
+        let function = FunctionDef { signature: Some(signature), node_def: nodes, ret, ..Default::default() };
         Ok((function, args.into_iter().map(|(number, _)| number).collect()))
     }
 }

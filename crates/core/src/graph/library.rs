@@ -2,7 +2,7 @@
 
 use crate::op::Registry;
 use crate::{Result, bail, ensure};
-use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, FunctionDefLibrary, NodeDef};
+use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, FunctionDefLibrary, NodeDef, attr_value};
 use prost::Message;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -74,6 +74,32 @@ impl Library {
         library.functions.remove(name);
         library.gradients.remove(name);
         library
+    }
+
+    /// The wire form of a function and of those that it refers to, directly or not, sorted by name.
+    pub fn reachable_from(&self, name: &str) -> FunctionDefLibrary {
+        let mut found: BTreeMap<&str, &Arc<FunctionDef>> = BTreeMap::new();
+        let mut open = vec![name];
+        while let Some(name) = open.pop() {
+            let Some((name, function)) = self.functions.get_key_value(name) else { continue };
+            if found.insert(name, function).is_some() {
+                continue;
+            }
+            for node in &function.node_def {
+                open.push(&node.op);
+                for value in node.attr.values().filter_map(|attr| attr.value.as_ref()) {
+                    match value {
+                        attr_value::Value::Func(function) => open.push(&function.name),
+                        attr_value::Value::List(list) => {
+                            open.extend(list.func.iter().map(|function| function.name.as_str()));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        let function = found.into_values().map(|function| (**function).clone()).collect();
+        FunctionDefLibrary { function, ..Default::default() }
     }
 
     /// The wire form, sorted by name.

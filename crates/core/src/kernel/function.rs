@@ -2,7 +2,7 @@
 
 use crate::step::StepCx;
 use crate::{BoxFuture, Result, Tensor, bail};
-use ferroflow_proto::tensorflow::NameAttrList;
+use ferroflow_proto::tensorflow::{FunctionDefLibrary, NameAttrList};
 use std::sync::Arc;
 
 /// A function that is ready to be called.
@@ -19,6 +19,22 @@ pub trait FunctionLibrary: Send + Sync {
     /// Finds a function and binds its attributes. Its body is planned on the first call, so functions may call
     /// themselves.
     fn instantiate(&self, function: &NameAttrList) -> Result<Arc<dyn Callable>>;
+
+    /// Finds a function for a value that outlives the plan, such as a dataset. What the function calls is taken from
+    /// the library as it is now, whatever happens to the graph later.
+    fn capture(&self, function: &NameAttrList) -> Result<Arc<dyn CapturedFunction>>;
+}
+
+/// A function that does not depend on the plan it was found in.
+pub trait CapturedFunction: Send + Sync {
+    /// A new instance, with state of its own for the nodes within.
+    fn instantiate(&self) -> Result<Arc<dyn Callable>>;
+
+    /// The function with the values of its attributes.
+    fn reference(&self) -> &NameAttrList;
+
+    /// Definitions of the function and of everything that it calls.
+    fn definitions(&self) -> FunctionDefLibrary;
 }
 
 /// A library without functions.
@@ -26,6 +42,10 @@ pub struct NoFunctions;
 
 impl FunctionLibrary for NoFunctions {
     fn instantiate(&self, function: &NameAttrList) -> Result<Arc<dyn Callable>> {
+        bail!(NotFound, "Function {} is not defined.", function.name)
+    }
+
+    fn capture(&self, function: &NameAttrList) -> Result<Arc<dyn CapturedFunction>> {
         bail!(NotFound, "Function {} is not defined.", function.name)
     }
 }

@@ -1,6 +1,6 @@
 //! The information that a kernel is made from when a plan is made.
 
-use super::function::{Callable, FunctionLibrary};
+use super::function::{Callable, CapturedFunction, FunctionLibrary};
 use crate::attr::{Attrs, FromAttr};
 use crate::device::Device;
 use crate::resource::ResourceManager;
@@ -37,6 +37,11 @@ impl Init<'_> {
     /// A function attribute, ready to be called.
     pub fn function(&self, name: &str) -> Result<Arc<dyn Callable>> {
         self.library.instantiate(&self.attr::<NameAttrList>(name)?)
+    }
+
+    /// A function attribute for a value that outlives the plan.
+    pub fn captured_function(&self, name: &str) -> Result<Arc<dyn CapturedFunction>> {
+        self.library.capture(&self.attr::<NameAttrList>(name)?)
     }
 
     /// The name under which a resource op keeps its resource: (container, name), from the attributes `container` and

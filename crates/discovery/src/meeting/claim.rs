@@ -81,6 +81,11 @@ impl Seat {
         state.cluster.as_ref().map_or(0, |cluster| cluster.epoch)
     }
 
+    /// Tells a new start of this task to wait: this one is going to leave when its steps have finished.
+    pub fn begin_to_leave(&self) {
+        self.inner.control.begin_to_leave();
+    }
+
     /// The socket to serve on; it can be taken once.
     pub fn take_socket(&mut self) -> Option<Socket> {
         self.socket.take()
@@ -230,8 +235,9 @@ impl Claim {
         let previous = before.members.get(&task);
         if let Some(previous) = previous
             && self.options.task.is_some()
+            && let Some(problem) = self.check_rival(previous, &before)?
         {
-            self.refuse_rival(previous, &before)?;
+            return Ok(Err(Some(problem)));
         }
         let after = |generation: Option<u64>| generation.map_or(0, |generation| generation + 1);
         let generation =
@@ -280,19 +286,23 @@ impl Claim {
         members.into_iter().find(|member| !self.is_there(member)).map(Member::task_name)
     }
 
-    /// Refuses to take the place of an earlier start of the same task that answers. One that does not answer is replaced,
-    /// and ends when it learns of that.
-    fn refuse_rival(&mut self, earlier: &Member, view: &View) -> Result<(), Failure> {
+    /// Refuses to take the place of an earlier start of the same task that answers, or says what to wait for if that one is
+    /// ending. One that does not answer is replaced, and ends when it learns of that.
+    fn check_rival(&mut self, earlier: &Member, view: &View) -> Result<Option<String>, Failure> {
         let ended = view.note_of(&earlier.incarnation).is_some();
         if ended || self.dead.contains(&earlier.incarnation) {
-            return Ok(());
+            return Ok(None);
         }
         let task = short(&earlier.task_name());
         match reach(earlier, &self.identity.run, &self.machine) {
-            Ok(host) => Err(Failure::Taken(format!(
+            Ok(reached) if reached.ending => Ok(Some(format!(
+                "the earlier start of {task} (process {} on {}) is ending and lets its steps finish",
+                earlier.pid, earlier.host
+            ))),
+            Ok(reached) => Err(Failure::Taken(format!(
                 "{task} is alive at {} (process {} on {}), and this process ({} on {}, {}) was started as the same task; \
                  give it another task index, or end the other one first",
-                address(&host, earlier.port),
+                address(&reached.host, earlier.port),
                 earlier.pid,
                 earlier.host,
                 std::process::id(),
@@ -307,7 +317,7 @@ impl Claim {
                     unreached.reason
                 );
                 self.dead.insert(earlier.incarnation.clone());
-                Ok(())
+                Ok(None)
             }
         }
     }

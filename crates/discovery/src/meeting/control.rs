@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 /// The time that a task has to answer. Threads that also serve sessions may need a moment.
@@ -22,8 +22,15 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// The answers of one start of a task, for as long as it is a member.
 pub(super) struct Control {
     server: Arc<LineServer>,
-    left: Arc<AtomicBool>,
+    stage: Arc<AtomicU8>,
 }
+
+/// A member answers for itself.
+const MEMBER: u8 = 0;
+/// A member that lets its steps finish before it leaves: another start of the task waits for its place.
+const ENDING: u8 = 1;
+/// This start of the task is not a member anymore.
+const LEFT: u8 = 2;
 
 /// The facts that a task answers with.
 #[derive(Clone)]
@@ -35,9 +42,9 @@ pub(super) struct Identity {
 impl Control {
     /// Answers on a port of its own.
     pub(super) fn start(listener: TcpListener, identity: Identity, wake: Arc<Wake>) -> Result<Control> {
-        let left = Arc::new(AtomicBool::new(false));
-        let server = LineServer::start(listener, answers(identity, wake, left.clone()));
-        Ok(Control { server: Arc::new(server.map_err(unserved)?), left })
+        let stage = Arc::new(AtomicU8::new(MEMBER));
+        let server = LineServer::start(listener, answers(identity, wake, stage.clone()));
+        Ok(Control { server: Arc::new(server.map_err(unserved)?), stage })
     }
 
     /// Answers on the port that the task's server is going to listen on, and returns that server's socket.
@@ -46,11 +53,11 @@ impl Control {
         identity: Identity,
         wake: Arc<Wake>,
     ) -> Result<(Control, Listeners)> {
-        let left = Arc::new(AtomicBool::new(false));
-        let server = LineServer::start_shared(listener, answers(identity, wake, left.clone()));
+        let stage = Arc::new(AtomicU8::new(MEMBER));
+        let server = LineServer::start_shared(listener, answers(identity, wake, stage.clone()));
         let server = Arc::new(server.map_err(unserved)?);
         let listeners = server.share().map_err(unserved)?;
-        Ok((Control { server, left }, listeners))
+        Ok((Control { server, stage }, listeners))
     }
 
     pub(super) fn port(&self) -> u16 {
@@ -64,9 +71,14 @@ impl Control {
         }
     }
 
+    /// Tells another start of the task from now on that this one is about to leave.
+    pub(super) fn begin_to_leave(&self) {
+        self.stage.fetch_max(ENDING, Ordering::AcqRel);
+    }
+
     /// Denies from now on that this start of the task is a member.
     pub(super) fn leave(&self) {
-        self.left.store(true, Ordering::Release);
+        self.stage.store(LEFT, Ordering::Release);
     }
 }
 
@@ -74,7 +86,7 @@ fn unserved(error: io::Error) -> Status {
     status!(Internal, "the questions of other tasks cannot be answered: {error}")
 }
 
-fn answers(identity: Identity, wake: Arc<Wake>, left: Arc<AtomicBool>) -> impl Fn(&Value) -> Value {
+fn answers(identity: Identity, wake: Arc<Wake>, stage: Arc<AtomicU8>) -> impl Fn(&Value) -> Value {
     move |question| {
         if question["run"] != identity.run.as_str() {
             return json!({"ok": false});
@@ -83,7 +95,8 @@ fn answers(identity: Identity, wake: Arc<Wake>, left: Arc<AtomicBool>) -> impl F
             // A task that asks has read the incarnation from the board; it is not told to others.
             Some("hello") => {
                 let known = question["incarnation"] == identity.incarnation.as_str();
-                return json!({"ok": known && !left.load(Ordering::Acquire)});
+                let stage = stage.load(Ordering::Acquire);
+                return json!({"ok": known && stage != LEFT, "ending": stage == ENDING});
             }
             Some("look") => wake.look(),
             Some("note") => match serde_json::from_value(question["note"].clone()) {
@@ -104,8 +117,16 @@ pub(super) struct Unreached {
     pub(super) silent: bool,
 }
 
+/// The answer of a member.
+pub(super) struct Reached {
+    /// The host at which it answers.
+    pub(super) host: String,
+    /// True if it is about to leave.
+    pub(super) ending: bool,
+}
+
 /// Returns the first of a member's hosts at which the very start of the task that published it answers.
-pub(super) fn reach(member: &Member, run: &str, machine: &str) -> Result<String, Unreached> {
+pub(super) fn reach(member: &Member, run: &str, machine: &str) -> Result<Reached, Unreached> {
     let question = json!({"op": "hello", "run": run, "incarnation": member.incarnation});
     let mut unreached =
         Unreached { reason: "it published no address that can be tried".to_owned(), silent: false };
@@ -119,7 +140,9 @@ pub(super) fn reach(member: &Member, run: &str, machine: &str) -> Result<String,
         }
         let place = address(host, member.control);
         let (reason, silent) = match ask_host(host, member.control, &question) {
-            Ok(answer) if answer["ok"] == true => return Ok(host.clone()),
+            Ok(answer) if answer["ok"] == true => {
+                return Ok(Reached { host: host.clone(), ending: answer["ending"] == true });
+            }
             Ok(_) => (format!("another task answers at {place}"), false),
             Err(error) => {
                 let silent = !matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::InvalidData);

@@ -271,7 +271,7 @@ impl Inner {
         std::thread::scope(|scope| {
             let asked: Vec<_> = members
                 .iter()
-                .map(|member| scope.spawn(|| reach(member, &self.run, &self.machine)))
+                .map(|member| scope.spawn(|| Ok(reach(member, &self.run, &self.machine)?.host)))
                 .collect();
             let failed = || Unreached { reason: "it could not be asked".to_owned(), silent: true };
             asked.into_iter().map(|answer| answer.join().unwrap_or_else(|_| Err(failed()))).collect()

@@ -69,6 +69,7 @@ fn describe(member: &Member, view: &View, run: &str) -> SurveyedTask {
         Some(note) if note.reason.is_empty() => ("ended", format!("code {}", note.code)),
         Some(note) => ("ended", format!("code {}: {}", note.code, note.reason)),
         None => match reach(member, run, &machine()) {
+            Ok(reached) if reached.ending => ("ending", "it lets steps finish".to_owned()),
             Ok(_) => ("there", String::new()),
             Err(unreached) => ("unreachable", unreached.reason),
         },

@@ -165,6 +165,12 @@ fn a_second_start_of_a_living_task_is_refused() {
     assert!(refused.to_string().contains(&there), "{refused}");
     assert_eq!(refused.to_string().matches("127.0.0.1:").count(), 2, "{refused}");
     assert_eq!(refused.into_status().code(), Code::AlreadyExists);
+    // One that is about to leave is waited for.
+    first.begin_to_leave();
+    let mut waiting = at(&directory.url(), "worker", Some(0));
+    waiting.timeout = Some(Duration::from_millis(100));
+    let ending = waiting.enter(&Stop::default()).map(drop).unwrap_err();
+    assert!(matches!(&ending, Failure::TimedOut(message) if message.contains("is ending")), "{ending}");
     // Without a number there is another place.
     let other = at(&directory.url(), "worker", None).enter(&Stop::default()).unwrap();
     assert_eq!(other.task(), TaskName::new("worker", 1));

@@ -42,9 +42,7 @@ impl Digits {
 
     /// Reads a file like [`BUNDLED`].
     pub fn load(path: impl AsRef<Path>) -> Result<Digits> {
-        let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|error| ferroflow_io::file::status(path, &error))?;
-        Digits::parse(&bytes)
+        Digits::parse(&ferroflow_io::file::read(path)?)
     }
 
     /// Parses gzip-compressed text with a line per image: 64 pixels from 0 to 16, and the digit.

@@ -1,8 +1,9 @@
 //! The file `checkpoint` of a directory, which lists its checkpoints in TensorFlow's text format.
 
-use ferroflow_core::{Result, Status, bail, status};
+use ferroflow_core::{Code, Result, Status, bail, status};
 use ferroflow_io::bundle;
-use ferroflow_io::path::{local, local_path};
+use ferroflow_io::file;
+use ferroflow_io::path::{is_absolute, is_remote, resolve, resolve_path};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -25,13 +26,13 @@ pub struct CheckpointState {
 /// Writes the state of a directory atomically. Paths relative to the working directory become relative to `directory`, so
 /// that the directory can be moved.
 pub fn write_checkpoint_state(directory: impl AsRef<Path>, state: &CheckpointState) -> Result<()> {
-    let directory = local_path(directory)?;
+    let directory = resolve_path(directory)?;
     let mut all = state.all.clone();
     if all.last() != Some(&state.latest) {
         all.push(state.latest.clone());
     }
     let stored = |path: &String| {
-        if directory.is_absolute() || Path::new(path).is_absolute() {
+        if is_absolute(&directory) || is_absolute(Path::new(path)) {
             return path.clone();
         }
         let relative =
@@ -52,9 +53,8 @@ pub fn write_checkpoint_state(directory: impl AsRef<Path>, state: &CheckpointSta
         let _ = writeln!(text, "last_preserved_timestamp: {preserved:?}");
     }
     let path = directory.join(FILE);
-    let temporary = directory.join(format!("{FILE}.tmp{}", std::process::id()));
-    let written = std::fs::write(&temporary, text).and_then(|()| std::fs::rename(&temporary, &path));
-    written.map_err(|error| status!(Internal, "cannot write {}: {error}", path.display()))
+    let written = file::write(&path, text.as_bytes());
+    written.map_err(|error| status!(Internal, "cannot write {}: {}", path.display(), error.message()))
 }
 
 /// Reads the state of a directory, and makes its paths absolute or relative to the working directory; `None` without a
@@ -73,20 +73,20 @@ pub fn write_checkpoint_state(directory: impl AsRef<Path>, state: &CheckpointSta
 ///
 /// `DataLoss` if the file is malformed, `Internal` if it cannot be read.
 pub fn read_checkpoint_state(directory: impl AsRef<Path>) -> Result<Option<CheckpointState>> {
-    let directory = local_path(directory)?;
+    let directory = resolve_path(directory)?;
     let path = directory.join(FILE);
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => bail!(Internal, "cannot read {}: {error}", path.display()),
+    let text = match file::read(&path) {
+        Ok(text) => String::from_utf8_lossy(&text).into_owned(),
+        Err(error) if error.code() == Code::NotFound => return Ok(None),
+        Err(error) => bail!(Internal, "cannot read {}: {}", path.display(), error.message()),
     };
     let state = parse(&text).map_err(|error| {
         error.map_message(|message| format!("{} is not a list of checkpoints: {message}", path.display()))
     })?;
     // TensorFlow writes paths as it was given them; those of other file systems stay as they are and are not found.
     let whole = |path: String| {
-        let path = local(&path).map(str::to_owned).unwrap_or(path);
-        if Path::new(&path).is_absolute() || path.is_empty() {
+        let path = resolve(&path).map(str::to_owned).unwrap_or(path);
+        if is_absolute(Path::new(&path)) || path.is_empty() {
             path
         } else {
             directory.join(path).to_string_lossy().into_owned()
@@ -109,7 +109,8 @@ pub fn latest_checkpoint(directory: impl AsRef<Path>) -> Result<Option<String>> 
 
 /// Returns `true` if there is a checkpoint with this prefix, of either format.
 pub fn checkpoint_exists(prefix: &str) -> bool {
-    bundle::exists(prefix).unwrap_or(false) || local_path(prefix).is_ok_and(|path| path.is_file())
+    bundle::exists(prefix).unwrap_or(false)
+        || resolve_path(prefix).is_ok_and(|path| !is_remote(&path) && path.is_file())
 }
 
 fn parse(text: &str) -> Result<CheckpointState> {

@@ -9,7 +9,8 @@ use crate::variables::{Variable, global_variables};
 use bytes::Bytes;
 use ferroflow_core::scope::{CollectionItem, Graph, MetaGraph, Operation, Output, Scope};
 use ferroflow_core::{Code, Result, Status, Tensor, ensure, status};
-use ferroflow_io::path::local_path;
+use ferroflow_io::file;
+use ferroflow_io::path::{is_remote, resolve_path};
 use ferroflow_proto::tensorflow::{SaverDef, saver_def::CheckpointFormatVersion};
 use prost::Message;
 use std::path::{Path, PathBuf};
@@ -240,7 +241,7 @@ impl Saver {
     /// `InvalidArgument` if the prefix is empty or its directory does not exist; otherwise the error of the step or the file
     /// system.
     pub fn save(&self, session: &Session, prefix: impl AsRef<Path>, step: Option<i64>) -> Result<String> {
-        let prefix = local_path(prefix)?.to_string_lossy().into_owned();
+        let prefix = resolve_path(prefix)?.to_string_lossy().into_owned();
         ensure!(
             !prefix.is_empty(),
             InvalidArgument,
@@ -253,7 +254,7 @@ impl Saver {
         let Some(nodes) = &self.nodes else { return Ok(path) };
         let directory = parent(&path);
         ensure!(
-            directory.is_dir(),
+            is_remote(&directory) || directory.is_dir(),
             InvalidArgument,
             "Parent directory of {path} doesn't exist, can't save; create {} first",
             directory.display()
@@ -263,8 +264,8 @@ impl Saver {
         if self.write_meta_graph {
             let meta = MetaGraph { saver: self.to_def(), ..MetaGraph::default() };
             let encoded = session.graph().to_meta_graph_def(&meta).encode_to_vec();
-            let written = std::fs::write(format!("{path}.meta"), encoded);
-            written.map_err(|error| status!(Internal, "cannot write {path}.meta: {error}"))?;
+            let written = file::write(format!("{path}.meta"), &encoded);
+            written.map_err(|error| status!(Internal, "cannot write {path}.meta: {}", error.message()))?;
         }
         self.note(&path, &directory)?;
         Ok(path)
@@ -277,7 +278,7 @@ impl Saver {
     /// `NotFound` if the checkpoint does not exist or lacks a variable, `InvalidArgument` if a variable has another shape or
     /// type there, `DataLoss` or `OutOfRange` if its files are damaged.
     pub fn restore(&self, session: &Session, path: impl AsRef<Path>) -> Result<()> {
-        let path = local_path(path)?.to_string_lossy().into_owned();
+        let path = resolve_path(path)?.to_string_lossy().into_owned();
         let Some(nodes) = &self.nodes else { return Ok(()) };
         if !checkpoint_exists(&path) {
             return Err(missing(&path));
@@ -309,8 +310,10 @@ impl Saver {
         let Some(state) = read_checkpoint_state(directory)? else { return Ok(()) };
         let existing = state.all.into_iter().filter(|path| checkpoint_exists(path));
         let modified = |path: &String| {
-            let modified = std::fs::metadata(format!("{path}.index")).and_then(|data| data.modified());
-            modified.ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok()).map_or(0.0, |at| at.as_secs_f64())
+            file::modified(format!("{path}.index"))
+                .ok()
+                .and_then(|at| at.duration_since(UNIX_EPOCH).ok())
+                .map_or(0.0, |at| at.as_secs_f64())
         };
         self.kept.lock().expect(UNPOISONED).recent =
             existing.map(|path| (path.clone(), modified(&path))).collect();
@@ -375,10 +378,10 @@ fn remove(prefix: &str) {
         file.strip_prefix(name)
             .is_some_and(|end| end == ".index" || end == ".meta" || end.starts_with(".data-"))
     };
-    let Ok(files) = directory.read_dir() else { return };
-    for file in files.flatten().filter(|file| file.file_name().to_str().is_some_and(is_part)) {
-        if let Err(error) = std::fs::remove_file(file.path()) {
-            tracing::warn!(file = %file.path().display(), %error, "An old checkpoint could not be removed.");
+    let files = file::list(&directory).unwrap_or_default().into_iter();
+    for path in files.filter(|file| is_part(file)).map(|file| directory.join(file)) {
+        if let Err(error) = file::remove(&path) {
+            tracing::warn!(file = %path.display(), %error, "An old checkpoint could not be removed.");
         }
     }
 }

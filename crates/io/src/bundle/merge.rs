@@ -4,12 +4,11 @@ use super::entry::{HEADER_KEY, decode_entry, shards_of};
 use super::replace::{publish, unused_shards};
 use super::{data_path, index_path};
 use crate::file;
-use crate::path::{checkpoint_prefix, local};
+use crate::path::{checkpoint_prefix, resolve};
 use crate::table::TableReader;
 use ferroflow_core::{Code, Result, bail, ensure, status};
 use ferroflow_proto::tensorflow::BundleEntryProto;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 
 /// Merges checkpoints and removes the parts. Parts that do not exist are skipped if `allow_missing` is set.
@@ -19,7 +18,7 @@ pub fn merge(prefixes: &[String], destination: &str, allow_missing: bool) -> Res
     let mut present = Vec::new();
     let destination = checkpoint_prefix(destination)?;
     for name in prefixes {
-        let prefix = local(name).map_err(|error| {
+        let prefix = resolve(name).map_err(|error| {
             let (code, message) = (error.code().name(), error.message());
             status!(
                 InvalidArgument,
@@ -57,7 +56,7 @@ pub fn merge(prefixes: &[String], destination: &str, allow_missing: bool) -> Res
     );
     if let Some(directory) = PathBuf::from(destination).parent() {
         // If the directory cannot be created, the renames below report an error.
-        let _ = fs::create_dir_all(directory);
+        let _ = file::create_directories(directory);
     }
     let shards = unused_shards(destination, files.len());
     for (shard, path) in files.iter().enumerate() {
@@ -65,8 +64,7 @@ pub fn merge(prefixes: &[String], destination: &str, allow_missing: bool) -> Res
     }
     publish(destination, files.len(), shards, &entries)?;
     for prefix in present.into_iter().filter(|prefix| *prefix != destination) {
-        let path = index_path(prefix);
-        fs::remove_file(&path).map_err(|error| file::status(&path, &error))?;
+        file::remove(index_path(prefix))?;
     }
     Ok(())
 }

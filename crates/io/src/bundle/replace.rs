@@ -3,13 +3,12 @@
 
 use super::entry::{HEADER_KEY, header, shards_of};
 use super::{data_path, index_path};
-use crate::file::Sink;
+use crate::file::{self, Sink};
 use crate::table::{TableReader, TableWriter};
 use ferroflow_core::Result;
 use ferroflow_proto::tensorflow::BundleEntryProto;
 use prost::Message;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 /// The number of data files to write if `wanted` are needed: one more if the existing checkpoint has the same number.
@@ -48,10 +47,10 @@ fn remove_others(prefix: &str, shards: usize) {
     let path = Path::new(prefix);
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
-    for entry in fs::read_dir(directory.unwrap_or(Path::new("."))).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().and_then(|file| shards_in_name(file, name)).is_some_and(|n| n != shards)
-        {
-            let _ = fs::remove_file(entry.path());
+    let directory = directory.unwrap_or(Path::new("."));
+    for file in file::list(directory).unwrap_or_default() {
+        if shards_in_name(&file, name).is_some_and(|n| n != shards) {
+            let _ = file::remove(directory.join(file));
         }
     }
 }

@@ -7,7 +7,7 @@ use super::slice::SliceSpec;
 use super::{CHUNK, check_cancelled, data_path, strings};
 use crate::crc;
 use crate::file::Sink;
-use crate::path::checkpoint_prefix;
+use crate::path::{checkpoint_prefix, is_remote};
 use bytes::Bytes;
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::tensor::Storage;
@@ -29,6 +29,9 @@ impl BundleWriter {
     /// Starts a checkpoint.
     pub fn create(prefix: &str) -> Result<BundleWriter> {
         let prefix = checkpoint_prefix(prefix)?;
+        if is_remote(prefix.as_ref()) {
+            ferroflow_remote::check_writable(prefix)?;
+        }
         let shards = unused_shards(prefix, 1);
         Ok(BundleWriter {
             prefix: prefix.to_owned(),

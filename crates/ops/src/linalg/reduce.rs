@@ -159,9 +159,10 @@ pub(crate) fn fold_row<F: Fold>(input: &[F::In]) -> F::Acc {
     F::join(fold_row::<F>(&input[..half]), fold_row::<F>(&input[half..]))
 }
 
-/// Whether a fold is compiled for wide registers, too: those that models spend time in are of floats.
+/// Whether a fold is compiled for wide registers, too: those that models spend time in are of floats, and the oldest
+/// processors have no instruction for the greater of two 32-bit integers.
 const fn is_wide<F: Fold>() -> bool {
-    matches!(F::In::DTYPE, DType::Float | DType::Double)
+    matches!(F::In::DTYPE, DType::Float | DType::Double | DType::Int32)
 }
 
 fn fold_leaf<F: Fold>(input: &[F::In]) -> F::Acc {

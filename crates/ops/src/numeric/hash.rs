@@ -184,6 +184,13 @@ fn sip_rounds(v: &mut [u64; 4], rounds: usize) {
     }
 }
 
+/// Stock's `FingerprintCat64`: the fingerprint of two parts of which fingerprints are known. Their order matters.
+pub(crate) fn fingerprint_cat(first: u64, second: u64) -> u64 {
+    const M: u64 = 0xc6a4_a793_5bd1_e995;
+    let mixed = first ^ M ^ shift_mix(second.wrapping_mul(M)).wrapping_mul(M);
+    shift_mix(shift_mix(mixed.wrapping_mul(M)).wrapping_mul(M))
+}
+
 /// The hash of stock's own tables: MurmurHash64A under a fixed seed.
 pub(crate) fn murmur64(bytes: &[u8]) -> u64 {
     const SEED: u64 = 0xde_cafc_affe;

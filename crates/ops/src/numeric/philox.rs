@@ -151,6 +151,11 @@ impl KernelStream {
         Ok(KernelStream(Mutex::new(Philox::from_seeds(seed, seed2))))
     }
 
+    /// A stream from seeds of this kernel's own.
+    pub(crate) fn fresh() -> KernelStream {
+        KernelStream(Mutex::new(Philox::from_seeds(fresh_seed(), fresh_seed())))
+    }
+
     /// Takes this many blocks off the stream.
     pub(crate) fn reserve(&self, blocks: u64) -> Philox {
         let mut philox = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

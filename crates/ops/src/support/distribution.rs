@@ -1,6 +1,6 @@
 //! Random words to uniform and normal numbers, in stock's order and rounding, and loops that fill tensors with them.
 
-use crate::numeric::philox::{Block, Philox, Words};
+use crate::numeric::philox::{Block, Philox};
 use ferroflow_core::device::Threads;
 use ferroflow_core::kernel::KernelCx;
 use ferroflow_core::op::ShapeCx;
@@ -242,12 +242,6 @@ impl<T: Sample> Backward<T> {
         self.left -= 1;
         self.values[self.left]
     }
-}
-
-/// A double from two words of a stream.
-pub(crate) fn next_f64(words: &mut Words) -> f64 {
-    let (high, low) = (words.next(), words.next());
-    uniform_f64(high, low)
 }
 
 /// The shape that a vector input describes.

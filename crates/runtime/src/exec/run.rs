@@ -4,7 +4,7 @@
 use super::frames::{Ready, StepFrames, Token};
 use super::inbox::{Event, Inbox, KernelWaker};
 use super::layout::{ExecNode, Layout, Work};
-use super::turn::{Turn, current_trace};
+use super::turn::{begin, current_trace};
 use crate::partial::PartialHub;
 use crate::pool::ComputePool;
 use crate::trace::StepTrace;
@@ -15,6 +15,7 @@ use ferroflow_core::op::OpClass;
 use ferroflow_core::resource::View;
 use ferroflow_core::step::StepCx;
 use ferroflow_core::tensor::Storage;
+use ferroflow_core::turn::Turn;
 use ferroflow_core::{BoxFuture, Result, Status, Tensor, bail, status};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -217,7 +218,7 @@ impl Run {
             if is_new {
                 self.stage = Stage::Inline;
             }
-            let _current = self.turn.begin(&self.trace);
+            let _current = begin(self.turn, &self.trace);
             return self.drive(is_new);
         }
         self.turn = Turn::current();

@@ -2,11 +2,13 @@
 //! another task has cut.
 
 use super::place::Placer;
+use super::results::{ResultPlace, place_results};
 use super::{PlanOptions, Planned, infer, lower, optimize_and_check, prune};
 use crate::env::RuntimeEnv;
 use ferroflow_core::attr::Attrs;
+use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::graph::{FunctionBody, Graph, Node, NodeData, NodeKind, Output};
-use ferroflow_core::{DType, Result, ensure};
+use ferroflow_core::{DType, Result, ensure, status};
 use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, NodeDef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +23,19 @@ pub struct Call<'a> {
     pub attrs: &'a BTreeMap<String, AttrValue>,
     /// Full names of the devices that hold the arguments.
     pub arg_devices: &'a [String],
+    /// Arguments that several devices hold together, each a value of its own.
+    pub packed: &'a [PackedArg],
+    /// Whether results stay on the devices that the function asks for; otherwise all of them come to the caller.
+    pub keep_results: bool,
+}
+
+/// An argument that several devices hold together. The values follow the function's own arguments, in this order.
+#[derive(Clone, Debug)]
+pub struct PackedArg {
+    /// The argument.
+    pub number: usize,
+    /// Full names of the devices.
+    pub devices: Vec<String>,
 }
 
 impl Call<'_> {
@@ -39,9 +54,58 @@ impl Call<'_> {
         for (id, device) in body.graph.ids().zip(self.arg_devices) {
             body.graph.set_device(id, device);
         }
+        let places = if self.keep_results { place_results(&body, placer)? } else { Vec::new() };
         lower::lower_body(&mut body.graph, self.name)?;
+        self.unpack(&mut body, placer)?;
         placer.place(&mut body.graph, args)?;
-        optimize_and_check(prune::keep_needed(Planned::of_body(body)), env)
+        let default = placer.devices[placer.default].to_string();
+        let device = |(place, output): (ResultPlace, &Output)| match place {
+            ResultPlace::Default => default.clone(),
+            ResultPlace::Source => body.graph.node(output.node).data.device.clone(),
+            ResultPlace::Device(index) => placer.devices[index].to_string(),
+        };
+        let fetch_devices = places.into_iter().zip(&body.returns).map(device).collect();
+        let planned = Planned { fetch_devices, ..Planned::of_body(body) };
+        optimize_and_check(prune::keep_needed(planned), env)
+    }
+
+    /// Gives every consumer of an argument that several devices hold the value of its own device.
+    fn unpack(&self, body: &mut FunctionBody, placer: &Placer<'_>) -> Result<()> {
+        let graph = &mut body.graph;
+        for PackedArg { number, devices } in self.packed {
+            let arg = graph.ids().nth(*number);
+            let arg = arg.ok_or_else(|| status!(Internal, "argument {number} of {} is missing", self.name))?;
+            let mut values = Vec::with_capacity(devices.len());
+            for device in devices {
+                let number = body.arg_types.len();
+                body.arg_types.push(body.arg_types[arg.index()]);
+                let data = NodeData {
+                    name: format!("packed_{number}"),
+                    kind: NodeKind::Arg(number),
+                    ..graph.node(arg).data.on_device(device)
+                };
+                let node = graph.push(Node { data: Arc::new(data), inputs: Vec::new(), controls: Vec::new() });
+                values.push((DeviceSpec::parse(device)?, node));
+            }
+            let Some((_, first)) = values.first().cloned() else { continue };
+            let default = &placer.devices[placer.default];
+            for id in graph.ids().collect::<Vec<_>>() {
+                let wanted = DeviceSpec::parse(&graph.node(id).data.device)?;
+                let chosen = |fits: &dyn Fn(&DeviceSpec) -> bool| values.iter().find(|(device, _)| fits(device));
+                let chosen = chosen(&|device| device == default && wanted.matches(device))
+                    .or_else(|| chosen(&|device| wanted.matches(device)));
+                let node = chosen.map_or(first, |(_, node)| *node);
+                for input in &mut graph.node_mut(id).inputs {
+                    if input.node == arg {
+                        input.node = node;
+                    }
+                }
+            }
+            for output in body.returns.iter_mut().filter(|output| output.node == arg) {
+                output.node = first;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -82,6 +146,7 @@ pub fn plan_op(def: &NodeDef, arg_types: &[DType], env: &Arc<RuntimeEnv>) -> Res
         arg_types: arg_types.to_vec(),
         fetches: (0..outputs).map(|index| Output { node, index }).collect(),
         fetch_names: (0..outputs).map(|index| format!("output_{index}")).collect(),
+        fetch_devices: Vec::new(),
         targets: vec![node],
         graph,
         options: PlanOptions::default(),

@@ -43,12 +43,16 @@ pub struct Part {
     pub device: String,
     /// Its nodes, with sends and receives.
     pub graph: Graph,
+    /// The fetches that stay on this device, with their numbers in the plan.
+    pub fetches: Vec<(usize, Output)>,
 }
 
 /// A plan cut at device borders.
 pub struct Parts {
-    /// The client device's part, with all feeds and fetches.
+    /// The client device's part, with all feeds, and the fetches that no other device keeps.
     pub local: Planned,
+    /// The numbers of these fetches in the plan.
+    pub local_fetches: Vec<usize>,
     /// The other parts, by device name.
     pub remote: Vec<Part>,
 }
@@ -56,8 +60,11 @@ pub struct Parts {
 /// Cuts a plan into parts. All nodes must have full device names.
 pub fn partition(mut planned: Planned, borders: &Borders<'_>) -> Result<Parts> {
     let is_local = |node: &Node| node.data.device == borders.client;
-    if planned.graph.nodes().iter().all(is_local) {
-        return Ok(Parts { local: planned, remote: Vec::new() });
+    let all = 0..planned.fetches.len();
+    if planned.graph.nodes().iter().all(is_local)
+        && all.clone().all(|number| planned.fetch_device(number, borders.client) == borders.client)
+    {
+        return Ok(Parts { local: planned, local_fetches: all.collect(), remote: Vec::new() });
     }
     movable::move_borders(&mut planned.graph)?;
     let mut cutter = Cutter::new(&planned.graph, borders)?;
@@ -67,18 +74,26 @@ pub fn partition(mut planned: Planned, borders: &Borders<'_>) -> Result<Parts> {
     for id in planned.graph.ids() {
         cutter.connect(id)?;
     }
-    let mut fetches = Vec::with_capacity(planned.fetches.len());
-    for fetch in &planned.fetches {
-        fetches.push(cutter.bring(*fetch, borders.client, &[])?);
+    let mut fetches: BTreeMap<&str, Vec<(usize, Output)>> = BTreeMap::new();
+    for (number, fetch) in planned.fetches.iter().enumerate() {
+        let device = planned.fetch_device(number, borders.client);
+        let output = cutter.bring(*fetch, device, &[])?;
+        fetches.entry(device).or_default().push((number, output));
     }
     let targets = planned.targets.iter().filter(|id| is_local(planned.graph.node(**id)));
     let targets = targets.map(|id| cutter.new_ids[id.index()]).collect();
     let mut parts = cutter.parts;
     let local = parts.remove(borders.client).unwrap_or_else(|| planned.graph.empty_like());
-    Ok(Parts {
-        local: Planned { graph: local, fetches, targets, ..planned },
-        remote: parts.into_iter().map(|(device, graph)| Part { device, graph }).collect(),
-    })
+    let (local_fetches, outputs): (Vec<usize>, Vec<Output>) =
+        fetches.remove(borders.client).unwrap_or_default().into_iter().unzip();
+    let part = |(device, graph): (String, Graph)| {
+        let fetches = fetches.remove(&*device).unwrap_or_default();
+        Part { device, graph, fetches }
+    };
+    let remote = parts.into_iter().map(part).collect();
+    let fetch_names = local_names(&planned, &local_fetches);
+    let local = Planned { graph: local, fetches: outputs, fetch_names, fetch_devices: Vec::new(), targets, ..planned };
+    Ok(Parts { local, local_fetches, remote })
 }
 
 /// Cuts a graph that runs every node, without feeds or fetches, into one part per device.
@@ -88,8 +103,8 @@ pub fn split(graph: Graph, borders: &Borders<'_>) -> Result<Vec<Part>> {
     if !graph.nodes().iter().any(crosses) {
         return Ok(separate(&graph));
     }
-    let Parts { local, remote } = partition(Planned::whole(graph), borders)?;
-    let local = Part { device: borders.client.to_owned(), graph: local.graph };
+    let Parts { local, remote, .. } = partition(Planned::whole(graph), borders)?;
+    let local = Part { device: borders.client.to_owned(), graph: local.graph, fetches: Vec::new() };
     Ok([local].into_iter().chain(remote).filter(|part| part.graph.node_count() > 0).collect())
 }
 
@@ -110,7 +125,13 @@ fn separate(graph: &Graph) -> Vec<Part> {
         copy.inputs = node.inputs.iter().map(moved).collect();
         copy.controls = node.controls.iter().map(|control| new_ids[control.index()]).collect();
     }
-    parts.into_iter().map(|(device, graph)| Part { device: device.to_owned(), graph }).collect()
+    let part = |(device, graph): (&str, Graph)| Part { device: device.to_owned(), graph, fetches: Vec::new() };
+    parts.into_iter().map(part).collect()
+}
+
+/// The names of some of a plan's fetches.
+fn local_names(planned: &Planned, numbers: &[usize]) -> Vec<String> {
+    numbers.iter().filter_map(|number| planned.fetch_names.get(*number).cloned()).collect()
 }
 
 struct Cutter<'a> {

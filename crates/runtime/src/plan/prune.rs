@@ -102,15 +102,36 @@ pub(super) fn prune(graph: &Graph, signature: &Signature, client: &str) -> Resul
         }
     }
     let arg_names = signature.feeds.iter().map(|feed| parse_tensor_name(feed).0.to_owned()).collect();
-    Ok(keep_needed(Planned {
+    let planned = keep_needed(Planned {
         graph: pruned,
         arg_names,
         arg_types,
         fetches,
         fetch_names: signature.fetches.clone(),
+        fetch_devices: Vec::new(),
         targets,
         options: PlanOptions::default(),
-    }))
+    });
+    refuse_fed_references(&planned.graph)?;
+    Ok(planned)
+}
+
+/// Refuses nodes that would update a reference in whose place a value is fed.
+fn refuse_fed_references(graph: &Graph) -> Result<()> {
+    for node in graph.nodes() {
+        for (input, (output, (dtype, is_ref))) in node.inputs.iter().zip(&node.data.input_types).enumerate() {
+            let from = &graph.node(output.node).data;
+            ensure!(
+                !is_ref || !matches!(from.kind, NodeKind::Arg(_)),
+                InvalidArgument,
+                "Input {input} of node {} was passed {dtype} from {}:{} incompatible with expected {dtype}_ref.",
+                node.data.name,
+                from.name,
+                output.index
+            );
+        }
+    }
+    Ok(())
 }
 
 fn find_feed(graph: &Graph, text: &str) -> Result<Output> {

@@ -17,7 +17,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::{Code, Result, Status, status};
-use ferroflow_proto::tensorflow::eager::CleanupFunctionOp;
+use ferroflow_proto::tensorflow::eager::{CleanupFunctionOp, RemoteTensorHandle};
 use ferroflow_proto::tensorflow::eager::queue_item::Item;
 use ferroflow_proto::tensorflow::{
     CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse, ClusterDef,
@@ -326,6 +326,18 @@ impl RemoteWorker {
         let cleanup = Item::CleanupFunction(CleanupFunctionOp { step_id });
         self.spawn_call(step_id as u64, move |worker| async move {
             worker.eager.enqueue(context, vec![cleanup]).await.map(drop)
+        });
+    }
+
+    /// Has the task let go of results of a function in the background.
+    pub(crate) fn release_results(self: &Arc<Self>, context: u64, op: i64, outputs: Vec<usize>) {
+        let release = |output| {
+            let handle = RemoteTensorHandle { op_id: op, output_num: output as i32, ..Default::default() };
+            Item::HandleToDecref(handle)
+        };
+        let items = outputs.into_iter().map(release).collect();
+        self.spawn_call(op as u64, move |worker| async move {
+            worker.eager.enqueue(context, items).await.map(drop)
         });
     }
 

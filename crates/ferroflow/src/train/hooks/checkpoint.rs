@@ -8,7 +8,7 @@ use crate::session::Session;
 use crate::summary::{SessionEvent, SummaryWriter};
 use ferroflow_core::scope::{Graph, Output};
 use ferroflow_core::{Result, status};
-use ferroflow_io::path::local_path;
+use ferroflow_io::file;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -88,9 +88,8 @@ impl CheckpointSaver {
 impl SessionHook for CheckpointSaver {
     fn begin(&mut self, graph: &Graph) -> Result<()> {
         self.step = Some(needed_global_step(graph, "CheckpointSaver")?.value().clone());
-        let made = std::fs::create_dir_all(local_path(&self.directory)?);
-        made.map_err(|error| {
-            status!(Internal, "cannot create the directory {}: {error}", self.directory.display())
+        file::create_directories(&self.directory).map_err(|error| {
+            status!(Internal, "cannot create the directory {}: {}", self.directory.display(), error.message())
         })
     }
 

@@ -3,7 +3,8 @@
 use super::{Every, RunArgs, RunContext, RunValues, SessionHook, Timer, needed_global_step, step_number};
 use ferroflow_core::scope::{Graph, Output};
 use ferroflow_core::{Result, status};
-use ferroflow_io::path::local_path;
+use ferroflow_io::file;
+use ferroflow_io::path::resolve_path;
 use ferroflow_proto::tensorflow::StepStats;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -48,10 +49,9 @@ impl Profiler {
 impl SessionHook for Profiler {
     fn begin(&mut self, graph: &Graph) -> Result<()> {
         self.step = Some(needed_global_step(graph, "Profiler")?.value().clone());
-        self.directory = local_path(&self.directory)?;
-        let made = std::fs::create_dir_all(&self.directory);
-        made.map_err(|error| {
-            status!(Internal, "cannot create the directory {}: {error}", self.directory.display())
+        self.directory = resolve_path(&self.directory)?;
+        file::create_directories(&self.directory).map_err(|error| {
+            status!(Internal, "cannot create the directory {}: {}", self.directory.display(), error.message())
         })
     }
 
@@ -70,8 +70,9 @@ impl SessionHook for Profiler {
             self.every.happened(step);
             let path = self.directory.join(format!("timeline-{step}.json"));
             let stats = values.metadata.step_stats.clone().unwrap_or_default();
-            let written = std::fs::write(&path, timeline(&stats).to_string());
-            written.map_err(|error| status!(Internal, "cannot write {}: {error}", path.display()))?;
+            let written = file::write(&path, timeline(&stats).to_string().as_bytes());
+            written
+                .map_err(|error| status!(Internal, "cannot write {}: {}", path.display(), error.message()))?;
             tracing::info!(path = %path.display(), "A timeline was written.");
         }
         self.next = Some(step + 1);

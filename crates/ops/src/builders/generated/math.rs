@@ -5089,6 +5089,69 @@ pub fn sinh(scope: &Scope, x: impl Into<Input>) -> Result<Output> {
     Sinh::new().build(scope, x)
 }
 
+/// `SparseBincount(indices: int64, values: Tidx, dense_shape: int64, size: Tidx, weights: T) -> (output: T)`
+///
+/// Attributes:
+/// - `Tidx: {int32, int64}`
+/// - `T: {int32, int64, float, double}`
+/// - `binary_output: bool = false`
+#[derive(Clone, Debug, Default)]
+pub struct SparseBincount(Settings);
+
+impl SparseBincount {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        SparseBincount(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `binary_output: bool = false`.
+    #[must_use]
+    pub fn binary_output(mut self, value: bool) -> Self {
+        self.0.set("binary_output", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        indices: impl Into<Input>,
+        values: impl Into<Input>,
+        dense_shape: impl Into<Input>,
+        size: impl Into<Input>,
+        weights: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "SparseBincount")
+            .input(indices)
+            .input(values)
+            .input(dense_shape)
+            .input(size)
+            .input(weights)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`SparseBincount`] with every optional attribute at its default.
+#[track_caller]
+pub fn sparse_bincount(
+    scope: &Scope,
+    indices: impl Into<Input>,
+    values: impl Into<Input>,
+    dense_shape: impl Into<Input>,
+    size: impl Into<Input>,
+    weights: impl Into<Input>,
+) -> Result<Output> {
+    SparseBincount::new().build(scope, indices, values, dense_shape, size, weights)
+}
+
 /// `SparseMatMul(a: Ta, b: Tb) -> (product: float)`
 ///
 /// Attributes:

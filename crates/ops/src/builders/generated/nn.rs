@@ -4,6 +4,79 @@ use ferroflow_core::attr::ToAttr;
 use ferroflow_core::scope::{Input, Operation, Output, Scope, Settings};
 use ferroflow_core::{DType, Result, Tensor, ToPartialShape};
 
+/// The outputs of [`AllCandidateSampler`].
+#[derive(Clone, Debug)]
+pub struct AllCandidateSamplerOutputs {
+    /// `sampled_candidates: int64`
+    pub sampled_candidates: Output,
+    /// `true_expected_count: float`
+    pub true_expected_count: Output,
+    /// `sampled_expected_count: float`
+    pub sampled_expected_count: Output,
+}
+
+/// `AllCandidateSampler(true_classes: int64) -> (sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float)`
+///
+/// Attributes:
+/// - `num_true: int >= 1`
+/// - `num_sampled: int >= 1`
+/// - `unique: bool`
+/// - `seed: int = 0`
+/// - `seed2: int = 0`
+#[derive(Clone, Debug)]
+pub struct AllCandidateSampler(Settings);
+
+impl AllCandidateSampler {
+    /// A builder with every optional attribute at its default.
+    pub fn new(num_true: i64, num_sampled: i64, unique: bool) -> Self {
+        let mut settings = Settings::default();
+        settings.set("num_true", num_true);
+        settings.set("num_sampled", num_sampled);
+        settings.set("unique", unique);
+        AllCandidateSampler(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `seed: int = 0`.
+    #[must_use]
+    pub fn seed(mut self, value: i64) -> Self {
+        self.0.set("seed", value);
+        self
+    }
+    /// Sets `seed2: int = 0`.
+    #[must_use]
+    pub fn seed2(mut self, value: i64) -> Self {
+        self.0.set("seed2", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, true_classes: impl Into<Input>) -> Result<AllCandidateSamplerOutputs> {
+        let operation = self.0.node(scope, "AllCandidateSampler").input(true_classes).build()?;
+        Ok(AllCandidateSamplerOutputs {
+            sampled_candidates: operation.output_arg(0)?,
+            true_expected_count: operation.output_arg(1)?,
+            sampled_expected_count: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`AllCandidateSampler`] with every optional attribute at its default.
+#[track_caller]
+pub fn all_candidate_sampler(
+    scope: &Scope,
+    true_classes: impl Into<Input>,
+    num_true: i64,
+    num_sampled: i64,
+    unique: bool,
+) -> Result<AllCandidateSamplerOutputs> {
+    AllCandidateSampler::new(num_true, num_sampled, unique).build(scope, true_classes)
+}
+
 /// `AvgPool(value: T) -> (output: T)`
 ///
 /// Attributes:
@@ -328,6 +401,837 @@ impl BiasAddV1 {
 #[track_caller]
 pub fn bias_add_v1(scope: &Scope, value: impl Into<Input>, bias: impl Into<Input>) -> Result<Output> {
     BiasAddV1::new().build(scope, value, bias)
+}
+
+/// The outputs of [`BlockLSTM`].
+#[derive(Clone, Debug)]
+pub struct BlockLSTMOutputs {
+    /// `i: T`
+    pub i: Output,
+    /// `cs: T`
+    pub cs: Output,
+    /// `f: T`
+    pub f: Output,
+    /// `o: T`
+    pub o: Output,
+    /// `ci: T`
+    pub ci: Output,
+    /// `co: T`
+    pub co: Output,
+    /// `h: T`
+    pub h: Output,
+}
+
+/// `BlockLSTM(seq_len_max: int64, x: T, cs_prev: T, h_prev: T, w: T, wci: T, wcf: T, wco: T, b: T) -> (i: T, cs: T, f: T, o: T, ci: T, co: T, h: T)`
+///
+/// Attributes:
+/// - `forget_bias: float = 1`
+/// - `cell_clip: float = 3`
+/// - `use_peephole: bool = false`
+/// - `T: {half, float}`
+#[derive(Clone, Debug, Default)]
+pub struct BlockLSTM(Settings);
+
+impl BlockLSTM {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BlockLSTM(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `forget_bias: float = 1`.
+    #[must_use]
+    pub fn forget_bias(mut self, value: f32) -> Self {
+        self.0.set("forget_bias", value);
+        self
+    }
+    /// Sets `cell_clip: float = 3`.
+    #[must_use]
+    pub fn cell_clip(mut self, value: f32) -> Self {
+        self.0.set("cell_clip", value);
+        self
+    }
+    /// Sets `use_peephole: bool = false`.
+    #[must_use]
+    pub fn use_peephole(mut self, value: bool) -> Self {
+        self.0.set("use_peephole", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        seq_len_max: impl Into<Input>,
+        x: impl Into<Input>,
+        cs_prev: impl Into<Input>,
+        h_prev: impl Into<Input>,
+        w: impl Into<Input>,
+        wci: impl Into<Input>,
+        wcf: impl Into<Input>,
+        wco: impl Into<Input>,
+        b: impl Into<Input>,
+    ) -> Result<BlockLSTMOutputs> {
+        let operation = self
+            .0
+            .node(scope, "BlockLSTM")
+            .input(seq_len_max)
+            .input(x)
+            .input(cs_prev)
+            .input(h_prev)
+            .input(w)
+            .input(wci)
+            .input(wcf)
+            .input(wco)
+            .input(b)
+            .build()?;
+        Ok(BlockLSTMOutputs {
+            i: operation.output_arg(0)?,
+            cs: operation.output_arg(1)?,
+            f: operation.output_arg(2)?,
+            o: operation.output_arg(3)?,
+            ci: operation.output_arg(4)?,
+            co: operation.output_arg(5)?,
+            h: operation.output_arg(6)?,
+        })
+    }
+}
+
+/// [`BlockLSTM`] with every optional attribute at its default.
+#[track_caller]
+pub fn block_lstm(
+    scope: &Scope,
+    seq_len_max: impl Into<Input>,
+    x: impl Into<Input>,
+    cs_prev: impl Into<Input>,
+    h_prev: impl Into<Input>,
+    w: impl Into<Input>,
+    wci: impl Into<Input>,
+    wcf: impl Into<Input>,
+    wco: impl Into<Input>,
+    b: impl Into<Input>,
+) -> Result<BlockLSTMOutputs> {
+    BlockLSTM::new().build(scope, seq_len_max, x, cs_prev, h_prev, w, wci, wcf, wco, b)
+}
+
+/// The outputs of [`BlockLSTMGrad`].
+#[derive(Clone, Debug)]
+pub struct BlockLSTMGradOutputs {
+    /// `x_grad: T`
+    pub x_grad: Output,
+    /// `cs_prev_grad: T`
+    pub cs_prev_grad: Output,
+    /// `h_prev_grad: T`
+    pub h_prev_grad: Output,
+    /// `w_grad: T`
+    pub w_grad: Output,
+    /// `wci_grad: T`
+    pub wci_grad: Output,
+    /// `wcf_grad: T`
+    pub wcf_grad: Output,
+    /// `wco_grad: T`
+    pub wco_grad: Output,
+    /// `b_grad: T`
+    pub b_grad: Output,
+}
+
+/// `BlockLSTMGrad(seq_len_max: int64, x: T, cs_prev: T, h_prev: T, w: T, wci: T, wcf: T, wco: T, b: T, i: T, cs: T, f: T, o: T, ci: T, co: T, h: T, cs_grad: T, h_grad: T) -> (x_grad: T, cs_prev_grad: T, h_prev_grad: T, w_grad: T, wci_grad: T, wcf_grad: T, wco_grad: T, b_grad: T)`
+///
+/// Attributes:
+/// - `use_peephole: bool`
+/// - `T: {half, float}`
+#[derive(Clone, Debug)]
+pub struct BlockLSTMGrad(Settings);
+
+impl BlockLSTMGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new(use_peephole: bool) -> Self {
+        let mut settings = Settings::default();
+        settings.set("use_peephole", use_peephole);
+        BlockLSTMGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        seq_len_max: impl Into<Input>,
+        x: impl Into<Input>,
+        cs_prev: impl Into<Input>,
+        h_prev: impl Into<Input>,
+        w: impl Into<Input>,
+        wci: impl Into<Input>,
+        wcf: impl Into<Input>,
+        wco: impl Into<Input>,
+        b: impl Into<Input>,
+        i: impl Into<Input>,
+        cs: impl Into<Input>,
+        f: impl Into<Input>,
+        o: impl Into<Input>,
+        ci: impl Into<Input>,
+        co: impl Into<Input>,
+        h: impl Into<Input>,
+        cs_grad: impl Into<Input>,
+        h_grad: impl Into<Input>,
+    ) -> Result<BlockLSTMGradOutputs> {
+        let operation = self
+            .0
+            .node(scope, "BlockLSTMGrad")
+            .input(seq_len_max)
+            .input(x)
+            .input(cs_prev)
+            .input(h_prev)
+            .input(w)
+            .input(wci)
+            .input(wcf)
+            .input(wco)
+            .input(b)
+            .input(i)
+            .input(cs)
+            .input(f)
+            .input(o)
+            .input(ci)
+            .input(co)
+            .input(h)
+            .input(cs_grad)
+            .input(h_grad)
+            .build()?;
+        Ok(BlockLSTMGradOutputs {
+            x_grad: operation.output_arg(0)?,
+            cs_prev_grad: operation.output_arg(1)?,
+            h_prev_grad: operation.output_arg(2)?,
+            w_grad: operation.output_arg(3)?,
+            wci_grad: operation.output_arg(4)?,
+            wcf_grad: operation.output_arg(5)?,
+            wco_grad: operation.output_arg(6)?,
+            b_grad: operation.output_arg(7)?,
+        })
+    }
+}
+
+/// [`BlockLSTMGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn block_lstm_grad(
+    scope: &Scope,
+    seq_len_max: impl Into<Input>,
+    x: impl Into<Input>,
+    cs_prev: impl Into<Input>,
+    h_prev: impl Into<Input>,
+    w: impl Into<Input>,
+    wci: impl Into<Input>,
+    wcf: impl Into<Input>,
+    wco: impl Into<Input>,
+    b: impl Into<Input>,
+    i: impl Into<Input>,
+    cs: impl Into<Input>,
+    f: impl Into<Input>,
+    o: impl Into<Input>,
+    ci: impl Into<Input>,
+    co: impl Into<Input>,
+    h: impl Into<Input>,
+    cs_grad: impl Into<Input>,
+    h_grad: impl Into<Input>,
+    use_peephole: bool,
+) -> Result<BlockLSTMGradOutputs> {
+    BlockLSTMGrad::new(use_peephole).build(
+        scope,
+        seq_len_max,
+        x,
+        cs_prev,
+        h_prev,
+        w,
+        wci,
+        wcf,
+        wco,
+        b,
+        i,
+        cs,
+        f,
+        o,
+        ci,
+        co,
+        h,
+        cs_grad,
+        h_grad,
+    )
+}
+
+/// The outputs of [`BlockLSTMGradV2`].
+#[derive(Clone, Debug)]
+pub struct BlockLSTMGradV2Outputs {
+    /// `x_grad: T`
+    pub x_grad: Output,
+    /// `cs_prev_grad: T`
+    pub cs_prev_grad: Output,
+    /// `h_prev_grad: T`
+    pub h_prev_grad: Output,
+    /// `w_grad: T`
+    pub w_grad: Output,
+    /// `wci_grad: T`
+    pub wci_grad: Output,
+    /// `wcf_grad: T`
+    pub wcf_grad: Output,
+    /// `wco_grad: T`
+    pub wco_grad: Output,
+    /// `b_grad: T`
+    pub b_grad: Output,
+}
+
+/// `BlockLSTMGradV2(seq_len_max: int64, x: T, cs_prev: T, h_prev: T, w: T, wci: T, wcf: T, wco: T, b: T, i: T, cs: T, f: T, o: T, ci: T, co: T, h: T, cs_grad: T, h_grad: T) -> (x_grad: T, cs_prev_grad: T, h_prev_grad: T, w_grad: T, wci_grad: T, wcf_grad: T, wco_grad: T, b_grad: T)`
+///
+/// Attributes:
+/// - `use_peephole: bool`
+/// - `T: {half, float}`
+#[derive(Clone, Debug)]
+pub struct BlockLSTMGradV2(Settings);
+
+impl BlockLSTMGradV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(use_peephole: bool) -> Self {
+        let mut settings = Settings::default();
+        settings.set("use_peephole", use_peephole);
+        BlockLSTMGradV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        seq_len_max: impl Into<Input>,
+        x: impl Into<Input>,
+        cs_prev: impl Into<Input>,
+        h_prev: impl Into<Input>,
+        w: impl Into<Input>,
+        wci: impl Into<Input>,
+        wcf: impl Into<Input>,
+        wco: impl Into<Input>,
+        b: impl Into<Input>,
+        i: impl Into<Input>,
+        cs: impl Into<Input>,
+        f: impl Into<Input>,
+        o: impl Into<Input>,
+        ci: impl Into<Input>,
+        co: impl Into<Input>,
+        h: impl Into<Input>,
+        cs_grad: impl Into<Input>,
+        h_grad: impl Into<Input>,
+    ) -> Result<BlockLSTMGradV2Outputs> {
+        let operation = self
+            .0
+            .node(scope, "BlockLSTMGradV2")
+            .input(seq_len_max)
+            .input(x)
+            .input(cs_prev)
+            .input(h_prev)
+            .input(w)
+            .input(wci)
+            .input(wcf)
+            .input(wco)
+            .input(b)
+            .input(i)
+            .input(cs)
+            .input(f)
+            .input(o)
+            .input(ci)
+            .input(co)
+            .input(h)
+            .input(cs_grad)
+            .input(h_grad)
+            .build()?;
+        Ok(BlockLSTMGradV2Outputs {
+            x_grad: operation.output_arg(0)?,
+            cs_prev_grad: operation.output_arg(1)?,
+            h_prev_grad: operation.output_arg(2)?,
+            w_grad: operation.output_arg(3)?,
+            wci_grad: operation.output_arg(4)?,
+            wcf_grad: operation.output_arg(5)?,
+            wco_grad: operation.output_arg(6)?,
+            b_grad: operation.output_arg(7)?,
+        })
+    }
+}
+
+/// [`BlockLSTMGradV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn block_lstm_grad_v2(
+    scope: &Scope,
+    seq_len_max: impl Into<Input>,
+    x: impl Into<Input>,
+    cs_prev: impl Into<Input>,
+    h_prev: impl Into<Input>,
+    w: impl Into<Input>,
+    wci: impl Into<Input>,
+    wcf: impl Into<Input>,
+    wco: impl Into<Input>,
+    b: impl Into<Input>,
+    i: impl Into<Input>,
+    cs: impl Into<Input>,
+    f: impl Into<Input>,
+    o: impl Into<Input>,
+    ci: impl Into<Input>,
+    co: impl Into<Input>,
+    h: impl Into<Input>,
+    cs_grad: impl Into<Input>,
+    h_grad: impl Into<Input>,
+    use_peephole: bool,
+) -> Result<BlockLSTMGradV2Outputs> {
+    BlockLSTMGradV2::new(use_peephole).build(
+        scope,
+        seq_len_max,
+        x,
+        cs_prev,
+        h_prev,
+        w,
+        wci,
+        wcf,
+        wco,
+        b,
+        i,
+        cs,
+        f,
+        o,
+        ci,
+        co,
+        h,
+        cs_grad,
+        h_grad,
+    )
+}
+
+/// The outputs of [`BlockLSTMV2`].
+#[derive(Clone, Debug)]
+pub struct BlockLSTMV2Outputs {
+    /// `i: T`
+    pub i: Output,
+    /// `cs: T`
+    pub cs: Output,
+    /// `f: T`
+    pub f: Output,
+    /// `o: T`
+    pub o: Output,
+    /// `ci: T`
+    pub ci: Output,
+    /// `co: T`
+    pub co: Output,
+    /// `h: T`
+    pub h: Output,
+}
+
+/// `BlockLSTMV2(seq_len_max: int64, x: T, cs_prev: T, h_prev: T, w: T, wci: T, wcf: T, wco: T, b: T) -> (i: T, cs: T, f: T, o: T, ci: T, co: T, h: T)`
+///
+/// Attributes:
+/// - `cell_clip: float = 0`
+/// - `use_peephole: bool = false`
+/// - `T: {half, float}`
+#[derive(Clone, Debug, Default)]
+pub struct BlockLSTMV2(Settings);
+
+impl BlockLSTMV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BlockLSTMV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `cell_clip: float = 0`.
+    #[must_use]
+    pub fn cell_clip(mut self, value: f32) -> Self {
+        self.0.set("cell_clip", value);
+        self
+    }
+    /// Sets `use_peephole: bool = false`.
+    #[must_use]
+    pub fn use_peephole(mut self, value: bool) -> Self {
+        self.0.set("use_peephole", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        seq_len_max: impl Into<Input>,
+        x: impl Into<Input>,
+        cs_prev: impl Into<Input>,
+        h_prev: impl Into<Input>,
+        w: impl Into<Input>,
+        wci: impl Into<Input>,
+        wcf: impl Into<Input>,
+        wco: impl Into<Input>,
+        b: impl Into<Input>,
+    ) -> Result<BlockLSTMV2Outputs> {
+        let operation = self
+            .0
+            .node(scope, "BlockLSTMV2")
+            .input(seq_len_max)
+            .input(x)
+            .input(cs_prev)
+            .input(h_prev)
+            .input(w)
+            .input(wci)
+            .input(wcf)
+            .input(wco)
+            .input(b)
+            .build()?;
+        Ok(BlockLSTMV2Outputs {
+            i: operation.output_arg(0)?,
+            cs: operation.output_arg(1)?,
+            f: operation.output_arg(2)?,
+            o: operation.output_arg(3)?,
+            ci: operation.output_arg(4)?,
+            co: operation.output_arg(5)?,
+            h: operation.output_arg(6)?,
+        })
+    }
+}
+
+/// [`BlockLSTMV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn block_lstmv2(
+    scope: &Scope,
+    seq_len_max: impl Into<Input>,
+    x: impl Into<Input>,
+    cs_prev: impl Into<Input>,
+    h_prev: impl Into<Input>,
+    w: impl Into<Input>,
+    wci: impl Into<Input>,
+    wcf: impl Into<Input>,
+    wco: impl Into<Input>,
+    b: impl Into<Input>,
+) -> Result<BlockLSTMV2Outputs> {
+    BlockLSTMV2::new().build(scope, seq_len_max, x, cs_prev, h_prev, w, wci, wcf, wco, b)
+}
+
+/// The outputs of [`CTCBeamSearchDecoder`].
+#[derive(Clone, Debug)]
+pub struct CTCBeamSearchDecoderOutputs {
+    /// `decoded_indices: top_paths * int64`
+    pub decoded_indices: Vec<Output>,
+    /// `decoded_values: top_paths * int64`
+    pub decoded_values: Vec<Output>,
+    /// `decoded_shape: top_paths * int64`
+    pub decoded_shape: Vec<Output>,
+    /// `log_probability: T`
+    pub log_probability: Output,
+}
+
+/// `CTCBeamSearchDecoder(inputs: T, sequence_length: int32) -> (decoded_indices: top_paths * int64, decoded_values: top_paths * int64, decoded_shape: top_paths * int64, log_probability: T)`
+///
+/// Attributes:
+/// - `beam_width: int >= 1`
+/// - `top_paths: int >= 1`
+/// - `merge_repeated: bool = true`
+/// - `T: {float, double} = float`
+#[derive(Clone, Debug)]
+pub struct CTCBeamSearchDecoder(Settings);
+
+impl CTCBeamSearchDecoder {
+    /// A builder with every optional attribute at its default.
+    pub fn new(beam_width: i64, top_paths: i64) -> Self {
+        let mut settings = Settings::default();
+        settings.set("beam_width", beam_width);
+        settings.set("top_paths", top_paths);
+        CTCBeamSearchDecoder(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `merge_repeated: bool = true`.
+    #[must_use]
+    pub fn merge_repeated(mut self, value: bool) -> Self {
+        self.0.set("merge_repeated", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        inputs: impl Into<Input>,
+        sequence_length: impl Into<Input>,
+    ) -> Result<CTCBeamSearchDecoderOutputs> {
+        let operation =
+            self.0.node(scope, "CTCBeamSearchDecoder").input(inputs).input(sequence_length).build()?;
+        Ok(CTCBeamSearchDecoderOutputs {
+            decoded_indices: operation.output_list(0)?,
+            decoded_values: operation.output_list(1)?,
+            decoded_shape: operation.output_list(2)?,
+            log_probability: operation.output_arg(3)?,
+        })
+    }
+}
+
+/// [`CTCBeamSearchDecoder`] with every optional attribute at its default.
+#[track_caller]
+pub fn ctc_beam_search_decoder(
+    scope: &Scope,
+    inputs: impl Into<Input>,
+    sequence_length: impl Into<Input>,
+    beam_width: i64,
+    top_paths: i64,
+) -> Result<CTCBeamSearchDecoderOutputs> {
+    CTCBeamSearchDecoder::new(beam_width, top_paths).build(scope, inputs, sequence_length)
+}
+
+/// The outputs of [`CTCGreedyDecoder`].
+#[derive(Clone, Debug)]
+pub struct CTCGreedyDecoderOutputs {
+    /// `decoded_indices: int64`
+    pub decoded_indices: Output,
+    /// `decoded_values: int64`
+    pub decoded_values: Output,
+    /// `decoded_shape: int64`
+    pub decoded_shape: Output,
+    /// `log_probability: T`
+    pub log_probability: Output,
+}
+
+/// `CTCGreedyDecoder(inputs: T, sequence_length: int32) -> (decoded_indices: int64, decoded_values: int64, decoded_shape: int64, log_probability: T)`
+///
+/// Attributes:
+/// - `merge_repeated: bool = false`
+/// - `blank_index: int = -1`
+/// - `T: {float, double} = float`
+#[derive(Clone, Debug, Default)]
+pub struct CTCGreedyDecoder(Settings);
+
+impl CTCGreedyDecoder {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        CTCGreedyDecoder(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `merge_repeated: bool = false`.
+    #[must_use]
+    pub fn merge_repeated(mut self, value: bool) -> Self {
+        self.0.set("merge_repeated", value);
+        self
+    }
+    /// Sets `blank_index: int = -1`.
+    #[must_use]
+    pub fn blank_index(mut self, value: i64) -> Self {
+        self.0.set("blank_index", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        inputs: impl Into<Input>,
+        sequence_length: impl Into<Input>,
+    ) -> Result<CTCGreedyDecoderOutputs> {
+        let operation =
+            self.0.node(scope, "CTCGreedyDecoder").input(inputs).input(sequence_length).build()?;
+        Ok(CTCGreedyDecoderOutputs {
+            decoded_indices: operation.output_arg(0)?,
+            decoded_values: operation.output_arg(1)?,
+            decoded_shape: operation.output_arg(2)?,
+            log_probability: operation.output_arg(3)?,
+        })
+    }
+}
+
+/// [`CTCGreedyDecoder`] with every optional attribute at its default.
+#[track_caller]
+pub fn ctc_greedy_decoder(
+    scope: &Scope,
+    inputs: impl Into<Input>,
+    sequence_length: impl Into<Input>,
+) -> Result<CTCGreedyDecoderOutputs> {
+    CTCGreedyDecoder::new().build(scope, inputs, sequence_length)
+}
+
+/// The outputs of [`CTCLoss`].
+#[derive(Clone, Debug)]
+pub struct CTCLossOutputs {
+    /// `loss: T`
+    pub loss: Output,
+    /// `gradient: T`
+    pub gradient: Output,
+}
+
+/// `CTCLoss(inputs: T, labels_indices: int64, labels_values: int32, sequence_length: int32) -> (loss: T, gradient: T)`
+///
+/// Attributes:
+/// - `preprocess_collapse_repeated: bool = false`
+/// - `ctc_merge_repeated: bool = true`
+/// - `ignore_longer_outputs_than_inputs: bool = false`
+/// - `T: {float, double} = float`
+#[derive(Clone, Debug, Default)]
+pub struct CTCLoss(Settings);
+
+impl CTCLoss {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        CTCLoss(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `preprocess_collapse_repeated: bool = false`.
+    #[must_use]
+    pub fn preprocess_collapse_repeated(mut self, value: bool) -> Self {
+        self.0.set("preprocess_collapse_repeated", value);
+        self
+    }
+    /// Sets `ctc_merge_repeated: bool = true`.
+    #[must_use]
+    pub fn ctc_merge_repeated(mut self, value: bool) -> Self {
+        self.0.set("ctc_merge_repeated", value);
+        self
+    }
+    /// Sets `ignore_longer_outputs_than_inputs: bool = false`.
+    #[must_use]
+    pub fn ignore_longer_outputs_than_inputs(mut self, value: bool) -> Self {
+        self.0.set("ignore_longer_outputs_than_inputs", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        inputs: impl Into<Input>,
+        labels_indices: impl Into<Input>,
+        labels_values: impl Into<Input>,
+        sequence_length: impl Into<Input>,
+    ) -> Result<CTCLossOutputs> {
+        let operation = self
+            .0
+            .node(scope, "CTCLoss")
+            .input(inputs)
+            .input(labels_indices)
+            .input(labels_values)
+            .input(sequence_length)
+            .build()?;
+        Ok(CTCLossOutputs { loss: operation.output_arg(0)?, gradient: operation.output_arg(1)? })
+    }
+}
+
+/// [`CTCLoss`] with every optional attribute at its default.
+#[track_caller]
+pub fn ctc_loss(
+    scope: &Scope,
+    inputs: impl Into<Input>,
+    labels_indices: impl Into<Input>,
+    labels_values: impl Into<Input>,
+    sequence_length: impl Into<Input>,
+) -> Result<CTCLossOutputs> {
+    CTCLoss::new().build(scope, inputs, labels_indices, labels_values, sequence_length)
+}
+
+/// The outputs of [`ComputeAccidentalHits`].
+#[derive(Clone, Debug)]
+pub struct ComputeAccidentalHitsOutputs {
+    /// `indices: int32`
+    pub indices: Output,
+    /// `ids: int64`
+    pub ids: Output,
+    /// `weights: float`
+    pub weights: Output,
+}
+
+/// `ComputeAccidentalHits(true_classes: int64, sampled_candidates: int64) -> (indices: int32, ids: int64, weights: float)`
+///
+/// Attributes:
+/// - `num_true: int`
+/// - `seed: int = 0`
+/// - `seed2: int = 0`
+#[derive(Clone, Debug)]
+pub struct ComputeAccidentalHits(Settings);
+
+impl ComputeAccidentalHits {
+    /// A builder with every optional attribute at its default.
+    pub fn new(num_true: i64) -> Self {
+        let mut settings = Settings::default();
+        settings.set("num_true", num_true);
+        ComputeAccidentalHits(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `seed: int = 0`.
+    #[must_use]
+    pub fn seed(mut self, value: i64) -> Self {
+        self.0.set("seed", value);
+        self
+    }
+    /// Sets `seed2: int = 0`.
+    #[must_use]
+    pub fn seed2(mut self, value: i64) -> Self {
+        self.0.set("seed2", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        true_classes: impl Into<Input>,
+        sampled_candidates: impl Into<Input>,
+    ) -> Result<ComputeAccidentalHitsOutputs> {
+        let operation = self
+            .0
+            .node(scope, "ComputeAccidentalHits")
+            .input(true_classes)
+            .input(sampled_candidates)
+            .build()?;
+        Ok(ComputeAccidentalHitsOutputs {
+            indices: operation.output_arg(0)?,
+            ids: operation.output_arg(1)?,
+            weights: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`ComputeAccidentalHits`] with every optional attribute at its default.
+#[track_caller]
+pub fn compute_accidental_hits(
+    scope: &Scope,
+    true_classes: impl Into<Input>,
+    sampled_candidates: impl Into<Input>,
+    num_true: i64,
+) -> Result<ComputeAccidentalHitsOutputs> {
+    ComputeAccidentalHits::new(num_true).build(scope, true_classes, sampled_candidates)
 }
 
 /// `Conv2D(input: T, filter: T) -> (output: T)`
@@ -1169,6 +2073,440 @@ pub fn elu_grad(scope: &Scope, gradients: impl Into<Input>, outputs: impl Into<I
     EluGrad::new().build(scope, gradients, outputs)
 }
 
+/// The outputs of [`FixedUnigramCandidateSampler`].
+#[derive(Clone, Debug)]
+pub struct FixedUnigramCandidateSamplerOutputs {
+    /// `sampled_candidates: int64`
+    pub sampled_candidates: Output,
+    /// `true_expected_count: float`
+    pub true_expected_count: Output,
+    /// `sampled_expected_count: float`
+    pub sampled_expected_count: Output,
+}
+
+/// `FixedUnigramCandidateSampler(true_classes: int64) -> (sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float)`
+///
+/// Attributes:
+/// - `num_true: int >= 1`
+/// - `num_sampled: int >= 1`
+/// - `unique: bool`
+/// - `range_max: int >= 1`
+/// - `vocab_file: string = ''`
+/// - `distortion: float = 1`
+/// - `num_reserved_ids: int = 0`
+/// - `num_shards: int >= 1 = 1`
+/// - `shard: int >= 0 = 0`
+/// - `unigrams: list(float) = []`
+/// - `seed: int = 0`
+/// - `seed2: int = 0`
+#[derive(Clone, Debug)]
+pub struct FixedUnigramCandidateSampler(Settings);
+
+impl FixedUnigramCandidateSampler {
+    /// A builder with every optional attribute at its default.
+    pub fn new(num_true: i64, num_sampled: i64, unique: bool, range_max: i64) -> Self {
+        let mut settings = Settings::default();
+        settings.set("num_true", num_true);
+        settings.set("num_sampled", num_sampled);
+        settings.set("unique", unique);
+        settings.set("range_max", range_max);
+        FixedUnigramCandidateSampler(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `vocab_file: string = ''`.
+    #[must_use]
+    pub fn vocab_file(mut self, value: &str) -> Self {
+        self.0.set("vocab_file", value);
+        self
+    }
+    /// Sets `distortion: float = 1`.
+    #[must_use]
+    pub fn distortion(mut self, value: f32) -> Self {
+        self.0.set("distortion", value);
+        self
+    }
+    /// Sets `num_reserved_ids: int = 0`.
+    #[must_use]
+    pub fn num_reserved_ids(mut self, value: i64) -> Self {
+        self.0.set("num_reserved_ids", value);
+        self
+    }
+    /// Sets `num_shards: int >= 1 = 1`.
+    #[must_use]
+    pub fn num_shards(mut self, value: i64) -> Self {
+        self.0.set("num_shards", value);
+        self
+    }
+    /// Sets `shard: int >= 0 = 0`.
+    #[must_use]
+    pub fn shard(mut self, value: i64) -> Self {
+        self.0.set("shard", value);
+        self
+    }
+    /// Sets `unigrams: list(float) = []`.
+    #[must_use]
+    pub fn unigrams(mut self, value: impl ToAttr) -> Self {
+        self.0.set("unigrams", value);
+        self
+    }
+    /// Sets `seed: int = 0`.
+    #[must_use]
+    pub fn seed(mut self, value: i64) -> Self {
+        self.0.set("seed", value);
+        self
+    }
+    /// Sets `seed2: int = 0`.
+    #[must_use]
+    pub fn seed2(mut self, value: i64) -> Self {
+        self.0.set("seed2", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        true_classes: impl Into<Input>,
+    ) -> Result<FixedUnigramCandidateSamplerOutputs> {
+        let operation = self.0.node(scope, "FixedUnigramCandidateSampler").input(true_classes).build()?;
+        Ok(FixedUnigramCandidateSamplerOutputs {
+            sampled_candidates: operation.output_arg(0)?,
+            true_expected_count: operation.output_arg(1)?,
+            sampled_expected_count: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`FixedUnigramCandidateSampler`] with every optional attribute at its default.
+#[track_caller]
+pub fn fixed_unigram_candidate_sampler(
+    scope: &Scope,
+    true_classes: impl Into<Input>,
+    num_true: i64,
+    num_sampled: i64,
+    unique: bool,
+    range_max: i64,
+) -> Result<FixedUnigramCandidateSamplerOutputs> {
+    FixedUnigramCandidateSampler::new(num_true, num_sampled, unique, range_max).build(scope, true_classes)
+}
+
+/// The outputs of [`FractionalAvgPool`].
+#[derive(Clone, Debug)]
+pub struct FractionalAvgPoolOutputs {
+    /// `output: T`
+    pub output: Output,
+    /// `row_pooling_sequence: int64`
+    pub row_pooling_sequence: Output,
+    /// `col_pooling_sequence: int64`
+    pub col_pooling_sequence: Output,
+}
+
+/// `FractionalAvgPool(value: T) -> (output: T, row_pooling_sequence: int64, col_pooling_sequence: int64)`
+///
+/// Attributes:
+/// - `pooling_ratio: list(float) >= 4`
+/// - `pseudo_random: bool = false`
+/// - `overlapping: bool = false`
+/// - `deterministic: bool = false`
+/// - `seed: int = 0`
+/// - `seed2: int = 0`
+/// - `T: {float, double, int32, int64}`
+#[derive(Clone, Debug)]
+pub struct FractionalAvgPool(Settings);
+
+impl FractionalAvgPool {
+    /// A builder with every optional attribute at its default.
+    pub fn new(pooling_ratio: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("pooling_ratio", pooling_ratio);
+        FractionalAvgPool(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `pseudo_random: bool = false`.
+    #[must_use]
+    pub fn pseudo_random(mut self, value: bool) -> Self {
+        self.0.set("pseudo_random", value);
+        self
+    }
+    /// Sets `overlapping: bool = false`.
+    #[must_use]
+    pub fn overlapping(mut self, value: bool) -> Self {
+        self.0.set("overlapping", value);
+        self
+    }
+    /// Sets `deterministic: bool = false`.
+    #[must_use]
+    pub fn deterministic(mut self, value: bool) -> Self {
+        self.0.set("deterministic", value);
+        self
+    }
+    /// Sets `seed: int = 0`.
+    #[must_use]
+    pub fn seed(mut self, value: i64) -> Self {
+        self.0.set("seed", value);
+        self
+    }
+    /// Sets `seed2: int = 0`.
+    #[must_use]
+    pub fn seed2(mut self, value: i64) -> Self {
+        self.0.set("seed2", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, value: impl Into<Input>) -> Result<FractionalAvgPoolOutputs> {
+        let operation = self.0.node(scope, "FractionalAvgPool").input(value).build()?;
+        Ok(FractionalAvgPoolOutputs {
+            output: operation.output_arg(0)?,
+            row_pooling_sequence: operation.output_arg(1)?,
+            col_pooling_sequence: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`FractionalAvgPool`] with every optional attribute at its default.
+#[track_caller]
+pub fn fractional_avg_pool(
+    scope: &Scope,
+    value: impl Into<Input>,
+    pooling_ratio: impl ToAttr,
+) -> Result<FractionalAvgPoolOutputs> {
+    FractionalAvgPool::new(pooling_ratio).build(scope, value)
+}
+
+/// `FractionalAvgPoolGrad(orig_input_tensor_shape: int64, out_backprop: T, row_pooling_sequence: int64, col_pooling_sequence: int64) -> (output: T)`
+///
+/// Attributes:
+/// - `overlapping: bool = false`
+/// - `T: {float, double, int32, int64}`
+#[derive(Clone, Debug, Default)]
+pub struct FractionalAvgPoolGrad(Settings);
+
+impl FractionalAvgPoolGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FractionalAvgPoolGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `overlapping: bool = false`.
+    #[must_use]
+    pub fn overlapping(mut self, value: bool) -> Self {
+        self.0.set("overlapping", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        orig_input_tensor_shape: impl Into<Input>,
+        out_backprop: impl Into<Input>,
+        row_pooling_sequence: impl Into<Input>,
+        col_pooling_sequence: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "FractionalAvgPoolGrad")
+            .input(orig_input_tensor_shape)
+            .input(out_backprop)
+            .input(row_pooling_sequence)
+            .input(col_pooling_sequence)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`FractionalAvgPoolGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn fractional_avg_pool_grad(
+    scope: &Scope,
+    orig_input_tensor_shape: impl Into<Input>,
+    out_backprop: impl Into<Input>,
+    row_pooling_sequence: impl Into<Input>,
+    col_pooling_sequence: impl Into<Input>,
+) -> Result<Output> {
+    FractionalAvgPoolGrad::new().build(
+        scope,
+        orig_input_tensor_shape,
+        out_backprop,
+        row_pooling_sequence,
+        col_pooling_sequence,
+    )
+}
+
+/// The outputs of [`FractionalMaxPool`].
+#[derive(Clone, Debug)]
+pub struct FractionalMaxPoolOutputs {
+    /// `output: T`
+    pub output: Output,
+    /// `row_pooling_sequence: int64`
+    pub row_pooling_sequence: Output,
+    /// `col_pooling_sequence: int64`
+    pub col_pooling_sequence: Output,
+}
+
+/// `FractionalMaxPool(value: T) -> (output: T, row_pooling_sequence: int64, col_pooling_sequence: int64)`
+///
+/// Attributes:
+/// - `pooling_ratio: list(float) >= 4`
+/// - `pseudo_random: bool = false`
+/// - `overlapping: bool = false`
+/// - `deterministic: bool = false`
+/// - `seed: int = 0`
+/// - `seed2: int = 0`
+/// - `T: {float, double, int32, int64}`
+#[derive(Clone, Debug)]
+pub struct FractionalMaxPool(Settings);
+
+impl FractionalMaxPool {
+    /// A builder with every optional attribute at its default.
+    pub fn new(pooling_ratio: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("pooling_ratio", pooling_ratio);
+        FractionalMaxPool(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `pseudo_random: bool = false`.
+    #[must_use]
+    pub fn pseudo_random(mut self, value: bool) -> Self {
+        self.0.set("pseudo_random", value);
+        self
+    }
+    /// Sets `overlapping: bool = false`.
+    #[must_use]
+    pub fn overlapping(mut self, value: bool) -> Self {
+        self.0.set("overlapping", value);
+        self
+    }
+    /// Sets `deterministic: bool = false`.
+    #[must_use]
+    pub fn deterministic(mut self, value: bool) -> Self {
+        self.0.set("deterministic", value);
+        self
+    }
+    /// Sets `seed: int = 0`.
+    #[must_use]
+    pub fn seed(mut self, value: i64) -> Self {
+        self.0.set("seed", value);
+        self
+    }
+    /// Sets `seed2: int = 0`.
+    #[must_use]
+    pub fn seed2(mut self, value: i64) -> Self {
+        self.0.set("seed2", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, value: impl Into<Input>) -> Result<FractionalMaxPoolOutputs> {
+        let operation = self.0.node(scope, "FractionalMaxPool").input(value).build()?;
+        Ok(FractionalMaxPoolOutputs {
+            output: operation.output_arg(0)?,
+            row_pooling_sequence: operation.output_arg(1)?,
+            col_pooling_sequence: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`FractionalMaxPool`] with every optional attribute at its default.
+#[track_caller]
+pub fn fractional_max_pool(
+    scope: &Scope,
+    value: impl Into<Input>,
+    pooling_ratio: impl ToAttr,
+) -> Result<FractionalMaxPoolOutputs> {
+    FractionalMaxPool::new(pooling_ratio).build(scope, value)
+}
+
+/// `FractionalMaxPoolGrad(orig_input: T, orig_output: T, out_backprop: T, row_pooling_sequence: int64, col_pooling_sequence: int64) -> (output: T)`
+///
+/// Attributes:
+/// - `overlapping: bool = false`
+/// - `T: {float, double, int32, int64}`
+#[derive(Clone, Debug, Default)]
+pub struct FractionalMaxPoolGrad(Settings);
+
+impl FractionalMaxPoolGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FractionalMaxPoolGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `overlapping: bool = false`.
+    #[must_use]
+    pub fn overlapping(mut self, value: bool) -> Self {
+        self.0.set("overlapping", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        orig_input: impl Into<Input>,
+        orig_output: impl Into<Input>,
+        out_backprop: impl Into<Input>,
+        row_pooling_sequence: impl Into<Input>,
+        col_pooling_sequence: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "FractionalMaxPoolGrad")
+            .input(orig_input)
+            .input(orig_output)
+            .input(out_backprop)
+            .input(row_pooling_sequence)
+            .input(col_pooling_sequence)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`FractionalMaxPoolGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn fractional_max_pool_grad(
+    scope: &Scope,
+    orig_input: impl Into<Input>,
+    orig_output: impl Into<Input>,
+    out_backprop: impl Into<Input>,
+    row_pooling_sequence: impl Into<Input>,
+    col_pooling_sequence: impl Into<Input>,
+) -> Result<Output> {
+    FractionalMaxPoolGrad::new().build(
+        scope,
+        orig_input,
+        orig_output,
+        out_backprop,
+        row_pooling_sequence,
+        col_pooling_sequence,
+    )
+}
+
 /// The outputs of [`FusedBatchNorm`].
 #[derive(Clone, Debug)]
 pub struct FusedBatchNormOutputs {
@@ -1796,6 +3134,172 @@ pub fn fused_batch_norm_v3(
     FusedBatchNormV3::new().build(scope, x, scale, offset, mean, variance)
 }
 
+/// The outputs of [`GRUBlockCell`].
+#[derive(Clone, Debug)]
+pub struct GRUBlockCellOutputs {
+    /// `r: T`
+    pub r: Output,
+    /// `u: T`
+    pub u: Output,
+    /// `c: T`
+    pub c: Output,
+    /// `h: T`
+    pub h: Output,
+}
+
+/// `GRUBlockCell(x: T, h_prev: T, w_ru: T, w_c: T, b_ru: T, b_c: T) -> (r: T, u: T, c: T, h: T)`
+///
+/// Attributes:
+/// - `T: {float}`
+#[derive(Clone, Debug, Default)]
+pub struct GRUBlockCell(Settings);
+
+impl GRUBlockCell {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        GRUBlockCell(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        x: impl Into<Input>,
+        h_prev: impl Into<Input>,
+        w_ru: impl Into<Input>,
+        w_c: impl Into<Input>,
+        b_ru: impl Into<Input>,
+        b_c: impl Into<Input>,
+    ) -> Result<GRUBlockCellOutputs> {
+        let operation = self
+            .0
+            .node(scope, "GRUBlockCell")
+            .input(x)
+            .input(h_prev)
+            .input(w_ru)
+            .input(w_c)
+            .input(b_ru)
+            .input(b_c)
+            .build()?;
+        Ok(GRUBlockCellOutputs {
+            r: operation.output_arg(0)?,
+            u: operation.output_arg(1)?,
+            c: operation.output_arg(2)?,
+            h: operation.output_arg(3)?,
+        })
+    }
+}
+
+/// [`GRUBlockCell`] with every optional attribute at its default.
+#[track_caller]
+pub fn gru_block_cell(
+    scope: &Scope,
+    x: impl Into<Input>,
+    h_prev: impl Into<Input>,
+    w_ru: impl Into<Input>,
+    w_c: impl Into<Input>,
+    b_ru: impl Into<Input>,
+    b_c: impl Into<Input>,
+) -> Result<GRUBlockCellOutputs> {
+    GRUBlockCell::new().build(scope, x, h_prev, w_ru, w_c, b_ru, b_c)
+}
+
+/// The outputs of [`GRUBlockCellGrad`].
+#[derive(Clone, Debug)]
+pub struct GRUBlockCellGradOutputs {
+    /// `d_x: T`
+    pub d_x: Output,
+    /// `d_h_prev: T`
+    pub d_h_prev: Output,
+    /// `d_c_bar: T`
+    pub d_c_bar: Output,
+    /// `d_r_bar_u_bar: T`
+    pub d_r_bar_u_bar: Output,
+}
+
+/// `GRUBlockCellGrad(x: T, h_prev: T, w_ru: T, w_c: T, b_ru: T, b_c: T, r: T, u: T, c: T, d_h: T) -> (d_x: T, d_h_prev: T, d_c_bar: T, d_r_bar_u_bar: T)`
+///
+/// Attributes:
+/// - `T: {float}`
+#[derive(Clone, Debug, Default)]
+pub struct GRUBlockCellGrad(Settings);
+
+impl GRUBlockCellGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        GRUBlockCellGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        x: impl Into<Input>,
+        h_prev: impl Into<Input>,
+        w_ru: impl Into<Input>,
+        w_c: impl Into<Input>,
+        b_ru: impl Into<Input>,
+        b_c: impl Into<Input>,
+        r: impl Into<Input>,
+        u: impl Into<Input>,
+        c: impl Into<Input>,
+        d_h: impl Into<Input>,
+    ) -> Result<GRUBlockCellGradOutputs> {
+        let operation = self
+            .0
+            .node(scope, "GRUBlockCellGrad")
+            .input(x)
+            .input(h_prev)
+            .input(w_ru)
+            .input(w_c)
+            .input(b_ru)
+            .input(b_c)
+            .input(r)
+            .input(u)
+            .input(c)
+            .input(d_h)
+            .build()?;
+        Ok(GRUBlockCellGradOutputs {
+            d_x: operation.output_arg(0)?,
+            d_h_prev: operation.output_arg(1)?,
+            d_c_bar: operation.output_arg(2)?,
+            d_r_bar_u_bar: operation.output_arg(3)?,
+        })
+    }
+}
+
+/// [`GRUBlockCellGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn gru_block_cell_grad(
+    scope: &Scope,
+    x: impl Into<Input>,
+    h_prev: impl Into<Input>,
+    w_ru: impl Into<Input>,
+    w_c: impl Into<Input>,
+    b_ru: impl Into<Input>,
+    b_c: impl Into<Input>,
+    r: impl Into<Input>,
+    u: impl Into<Input>,
+    c: impl Into<Input>,
+    d_h: impl Into<Input>,
+) -> Result<GRUBlockCellGradOutputs> {
+    GRUBlockCellGrad::new().build(scope, x, h_prev, w_ru, w_c, b_ru, b_c, r, u, c, d_h)
+}
+
 /// `InTopK(predictions: float, targets: T) -> (precision: bool)`
 ///
 /// Attributes:
@@ -2052,6 +3556,233 @@ pub fn lrn_grad(
     LRNGrad::new().build(scope, input_grads, input_image, output_image)
 }
 
+/// The outputs of [`LSTMBlockCell`].
+#[derive(Clone, Debug)]
+pub struct LSTMBlockCellOutputs {
+    /// `i: T`
+    pub i: Output,
+    /// `cs: T`
+    pub cs: Output,
+    /// `f: T`
+    pub f: Output,
+    /// `o: T`
+    pub o: Output,
+    /// `ci: T`
+    pub ci: Output,
+    /// `co: T`
+    pub co: Output,
+    /// `h: T`
+    pub h: Output,
+}
+
+/// `LSTMBlockCell(x: T, cs_prev: T, h_prev: T, w: T, wci: T, wcf: T, wco: T, b: T) -> (i: T, cs: T, f: T, o: T, ci: T, co: T, h: T)`
+///
+/// Attributes:
+/// - `forget_bias: float = 1`
+/// - `cell_clip: float = 3`
+/// - `use_peephole: bool = false`
+/// - `T: {half, float}`
+#[derive(Clone, Debug, Default)]
+pub struct LSTMBlockCell(Settings);
+
+impl LSTMBlockCell {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        LSTMBlockCell(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `forget_bias: float = 1`.
+    #[must_use]
+    pub fn forget_bias(mut self, value: f32) -> Self {
+        self.0.set("forget_bias", value);
+        self
+    }
+    /// Sets `cell_clip: float = 3`.
+    #[must_use]
+    pub fn cell_clip(mut self, value: f32) -> Self {
+        self.0.set("cell_clip", value);
+        self
+    }
+    /// Sets `use_peephole: bool = false`.
+    #[must_use]
+    pub fn use_peephole(mut self, value: bool) -> Self {
+        self.0.set("use_peephole", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        x: impl Into<Input>,
+        cs_prev: impl Into<Input>,
+        h_prev: impl Into<Input>,
+        w: impl Into<Input>,
+        wci: impl Into<Input>,
+        wcf: impl Into<Input>,
+        wco: impl Into<Input>,
+        b: impl Into<Input>,
+    ) -> Result<LSTMBlockCellOutputs> {
+        let operation = self
+            .0
+            .node(scope, "LSTMBlockCell")
+            .input(x)
+            .input(cs_prev)
+            .input(h_prev)
+            .input(w)
+            .input(wci)
+            .input(wcf)
+            .input(wco)
+            .input(b)
+            .build()?;
+        Ok(LSTMBlockCellOutputs {
+            i: operation.output_arg(0)?,
+            cs: operation.output_arg(1)?,
+            f: operation.output_arg(2)?,
+            o: operation.output_arg(3)?,
+            ci: operation.output_arg(4)?,
+            co: operation.output_arg(5)?,
+            h: operation.output_arg(6)?,
+        })
+    }
+}
+
+/// [`LSTMBlockCell`] with every optional attribute at its default.
+#[track_caller]
+pub fn lstm_block_cell(
+    scope: &Scope,
+    x: impl Into<Input>,
+    cs_prev: impl Into<Input>,
+    h_prev: impl Into<Input>,
+    w: impl Into<Input>,
+    wci: impl Into<Input>,
+    wcf: impl Into<Input>,
+    wco: impl Into<Input>,
+    b: impl Into<Input>,
+) -> Result<LSTMBlockCellOutputs> {
+    LSTMBlockCell::new().build(scope, x, cs_prev, h_prev, w, wci, wcf, wco, b)
+}
+
+/// The outputs of [`LSTMBlockCellGrad`].
+#[derive(Clone, Debug)]
+pub struct LSTMBlockCellGradOutputs {
+    /// `cs_prev_grad: T`
+    pub cs_prev_grad: Output,
+    /// `dicfo: T`
+    pub dicfo: Output,
+    /// `wci_grad: T`
+    pub wci_grad: Output,
+    /// `wcf_grad: T`
+    pub wcf_grad: Output,
+    /// `wco_grad: T`
+    pub wco_grad: Output,
+}
+
+/// `LSTMBlockCellGrad(x: T, cs_prev: T, h_prev: T, w: T, wci: T, wcf: T, wco: T, b: T, i: T, cs: T, f: T, o: T, ci: T, co: T, cs_grad: T, h_grad: T) -> (cs_prev_grad: T, dicfo: T, wci_grad: T, wcf_grad: T, wco_grad: T)`
+///
+/// Attributes:
+/// - `use_peephole: bool`
+/// - `T: {half, float}`
+#[derive(Clone, Debug)]
+pub struct LSTMBlockCellGrad(Settings);
+
+impl LSTMBlockCellGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new(use_peephole: bool) -> Self {
+        let mut settings = Settings::default();
+        settings.set("use_peephole", use_peephole);
+        LSTMBlockCellGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        x: impl Into<Input>,
+        cs_prev: impl Into<Input>,
+        h_prev: impl Into<Input>,
+        w: impl Into<Input>,
+        wci: impl Into<Input>,
+        wcf: impl Into<Input>,
+        wco: impl Into<Input>,
+        b: impl Into<Input>,
+        i: impl Into<Input>,
+        cs: impl Into<Input>,
+        f: impl Into<Input>,
+        o: impl Into<Input>,
+        ci: impl Into<Input>,
+        co: impl Into<Input>,
+        cs_grad: impl Into<Input>,
+        h_grad: impl Into<Input>,
+    ) -> Result<LSTMBlockCellGradOutputs> {
+        let operation = self
+            .0
+            .node(scope, "LSTMBlockCellGrad")
+            .input(x)
+            .input(cs_prev)
+            .input(h_prev)
+            .input(w)
+            .input(wci)
+            .input(wcf)
+            .input(wco)
+            .input(b)
+            .input(i)
+            .input(cs)
+            .input(f)
+            .input(o)
+            .input(ci)
+            .input(co)
+            .input(cs_grad)
+            .input(h_grad)
+            .build()?;
+        Ok(LSTMBlockCellGradOutputs {
+            cs_prev_grad: operation.output_arg(0)?,
+            dicfo: operation.output_arg(1)?,
+            wci_grad: operation.output_arg(2)?,
+            wcf_grad: operation.output_arg(3)?,
+            wco_grad: operation.output_arg(4)?,
+        })
+    }
+}
+
+/// [`LSTMBlockCellGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn lstm_block_cell_grad(
+    scope: &Scope,
+    x: impl Into<Input>,
+    cs_prev: impl Into<Input>,
+    h_prev: impl Into<Input>,
+    w: impl Into<Input>,
+    wci: impl Into<Input>,
+    wcf: impl Into<Input>,
+    wco: impl Into<Input>,
+    b: impl Into<Input>,
+    i: impl Into<Input>,
+    cs: impl Into<Input>,
+    f: impl Into<Input>,
+    o: impl Into<Input>,
+    ci: impl Into<Input>,
+    co: impl Into<Input>,
+    cs_grad: impl Into<Input>,
+    h_grad: impl Into<Input>,
+    use_peephole: bool,
+) -> Result<LSTMBlockCellGradOutputs> {
+    LSTMBlockCellGrad::new(use_peephole)
+        .build(scope, x, cs_prev, h_prev, w, wci, wcf, wco, b, i, cs, f, o, ci, co, cs_grad, h_grad)
+}
+
 /// `LeakyRelu(features: T) -> (activations: T)`
 ///
 /// Attributes:
@@ -2139,6 +3870,86 @@ pub fn leaky_relu_grad(
     LeakyReluGrad::new().build(scope, gradients, features)
 }
 
+/// The outputs of [`LearnedUnigramCandidateSampler`].
+#[derive(Clone, Debug)]
+pub struct LearnedUnigramCandidateSamplerOutputs {
+    /// `sampled_candidates: int64`
+    pub sampled_candidates: Output,
+    /// `true_expected_count: float`
+    pub true_expected_count: Output,
+    /// `sampled_expected_count: float`
+    pub sampled_expected_count: Output,
+}
+
+/// `LearnedUnigramCandidateSampler(true_classes: int64) -> (sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float)`
+///
+/// Attributes:
+/// - `num_true: int >= 1`
+/// - `num_sampled: int >= 1`
+/// - `unique: bool`
+/// - `range_max: int >= 1`
+/// - `seed: int = 0`
+/// - `seed2: int = 0`
+#[derive(Clone, Debug)]
+pub struct LearnedUnigramCandidateSampler(Settings);
+
+impl LearnedUnigramCandidateSampler {
+    /// A builder with every optional attribute at its default.
+    pub fn new(num_true: i64, num_sampled: i64, unique: bool, range_max: i64) -> Self {
+        let mut settings = Settings::default();
+        settings.set("num_true", num_true);
+        settings.set("num_sampled", num_sampled);
+        settings.set("unique", unique);
+        settings.set("range_max", range_max);
+        LearnedUnigramCandidateSampler(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `seed: int = 0`.
+    #[must_use]
+    pub fn seed(mut self, value: i64) -> Self {
+        self.0.set("seed", value);
+        self
+    }
+    /// Sets `seed2: int = 0`.
+    #[must_use]
+    pub fn seed2(mut self, value: i64) -> Self {
+        self.0.set("seed2", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        true_classes: impl Into<Input>,
+    ) -> Result<LearnedUnigramCandidateSamplerOutputs> {
+        let operation = self.0.node(scope, "LearnedUnigramCandidateSampler").input(true_classes).build()?;
+        Ok(LearnedUnigramCandidateSamplerOutputs {
+            sampled_candidates: operation.output_arg(0)?,
+            true_expected_count: operation.output_arg(1)?,
+            sampled_expected_count: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`LearnedUnigramCandidateSampler`] with every optional attribute at its default.
+#[track_caller]
+pub fn learned_unigram_candidate_sampler(
+    scope: &Scope,
+    true_classes: impl Into<Input>,
+    num_true: i64,
+    num_sampled: i64,
+    unique: bool,
+    range_max: i64,
+) -> Result<LearnedUnigramCandidateSamplerOutputs> {
+    LearnedUnigramCandidateSampler::new(num_true, num_sampled, unique, range_max).build(scope, true_classes)
+}
+
 /// `LogSoftmax(logits: T) -> (logsoftmax: T)`
 ///
 /// Attributes:
@@ -2169,6 +3980,86 @@ impl LogSoftmax {
 #[track_caller]
 pub fn log_softmax(scope: &Scope, logits: impl Into<Input>) -> Result<Output> {
     LogSoftmax::new().build(scope, logits)
+}
+
+/// The outputs of [`LogUniformCandidateSampler`].
+#[derive(Clone, Debug)]
+pub struct LogUniformCandidateSamplerOutputs {
+    /// `sampled_candidates: int64`
+    pub sampled_candidates: Output,
+    /// `true_expected_count: float`
+    pub true_expected_count: Output,
+    /// `sampled_expected_count: float`
+    pub sampled_expected_count: Output,
+}
+
+/// `LogUniformCandidateSampler(true_classes: int64) -> (sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float)`
+///
+/// Attributes:
+/// - `num_true: int >= 1`
+/// - `num_sampled: int >= 1`
+/// - `unique: bool`
+/// - `range_max: int >= 1`
+/// - `seed: int = 0`
+/// - `seed2: int = 0`
+#[derive(Clone, Debug)]
+pub struct LogUniformCandidateSampler(Settings);
+
+impl LogUniformCandidateSampler {
+    /// A builder with every optional attribute at its default.
+    pub fn new(num_true: i64, num_sampled: i64, unique: bool, range_max: i64) -> Self {
+        let mut settings = Settings::default();
+        settings.set("num_true", num_true);
+        settings.set("num_sampled", num_sampled);
+        settings.set("unique", unique);
+        settings.set("range_max", range_max);
+        LogUniformCandidateSampler(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `seed: int = 0`.
+    #[must_use]
+    pub fn seed(mut self, value: i64) -> Self {
+        self.0.set("seed", value);
+        self
+    }
+    /// Sets `seed2: int = 0`.
+    #[must_use]
+    pub fn seed2(mut self, value: i64) -> Self {
+        self.0.set("seed2", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        true_classes: impl Into<Input>,
+    ) -> Result<LogUniformCandidateSamplerOutputs> {
+        let operation = self.0.node(scope, "LogUniformCandidateSampler").input(true_classes).build()?;
+        Ok(LogUniformCandidateSamplerOutputs {
+            sampled_candidates: operation.output_arg(0)?,
+            true_expected_count: operation.output_arg(1)?,
+            sampled_expected_count: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`LogUniformCandidateSampler`] with every optional attribute at its default.
+#[track_caller]
+pub fn log_uniform_candidate_sampler(
+    scope: &Scope,
+    true_classes: impl Into<Input>,
+    num_true: i64,
+    num_sampled: i64,
+    unique: bool,
+    range_max: i64,
+) -> Result<LogUniformCandidateSamplerOutputs> {
+    LogUniformCandidateSampler::new(num_true, num_sampled, unique, range_max).build(scope, true_classes)
 }
 
 /// `MaxPool(input: T) -> (output: T)`
@@ -2865,6 +4756,65 @@ pub fn max_pool_with_argmax(
     MaxPoolWithArgmax::new(ksize, strides, padding).build(scope, input)
 }
 
+/// `NegTrain(w_in: Ref(float), w_out: Ref(float), examples: int32, labels: int32, lr: float) -> ()`
+///
+/// Attributes:
+/// - `vocab_count: list(int)`
+/// - `num_negative_samples: int`
+#[derive(Clone, Debug)]
+pub struct NegTrain(Settings);
+
+impl NegTrain {
+    /// A builder with every optional attribute at its default.
+    pub fn new(vocab_count: impl ToAttr, num_negative_samples: i64) -> Self {
+        let mut settings = Settings::default();
+        settings.set("vocab_count", vocab_count);
+        settings.set("num_negative_samples", num_negative_samples);
+        NegTrain(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        w_in: impl Into<Input>,
+        w_out: impl Into<Input>,
+        examples: impl Into<Input>,
+        labels: impl Into<Input>,
+        lr: impl Into<Input>,
+    ) -> Result<Operation> {
+        self.0
+            .node(scope, "NegTrain")
+            .input(w_in)
+            .input(w_out)
+            .input(examples)
+            .input(labels)
+            .input(lr)
+            .build()
+    }
+}
+
+/// [`NegTrain`] with every optional attribute at its default.
+#[track_caller]
+pub fn neg_train(
+    scope: &Scope,
+    w_in: impl Into<Input>,
+    w_out: impl Into<Input>,
+    examples: impl Into<Input>,
+    labels: impl Into<Input>,
+    lr: impl Into<Input>,
+    vocab_count: impl ToAttr,
+    num_negative_samples: i64,
+) -> Result<Operation> {
+    NegTrain::new(vocab_count, num_negative_samples).build(scope, w_in, w_out, examples, labels, lr)
+}
+
 /// `NthElement(input: T, n: int32) -> (values: T)`
 ///
 /// Attributes:
@@ -3109,6 +5059,90 @@ impl SeluGrad {
 #[track_caller]
 pub fn selu_grad(scope: &Scope, gradients: impl Into<Input>, outputs: impl Into<Input>) -> Result<Output> {
     SeluGrad::new().build(scope, gradients, outputs)
+}
+
+/// The outputs of [`Skipgram`].
+#[derive(Clone, Debug)]
+pub struct SkipgramOutputs {
+    /// `vocab_word: string`
+    pub vocab_word: Output,
+    /// `vocab_freq: int32`
+    pub vocab_freq: Output,
+    /// `words_per_epoch: int64`
+    pub words_per_epoch: Output,
+    /// `current_epoch: int32`
+    pub current_epoch: Output,
+    /// `total_words_processed: int64`
+    pub total_words_processed: Output,
+    /// `examples: int32`
+    pub examples: Output,
+    /// `labels: int32`
+    pub labels: Output,
+}
+
+/// `Skipgram() -> (vocab_word: string, vocab_freq: int32, words_per_epoch: int64, current_epoch: int32, total_words_processed: int64, examples: int32, labels: int32)`
+///
+/// Attributes:
+/// - `filename: string`
+/// - `batch_size: int`
+/// - `window_size: int = 5`
+/// - `min_count: int = 5`
+/// - `subsample: float = 0.001`
+#[derive(Clone, Debug)]
+pub struct Skipgram(Settings);
+
+impl Skipgram {
+    /// A builder with every optional attribute at its default.
+    pub fn new(filename: &str, batch_size: i64) -> Self {
+        let mut settings = Settings::default();
+        settings.set("filename", filename);
+        settings.set("batch_size", batch_size);
+        Skipgram(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `window_size: int = 5`.
+    #[must_use]
+    pub fn window_size(mut self, value: i64) -> Self {
+        self.0.set("window_size", value);
+        self
+    }
+    /// Sets `min_count: int = 5`.
+    #[must_use]
+    pub fn min_count(mut self, value: i64) -> Self {
+        self.0.set("min_count", value);
+        self
+    }
+    /// Sets `subsample: float = 0.001`.
+    #[must_use]
+    pub fn subsample(mut self, value: f32) -> Self {
+        self.0.set("subsample", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<SkipgramOutputs> {
+        let operation = self.0.node(scope, "Skipgram").build()?;
+        Ok(SkipgramOutputs {
+            vocab_word: operation.output_arg(0)?,
+            vocab_freq: operation.output_arg(1)?,
+            words_per_epoch: operation.output_arg(2)?,
+            current_epoch: operation.output_arg(3)?,
+            total_words_processed: operation.output_arg(4)?,
+            examples: operation.output_arg(5)?,
+            labels: operation.output_arg(6)?,
+        })
+    }
+}
+
+/// [`Skipgram`] with every optional attribute at its default.
+#[track_caller]
+pub fn skipgram(scope: &Scope, filename: &str, batch_size: i64) -> Result<SkipgramOutputs> {
+    Skipgram::new(filename, batch_size).build(scope)
 }
 
 /// `Softmax(logits: T) -> (softmax: T)`
@@ -3404,6 +5438,88 @@ pub fn sparse_softmax_cross_entropy_with_logits(
     SparseSoftmaxCrossEntropyWithLogits::new().build(scope, features, labels)
 }
 
+/// The outputs of [`ThreadUnsafeUnigramCandidateSampler`].
+#[derive(Clone, Debug)]
+pub struct ThreadUnsafeUnigramCandidateSamplerOutputs {
+    /// `sampled_candidates: int64`
+    pub sampled_candidates: Output,
+    /// `true_expected_count: float`
+    pub true_expected_count: Output,
+    /// `sampled_expected_count: float`
+    pub sampled_expected_count: Output,
+}
+
+/// `ThreadUnsafeUnigramCandidateSampler(true_classes: int64) -> (sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float)`
+///
+/// Attributes:
+/// - `num_true: int >= 1`
+/// - `num_sampled: int >= 1`
+/// - `unique: bool`
+/// - `range_max: int >= 1`
+/// - `seed: int = 0`
+/// - `seed2: int = 0`
+#[derive(Clone, Debug)]
+pub struct ThreadUnsafeUnigramCandidateSampler(Settings);
+
+impl ThreadUnsafeUnigramCandidateSampler {
+    /// A builder with every optional attribute at its default.
+    pub fn new(num_true: i64, num_sampled: i64, unique: bool, range_max: i64) -> Self {
+        let mut settings = Settings::default();
+        settings.set("num_true", num_true);
+        settings.set("num_sampled", num_sampled);
+        settings.set("unique", unique);
+        settings.set("range_max", range_max);
+        ThreadUnsafeUnigramCandidateSampler(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `seed: int = 0`.
+    #[must_use]
+    pub fn seed(mut self, value: i64) -> Self {
+        self.0.set("seed", value);
+        self
+    }
+    /// Sets `seed2: int = 0`.
+    #[must_use]
+    pub fn seed2(mut self, value: i64) -> Self {
+        self.0.set("seed2", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        true_classes: impl Into<Input>,
+    ) -> Result<ThreadUnsafeUnigramCandidateSamplerOutputs> {
+        let operation =
+            self.0.node(scope, "ThreadUnsafeUnigramCandidateSampler").input(true_classes).build()?;
+        Ok(ThreadUnsafeUnigramCandidateSamplerOutputs {
+            sampled_candidates: operation.output_arg(0)?,
+            true_expected_count: operation.output_arg(1)?,
+            sampled_expected_count: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`ThreadUnsafeUnigramCandidateSampler`] with every optional attribute at its default.
+#[track_caller]
+pub fn thread_unsafe_unigram_candidate_sampler(
+    scope: &Scope,
+    true_classes: impl Into<Input>,
+    num_true: i64,
+    num_sampled: i64,
+    unique: bool,
+    range_max: i64,
+) -> Result<ThreadUnsafeUnigramCandidateSamplerOutputs> {
+    ThreadUnsafeUnigramCandidateSampler::new(num_true, num_sampled, unique, range_max)
+        .build(scope, true_classes)
+}
+
 /// The outputs of [`TopK`].
 #[derive(Clone, Debug)]
 pub struct TopKOutputs {
@@ -3510,4 +5626,84 @@ impl TopKV2 {
 #[track_caller]
 pub fn top_kv2(scope: &Scope, input: impl Into<Input>, k: impl Into<Input>) -> Result<TopKV2Outputs> {
     TopKV2::new().build(scope, input, k)
+}
+
+/// The outputs of [`UniformCandidateSampler`].
+#[derive(Clone, Debug)]
+pub struct UniformCandidateSamplerOutputs {
+    /// `sampled_candidates: int64`
+    pub sampled_candidates: Output,
+    /// `true_expected_count: float`
+    pub true_expected_count: Output,
+    /// `sampled_expected_count: float`
+    pub sampled_expected_count: Output,
+}
+
+/// `UniformCandidateSampler(true_classes: int64) -> (sampled_candidates: int64, true_expected_count: float, sampled_expected_count: float)`
+///
+/// Attributes:
+/// - `num_true: int >= 1`
+/// - `num_sampled: int >= 1`
+/// - `unique: bool`
+/// - `range_max: int >= 1`
+/// - `seed: int = 0`
+/// - `seed2: int = 0`
+#[derive(Clone, Debug)]
+pub struct UniformCandidateSampler(Settings);
+
+impl UniformCandidateSampler {
+    /// A builder with every optional attribute at its default.
+    pub fn new(num_true: i64, num_sampled: i64, unique: bool, range_max: i64) -> Self {
+        let mut settings = Settings::default();
+        settings.set("num_true", num_true);
+        settings.set("num_sampled", num_sampled);
+        settings.set("unique", unique);
+        settings.set("range_max", range_max);
+        UniformCandidateSampler(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `seed: int = 0`.
+    #[must_use]
+    pub fn seed(mut self, value: i64) -> Self {
+        self.0.set("seed", value);
+        self
+    }
+    /// Sets `seed2: int = 0`.
+    #[must_use]
+    pub fn seed2(mut self, value: i64) -> Self {
+        self.0.set("seed2", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        true_classes: impl Into<Input>,
+    ) -> Result<UniformCandidateSamplerOutputs> {
+        let operation = self.0.node(scope, "UniformCandidateSampler").input(true_classes).build()?;
+        Ok(UniformCandidateSamplerOutputs {
+            sampled_candidates: operation.output_arg(0)?,
+            true_expected_count: operation.output_arg(1)?,
+            sampled_expected_count: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`UniformCandidateSampler`] with every optional attribute at its default.
+#[track_caller]
+pub fn uniform_candidate_sampler(
+    scope: &Scope,
+    true_classes: impl Into<Input>,
+    num_true: i64,
+    num_sampled: i64,
+    unique: bool,
+    range_max: i64,
+) -> Result<UniformCandidateSamplerOutputs> {
+    UniformCandidateSampler::new(num_true, num_sampled, unique, range_max).build(scope, true_classes)
 }

@@ -62,10 +62,10 @@ static OPTIONAL_GET_VALUE: Op = Op {
 const TYPE_NAME: &str = "tensorflow::data::Optional";
 
 /// The tensors, if there are any.
-struct Optional(Option<Vec<Tensor>>);
+pub(crate) struct Optional(pub(crate) Option<Vec<Tensor>>);
 
 impl Optional {
-    fn into_tensor(self) -> Tensor {
+    pub(crate) fn into_tensor(self) -> Tensor {
         let variants = vec![Variant::new(self)];
         Tensor::from_units(DType::Variant, Shape::scalar(), variants).expect("one variant is a scalar")
     }

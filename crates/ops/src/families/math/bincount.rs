@@ -1,11 +1,12 @@
-//! Counting how often each small integer occurs, per tensor, per row or per ragged row.
+//! Counting how often each small integer occurs, per tensor or per row of a dense, ragged or sparse tensor.
 
 use crate::numeric::Num;
+use crate::support::sparse::Sparse;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{Result, Shape, bail, ensure, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&BINCOUNT, &DENSE_BINCOUNT, &RAGGED_BINCOUNT];
+pub(crate) const OPS: &[&Op] = &[&BINCOUNT, &DENSE_BINCOUNT, &RAGGED_BINCOUNT, &SPARSE_BINCOUNT];
 
 static BINCOUNT: Op = Op {
     name: "Bincount",
@@ -37,6 +38,14 @@ static RAGGED_BINCOUNT: Op = Op {
     ..Op::PURE
 };
 
+static SPARSE_BINCOUNT: Op = Op {
+    name: "SparseBincount",
+    inputs: &["indices: int64", "values: Tidx", "dense_shape: int64", "size: Tidx", "weights: T"],
+    shape: sparse_shape,
+    kernels: kernels![sparse_kernel: i32, i64, f32, f64],
+    ..DENSE_BINCOUNT
+};
+
 /// The number of bins, if known before running.
 fn bins(s: &ShapeCx<'_>, input: usize) -> Result<i64> {
     s.rank(input, 0)?;
@@ -64,6 +73,16 @@ fn dense_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 fn ragged_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let size = bins(s, 2)?;
     s.output(0, [UNKNOWN_DIM, size])
+}
+
+fn sparse_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    let size = bins(s, 3)?;
+    let shape = s.constant_shape(2)?;
+    match shape.dims() {
+        None => Ok(()),
+        Some([_]) => s.output(0, [size]),
+        Some(dims) => s.output(0, [dims.first().copied().unwrap_or(UNKNOWN_DIM), size]),
+    }
 }
 
 fn flat_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
@@ -133,6 +152,29 @@ fn ragged_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
                 let range = from..to.max(from);
                 let weights = if weights.is_empty() { weights } else { &weights[range.clone()] };
                 count(&values[range], weights, binary, bins);
+            }
+        })
+    })
+}
+
+fn sparse_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
+    let binary: bool = init.attr("binary_output")?;
+    Kernel::sync(move |cx| {
+        let size = size(cx, 3)?;
+        let sparse = Sparse::input(cx, 0)?;
+        sparse.check_bounds()?;
+        ensure!(sparse.rank() > 0, InvalidArgument, "dense_shape must have at least 1 dimension, got 0");
+        let values = sparse.values.to_i64s()?;
+        let weights = weights::<T>(cx, 4, values.len())?;
+        if sparse.rank() == 1 {
+            ensure!(values.iter().all(|value| *value >= 0), InvalidArgument, "Input must be non-negative");
+            return counted(cx, Shape::vector(size), |bins| count(&values, weights, binary, bins));
+        }
+        counted(cx, Shape::new([sparse.shape[0], size as i64])?, |bins| {
+            for (entry, value) in values.iter().enumerate() {
+                let row = sparse.row(entry)[0] as usize;
+                let weights = weights.get(entry).map_or(&[] as &[T], std::slice::from_ref);
+                count(&[*value], weights, binary, &mut bins[row * size..(row + 1) * size]);
             }
         })
     })

@@ -2,7 +2,7 @@
 
 use crate::numeric::Real;
 use crate::numeric::philox::{BLOCKS_PER_OUTPUT, KernelStream, Philox, Words, from_seed_input};
-use crate::support::distribution::{infer_seed, next_f64};
+use crate::support::distribution::infer_seed;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, Result, Shape, Tensor, bf16, ensure, f16, kernels};
@@ -92,7 +92,7 @@ fn draw<T: Real>(cx: &KernelCx<'_>, dtype: DType, reserve: impl FnOnce(u64) -> P
     for row in logits.flat::<T>()?.chunks(classes) {
         let total = accumulate(row, &mut cumulative);
         for _ in 0..samples {
-            let sought = next_f64(&mut words) * total;
+            let sought = words.next_f64() * total;
             classes_drawn.push(cumulative.partition_point(|bound| *bound <= sought));
         }
     }

@@ -7,7 +7,8 @@ use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Op, ShapeCx, shapes};
 use ferroflow_core::{DType, Result, Shape, Tensor, ensure, kernels, status};
 use ferroflow_io::bundle::{self, BundleReader, BundleWriter, SliceSpec};
-use ferroflow_io::path::local_path;
+use ferroflow_io::file;
+use ferroflow_io::path::resolve_path;
 use ferroflow_io::v1::V1Reader;
 use std::path::Path;
 use std::sync::Arc;
@@ -261,11 +262,11 @@ fn merge_inputs(cx: &KernelCx<'_>) -> Result<(Vec<String>, String)> {
 
 /// Directories that others still use stay, as in stock.
 fn delete_parts(prefixes: &[String], destination: &str) {
-    let directory = |prefix: &str| local_path(prefix).ok().and_then(|path| path.parent().map(Path::to_owned));
+    let directory = |prefix: &str| resolve_path(prefix).ok().and_then(|path| path.parent().map(Path::to_owned));
     let own = directory(destination);
     for directory in prefixes.iter().filter_map(|prefix| directory(prefix)) {
         if Some(&directory) != own.as_ref() {
-            let _ = std::fs::remove_dir(directory);
+            file::remove_empty_directory(&directory);
         }
     }
 }

@@ -197,7 +197,7 @@ fn as_string_kernel(init: &Init<'_>) -> Result<Kernel> {
 }
 
 /// A number that a string may hold, with spaces around it.
-trait Parse: Element {
+pub(crate) trait Parse: Element {
     fn parse(text: &str) -> Option<Self>;
 }
 

@@ -46,7 +46,7 @@ fn run_parts(text: &str, fetches: &str) -> Vec<i32> {
         text.lines().map(|line| line.split('@').next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
     let expected = run(&whole, fetches).unwrap();
     for optimize in [false, true] {
-        let Parts { local, remote } = cut(text, "", fetches, "", optimize).unwrap();
+        let Parts { local, remote, .. } = cut(text, "", fetches, "", optimize).unwrap();
         let rendezvous: Arc<dyn Rendezvous> = Arc::new(LocalRendezvous::default());
         let start = |executable: Result<Arc<Executable>>, env: &RuntimeEnv| {
             let step = StepCx { rendezvous: rendezvous.clone(), ..Arc::into_inner(step(env)).unwrap() };

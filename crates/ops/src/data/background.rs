@@ -1,0 +1,354 @@
+//! Work ahead of the consumer, on the compute threads: a buffer that a task fills, and calls that run in parallel.
+
+use super::{Caller, Element, IteratorCx, Next, PendingCall, Source, SourceCx};
+use ferroflow_core::device::BackgroundTask;
+use ferroflow_core::turn::Turn;
+use ferroflow_core::{Result, status};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
+
+const UNPOISONED: &str = "no panic while a buffer is locked";
+
+/// The most elements that a buffer of unspecified size grows to.
+const MAX_TUNED: usize = 64;
+
+/// A source whose elements are made ahead of the consumer, in order.
+pub(crate) struct Prefetch {
+    shared: Arc<Shared>,
+    cx: Arc<IteratorCx>,
+    task: Option<BackgroundTask>,
+    /// True if the size of the buffer is ours to choose.
+    tuned: bool,
+}
+
+struct Shared {
+    buffer: Mutex<Buffer>,
+    /// Locked while somebody polls it, the task or the consumer.
+    source: Mutex<Box<dyn Source>>,
+}
+
+struct Buffer {
+    elements: VecDeque<Result<Element>>,
+    limit: usize,
+    ended: bool,
+    stage: Stage,
+    consumer: Option<Waker>,
+}
+
+/// The stage of the task that fills the buffer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// There is no task.
+    Idle,
+    /// The task waits for a thread.
+    Scheduled,
+    /// The task polls the source, or waits for it.
+    Polling,
+}
+
+impl Prefetch {
+    /// Makes the elements of a source ahead of time: `size` of them, or as many as turn out to be of use.
+    pub(crate) fn new(source: Box<dyn Source>, size: Option<usize>, cx: &Arc<IteratorCx>) -> Prefetch {
+        let buffer = Buffer {
+            elements: VecDeque::new(),
+            limit: size.unwrap_or(2).max(1),
+            ended: false,
+            stage: Stage::Idle,
+            consumer: None,
+        };
+        let shared = Shared { buffer: Mutex::new(buffer), source: Mutex::new(source) };
+        Prefetch { shared: Arc::new(shared), cx: cx.clone(), task: None, tuned: size.is_none() }
+    }
+
+    /// Starts to make elements now, not when the first one is asked for.
+    pub(crate) fn started(mut self) -> Prefetch {
+        let shared = self.shared.clone();
+        self.schedule(shared.lock());
+        self
+    }
+
+    /// Starts the task unless it runs or has nothing to do.
+    fn schedule(&mut self, mut buffer: MutexGuard<'_, Buffer>) {
+        // Waiting until half of the buffer is free makes one hop serve many elements.
+        let full = buffer.elements.len() > buffer.limit / 2;
+        if buffer.ended || full || buffer.stage != Stage::Idle {
+            return;
+        }
+        buffer.stage = Stage::Scheduled;
+        drop(buffer);
+        let shared = self.shared.clone();
+        let task = self.cx.spawn(Box::pin(poll_fn(move |task| {
+            let _turn = Turn::new(false).begin();
+            shared.fill(task)
+        })));
+        if task.is_none() {
+            self.shared.lock().stage = Stage::Idle;
+        }
+        self.task = task;
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Buffer> {
+        self.buffer.lock().expect(UNPOISONED)
+    }
+
+    /// Fills the buffer until it is full, the source is pending, or the turn is over.
+    fn fill(&self, task: &mut Context<'_>) -> Poll<()> {
+        // If the consumer polls the source at this moment, it takes what comes first and starts a new task.
+        let Ok(mut source) = self.source.try_lock() else {
+            self.lock().stage = Stage::Idle;
+            return Poll::Ready(());
+        };
+        self.lock().stage = Stage::Polling;
+        let mut cx = SourceCx::new(task);
+        loop {
+            let next = source.poll_next(&mut cx);
+            let mut buffer = self.lock();
+            match next {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(None)) => buffer.ended = true,
+                Poll::Ready(Ok(Some(element))) => buffer.elements.push_back(Ok(element)),
+                Poll::Ready(Err(error)) => buffer.elements.push_back(Err(error)),
+            }
+            let consumer = buffer.consumer.take();
+            let full = buffer.ended || buffer.elements.len() >= buffer.limit;
+            if full {
+                buffer.stage = Stage::Idle;
+            }
+            drop(buffer);
+            if let Some(consumer) = consumer {
+                consumer.wake();
+            }
+            if full {
+                return Poll::Ready(());
+            }
+            if cx.tick().is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl Source for Prefetch {
+    fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
+        let shared = self.shared.clone();
+        let mut buffer = shared.lock();
+        if let Some(element) = buffer.elements.pop_front() {
+            self.schedule(buffer);
+            return Poll::Ready(element.map(Some));
+        }
+        if buffer.ended {
+            return Poll::Ready(Ok(None));
+        }
+        if self.tuned && buffer.limit < MAX_TUNED {
+            // The consumer is ahead: a larger buffer evens out what varies.
+            buffer.limit *= 2;
+        }
+        if buffer.stage == Stage::Polling {
+            buffer.consumer = Some(cx.task.waker().clone());
+            return Poll::Pending;
+        }
+        drop(buffer);
+        // Nobody has started to make the next element.
+        if let Ok(mut source) = shared.source.try_lock() {
+            let mut buffer = shared.lock();
+            if let Some(element) = buffer.elements.pop_front() {
+                drop(source);
+                self.schedule(buffer);
+                return Poll::Ready(element.map(Some));
+            }
+            if buffer.stage == Stage::Polling || buffer.ended {
+                // The task came first, and waits for the source now, or has ended.
+                buffer.consumer = Some(cx.task.waker().clone());
+                let ended = buffer.ended;
+                return if ended { Poll::Ready(Ok(None)) } else { Poll::Pending };
+            }
+            buffer.consumer = Some(cx.task.waker().clone());
+            drop(buffer);
+            let next = source.poll_next(cx);
+            drop(source);
+            let mut buffer = shared.lock();
+            if let Poll::Ready(Ok(None)) = next {
+                buffer.ended = true;
+            }
+            if next.is_ready() {
+                buffer.consumer = None;
+                self.schedule(buffer);
+            }
+            return next;
+        }
+        let mut buffer = shared.lock();
+        if let Some(element) = buffer.elements.pop_front() {
+            return Poll::Ready(element.map(Some));
+        }
+        if buffer.ended {
+            return Poll::Ready(Ok(None));
+        }
+        buffer.consumer = Some(cx.task.waker().clone());
+        if buffer.stage == Stage::Idle {
+            // The task gave up for us between the two looks.
+            cx.task.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+/// Calls that take longer than this are worth another thread.
+const LONG_CALL: Duration = Duration::from_micros(40);
+/// The number of short calls between measurements.
+const MEASURE_EVERY: u32 = 16;
+
+/// Calls of a function on the elements of a source, several at a time. Results come in the order of the elements, or,
+/// if that does not matter, those first that are there first.
+///
+/// Short calls are made on the polling thread one by one: passing them to another thread would take longer.
+pub(crate) struct ParallelCalls {
+    input: Box<dyn Source>,
+    caller: Caller,
+    window: VecDeque<Slot>,
+    limit: usize,
+    in_order: bool,
+    ended: bool,
+    /// Keep the arguments of each call with its result, for predicates.
+    keeps_arguments: bool,
+    /// True if the last measured call was long.
+    long: bool,
+    until_measured: u32,
+}
+
+/// The results of a call, and its arguments if they are kept.
+pub(crate) type Called = (Result<Element>, Element);
+
+enum Slot {
+    Done(Called),
+    /// A call on another thread.
+    Elsewhere(Arc<Mutex<Outcome>>, Option<BackgroundTask>, Element),
+    /// A call that waits for something and is polled here, because there are no other threads.
+    Here(PendingCall, Element),
+    /// An error of the input.
+    Failed(ferroflow_core::Status),
+}
+
+#[derive(Default)]
+struct Outcome {
+    results: Option<Result<Element>>,
+    waker: Option<Waker>,
+}
+
+impl ParallelCalls {
+    /// At most `limit` calls at a time, or as many as there are threads.
+    pub(crate) fn new(
+        input: Box<dyn Source>,
+        caller: Caller,
+        limit: Option<usize>,
+        in_order: bool,
+        keeps_arguments: bool,
+    ) -> ParallelCalls {
+        let limit = limit.unwrap_or_else(|| caller.cx().parallelism()).max(1);
+        let window = VecDeque::new();
+        ParallelCalls {
+            input,
+            caller,
+            window,
+            limit,
+            in_order,
+            ended: false,
+            keeps_arguments,
+            long: false,
+            until_measured: 1,
+        }
+    }
+
+    fn start(&mut self, element: Element, cx: &mut SourceCx<'_, '_>) {
+        let kept = if self.keeps_arguments { element.clone() } else { Vec::new() };
+        let mut call = self.caller.call(element);
+        if !self.long {
+            self.until_measured -= 1;
+            let since = (self.until_measured == 0).then(Instant::now);
+            let polled = call.as_mut().poll(cx.task);
+            if let Some(since) = since {
+                self.until_measured = MEASURE_EVERY;
+                self.long = since.elapsed() > LONG_CALL;
+            }
+            if let Poll::Ready(results) = polled {
+                self.window.push_back(Slot::Done((results, kept)));
+                return;
+            }
+        }
+        if self.caller.cx().device().background().is_none() {
+            self.window.push_back(Slot::Here(call, kept));
+            return;
+        }
+        let outcome = Arc::new(Mutex::new(Outcome::default()));
+        let filled = outcome.clone();
+        let task = self.caller.cx().spawn(Box::pin(async move {
+            let results = poll_fn(|task| {
+                let _turn = Turn::new(false).begin();
+                call.as_mut().poll(task)
+            })
+            .await;
+            let mut outcome = filled.lock().expect(UNPOISONED);
+            outcome.results = Some(results);
+            let waker = outcome.waker.take();
+            drop(outcome);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }));
+        self.window.push_back(Slot::Elsewhere(outcome, task, kept));
+    }
+
+    /// The next call's results.
+    pub(crate) fn poll_called(&mut self, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Option<Called>>> {
+        loop {
+            let reach = if self.in_order { 1 } else { self.window.len() };
+            for place in 0..reach.min(self.window.len()) {
+                if let Poll::Ready(called) = poll_slot(&mut self.window[place], cx) {
+                    self.window.remove(place);
+                    return Poll::Ready(called.map(Some));
+                }
+            }
+            if self.window.len() >= self.limit {
+                return Poll::Pending;
+            }
+            if self.ended {
+                return if self.window.is_empty() { Poll::Ready(Ok(None)) } else { Poll::Pending };
+            }
+            match self.input.poll_next(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(Some(element))) => self.start(element, cx),
+                Poll::Ready(Ok(None)) => self.ended = true,
+                Poll::Ready(Err(error)) => self.window.push_back(Slot::Failed(error)),
+            }
+        }
+    }
+}
+
+fn poll_slot(slot: &mut Slot, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Called>> {
+    match slot {
+        Slot::Done((results, kept)) => {
+            let results = std::mem::replace(results, Ok(Vec::new()));
+            Poll::Ready(Ok((results, std::mem::take(kept))))
+        }
+        Slot::Here(call, kept) => {
+            let results = ready!(call.as_mut().poll(cx.task));
+            Poll::Ready(Ok((results, std::mem::take(kept))))
+        }
+        Slot::Elsewhere(outcome, task, kept) => {
+            let mut outcome = outcome.lock().expect(UNPOISONED);
+            if let Some(results) = outcome.results.take() {
+                return Poll::Ready(Ok((results, std::mem::take(kept))));
+            }
+            if task.is_none() {
+                return Poll::Ready(Err(status!(Internal, "there is no thread for a call")));
+            }
+            outcome.waker = Some(cx.task.waker().clone());
+            Poll::Pending
+        }
+        Slot::Failed(error) => Poll::Ready(Err(error.clone())),
+    }
+}

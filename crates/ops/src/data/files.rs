@@ -1,0 +1,137 @@
+//! Files of datasets: opened one after the other, decompressed on the way.
+
+use super::{END, Element, Next, Source, SourceCx};
+use ferroflow_core::kernel::{KernelCx, Str};
+use ferroflow_core::{Result, Tensor, bail, ensure};
+use ferroflow_io::record::Compression;
+use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::sync::Arc;
+use std::task::{Poll, ready};
+
+/// The size of the buffer of a reader if nobody asks for another.
+const BUFFER: usize = 256 << 10;
+/// The largest buffer that a node may ask for.
+const MAX_BUFFER: i64 = 64 << 20;
+
+/// A file that is read from its beginning to its end.
+pub(crate) type Input = Box<dyn BufRead + Send>;
+
+/// The names of files that an input has: one, or a vector of them.
+pub(crate) fn names(cx: &KernelCx<'_>, input: usize) -> Result<Arc<[String]>> {
+    let tensor = cx.input(input)?;
+    ensure!(tensor.rank() <= 1, InvalidArgument, "`filenames` must be a scalar or a vector.");
+    tensor.units::<Str>()?.iter().map(text).collect()
+}
+
+/// A string of an input as text.
+pub(crate) fn text(bytes: &Str) -> Result<String> {
+    match String::from_utf8(bytes.to_vec()) {
+        Ok(text) => Ok(text),
+        Err(_) => bail!(InvalidArgument, "the name of a file must be UTF-8 text"),
+    }
+}
+
+/// The compression that an input names.
+pub(crate) fn compression(cx: &KernelCx<'_>, input: usize) -> Result<Compression> {
+    match &*super::scalar::<Str>(cx, input, "compression_type")? {
+        b"" => Ok(Compression::None),
+        b"GZIP" => Ok(Compression::Gzip),
+        b"ZLIB" => Ok(Compression::Zlib),
+        _ => bail!(InvalidArgument, "Unsupported compression_type."),
+    }
+}
+
+/// The size of the buffer that an input asks for.
+pub(crate) fn buffer_size(cx: &KernelCx<'_>, input: usize, hint: &str) -> Result<usize> {
+    let size: i64 = super::scalar(cx, input, "buffer_size")?;
+    ensure!(size >= 0, InvalidArgument, "`buffer_size` must be >= 0{hint}");
+    Ok(if size == 0 { BUFFER } else { size.min(MAX_BUFFER) as usize })
+}
+
+/// Opens a file as it is.
+pub(crate) fn open_plain(name: &str, buffer: usize) -> Result<BufReader<File>> {
+    let path = ferroflow_io::path::resolve_path(name)?;
+    let file = File::open(&path).map_err(|error| ferroflow_io::file::status(&path, &error))?;
+    // Opening a directory works; reading it is what fails.
+    let metadata = file.metadata().map_err(|error| ferroflow_io::file::status(&path, &error))?;
+    ensure!(!metadata.is_dir(), FailedPrecondition, "{name}; Is a directory");
+    Ok(BufReader::with_capacity(buffer, file))
+}
+
+/// Opens a file and decompresses what is read from it.
+pub(crate) fn open(name: &str, compression: Compression, buffer: usize) -> Result<Input> {
+    let file = open_plain(name, buffer)?;
+    Ok(match compression {
+        Compression::None => Box::new(file),
+        Compression::Gzip => Box::new(BufReader::new(MultiGzDecoder::new(file))),
+        Compression::Zlib => Box::new(BufReader::new(ZlibDecoder::new(file))),
+    })
+}
+
+/// The status for a file whose contents cannot be read.
+pub(crate) fn broken(name: &str, error: &std::io::Error) -> ferroflow_core::Status {
+    use std::io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+    match error.kind() {
+        InvalidData | InvalidInput | UnexpectedEof => {
+            ferroflow_core::status!(DataLoss, "inflate() failed in {name}: {error}")
+        }
+        _ => ferroflow_io::file::status(name, error),
+    }
+}
+
+/// A reader of the records of one file.
+pub(crate) trait Records: Send {
+    /// The next record; `None` at the end of the file.
+    fn next(&mut self) -> Result<Option<Element>>;
+}
+
+type OpenRecords = dyn Fn(usize, &str) -> Result<Box<dyn Records>> + Send + Sync;
+
+/// The records of several files, one file after the other. After an error, the file is left.
+pub(crate) struct Files {
+    names: Arc<[String]>,
+    next: usize,
+    current: Option<Box<dyn Records>>,
+    open: Arc<OpenRecords>,
+}
+
+impl Files {
+    /// Reads these files with readers that `open` makes of their place in the list and name.
+    pub(crate) fn new(names: &Arc<[String]>, open: &Arc<OpenRecords>) -> Files {
+        Files { names: names.clone(), next: 0, current: None, open: open.clone() }
+    }
+}
+
+impl Source for Files {
+    fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
+        ready!(cx.leave_io_thread());
+        loop {
+            if let Some(current) = &mut self.current {
+                let record = current.next();
+                if !matches!(record, Ok(Some(_))) {
+                    self.current = None;
+                    self.next += 1;
+                }
+                if let Some(record) = record? {
+                    return Poll::Ready(Ok(Some(record)));
+                }
+                ready!(cx.tick());
+            }
+            let Some(name) = self.names.get(self.next) else { return END };
+            match (self.open)(self.next, name) {
+                Ok(opened) => self.current = Some(opened),
+                Err(error) => {
+                    self.next += 1;
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+    }
+}
+
+/// An element of one string.
+pub(crate) fn string_element(bytes: impl Into<Str>) -> Element {
+    vec![Tensor::scalar::<Str>(bytes.into())]
+}

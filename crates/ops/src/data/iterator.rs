@@ -1,0 +1,201 @@
+//! Iterators: resources that run a dataset.
+
+use super::context::Instances;
+use super::{Dataset, Element, IteratorCx, Source, SourceCx};
+use ferroflow_core::resource::Resource;
+use ferroflow_core::step::StepCx;
+use ferroflow_core::{DType, PartialShape, Result, Tensor, bail, ensure};
+use futures_util::lock::Mutex as AsyncMutex;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+
+/// A running dataset.
+pub(crate) struct Running {
+    /// Held by one consumer at a time, across its waits.
+    source: AsyncMutex<Box<dyn Source>>,
+    dataset: Dataset,
+    /// Declared after the source, so that it ends last.
+    _cx: Arc<IteratorCx>,
+    /// The number of elements that were taken.
+    taken: Mutex<u64>,
+}
+
+impl Running {
+    /// Runs a dataset.
+    pub(crate) fn new(dataset: &Dataset, step: &StepCx, instances: &Arc<Instances>) -> Result<Arc<Running>> {
+        let cx = IteratorCx::new(step, instances);
+        let source = AsyncMutex::new(dataset.open(&cx)?);
+        Ok(Arc::new(Running { source, dataset: dataset.clone(), _cx: cx, taken: Mutex::new(0) }))
+    }
+
+    /// The next element; `None` at the end. Consumers take turns.
+    pub(crate) async fn next(&self) -> Result<Option<Element>> {
+        let mut source = self.source.lock().await;
+        let next = poll_fn(|task| source.poll_next(&mut SourceCx::new(task))).await?;
+        if next.is_some() {
+            *self.taken.lock().expect("no panic while counting") += 1;
+        }
+        Ok(next)
+    }
+
+    /// The number of elements that were taken so far.
+    pub(crate) fn taken(&self) -> u64 {
+        *self.taken.lock().expect("no panic while counting")
+    }
+
+    /// The dataset.
+    pub(crate) fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+}
+
+/// Runs a dataset once, from a kernel.
+pub(crate) struct OneRun {
+    source: Box<dyn Source>,
+    pub(crate) cx: Arc<IteratorCx>,
+}
+
+impl OneRun {
+    pub(crate) fn new(dataset: &Dataset, step: &StepCx) -> Result<OneRun> {
+        let cx = IteratorCx::new(step, &Arc::default());
+        Ok(OneRun { source: dataset.open(&cx)?, cx })
+    }
+
+    /// The next element; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Element>> {
+        poll_fn(|task| self.source.poll_next(&mut SourceCx::new(task))).await
+    }
+}
+
+/// An iterator under a name or in a handle. It may be initialized again and again.
+pub(crate) struct IteratorResource {
+    pub(crate) types: Vec<DType>,
+    pub(crate) shapes: Vec<PartialShape>,
+    running: Mutex<Option<Arc<Running>>>,
+    instances: Arc<Instances>,
+}
+
+impl IteratorResource {
+    /// An iterator that is not initialized.
+    pub(crate) fn new(types: &[DType], shapes: &[PartialShape]) -> IteratorResource {
+        IteratorResource {
+            types: types.to_vec(),
+            shapes: shapes.to_vec(),
+            running: Mutex::default(),
+            instances: Arc::default(),
+        }
+    }
+
+    /// Starts to run a dataset from its beginning.
+    pub(crate) fn initialize(&self, dataset: &Dataset, step: &StepCx) -> Result<Arc<Running>> {
+        check_types(&self.types, dataset.types())?;
+        check_shapes(&self.shapes, dataset.shapes())?;
+        let running = Running::new(dataset, step, &self.instances)?;
+        let before = self.lock().replace(running.clone());
+        // Outside of the lock: it may end much.
+        drop(before);
+        Ok(running)
+    }
+
+    /// The dataset that runs.
+    pub(crate) fn running(&self, call: &str, purpose: &str) -> Result<Arc<Running>> {
+        match &*self.lock() {
+            Some(running) => Ok(running.clone()),
+            None => bail!(
+                FailedPrecondition,
+                "{call}() failed because the iterator has not been initialized. Ensure that you have run the \
+                 initializer operation for this iterator before {purpose}."
+            ),
+        }
+    }
+
+    /// The next element; `None` at the end.
+    pub(crate) async fn next(&self) -> Result<Option<Element>> {
+        self.running("GetNext", "getting the next element")?.next().await
+    }
+
+    /// Ends what runs.
+    pub(crate) fn stop(&self) {
+        drop(self.lock().take());
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Running>>> {
+        self.running.lock().expect("no panic while an iterator is replaced")
+    }
+}
+
+impl Resource for IteratorResource {
+    fn type_name(&self) -> &'static str {
+        "N10tensorflow4data16IteratorResourceE"
+    }
+
+    fn cancel_waiters(&self) {
+        self.stop();
+    }
+}
+
+/// Refuses types other than the expected ones.
+pub(crate) fn check_types(expected: &[DType], got: &[DType]) -> Result<()> {
+    ensure!(
+        expected.len() == got.len(),
+        InvalidArgument,
+        "Number of components does not match: expected {} types but got {}.",
+        expected.len(),
+        got.len()
+    );
+    for (i, (want, have)) in expected.iter().zip(got).enumerate() {
+        ensure!(
+            want == have,
+            InvalidArgument,
+            "Data type mismatch at component {i}: expected {want} but got {have}."
+        );
+    }
+    Ok(())
+}
+
+/// Refuses shapes that do not fit the expected ones.
+pub(crate) fn check_shapes(expected: &[PartialShape], got: &[PartialShape]) -> Result<()> {
+    ensure!(
+        expected.len() == got.len(),
+        InvalidArgument,
+        "Number of components does not match: expected {} shapes but got {}.",
+        expected.len(),
+        got.len()
+    );
+    for (i, (want, have)) in expected.iter().zip(got).enumerate() {
+        ensure!(
+            want.is_compatible_with(have),
+            InvalidArgument,
+            "Incompatible shapes at component {i}: expected {want} but got {have}."
+        );
+    }
+    Ok(())
+}
+
+/// Refuses an element that does not have these types and shapes.
+pub(crate) fn check_element(types: &[DType], shapes: &[PartialShape], element: &[Tensor]) -> Result<()> {
+    ensure!(
+        types.len() == element.len(),
+        InvalidArgument,
+        "Number of components does not match: expected {} types but got {}.",
+        types.len(),
+        element.len()
+    );
+    for (i, tensor) in element.iter().enumerate() {
+        ensure!(
+            tensor.dtype() == types[i],
+            InvalidArgument,
+            "Data type mismatch at component {i}: expected {} but got {}.",
+            types[i],
+            tensor.dtype()
+        );
+        ensure!(
+            shapes.get(i).is_none_or(|shape| shape.admits(tensor.shape())),
+            InvalidArgument,
+            "Incompatible shapes at component {i}: expected {} but got {}.",
+            shapes[i],
+            tensor.shape()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,417 @@
+//! Datasets that take a part of another's elements, or all of them several times.
+
+use crate::data::{Dataset, END, INFINITE, IteratorCx, Next, Source, SourceCx, UNKNOWN, kernel, scalar};
+use ferroflow_core::kernel::{Init, Kernel, Str};
+use ferroflow_core::op::{Op, shapes};
+use ferroflow_core::{DType, Result, ensure, kernels, status};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+
+pub(crate) const OPS: &[&Op] = &[
+    &TAKE_DATASET,
+    &SKIP_DATASET,
+    &REPEAT_DATASET,
+    &SHARD_DATASET,
+    &ASSERT_CARDINALITY_DATASET,
+    &IGNORE_ERRORS_DATASET,
+    &EXPERIMENTAL_IGNORE_ERRORS_DATASET,
+    &UNIQUE_DATASET,
+    &EXPERIMENTAL_UNIQUE_DATASET,
+];
+
+static TAKE_DATASET: Op = Op {
+    name: "TakeDataset",
+    inputs: &["input_dataset: variant", "count: int64"],
+    outputs: &["handle: variant"],
+    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1", "metadata: string = ''"],
+    shape: shapes::scalar,
+    kernels: kernels![any take_kernel],
+    cheap: true,
+    ..Op::PURE
+};
+
+static SKIP_DATASET: Op = Op {
+    name: "SkipDataset",
+    inputs: &["input_dataset: variant", "count: int64"],
+    outputs: &["handle: variant"],
+    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1", "metadata: string = ''"],
+    shape: shapes::scalar,
+    kernels: kernels![any skip_kernel],
+    cheap: true,
+    ..Op::PURE
+};
+
+static REPEAT_DATASET: Op = Op {
+    name: "RepeatDataset",
+    inputs: &["input_dataset: variant", "count: int64"],
+    outputs: &["handle: variant"],
+    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1", "metadata: string = ''"],
+    shape: shapes::scalar,
+    kernels: kernels![any repeat_kernel],
+    cheap: true,
+    ..Op::PURE
+};
+
+static SHARD_DATASET: Op = Op {
+    name: "ShardDataset",
+    inputs: &["input_dataset: variant", "num_shards: int64", "index: int64"],
+    outputs: &["handle: variant"],
+    attrs: &[
+        "require_non_empty: bool = false",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    shape: shapes::scalar,
+    kernels: kernels![any shard_kernel],
+    cheap: true,
+    ..Op::PURE
+};
+
+static ASSERT_CARDINALITY_DATASET: Op = Op {
+    name: "AssertCardinalityDataset",
+    inputs: &["input_dataset: variant", "cardinality: int64"],
+    outputs: &["handle: variant"],
+    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
+    shape: shapes::scalar,
+    kernels: kernels![any assert_cardinality_kernel],
+    cheap: true,
+    ..Op::PURE
+};
+
+static IGNORE_ERRORS_DATASET: Op = Op {
+    name: "IgnoreErrorsDataset",
+    inputs: &["input_dataset: variant"],
+    outputs: &["handle: variant"],
+    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1", "log_warning: bool = false"],
+    shape: shapes::scalar,
+    kernels: kernels![any ignore_errors_kernel],
+    cheap: true,
+    ..Op::PURE
+};
+
+static EXPERIMENTAL_IGNORE_ERRORS_DATASET: Op =
+    Op { name: "ExperimentalIgnoreErrorsDataset", ..IGNORE_ERRORS_DATASET };
+
+static UNIQUE_DATASET: Op = Op {
+    name: "UniqueDataset",
+    inputs: &["input_dataset: variant"],
+    outputs: &["handle: variant"],
+    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1", "metadata: string = ''"],
+    shape: shapes::scalar,
+    kernels: kernels![any unique_kernel],
+    cheap: true,
+    ..Op::PURE
+};
+
+static EXPERIMENTAL_UNIQUE_DATASET: Op = Op {
+    name: "ExperimentalUniqueDataset",
+    inputs: &["input_dataset: variant"],
+    outputs: &["handle: variant"],
+    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
+    shape: shapes::scalar,
+    kernels: kernels![any unique_kernel],
+    cheap: true,
+    ..Op::PURE
+};
+
+fn take_kernel(init: &Init<'_>) -> Result<Kernel> {
+    kernel(init, |cx, spec| {
+        let (input, count) = (Dataset::input(cx, 0)?, scalar::<i64>(cx, 1, "count")?);
+        let cardinality = match input.cardinality() {
+            known if count < 0 => known,
+            UNKNOWN => UNKNOWN,
+            INFINITE => count,
+            known => known.min(count),
+        };
+        let limit = (count >= 0).then_some(count as u64);
+        Ok(Dataset::new(spec, cardinality, move |cx| {
+            // Nothing is opened for no elements, as in stock.
+            let input = if limit == Some(0) { None } else { Some(input.open(cx)?) };
+            Ok(Box::new(Take { input, left: limit }))
+        }))
+    })
+}
+
+struct Take {
+    input: Option<Box<dyn Source>>,
+    left: Option<u64>,
+}
+
+impl Source for Take {
+    fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
+        let Some(input) = &mut self.input else { return END };
+        if self.left == Some(0) {
+            self.input = None;
+            return END;
+        }
+        let next = ready!(input.poll_next(cx))?;
+        match &next {
+            Some(_) => self.left = self.left.map(|left| left - 1),
+            None => self.input = None,
+        }
+        Poll::Ready(Ok(next))
+    }
+}
+
+fn skip_kernel(init: &Init<'_>) -> Result<Kernel> {
+    kernel(init, |cx, spec| {
+        let (input, count) = (Dataset::input(cx, 0)?, scalar::<i64>(cx, 1, "count")?);
+        let cardinality = match input.cardinality() {
+            special @ (INFINITE | UNKNOWN) => special,
+            _ if count < 0 => 0,
+            known => (known - count).max(0),
+        };
+        Ok(Dataset::new(spec, cardinality, move |cx| {
+            let input = if count < 0 { None } else { Some(input.open(cx)?) };
+            Ok(Box::new(Skip { input, left: count.max(0) as u64 }))
+        }))
+    })
+}
+
+struct Skip {
+    input: Option<Box<dyn Source>>,
+    left: u64,
+}
+
+impl Source for Skip {
+    fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
+        let Some(input) = &mut self.input else { return END };
+        while self.left > 0 {
+            ready!(cx.tick());
+            if ready!(input.poll_next(cx))?.is_none() {
+                self.input = None;
+                return END;
+            }
+            self.left -= 1;
+        }
+        input.poll_next(cx)
+    }
+}
+
+fn repeat_kernel(init: &Init<'_>) -> Result<Kernel> {
+    kernel(init, |cx, spec| {
+        let (input, count) = (Dataset::input(cx, 0)?, scalar::<i64>(cx, 1, "count")?);
+        let cardinality = match (input.cardinality(), count) {
+            (_, 0) | (0, _) => 0,
+            (_, ..0) | (INFINITE, _) => INFINITE,
+            (UNKNOWN, _) => UNKNOWN,
+            (known, count) => known.saturating_mul(count),
+        };
+        let runs = (count >= 0).then_some(count as u64);
+        Ok(Dataset::new(spec, cardinality, move |cx| {
+            let (input, cx) = (input.clone(), cx.clone());
+            Ok(Box::new(Repeat { input, cx, running: None, left: runs, produced: false }))
+        }))
+    })
+}
+
+struct Repeat {
+    input: Dataset,
+    cx: Arc<IteratorCx>,
+    running: Option<Box<dyn Source>>,
+    /// Runs that are left to start; `None` for any number.
+    left: Option<u64>,
+    /// True if the current run has produced an element.
+    produced: bool,
+}
+
+impl Source for Repeat {
+    fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
+        loop {
+            let Some(running) = &mut self.running else {
+                if self.left == Some(0) {
+                    return END;
+                }
+                self.left = self.left.map(|left| left - 1);
+                self.produced = false;
+                self.running = Some(self.input.open(&self.cx)?);
+                continue;
+            };
+            if let Some(element) = ready!(running.poll_next(cx))? {
+                self.produced = true;
+                return Poll::Ready(Ok(Some(element)));
+            }
+            self.running = None;
+            if self.left.is_none() && !self.produced {
+                // An empty dataset would be run forever.
+                self.left = Some(0);
+            }
+            ready!(cx.tick());
+        }
+    }
+}
+
+fn shard_kernel(init: &Init<'_>) -> Result<Kernel> {
+    let require_non_empty: bool = init.attr("require_non_empty")?;
+    kernel(init, move |cx, spec| {
+        let input = Dataset::input(cx, 0)?;
+        let (shards, index): (i64, i64) = (scalar(cx, 1, "num_shards")?, scalar(cx, 2, "index")?);
+        ensure!(
+            shards > 0,
+            InvalidArgument,
+            "Number of shards must be greater than zero (currently num_shards = {shards})."
+        );
+        ensure!(
+            (0..shards).contains(&index),
+            InvalidArgument,
+            "Index must be between 0 and {} (currently index = {index}).",
+            shards - 1
+        );
+        let cardinality = match input.cardinality() {
+            special @ (INFINITE | UNKNOWN) => special,
+            known => known / shards + (index < known % shards) as i64,
+        };
+        Ok(Dataset::new(spec, cardinality, move |cx| {
+            Ok(Box::new(Shard { input: input.open(cx)?, shards, index, at: 0, require_non_empty }))
+        }))
+    })
+}
+
+struct Shard {
+    input: Box<dyn Source>,
+    shards: i64,
+    index: i64,
+    at: i64,
+    require_non_empty: bool,
+}
+
+impl Source for Shard {
+    fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
+        loop {
+            ready!(cx.tick());
+            let Some(element) = ready!(self.input.poll_next(cx))? else {
+                if self.require_non_empty && self.at < self.shards {
+                    return Poll::Ready(Err(status!(
+                        InvalidArgument,
+                        "Could not apply FILE based sharding: the dataset only has {} file(s), which is not enough for \
+                         the required {} shards/workers. If you are using datasets with distribution strategy, \
+                         consider setting the auto sharding policy to either DATA or OFF using the \
+                         `experimental_distribute.auto_shard_policy` option of `tf.data.Options()`.",
+                        self.at,
+                        self.shards
+                    )));
+                }
+                return END;
+            };
+            let mine = self.at % self.shards == self.index;
+            self.at += 1;
+            if mine {
+                return Poll::Ready(Ok(Some(element)));
+            }
+        }
+    }
+}
+
+fn assert_cardinality_kernel(init: &Init<'_>) -> Result<Kernel> {
+    kernel(init, |cx, spec| {
+        let (input, count) = (Dataset::input(cx, 0)?, scalar::<i64>(cx, 1, "cardinality")?);
+        Ok(Dataset::new(spec, count, move |cx| {
+            Ok(Box::new(AssertCardinality { input: input.open(cx)?, count, seen: 0 }))
+        }))
+    })
+}
+
+struct AssertCardinality {
+    input: Box<dyn Source>,
+    count: i64,
+    seen: i64,
+}
+
+impl Source for AssertCardinality {
+    fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
+        let next = ready!(self.input.poll_next(cx))?;
+        let elements = |count: i64| match count {
+            INFINITE => "an infinite number of elements".to_owned(),
+            UNKNOWN => "an unknown number of elements".to_owned(),
+            1 => "1 element".to_owned(),
+            count => format!("{count} elements"),
+        };
+        if next.is_some() {
+            self.seen += 1;
+            if self.count >= 0 && self.seen > self.count {
+                return Poll::Ready(Err(status!(
+                    FailedPrecondition,
+                    "Input dataset was expected to contain {} but contained at least {}.",
+                    elements(self.count),
+                    elements(self.seen)
+                )));
+            }
+        } else if self.count == INFINITE || (self.count >= 0 && self.seen != self.count) {
+            return Poll::Ready(Err(status!(
+                FailedPrecondition,
+                "Input dataset was expected to contain {} but contained only {}.",
+                elements(self.count),
+                elements(self.seen)
+            )));
+        }
+        Poll::Ready(Ok(next))
+    }
+}
+
+fn ignore_errors_kernel(init: &Init<'_>) -> Result<Kernel> {
+    kernel(init, |cx, spec| {
+        let input = Dataset::input(cx, 0)?;
+        let cardinality = if input.cardinality() == INFINITE { INFINITE } else { UNKNOWN };
+        Ok(Dataset::new(spec, cardinality, move |cx| Ok(Box::new(IgnoreErrors(input.open(cx)?)))))
+    })
+}
+
+struct IgnoreErrors(Box<dyn Source>);
+
+impl Source for IgnoreErrors {
+    fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
+        loop {
+            ready!(cx.tick());
+            if let next @ Ok(_) = ready!(self.0.poll_next(cx)) {
+                return Poll::Ready(next);
+            }
+        }
+    }
+}
+
+fn unique_kernel(init: &Init<'_>) -> Result<Kernel> {
+    let types: Vec<DType> = init.attr("output_types")?;
+    ensure!(types.len() == 1, InvalidArgument, "UniqueDataset only supports inputs with a single component.");
+    kernel(init, |cx, spec| {
+        let input = Dataset::input(cx, 0)?;
+        let dtype = *input.types().first().unwrap_or(&DType::Int64);
+        ensure!(
+            matches!(dtype, DType::Int32 | DType::Int64 | DType::String),
+            InvalidArgument,
+            "UniqueDataset only supports inputs with a single `tf.int32`, `tf.int64`, or `tf.string` component."
+        );
+        Ok(Dataset::new(spec, UNKNOWN, move |cx| {
+            Ok(Box::new(Unique { input: input.open(cx)?, seen: HashSet::new() }))
+        }))
+    })
+}
+
+struct Unique {
+    input: Box<dyn Source>,
+    seen: HashSet<Vec<u8>>,
+}
+
+impl Source for Unique {
+    fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
+        loop {
+            ready!(cx.tick());
+            let Some(element) = ready!(self.input.poll_next(cx))? else { return END };
+            let Some(tensor) = element.first() else { return Poll::Ready(Ok(Some(element))) };
+            let mut key: Vec<u8> = format!("{}", tensor.shape()).into_bytes();
+            match tensor.dtype() {
+                DType::String => {
+                    for text in tensor.units::<Str>()? {
+                        key.extend_from_slice(&(text.len() as u64).to_le_bytes());
+                        key.extend_from_slice(text);
+                    }
+                }
+                _ => key.extend_from_slice(tensor.bytes()?),
+            }
+            if self.seen.insert(key) {
+                return Poll::Ready(Ok(Some(element)));
+            }
+        }
+    }
+}
