@@ -68,6 +68,7 @@ SCENARIOS = [
     "coordinator.sharded",
     "coordinator.aggregation",
     "coordinator.training",
+    "coordinator.datasets",
     "coordinator.evaluation",
     "coordinator.saving",
     "coordinator.first_strategy",
