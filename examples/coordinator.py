@@ -54,6 +54,12 @@ if manager.latest_checkpoint:
     print(f"goes on from {manager.latest_checkpoint}, step {int(step)}", flush=True)
 
 
+def dataset_fn():
+    """The digits to train with, as every worker draws them for itself."""
+    digits = tf.data.Dataset.from_tensor_slices((images[:held_out], labels[:held_out]))
+    return digits.shuffle(held_out).repeat().batch(64).prefetch(2)
+
+
 def count(labels, logits):
     right.assign_add(tf.math.count_nonzero(tf.equal(tf.argmax(logits, 1), labels)))
     seen.assign_add(tf.size(labels, tf.int64))
@@ -68,7 +74,7 @@ def counted():
 
 
 @tf.function
-def train(images, labels):
+def train(iterator):
     def replica(images, labels):
         with tf.GradientTape() as tape:
             logits = model(images, training=True)
@@ -80,7 +86,7 @@ def train(images, labels):
         count(labels, logits)
         return loss
 
-    return strategy.reduce("SUM", strategy.run(replica, args=(images, labels)), axis=None)
+    return strategy.reduce("SUM", strategy.run(replica, args=next(iterator)), axis=None)
 
 
 @tf.function
@@ -88,13 +94,12 @@ def evaluate(images, labels):
     count(labels, model(images, training=False))
 
 
-random = np.random.RandomState(int(step))
+batches = iter(coordinator.create_per_worker_dataset(dataset_fn))
 began = time.time()
 for epoch in range(EPOCHS):
     for _ in range(STEPS_PER_EPOCH):
-        batch = random.randint(held_out, size=64)
         # Queued for whichever worker is free; `join` waits for all and raises the error of one that failed.
-        loss = coordinator.schedule(train, args=(tf.constant(images[batch]), tf.constant(labels[batch])))
+        loss = coordinator.schedule(train, args=(batches,))
     coordinator.join()
     print(f"epoch {epoch + 1} of {EPOCHS}, last loss {loss.fetch():.3f}, {counted():.1f} % right", flush=True)
     manager.save()

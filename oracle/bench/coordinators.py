@@ -2,6 +2,8 @@
 and on our tasks."""
 
 import functools
+import os
+import pathlib
 import time
 
 import clusters
@@ -69,30 +71,66 @@ def _many_variables(strategy):
     return step, (tf.ones([16]),)
 
 
+def _open(build, cluster, workers):
+    """Runs batches of functions, one after the other."""
+    strategy, coordinator = _connect(cluster, workers)
+    step, arguments = build(strategy)
+
+    def batch():
+        for _ in range(BATCH):
+            coordinator.schedule(step, arguments)
+        coordinator.join()
+
+    batch()
+    return batch
+
+
+def _for_a_second(batch):
+    """The number of functions, and the seconds that they took."""
+    start, count = time.perf_counter(), 0
+    while time.perf_counter() < start + 1.0:
+        batch()
+        count += BATCH
+    return count, time.perf_counter() - start
+
+
 def _scheduled(build, workers):
     """Functions per second."""
 
     def open_on(cluster, _):
-        strategy, coordinator = _connect(cluster, workers)
-        step, arguments = build(strategy)
-
-        def batch():
-            for _ in range(BATCH):
-                coordinator.schedule(step, arguments)
-            coordinator.join()
-
-        batch()
+        batch = _open(build, cluster, workers)
 
         def sample():
-            start, count = time.perf_counter(), 0
-            while time.perf_counter() < start + 1.0:
-                batch()
-                count += BATCH
-            return count / (time.perf_counter() - start)
+            count, seconds = _for_a_second(batch)
+            return count / seconds
 
         return sample
 
     return open_on
+
+
+def _processor_time(build, of_client):
+    """Microseconds of processor time that a function takes, of the client or of the tasks, which no other program's load
+    changes."""
+
+    def open_on(cluster, _):
+        batch = _open(build, cluster, 1)
+        clock = time.process_time if of_client else lambda: sum(_used(task.pid) for task in cluster.tasks)
+
+        def sample():
+            start = clock()
+            count, _ = _for_a_second(batch)
+            return (clock() - start) / count * 1e6
+
+        return sample
+
+    return open_on
+
+
+def _used(pid):
+    """Seconds of processor time that a process has used."""
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _median(call, count=200):
@@ -132,10 +170,13 @@ def _round_trip(cluster, _):
 
 
 def _begin(cluster, start):
-    """A coordinator from its first line to its first result."""
+    """A coordinator from its first line to its first result: a model whose graph takes no time to build."""
+    import tensorflow as tf
+
     strategy, coordinator = _connect(cluster, 2)
-    step, arguments = _perceptron(strategy)
-    value = coordinator.schedule(step, arguments)
+    with strategy.scope():
+        counter = tf.Variable(0)
+    value = coordinator.schedule(tf.function(lambda: counter.assign_add(1)))
     coordinator.join()
     value.fetch()
     print(repr(time.perf_counter() - start), flush=True)
@@ -182,6 +223,11 @@ def all_workloads():
                 least_mixed=None,
             )
     lower = {"rate": False, "least_mixed": None}
+    for name, build, _ in works:
+        title = f"coordinator: processor time of the tasks, functions of {name}"
+        yield Workload(title, "µs", _processor_time(build, False), **lower)
+    title = "coordinator: processor time of the client, functions of nothing"
+    yield Workload(title, "µs", _processor_time(_nothing, True), **lower)
     yield Workload("coordinator: schedule and join", "µs", _joined, **lower)
     yield Workload("coordinator: an operation on a worker and its result", "µs", _round_trip, least_ours=1.5, **lower)
     yield Workload("coordinator: strategy to first result", "ms", _beginning, least_ours=2.0, **lower)

@@ -68,9 +68,11 @@ SCENARIOS = [
     "coordinator.sharded",
     "coordinator.aggregation",
     "coordinator.training",
+    "coordinator.datasets",
     "coordinator.evaluation",
     "coordinator.saving",
     "coordinator.first_strategy",
+    "coordinator.first_programs",
     "coordinator.lost_tasks",
 ]
 

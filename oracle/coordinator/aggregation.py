@@ -13,6 +13,10 @@ KINDS = {
 }
 
 
+# With one worker, a mixture of parameter servers says no more than these.
+LAYOUTS = ("stock", "ours", "our-ps", "our-workers")
+
+
 def orchestrate(layout, binary):
     program.orchestrate(run, layout, binary)
 

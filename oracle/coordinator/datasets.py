@@ -46,17 +46,8 @@ def run(cluster):
             sums += tf.reduce_sum(next(one)) + tf.reduce_sum(next(other))
         return sums
 
-    @tf.function
-    def dataset_fn(context):
-        # Not a text of the function, but of the worker that makes the dataset.
-        return rows(context.input_pipeline_id)
-
-    distributed = coordinator.create_per_worker_dataset(
-        lambda: strategy.distribute_datasets_from_function(dataset_fn.python_function)
-    )
-    one, other = iter(distributed), iter(coordinator.create_per_worker_dataset(rows().cache().prefetch(1)))
-    values = [coordinator.schedule(consume, (one, other)) for _ in range(1)]
-    show("loops", coordinator.fetch(values))
+    one, other = (iter(coordinator.create_per_worker_dataset(lambda: rows(1).cache().prefetch(1))) for _ in range(2))
+    show("loops", coordinator.schedule(consume, (one, other)).fetch())
 
     # A model's batch of a structure, of several types.
     def structured():

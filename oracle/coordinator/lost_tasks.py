@@ -54,14 +54,17 @@ class Work:
             self.ran = tf.Variable(tf.zeros([BATCH], tf.int64))
             self.computed = tf.Variable(tf.zeros([BATCH]))
             self.weights = tf.Variable(tf.ones([16, 16]))
+        # Every worker makes its own, and one that comes back makes it again.
+        dataset = self.coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.from_tensors(1.0).repeat())
+        self.ones = iter(dataset)
         self.renew()
 
     def renew(self):
         """Another function, which the workers have to be told of."""
 
         @tf.function
-        def step(number, x):
-            product = tf.linalg.matmul(x, self.weights)
+        def step(number, x, ones):
+            product = tf.linalg.matmul(x, self.weights) * next(ones)
             self.weights.assign_add(0.0 * product)
             self.computed.scatter_nd_update([[number]], [tf.reduce_sum(product)])
             self.ran.scatter_nd_add([[number]], tf.ones([1], tf.int64))
@@ -72,7 +75,7 @@ class Work:
     def batch(self):
         """Runs a batch; returns what went wrong, and the devices that had a part in it."""
         values = [
-            self.coordinator.schedule(self.step, (tf.constant(number), tf.fill([16, 16], float(number))))
+            self.coordinator.schedule(self.step, (tf.constant(number), tf.fill([16, 16], float(number)), self.ones))
             for number in range(BATCH)
         ]
         self.coordinator.join()

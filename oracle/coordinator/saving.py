@@ -10,6 +10,9 @@ from report import show
 
 import tensorflow as tf
 
+# With one worker, a mixture of parameter servers says no more than these.
+LAYOUTS = ("stock", "ours", "our-ps", "our-workers")
+
 
 def orchestrate(layout, binary):
     with tempfile.TemporaryDirectory() as directory:

@@ -15,6 +15,10 @@ PARTITIONERS = {
 }
 
 
+# With one worker, a mixture of parameter servers says no more than these.
+LAYOUTS = ("stock", "ours", "our-ps", "our-workers")
+
+
 def orchestrate(layout, binary):
     for name in PARTITIONERS:
         print(f"partitioner {name}", flush=True)

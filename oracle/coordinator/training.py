@@ -9,7 +9,11 @@ from report import show
 import numpy as np
 import tensorflow as tf
 
-OPTIMIZERS = ["SGD", "Adam", "Adagrad", "RMSprop", "Ftrl"]
+OPTIMIZERS = ["SGD", "Adam", "Ftrl"]
+
+
+# With one worker, a mixture of parameter servers says no more than these.
+LAYOUTS = ("stock", "ours", "our-ps", "our-workers")
 
 
 def orchestrate(layout, binary):

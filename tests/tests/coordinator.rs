@@ -1,11 +1,16 @@
 //! A coordinator that schedules functions on workers, with our parameter servers and stock's, and with losses.
 
 use crate::monitored::cluster;
-use crate::stock;
+use crate::savers::Directory;
+use crate::{ports, stock};
 use ferroflow::data::Dataset;
+use ferroflow::discovery::tf_config;
 use ferroflow::strategy::{ClusterCoordinator, ParameterServerStrategy};
 use ferroflow::variables::{Variable, global_variables_initializer};
-use ferroflow::{ClusterSpec, Code, DType, Graph, Operation, Result, Server, Tensor, TensorSpec, ops};
+use ferroflow::{
+    ClusterSpec, Code, DType, Graph, Operation, Result, Server, TaskName, Tensor, TensorSpec, ops,
+};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Two counters, on different parameter servers if there are two.
@@ -77,6 +82,50 @@ fn functions_run_on_workers_and_share_variables_on_stocks_ps() {
         coordinator.join()?;
         assert!([1000.0, 2000.0].contains(&seen.fetch()?[0].to_scalar::<f32>()?));
         assert_eq!(coordinator.eval(program.calls.value())?.to_scalar::<i64>()?, 21);
+        Ok(())
+    };
+    run().unwrap();
+}
+
+#[test]
+fn coordinators_in_rust_and_in_python_share_a_cluster() {
+    let Some(python) = stock::python() else { return };
+    let (_, spec) = cluster(1, 2);
+    let run = || -> Result<()> {
+        let _servers = [
+            Server::new(&spec, "ps", 0)?,
+            Server::new(&spec, "worker", 0)?,
+            Server::new(&spec, "worker", 1)?,
+        ];
+        let program = Program::new(&spec)?;
+        let coordinator = program.coordinator()?;
+        let count = coordinator.function([], |s, _| program.calls.assign_add(s, 1i64))?;
+        let chief = TaskName::new("chief", 0);
+        let mut with_chief = spec.clone();
+        with_chief.add(&chief.job, chief.task, &ports::address())?;
+        let directory = Directory::new("shared-cluster");
+        let mut other = Command::new(python)
+            .arg(stock::root().join("examples/coordinator.py"))
+            .arg("1")
+            .env("TF_CONFIG", tf_config(&chief, &with_chief).to_string())
+            .current_dir(&directory.0)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the interpreter starts");
+        let mut calls = 0;
+        let ended = loop {
+            for _ in 0..50 {
+                coordinator.schedule(&count, Vec::<Tensor>::new())?;
+            }
+            coordinator.join()?;
+            calls += 50;
+            if let Some(ended) = other.try_wait().expect("the program can be asked for") {
+                break ended;
+            }
+        };
+        assert!(ended.success(), "{ended}");
+        assert!(directory.0.join("model/checkpoint").exists());
+        assert_eq!(coordinator.eval(program.calls.value())?.to_scalar::<i64>()?, calls);
         Ok(())
     };
     run().unwrap();

@@ -43,12 +43,17 @@ fn variables_in_pieces_and_aggregated_ones_are_used_as_on_stocks_tasks() {
 
 #[test]
 fn coordinators_train_evaluate_and_save_as_on_stocks_tasks() {
-    clusters::run("coordinator.training coordinator.evaluation coordinator.saving");
+    clusters::run("coordinator.training coordinator.datasets coordinator.evaluation coordinator.saving");
 }
 
 #[test]
 fn the_first_strategy_trains_in_sessions() {
     clusters::run("coordinator.first_strategy");
+}
+
+#[test]
+fn first_programs_of_coordinators_run() {
+    clusters::run("coordinator.first_programs");
 }
 
 #[test]
