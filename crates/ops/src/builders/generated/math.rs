@@ -652,6 +652,120 @@ pub fn atanh(scope: &Scope, x: impl Into<Input>) -> Result<Output> {
     Atanh::new().build(scope, x)
 }
 
+/// `BandedTriangularSolve(matrix: T, rhs: T) -> (output: T)`
+///
+/// Attributes:
+/// - `lower: bool = true`
+/// - `adjoint: bool = false`
+/// - `T: {double, float, half, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct BandedTriangularSolve(Settings);
+
+impl BandedTriangularSolve {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BandedTriangularSolve(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `lower: bool = true`.
+    #[must_use]
+    pub fn lower(mut self, value: bool) -> Self {
+        self.0.set("lower", value);
+        self
+    }
+    /// Sets `adjoint: bool = false`.
+    #[must_use]
+    pub fn adjoint(mut self, value: bool) -> Self {
+        self.0.set("adjoint", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, matrix: impl Into<Input>, rhs: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "BandedTriangularSolve").input(matrix).input(rhs).build()?.output_arg(0)
+    }
+}
+
+/// [`BandedTriangularSolve`] with every optional attribute at its default.
+#[track_caller]
+pub fn banded_triangular_solve(
+    scope: &Scope,
+    matrix: impl Into<Input>,
+    rhs: impl Into<Input>,
+) -> Result<Output> {
+    BandedTriangularSolve::new().build(scope, matrix, rhs)
+}
+
+/// `BatchCholesky(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {double, float}`
+#[derive(Clone, Debug, Default)]
+pub struct BatchCholesky(Settings);
+
+impl BatchCholesky {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BatchCholesky(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "BatchCholesky").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`BatchCholesky`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch_cholesky(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    BatchCholesky::new().build(scope, input)
+}
+
+/// `BatchCholeskyGrad(l: T, grad: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {float, double}`
+#[derive(Clone, Debug, Default)]
+pub struct BatchCholeskyGrad(Settings);
+
+impl BatchCholeskyGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BatchCholeskyGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, l: impl Into<Input>, grad: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "BatchCholeskyGrad").input(l).input(grad).build()?.output_arg(0)
+    }
+}
+
+/// [`BatchCholeskyGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch_cholesky_grad(scope: &Scope, l: impl Into<Input>, grad: impl Into<Input>) -> Result<Output> {
+    BatchCholeskyGrad::new().build(scope, l, grad)
+}
+
 /// `BatchMatMul(x: T, y: T) -> (output: T)`
 ///
 /// Attributes:
@@ -840,6 +954,172 @@ pub fn batch_mat_mul_v3(
     BatchMatMulV3::new(tout).build(scope, x, y)
 }
 
+/// `BatchMatrixDeterminant(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {float, double, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct BatchMatrixDeterminant(Settings);
+
+impl BatchMatrixDeterminant {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BatchMatrixDeterminant(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "BatchMatrixDeterminant").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`BatchMatrixDeterminant`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch_matrix_determinant(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    BatchMatrixDeterminant::new().build(scope, input)
+}
+
+/// `BatchMatrixInverse(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `adjoint: bool = false`
+/// - `T: {double, float}`
+#[derive(Clone, Debug, Default)]
+pub struct BatchMatrixInverse(Settings);
+
+impl BatchMatrixInverse {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BatchMatrixInverse(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `adjoint: bool = false`.
+    #[must_use]
+    pub fn adjoint(mut self, value: bool) -> Self {
+        self.0.set("adjoint", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "BatchMatrixInverse").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`BatchMatrixInverse`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch_matrix_inverse(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    BatchMatrixInverse::new().build(scope, input)
+}
+
+/// `BatchMatrixSolve(matrix: T, rhs: T) -> (output: T)`
+///
+/// Attributes:
+/// - `adjoint: bool = false`
+/// - `T: {double, float}`
+#[derive(Clone, Debug, Default)]
+pub struct BatchMatrixSolve(Settings);
+
+impl BatchMatrixSolve {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BatchMatrixSolve(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `adjoint: bool = false`.
+    #[must_use]
+    pub fn adjoint(mut self, value: bool) -> Self {
+        self.0.set("adjoint", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, matrix: impl Into<Input>, rhs: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "BatchMatrixSolve").input(matrix).input(rhs).build()?.output_arg(0)
+    }
+}
+
+/// [`BatchMatrixSolve`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch_matrix_solve(scope: &Scope, matrix: impl Into<Input>, rhs: impl Into<Input>) -> Result<Output> {
+    BatchMatrixSolve::new().build(scope, matrix, rhs)
+}
+
+/// `BatchMatrixSolveLs(matrix: T, rhs: T, l2_regularizer: double) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {double, float}`
+/// - `fast: bool = true`
+#[derive(Clone, Debug, Default)]
+pub struct BatchMatrixSolveLs(Settings);
+
+impl BatchMatrixSolveLs {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BatchMatrixSolveLs(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `fast: bool = true`.
+    #[must_use]
+    pub fn fast(mut self, value: bool) -> Self {
+        self.0.set("fast", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        matrix: impl Into<Input>,
+        rhs: impl Into<Input>,
+        l2_regularizer: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "BatchMatrixSolveLs")
+            .input(matrix)
+            .input(rhs)
+            .input(l2_regularizer)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`BatchMatrixSolveLs`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch_matrix_solve_ls(
+    scope: &Scope,
+    matrix: impl Into<Input>,
+    rhs: impl Into<Input>,
+    l2_regularizer: impl Into<Input>,
+) -> Result<Output> {
+    BatchMatrixSolveLs::new().build(scope, matrix, rhs, l2_regularizer)
+}
+
 /// `BatchMatrixTriangularSolve(matrix: T, rhs: T) -> (output: T)`
 ///
 /// Attributes:
@@ -888,6 +1168,152 @@ pub fn batch_matrix_triangular_solve(
     rhs: impl Into<Input>,
 ) -> Result<Output> {
     BatchMatrixTriangularSolve::new().build(scope, matrix, rhs)
+}
+
+/// `BatchSelfAdjointEig(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {double, float}`
+#[derive(Clone, Debug, Default)]
+pub struct BatchSelfAdjointEig(Settings);
+
+impl BatchSelfAdjointEig {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BatchSelfAdjointEig(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "BatchSelfAdjointEig").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`BatchSelfAdjointEig`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch_self_adjoint_eig(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    BatchSelfAdjointEig::new().build(scope, input)
+}
+
+/// The outputs of [`BatchSelfAdjointEigV2`].
+#[derive(Clone, Debug)]
+pub struct BatchSelfAdjointEigV2Outputs {
+    /// `e: T`
+    pub e: Output,
+    /// `v: T`
+    pub v: Output,
+}
+
+/// `BatchSelfAdjointEigV2(input: T) -> (e: T, v: T)`
+///
+/// Attributes:
+/// - `compute_v: bool = true`
+/// - `T: {double, float}`
+#[derive(Clone, Debug, Default)]
+pub struct BatchSelfAdjointEigV2(Settings);
+
+impl BatchSelfAdjointEigV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BatchSelfAdjointEigV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `compute_v: bool = true`.
+    #[must_use]
+    pub fn compute_v(mut self, value: bool) -> Self {
+        self.0.set("compute_v", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<BatchSelfAdjointEigV2Outputs> {
+        let operation = self.0.node(scope, "BatchSelfAdjointEigV2").input(input).build()?;
+        Ok(BatchSelfAdjointEigV2Outputs { e: operation.output_arg(0)?, v: operation.output_arg(1)? })
+    }
+}
+
+/// [`BatchSelfAdjointEigV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch_self_adjoint_eig_v2(
+    scope: &Scope,
+    input: impl Into<Input>,
+) -> Result<BatchSelfAdjointEigV2Outputs> {
+    BatchSelfAdjointEigV2::new().build(scope, input)
+}
+
+/// The outputs of [`BatchSvd`].
+#[derive(Clone, Debug)]
+pub struct BatchSvdOutputs {
+    /// `s: T`
+    pub s: Output,
+    /// `u: T`
+    pub u: Output,
+    /// `v: T`
+    pub v: Output,
+}
+
+/// `BatchSvd(input: T) -> (s: T, u: T, v: T)`
+///
+/// Attributes:
+/// - `compute_uv: bool = true`
+/// - `full_matrices: bool = false`
+/// - `T: {double, float, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct BatchSvd(Settings);
+
+impl BatchSvd {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BatchSvd(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `compute_uv: bool = true`.
+    #[must_use]
+    pub fn compute_uv(mut self, value: bool) -> Self {
+        self.0.set("compute_uv", value);
+        self
+    }
+    /// Sets `full_matrices: bool = false`.
+    #[must_use]
+    pub fn full_matrices(mut self, value: bool) -> Self {
+        self.0.set("full_matrices", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<BatchSvdOutputs> {
+        let operation = self.0.node(scope, "BatchSvd").input(input).build()?;
+        Ok(BatchSvdOutputs {
+            s: operation.output_arg(0)?,
+            u: operation.output_arg(1)?,
+            v: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`BatchSvd`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch_svd(scope: &Scope, input: impl Into<Input>) -> Result<BatchSvdOutputs> {
+    BatchSvd::new().build(scope, input)
 }
 
 /// `BesselI0(x: T) -> (y: T)`
@@ -1612,6 +2038,70 @@ pub fn ceil(scope: &Scope, x: impl Into<Input>) -> Result<Output> {
     Ceil::new().build(scope, x)
 }
 
+/// `Cholesky(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {double, float, half, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct Cholesky(Settings);
+
+impl Cholesky {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        Cholesky(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "Cholesky").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`Cholesky`] with every optional attribute at its default.
+#[track_caller]
+pub fn cholesky(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    Cholesky::new().build(scope, input)
+}
+
+/// `CholeskyGrad(l: T, grad: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, float, double}`
+#[derive(Clone, Debug, Default)]
+pub struct CholeskyGrad(Settings);
+
+impl CholeskyGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        CholeskyGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, l: impl Into<Input>, grad: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "CholeskyGrad").input(l).input(grad).build()?.output_arg(0)
+    }
+}
+
+/// [`CholeskyGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn cholesky_grad(scope: &Scope, l: impl Into<Input>, grad: impl Into<Input>) -> Result<Output> {
+    CholeskyGrad::new().build(scope, l, grad)
+}
+
 /// `ClipByValue(t: T, clip_value_min: T, clip_value_max: T) -> (output: T)`
 ///
 /// Attributes:
@@ -2187,6 +2677,57 @@ pub fn div_no_nan(scope: &Scope, x: impl Into<Input>, y: impl Into<Input>) -> Re
     DivNoNan::new().build(scope, x, y)
 }
 
+/// The outputs of [`Eig`].
+#[derive(Clone, Debug)]
+pub struct EigOutputs {
+    /// `e: Tout`
+    pub e: Output,
+    /// `v: Tout`
+    pub v: Output,
+}
+
+/// `Eig(input: T) -> (e: Tout, v: Tout)`
+///
+/// Attributes:
+/// - `compute_v: bool = true`
+/// - `T: {float, double, complex64, complex128}`
+/// - `Tout: {complex64, complex128}`
+#[derive(Clone, Debug)]
+pub struct Eig(Settings);
+
+impl Eig {
+    /// A builder with every optional attribute at its default.
+    pub fn new(tout: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("Tout", tout);
+        Eig(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `compute_v: bool = true`.
+    #[must_use]
+    pub fn compute_v(mut self, value: bool) -> Self {
+        self.0.set("compute_v", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<EigOutputs> {
+        let operation = self.0.node(scope, "Eig").input(input).build()?;
+        Ok(EigOutputs { e: operation.output_arg(0)?, v: operation.output_arg(1)? })
+    }
+}
+
+/// [`Eig`] with every optional attribute at its default.
+#[track_caller]
+pub fn eig(scope: &Scope, input: impl Into<Input>, tout: DType) -> Result<EigOutputs> {
+    Eig::new(tout).build(scope, input)
+}
+
 /// `Einsum(inputs: N * T) -> (output: T)`
 ///
 /// Attributes:
@@ -2502,6 +3043,102 @@ pub fn expm1(scope: &Scope, x: impl Into<Input>) -> Result<Output> {
     Expm1::new().build(scope, x)
 }
 
+/// `FFT(input: Tcomplex) -> (output: Tcomplex)`
+///
+/// Attributes:
+/// - `Tcomplex: {complex64, complex128} = complex64`
+#[derive(Clone, Debug, Default)]
+pub struct FFT(Settings);
+
+impl FFT {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FFT(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "FFT").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`FFT`] with every optional attribute at its default.
+#[track_caller]
+pub fn fft(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    FFT::new().build(scope, input)
+}
+
+/// `FFT2D(input: Tcomplex) -> (output: Tcomplex)`
+///
+/// Attributes:
+/// - `Tcomplex: {complex64, complex128} = complex64`
+#[derive(Clone, Debug, Default)]
+pub struct FFT2D(Settings);
+
+impl FFT2D {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FFT2D(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "FFT2D").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`FFT2D`] with every optional attribute at its default.
+#[track_caller]
+pub fn fft2d(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    FFT2D::new().build(scope, input)
+}
+
+/// `FFT3D(input: Tcomplex) -> (output: Tcomplex)`
+///
+/// Attributes:
+/// - `Tcomplex: {complex64, complex128} = complex64`
+#[derive(Clone, Debug, Default)]
+pub struct FFT3D(Settings);
+
+impl FFT3D {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FFT3D(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "FFT3D").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`FFT3D`] with every optional attribute at its default.
+#[track_caller]
+pub fn fft3d(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    FFT3D::new().build(scope, input)
+}
+
 /// `Floor(x: T) -> (y: T)`
 ///
 /// Attributes:
@@ -2724,6 +3361,234 @@ impl GreaterEqual {
 #[track_caller]
 pub fn greater_equal(scope: &Scope, x: impl Into<Input>, y: impl Into<Input>) -> Result<Output> {
     GreaterEqual::new().build(scope, x, y)
+}
+
+/// `IFFT(input: Tcomplex) -> (output: Tcomplex)`
+///
+/// Attributes:
+/// - `Tcomplex: {complex64, complex128} = complex64`
+#[derive(Clone, Debug, Default)]
+pub struct IFFT(Settings);
+
+impl IFFT {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        IFFT(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "IFFT").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`IFFT`] with every optional attribute at its default.
+#[track_caller]
+pub fn ifft(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    IFFT::new().build(scope, input)
+}
+
+/// `IFFT2D(input: Tcomplex) -> (output: Tcomplex)`
+///
+/// Attributes:
+/// - `Tcomplex: {complex64, complex128} = complex64`
+#[derive(Clone, Debug, Default)]
+pub struct IFFT2D(Settings);
+
+impl IFFT2D {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        IFFT2D(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "IFFT2D").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`IFFT2D`] with every optional attribute at its default.
+#[track_caller]
+pub fn ifft2d(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    IFFT2D::new().build(scope, input)
+}
+
+/// `IFFT3D(input: Tcomplex) -> (output: Tcomplex)`
+///
+/// Attributes:
+/// - `Tcomplex: {complex64, complex128} = complex64`
+#[derive(Clone, Debug, Default)]
+pub struct IFFT3D(Settings);
+
+impl IFFT3D {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        IFFT3D(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "IFFT3D").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`IFFT3D`] with every optional attribute at its default.
+#[track_caller]
+pub fn ifft3d(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    IFFT3D::new().build(scope, input)
+}
+
+/// `IRFFT(input: Tcomplex, fft_length: int32) -> (output: Treal)`
+///
+/// Attributes:
+/// - `Treal: {float, double} = float`
+/// - `Tcomplex: {complex64, complex128} = complex64`
+#[derive(Clone, Debug, Default)]
+pub struct IRFFT(Settings);
+
+impl IRFFT {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        IRFFT(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `Treal: {float, double} = float`.
+    #[must_use]
+    pub fn treal(mut self, value: DType) -> Self {
+        self.0.set("Treal", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        fft_length: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "IRFFT").input(input).input(fft_length).build()?.output_arg(0)
+    }
+}
+
+/// [`IRFFT`] with every optional attribute at its default.
+#[track_caller]
+pub fn irfft(scope: &Scope, input: impl Into<Input>, fft_length: impl Into<Input>) -> Result<Output> {
+    IRFFT::new().build(scope, input, fft_length)
+}
+
+/// `IRFFT2D(input: Tcomplex, fft_length: int32) -> (output: Treal)`
+///
+/// Attributes:
+/// - `Treal: {float, double} = float`
+/// - `Tcomplex: {complex64, complex128} = complex64`
+#[derive(Clone, Debug, Default)]
+pub struct IRFFT2D(Settings);
+
+impl IRFFT2D {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        IRFFT2D(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `Treal: {float, double} = float`.
+    #[must_use]
+    pub fn treal(mut self, value: DType) -> Self {
+        self.0.set("Treal", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        fft_length: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "IRFFT2D").input(input).input(fft_length).build()?.output_arg(0)
+    }
+}
+
+/// [`IRFFT2D`] with every optional attribute at its default.
+#[track_caller]
+pub fn irfft2d(scope: &Scope, input: impl Into<Input>, fft_length: impl Into<Input>) -> Result<Output> {
+    IRFFT2D::new().build(scope, input, fft_length)
+}
+
+/// `IRFFT3D(input: Tcomplex, fft_length: int32) -> (output: Treal)`
+///
+/// Attributes:
+/// - `Treal: {float, double} = float`
+/// - `Tcomplex: {complex64, complex128} = complex64`
+#[derive(Clone, Debug, Default)]
+pub struct IRFFT3D(Settings);
+
+impl IRFFT3D {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        IRFFT3D(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `Treal: {float, double} = float`.
+    #[must_use]
+    pub fn treal(mut self, value: DType) -> Self {
+        self.0.set("Treal", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        fft_length: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "IRFFT3D").input(input).input(fft_length).build()?.output_arg(0)
+    }
+}
+
+/// [`IRFFT3D`] with every optional attribute at its default.
+#[track_caller]
+pub fn irfft3d(scope: &Scope, input: impl Into<Input>, fft_length: impl Into<Input>) -> Result<Output> {
+    IRFFT3D::new().build(scope, input, fft_length)
 }
 
 /// `Igamma(a: T, x: T) -> (z: T)`
@@ -3245,6 +4110,51 @@ pub fn log1p(scope: &Scope, x: impl Into<Input>) -> Result<Output> {
     Log1p::new().build(scope, x)
 }
 
+/// The outputs of [`LogMatrixDeterminant`].
+#[derive(Clone, Debug)]
+pub struct LogMatrixDeterminantOutputs {
+    /// `sign: T`
+    pub sign: Output,
+    /// `log_abs_determinant: T`
+    pub log_abs_determinant: Output,
+}
+
+/// `LogMatrixDeterminant(input: T) -> (sign: T, log_abs_determinant: T)`
+///
+/// Attributes:
+/// - `T: {half, float, double, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct LogMatrixDeterminant(Settings);
+
+impl LogMatrixDeterminant {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        LogMatrixDeterminant(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<LogMatrixDeterminantOutputs> {
+        let operation = self.0.node(scope, "LogMatrixDeterminant").input(input).build()?;
+        Ok(LogMatrixDeterminantOutputs {
+            sign: operation.output_arg(0)?,
+            log_abs_determinant: operation.output_arg(1)?,
+        })
+    }
+}
+
+/// [`LogMatrixDeterminant`] with every optional attribute at its default.
+#[track_caller]
+pub fn log_matrix_determinant(scope: &Scope, input: impl Into<Input>) -> Result<LogMatrixDeterminantOutputs> {
+    LogMatrixDeterminant::new().build(scope, input)
+}
+
 /// `LogicalAnd(x: bool, y: bool) -> (z: bool)`
 #[derive(Clone, Debug, Default)]
 pub struct LogicalAnd(Settings);
@@ -3332,6 +4242,55 @@ pub fn logical_or(scope: &Scope, x: impl Into<Input>, y: impl Into<Input>) -> Re
     LogicalOr::new().build(scope, x, y)
 }
 
+/// The outputs of [`Lu`].
+#[derive(Clone, Debug)]
+pub struct LuOutputs {
+    /// `lu: T`
+    pub lu: Output,
+    /// `p: output_idx_type`
+    pub p: Output,
+}
+
+/// `Lu(input: T) -> (lu: T, p: output_idx_type)`
+///
+/// Attributes:
+/// - `T: {double, float, half, complex64, complex128}`
+/// - `output_idx_type: {int32, int64} = int32`
+#[derive(Clone, Debug, Default)]
+pub struct Lu(Settings);
+
+impl Lu {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        Lu(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `output_idx_type: {int32, int64} = int32`.
+    #[must_use]
+    pub fn output_idx_type(mut self, value: DType) -> Self {
+        self.0.set("output_idx_type", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<LuOutputs> {
+        let operation = self.0.node(scope, "Lu").input(input).build()?;
+        Ok(LuOutputs { lu: operation.output_arg(0)?, p: operation.output_arg(1)? })
+    }
+}
+
+/// [`Lu`] with every optional attribute at its default.
+#[track_caller]
+pub fn lu(scope: &Scope, input: impl Into<Input>) -> Result<LuOutputs> {
+    Lu::new().build(scope, input)
+}
+
 /// `MatMul(a: T, b: T) -> (product: T)`
 ///
 /// Attributes:
@@ -3390,6 +4349,268 @@ impl MatMul {
 #[track_caller]
 pub fn mat_mul(scope: &Scope, a: impl Into<Input>, b: impl Into<Input>) -> Result<Output> {
     MatMul::new().build(scope, a, b)
+}
+
+/// `MatrixDeterminant(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, float, double, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct MatrixDeterminant(Settings);
+
+impl MatrixDeterminant {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        MatrixDeterminant(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "MatrixDeterminant").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`MatrixDeterminant`] with every optional attribute at its default.
+#[track_caller]
+pub fn matrix_determinant(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    MatrixDeterminant::new().build(scope, input)
+}
+
+/// `MatrixExponential(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {double, float, half, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct MatrixExponential(Settings);
+
+impl MatrixExponential {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        MatrixExponential(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "MatrixExponential").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`MatrixExponential`] with every optional attribute at its default.
+#[track_caller]
+pub fn matrix_exponential(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    MatrixExponential::new().build(scope, input)
+}
+
+/// `MatrixInverse(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `adjoint: bool = false`
+/// - `T: {double, float, half, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct MatrixInverse(Settings);
+
+impl MatrixInverse {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        MatrixInverse(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `adjoint: bool = false`.
+    #[must_use]
+    pub fn adjoint(mut self, value: bool) -> Self {
+        self.0.set("adjoint", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "MatrixInverse").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`MatrixInverse`] with every optional attribute at its default.
+#[track_caller]
+pub fn matrix_inverse(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    MatrixInverse::new().build(scope, input)
+}
+
+/// `MatrixLogarithm(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct MatrixLogarithm(Settings);
+
+impl MatrixLogarithm {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        MatrixLogarithm(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "MatrixLogarithm").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`MatrixLogarithm`] with every optional attribute at its default.
+#[track_caller]
+pub fn matrix_logarithm(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    MatrixLogarithm::new().build(scope, input)
+}
+
+/// `MatrixSolve(matrix: T, rhs: T) -> (output: T)`
+///
+/// Attributes:
+/// - `adjoint: bool = false`
+/// - `T: {double, float, half, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct MatrixSolve(Settings);
+
+impl MatrixSolve {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        MatrixSolve(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `adjoint: bool = false`.
+    #[must_use]
+    pub fn adjoint(mut self, value: bool) -> Self {
+        self.0.set("adjoint", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, matrix: impl Into<Input>, rhs: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "MatrixSolve").input(matrix).input(rhs).build()?.output_arg(0)
+    }
+}
+
+/// [`MatrixSolve`] with every optional attribute at its default.
+#[track_caller]
+pub fn matrix_solve(scope: &Scope, matrix: impl Into<Input>, rhs: impl Into<Input>) -> Result<Output> {
+    MatrixSolve::new().build(scope, matrix, rhs)
+}
+
+/// `MatrixSolveLs(matrix: T, rhs: T, l2_regularizer: double) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {double, float, half, complex64, complex128}`
+/// - `fast: bool = true`
+#[derive(Clone, Debug, Default)]
+pub struct MatrixSolveLs(Settings);
+
+impl MatrixSolveLs {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        MatrixSolveLs(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `fast: bool = true`.
+    #[must_use]
+    pub fn fast(mut self, value: bool) -> Self {
+        self.0.set("fast", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        matrix: impl Into<Input>,
+        rhs: impl Into<Input>,
+        l2_regularizer: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "MatrixSolveLs")
+            .input(matrix)
+            .input(rhs)
+            .input(l2_regularizer)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`MatrixSolveLs`] with every optional attribute at its default.
+#[track_caller]
+pub fn matrix_solve_ls(
+    scope: &Scope,
+    matrix: impl Into<Input>,
+    rhs: impl Into<Input>,
+    l2_regularizer: impl Into<Input>,
+) -> Result<Output> {
+    MatrixSolveLs::new().build(scope, matrix, rhs, l2_regularizer)
+}
+
+/// `MatrixSquareRoot(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {double, float, half, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct MatrixSquareRoot(Settings);
+
+impl MatrixSquareRoot {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        MatrixSquareRoot(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "MatrixSquareRoot").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`MatrixSquareRoot`] with every optional attribute at its default.
+#[track_caller]
+pub fn matrix_square_root(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    MatrixSquareRoot::new().build(scope, input)
 }
 
 /// `MatrixTriangularSolve(matrix: T, rhs: T) -> (output: T)`
@@ -4060,6 +5281,138 @@ impl Qr {
 #[track_caller]
 pub fn qr(scope: &Scope, input: impl Into<Input>) -> Result<QrOutputs> {
     Qr::new().build(scope, input)
+}
+
+/// `RFFT(input: Treal, fft_length: int32) -> (output: Tcomplex)`
+///
+/// Attributes:
+/// - `Treal: {float, double} = float`
+/// - `Tcomplex: {complex64, complex128} = complex64`
+#[derive(Clone, Debug, Default)]
+pub struct RFFT(Settings);
+
+impl RFFT {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        RFFT(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `Tcomplex: {complex64, complex128} = complex64`.
+    #[must_use]
+    pub fn tcomplex(mut self, value: DType) -> Self {
+        self.0.set("Tcomplex", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        fft_length: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "RFFT").input(input).input(fft_length).build()?.output_arg(0)
+    }
+}
+
+/// [`RFFT`] with every optional attribute at its default.
+#[track_caller]
+pub fn rfft(scope: &Scope, input: impl Into<Input>, fft_length: impl Into<Input>) -> Result<Output> {
+    RFFT::new().build(scope, input, fft_length)
+}
+
+/// `RFFT2D(input: Treal, fft_length: int32) -> (output: Tcomplex)`
+///
+/// Attributes:
+/// - `Treal: {float, double} = float`
+/// - `Tcomplex: {complex64, complex128} = complex64`
+#[derive(Clone, Debug, Default)]
+pub struct RFFT2D(Settings);
+
+impl RFFT2D {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        RFFT2D(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `Tcomplex: {complex64, complex128} = complex64`.
+    #[must_use]
+    pub fn tcomplex(mut self, value: DType) -> Self {
+        self.0.set("Tcomplex", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        fft_length: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "RFFT2D").input(input).input(fft_length).build()?.output_arg(0)
+    }
+}
+
+/// [`RFFT2D`] with every optional attribute at its default.
+#[track_caller]
+pub fn rfft2d(scope: &Scope, input: impl Into<Input>, fft_length: impl Into<Input>) -> Result<Output> {
+    RFFT2D::new().build(scope, input, fft_length)
+}
+
+/// `RFFT3D(input: Treal, fft_length: int32) -> (output: Tcomplex)`
+///
+/// Attributes:
+/// - `Treal: {float, double} = float`
+/// - `Tcomplex: {complex64, complex128} = complex64`
+#[derive(Clone, Debug, Default)]
+pub struct RFFT3D(Settings);
+
+impl RFFT3D {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        RFFT3D(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `Tcomplex: {complex64, complex128} = complex64`.
+    #[must_use]
+    pub fn tcomplex(mut self, value: DType) -> Self {
+        self.0.set("Tcomplex", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        fft_length: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "RFFT3D").input(input).input(fft_length).build()?.output_arg(0)
+    }
+}
+
+/// [`RFFT3D`] with every optional attribute at its default.
+#[track_caller]
+pub fn rfft3d(scope: &Scope, input: impl Into<Input>, fft_length: impl Into<Input>) -> Result<Output> {
+    RFFT3D::new().build(scope, input, fft_length)
 }
 
 /// `RaggedBincount(splits: int64, values: Tidx, size: Tidx, weights: T) -> (output: T)`
@@ -4927,6 +6280,87 @@ pub fn select_v2(
     e: impl Into<Input>,
 ) -> Result<Output> {
     SelectV2::new().build(scope, condition, t, e)
+}
+
+/// `SelfAdjointEig(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {double, float, half}`
+#[derive(Clone, Debug, Default)]
+pub struct SelfAdjointEig(Settings);
+
+impl SelfAdjointEig {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        SelfAdjointEig(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "SelfAdjointEig").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`SelfAdjointEig`] with every optional attribute at its default.
+#[track_caller]
+pub fn self_adjoint_eig(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    SelfAdjointEig::new().build(scope, input)
+}
+
+/// The outputs of [`SelfAdjointEigV2`].
+#[derive(Clone, Debug)]
+pub struct SelfAdjointEigV2Outputs {
+    /// `e: T`
+    pub e: Output,
+    /// `v: T`
+    pub v: Output,
+}
+
+/// `SelfAdjointEigV2(input: T) -> (e: T, v: T)`
+///
+/// Attributes:
+/// - `compute_v: bool = true`
+/// - `T: {double, float, half, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct SelfAdjointEigV2(Settings);
+
+impl SelfAdjointEigV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        SelfAdjointEigV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `compute_v: bool = true`.
+    #[must_use]
+    pub fn compute_v(mut self, value: bool) -> Self {
+        self.0.set("compute_v", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<SelfAdjointEigV2Outputs> {
+        let operation = self.0.node(scope, "SelfAdjointEigV2").input(input).build()?;
+        Ok(SelfAdjointEigV2Outputs { e: operation.output_arg(0)?, v: operation.output_arg(1)? })
+    }
+}
+
+/// [`SelfAdjointEigV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn self_adjoint_eig_v2(scope: &Scope, input: impl Into<Input>) -> Result<SelfAdjointEigV2Outputs> {
+    SelfAdjointEigV2::new().build(scope, input)
 }
 
 /// `Sigmoid(x: T) -> (y: T)`
@@ -6173,6 +7607,68 @@ pub fn sum(scope: &Scope, input: impl Into<Input>, reduction_indices: impl Into<
     Sum::new().build(scope, input, reduction_indices)
 }
 
+/// The outputs of [`Svd`].
+#[derive(Clone, Debug)]
+pub struct SvdOutputs {
+    /// `s: T`
+    pub s: Output,
+    /// `u: T`
+    pub u: Output,
+    /// `v: T`
+    pub v: Output,
+}
+
+/// `Svd(input: T) -> (s: T, u: T, v: T)`
+///
+/// Attributes:
+/// - `compute_uv: bool = true`
+/// - `full_matrices: bool = false`
+/// - `T: {double, float, half, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct Svd(Settings);
+
+impl Svd {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        Svd(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `compute_uv: bool = true`.
+    #[must_use]
+    pub fn compute_uv(mut self, value: bool) -> Self {
+        self.0.set("compute_uv", value);
+        self
+    }
+    /// Sets `full_matrices: bool = false`.
+    #[must_use]
+    pub fn full_matrices(mut self, value: bool) -> Self {
+        self.0.set("full_matrices", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<SvdOutputs> {
+        let operation = self.0.node(scope, "Svd").input(input).build()?;
+        Ok(SvdOutputs {
+            s: operation.output_arg(0)?,
+            u: operation.output_arg(1)?,
+            v: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`Svd`] with every optional attribute at its default.
+#[track_caller]
+pub fn svd(scope: &Scope, input: impl Into<Input>) -> Result<SvdOutputs> {
+    Svd::new().build(scope, input)
+}
+
 /// `Tan(x: T) -> (y: T)`
 ///
 /// Attributes:
@@ -6267,6 +7763,108 @@ impl TanhGrad {
 #[track_caller]
 pub fn tanh_grad(scope: &Scope, y: impl Into<Input>, dy: impl Into<Input>) -> Result<Output> {
     TanhGrad::new().build(scope, y, dy)
+}
+
+/// `TridiagonalMatMul(superdiag: T, maindiag: T, subdiag: T, rhs: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {double, float, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct TridiagonalMatMul(Settings);
+
+impl TridiagonalMatMul {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TridiagonalMatMul(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        superdiag: impl Into<Input>,
+        maindiag: impl Into<Input>,
+        subdiag: impl Into<Input>,
+        rhs: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "TridiagonalMatMul")
+            .input(superdiag)
+            .input(maindiag)
+            .input(subdiag)
+            .input(rhs)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`TridiagonalMatMul`] with every optional attribute at its default.
+#[track_caller]
+pub fn tridiagonal_mat_mul(
+    scope: &Scope,
+    superdiag: impl Into<Input>,
+    maindiag: impl Into<Input>,
+    subdiag: impl Into<Input>,
+    rhs: impl Into<Input>,
+) -> Result<Output> {
+    TridiagonalMatMul::new().build(scope, superdiag, maindiag, subdiag, rhs)
+}
+
+/// `TridiagonalSolve(diagonals: T, rhs: T) -> (output: T)`
+///
+/// Attributes:
+/// - `partial_pivoting: bool = true`
+/// - `perturb_singular: bool = false`
+/// - `T: {double, float, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct TridiagonalSolve(Settings);
+
+impl TridiagonalSolve {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TridiagonalSolve(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `partial_pivoting: bool = true`.
+    #[must_use]
+    pub fn partial_pivoting(mut self, value: bool) -> Self {
+        self.0.set("partial_pivoting", value);
+        self
+    }
+    /// Sets `perturb_singular: bool = false`.
+    #[must_use]
+    pub fn perturb_singular(mut self, value: bool) -> Self {
+        self.0.set("perturb_singular", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, diagonals: impl Into<Input>, rhs: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "TridiagonalSolve").input(diagonals).input(rhs).build()?.output_arg(0)
+    }
+}
+
+/// [`TridiagonalSolve`] with every optional attribute at its default.
+#[track_caller]
+pub fn tridiagonal_solve(
+    scope: &Scope,
+    diagonals: impl Into<Input>,
+    rhs: impl Into<Input>,
+) -> Result<Output> {
+    TridiagonalSolve::new().build(scope, diagonals, rhs)
 }
 
 /// `TruncateDiv(x: T, y: T) -> (z: T)`

@@ -2004,6 +2004,238 @@ pub fn depthwise_conv2d_native_backprop_input(
     DepthwiseConv2dNativeBackpropInput::new(strides, padding).build(scope, input_sizes, filter, out_backprop)
 }
 
+/// `Dequantize(input: T, min_range: float, max_range: float) -> (output: dtype)`
+///
+/// Attributes:
+/// - `T: {qint8, quint8, qint32, qint16, quint16}`
+/// - `mode: {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'} = 'MIN_COMBINED'`
+/// - `narrow_range: bool = false`
+/// - `axis: int = -1`
+/// - `dtype: {bfloat16, float} = float`
+#[derive(Clone, Debug, Default)]
+pub struct Dequantize(Settings);
+
+impl Dequantize {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        Dequantize(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `mode: {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'} = 'MIN_COMBINED'`.
+    #[must_use]
+    pub fn mode(mut self, value: &str) -> Self {
+        self.0.set("mode", value);
+        self
+    }
+    /// Sets `narrow_range: bool = false`.
+    #[must_use]
+    pub fn narrow_range(mut self, value: bool) -> Self {
+        self.0.set("narrow_range", value);
+        self
+    }
+    /// Sets `axis: int = -1`.
+    #[must_use]
+    pub fn axis(mut self, value: i64) -> Self {
+        self.0.set("axis", value);
+        self
+    }
+    /// Sets `dtype: {bfloat16, float} = float`.
+    #[must_use]
+    pub fn dtype(mut self, value: DType) -> Self {
+        self.0.set("dtype", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        min_range: impl Into<Input>,
+        max_range: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "Dequantize").input(input).input(min_range).input(max_range).build()?.output_arg(0)
+    }
+}
+
+/// [`Dequantize`] with every optional attribute at its default.
+#[track_caller]
+pub fn dequantize(
+    scope: &Scope,
+    input: impl Into<Input>,
+    min_range: impl Into<Input>,
+    max_range: impl Into<Input>,
+) -> Result<Output> {
+    Dequantize::new().build(scope, input, min_range, max_range)
+}
+
+/// `Dilation2D(input: T, filter: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}`
+/// - `strides: list(int) >= 4`
+/// - `rates: list(int) >= 4`
+/// - `padding: {'SAME', 'VALID'}`
+#[derive(Clone, Debug)]
+pub struct Dilation2D(Settings);
+
+impl Dilation2D {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, rates: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("rates", rates);
+        settings.set("padding", padding);
+        Dilation2D(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>, filter: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "Dilation2D").input(input).input(filter).build()?.output_arg(0)
+    }
+}
+
+/// [`Dilation2D`] with every optional attribute at its default.
+#[track_caller]
+pub fn dilation2d(
+    scope: &Scope,
+    input: impl Into<Input>,
+    filter: impl Into<Input>,
+    strides: impl ToAttr,
+    rates: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    Dilation2D::new(strides, rates, padding).build(scope, input, filter)
+}
+
+/// `Dilation2DBackpropFilter(input: T, filter: T, out_backprop: T) -> (filter_backprop: T)`
+///
+/// Attributes:
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}`
+/// - `strides: list(int) >= 4`
+/// - `rates: list(int) >= 4`
+/// - `padding: {'SAME', 'VALID'}`
+#[derive(Clone, Debug)]
+pub struct Dilation2DBackpropFilter(Settings);
+
+impl Dilation2DBackpropFilter {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, rates: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("rates", rates);
+        settings.set("padding", padding);
+        Dilation2DBackpropFilter(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        filter: impl Into<Input>,
+        out_backprop: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "Dilation2DBackpropFilter")
+            .input(input)
+            .input(filter)
+            .input(out_backprop)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`Dilation2DBackpropFilter`] with every optional attribute at its default.
+#[track_caller]
+pub fn dilation2d_backprop_filter(
+    scope: &Scope,
+    input: impl Into<Input>,
+    filter: impl Into<Input>,
+    out_backprop: impl Into<Input>,
+    strides: impl ToAttr,
+    rates: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    Dilation2DBackpropFilter::new(strides, rates, padding).build(scope, input, filter, out_backprop)
+}
+
+/// `Dilation2DBackpropInput(input: T, filter: T, out_backprop: T) -> (in_backprop: T)`
+///
+/// Attributes:
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}`
+/// - `strides: list(int) >= 4`
+/// - `rates: list(int) >= 4`
+/// - `padding: {'SAME', 'VALID'}`
+#[derive(Clone, Debug)]
+pub struct Dilation2DBackpropInput(Settings);
+
+impl Dilation2DBackpropInput {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, rates: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("rates", rates);
+        settings.set("padding", padding);
+        Dilation2DBackpropInput(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        filter: impl Into<Input>,
+        out_backprop: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "Dilation2DBackpropInput")
+            .input(input)
+            .input(filter)
+            .input(out_backprop)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`Dilation2DBackpropInput`] with every optional attribute at its default.
+#[track_caller]
+pub fn dilation2d_backprop_input(
+    scope: &Scope,
+    input: impl Into<Input>,
+    filter: impl Into<Input>,
+    out_backprop: impl Into<Input>,
+    strides: impl ToAttr,
+    rates: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    Dilation2DBackpropInput::new(strides, rates, padding).build(scope, input, filter, out_backprop)
+}
+
 /// `Elu(features: T) -> (activations: T)`
 ///
 /// Attributes:
@@ -2071,6 +2303,515 @@ impl EluGrad {
 #[track_caller]
 pub fn elu_grad(scope: &Scope, gradients: impl Into<Input>, outputs: impl Into<Input>) -> Result<Output> {
     EluGrad::new().build(scope, gradients, outputs)
+}
+
+/// `ExtractImagePatches(images: T) -> (patches: T)`
+///
+/// Attributes:
+/// - `ksizes: list(int) >= 4`
+/// - `strides: list(int) >= 4`
+/// - `rates: list(int) >= 4`
+/// - `T: {bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, complex128, bool}`
+/// - `padding: {'SAME', 'VALID'}`
+#[derive(Clone, Debug)]
+pub struct ExtractImagePatches(Settings);
+
+impl ExtractImagePatches {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksizes: impl ToAttr, strides: impl ToAttr, rates: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksizes", ksizes);
+        settings.set("strides", strides);
+        settings.set("rates", rates);
+        settings.set("padding", padding);
+        ExtractImagePatches(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, images: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "ExtractImagePatches").input(images).build()?.output_arg(0)
+    }
+}
+
+/// [`ExtractImagePatches`] with every optional attribute at its default.
+#[track_caller]
+pub fn extract_image_patches(
+    scope: &Scope,
+    images: impl Into<Input>,
+    ksizes: impl ToAttr,
+    strides: impl ToAttr,
+    rates: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    ExtractImagePatches::new(ksizes, strides, rates, padding).build(scope, images)
+}
+
+/// `ExtractVolumePatches(input: T) -> (patches: T)`
+///
+/// Attributes:
+/// - `ksizes: list(int) >= 5`
+/// - `strides: list(int) >= 5`
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}`
+/// - `padding: {'SAME', 'VALID'}`
+#[derive(Clone, Debug)]
+pub struct ExtractVolumePatches(Settings);
+
+impl ExtractVolumePatches {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksizes: impl ToAttr, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksizes", ksizes);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        ExtractVolumePatches(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "ExtractVolumePatches").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`ExtractVolumePatches`] with every optional attribute at its default.
+#[track_caller]
+pub fn extract_volume_patches(
+    scope: &Scope,
+    input: impl Into<Input>,
+    ksizes: impl ToAttr,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    ExtractVolumePatches::new(ksizes, strides, padding).build(scope, input)
+}
+
+/// `FakeQuantWithMinMaxArgs(inputs: float) -> (outputs: float)`
+///
+/// Attributes:
+/// - `min: float = -6`
+/// - `max: float = 6`
+/// - `num_bits: int = 8`
+/// - `narrow_range: bool = false`
+#[derive(Clone, Debug, Default)]
+pub struct FakeQuantWithMinMaxArgs(Settings);
+
+impl FakeQuantWithMinMaxArgs {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FakeQuantWithMinMaxArgs(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `min: float = -6`.
+    #[must_use]
+    pub fn min(mut self, value: f32) -> Self {
+        self.0.set("min", value);
+        self
+    }
+    /// Sets `max: float = 6`.
+    #[must_use]
+    pub fn max(mut self, value: f32) -> Self {
+        self.0.set("max", value);
+        self
+    }
+    /// Sets `num_bits: int = 8`.
+    #[must_use]
+    pub fn num_bits(mut self, value: i64) -> Self {
+        self.0.set("num_bits", value);
+        self
+    }
+    /// Sets `narrow_range: bool = false`.
+    #[must_use]
+    pub fn narrow_range(mut self, value: bool) -> Self {
+        self.0.set("narrow_range", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, inputs: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "FakeQuantWithMinMaxArgs").input(inputs).build()?.output_arg(0)
+    }
+}
+
+/// [`FakeQuantWithMinMaxArgs`] with every optional attribute at its default.
+#[track_caller]
+pub fn fake_quant_with_min_max_args(scope: &Scope, inputs: impl Into<Input>) -> Result<Output> {
+    FakeQuantWithMinMaxArgs::new().build(scope, inputs)
+}
+
+/// `FakeQuantWithMinMaxArgsGradient(gradients: float, inputs: float) -> (backprops: float)`
+///
+/// Attributes:
+/// - `min: float = -6`
+/// - `max: float = 6`
+/// - `num_bits: int = 8`
+/// - `narrow_range: bool = false`
+#[derive(Clone, Debug, Default)]
+pub struct FakeQuantWithMinMaxArgsGradient(Settings);
+
+impl FakeQuantWithMinMaxArgsGradient {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FakeQuantWithMinMaxArgsGradient(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `min: float = -6`.
+    #[must_use]
+    pub fn min(mut self, value: f32) -> Self {
+        self.0.set("min", value);
+        self
+    }
+    /// Sets `max: float = 6`.
+    #[must_use]
+    pub fn max(mut self, value: f32) -> Self {
+        self.0.set("max", value);
+        self
+    }
+    /// Sets `num_bits: int = 8`.
+    #[must_use]
+    pub fn num_bits(mut self, value: i64) -> Self {
+        self.0.set("num_bits", value);
+        self
+    }
+    /// Sets `narrow_range: bool = false`.
+    #[must_use]
+    pub fn narrow_range(mut self, value: bool) -> Self {
+        self.0.set("narrow_range", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        gradients: impl Into<Input>,
+        inputs: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "FakeQuantWithMinMaxArgsGradient")
+            .input(gradients)
+            .input(inputs)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`FakeQuantWithMinMaxArgsGradient`] with every optional attribute at its default.
+#[track_caller]
+pub fn fake_quant_with_min_max_args_gradient(
+    scope: &Scope,
+    gradients: impl Into<Input>,
+    inputs: impl Into<Input>,
+) -> Result<Output> {
+    FakeQuantWithMinMaxArgsGradient::new().build(scope, gradients, inputs)
+}
+
+/// `FakeQuantWithMinMaxVars(inputs: float, min: float, max: float) -> (outputs: float)`
+///
+/// Attributes:
+/// - `num_bits: int = 8`
+/// - `narrow_range: bool = false`
+#[derive(Clone, Debug, Default)]
+pub struct FakeQuantWithMinMaxVars(Settings);
+
+impl FakeQuantWithMinMaxVars {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FakeQuantWithMinMaxVars(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `num_bits: int = 8`.
+    #[must_use]
+    pub fn num_bits(mut self, value: i64) -> Self {
+        self.0.set("num_bits", value);
+        self
+    }
+    /// Sets `narrow_range: bool = false`.
+    #[must_use]
+    pub fn narrow_range(mut self, value: bool) -> Self {
+        self.0.set("narrow_range", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        inputs: impl Into<Input>,
+        min: impl Into<Input>,
+        max: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "FakeQuantWithMinMaxVars")
+            .input(inputs)
+            .input(min)
+            .input(max)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`FakeQuantWithMinMaxVars`] with every optional attribute at its default.
+#[track_caller]
+pub fn fake_quant_with_min_max_vars(
+    scope: &Scope,
+    inputs: impl Into<Input>,
+    min: impl Into<Input>,
+    max: impl Into<Input>,
+) -> Result<Output> {
+    FakeQuantWithMinMaxVars::new().build(scope, inputs, min, max)
+}
+
+/// The outputs of [`FakeQuantWithMinMaxVarsGradient`].
+#[derive(Clone, Debug)]
+pub struct FakeQuantWithMinMaxVarsGradientOutputs {
+    /// `backprops_wrt_input: float`
+    pub backprops_wrt_input: Output,
+    /// `backprop_wrt_min: float`
+    pub backprop_wrt_min: Output,
+    /// `backprop_wrt_max: float`
+    pub backprop_wrt_max: Output,
+}
+
+/// `FakeQuantWithMinMaxVarsGradient(gradients: float, inputs: float, min: float, max: float) -> (backprops_wrt_input: float, backprop_wrt_min: float, backprop_wrt_max: float)`
+///
+/// Attributes:
+/// - `num_bits: int = 8`
+/// - `narrow_range: bool = false`
+#[derive(Clone, Debug, Default)]
+pub struct FakeQuantWithMinMaxVarsGradient(Settings);
+
+impl FakeQuantWithMinMaxVarsGradient {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FakeQuantWithMinMaxVarsGradient(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `num_bits: int = 8`.
+    #[must_use]
+    pub fn num_bits(mut self, value: i64) -> Self {
+        self.0.set("num_bits", value);
+        self
+    }
+    /// Sets `narrow_range: bool = false`.
+    #[must_use]
+    pub fn narrow_range(mut self, value: bool) -> Self {
+        self.0.set("narrow_range", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        gradients: impl Into<Input>,
+        inputs: impl Into<Input>,
+        min: impl Into<Input>,
+        max: impl Into<Input>,
+    ) -> Result<FakeQuantWithMinMaxVarsGradientOutputs> {
+        let operation = self
+            .0
+            .node(scope, "FakeQuantWithMinMaxVarsGradient")
+            .input(gradients)
+            .input(inputs)
+            .input(min)
+            .input(max)
+            .build()?;
+        Ok(FakeQuantWithMinMaxVarsGradientOutputs {
+            backprops_wrt_input: operation.output_arg(0)?,
+            backprop_wrt_min: operation.output_arg(1)?,
+            backprop_wrt_max: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`FakeQuantWithMinMaxVarsGradient`] with every optional attribute at its default.
+#[track_caller]
+pub fn fake_quant_with_min_max_vars_gradient(
+    scope: &Scope,
+    gradients: impl Into<Input>,
+    inputs: impl Into<Input>,
+    min: impl Into<Input>,
+    max: impl Into<Input>,
+) -> Result<FakeQuantWithMinMaxVarsGradientOutputs> {
+    FakeQuantWithMinMaxVarsGradient::new().build(scope, gradients, inputs, min, max)
+}
+
+/// `FakeQuantWithMinMaxVarsPerChannel(inputs: float, min: float, max: float) -> (outputs: float)`
+///
+/// Attributes:
+/// - `num_bits: int = 8`
+/// - `narrow_range: bool = false`
+#[derive(Clone, Debug, Default)]
+pub struct FakeQuantWithMinMaxVarsPerChannel(Settings);
+
+impl FakeQuantWithMinMaxVarsPerChannel {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FakeQuantWithMinMaxVarsPerChannel(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `num_bits: int = 8`.
+    #[must_use]
+    pub fn num_bits(mut self, value: i64) -> Self {
+        self.0.set("num_bits", value);
+        self
+    }
+    /// Sets `narrow_range: bool = false`.
+    #[must_use]
+    pub fn narrow_range(mut self, value: bool) -> Self {
+        self.0.set("narrow_range", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        inputs: impl Into<Input>,
+        min: impl Into<Input>,
+        max: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "FakeQuantWithMinMaxVarsPerChannel")
+            .input(inputs)
+            .input(min)
+            .input(max)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`FakeQuantWithMinMaxVarsPerChannel`] with every optional attribute at its default.
+#[track_caller]
+pub fn fake_quant_with_min_max_vars_per_channel(
+    scope: &Scope,
+    inputs: impl Into<Input>,
+    min: impl Into<Input>,
+    max: impl Into<Input>,
+) -> Result<Output> {
+    FakeQuantWithMinMaxVarsPerChannel::new().build(scope, inputs, min, max)
+}
+
+/// The outputs of [`FakeQuantWithMinMaxVarsPerChannelGradient`].
+#[derive(Clone, Debug)]
+pub struct FakeQuantWithMinMaxVarsPerChannelGradientOutputs {
+    /// `backprops_wrt_input: float`
+    pub backprops_wrt_input: Output,
+    /// `backprop_wrt_min: float`
+    pub backprop_wrt_min: Output,
+    /// `backprop_wrt_max: float`
+    pub backprop_wrt_max: Output,
+}
+
+/// `FakeQuantWithMinMaxVarsPerChannelGradient(gradients: float, inputs: float, min: float, max: float) -> (backprops_wrt_input: float, backprop_wrt_min: float, backprop_wrt_max: float)`
+///
+/// Attributes:
+/// - `num_bits: int = 8`
+/// - `narrow_range: bool = false`
+#[derive(Clone, Debug, Default)]
+pub struct FakeQuantWithMinMaxVarsPerChannelGradient(Settings);
+
+impl FakeQuantWithMinMaxVarsPerChannelGradient {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FakeQuantWithMinMaxVarsPerChannelGradient(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `num_bits: int = 8`.
+    #[must_use]
+    pub fn num_bits(mut self, value: i64) -> Self {
+        self.0.set("num_bits", value);
+        self
+    }
+    /// Sets `narrow_range: bool = false`.
+    #[must_use]
+    pub fn narrow_range(mut self, value: bool) -> Self {
+        self.0.set("narrow_range", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        gradients: impl Into<Input>,
+        inputs: impl Into<Input>,
+        min: impl Into<Input>,
+        max: impl Into<Input>,
+    ) -> Result<FakeQuantWithMinMaxVarsPerChannelGradientOutputs> {
+        let operation = self
+            .0
+            .node(scope, "FakeQuantWithMinMaxVarsPerChannelGradient")
+            .input(gradients)
+            .input(inputs)
+            .input(min)
+            .input(max)
+            .build()?;
+        Ok(FakeQuantWithMinMaxVarsPerChannelGradientOutputs {
+            backprops_wrt_input: operation.output_arg(0)?,
+            backprop_wrt_min: operation.output_arg(1)?,
+            backprop_wrt_max: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`FakeQuantWithMinMaxVarsPerChannelGradient`] with every optional attribute at its default.
+#[track_caller]
+pub fn fake_quant_with_min_max_vars_per_channel_gradient(
+    scope: &Scope,
+    gradients: impl Into<Input>,
+    inputs: impl Into<Input>,
+    min: impl Into<Input>,
+    max: impl Into<Input>,
+) -> Result<FakeQuantWithMinMaxVarsPerChannelGradientOutputs> {
+    FakeQuantWithMinMaxVarsPerChannelGradient::new().build(scope, gradients, inputs, min, max)
 }
 
 /// The outputs of [`FixedUnigramCandidateSampler`].
@@ -4852,6 +5593,507 @@ impl NthElement {
 #[track_caller]
 pub fn nth_element(scope: &Scope, input: impl Into<Input>, n: impl Into<Input>) -> Result<Output> {
     NthElement::new().build(scope, input, n)
+}
+
+/// `QuantizeAndDequantize(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `signed_input: bool = true`
+/// - `num_bits: int = 8`
+/// - `range_given: bool = false`
+/// - `input_min: float = 0`
+/// - `input_max: float = 0`
+/// - `T: {bfloat16, half, float, double}`
+#[derive(Clone, Debug, Default)]
+pub struct QuantizeAndDequantize(Settings);
+
+impl QuantizeAndDequantize {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        QuantizeAndDequantize(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `signed_input: bool = true`.
+    #[must_use]
+    pub fn signed_input(mut self, value: bool) -> Self {
+        self.0.set("signed_input", value);
+        self
+    }
+    /// Sets `num_bits: int = 8`.
+    #[must_use]
+    pub fn num_bits(mut self, value: i64) -> Self {
+        self.0.set("num_bits", value);
+        self
+    }
+    /// Sets `range_given: bool = false`.
+    #[must_use]
+    pub fn range_given(mut self, value: bool) -> Self {
+        self.0.set("range_given", value);
+        self
+    }
+    /// Sets `input_min: float = 0`.
+    #[must_use]
+    pub fn input_min(mut self, value: f32) -> Self {
+        self.0.set("input_min", value);
+        self
+    }
+    /// Sets `input_max: float = 0`.
+    #[must_use]
+    pub fn input_max(mut self, value: f32) -> Self {
+        self.0.set("input_max", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "QuantizeAndDequantize").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`QuantizeAndDequantize`] with every optional attribute at its default.
+#[track_caller]
+pub fn quantize_and_dequantize(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    QuantizeAndDequantize::new().build(scope, input)
+}
+
+/// `QuantizeAndDequantizeV2(input: T, input_min: T, input_max: T) -> (output: T)`
+///
+/// Attributes:
+/// - `signed_input: bool = true`
+/// - `num_bits: int = 8`
+/// - `range_given: bool = false`
+/// - `T: {bfloat16, half, float, double}`
+/// - `round_mode: {'HALF_TO_EVEN', 'HALF_UP'} = 'HALF_TO_EVEN'`
+/// - `narrow_range: bool = false`
+/// - `axis: int = -1`
+#[derive(Clone, Debug, Default)]
+pub struct QuantizeAndDequantizeV2(Settings);
+
+impl QuantizeAndDequantizeV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        QuantizeAndDequantizeV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `signed_input: bool = true`.
+    #[must_use]
+    pub fn signed_input(mut self, value: bool) -> Self {
+        self.0.set("signed_input", value);
+        self
+    }
+    /// Sets `num_bits: int = 8`.
+    #[must_use]
+    pub fn num_bits(mut self, value: i64) -> Self {
+        self.0.set("num_bits", value);
+        self
+    }
+    /// Sets `range_given: bool = false`.
+    #[must_use]
+    pub fn range_given(mut self, value: bool) -> Self {
+        self.0.set("range_given", value);
+        self
+    }
+    /// Sets `round_mode: {'HALF_TO_EVEN', 'HALF_UP'} = 'HALF_TO_EVEN'`.
+    #[must_use]
+    pub fn round_mode(mut self, value: &str) -> Self {
+        self.0.set("round_mode", value);
+        self
+    }
+    /// Sets `narrow_range: bool = false`.
+    #[must_use]
+    pub fn narrow_range(mut self, value: bool) -> Self {
+        self.0.set("narrow_range", value);
+        self
+    }
+    /// Sets `axis: int = -1`.
+    #[must_use]
+    pub fn axis(mut self, value: i64) -> Self {
+        self.0.set("axis", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        input_min: impl Into<Input>,
+        input_max: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "QuantizeAndDequantizeV2")
+            .input(input)
+            .input(input_min)
+            .input(input_max)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`QuantizeAndDequantizeV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn quantize_and_dequantize_v2(
+    scope: &Scope,
+    input: impl Into<Input>,
+    input_min: impl Into<Input>,
+    input_max: impl Into<Input>,
+) -> Result<Output> {
+    QuantizeAndDequantizeV2::new().build(scope, input, input_min, input_max)
+}
+
+/// `QuantizeAndDequantizeV3(input: T, input_min: T, input_max: T, num_bits: int32) -> (output: T)`
+///
+/// Attributes:
+/// - `signed_input: bool = true`
+/// - `range_given: bool = true`
+/// - `T: {bfloat16, half, float, double}`
+/// - `narrow_range: bool = false`
+/// - `axis: int = -1`
+#[derive(Clone, Debug, Default)]
+pub struct QuantizeAndDequantizeV3(Settings);
+
+impl QuantizeAndDequantizeV3 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        QuantizeAndDequantizeV3(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `signed_input: bool = true`.
+    #[must_use]
+    pub fn signed_input(mut self, value: bool) -> Self {
+        self.0.set("signed_input", value);
+        self
+    }
+    /// Sets `range_given: bool = true`.
+    #[must_use]
+    pub fn range_given(mut self, value: bool) -> Self {
+        self.0.set("range_given", value);
+        self
+    }
+    /// Sets `narrow_range: bool = false`.
+    #[must_use]
+    pub fn narrow_range(mut self, value: bool) -> Self {
+        self.0.set("narrow_range", value);
+        self
+    }
+    /// Sets `axis: int = -1`.
+    #[must_use]
+    pub fn axis(mut self, value: i64) -> Self {
+        self.0.set("axis", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        input_min: impl Into<Input>,
+        input_max: impl Into<Input>,
+        num_bits: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "QuantizeAndDequantizeV3")
+            .input(input)
+            .input(input_min)
+            .input(input_max)
+            .input(num_bits)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`QuantizeAndDequantizeV3`] with every optional attribute at its default.
+#[track_caller]
+pub fn quantize_and_dequantize_v3(
+    scope: &Scope,
+    input: impl Into<Input>,
+    input_min: impl Into<Input>,
+    input_max: impl Into<Input>,
+    num_bits: impl Into<Input>,
+) -> Result<Output> {
+    QuantizeAndDequantizeV3::new().build(scope, input, input_min, input_max, num_bits)
+}
+
+/// `QuantizeAndDequantizeV4(input: T, input_min: T, input_max: T) -> (output: T)`
+///
+/// Attributes:
+/// - `signed_input: bool = true`
+/// - `num_bits: int = 8`
+/// - `range_given: bool = false`
+/// - `T: {bfloat16, half, float, double}`
+/// - `round_mode: {'HALF_TO_EVEN', 'HALF_UP'} = 'HALF_TO_EVEN'`
+/// - `narrow_range: bool = false`
+/// - `axis: int = -1`
+#[derive(Clone, Debug, Default)]
+pub struct QuantizeAndDequantizeV4(Settings);
+
+impl QuantizeAndDequantizeV4 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        QuantizeAndDequantizeV4(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `signed_input: bool = true`.
+    #[must_use]
+    pub fn signed_input(mut self, value: bool) -> Self {
+        self.0.set("signed_input", value);
+        self
+    }
+    /// Sets `num_bits: int = 8`.
+    #[must_use]
+    pub fn num_bits(mut self, value: i64) -> Self {
+        self.0.set("num_bits", value);
+        self
+    }
+    /// Sets `range_given: bool = false`.
+    #[must_use]
+    pub fn range_given(mut self, value: bool) -> Self {
+        self.0.set("range_given", value);
+        self
+    }
+    /// Sets `round_mode: {'HALF_TO_EVEN', 'HALF_UP'} = 'HALF_TO_EVEN'`.
+    #[must_use]
+    pub fn round_mode(mut self, value: &str) -> Self {
+        self.0.set("round_mode", value);
+        self
+    }
+    /// Sets `narrow_range: bool = false`.
+    #[must_use]
+    pub fn narrow_range(mut self, value: bool) -> Self {
+        self.0.set("narrow_range", value);
+        self
+    }
+    /// Sets `axis: int = -1`.
+    #[must_use]
+    pub fn axis(mut self, value: i64) -> Self {
+        self.0.set("axis", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        input_min: impl Into<Input>,
+        input_max: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "QuantizeAndDequantizeV4")
+            .input(input)
+            .input(input_min)
+            .input(input_max)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`QuantizeAndDequantizeV4`] with every optional attribute at its default.
+#[track_caller]
+pub fn quantize_and_dequantize_v4(
+    scope: &Scope,
+    input: impl Into<Input>,
+    input_min: impl Into<Input>,
+    input_max: impl Into<Input>,
+) -> Result<Output> {
+    QuantizeAndDequantizeV4::new().build(scope, input, input_min, input_max)
+}
+
+/// The outputs of [`QuantizeAndDequantizeV4Grad`].
+#[derive(Clone, Debug)]
+pub struct QuantizeAndDequantizeV4GradOutputs {
+    /// `input_backprop: T`
+    pub input_backprop: Output,
+    /// `input_min_backprop: T`
+    pub input_min_backprop: Output,
+    /// `input_max_backprop: T`
+    pub input_max_backprop: Output,
+}
+
+/// `QuantizeAndDequantizeV4Grad(gradients: T, input: T, input_min: T, input_max: T) -> (input_backprop: T, input_min_backprop: T, input_max_backprop: T)`
+///
+/// Attributes:
+/// - `T: {bfloat16, half, float, double}`
+/// - `axis: int = -1`
+#[derive(Clone, Debug, Default)]
+pub struct QuantizeAndDequantizeV4Grad(Settings);
+
+impl QuantizeAndDequantizeV4Grad {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        QuantizeAndDequantizeV4Grad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `axis: int = -1`.
+    #[must_use]
+    pub fn axis(mut self, value: i64) -> Self {
+        self.0.set("axis", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        gradients: impl Into<Input>,
+        input: impl Into<Input>,
+        input_min: impl Into<Input>,
+        input_max: impl Into<Input>,
+    ) -> Result<QuantizeAndDequantizeV4GradOutputs> {
+        let operation = self
+            .0
+            .node(scope, "QuantizeAndDequantizeV4Grad")
+            .input(gradients)
+            .input(input)
+            .input(input_min)
+            .input(input_max)
+            .build()?;
+        Ok(QuantizeAndDequantizeV4GradOutputs {
+            input_backprop: operation.output_arg(0)?,
+            input_min_backprop: operation.output_arg(1)?,
+            input_max_backprop: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`QuantizeAndDequantizeV4Grad`] with every optional attribute at its default.
+#[track_caller]
+pub fn quantize_and_dequantize_v4_grad(
+    scope: &Scope,
+    gradients: impl Into<Input>,
+    input: impl Into<Input>,
+    input_min: impl Into<Input>,
+    input_max: impl Into<Input>,
+) -> Result<QuantizeAndDequantizeV4GradOutputs> {
+    QuantizeAndDequantizeV4Grad::new().build(scope, gradients, input, input_min, input_max)
+}
+
+/// The outputs of [`QuantizeV2`].
+#[derive(Clone, Debug)]
+pub struct QuantizeV2Outputs {
+    /// `output: T`
+    pub output: Output,
+    /// `output_min: float`
+    pub output_min: Output,
+    /// `output_max: float`
+    pub output_max: Output,
+}
+
+/// `QuantizeV2(input: float, min_range: float, max_range: float) -> (output: T, output_min: float, output_max: float)`
+///
+/// Attributes:
+/// - `T: {qint8, quint8, qint32, qint16, quint16}`
+/// - `mode: {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'} = 'MIN_COMBINED'`
+/// - `round_mode: {'HALF_AWAY_FROM_ZERO', 'HALF_TO_EVEN'} = 'HALF_AWAY_FROM_ZERO'`
+/// - `narrow_range: bool = false`
+/// - `axis: int = -1`
+/// - `ensure_minimum_range: float = 0.01`
+#[derive(Clone, Debug)]
+pub struct QuantizeV2(Settings);
+
+impl QuantizeV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(t: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("T", t);
+        QuantizeV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `mode: {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'} = 'MIN_COMBINED'`.
+    #[must_use]
+    pub fn mode(mut self, value: &str) -> Self {
+        self.0.set("mode", value);
+        self
+    }
+    /// Sets `round_mode: {'HALF_AWAY_FROM_ZERO', 'HALF_TO_EVEN'} = 'HALF_AWAY_FROM_ZERO'`.
+    #[must_use]
+    pub fn round_mode(mut self, value: &str) -> Self {
+        self.0.set("round_mode", value);
+        self
+    }
+    /// Sets `narrow_range: bool = false`.
+    #[must_use]
+    pub fn narrow_range(mut self, value: bool) -> Self {
+        self.0.set("narrow_range", value);
+        self
+    }
+    /// Sets `axis: int = -1`.
+    #[must_use]
+    pub fn axis(mut self, value: i64) -> Self {
+        self.0.set("axis", value);
+        self
+    }
+    /// Sets `ensure_minimum_range: float = 0.01`.
+    #[must_use]
+    pub fn ensure_minimum_range(mut self, value: f32) -> Self {
+        self.0.set("ensure_minimum_range", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        min_range: impl Into<Input>,
+        max_range: impl Into<Input>,
+    ) -> Result<QuantizeV2Outputs> {
+        let operation =
+            self.0.node(scope, "QuantizeV2").input(input).input(min_range).input(max_range).build()?;
+        Ok(QuantizeV2Outputs {
+            output: operation.output_arg(0)?,
+            output_min: operation.output_arg(1)?,
+            output_max: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`QuantizeV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn quantize_v2(
+    scope: &Scope,
+    input: impl Into<Input>,
+    min_range: impl Into<Input>,
+    max_range: impl Into<Input>,
+    t: DType,
+) -> Result<QuantizeV2Outputs> {
+    QuantizeV2::new(t).build(scope, input, min_range, max_range)
 }
 
 /// `Relu(features: T) -> (activations: T)`
