@@ -201,9 +201,11 @@ def main():
     if args.server != "stock" and wanted.search("start of 1 ps and 2 workers to ready"):
         for row in cluster_start_up(args.server, 2 if args.quick else 5):
             add(row)
+    import input_workloads
     import workloads
 
-    chosen = [workload for workload in workloads.all_workloads() if wanted.search(workload.name)]
+    everything = [*workloads.all_workloads(), *input_workloads.all_workloads()]
+    chosen = [workload for workload in everything if wanted.search(workload.name)]
     if chosen:
         ours = servers.stock() if args.server == "stock" else servers.ferroflow(args.server)
         with ours, servers.stock() as stock:
