@@ -248,22 +248,22 @@ def orders(c):
         ("one", 1, {"seed": 5}),
         ("same_again", 4, {"seed": 5, "reshuffle_each_iteration": False}),
     ):
-        whole(c, f"ShuffleDatasetV3/{name}", lambda b=buffer, o=options: D.range(12).shuffle(b, **o).repeat(2))
-    whole(c, "ShuffleDatasetV3/graph_seed", lambda: D.range(10).shuffle(4), seed=9)
-    whole(c, "ShuffleDatasetV3/whole", lambda: D.range(10).shuffle(D.range(10).cardinality(), seed=2))
+        whole(c, f"ShuffleDataset/{name}", lambda b=buffer, o=options: D.range(12).shuffle(b, **o).repeat(2))
+    whole(c, "ShuffleDataset/graph_seed", lambda: D.range(10).shuffle(4), seed=9)
+    whole(c, "ShuffleDataset/whole", lambda: D.range(10).shuffle(D.range(10).cardinality(), seed=2))
 
     def again():
         iterator = v1.data.make_initializable_iterator(D.range(8).shuffle(5, seed=3).batch(8))
         nxt = iterator.get_next()
         return [step for _ in range(2) for step in (({}, [], [iterator.initializer]), ({}, [nxt]))]
 
-    c.traced("ShuffleDatasetV3/initialized_again", again)
+    c.traced("ShuffleDataset/initialized_again", again)
     whole(
         c,
         "ShuffleAndRepeatDataset/twice",
         lambda: D.range(5).apply(tf.data.experimental.shuffle_and_repeat(3, 3, seed=7)),
     )
-    elements(c, "ShuffleDatasetV3/no_buffer", lambda: D.range(5).shuffle(tf.constant(0, tf.int64)))
+    elements(c, "ShuffleDataset/no_buffer", lambda: D.range(5).shuffle(tf.constant(0, tf.int64)))
     whole(c, "PrefetchDataset/some", lambda: D.range(20).prefetch(3))
     whole(c, "PrefetchDataset/tuned", lambda: D.range(20).map(lambda x: x + 1).prefetch(tf.data.AUTOTUNE))
     whole(c, "CacheDataset/memory", lambda: D.range(4).map(lambda x: tf.random.uniform([], seed=2)).cache().repeat(3), seed=1)

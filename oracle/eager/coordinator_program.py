@@ -66,6 +66,67 @@ def main(first, second, ps):
     show("after that", [float(value.fetch()) for value in values])
     sharded(strategy, coordinator)
     replicas(strategy, coordinator)
+    datasets(strategy, coordinator)
+
+
+def datasets(strategy, coordinator):
+    """Every worker has a pipeline of its own."""
+    with strategy.scope():
+        total = tf.Variable(0, dtype=tf.int64)
+        w = tf.Variable([0.0, 0.0])
+
+    def numbers(context=None):
+        ds = tf.data.Dataset.range(10).map(lambda x: x * 2).shuffle(4, seed=1).repeat()
+        return ds.batch(5).prefetch(2)
+
+    @tf.function
+    def add(iterator):
+        batch = next(iterator)
+        total.assign_add(tf.reduce_sum(batch))
+        return tf.size(batch)
+
+    per_worker = coordinator.create_per_worker_dataset(numbers)
+    iterator = iter(per_worker)
+    values = [coordinator.schedule(add, args=(iterator,)) for _ in range(8)]
+    coordinator.join()
+    show("sizes", [value.fetch() for value in values])
+    show("every batch came whole", int(total.numpy()) > 0)
+
+    def examples(context):
+        xs = tf.reshape(tf.range(24.0), [12, 2]) / 24.0
+        ds = tf.data.Dataset.from_tensor_slices((xs, tf.linalg.matvec(xs, [1.0, -1.0])))
+        return ds.shard(context.num_input_pipelines, context.input_pipeline_id).repeat().batch(4)
+
+    distributed = coordinator.create_per_worker_dataset(
+        lambda: strategy.distribute_datasets_from_function(examples)
+    )
+    iterator = iter(distributed)
+
+    @tf.function
+    def train(iterator):
+        def replica(batch):
+            xs, ys = batch
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((tf.linalg.matvec(xs, w) - ys) ** 2)
+            w.assign_sub(0.3 * tape.gradient(loss, w))
+            return loss
+
+        return strategy.run(replica, args=(next(iterator),))
+
+    values = [coordinator.schedule(train, args=(iterator,)) for _ in range(10)]
+    coordinator.join()
+    show("learned", bool(tf.reduce_all(tf.math.is_finite(w.read_value()))) and float(values[-1].fetch()) < 0.2)
+
+    @tf.function
+    def exhaust(iterator):
+        return next(iterator)
+
+    short = iter(coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.range(1)))
+    for _ in range(3):
+        coordinator.schedule(exhaust, args=(short,))
+    show_failure("an iterator that has ended", coordinator.join)
+    value = coordinator.schedule(add, args=(iter(per_worker),))
+    show("goes on", value.fetch())
 
 
 def sharded(strategy, coordinator):

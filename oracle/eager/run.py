@@ -34,6 +34,7 @@ SCENARIOS = [
     "functions",
     "spanning",
     "training",
+    "datasets",
     "coordinator",
 ]
 

@@ -31,6 +31,7 @@ SCENARIOS = [
     "views",
     "accumulators",
     "queues",
+    "datasets",
     "checkpoints",
     "saved_models",
     "control_flow",

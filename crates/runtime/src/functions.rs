@@ -80,11 +80,13 @@ struct FunctionHandle {
     name: String,
     /// True if the kernel is a call, false for a conditional or a loop.
     called: bool,
+    /// True if arguments that the function does not have are dropped: datasets capture values only to keep them alive.
+    drops_surplus: bool,
     instance: Weak<FunctionInstance>,
 }
 
 impl FunctionHandle {
-    async fn run(&self, arguments: Vec<Tensor>, step: Arc<StepCx>) -> Result<Vec<Tensor>> {
+    async fn run(&self, mut arguments: Vec<Tensor>, step: Arc<StepCx>) -> Result<Vec<Tensor>> {
         let depth = step.depth;
         ensure!(
             depth < MAX_CALL_DEPTH,
@@ -99,6 +101,9 @@ impl FunctionHandle {
         }
         let executable = instance.executable()?;
         let (given, wanted) = (arguments.len(), executable.arg_count());
+        if self.drops_surplus {
+            arguments.truncate(wanted);
+        }
         ensure!(
             given == wanted || !self.called,
             InvalidArgument,
@@ -140,8 +145,12 @@ impl CapturedFunction for Captured {
             functions: Arc::downgrade(&functions),
             executable: OnceLock::new(),
         });
-        let handle =
-            FunctionHandle { name: name.clone(), called: false, instance: Arc::downgrade(&instance) };
+        let handle = FunctionHandle {
+            name: name.clone(),
+            called: false,
+            drops_surplus: true,
+            instance: Arc::downgrade(&instance),
+        };
         Ok(Arc::new(OwnedFunction { handle, _instance: instance, _functions: functions }))
     }
 
@@ -203,7 +212,7 @@ impl FunctionLibrary for PlanLibrary {
             })
         });
         let (name, instance) = (function.name.clone(), Arc::downgrade(instance));
-        Ok(Arc::new(FunctionHandle { name, called: self.calls, instance }))
+        Ok(Arc::new(FunctionHandle { name, called: self.calls, drops_surplus: false, instance }))
     }
 
     fn capture(&self, function: &NameAttrList) -> Result<Arc<dyn CapturedFunction>> {

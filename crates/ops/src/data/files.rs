@@ -46,17 +46,19 @@ pub(crate) fn compression(cx: &KernelCx<'_>, input: usize) -> Result<Compression
 /// The size of the buffer that an input asks for.
 pub(crate) fn buffer_size(cx: &KernelCx<'_>, input: usize, hint: &str) -> Result<usize> {
     let size: i64 = super::scalar(cx, input, "buffer_size")?;
-    ensure!(size >= 0, InvalidArgument, "`buffer_size` must be >= 0{hint}");
-    Ok(if size == 0 { BUFFER } else { size.min(MAX_BUFFER) as usize })
+    // A TFRecord dataset may leave the size to us.
+    ensure!(
+        size >= 0 || (size == -1 && hint.contains("no buffering")),
+        InvalidArgument,
+        "`buffer_size` must be >= 0{hint}"
+    );
+    Ok(if size <= 0 { BUFFER } else { size.min(MAX_BUFFER) as usize })
 }
 
 /// Opens a file as it is.
 pub(crate) fn open_plain(name: &str, buffer: usize) -> Result<BufReader<File>> {
     let path = ferroflow_io::path::resolve_path(name)?;
     let file = File::open(&path).map_err(|error| ferroflow_io::file::status(&path, &error))?;
-    // Opening a directory works; reading it is what fails.
-    let metadata = file.metadata().map_err(|error| ferroflow_io::file::status(&path, &error))?;
-    ensure!(!metadata.is_dir(), FailedPrecondition, "{name}; Is a directory");
     Ok(BufReader::with_capacity(buffer, file))
 }
 
@@ -89,7 +91,8 @@ pub(crate) trait Records: Send {
 
 type OpenRecords = dyn Fn(usize, &str) -> Result<Box<dyn Records>> + Send + Sync;
 
-/// The records of several files, one file after the other. After an error, the file is left.
+/// The records of several files, one file after the other. A file with a damaged record is left; one that cannot be
+/// opened is tried again, as in stock.
 pub(crate) struct Files {
     names: Arc<[String]>,
     next: usize,
@@ -120,13 +123,7 @@ impl Source for Files {
                 ready!(cx.tick());
             }
             let Some(name) = self.names.get(self.next) else { return END };
-            match (self.open)(self.next, name) {
-                Ok(opened) => self.current = Some(opened),
-                Err(error) => {
-                    self.next += 1;
-                    return Poll::Ready(Err(error));
-                }
-            }
+            self.current = Some((self.open)(self.next, name)?);
         }
     }
 }

@@ -261,6 +261,53 @@ pub fn partitioned_call(
     PartitionedCall::new(tout, f).build(scope, args)
 }
 
+/// `RemoteCall(target: string, args: Tin) -> (output: Tout)`
+///
+/// Attributes:
+/// - `Tin: list(type) >= 1`
+/// - `Tout: list(type) >= 1`
+/// - `f: func`
+#[derive(Clone, Debug)]
+pub struct RemoteCall(Settings);
+
+impl RemoteCall {
+    /// A builder with every optional attribute at its default.
+    pub fn new(tout: impl ToAttr, f: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("Tout", tout);
+        settings.set("f", f);
+        RemoteCall(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        target: impl Into<Input>,
+        args: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Vec<Output>> {
+        self.0.node(scope, "RemoteCall").input(target).inputs(args).build()?.output_list(0)
+    }
+}
+
+/// [`RemoteCall`] with every optional attribute at its default.
+#[track_caller]
+pub fn remote_call(
+    scope: &Scope,
+    target: impl Into<Input>,
+    args: impl IntoIterator<Item: Into<Input>>,
+    tout: impl ToAttr,
+    f: impl ToAttr,
+) -> Result<Vec<Output>> {
+    RemoteCall::new(tout, f).build(scope, target, args)
+}
+
 /// `StatefulPartitionedCall(args: Tin) -> (output: Tout)`
 ///
 /// Attributes:

@@ -115,7 +115,8 @@ fn strings_kernel(
 
 fn tf_record_kernel(init: &Init<'_>) -> Result<Kernel> {
     strings_kernel(init, |cx, spec| {
-        let (names, compression) = (files::names(cx, 0)?, files::compression(cx, 1)?);
+        // Stock takes what it does not know for no compression.
+        let (names, compression) = (files::names(cx, 0)?, files::compression(cx, 1).unwrap_or_default());
         let buffer = files::buffer_size(cx, 2, " (0 == no buffering)")?;
         let mut offsets = Vec::new();
         if cx.num_inputs() > 3 {
@@ -310,7 +311,7 @@ fn matching_files_kernel(init: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-/// Names of files in alphabetical order, whichever pattern they match.
+/// Names of files: those of one pattern in alphabetical order, then those of the next.
 struct MatchingFiles {
     patterns: Arc<[String]>,
     found: Option<VecDeque<String>>,
@@ -326,8 +327,6 @@ impl Source for MatchingFiles {
                     found.push(path.to_string_lossy().into_owned());
                 }
             }
-            found.sort();
-            found.dedup();
             self.found = Some(found.into());
         }
         match self.found.as_mut().and_then(VecDeque::pop_front) {
