@@ -32,8 +32,13 @@ SCENARIOS = [
     "protocol",
     "operations",
     "functions",
+    "variables",
+    "refusals",
     "spanning",
+    "asynchronous",
+    "clusters",
     "training",
+    "coordination",
     "coordinator",
 ]
 
