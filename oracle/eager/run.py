@@ -32,9 +32,14 @@ SCENARIOS = [
     "protocol",
     "operations",
     "functions",
+    "variables",
+    "refusals",
     "spanning",
+    "asynchronous",
+    "clusters",
     "training",
     "datasets",
+    "coordination",
     "coordinator",
 ]
 

@@ -10,6 +10,7 @@ pub mod api;
 mod account;
 mod across;
 mod context;
+mod coordination;
 mod execute;
 mod functions;
 mod handles;
@@ -21,6 +22,7 @@ mod tests;
 use crate::worker::Worker;
 use api::{ContextUpdate, EagerApi, Item, NewContext, Operation, Outcome};
 use context::Context;
+use coordination::{Coordination, Membership};
 use ferroflow_core::{Result, Status, ensure, status};
 use ferroflow_proto::tensorflow::DeviceAttributes;
 use std::collections::HashMap;
@@ -42,19 +44,27 @@ pub struct Eager {
     worker: Arc<Worker>,
     contexts: Mutex<HashMap<u64, Arc<Context>>>,
     created: Notify,
+    coordination: Arc<Coordination>,
     /// Calls under way.
     calls: AtomicUsize,
 }
 
 impl Eager {
     /// No contexts yet.
-    pub(crate) fn new(worker: Arc<Worker>) -> Arc<Eager> {
-        Arc::new(Eager {
+    pub(crate) fn new(worker: Arc<Worker>) -> Result<Arc<Eager>> {
+        let coordination = Coordination::new(worker.device().memory().budget().clone())?;
+        Ok(Arc::new(Eager {
             worker,
             contexts: Mutex::default(),
             created: Notify::new(),
+            coordination,
             calls: AtomicUsize::new(0),
-        })
+        }))
+    }
+
+    /// The task's coordination service.
+    pub(crate) fn coordination(&self) -> &Arc<Coordination> {
+        &self.coordination
     }
 
     /// Number of calls in flight that run something.
@@ -109,7 +119,7 @@ fn unknown_context(id: u64) -> Status {
 }
 
 impl EagerApi for Eager {
-    fn create_context(&self, new: NewContext) -> Result<Vec<DeviceAttributes>> {
+    async fn create_context(&self, new: NewContext) -> Result<Vec<DeviceAttributes>> {
         self.worker.check_not_draining()?;
         if new.clear_existing {
             self.end();
@@ -127,7 +137,12 @@ impl EagerApi for Eager {
             known.end();
         }
         let charge = self.worker.device().memory().budget().charge(CONTEXT_BYTES)?;
+        let joining = new.coordination.clone().zip(new.cluster.clone());
         let context = Context::new(&self.worker, new, charge)?;
+        if let Some((config, cluster)) = joining {
+            let joined = Membership::join(&self.coordination, &context, &cluster, &config).await;
+            context.join(joined.inspect_err(|_| context.end())?);
+        }
         let devices = context.device_attributes();
         let replaced = self.contexts.lock().expect(UNPOISONED).insert(id, context);
         replaced.into_iter().for_each(|context| context.end());

@@ -296,7 +296,7 @@ fn assemble(
         worker.track_session_users();
     }
     let master = Master::new(worker.clone(), port, config.reclaim_sessions);
-    let eager = Eager::new(worker.clone());
+    let eager = Eager::new(worker.clone())?;
     let accept_failures = AcceptFailures::default();
     let services = Services { master, worker, eager, intake, accept_failures, sharer };
     Ok(Assembled { services: Arc::new(services), io, io_threads })

@@ -5,6 +5,7 @@
 
 pub(crate) mod caller;
 pub(crate) mod client;
+mod coordination_service;
 pub(crate) mod direct;
 mod eager_service;
 mod greeting;

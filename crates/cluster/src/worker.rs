@@ -335,7 +335,11 @@ impl Worker {
     /// The surroundings of a client's context, which share no state with others.
     pub(crate) fn eager_session(&self, cluster: Option<&ClientCluster>) -> Result<WorkerSession> {
         let (own, peers) = match cluster {
-            Some(ClientCluster { own, cluster, .. }) => (own.clone(), self.peers_in(cluster, own)?),
+            Some(ClientCluster { own, cluster, .. }) => {
+                let known = cluster.address(own).is_some();
+                ensure!(known, Internal, "{own} is not a task of the cluster that the client describes");
+                (own.clone(), self.peers_in(cluster, own)?)
+            }
             None => (self.task.clone(), self.peers()),
         };
         let envs = self.devices_as(&own)?.into_iter().map(|device| {

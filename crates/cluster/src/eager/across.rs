@@ -120,8 +120,9 @@ impl Context {
             let step = WorkerSession::step_cx(env, self.id as i64, view.rendezvous.clone(), cancellation);
             let outputs =
                 plan.local.executable.start_call(own_values(&arguments), step)?.near_caller().await?;
-            let devices = vec![self.told_device(env.device.name()); outputs.len()];
-            return Ok(Outcome { devices, ..self.keep_outputs(id, None, outputs)? });
+            let outcome = self.keep_outputs(id, None, outputs)?;
+            let devices = vec![self.told_device(env.device.name()); outcome.shapes.len()];
+            return Ok(Outcome { devices, ..outcome });
         }
         let results = Box::pin(self.run_parts(view, plan, id, &arguments)).await?;
         let mut outcome = Outcome::default();

@@ -3,7 +3,9 @@
 use crate::spec::{ClusterSpec, TaskName};
 use ferroflow_core::{DType, Result, Shape, Tensor};
 use ferroflow_proto::tensorflow::eager::RemoteTensorHandle;
-use ferroflow_proto::tensorflow::{AttrValue, DeviceAttributes, FunctionDef, FunctionDefLibrary};
+use ferroflow_proto::tensorflow::{
+    AttrValue, CoordinationServiceConfig, DeviceAttributes, FunctionDef, FunctionDefLibrary,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -29,6 +31,8 @@ pub struct NewContext {
     pub cluster: Option<ClientCluster>,
     /// Whether operations without outputs are answered before they are done.
     pub is_async: bool,
+    /// How tasks of the cluster know of each other, if the client wants that.
+    pub coordination: Option<CoordinationServiceConfig>,
     /// After how long without any call it ends.
     pub keep_alive: Duration,
     /// Whether all other contexts end first.
@@ -158,7 +162,10 @@ pub struct Outcome {
 /// The eager service of a task. Dropping a future gives up the call, and its work stops.
 pub trait EagerApi: Send + Sync + 'static {
     /// Opens a context; returns the task's devices.
-    fn create_context(&self, context: NewContext) -> Result<Vec<DeviceAttributes>>;
+    fn create_context(
+        &self,
+        context: NewContext,
+    ) -> impl Future<Output = Result<Vec<DeviceAttributes>>> + Send;
 
     /// Changes the cluster of a context; returns the task's devices if it changed.
     fn update_context(&self, update: ContextUpdate) -> Result<Vec<DeviceAttributes>>;

@@ -2,6 +2,7 @@
 
 use super::account::Account;
 use super::api::{ClientCluster, ContextUpdate, NewContext};
+use super::coordination::Membership;
 use super::functions::Functions;
 use super::handles::Handles;
 use super::plans::Plans;
@@ -40,6 +41,8 @@ pub(super) struct Context {
     pub(super) queue: Option<Queue>,
     /// Numbers the edges that cutting functions adds.
     pub(super) next_edge: AtomicU64,
+    /// Its place among the tasks that know of each other.
+    membership: Mutex<Option<Membership>>,
     /// Ends what runs in it.
     pub(super) cancellation: Cancellation,
     _charge: Charge,
@@ -80,9 +83,15 @@ impl Context {
             plans: Plans::default(),
             queue: new.is_async.then(Queue::default),
             next_edge: AtomicU64::new(0),
+            membership: Mutex::default(),
             cancellation: Cancellation::new(),
             _charge: charge,
         }))
+    }
+
+    /// Keeps its place among the tasks that know of each other until it ends.
+    pub(super) fn join(&self, membership: Option<Membership>) {
+        *self.membership.lock().expect(UNPOISONED) = membership;
     }
 
     /// The cluster as the client last described it.
@@ -147,6 +156,7 @@ impl Context {
     pub(super) fn end(&self) {
         self.cancellation.cancel(status!(Cancelled, "The context {} was closed.", self.id));
         self.queue.iter().for_each(Queue::end);
+        self.join(None);
         self.worker.cleanup_steps_of(&self.session);
         self.handles.clear();
         self.plans.clear();

@@ -8,6 +8,7 @@ use ferroflow_proto::tensorflow::core::platform::ErrorSourceProto;
 use ferroflow_proto::tensorflow::core::platform::error_source_proto::ErrorSource;
 use prost::Message;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
 
 /// Memory charged for a kept value beside that of its tensor.
@@ -68,11 +69,18 @@ impl Handles {
         Handles { kept: Mutex::default(), account }
     }
 
-    /// Keeps a value. `unpooled` bytes of it are not charged to anybody yet.
+    /// Keeps a value; if there is one already, that one stays. `unpooled` bytes of it are not charged to anybody yet.
     pub(super) fn keep(&self, name: HandleName, value: KeptValue, unpooled: usize) -> Result<()> {
         let share = self.account.charge(HANDLE_BYTES + unpooled)?;
-        let replaced = self.kept.lock().expect(UNPOISONED).insert(name, Kept { value, _share: share });
-        drop(replaced);
+        let kept = Kept { value, _share: share };
+        let unwanted = match self.kept.lock().expect(UNPOISONED).entry(name) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(kept);
+                None
+            }
+            Entry::Occupied(_) => Some(kept),
+        };
+        drop(unwanted);
         Ok(())
     }
 

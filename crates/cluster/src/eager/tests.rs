@@ -29,12 +29,11 @@ impl Task {
         Task { eager: server.eager().clone(), _server: server }
     }
 
-    fn create(&self, id: u64, view: u64) -> Result<()> {
+    async fn create(&self, id: u64, view: u64) -> Result<()> {
         let (keep_alive, clear_existing) = (Duration::from_secs(600), false);
-        let (cluster, is_async) = (None, false);
-        self.eager
-            .create_context(NewContext { id, view, cluster, is_async, keep_alive, clear_existing })
-            .map(drop)
+        let (cluster, coordination, is_async) = (None, None, false);
+        let new = NewContext { id, view, cluster, is_async, coordination, keep_alive, clear_existing };
+        self.eager.create_context(new).await.map(drop)
     }
 
     async fn enqueue(&self, id: u64, item: Item) -> Result<Outcome> {
@@ -90,7 +89,7 @@ async fn contexts_give_back_what_they_hold() {
     let task = Task::start();
     let before = task.held();
     for round in 0..3 {
-        task.create(7, round).unwrap();
+        task.create(7, round).await.unwrap();
         for op in 0..100 {
             task.enqueue(7, send(op, Tensor::vector(vec![1.0f32; 1000]))).await.unwrap();
             task.enqueue(7, operation(1000 + op, "Neg", vec![handle(op)])).await.unwrap();
@@ -127,11 +126,12 @@ async fn contexts_end_when_their_clients_fall_silent() {
         view: 0,
         cluster: cluster.clone(),
         is_async: false,
+        coordination: None,
         keep_alive: Duration::from_secs(seconds),
         clear_existing,
     };
-    task.eager.create_context(new(1, 100)).unwrap();
-    task.eager.create_context(new(2, 1000)).unwrap();
+    task.eager.create_context(new(1, 100)).await.unwrap();
+    task.eager.create_context(new(2, 1000)).await.unwrap();
     let watching = task.eager.clone();
     let mut watch = JoinSet::new();
     watch.spawn(async move { watching.expire().await });
@@ -147,7 +147,7 @@ async fn contexts_end_when_their_clients_fall_silent() {
 #[tokio::test]
 async fn mistakes_are_refused_and_harm_nobody() {
     let task = Task::start();
-    task.create(1, 0).unwrap();
+    task.create(1, 0).await.unwrap();
     task.enqueue(1, send(1, Tensor::vector(vec![1.0f32, 2.0]))).await.unwrap();
     for (what, item, code) in [
         ("a value that is not there", operation(2, "Neg", vec![handle(9)]), Code::InvalidArgument),

@@ -4,6 +4,7 @@ mod channel;
 mod lanes;
 mod method;
 mod peers;
+mod remote_coordination;
 mod remote_eager;
 mod remote_master;
 mod remote_worker;

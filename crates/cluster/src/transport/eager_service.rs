@@ -33,7 +33,10 @@ async fn call_rarely(services: &Services, method: &str, mut request: Request) ->
     match method {
         "CreateContext" => {
             let request: eager::CreateContextRequest = request.decode().await?;
+            let config = request.server_def.as_ref().and_then(|server| server.default_session_config.as_ref());
+            let config = config.and_then(|config| config.experimental.as_ref());
             let new = NewContext {
+                coordination: config.and_then(|config| config.coordination_config.clone()),
                 id: request.context_id,
                 view: request.context_view_id,
                 cluster: read_cluster(request.server_def, request.cluster_device_attributes)?,
@@ -41,7 +44,7 @@ async fn call_rarely(services: &Services, method: &str, mut request: Request) ->
                 keep_alive: Duration::from_secs(u64::try_from(request.keep_alive_secs).unwrap_or_default()),
                 clear_existing: request.clear_existing_contexts,
             };
-            let device_attributes = eager.create_context(new)?;
+            let device_attributes = eager.create_context(new).await?;
             Ok(Rope::from_message(&eager::CreateContextResponse { device_attributes }))
         }
         "UpdateContext" => {

@@ -8,7 +8,7 @@ use super::grpc::{self, Pieces, RequestStream};
 use super::intake::Intake;
 use super::io::IoThread;
 use super::sockets::{CONNECTION_WINDOW, FRAME_BYTES, HEADER_LIST_BYTES, STREAM_WINDOW, watch_for_silence};
-use super::{caller, direct, eager_service, local, master_service, worker_service};
+use super::{caller, coordination_service, direct, eager_service, local, master_service, worker_service};
 use crate::eager::Eager;
 use crate::listeners::PortSharer;
 use crate::master::Master;
@@ -303,6 +303,10 @@ async fn handle(
         if let Some(method) = path.strip_prefix("/tensorflow.eager.EagerService/") {
             let request = grpc::open(&head.headers, body, &caller.intake).await?;
             return eager_service::call(&services, method, request).await;
+        }
+        if let Some(method) = path.strip_prefix("/tensorflow.CoordinationService/") {
+            let request = grpc::open(&head.headers, body, &caller.intake).await?;
+            return Box::pin(coordination_service::call(&services, method, request)).await;
         }
         Err(unknown_method())
     });

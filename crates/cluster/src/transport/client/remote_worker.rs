@@ -10,6 +10,7 @@ use super::super::worker_service::{ExtendedSessionRequest, ExtendedSessionRespon
 use super::channel::{CallResponse, Channel};
 use super::method::{Method, methods};
 use super::peers::Naming;
+use super::remote_coordination::RemoteCoordination;
 use super::remote_eager::RemoteEager;
 use super::when_ready::{ATTEMPT_WAIT, Attempts};
 use crate::spec::{ClusterSpec, TaskName};
@@ -51,6 +52,7 @@ pub(crate) struct RemoteWorker {
     naming: Naming,
     methods: Methods,
     eager: RemoteEager,
+    coordination: RemoteCoordination,
     /// True if the task accepts direct connections, as far as is known.
     takes_direct_links: AtomicBool,
     /// The name of its local socket, for tasks on the same machine.
@@ -81,6 +83,7 @@ impl RemoteWorker {
     ) -> Result<RemoteWorker> {
         let methods = Methods::new(channel.address())?;
         let eager = RemoteEager::new(task.clone(), channel.clone())?;
+        let coordination = RemoteCoordination::new(channel.clone())?;
         Ok(RemoteWorker {
             task,
             channel,
@@ -88,6 +91,7 @@ impl RemoteWorker {
             naming,
             methods,
             eager,
+            coordination,
             takes_direct_links: AtomicBool::new(false),
             local_name: Mutex::default(),
         })
@@ -314,6 +318,11 @@ impl RemoteWorker {
     /// Ends a step at the task in the background.
     pub(crate) fn forget_step(self: &Arc<Self>, step_id: i64) {
         self.spawn_call(step_id as u64, move |worker| async move { worker.cleanup_graph(step_id).await });
+    }
+
+    /// The task's coordination service.
+    pub(crate) fn coordination(&self) -> &RemoteCoordination {
+        &self.coordination
     }
 
     /// The task's eager service.
