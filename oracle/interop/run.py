@@ -38,6 +38,7 @@ SCENARIOS = [
     "functions",
     "shared_names",
     "tensor_lists",
+    "sparse_features",
     "random_numbers",
     "protocol",
     "worker_service",
