@@ -220,6 +220,152 @@ pub fn avg_pool_grad(
     AvgPoolGrad::new(ksize, strides, padding).build(scope, orig_input_shape, grad)
 }
 
+/// `BatchNormWithGlobalNormalization(t: T, m: T, v: T, beta: T, gamma: T) -> (result: T)`
+///
+/// Attributes:
+/// - `T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}`
+/// - `variance_epsilon: float`
+/// - `scale_after_normalization: bool`
+#[derive(Clone, Debug)]
+pub struct BatchNormWithGlobalNormalization(Settings);
+
+impl BatchNormWithGlobalNormalization {
+    /// A builder with every optional attribute at its default.
+    pub fn new(variance_epsilon: f32, scale_after_normalization: bool) -> Self {
+        let mut settings = Settings::default();
+        settings.set("variance_epsilon", variance_epsilon);
+        settings.set("scale_after_normalization", scale_after_normalization);
+        BatchNormWithGlobalNormalization(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        t: impl Into<Input>,
+        m: impl Into<Input>,
+        v: impl Into<Input>,
+        beta: impl Into<Input>,
+        gamma: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "BatchNormWithGlobalNormalization")
+            .input(t)
+            .input(m)
+            .input(v)
+            .input(beta)
+            .input(gamma)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`BatchNormWithGlobalNormalization`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch_norm_with_global_normalization(
+    scope: &Scope,
+    t: impl Into<Input>,
+    m: impl Into<Input>,
+    v: impl Into<Input>,
+    beta: impl Into<Input>,
+    gamma: impl Into<Input>,
+    variance_epsilon: f32,
+    scale_after_normalization: bool,
+) -> Result<Output> {
+    BatchNormWithGlobalNormalization::new(variance_epsilon, scale_after_normalization)
+        .build(scope, t, m, v, beta, gamma)
+}
+
+/// The outputs of [`BatchNormWithGlobalNormalizationGrad`].
+#[derive(Clone, Debug)]
+pub struct BatchNormWithGlobalNormalizationGradOutputs {
+    /// `dx: T`
+    pub dx: Output,
+    /// `dm: T`
+    pub dm: Output,
+    /// `dv: T`
+    pub dv: Output,
+    /// `db: T`
+    pub db: Output,
+    /// `dg: T`
+    pub dg: Output,
+}
+
+/// `BatchNormWithGlobalNormalizationGrad(t: T, m: T, v: T, gamma: T, backprop: T) -> (dx: T, dm: T, dv: T, db: T, dg: T)`
+///
+/// Attributes:
+/// - `T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}`
+/// - `variance_epsilon: float`
+/// - `scale_after_normalization: bool`
+#[derive(Clone, Debug)]
+pub struct BatchNormWithGlobalNormalizationGrad(Settings);
+
+impl BatchNormWithGlobalNormalizationGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new(variance_epsilon: f32, scale_after_normalization: bool) -> Self {
+        let mut settings = Settings::default();
+        settings.set("variance_epsilon", variance_epsilon);
+        settings.set("scale_after_normalization", scale_after_normalization);
+        BatchNormWithGlobalNormalizationGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        t: impl Into<Input>,
+        m: impl Into<Input>,
+        v: impl Into<Input>,
+        gamma: impl Into<Input>,
+        backprop: impl Into<Input>,
+    ) -> Result<BatchNormWithGlobalNormalizationGradOutputs> {
+        let operation = self
+            .0
+            .node(scope, "BatchNormWithGlobalNormalizationGrad")
+            .input(t)
+            .input(m)
+            .input(v)
+            .input(gamma)
+            .input(backprop)
+            .build()?;
+        Ok(BatchNormWithGlobalNormalizationGradOutputs {
+            dx: operation.output_arg(0)?,
+            dm: operation.output_arg(1)?,
+            dv: operation.output_arg(2)?,
+            db: operation.output_arg(3)?,
+            dg: operation.output_arg(4)?,
+        })
+    }
+}
+
+/// [`BatchNormWithGlobalNormalizationGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch_norm_with_global_normalization_grad(
+    scope: &Scope,
+    t: impl Into<Input>,
+    m: impl Into<Input>,
+    v: impl Into<Input>,
+    gamma: impl Into<Input>,
+    backprop: impl Into<Input>,
+    variance_epsilon: f32,
+    scale_after_normalization: bool,
+) -> Result<BatchNormWithGlobalNormalizationGradOutputs> {
+    BatchNormWithGlobalNormalizationGrad::new(variance_epsilon, scale_after_normalization)
+        .build(scope, t, m, v, gamma, backprop)
+}
+
 /// `BiasAdd(value: T, bias: T) -> (output: T)`
 ///
 /// Attributes:
@@ -1171,6 +1317,167 @@ pub fn dequantize(
     Dequantize::new().build(scope, input, min_range, max_range)
 }
 
+/// `Dilation2D(input: T, filter: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}`
+/// - `strides: list(int) >= 4`
+/// - `rates: list(int) >= 4`
+/// - `padding: {'SAME', 'VALID'}`
+#[derive(Clone, Debug)]
+pub struct Dilation2D(Settings);
+
+impl Dilation2D {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, rates: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("rates", rates);
+        settings.set("padding", padding);
+        Dilation2D(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>, filter: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "Dilation2D").input(input).input(filter).build()?.output_arg(0)
+    }
+}
+
+/// [`Dilation2D`] with every optional attribute at its default.
+#[track_caller]
+pub fn dilation2d(
+    scope: &Scope,
+    input: impl Into<Input>,
+    filter: impl Into<Input>,
+    strides: impl ToAttr,
+    rates: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    Dilation2D::new(strides, rates, padding).build(scope, input, filter)
+}
+
+/// `Dilation2DBackpropFilter(input: T, filter: T, out_backprop: T) -> (filter_backprop: T)`
+///
+/// Attributes:
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}`
+/// - `strides: list(int) >= 4`
+/// - `rates: list(int) >= 4`
+/// - `padding: {'SAME', 'VALID'}`
+#[derive(Clone, Debug)]
+pub struct Dilation2DBackpropFilter(Settings);
+
+impl Dilation2DBackpropFilter {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, rates: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("rates", rates);
+        settings.set("padding", padding);
+        Dilation2DBackpropFilter(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        filter: impl Into<Input>,
+        out_backprop: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "Dilation2DBackpropFilter")
+            .input(input)
+            .input(filter)
+            .input(out_backprop)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`Dilation2DBackpropFilter`] with every optional attribute at its default.
+#[track_caller]
+pub fn dilation2d_backprop_filter(
+    scope: &Scope,
+    input: impl Into<Input>,
+    filter: impl Into<Input>,
+    out_backprop: impl Into<Input>,
+    strides: impl ToAttr,
+    rates: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    Dilation2DBackpropFilter::new(strides, rates, padding).build(scope, input, filter, out_backprop)
+}
+
+/// `Dilation2DBackpropInput(input: T, filter: T, out_backprop: T) -> (in_backprop: T)`
+///
+/// Attributes:
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}`
+/// - `strides: list(int) >= 4`
+/// - `rates: list(int) >= 4`
+/// - `padding: {'SAME', 'VALID'}`
+#[derive(Clone, Debug)]
+pub struct Dilation2DBackpropInput(Settings);
+
+impl Dilation2DBackpropInput {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, rates: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("rates", rates);
+        settings.set("padding", padding);
+        Dilation2DBackpropInput(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        filter: impl Into<Input>,
+        out_backprop: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "Dilation2DBackpropInput")
+            .input(input)
+            .input(filter)
+            .input(out_backprop)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`Dilation2DBackpropInput`] with every optional attribute at its default.
+#[track_caller]
+pub fn dilation2d_backprop_input(
+    scope: &Scope,
+    input: impl Into<Input>,
+    filter: impl Into<Input>,
+    out_backprop: impl Into<Input>,
+    strides: impl ToAttr,
+    rates: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    Dilation2DBackpropInput::new(strides, rates, padding).build(scope, input, filter, out_backprop)
+}
+
 /// `Elu(features: T) -> (activations: T)`
 ///
 /// Attributes:
@@ -1238,6 +1545,97 @@ impl EluGrad {
 #[track_caller]
 pub fn elu_grad(scope: &Scope, gradients: impl Into<Input>, outputs: impl Into<Input>) -> Result<Output> {
     EluGrad::new().build(scope, gradients, outputs)
+}
+
+/// `ExtractImagePatches(images: T) -> (patches: T)`
+///
+/// Attributes:
+/// - `ksizes: list(int) >= 4`
+/// - `strides: list(int) >= 4`
+/// - `rates: list(int) >= 4`
+/// - `T: {bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, complex128, bool}`
+/// - `padding: {'SAME', 'VALID'}`
+#[derive(Clone, Debug)]
+pub struct ExtractImagePatches(Settings);
+
+impl ExtractImagePatches {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksizes: impl ToAttr, strides: impl ToAttr, rates: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksizes", ksizes);
+        settings.set("strides", strides);
+        settings.set("rates", rates);
+        settings.set("padding", padding);
+        ExtractImagePatches(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, images: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "ExtractImagePatches").input(images).build()?.output_arg(0)
+    }
+}
+
+/// [`ExtractImagePatches`] with every optional attribute at its default.
+#[track_caller]
+pub fn extract_image_patches(
+    scope: &Scope,
+    images: impl Into<Input>,
+    ksizes: impl ToAttr,
+    strides: impl ToAttr,
+    rates: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    ExtractImagePatches::new(ksizes, strides, rates, padding).build(scope, images)
+}
+
+/// `ExtractVolumePatches(input: T) -> (patches: T)`
+///
+/// Attributes:
+/// - `ksizes: list(int) >= 5`
+/// - `strides: list(int) >= 5`
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}`
+/// - `padding: {'SAME', 'VALID'}`
+#[derive(Clone, Debug)]
+pub struct ExtractVolumePatches(Settings);
+
+impl ExtractVolumePatches {
+    /// A builder with every optional attribute at its default.
+    pub fn new(ksizes: impl ToAttr, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("ksizes", ksizes);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        ExtractVolumePatches(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "ExtractVolumePatches").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`ExtractVolumePatches`] with every optional attribute at its default.
+#[track_caller]
+pub fn extract_volume_patches(
+    scope: &Scope,
+    input: impl Into<Input>,
+    ksizes: impl ToAttr,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    ExtractVolumePatches::new(ksizes, strides, padding).build(scope, input)
 }
 
 /// `FakeQuantWithMinMaxArgs(inputs: float) -> (outputs: float)`
