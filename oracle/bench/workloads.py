@@ -247,7 +247,41 @@ def _kernels():
         )
     swap = lambda x: raw.Transpose(x=x, perm=[0, 2, 1, 3])
     yield "transpose 8×64×64×32 inside", _chained(swap), [_uniform(8, 64, 64, 32)], 20
+    yield from _matrix_kernels()
     yield from _image_kernels()
+
+
+def _matrix_kernels():
+    """Decompositions and Fourier transforms, each on variables of its own, so that none is like another."""
+    raw = tf.raw_ops
+
+    def definite(*shape):
+        a = _uniform(*shape)
+        return (a @ np.swapaxes(a, -1, -2) + shape[-1] * np.eye(shape[-1])).astype(np.float32)
+
+    # The shape of the matrices, and how many times each op is done.
+    for shape, repeats in (((2000, 4, 4), 4), ((256, 16, 16), 4), ((100, 100), 16), ((500, 500), 2)):
+        label = "×".join(map(str, shape))
+        for name, op in (
+            ("cholesky", lambda x: raw.Cholesky(input=x)),
+            ("lu", lambda x: raw.Lu(input=x).lu),
+            ("inverse", lambda x: raw.MatrixInverse(input=x)),
+            ("determinant", lambda x: raw.MatrixDeterminant(input=x)),
+            ("self-adjoint eigenvectors", lambda x: raw.SelfAdjointEigV2(input=x).v),
+            ("svd", lambda x: raw.Svd(input=x).u),
+        ):
+            yield f"{name} of {label}", _each(op), [definite(*shape)] * repeats, repeats
+        if shape[-1] <= 100:
+            any_ = [_uniform(*shape)] * repeats
+            yield f"eigenvectors of {label}", _each(lambda x: raw.Eig(input=x, Tout=tf.complex64).v), any_, repeats
+    for rows, length, repeats in ((1024, 64, 8), (64, 1024, 8), (16, 1000, 16), (1, 1 << 20, 2)):
+        real = [_uniform(rows, length)] * repeats
+        complex_ = [(x + 1j * x).astype(np.complex64) for x in real]
+        yield f"fft of {rows}×{length}", _each(lambda x: raw.FFT(input=x)), complex_, repeats
+        transform = lambda x, length=length: raw.RFFT(input=x, fft_length=[length])
+        yield f"rfft of {rows}×{length}", _each(transform), real, repeats
+    images = [(_uniform(8, 128, 128) + 0j).astype(np.complex64)] * 4
+    yield "fft2d of 8×128×128", _each(lambda x: raw.FFT2D(input=x)), images, 4
 
 
 def _image_kernels():

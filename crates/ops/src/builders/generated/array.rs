@@ -666,6 +666,98 @@ pub fn copy_host(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
     CopyHost::new().build(scope, input)
 }
 
+/// `DataFormatDimMap(x: T) -> (y: T)`
+///
+/// Attributes:
+/// - `T: {int32, int64} = int32`
+/// - `src_format: string = 'NHWC'`
+/// - `dst_format: string = 'NCHW'`
+#[derive(Clone, Debug, Default)]
+pub struct DataFormatDimMap(Settings);
+
+impl DataFormatDimMap {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DataFormatDimMap(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `src_format: string = 'NHWC'`.
+    #[must_use]
+    pub fn src_format(mut self, value: &str) -> Self {
+        self.0.set("src_format", value);
+        self
+    }
+    /// Sets `dst_format: string = 'NCHW'`.
+    #[must_use]
+    pub fn dst_format(mut self, value: &str) -> Self {
+        self.0.set("dst_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, x: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DataFormatDimMap").input(x).build()?.output_arg(0)
+    }
+}
+
+/// [`DataFormatDimMap`] with every optional attribute at its default.
+#[track_caller]
+pub fn data_format_dim_map(scope: &Scope, x: impl Into<Input>) -> Result<Output> {
+    DataFormatDimMap::new().build(scope, x)
+}
+
+/// `DataFormatVecPermute(x: T) -> (y: T)`
+///
+/// Attributes:
+/// - `T: {int32, int64} = int32`
+/// - `src_format: string = 'NHWC'`
+/// - `dst_format: string = 'NCHW'`
+#[derive(Clone, Debug, Default)]
+pub struct DataFormatVecPermute(Settings);
+
+impl DataFormatVecPermute {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DataFormatVecPermute(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `src_format: string = 'NHWC'`.
+    #[must_use]
+    pub fn src_format(mut self, value: &str) -> Self {
+        self.0.set("src_format", value);
+        self
+    }
+    /// Sets `dst_format: string = 'NCHW'`.
+    #[must_use]
+    pub fn dst_format(mut self, value: &str) -> Self {
+        self.0.set("dst_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, x: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DataFormatVecPermute").input(x).build()?.output_arg(0)
+    }
+}
+
+/// [`DataFormatVecPermute`] with every optional attribute at its default.
+#[track_caller]
+pub fn data_format_vec_permute(scope: &Scope, x: impl Into<Input>) -> Result<Output> {
+    DataFormatVecPermute::new().build(scope, x)
+}
+
 /// `DeepCopy(x: T) -> (y: T)`
 ///
 /// Attributes:
@@ -737,6 +829,39 @@ impl DepthToSpace {
 #[track_caller]
 pub fn depth_to_space(scope: &Scope, input: impl Into<Input>, block_size: i64) -> Result<Output> {
     DepthToSpace::new(block_size).build(scope, input)
+}
+
+/// `DeviceIndex() -> (index: int32)`
+///
+/// Attributes:
+/// - `device_names: list(string)`
+#[derive(Clone, Debug)]
+pub struct DeviceIndex(Settings);
+
+impl DeviceIndex {
+    /// A builder with every optional attribute at its default.
+    pub fn new(device_names: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("device_names", device_names);
+        DeviceIndex(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "DeviceIndex").build()?.output_arg(0)
+    }
+}
+
+/// [`DeviceIndex`] with every optional attribute at its default.
+#[track_caller]
+pub fn device_index(scope: &Scope, device_names: impl ToAttr) -> Result<Output> {
+    DeviceIndex::new(device_names).build(scope)
 }
 
 /// `Diag(diagonal: T) -> (output: T)`

@@ -247,6 +247,63 @@ pub fn random_gamma(scope: &Scope, shape: impl Into<Input>, alpha: impl Into<Inp
     RandomGamma::new().build(scope, shape, alpha)
 }
 
+/// `RandomIndexShuffle(index: dtype, seed: Tseed, max_index: dtype) -> (output: dtype)`
+///
+/// Attributes:
+/// - `rounds: int = 4`
+/// - `dtype: {int32, uint32, int64, uint64}`
+/// - `Tseed: {int32, uint32, int64, uint64}`
+#[derive(Clone, Debug, Default)]
+pub struct RandomIndexShuffle(Settings);
+
+impl RandomIndexShuffle {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        RandomIndexShuffle(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `rounds: int = 4`.
+    #[must_use]
+    pub fn rounds(mut self, value: i64) -> Self {
+        self.0.set("rounds", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        index: impl Into<Input>,
+        seed: impl Into<Input>,
+        max_index: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "RandomIndexShuffle")
+            .input(index)
+            .input(seed)
+            .input(max_index)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`RandomIndexShuffle`] with every optional attribute at its default.
+#[track_caller]
+pub fn random_index_shuffle(
+    scope: &Scope,
+    index: impl Into<Input>,
+    seed: impl Into<Input>,
+    max_index: impl Into<Input>,
+) -> Result<Output> {
+    RandomIndexShuffle::new().build(scope, index, seed, max_index)
+}
+
 /// `RandomPoisson(shape: S, rate: dtype) -> (output: dtype)`
 ///
 /// Attributes:
