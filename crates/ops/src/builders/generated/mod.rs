@@ -8,6 +8,8 @@ mod data_flow;
 pub use data_flow::*;
 mod function;
 pub use function::*;
+mod image;
+pub use image::*;
 mod logging;
 pub use logging::*;
 mod math;
