@@ -1,9 +1,57 @@
-//! PNG encoding of images in summaries.
+//! Image files other than JPEG: PNG, GIF, BMP and WebP, as stock reads them, and PNG as programs and summaries write it.
+
+mod bmp;
+mod gif;
+mod png_reader;
+mod webp;
+
+pub use bmp::decode_bmp;
+pub use gif::decode_gif;
+pub use png_reader::{PngPixels, decode_png, png_header};
+pub use webp::decode_webp;
 
 use ferroflow_core::{Result, bail, ensure, status};
 
+/// Frames of one size: bytes by frame, row, pixel and channel.
+#[derive(Debug)]
+pub struct Frames {
+    /// The number of frames.
+    pub count: usize,
+    /// The number of rows of a frame.
+    pub height: usize,
+    /// The number of pixels in a row.
+    pub width: usize,
+    /// The number of bytes in a pixel.
+    pub channels: usize,
+    /// The bytes.
+    pub pixels: Vec<u8>,
+    /// Whether the file is an animation, be it of one frame.
+    pub animated: bool,
+}
+
 /// Encodes an image with 1 (gray), 2 (gray and alpha), 3 (RGB) or 4 (RGBA) bytes per pixel.
 pub fn encode_png(height: usize, width: usize, channels: usize, pixels: &[u8]) -> Result<Vec<u8>> {
+    encode_png_with([height, width, channels], png::BitDepth::Eight, pixels, -1)
+}
+
+/// Encodes an image with 1 to 4 samples per pixel, of one byte, or of two with the higher one first. Levels of compression are those of
+/// zlib, −1 being the default; files are not those that zlib would make.
+pub fn encode_png_at(
+    size: [usize; 3],
+    sixteen_bits: bool,
+    pixels: &[u8],
+    compression: i64,
+) -> Result<Vec<u8>> {
+    let depth = if sixteen_bits { png::BitDepth::Sixteen } else { png::BitDepth::Eight };
+    encode_png_with(size, depth, pixels, compression)
+}
+
+fn encode_png_with(
+    [height, width, channels]: [usize; 3],
+    depth: png::BitDepth,
+    pixels: &[u8],
+    compression: i64,
+) -> Result<Vec<u8>> {
     let color = match channels {
         1 => png::ColorType::Grayscale,
         2 => png::ColorType::GrayscaleAlpha,
@@ -16,7 +64,7 @@ pub fn encode_png(height: usize, width: usize, channels: usize, pixels: &[u8]) -
         bail!(InvalidArgument, "an image of {height}×{width} pixels cannot be encoded");
     };
     ensure!(
-        pixels.len() == height * width * channels,
+        pixels.len() == height * width * channels * if depth == png::BitDepth::Sixteen { 2 } else { 1 },
         InvalidArgument,
         "got {} bytes for an image of {height}×{width}×{channels}",
         pixels.len()
@@ -24,7 +72,13 @@ pub fn encode_png(height: usize, width: usize, channels: usize, pixels: &[u8]) -
     let mut packed = Vec::new();
     let mut encoder = png::Encoder::new(&mut packed, columns, rows);
     encoder.set_color(color);
-    encoder.set_depth(png::BitDepth::Eight);
+    encoder.set_depth(depth);
+    encoder.set_compression(match compression {
+        0 => png::Compression::NoCompression,
+        1..=3 => png::Compression::Fast,
+        9 => png::Compression::High,
+        _ => png::Compression::Balanced,
+    });
     let written = encoder.write_header().and_then(|mut writer| {
         writer.write_image_data(pixels)?;
         writer.finish()

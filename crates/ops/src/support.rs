@@ -9,6 +9,7 @@ pub(crate) mod declared_types;
 pub(crate) mod distribution;
 pub(crate) mod epilogue;
 pub(crate) mod gradient;
+pub(crate) mod image;
 pub(crate) mod index;
 pub(crate) mod matrices;
 pub(crate) mod optimizer;

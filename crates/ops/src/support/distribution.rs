@@ -76,7 +76,7 @@ impl Sample for f64 {
 }
 
 #[inline(always)]
-fn uniform_f32(word: u32) -> f32 {
+pub(crate) fn uniform_f32(word: u32) -> f32 {
     f32::from_bits(127 << 23 | word & 0x7f_ffff) - 1.0
 }
 

@@ -1,0 +1,560 @@
+//! From scans to pixels: planes of transformed blocks, brought to one size, and converted to gray or RGB.
+
+use super::header::{Component, Frame, Header, Unreadable};
+use super::idct::Transform;
+use super::scan::ScanReader;
+use super::{Block, DecodeOptions, Image};
+use ferroflow_core::device::Threads;
+
+/// Colors of the file and of the result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Colors {
+    Gray,
+    Rgb,
+    YCbCr,
+    Cmyk,
+    Ycck,
+}
+
+/// The colors of a file, which are guessed as libjpeg does where no marker says.
+fn colors(header: &Header) -> Option<Colors> {
+    let ids: Vec<u8> = header.frame.components.iter().map(|c| c.id).collect();
+    Some(match (ids.len(), header.adobe) {
+        (1, _) => Colors::Gray,
+        (3, _) if header.jfif => Colors::YCbCr,
+        (3, Some(0)) => Colors::Rgb,
+        (3, Some(_)) => Colors::YCbCr,
+        (3, None) if ids == *b"RGB" => Colors::Rgb,
+        (3, None) => Colors::YCbCr,
+        (4, Some(0) | None) => Colors::Cmyk,
+        (4, Some(_)) => Colors::Ycck,
+        _ => return None,
+    })
+}
+
+/// One component of the image, as bytes.
+struct Plane {
+    pixels: Vec<u8>,
+    stride: usize,
+    /// The rows that hold pixels of the image.
+    height: usize,
+    /// The first column of the part that is wanted, and the width of that part.
+    start: usize,
+    width: usize,
+    spread: Spread,
+}
+
+/// The way in which a plane with fewer pixels is brought to the size of the image.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Spread {
+    /// Each pixel stands for this many, across and down.
+    Repeat(usize, usize),
+    /// Pixels between two, along rows.
+    AcrossTwo,
+    /// Pixels between two, along columns.
+    DownTwo,
+    /// Pixels between four.
+    BothTwo,
+}
+
+impl Spread {
+    /// Whether rows above and below are needed.
+    fn has_context(self) -> bool {
+        matches!(self, Spread::DownTwo | Spread::BothTwo)
+    }
+}
+
+/// Blocks that a file cannot have, for want of bits, are only filled in up to this number: a few bytes must not make the
+/// decoder ask for much memory unless truncated files are asked for.
+const MAX_MISSING_BLOCKS: usize = 1 << 18;
+
+pub(super) fn decode(
+    file: &[u8],
+    header: &Header,
+    options: &DecodeOptions,
+    threads: Threads<'_>,
+) -> Option<Image> {
+    let frame = &header.frame;
+    let channels = if options.channels == 0 { frame.components.len().min(3) } else { options.channels };
+    let from = colors(header)?;
+    match (channels, from) {
+        (1, Colors::Gray | Colors::YCbCr | Colors::Rgb) | (3, _) => {}
+        _ => return None,
+    }
+    let unit = 8 / options.ratio;
+    let (height, width) = (frame.height.div_ceil(options.ratio), frame.width.div_ceil(options.ratio));
+    if height * width * frame.components.len() >= 1 << 29 {
+        return None;
+    }
+    let blocks = frame.components.iter().map(|c| {
+        let (across, down) = frame.blocks(c);
+        across * down
+    });
+    let blocks: usize = blocks.sum();
+    if blocks > MAX_MISSING_BLOCKS && blocks > file.len() * 8 && !options.try_recover_truncated {
+        return None;
+    }
+    let window = Window::new(options.crop, height, width, unit, frame)?;
+    let mut planes = Vec::new();
+    for component in &frame.components {
+        planes.push(Plane::new(frame, component, options, unit, &window)?);
+    }
+    let needed = if channels == 1 && from == Colors::YCbCr { 1 } else { planes.len() };
+    let units_read = if !frame.progressive && header.scan.components.len() == frame.components.len() {
+        read_directly(file, header, options, &mut planes, needed)?
+    } else {
+        read_scans(file, header, options, &mut planes, needed, threads)?
+    };
+    // Rows of which the next ones are missing lack their context.
+    let lacking = usize::from(planes[..needed].iter().any(|plane| plane.spread.has_context()));
+    let complete = match units_read {
+        None => height,
+        Some(units) => (units * unit).saturating_sub(lacking) * frame.max_down,
+    };
+    let rows_read = complete.saturating_sub(window.top).min(window.height);
+    let fraction = rows_read as f32 / window.height as f32;
+    if fraction < options.acceptable_fraction.min(1.0) {
+        return None;
+    }
+    let mut pixels = vec![0; window.height * window.width * channels];
+    let row = window.width * channels;
+    let out = Converter { planes: &planes[..needed], from, adobe: header.adobe.is_some(), channels, window: &window };
+    threads.parallel_rows(&mut pixels[..rows_read * row], row, 4, |first, rows| out.fill(first, rows));
+    Some(Image { height: window.height, width: window.width, channels, pixels })
+}
+
+/// The part of the image that is wanted. Decoding begins at a unit, so that a few columns on its left are decoded, too.
+struct Window {
+    top: usize,
+    height: usize,
+    width: usize,
+    /// The unit at which decoding begins.
+    first_unit: usize,
+    /// The number of columns that are decoded.
+    decoded: usize,
+    cropped: bool,
+}
+
+impl Window {
+    fn new(
+        crop: Option<[i32; 4]>,
+        height: usize,
+        width: usize,
+        unit: usize,
+        frame: &Frame,
+    ) -> Option<Window> {
+        let Some(crop) = crop else {
+            return Some(Window { top: 0, height, width, first_unit: 0, decoded: width, cropped: false });
+        };
+        let [top, left, rows, columns] = crop.map(|x| usize::try_from(x).ok());
+        let (top, left, rows, columns) = (top?, left?, rows?, columns?);
+        if rows == 0 || columns == 0 || top + rows > height || left + columns > width {
+            return None;
+        }
+        let align = if frame.components.len() == 1 { unit } else { unit * frame.max_across };
+        let first_unit = left / align;
+        let decoded = columns + left - first_unit * align;
+        Some(Window { top, height: rows, width: columns, first_unit, decoded, cropped: true })
+    }
+}
+
+impl Plane {
+    fn new(
+        frame: &Frame,
+        component: &Component,
+        options: &DecodeOptions,
+        unit: usize,
+        window: &Window,
+    ) -> Option<Plane> {
+        let size = block_size(frame, component, unit);
+        let across_units = if frame.components.len() == 1 { 1 } else { component.across };
+        let (blocks, _) = padded_blocks(frame, component);
+        let scaled = |pixels: usize, samples: usize, most: usize| (pixels * samples * size).div_ceil(most * 8);
+        let whole_width = scaled(frame.width, component.across, frame.max_across);
+        let height = scaled(frame.height, component.down, frame.max_down);
+        let width = match window.cropped {
+            true => (window.decoded * component.across).div_ceil(frame.max_across),
+            false => whole_width,
+        };
+        let (across, down) = (component.across * size / unit, component.down * size / unit);
+        let fancy = options.fancy_upscaling && unit > 1;
+        let wide = whole_width > 2 && !(window.cropped && width < 2);
+        let spread = match (frame.max_across, frame.max_down) {
+            (h, v) if h == across && v == down => Spread::Repeat(1, 1),
+            (h, v) if h == 2 * across && v == down && fancy && wide => Spread::AcrossTwo,
+            (h, v) if h == across && v == 2 * down && fancy => Spread::DownTwo,
+            (h, v) if h == 2 * across && v == 2 * down && fancy && wide => Spread::BothTwo,
+            (h, v) if h % across == 0 && v % down == 0 => Spread::Repeat(h / across, v / down),
+            _ => return None,
+        };
+        let start = window.first_unit * across_units * size;
+        Some(Plane { pixels: Vec::new(), stride: blocks * size, height, start, width, spread })
+    }
+}
+
+/// The number of blocks that interleaved scans have of a component, across and down.
+fn padded_blocks(frame: &Frame, component: &Component) -> (usize, usize) {
+    if frame.components.len() == 1 {
+        return frame.blocks(component);
+    }
+    let (across, down) = frame.units();
+    (across * component.across, down * component.down)
+}
+
+/// The number of pixels along the side of a transformed block. Components with fewer pixels are transformed to more, if
+/// that saves bringing them to size afterwards.
+fn block_size(frame: &Frame, component: &Component, unit: usize) -> usize {
+    let mut size = unit;
+    let fits = |size: usize, samples: usize, most: usize| (most * unit).is_multiple_of(samples * size * 2);
+    while size < 8
+        && fits(size, component.across, frame.max_across)
+        && fits(size, component.down, frame.max_down)
+    {
+        size *= 2;
+    }
+    size
+}
+
+fn transform(header: &Header, number: usize, options: &DecodeOptions) -> Option<Transform> {
+    let (frame, unit) = (&header.frame, 8 / options.ratio);
+    let component = &frame.components[number];
+    let size = block_size(frame, component, unit);
+    let table = header.tables.quantization[component.table].as_ref()?;
+    Some(Transform::new(table, size, options.accurate_dct))
+}
+
+/// Reads the only scan of an image block by block. Returns the number of rows of units, if not all were read.
+fn read_directly(
+    file: &[u8],
+    header: &Header,
+    options: &DecodeOptions,
+    planes: &mut [Plane],
+    needed: usize,
+) -> Option<Option<usize>> {
+    let frame = &header.frame;
+    let mut reader = ScanReader::new(file, header)?;
+    let transforms: Vec<Transform> =
+        (0..planes.len()).map(|number| transform(header, number, options)).collect::<Option<_>>()?;
+    let single = frame.components.len() == 1;
+    let (units_across, units_down) = if single { frame.blocks(&frame.components[0]) } else { frame.units() };
+    let mut block: Block = [0; 64];
+    for row in 0..units_down {
+        let starts: Vec<usize> = planes.iter().map(|plane| plane.pixels.len()).collect();
+        for ((plane, component), transform) in planes.iter_mut().zip(&frame.components).zip(&transforms).take(needed) {
+            let rows = if single { 1 } else { component.down } * transform.size;
+            let length = plane.pixels.len() + rows * plane.stride;
+            plane.pixels.resize(length, 0);
+        }
+        for column in 0..units_across {
+            reader.begin_unit();
+            for (place, (number, _, _)) in header.scan.components.iter().enumerate() {
+                let component = &frame.components[*number];
+                let (across, down) = if single { (1, 1) } else { (component.across, component.down) };
+                let (plane, transform) = (&mut planes[*number], &transforms[*number]);
+                for part in 0..across * down {
+                    block.fill(0);
+                    let any = reader.block(place, &mut block);
+                    if *number < needed {
+                        let (x, y) = (column * across + part % across, part / across);
+                        let at = starts[*number] + y * transform.size * plane.stride + x * transform.size;
+                        transform.put(&block, !any, &mut plane.pixels[at..], plane.stride);
+                    }
+                }
+            }
+            reader.end_unit();
+        }
+        if reader.is_at_end_of_file() && !options.try_recover_truncated {
+            let done = if single { row / frame.components[0].down } else { row };
+            return Some(Some(done));
+        }
+    }
+    // The image must end after its only scan.
+    match header.clone().next(file, reader.end()) {
+        Ok(false) => Some(None),
+        Err(Unreadable::FileEnds) if options.try_recover_truncated => Some(None),
+        _ => None,
+    }
+}
+
+/// Reads all scans into memory, then transforms the blocks.
+fn read_scans(
+    file: &[u8],
+    header: &Header,
+    options: &DecodeOptions,
+    planes: &mut [Plane],
+    needed: usize,
+    threads: Threads<'_>,
+) -> Option<Option<usize>> {
+    let mut header = header.clone();
+    let frame = header.frame.clone();
+    let sizes: Vec<(usize, usize)> = frame.components.iter().map(|c| padded_blocks(&frame, c)).collect();
+    let mut blocks: Vec<Vec<Block>> =
+        sizes.iter().map(|(across, down)| vec![[0; 64]; across * down]).collect();
+    let mut transforms: Vec<Option<Transform>> = planes.iter().map(|_| None).collect();
+    loop {
+        for (number, _, _) in &header.scan.components {
+            if transforms[*number].is_none() {
+                transforms[*number] = Some(transform(&header, *number, options)?);
+            }
+        }
+        let end = read_scan(file, &header, &frame, &sizes, &mut blocks, options.try_recover_truncated)?;
+        match header.next(file, end) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(Unreadable::FileEnds) if options.try_recover_truncated => break,
+            Err(_) => return None,
+        }
+    }
+    for (number, plane) in planes.iter_mut().enumerate().take(needed) {
+        let Some(transform) = &transforms[number] else { return None };
+        let (across, down) = sizes[number];
+        plane.pixels = vec![0; down * transform.size * plane.stride];
+        let (blocks, stride) = (&blocks[number], plane.stride);
+        threads.parallel_rows(&mut plane.pixels, transform.size * stride, 2, |first, rows| {
+            for (row, out) in rows.chunks_mut(transform.size * stride).enumerate() {
+                for (column, block) in blocks[(first + row) * across..][..across].iter().enumerate() {
+                    let only_first = block[1..].iter().all(|coefficient| *coefficient == 0);
+                    transform.put(block, only_first, &mut out[column * transform.size..], stride);
+                }
+            }
+        });
+    }
+    Some(None)
+}
+
+/// Reads one scan and returns the place after it.
+fn read_scan(
+    file: &[u8],
+    header: &Header,
+    frame: &Frame,
+    sizes: &[(usize, usize)],
+    blocks: &mut [Vec<Block>],
+    recover: bool,
+) -> Option<usize> {
+    let mut reader = ScanReader::new(file, header)?;
+    if let [(number, _, _)] = header.scan.components[..] {
+        let (across, down) = frame.blocks(&frame.components[number]);
+        for row in 0..down {
+            for block in &mut blocks[number][row * sizes[number].0..][..across] {
+                reader.begin_unit();
+                reader.block(0, block);
+                reader.end_unit();
+            }
+            if reader.is_at_end_of_file() {
+                return recover.then(|| reader.end());
+            }
+        }
+        return Some(reader.end());
+    }
+    let (units_across, units_down) = frame.units();
+    for row in 0..units_down {
+        for column in 0..units_across {
+            reader.begin_unit();
+            for (place, (number, _, _)) in header.scan.components.iter().enumerate() {
+                let component = &frame.components[*number];
+                for part in 0..component.across * component.down {
+                    let x = column * component.across + part % component.across;
+                    let y = row * component.down + part / component.across;
+                    reader.block(place, &mut blocks[*number][y * sizes[*number].0 + x]);
+                }
+            }
+            reader.end_unit();
+        }
+        if reader.is_at_end_of_file() {
+            return recover.then(|| reader.end());
+        }
+    }
+    Some(reader.end())
+}
+
+/// Makes rows of pixels from planes.
+struct Converter<'a> {
+    planes: &'a [Plane],
+    from: Colors,
+    adobe: bool,
+    channels: usize,
+    window: &'a Window,
+}
+
+impl Converter<'_> {
+    fn fill(&self, first: usize, out: &mut [u8]) {
+        let length = self.planes.iter().map(Plane::spread_width).max().unwrap_or(0).max(self.window.decoded);
+        let mut spread: Vec<Vec<u8>> = self.planes.iter().map(|_| vec![0; length]).collect();
+        let mut converted = vec![0; self.window.decoded * self.channels];
+        let skipped = (self.window.decoded - self.window.width) * self.channels;
+        for (number, out) in out.chunks_mut(self.window.width * self.channels).enumerate() {
+            let y = self.window.top + first + number;
+            let mut parts: [&[u8]; 4] = [&[]; 4];
+            for ((part, plane), spread) in parts.iter_mut().zip(self.planes).zip(&mut spread) {
+                *part = &plane.row(y, spread)[..self.window.decoded];
+            }
+            if skipped == 0 {
+                self.convert(&parts, out);
+            } else {
+                self.convert(&parts, &mut converted);
+                out.copy_from_slice(&converted[skipped..]);
+            }
+        }
+    }
+
+    fn convert(&self, parts: &[&[u8]; 4], out: &mut [u8]) {
+        let [first, second, third, fourth] = *parts;
+        match (self.channels, self.from) {
+            (1, Colors::Rgb) => {
+                let colors = first.iter().zip(second).zip(third);
+                out.iter_mut().zip(colors).for_each(|(out, ((r, g), b))| *out = gray(*r, *g, *b));
+            }
+            (1, _) => out.copy_from_slice(first),
+            (_, Colors::Gray) => {
+                out.as_chunks_mut::<3>().0.iter_mut().zip(first).for_each(|(out, y)| *out = [*y; 3]);
+            }
+            (_, Colors::YCbCr) => from_ycc(first, second, third, out),
+            (_, Colors::Rgb) => {
+                let pixels = out.as_chunks_mut::<3>().0.iter_mut();
+                for (out, ((r, g), b)) in pixels.zip(first.iter().zip(second).zip(third)) {
+                    *out = [*r, *g, *b];
+                }
+            }
+            (_, Colors::Cmyk | Colors::Ycck) => {
+                let (mut inks, mut rgb) = (out.to_vec(), vec![0; out.len()]);
+                if self.from == Colors::Ycck {
+                    from_ycc(first, second, third, &mut rgb);
+                    inks.iter_mut().zip(&rgb).for_each(|(ink, color)| *ink = 255 - color);
+                } else {
+                    let pixels = inks.as_chunks_mut::<3>().0.iter_mut();
+                    for (ink, ((c, m), y)) in pixels.zip(first.iter().zip(second).zip(third)) {
+                        *ink = [*c, *m, *y];
+                    }
+                }
+                let pixels = out.as_chunks_mut::<3>().0.iter_mut().zip(inks.as_chunks::<3>().0);
+                for ((out, inks), black) in pixels.zip(fourth) {
+                    *out = inks.map(|ink| mixed(ink, *black, self.adobe));
+                }
+            }
+        }
+    }
+}
+
+/// The color of an ink and black. Adobe's programs store them inverted.
+fn mixed(ink: u8, black: u8, inverted: bool) -> u8 {
+    let (ink, black) = (u32::from(ink), u32::from(black));
+    (if inverted { black * ink / 255 } else { (255 - black) * (255 - ink) / 255 }) as u8
+}
+
+/// A number in 16 bits.
+const fn fix(x: f64) -> i32 {
+    (x * 65536.0 + 0.5) as i32
+}
+
+fn gray(r: u8, g: u8, b: u8) -> u8 {
+    let sum = fix(0.29900) * i32::from(r) + fix(0.58700) * i32::from(g) + fix(0.11400) * i32::from(b);
+    ((sum + (1 << 15)) >> 16) as u8
+}
+
+/// Converts a row, a few pixels at a time so that the arithmetic is done in vectors.
+fn from_ycc(y: &[u8], cb: &[u8], cr: &[u8], out: &mut [u8]) {
+    const LANES: usize = 16;
+    let mut colors = [[0u8; LANES]; 3];
+    let parts = y.chunks(LANES).zip(cb.chunks(LANES)).zip(cr.chunks(LANES));
+    for (((y, cb), cr), out) in parts.zip(out.chunks_mut(3 * LANES)) {
+        if let (Ok(y), Ok(cb), Ok(cr)) = (y.try_into(), cb.try_into(), cr.try_into()) {
+            convert_lanes::<LANES>(y, cb, cr, &mut colors);
+        } else {
+            for (at, ((y, cb), cr)) in y.iter().zip(cb).zip(cr).enumerate() {
+                let mut one = [[0u8; 1]; 3];
+                convert_lanes::<1>(&[*y], &[*cb], &[*cr], &mut one);
+                (0..3).for_each(|channel| colors[channel][at] = one[channel][0]);
+            }
+        }
+        let (pixels, _) = out.as_chunks_mut::<3>();
+        for (at, pixel) in pixels.iter_mut().enumerate() {
+            *pixel = [colors[0][at], colors[1][at], colors[2][at]];
+        }
+    }
+}
+
+#[inline(always)]
+fn convert_lanes<const N: usize>(y: &[u8; N], cb: &[u8; N], cr: &[u8; N], out: &mut [[u8; N]; 3]) {
+    const HALF: i32 = 1 << 15;
+    for lane in 0..N {
+        let (y, cb, cr) = (i32::from(y[lane]), i32::from(cb[lane]) - 128, i32::from(cr[lane]) - 128);
+        let red = y + ((fix(1.40200) * cr + HALF) >> 16);
+        let green = y + ((-fix(0.34414) * cb + HALF - fix(0.71414) * cr) >> 16);
+        let blue = y + ((fix(1.77200) * cb + HALF) >> 16);
+        out[0][lane] = red.clamp(0, 255) as u8;
+        out[1][lane] = green.clamp(0, 255) as u8;
+        out[2][lane] = blue.clamp(0, 255) as u8;
+    }
+}
+
+impl Plane {
+    /// The width of a row once it has the size of the image's.
+    fn spread_width(&self) -> usize {
+        match self.spread {
+            Spread::Repeat(across, _) => self.width * across,
+            Spread::AcrossTwo | Spread::BothTwo => self.width * 2,
+            Spread::DownTwo => self.width,
+        }
+    }
+
+    fn stored(&self, row: usize) -> &[u8] {
+        let row = row.min(self.height.saturating_sub(1));
+        &self.pixels[row * self.stride + self.start..(row + 1) * self.stride]
+    }
+
+    /// A row of the size of the image's, in the plane itself or in `out`.
+    fn row<'a>(&'a self, y: usize, out: &'a mut [u8]) -> &'a [u8] {
+        match self.spread {
+            Spread::Repeat(1, down) => return self.stored(y / down),
+            Spread::Repeat(across, down) => {
+                let row = &self.stored(y / down)[..self.width];
+                out.chunks_mut(across).zip(row).for_each(|(out, x)| out.fill(*x));
+            }
+            Spread::AcrossTwo => across_two(&self.stored(y)[..self.width], out),
+            Spread::DownTwo => {
+                let (near, far) = (self.stored(y / 2), self.neighbor(y));
+                let bias = if y % 2 == 0 { 1 } else { 2 };
+                for ((out, near), far) in out.iter_mut().zip(near).zip(far) {
+                    *out = ((3 * u16::from(*near) + u16::from(*far) + bias) >> 2) as u8;
+                }
+            }
+            Spread::BothTwo => {
+                let (near, far) = (&self.stored(y / 2)[..self.width], &self.neighbor(y)[..self.width]);
+                both_two(near, far, out);
+            }
+        }
+        out
+    }
+
+    /// The row that is second nearest to one of the image.
+    fn neighbor(&self, y: usize) -> &[u8] {
+        self.stored(if y % 2 == 0 { (y / 2).saturating_sub(1) } else { y / 2 + 1 })
+    }
+}
+
+fn across_two(row: &[u8], out: &mut [u8]) {
+    let last = row.len() - 1;
+    let (out, _) = out.as_chunks_mut::<2>();
+    let value = |at: usize| u16::from(row[at]);
+    for (at, out) in out[..=last].iter_mut().enumerate() {
+        let here = 3 * value(at);
+        let left = if at == 0 { row[0] } else { ((here + value(at - 1) + 1) >> 2) as u8 };
+        let right = if at == last { row[last] } else { ((here + value(at + 1) + 2) >> 2) as u8 };
+        *out = [left, right];
+    }
+}
+
+fn both_two(near: &[u8], far: &[u8], out: &mut [u8]) {
+    let last = near.len() - 1;
+    let mut sums = near.iter().zip(far).map(|(near, far)| 3 * u16::from(*near) + u16::from(*far));
+    let (out, _) = out.as_chunks_mut::<2>();
+    let Some(mut here) = sums.next() else { return };
+    let mut before = here;
+    for (at, out) in out[..=last].iter_mut().enumerate() {
+        let after = sums.next().unwrap_or(here);
+        let left = if at == 0 { (here * 4 + 8) >> 4 } else { (here * 3 + before + 8) >> 4 };
+        let right = if at == last { (here * 4 + 7) >> 4 } else { (here * 3 + after + 7) >> 4 };
+        *out = [left as u8, right as u8];
+        (before, here) = (here, after);
+    }
+}
