@@ -32,6 +32,8 @@ SCENARIOS = [
     "protocol",
     "operations",
     "functions",
+    "spanning",
+    "training",
     "coordinator",
 ]
 

@@ -1,13 +1,12 @@
 """Functions over several tasks: results that stay where they are made, arguments from elsewhere, values of several devices
-as one argument, calls on other tasks, control flow across tasks."""
+as one argument, control flow across tasks."""
 
-from report import show, show_failure
+from report import show
 
 import tensorflow as tf
 from operations import FIRST, PS, SECOND, fail, recovered
 from tensorflow.python.eager import context
 from tensorflow.python.framework import ops
-from tensorflow.python.ops import functional_ops
 
 CLIENT = "/job:client/task:0"
 
@@ -17,7 +16,6 @@ def run(_):
     arguments()
     devices()
     packed()
-    remote_calls()
     control_flow()
     client_state()
 
@@ -205,23 +203,6 @@ def packed():
 
     with tf.device(FIRST):
         show("values of two tasks", values(both).numpy())
-
-
-def remote_calls():
-    @tf.function(input_signature=[tf.TensorSpec([], tf.int32)])
-    def there(x):
-        return tf.constant(1) + x
-
-    concrete = there.get_concrete_function()
-
-    @tf.function
-    def call(x, target):
-        return functional_ops.remote_call(args=[x], Tout=[tf.int32], f=concrete, target=target)
-
-    with tf.device(CLIENT):
-        show("called there", [each.numpy() for each in call(tf.constant(1), tf.constant(FIRST))])
-    with tf.device(FIRST):
-        show("from one to another", [each.numpy() for each in call(tf.constant(2), tf.constant(SECOND))])
 
 
 def control_flow():

@@ -10,6 +10,7 @@ pub(crate) mod distribution;
 pub(crate) mod epilogue;
 pub(crate) mod gradient;
 pub(crate) mod index;
+pub(crate) mod matrices;
 pub(crate) mod optimizer;
 pub(crate) mod pooling;
 pub(crate) mod re2;

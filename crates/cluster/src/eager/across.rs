@@ -74,7 +74,8 @@ impl Context {
         for (number, argument) in arguments.iter().enumerate() {
             let device = match argument {
                 Argument::Here(tensor) => {
-                    let keeper = resource_device(tensor).filter(|device| self.session.env_on(device).is_some());
+                    // What uses a resource runs where it is, wherever its handle is.
+                    let keeper = resource_device(tensor).filter(|device| view.incarnations.contains_key(*device));
                     keeper.unwrap_or(env.device.name())
                 }
                 Argument::There(handle) => &handle.device,
@@ -96,7 +97,7 @@ impl Context {
         let plan = match cell.get() {
             Some(plan) => plan.clone(),
             None => {
-                let make = || self.instantiate(view, env, operation, devices, packed);
+                let make = || Box::pin(self.instantiate(view, env, operation, devices, packed));
                 cell.get_or_try_init(make).await?.clone()
             }
         };
@@ -122,7 +123,7 @@ impl Context {
             let devices = vec![self.told_device(env.device.name()); outputs.len()];
             return Ok(Outcome { devices, ..self.keep_outputs(id, None, outputs)? });
         }
-        let results = self.run_parts(view, plan, id, &arguments).await?;
+        let results = Box::pin(self.run_parts(view, plan, id, &arguments)).await?;
         let mut outcome = Outcome::default();
         for (output, result) in (0..).zip(results) {
             let (device, shape) = match result {
@@ -302,6 +303,10 @@ impl Context {
     ) -> Result<eager::RunComponentFunctionRequest> {
         let input = |number: &usize| match arguments.get(*number) {
             Some(Argument::There(handle)) => Ok(remote_input(handle)),
+            Some(Argument::Here(tensor)) => {
+                let item = eager::operation::input::Item::Tensor(tensor.to_proto()?);
+                Ok(eager::operation::Input { item: Some(item) })
+            }
             _ => Err(status!(Internal, "argument {number} of {} is not on its task", part.function)),
         };
         Ok(eager::RunComponentFunctionRequest {
@@ -357,7 +362,7 @@ impl Context {
         };
         let plan = match cell.get() {
             Some(plan) => plan.clone(),
-            None => cell.get_or_try_init(make).await?.clone(),
+            None => Box::pin(cell.get_or_try_init(make)).await?.clone(),
         };
         check_types(&operation.name, &plan, &arguments)?;
         let step = self.worker.step(operation.step);

@@ -53,7 +53,7 @@ impl Ready {
         for argument in arguments {
             inputs.push(Some(match argument {
                 Argument::Here(tensor) => tensor,
-                Argument::There(handle) => context.fetch(&view, &env, handle).await?,
+                Argument::There(handle) => Box::pin(context.fetch(&view, &env, handle)).await?,
                 Argument::Packed(_) => {
                     bail!(InvalidArgument, "a single op takes one value, not values of several devices as one")
                 }
@@ -79,11 +79,7 @@ impl Context {
                 let ready = self.prepare(operation).await?;
                 return match queue {
                     None => ready.run().await,
-                    Some(queue) if ready.plan.result_count() > 0 => self.until_ended(queue.run(ready.run())).await,
-                    Some(queue) => {
-                        let run = async move { ready.run().await.map(drop) };
-                        queue.run_unanswered(&self.account, run).await.map(|()| Outcome::default())
-                    }
+                    Some(queue) => Box::pin(self.run_in_turn(queue, ready)).await,
                 };
             }
             Item::SendTensor { op, tensors, device } => {
@@ -107,6 +103,14 @@ impl Context {
             Item::Nothing => {}
         }
         Ok(Outcome::default())
+    }
+
+    async fn run_in_turn(&self, queue: &Queue, ready: Ready) -> Result<Outcome> {
+        if ready.plan.result_count() > 0 {
+            return self.until_ended(queue.run(ready.run())).await;
+        }
+        let run = async move { ready.run().await.map(drop) };
+        queue.run_unanswered(&self.account, run).await.map(|()| Outcome::default())
     }
 
     fn receive(&self, op: i64, tensors: Vec<Tensor>, device: &str) -> Result<()> {

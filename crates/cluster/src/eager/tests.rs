@@ -173,3 +173,13 @@ async fn mistakes_are_refused_and_harm_nobody() {
     let outcome = task.enqueue(1, operation(-1, "Neg", vec![handle(1)])).await.unwrap();
     assert_eq!(outcome.tensors[0].flat::<f32>().unwrap(), [-1.0, -2.0]);
 }
+
+/// Futures of calls are polled on I/O threads and moved into their tasks, so they must stay small.
+#[tokio::test]
+async fn a_call_takes_little_memory() {
+    let task = Task::start();
+    let call = task.eager.enqueue(1, [Ok(Item::Nothing)].into_iter(), true);
+    let bytes = std::mem::size_of_val(&call);
+    assert!(bytes < 8 << 10, "{bytes} bytes");
+    drop(call);
+}

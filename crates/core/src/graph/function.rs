@@ -40,6 +40,27 @@ impl FunctionBody {
         function: &FunctionDef,
         attrs: &BTreeMap<String, AttrValue>,
     ) -> Result<FunctionBody> {
+        FunctionBody::build(registry, library, function, attrs, false)
+    }
+
+    /// Builds the body of a part of a function that was planned and cut, whose nodes may have names that clients do not
+    /// give.
+    pub fn of_part(
+        registry: &Registry,
+        library: &Arc<Library>,
+        function: &FunctionDef,
+        attrs: &BTreeMap<String, AttrValue>,
+    ) -> Result<FunctionBody> {
+        FunctionBody::build(registry, library, function, attrs, true)
+    }
+
+    fn build(
+        registry: &Registry,
+        library: &Arc<Library>,
+        function: &FunctionDef,
+        attrs: &BTreeMap<String, AttrValue>,
+        planned: bool,
+    ) -> Result<FunctionBody> {
         let signature = function.signature.as_ref();
         let signature = signature.ok_or_else(|| status!(InvalidArgument, "a function has no signature"))?;
         let bound = Attrs::from(attrs.clone());
@@ -67,7 +88,7 @@ impl FunctionBody {
             }
             names.args.insert(arg.name.clone(), start..types.len() as u32);
         }
-        let checker = Checker { registry, library, planned: false };
+        let checker = Checker { registry, library, planned };
         let mut ids = Vec::with_capacity(function.node_def.len());
         for def in &function.node_def {
             ensure!(

@@ -76,6 +76,27 @@ impl<'a, T> MatrixView<'a, T> {
         MatrixView { data: &self.data[start..], rows: rows.len(), ..*self }
     }
 
+    /// A matrix of which rows, and elements of rows, are some elements of `data` apart.
+    pub(crate) fn strided(
+        data: &'a [T],
+        (rows, columns): (usize, usize),
+        (row_stride, column_stride): (usize, usize),
+        conjugate: bool,
+    ) -> MatrixView<'a, T> {
+        let last = rows.saturating_sub(1) * row_stride + columns.saturating_sub(1) * column_stride;
+        assert!(rows == 0 || columns == 0 || last < data.len(), "the matrix lies in the slice");
+        MatrixView { data, rows, columns, row_stride, column_stride, conjugate }
+    }
+
+    /// A block of the matrix.
+    #[must_use]
+    pub(crate) fn block(&self, rows: Range<usize>, columns: Range<usize>) -> MatrixView<'a, T> {
+        assert!(columns.start <= columns.end && columns.end <= self.columns, "the block lies in the matrix");
+        let band = self.band(rows);
+        let start = (columns.start * self.column_stride).min(band.data.len());
+        MatrixView { data: &band.data[start..], columns: columns.len(), ..band }
+    }
+
     /// The element there, after transposition, as it is stored.
     pub(crate) fn at(&self, row: usize, column: usize) -> &T {
         &self.data[row * self.row_stride + column * self.column_stride]
@@ -84,7 +105,8 @@ impl<'a, T> MatrixView<'a, T> {
 
 impl<T: Num> MatrixView<'_, T> {
     /// The element there, after transposition and conjugation.
-    pub(super) fn value(&self, row: usize, column: usize) -> T {
+    #[inline(always)]
+    pub(crate) fn value(&self, row: usize, column: usize) -> T {
         let value = *self.at(row, column);
         if self.conjugate { value.conj() } else { value }
     }
@@ -145,6 +167,76 @@ by_gemm! {
     f16 => gemm::f16, f16::ZERO, f16::ONE;
     C64 => gemm::c32, C64::new(0.0, 0.0), C64::new(1.0, 0.0);
     C128 => gemm::c64, C128::new(0.0, 0.0), C128::new(1.0, 0.0);
+}
+
+/// An element type whose products are subtracted from parts of matrices.
+pub(crate) trait Subtract: Gemm {
+    /// Subtracts `a · b` from the matrix whose rows lie `stride` elements apart in `out`; by several threads if given.
+    fn subtract_product(
+        threads: Option<Threads<'_>>,
+        a: MatrixView<'_, Self>,
+        b: MatrixView<'_, Self>,
+        out: &mut [Self],
+        stride: usize,
+    );
+}
+
+macro_rules! subtract_by_gemm {
+    ($($type:ty => $inner:ty, $one:expr);+ $(;)?) => {$(
+        impl Subtract for $type {
+            fn subtract_product(
+                threads: Option<Threads<'_>>,
+                a: MatrixView<'_, $type>,
+                b: MatrixView<'_, $type>,
+                out: &mut [$type],
+                stride: usize,
+            ) {
+                let (m, k, n) = (a.rows, a.columns, b.columns);
+                assert_eq!(b.rows, k, "inner dimensions agree");
+                if m == 0 || n == 0 || k == 0 {
+                    return;
+                }
+                assert!(n <= stride && (m - 1) * stride + n <= out.len(), "the product fits into the output");
+                if !gemm_runs() {
+                    for (i, row) in out.chunks_mut(stride).take(m).enumerate() {
+                        for (j, x) in row[..n].iter_mut().enumerate() {
+                            *x = (0..k).fold(*x, |sum, at| sum - a.value(i, at) * b.value(at, j));
+                        }
+                    }
+                    return;
+                }
+                let threads = threads.filter(|threads| m * k * n >= PARALLEL_WORK && threads.count() > 1);
+                let parallelism = match threads {
+                    Some(threads) => gemm::Parallelism::Rayon(threads.count()),
+                    None => gemm::Parallelism::None,
+                };
+                let mut run = || {
+                    // SAFETY: the views cover the elements that their strides reach, the output was checked to above,
+                    // and it does not overlap them (it is borrowed mutably).
+                    unsafe {
+                        gemm::gemm::<$inner>(
+                            m, n, k,
+                            out.as_mut_ptr().cast(), 1, stride as isize, true,
+                            a.data.as_ptr().cast(), a.column_stride as isize, a.row_stride as isize,
+                            b.data.as_ptr().cast(), b.column_stride as isize, b.row_stride as isize,
+                            $one, -$one, false, a.conjugate, b.conjugate, parallelism,
+                        )
+                    }
+                };
+                match threads {
+                    Some(threads) => threads.pool().install(run),
+                    None => run(),
+                }
+            }
+        }
+    )+};
+}
+
+subtract_by_gemm! {
+    f32 => f32, 1.0;
+    f64 => f64, 1.0;
+    C64 => gemm::c32, C64::new(1.0, 0.0);
+    C128 => gemm::c64, C128::new(1.0, 0.0);
 }
 
 impl Gemm for bf16 {

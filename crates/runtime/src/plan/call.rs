@@ -115,7 +115,7 @@ pub fn plan_component(
     attrs: &BTreeMap<String, AttrValue>,
     env: &Arc<RuntimeEnv>,
 ) -> Result<Planned> {
-    let body = FunctionBody::new(&env.registry, &env.library(), definition, attrs)?;
+    let body = FunctionBody::of_part(&env.registry, &env.library(), definition, attrs)?;
     let planned = Planned::of_body(body);
     infer::infer_shapes(&planned.graph)?;
     Ok(planned)

@@ -8,6 +8,7 @@ use ferroflow_proto::tensorflow::eager::queue_item::Item;
 use ferroflow_proto::tensorflow::eager::{
     EnqueueRequest, EnqueueResponse, QueueItem, RunComponentFunctionRequest, RunComponentFunctionResponse,
 };
+use futures_util::FutureExt;
 use prost::Message;
 use std::sync::Arc;
 
@@ -51,7 +52,8 @@ impl RemoteEager {
         request: &impl Message,
         hint: u64,
     ) -> Result<R> {
-        let answered = method.unary(&self.channel, request, hint);
+        // Boxed, because it is large, and part of everything that may make a call.
+        let answered = method.unary(&self.channel, request, hint).boxed();
         let why = format!("no answer from {} to {}", self.channel.address(), method.path());
         let answered = self.channel.log_wait(method.waiting(), &self.task, &why, answered).await;
         answered.map_err(|error| self.explain(method, error))

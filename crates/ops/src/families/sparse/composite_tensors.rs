@@ -114,11 +114,12 @@ fn from_components_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     (0..g.num_inputs()).map(|i| node.output(i)).collect::<Result<Vec<_>>>().map(Into::into)
 }
 
-/// Components that nothing depends on stay as they are.
+/// Components that have no gradients, such as the splits of a ragged tensor, stay as they are.
 fn to_components_grad(g: &GradCx<'_>) -> Result<InputGrads> {
-    let grads = (0..g.num_outputs()).map(|i| match g.grad(i) {
-        Some(grad) => grad.to_dense(g.scope()),
-        None => g.output(i),
+    let grads = (0..g.num_outputs()).map(|i| {
+        let output = g.output(i)?;
+        let continuous = output.dtype().is_floating() || output.dtype().is_complex();
+        if continuous { g.dy(i) } else { Ok(output) }
     });
     let grads = grads.collect::<Result<Vec<_>>>()?;
     let node = g.scope().op("CompositeTensorVariantFromComponents").inputs(&grads);

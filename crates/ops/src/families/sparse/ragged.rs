@@ -17,6 +17,7 @@ pub(crate) const OPS: &[&Op] = &[&RAGGED_RANGE, &RAGGED_GATHER, &RAGGED_TENSOR_T
 
 static RAGGED_RANGE: Op = Op {
     name: "RaggedRange",
+    gradient: Gradient::Stop,
     inputs: &["starts: T", "limits: T", "deltas: T"],
     outputs: &["rt_nested_splits: Tsplits", "rt_dense_values: T"],
     attrs: &["T: {bfloat16, float, double, int32, int64} = DT_INT32", "Tsplits: {int32, int64} = DT_INT64"],

@@ -52,6 +52,7 @@ static SPARSE_ADD_GRAD: Op = Op {
 
 static SPARSE_SPARSE_MAXIMUM: Op = Op {
     name: "SparseSparseMaximum",
+    gradient: Gradient::Fn(no_grad),
     inputs: &[
         "a_indices: int64",
         "a_values: T",
@@ -76,6 +77,7 @@ static SPARSE_SPARSE_MINIMUM: Op = Op {
 
 static SPARSE_DENSE_CWISE_ADD: Op = Op {
     name: "SparseDenseCwiseAdd",
+    gradient: Gradient::Fn(no_grad),
     inputs: &["sp_indices: int64", "sp_values: T", "sp_shape: int64", "dense: T"],
     outputs: &["output: T"],
     attrs: &["T: numbertype"],
@@ -494,6 +496,11 @@ fn sparse_add_grad(g: &GradCx<'_>) -> Result<InputGrads> {
 fn tensor_dense_add_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     let dy = g.dy(0)?;
     Ok([None, Some(ops::gather_nd(g.scope(), &dy, g.input(0))?), None, Some(dy)].into())
+}
+
+/// Stock knows these ops to have gradients, but has none either.
+fn no_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    bail!(Unimplemented, "Gradient for {} is not implemented.", g.op().op_type())
 }
 
 /// The dense side gets the sum of what arrives at the entries that its elements met.

@@ -1,0 +1,127 @@
+//! Cholesky's decomposition of self-adjoint positive matrices, and its gradient.
+
+use super::SMALL;
+use super::scalar::{Scalar, subtract_multiple};
+use super::triangular::{Half, divide_by_adjoint, solve, split};
+use crate::linalg::product::MatrixView;
+use crate::numeric::Num;
+use ferroflow_core::device::Threads;
+use multiversion::multiversion;
+
+/// Rows of a product of which only the lower half is wanted.
+const BAND: usize = 128;
+
+/// Replaces the lower half of a matrix by its factor, or returns false if the matrix is not positive. The other half is
+/// neither read nor written.
+pub(crate) fn factor<T: Scalar>(threads: Option<Threads<'_>>, matrix: &mut [T], order: usize) -> bool {
+    factor_block(threads, matrix, order, order)
+}
+
+fn factor_block<T: Scalar>(
+    threads: Option<Threads<'_>>,
+    matrix: &mut [T],
+    stride: usize,
+    order: usize,
+) -> bool {
+    if order <= SMALL {
+        return factor_small(matrix, stride, order);
+    }
+    let middle = split(order);
+    if !factor_block(threads, matrix, stride, middle) {
+        return false;
+    }
+    let (top, bottom) = matrix.split_at_mut(middle * stride);
+    let corner = MatrixView::strided(top, (middle, middle), (stride, 1), false);
+    divide_by_adjoint(threads, corner, bottom, stride, order - middle);
+    let rows = order - middle;
+    let panel: Vec<T> = bottom.chunks(stride).take(rows).flat_map(|row| &row[..middle]).copied().collect();
+    for first in (0..rows).step_by(BAND) {
+        let last = (first + BAND).min(rows);
+        let left = MatrixView::new(&panel[first * middle..last * middle], last - first, middle, false);
+        let right = MatrixView::adjoint(&panel[..last * middle], last, middle, true);
+        T::subtract_product(threads, left, right, &mut bottom[first * stride + middle..], stride);
+    }
+    factor_block(threads, &mut bottom[middle..], stride, rows)
+}
+
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn factor_small<T: Scalar>(matrix: &mut [T], stride: usize, order: usize) -> bool {
+    let mut column = [T::ZERO; SMALL];
+    for k in 0..order {
+        let pivot = matrix[k * stride + k].real();
+        // What is not a number goes on, as in stock.
+        if pivot <= T::Real::ZERO {
+            return false;
+        }
+        let pivot = num_traits::Float::sqrt(pivot);
+        matrix[k * stride + k] = T::from_real(pivot);
+        let inverse = T::Real::ONE / pivot;
+        for row in k + 1..order {
+            let x = matrix[row * stride + k].scaled(inverse);
+            (matrix[row * stride + k], column[row]) = (x, x.conj());
+        }
+        for row in k + 1..order {
+            let factor = matrix[row * stride + k];
+            let own = &mut matrix[row * stride + k + 1..row * stride + row + 1];
+            subtract_multiple(own, factor, &column[k + 1..=row]);
+        }
+    }
+    true
+}
+
+/// Solves equations with a matrix whose factor is `lower`, in place of the right sides.
+pub(crate) fn solve_factored<T: Scalar>(lower: &[T], order: usize, x: &mut [T], width: usize) {
+    solve(None, MatrixView::new(lower, order, order, false), Half::Lower, x, width);
+    solve(None, MatrixView::adjoint(lower, order, order, true), Half::Upper, x, width);
+}
+
+/// The gradient of the matrix whose factor is `lower`, from that of the factor; halves of both above their diagonals are
+/// not read. Written as matrix products: `½ (S + Sᵀ)` with `S = L⁻ᵀ · Φ(Lᵀ · grad) · L⁻¹`, where Φ takes the lower half
+/// and halves the diagonal (Murray, "Differentiation of the Cholesky decomposition").
+pub(crate) fn gradient<T: Scalar>(
+    threads: Option<Threads<'_>>,
+    lower: &[T],
+    grad: &[T],
+    order: usize,
+    out: &mut [T],
+) {
+    let below = |from: &[T]| -> Vec<T> {
+        let mut matrix = from.to_vec();
+        matrix.chunks_mut(order).enumerate().for_each(|(row, x)| x[row + 1..].fill(T::ZERO));
+        matrix
+    };
+    let (lower, mut phi) = (below(lower), below(grad));
+    let mut product = vec![T::ZERO; order * order];
+    let (left, right) =
+        (MatrixView::adjoint(&lower, order, order, true), MatrixView::new(&phi, order, order, false));
+    T::subtract_product(threads, left, right, &mut product, order);
+    let half = T::from_f64(-0.5);
+    for row in 0..order {
+        for column in 0..order {
+            let value = match row.cmp(&column) {
+                std::cmp::Ordering::Less => T::ZERO,
+                std::cmp::Ordering::Equal => product[row * order + column] * half,
+                std::cmp::Ordering::Greater => -product[row * order + column],
+            };
+            phi[row * order + column] = value;
+        }
+    }
+    // From the left, then from the right as from the left of the transposed matrix.
+    let adjoint = MatrixView::adjoint(&lower, order, order, true);
+    solve(threads, adjoint, Half::Upper, &mut phi, order);
+    transpose(&phi, order, &mut product);
+    solve(threads, adjoint, Half::Upper, &mut product, order);
+    let half = T::from_f64(0.5);
+    for row in 0..order {
+        for column in 0..order {
+            out[row * order + column] =
+                (product[row * order + column] + product[column * order + row]) * half;
+        }
+    }
+}
+
+fn transpose<T: Scalar>(from: &[T], order: usize, to: &mut [T]) {
+    for (at, x) in to.iter_mut().enumerate() {
+        *x = from[at % order * order + at / order];
+    }
+}
