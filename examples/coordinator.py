@@ -3,7 +3,8 @@
     ferroflow run --ps 2 --workers 3 --coordinator -- python examples/coordinator.py
 
 This program runs once, as the chief: it schedules steps on the workers, which read and update variables on the parameter
-servers. TF_CONFIG says where they are. Run again, it goes on from its last checkpoint in `model`.
+servers. TF_CONFIG says where they are. Run again, it goes on from its last checkpoint in `model`. With `--evaluator` it runs
+once more beside the cluster, and says how good each checkpoint is.
 """
 
 import os
@@ -35,11 +36,29 @@ rows = np.loadtxt(str(DIGITS), delimiter=",", dtype=np.float32)
 images, labels = rows[:, :64] / 16, rows[:, 64].astype(np.int64)
 held_out = len(rows) * 4 // 5
 
+# The parameter servers write the variables that they have, so the path is absolute and on several machines a shared one.
+MODEL = pathlib.Path("model").resolve()
+
+
+def make_model():
+    return keras.Sequential([keras.Input([64]), keras.layers.Dense(128, activation="relu"), keras.layers.Dense(10)])
+
+
+if resolver.task_type == "evaluator":
+    model, step = make_model(), tf.Variable(0, dtype=tf.int64)
+    checkpoint = tf.train.Checkpoint(model=model, step=step)
+    # Ends when the chief is done and no checkpoint comes any more.
+    for path in tf.train.checkpoints_iterator(MODEL, min_interval_secs=0.1, timeout=60):
+        checkpoint.restore(path).expect_partial()
+        right = np.mean(tf.argmax(model(images[held_out:]), 1) == labels[held_out:])
+        print(f"step {int(step)}: {100 * right:.1f} % of the held-out digits are right", flush=True)
+    sys.exit(0)
+
 strategy = tf.distribute.ParameterServerStrategy(resolver)
 coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
 
 with strategy.scope():
-    model = keras.Sequential([keras.Input([64]), keras.layers.Dense(128, activation="relu"), keras.layers.Dense(10)])
+    model = make_model()
     optimizer = keras.optimizers.Adam(0.002)
     optimizer.build(model.trainable_variables)
     # Counted by `assign_add`, which is one operation of a parameter server. Keras 3's metrics and the iterations of its
@@ -47,8 +66,7 @@ with strategy.scope():
     step, right, seen = (tf.Variable(0, dtype=tf.int64) for _ in range(3))
 
 checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, step=step)
-# The parameter servers write the variables that they have, so the path is absolute and on several machines a shared one.
-manager = tf.train.CheckpointManager(checkpoint, pathlib.Path("model").resolve(), max_to_keep=3)
+manager = tf.train.CheckpointManager(checkpoint, MODEL, max_to_keep=3)
 if manager.latest_checkpoint:
     checkpoint.restore(manager.latest_checkpoint)
     print(f"goes on from {manager.latest_checkpoint}, step {int(step)}", flush=True)

@@ -18,6 +18,8 @@ CLUSTERS = {
     "ours": {"ps": [OURS], "worker": [OURS] * 2},
 }
 
+LAUNCHED = "coordinator: tasks launched, to first result"
+
 # Functions that are scheduled before the coordinator waits for them.
 BATCH = 100
 
@@ -169,10 +171,11 @@ def _round_trip(cluster, _):
         return lambda: _median(one) * 1e6
 
 
-def _begin(cluster, start):
+def _begin(cluster):
     """A coordinator from its first line to its first result: a model whose graph takes no time to build."""
     import tensorflow as tf
 
+    start = time.perf_counter()
     strategy, coordinator = _connect(cluster, 2)
     with strategy.scope():
         counter = tf.Variable(0)
@@ -186,7 +189,7 @@ def _beginning(cluster, _):
     """Milliseconds of a program from its strategy to its first result, on tasks that are there."""
 
     def sample():
-        client = tasks.Client(_begin, cluster, time.perf_counter())
+        client = tasks.Client(_begin, cluster)
         if not client.wait_for(r"\d", clusters.SECONDS):
             raise RuntimeError(client.errors())
         seconds = float(client.lines()[0])
@@ -194,6 +197,22 @@ def _beginning(cluster, _):
         return seconds * 1e3
 
     return sample
+
+
+def launched(binary, layouts, rounds):
+    """Tasks from nothing, and a coordinator to its first result. Its process has imported TensorFlow."""
+    samples = {name: [] for name in layouts}
+    for _ in range(rounds):
+        for name, layout in layouts.items():
+            cluster = clusters.Fresh(layout, binary)
+            start = time.perf_counter()
+            with cluster:
+                client = tasks.Client(_begin, cluster)
+                if not client.wait_for(r"\d", clusters.SECONDS):
+                    raise RuntimeError(client.errors())
+                samples[name].append(time.perf_counter() - start)
+                client.kill()
+    return clusters.Row(LAUNCHED, "s", samples, False, {"ours": 2.0, "mixed": None})
 
 
 def _resident(cluster, _):
@@ -237,15 +256,17 @@ def all_workloads():
 def rows(binary, wanted, quick):
     """The lines of the table, one after the other."""
     chosen = [workload for workload in all_workloads() if wanted.search(workload.name)]
-    if not chosen:
+    if not chosen and not wanted.search(LAUNCHED):
         return
     tasks.preload()
+    layouts = {
+        name: {job: [STOCK] * len(kinds) if binary == STOCK else kinds for job, kinds in layout.items()}
+        for name, layout in CLUSTERS.items()
+    }
+    if wanted.search(LAUNCHED):
+        yield launched(binary, layouts, 2 if quick else 4)
     # A cluster for each workload: what one left behind must not weigh on the next.
     for workload in chosen:
-        layouts = {
-            name: {job: [STOCK] * len(kinds) if binary == STOCK else kinds for job, kinds in layout.items()}
-            for name, layout in CLUSTERS.items()
-        }
         running = {name: tasks.Cluster(layout, binary) for name, layout in layouts.items()}
         try:
             for cluster in running.values():

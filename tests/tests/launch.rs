@@ -160,7 +160,8 @@ fn a_coordinator_of_stock_trains_and_goes_on_from_its_checkpoint() {
     let Some(python) = stock::python() else { return };
     let directory = Directory::new("stock-coordinator");
     let train = || {
-        let mut run = ferroflow(&["run", "--ps", "2", "--workers", "2", "--coordinator", "--"]);
+        let flags = ["run", "--ps", "2", "--workers", "2", "--coordinator", "--evaluator", "--grace", "1", "--"];
+        let mut run = ferroflow(&flags);
         run.arg(&python).arg(stock::root().join("examples/coordinator.py")).arg("2");
         let output = run.current_dir(&directory.0).output().unwrap();
         let (said, errors) = (text(&output.stdout), text(&output.stderr));
@@ -175,6 +176,7 @@ fn a_coordinator_of_stock_trains_and_goes_on_from_its_checkpoint() {
     let said = train();
     assert!(said.contains("model/ckpt-2, step 200"), "{said}");
     assert!(said.contains("model/ckpt-4"), "{said}");
+    assert!(said.contains("evaluator/0 | step "), "{said}");
 }
 
 #[test]
