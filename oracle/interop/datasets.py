@@ -125,6 +125,41 @@ def to_records(target, folder):
     show("written", all_of(target, tf.data.TFRecordDataset(path)))
 
 
+def csv(target, folder):
+    path = f"{folder}/table.csv"
+    with open(path, "wb") as file:
+        file.write(b'a,b,c\n1,2.5,"x, ""y"""\n,NA,z\r\n3,4,\n4,bad,w\n5,6\n6,7,8,9\n7, 8.5 ,u"v\n8,1e3,"two\nlines"')
+    read = lambda *arguments, **options: all_of(target, tf.data.experimental.CsvDataset(path, *arguments, **options))
+    defaults = [tf.constant([0], tf.int32), tf.constant([], tf.float32), "none"]
+    show("all", read(defaults, header=True, na_value="-"))
+    show("defaults", read([np.int64(-1), np.float64(0.5), "none"], header=True, na_value="NA"))
+    show("selected", read([tf.string], header=True, select_cols=[2]))
+    show("excluded", read([tf.string, tf.string], header=True, exclude_cols=[1]))
+    show("semicolons", read([tf.string], field_delim=";", use_quote_delim=False))
+    show("missing", all_of(target, tf.data.experimental.CsvDataset(f"{folder}/nothing", [tf.string])))
+
+
+def checkpoints(target, folder):
+    """Iterators that are saved and go on from there, in the same session and in another one."""
+    ds = D.range(30).map(lambda x: x * 3).shuffle(7, seed=2).repeat(2).batch(4).prefetch(2)
+    iterator = v1.data.make_initializable_iterator(ds)
+    nxt = iterator.get_next()
+    saver = v1.train.Saver([tf.data.experimental.make_saveable_from_iterator(iterator)])
+    with session(target) as sess:
+        show_failure("not initialized", lambda: saver.save(sess, f"{folder}/it"))
+        sess.run(iterator.initializer)
+        show("before", [sess.run(nxt) for _ in range(3)])
+        saver.save(sess, f"{folder}/it")
+        after = [sess.run(nxt) for _ in range(3)]
+        saver.restore(sess, f"{folder}/it")
+        show("same again", np.array_equal(after, [sess.run(nxt) for _ in range(3)]))
+    with session(target) as sess:
+        sess.run(iterator.initializer)
+        saver.restore(sess, f"{folder}/it")
+        show("in another session", np.array_equal(after, [sess.run(nxt) for _ in range(3)]))
+        show("to the end", len(drain(sess, nxt)))
+
+
 def feedable(target, folder):
     handle = v1.placeholder(tf.string, [])
     nxt = v1.data.Iterator.from_string_handle(handle, tf.int64, tf.TensorShape([])).get_next()
@@ -253,6 +288,8 @@ PARTS = {
     "lines": lines,
     "fixed": fixed,
     "to_records": to_records,
+    "csv": csv,
+    "checkpoints": checkpoints,
     "feedable": feedable,
     "shared": shared,
     "extended": extended,

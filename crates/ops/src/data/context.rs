@@ -1,6 +1,7 @@
 //! The context of one iterator: instances of captured functions and the step that they run in.
 
 use super::Function;
+use super::seeds::SeedLog;
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::device::{Background, BackgroundTask, Device};
 use ferroflow_core::kernel::Callable;
@@ -22,6 +23,7 @@ pub(crate) struct IteratorCx {
     cancellation: Cancellation,
     /// Instances by the address of the function they are of, which the iterator's dataset keeps alive.
     instances: Arc<Instances>,
+    seeds: SeedLog,
 }
 
 /// The instances of captured functions that belong to an iterator, also after it was initialized again.
@@ -31,7 +33,13 @@ pub(crate) struct Instances(Mutex<HashMap<usize, (Function, Arc<dyn Callable>)>>
 impl IteratorCx {
     /// A context for an iterator that is made in this step.
     pub(crate) fn new(step: &StepCx, instances: &Arc<Instances>) -> Arc<IteratorCx> {
+        IteratorCx::with_seeds(step, instances, SeedLog::default())
+    }
+
+    /// A context for an iterator that uses seeds of an earlier run first.
+    pub(crate) fn with_seeds(step: &StepCx, instances: &Arc<Instances>, seeds: SeedLog) -> Arc<IteratorCx> {
         Arc::new(IteratorCx {
+            seeds,
             device: step.device.clone(),
             resources: step.resources.clone(),
             cancellation: Cancellation::new(),
@@ -42,6 +50,11 @@ impl IteratorCx {
     /// The device.
     pub(crate) fn device(&self) -> &Arc<Device> {
         &self.device
+    }
+
+    /// The seeds that the iterator's sources draw.
+    pub(crate) fn seeds(&self) -> &SeedLog {
+        &self.seeds
     }
 
     /// The iterator's instance of a function.

@@ -1,7 +1,6 @@
 //! Datasets: descriptions of pipelines, and the kernels that make them.
 
 use super::{Function, IteratorCx, Source};
-use ferroflow_core::attr::{Attrs, FromAttr};
 use ferroflow_core::kernel::{CapturedFunction, Init, Kernel, KernelCx};
 use ferroflow_core::variant::{Variant, VariantValue};
 use ferroflow_core::{DType, Element as Plain, PartialShape, Result, Shape, Tensor, bail, ensure};
@@ -23,8 +22,8 @@ pub(crate) struct Dataset(Arc<Inner>);
 struct Inner {
     spec: Arc<Spec>,
     cardinality: i64,
-    /// The inputs of the node that made it, from which graphs of datasets are written.
-    node_inputs: Vec<Tensor>,
+    /// The datasets among the inputs of the node that made it.
+    inputs: Vec<Dataset>,
     options: Vec<u8>,
     open: Box<Open>,
 }
@@ -33,14 +32,10 @@ struct Inner {
 pub(crate) struct Spec {
     /// The op that makes the dataset.
     pub(crate) op: String,
-    /// The node's name.
-    pub(crate) node: String,
     /// Element types of the components.
     pub(crate) types: Vec<DType>,
     /// Shapes of the components, as far as they are known.
     pub(crate) shapes: Vec<PartialShape>,
-    /// Attributes of the node.
-    pub(crate) attrs: Attrs,
     /// Functions that the node captures, by attribute.
     functions: Vec<(String, Arc<dyn CapturedFunction>)>,
 }
@@ -72,20 +67,12 @@ impl Spec {
                 functions.push((name.clone(), init.library.capture(function)?));
             }
         }
-        Ok(Spec {
-            op: init.op.to_owned(),
-            node: init.node.to_owned(),
-            types,
-            shapes,
-            attrs: init.attrs.clone(),
-            functions,
-        })
+        Ok(Spec { op: init.op.to_owned(), types, shapes, functions })
     }
 
     /// The specification of a dataset that a source makes, not a node.
     pub(crate) fn internal(op: &str, types: Vec<DType>, shapes: Vec<PartialShape>) -> Spec {
-        let (attrs, functions) = (Attrs::default(), Vec::new());
-        Spec { op: op.to_owned(), node: op.to_owned(), types, shapes, attrs, functions }
+        Spec { op: op.to_owned(), types, shapes, functions: Vec::new() }
     }
 
     /// A function of the node, with the inputs that it captures.
@@ -95,16 +82,6 @@ impl Spec {
         };
         let captured: Result<Vec<Tensor>> = captured.map(|input| cx.input(input).cloned()).collect();
         Ok(Function::new(function.clone(), captured?))
-    }
-
-    /// The functions that the node captures.
-    pub(crate) fn functions(&self) -> impl Iterator<Item = &Arc<dyn CapturedFunction>> {
-        self.functions.iter().map(|(_, function)| function)
-    }
-
-    /// An attribute.
-    pub(crate) fn attr<T: FromAttr>(&self, name: &str) -> Result<T> {
-        self.attrs.get(name)
     }
 }
 
@@ -123,11 +100,10 @@ pub(crate) fn kernel_of(
 ) -> Result<Kernel> {
     let spec = Arc::new(spec);
     Kernel::sync(move |cx| {
-        let inputs: Result<Vec<Tensor>> =
-            (0..cx.num_inputs()).map(|input| cx.input(input).cloned()).collect();
+        let inputs = (0..cx.num_inputs()).filter_map(|input| Dataset::input(cx, input).ok()).collect();
         let mut dataset = make(cx, &spec)?;
         if let Some(inner) = Arc::get_mut(&mut dataset.0) {
-            inner.node_inputs = inputs?;
+            inner.inputs = inputs;
         }
         Ok(dataset.into_tensor().into())
     })
@@ -143,7 +119,7 @@ impl Dataset {
         Dataset(Arc::new(Inner {
             spec: spec.clone(),
             cardinality,
-            node_inputs: Vec::new(),
+            inputs: Vec::new(),
             options: Vec::new(),
             open: Box::new(open),
         }))
@@ -155,7 +131,7 @@ impl Dataset {
         Dataset(Arc::new(Inner {
             spec: spec.clone(),
             cardinality,
-            node_inputs: Vec::new(),
+            inputs: Vec::new(),
             options,
             open: Box::new(move |cx| input.open(cx)),
         }))
@@ -195,11 +171,6 @@ impl Dataset {
         self.0.cardinality
     }
 
-    /// Properties that attributes decide.
-    pub(crate) fn spec(&self) -> &Arc<Spec> {
-        &self.0.spec
-    }
-
     /// Element types of the components.
     pub(crate) fn types(&self) -> &[DType] {
         &self.0.spec.types
@@ -210,19 +181,14 @@ impl Dataset {
         &self.0.spec.shapes
     }
 
-    /// Inputs of the node that made the dataset.
-    pub(crate) fn node_inputs(&self) -> &[Tensor] {
-        &self.0.node_inputs
-    }
-
     /// The options that this dataset sets, encoded.
     pub(crate) fn own_options(&self) -> &[u8] {
         &self.0.options
     }
 
-    /// The datasets among the inputs of the node.
-    pub(crate) fn input_datasets(&self) -> Vec<Dataset> {
-        self.0.node_inputs.iter().filter_map(|tensor| Dataset::from_tensor(tensor).ok()).collect()
+    /// The datasets that this one is made of.
+    pub(crate) fn inputs(&self) -> &[Dataset] {
+        &self.0.inputs
     }
 }
 

@@ -87,6 +87,11 @@ pub(crate) fn broken(name: &str, error: &std::io::Error) -> ferroflow_core::Stat
 pub(crate) trait Records: Send {
     /// The next record; `None` at the end of the file.
     fn next(&mut self) -> Result<Option<Element>>;
+
+    /// Returns whether the next record can be found after one that is malformed.
+    fn goes_on_after_errors(&self) -> bool {
+        false
+    }
 }
 
 type OpenRecords = dyn Fn(usize, &str) -> Result<Box<dyn Records>> + Send + Sync;
@@ -113,7 +118,11 @@ impl Source for Files {
         loop {
             if let Some(current) = &mut self.current {
                 let record = current.next();
-                if !matches!(record, Ok(Some(_))) {
+                let goes_on = match &record {
+                    Ok(record) => record.is_some(),
+                    Err(_) => current.goes_on_after_errors(),
+                };
+                if !goes_on {
                     self.current = None;
                     self.next += 1;
                 }

@@ -1,6 +1,7 @@
 //! Iterators: resources that run a dataset.
 
 use super::context::Instances;
+use super::seeds::SeedLog;
 use super::{Dataset, Element, IteratorCx, Source, SourceCx};
 use ferroflow_core::resource::Resource;
 use ferroflow_core::step::StepCx;
@@ -15,7 +16,7 @@ pub(crate) struct Running {
     source: AsyncMutex<Box<dyn Source>>,
     dataset: Dataset,
     /// Declared after the source, so that it ends last.
-    _cx: Arc<IteratorCx>,
+    cx: Arc<IteratorCx>,
     /// The number of elements that were taken.
     taken: Mutex<u64>,
 }
@@ -23,9 +24,12 @@ pub(crate) struct Running {
 impl Running {
     /// Runs a dataset.
     pub(crate) fn new(dataset: &Dataset, step: &StepCx, instances: &Arc<Instances>) -> Result<Arc<Running>> {
-        let cx = IteratorCx::new(step, instances);
+        Running::open(dataset, IteratorCx::new(step, instances))
+    }
+
+    fn open(dataset: &Dataset, cx: Arc<IteratorCx>) -> Result<Arc<Running>> {
         let source = AsyncMutex::new(dataset.open(&cx)?);
-        Ok(Arc::new(Running { source, dataset: dataset.clone(), _cx: cx, taken: Mutex::new(0) }))
+        Ok(Arc::new(Running { source, dataset: dataset.clone(), cx, taken: Mutex::new(0) }))
     }
 
     /// The next element; `None` at the end. Consumers take turns.
@@ -38,15 +42,17 @@ impl Running {
         Ok(next)
     }
 
-    /// The number of elements that were taken so far.
-    pub(crate) fn taken(&self) -> u64 {
-        *self.taken.lock().expect("no panic while counting")
+    /// The position, from which an iterator over the same dataset can go on.
+    pub(crate) fn position(&self) -> Position {
+        let taken = *self.taken.lock().expect("no panic while counting");
+        Position { taken, seeds: self.cx.seeds().drawn() }
     }
+}
 
-    /// The dataset.
-    pub(crate) fn dataset(&self) -> &Dataset {
-        &self.dataset
-    }
+/// A place in the elements of a dataset: how many were taken, and the seeds of its order.
+pub(crate) struct Position {
+    pub(crate) taken: u64,
+    pub(crate) seeds: Vec<(usize, i64, i64)>,
 }
 
 /// Runs a dataset once, from a kernel.
@@ -95,6 +101,22 @@ impl IteratorResource {
         // Outside of the lock: it may end much.
         drop(before);
         Ok(running)
+    }
+
+    /// Runs the dataset again up to a position, and goes on from there.
+    pub(crate) async fn restore(&self, position: Position, step: &StepCx) -> Result<()> {
+        let dataset = self.running("Restore", "restoring it")?.dataset.clone();
+        let seeds = SeedLog::replaying(position.seeds);
+        let running = Running::open(&dataset, IteratorCx::with_seeds(step, &Arc::default(), seeds))?;
+        for _ in 0..position.taken {
+            step.check_cancelled()?;
+            // An element that failed counts as well as one that came.
+            if let Ok(None) = running.next().await {
+                break;
+            }
+        }
+        drop(self.lock().replace(running));
+        Ok(())
     }
 
     /// The dataset that runs.

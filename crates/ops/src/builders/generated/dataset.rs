@@ -764,6 +764,172 @@ pub fn bytes_produced_stats_dataset(
     BytesProducedStatsDataset::new(output_types, output_shapes).build(scope, input_dataset, tag)
 }
 
+/// `CSVDataset(filenames: string, compression_type: string, buffer_size: int64, header: bool, field_delim: string, use_quote_delim: bool, na_value: string, select_cols: int64, record_defaults: output_types) -> (handle: variant)`
+///
+/// Attributes:
+/// - `output_types: list{float, double, int32, int64, string} >= 1`
+/// - `output_shapes: list(shape) >= 1`
+#[derive(Clone, Debug)]
+pub struct CSVDataset(Settings);
+
+impl CSVDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_shapes", output_shapes);
+        CSVDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        filenames: impl Into<Input>,
+        compression_type: impl Into<Input>,
+        buffer_size: impl Into<Input>,
+        header: impl Into<Input>,
+        field_delim: impl Into<Input>,
+        use_quote_delim: impl Into<Input>,
+        na_value: impl Into<Input>,
+        select_cols: impl Into<Input>,
+        record_defaults: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "CSVDataset")
+            .input(filenames)
+            .input(compression_type)
+            .input(buffer_size)
+            .input(header)
+            .input(field_delim)
+            .input(use_quote_delim)
+            .input(na_value)
+            .input(select_cols)
+            .inputs(record_defaults)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`CSVDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn csv_dataset(
+    scope: &Scope,
+    filenames: impl Into<Input>,
+    compression_type: impl Into<Input>,
+    buffer_size: impl Into<Input>,
+    header: impl Into<Input>,
+    field_delim: impl Into<Input>,
+    use_quote_delim: impl Into<Input>,
+    na_value: impl Into<Input>,
+    select_cols: impl Into<Input>,
+    record_defaults: impl IntoIterator<Item: Into<Input>>,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    CSVDataset::new(output_shapes).build(
+        scope,
+        filenames,
+        compression_type,
+        buffer_size,
+        header,
+        field_delim,
+        use_quote_delim,
+        na_value,
+        select_cols,
+        record_defaults,
+    )
+}
+
+/// `CSVDatasetV2(filenames: string, compression_type: string, buffer_size: int64, header: bool, field_delim: string, use_quote_delim: bool, na_value: string, select_cols: int64, record_defaults: output_types, exclude_cols: int64) -> (handle: variant)`
+///
+/// Attributes:
+/// - `output_types: list{float, double, int32, int64, string} >= 1`
+/// - `output_shapes: list(shape) >= 1`
+#[derive(Clone, Debug)]
+pub struct CSVDatasetV2(Settings);
+
+impl CSVDatasetV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_shapes", output_shapes);
+        CSVDatasetV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        filenames: impl Into<Input>,
+        compression_type: impl Into<Input>,
+        buffer_size: impl Into<Input>,
+        header: impl Into<Input>,
+        field_delim: impl Into<Input>,
+        use_quote_delim: impl Into<Input>,
+        na_value: impl Into<Input>,
+        select_cols: impl Into<Input>,
+        record_defaults: impl IntoIterator<Item: Into<Input>>,
+        exclude_cols: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "CSVDatasetV2")
+            .input(filenames)
+            .input(compression_type)
+            .input(buffer_size)
+            .input(header)
+            .input(field_delim)
+            .input(use_quote_delim)
+            .input(na_value)
+            .input(select_cols)
+            .inputs(record_defaults)
+            .input(exclude_cols)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`CSVDatasetV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn csv_dataset_v2(
+    scope: &Scope,
+    filenames: impl Into<Input>,
+    compression_type: impl Into<Input>,
+    buffer_size: impl Into<Input>,
+    header: impl Into<Input>,
+    field_delim: impl Into<Input>,
+    use_quote_delim: impl Into<Input>,
+    na_value: impl Into<Input>,
+    select_cols: impl Into<Input>,
+    record_defaults: impl IntoIterator<Item: Into<Input>>,
+    exclude_cols: impl Into<Input>,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    CSVDatasetV2::new(output_shapes).build(
+        scope,
+        filenames,
+        compression_type,
+        buffer_size,
+        header,
+        field_delim,
+        use_quote_delim,
+        na_value,
+        select_cols,
+        record_defaults,
+        exclude_cols,
+    )
+}
+
 /// `CacheDataset(input_dataset: variant, filename: string) -> (handle: variant)`
 ///
 /// Attributes:
@@ -1314,6 +1480,44 @@ pub fn delete_seed_generator(
     DeleteSeedGenerator::new().build(scope, handle, deleter)
 }
 
+/// `DeserializeIterator(resource_handle: resource, serialized: variant) -> ()`
+#[derive(Clone, Debug, Default)]
+pub struct DeserializeIterator(Settings);
+
+impl DeserializeIterator {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DeserializeIterator(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        resource_handle: impl Into<Input>,
+        serialized: impl Into<Input>,
+    ) -> Result<Operation> {
+        self.0.node(scope, "DeserializeIterator").input(resource_handle).input(serialized).build()
+    }
+}
+
+/// [`DeserializeIterator`] with every optional attribute at its default.
+#[track_caller]
+pub fn deserialize_iterator(
+    scope: &Scope,
+    resource_handle: impl Into<Input>,
+    serialized: impl Into<Input>,
+) -> Result<Operation> {
+    DeserializeIterator::new().build(scope, resource_handle, serialized)
+}
+
 /// `DirectedInterleaveDataset(selector_input_dataset: variant, data_input_datasets: N * variant) -> (handle: variant)`
 ///
 /// Attributes:
@@ -1576,6 +1780,87 @@ pub fn experimental_bytes_produced_stats_dataset(
     output_shapes: impl ToAttr,
 ) -> Result<Output> {
     ExperimentalBytesProducedStatsDataset::new(output_types, output_shapes).build(scope, input_dataset, tag)
+}
+
+/// `ExperimentalCSVDataset(filenames: string, compression_type: string, buffer_size: int64, header: bool, field_delim: string, use_quote_delim: bool, na_value: string, select_cols: int64, record_defaults: output_types) -> (handle: variant)`
+///
+/// Attributes:
+/// - `output_types: list{float, double, int32, int64, string} >= 1`
+/// - `output_shapes: list(shape) >= 1`
+#[derive(Clone, Debug)]
+pub struct ExperimentalCSVDataset(Settings);
+
+impl ExperimentalCSVDataset {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_shapes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_shapes", output_shapes);
+        ExperimentalCSVDataset(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        filenames: impl Into<Input>,
+        compression_type: impl Into<Input>,
+        buffer_size: impl Into<Input>,
+        header: impl Into<Input>,
+        field_delim: impl Into<Input>,
+        use_quote_delim: impl Into<Input>,
+        na_value: impl Into<Input>,
+        select_cols: impl Into<Input>,
+        record_defaults: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "ExperimentalCSVDataset")
+            .input(filenames)
+            .input(compression_type)
+            .input(buffer_size)
+            .input(header)
+            .input(field_delim)
+            .input(use_quote_delim)
+            .input(na_value)
+            .input(select_cols)
+            .inputs(record_defaults)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`ExperimentalCSVDataset`] with every optional attribute at its default.
+#[track_caller]
+pub fn experimental_csv_dataset(
+    scope: &Scope,
+    filenames: impl Into<Input>,
+    compression_type: impl Into<Input>,
+    buffer_size: impl Into<Input>,
+    header: impl Into<Input>,
+    field_delim: impl Into<Input>,
+    use_quote_delim: impl Into<Input>,
+    na_value: impl Into<Input>,
+    select_cols: impl Into<Input>,
+    record_defaults: impl IntoIterator<Item: Into<Input>>,
+    output_shapes: impl ToAttr,
+) -> Result<Output> {
+    ExperimentalCSVDataset::new(output_shapes).build(
+        scope,
+        filenames,
+        compression_type,
+        buffer_size,
+        header,
+        field_delim,
+        use_quote_delim,
+        na_value,
+        select_cols,
+        record_defaults,
+    )
 }
 
 /// `ExperimentalChooseFastestDataset(input_datasets: N * variant) -> (handle: variant)`
@@ -2146,82 +2431,6 @@ pub fn experimental_map_and_batch_dataset(
         num_parallel_calls,
         drop_remainder,
     )
-}
-
-/// `ExperimentalMapDataset(input_dataset: variant, other_arguments: Targuments) -> (handle: variant)`
-///
-/// Attributes:
-/// - `f: func`
-/// - `Targuments: list(type) >= 0`
-/// - `output_types: list(type) >= 1`
-/// - `output_shapes: list(shape) >= 1`
-/// - `use_inter_op_parallelism: bool = true`
-/// - `preserve_cardinality: bool = false`
-/// - `force_synchronous: bool = false`
-#[derive(Clone, Debug)]
-pub struct ExperimentalMapDataset(Settings);
-
-impl ExperimentalMapDataset {
-    /// A builder with every optional attribute at its default.
-    pub fn new(f: impl ToAttr, output_types: impl ToAttr, output_shapes: impl ToAttr) -> Self {
-        let mut settings = Settings::default();
-        settings.set("f", f);
-        settings.set("output_types", output_types);
-        settings.set("output_shapes", output_shapes);
-        ExperimentalMapDataset(settings)
-    }
-    /// Names the node; it is named after the op otherwise.
-    #[must_use]
-    pub fn name(mut self, name: &str) -> Self {
-        self.0.name(name);
-        self
-    }
-    /// Sets `use_inter_op_parallelism: bool = true`.
-    #[must_use]
-    pub fn use_inter_op_parallelism(mut self, value: bool) -> Self {
-        self.0.set("use_inter_op_parallelism", value);
-        self
-    }
-    /// Sets `preserve_cardinality: bool = false`.
-    #[must_use]
-    pub fn preserve_cardinality(mut self, value: bool) -> Self {
-        self.0.set("preserve_cardinality", value);
-        self
-    }
-    /// Sets `force_synchronous: bool = false`.
-    #[must_use]
-    pub fn force_synchronous(mut self, value: bool) -> Self {
-        self.0.set("force_synchronous", value);
-        self
-    }
-    /// Adds the node.
-    #[track_caller]
-    pub fn build(
-        self,
-        scope: &Scope,
-        input_dataset: impl Into<Input>,
-        other_arguments: impl IntoIterator<Item: Into<Input>>,
-    ) -> Result<Output> {
-        self.0
-            .node(scope, "ExperimentalMapDataset")
-            .input(input_dataset)
-            .inputs(other_arguments)
-            .build()?
-            .output_arg(0)
-    }
-}
-
-/// [`ExperimentalMapDataset`] with every optional attribute at its default.
-#[track_caller]
-pub fn experimental_map_dataset(
-    scope: &Scope,
-    input_dataset: impl Into<Input>,
-    other_arguments: impl IntoIterator<Item: Into<Input>>,
-    f: impl ToAttr,
-    output_types: impl ToAttr,
-    output_shapes: impl ToAttr,
-) -> Result<Output> {
-    ExperimentalMapDataset::new(f, output_types, output_shapes).build(scope, input_dataset, other_arguments)
 }
 
 /// `ExperimentalMatchingFilesDataset(patterns: string) -> (handle: variant)`
@@ -3071,46 +3280,6 @@ pub fn experimental_unique_dataset(
     output_shapes: impl ToAttr,
 ) -> Result<Output> {
     ExperimentalUniqueDataset::new(output_types, output_shapes).build(scope, input_dataset)
-}
-
-/// `FilterByLastComponentDataset(input_dataset: variant) -> (output: variant)`
-///
-/// Attributes:
-/// - `output_types: list(type) >= 1`
-/// - `output_shapes: list(shape) >= 1`
-#[derive(Clone, Debug)]
-pub struct FilterByLastComponentDataset(Settings);
-
-impl FilterByLastComponentDataset {
-    /// A builder with every optional attribute at its default.
-    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr) -> Self {
-        let mut settings = Settings::default();
-        settings.set("output_types", output_types);
-        settings.set("output_shapes", output_shapes);
-        FilterByLastComponentDataset(settings)
-    }
-    /// Names the node; it is named after the op otherwise.
-    #[must_use]
-    pub fn name(mut self, name: &str) -> Self {
-        self.0.name(name);
-        self
-    }
-    /// Adds the node.
-    #[track_caller]
-    pub fn build(self, scope: &Scope, input_dataset: impl Into<Input>) -> Result<Output> {
-        self.0.node(scope, "FilterByLastComponentDataset").input(input_dataset).build()?.output_arg(0)
-    }
-}
-
-/// [`FilterByLastComponentDataset`] with every optional attribute at its default.
-#[track_caller]
-pub fn filter_by_last_component_dataset(
-    scope: &Scope,
-    input_dataset: impl Into<Input>,
-    output_types: impl ToAttr,
-    output_shapes: impl ToAttr,
-) -> Result<Output> {
-    FilterByLastComponentDataset::new(output_types, output_shapes).build(scope, input_dataset)
 }
 
 /// `FilterDataset(input_dataset: variant, other_arguments: Targuments) -> (handle: variant)`
@@ -6769,6 +6938,44 @@ pub fn scan_dataset(
         initial_state,
         other_arguments,
     )
+}
+
+/// `SerializeIterator(resource_handle: resource) -> (serialized: variant)`
+///
+/// Attributes:
+/// - `external_state_policy: int = 0`
+#[derive(Clone, Debug, Default)]
+pub struct SerializeIterator(Settings);
+
+impl SerializeIterator {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        SerializeIterator(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `external_state_policy: int = 0`.
+    #[must_use]
+    pub fn external_state_policy(mut self, value: i64) -> Self {
+        self.0.set("external_state_policy", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, resource_handle: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "SerializeIterator").input(resource_handle).build()?.output_arg(0)
+    }
+}
+
+/// [`SerializeIterator`] with every optional attribute at its default.
+#[track_caller]
+pub fn serialize_iterator(scope: &Scope, resource_handle: impl Into<Input>) -> Result<Output> {
+    SerializeIterator::new().build(scope, resource_handle)
 }
 
 /// `SetStatsAggregatorDataset(input_dataset: variant, stats_aggregator: resource, tag: string, counter_prefix: string) -> (handle: variant)`

@@ -337,10 +337,7 @@ fn to_string_kernel(_: &Init<'_>) -> Result<Kernel> {
         ensure!(tensor.rank() == 0, InvalidArgument, "resource_handle must be a scalar");
         let iterator = cx.resource::<IteratorResource>(0)?;
         let handle = cx.handle(0)?;
-        if handle.owned_resource().is_some() {
-            // A handle that is a string owns nothing, so from now on the iterator has a name.
-            let _ = cx.step().resources.create(handle.container(), handle.name(), iterator);
-        }
+        anonymous::alias(cx, handle, &iterator);
         Ok(Tensor::scalar::<Str>(handle.to_proto().encode_to_vec().into()).into())
     })
 }
@@ -375,7 +372,7 @@ fn from_string_kernel(init: &Init<'_>) -> Result<Kernel> {
     );
     Kernel::sync(move |cx| {
         let handle = handle_from_string(cx)?;
-        let iterator: Arc<IteratorResource> = cx.step().resources.resolve(&handle)?;
+        let (handle, iterator): (_, Arc<IteratorResource>) = anonymous::resolve(cx, handle)?;
         if !components.types.is_empty() {
             check_types(&components.types, &iterator.types)?;
         }

@@ -9,12 +9,10 @@ use std::task::{Poll, ready};
 
 pub(crate) const OPS: &[&Op] = &[
     &MAP_DATASET,
-    &EXPERIMENTAL_MAP_DATASET,
     &PARALLEL_MAP_DATASET,
     &PARALLEL_MAP_DATASET_V2,
     &FILTER_DATASET,
     &PARALLEL_FILTER_DATASET,
-    &FILTER_BY_LAST_COMPONENT_DATASET,
     &TAKE_WHILE_DATASET,
     &EXPERIMENTAL_TAKE_WHILE_DATASET,
     &SCAN_DATASET,
@@ -34,25 +32,6 @@ static MAP_DATASET: Op = Op {
         "preserve_cardinality: bool = false",
         "force_synchronous: bool = false",
         "metadata: string = ''",
-    ],
-    shape: shapes::scalar,
-    kernels: kernels![any map_kernel],
-    cheap: true,
-    ..Op::PURE
-};
-
-static EXPERIMENTAL_MAP_DATASET: Op = Op {
-    name: "ExperimentalMapDataset",
-    inputs: &["input_dataset: variant", "other_arguments: Targuments"],
-    outputs: &["handle: variant"],
-    attrs: &[
-        "f: func",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "use_inter_op_parallelism: bool = true",
-        "preserve_cardinality: bool = false",
-        "force_synchronous: bool = false",
     ],
     shape: shapes::scalar,
     kernels: kernels![any map_kernel],
@@ -132,17 +111,6 @@ static PARALLEL_FILTER_DATASET: Op = Op {
     ],
     shape: shapes::scalar,
     kernels: kernels![any parallel_filter_kernel],
-    cheap: true,
-    ..Op::PURE
-};
-
-static FILTER_BY_LAST_COMPONENT_DATASET: Op = Op {
-    name: "FilterByLastComponentDataset",
-    inputs: &["input_dataset: variant"],
-    outputs: &["output: variant"],
-    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
-    shape: shapes::scalar,
-    kernels: kernels![any filter_by_last_kernel],
     cheap: true,
     ..Op::PURE
 };
@@ -378,28 +346,6 @@ fn verdict(results: &[Tensor]) -> Result<bool> {
     let is_bool = matches!(results, [verdict, ..] if verdict.dtype() == DType::Bool && verdict.rank() == 0);
     ensure!(is_bool, InvalidArgument, "Filter predicate `predicate` must return a scalar bool.");
     results[0].to_scalar()
-}
-
-fn filter_by_last_kernel(init: &Init<'_>) -> Result<Kernel> {
-    kernel(init, |cx, spec| {
-        let input = Dataset::input(cx, 0)?;
-        Ok(Dataset::new(spec, UNKNOWN, move |cx| Ok(Box::new(FilterByLast(input.open(cx)?)))))
-    })
-}
-
-struct FilterByLast(Box<dyn Source>);
-
-impl Source for FilterByLast {
-    fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
-        loop {
-            ready!(cx.tick());
-            let Some(mut element) = ready!(self.0.poll_next(cx))? else { return END };
-            let last = element.pop();
-            if verdict(&last.into_iter().collect::<Vec<_>>())? {
-                return Poll::Ready(Ok(Some(element)));
-            }
-        }
-    }
 }
 
 fn take_while_kernel(init: &Init<'_>) -> Result<Kernel> {

@@ -307,9 +307,7 @@ fn get_next_kernel(init: &Init<'_>) -> Result<Kernel> {
 fn to_string_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let (iterator, handle) = (cx.resource::<MultiDeviceIterator>(0)?, cx.handle(0)?);
-        if handle.owned_resource().is_some() {
-            let _ = cx.step().resources.create(handle.container(), handle.name(), iterator);
-        }
+        anonymous::alias(cx, handle, &iterator);
         Ok(Tensor::scalar::<Str>(handle.to_proto().encode_to_vec().into()).into())
     })
 }
@@ -318,7 +316,7 @@ fn from_string_kernel(init: &Init<'_>) -> Result<Kernel> {
     let components = Components::new(init)?;
     Kernel::sync(move |cx| {
         let handle = handle_from_string(cx)?;
-        let iterator: Arc<MultiDeviceIterator> = cx.step().resources.resolve(&handle)?;
+        let (handle, iterator): (_, Arc<MultiDeviceIterator>) = anonymous::resolve(cx, handle)?;
         if !components.types.is_empty() {
             check_types(&components.types, &iterator.types)?;
         }

@@ -427,7 +427,7 @@ fn get_options_kernel(_: &Init<'_>) -> Result<Kernel> {
         let mut levels = Vec::new();
         while let Some(dataset) = open.pop() {
             levels.push(dataset.own_options().to_vec());
-            open.extend(dataset.input_datasets());
+            open.extend(dataset.inputs().iter().cloned());
         }
         // Later fields of a message override earlier ones.
         levels.iter().rev().for_each(|options| merged.extend_from_slice(options));

@@ -265,7 +265,7 @@ impl Shuffle {
             slices: VecDeque::new(),
             runs: 0,
             count: (count >= 0).then_some(count as u64),
-            random: words(generator.next()),
+            random: words(generator.next(cx)),
             generator: generator.clone(),
             produced: false,
         }
@@ -342,7 +342,7 @@ impl Source for Shuffle {
         }
         while self.slices.front().is_some_and(|slice| slice.start == slice.end) {
             self.slices.pop_front();
-            self.random = words(self.generator.next());
+            self.random = words(self.generator.next(&self.cx));
         }
         let places = self.places();
         let Some(slice) = self.slices.front_mut() else { return END };

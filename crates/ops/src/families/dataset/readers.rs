@@ -323,6 +323,11 @@ impl Source for MatchingFiles {
             ready!(cx.leave_io_thread());
             let mut found = Vec::new();
             for pattern in &*self.patterns {
+                // Stock lists the folder before it matches names.
+                let folder = ferroflow_io::path::local_path(pattern)?;
+                if let Some(folder) = folder.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+                    std::fs::metadata(folder).map_err(|error| ferroflow_io::file::status(folder, &error))?;
+                }
                 for path in ferroflow_io::file::matching(pattern)? {
                     found.push(path.to_string_lossy().into_owned());
                 }

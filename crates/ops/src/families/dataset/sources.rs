@@ -402,7 +402,7 @@ fn random_kernel(init: &Init<'_>) -> Result<Kernel> {
         let seeds = (scalar(cx, 0, "seed")?, scalar(cx, 1, "seed2")?);
         let shared = if cx.num_inputs() > 2 { cx.resource::<SeedGenerator>(2).ok() } else { None };
         let shared = shared.unwrap_or_else(|| Arc::new(SeedGenerator::new(seeds.0, seeds.1, rerandomizes)));
-        Ok(Dataset::new(spec, INFINITE, move |_| Ok(Box::new(Random(words(shared.next()))))))
+        Ok(Dataset::new(spec, INFINITE, move |cx| Ok(Box::new(Random(words(shared.next(cx)))))))
     })
 }
 
