@@ -39,6 +39,7 @@ SCENARIOS = [
     "clusters",
     "training",
     "coordination",
+    "abandoned",
     "coordinator",
 ]
 
