@@ -9,7 +9,12 @@ raw = tf.raw_ops
 
 def cases(c):
     single = {"dtypes": ("float",), "unknown": False, "unsmooth": True}
-    c.case("FakeQuantWithMinMaxArgs", lambda x: tf.quantization.fake_quant_with_min_max_args(x, -1.0, 1.0), any_(9), **single)
+    c.case(
+        "FakeQuantWithMinMaxArgs",
+        lambda x: tf.quantization.fake_quant_with_min_max_args(x, -1.0, 1.0),
+        any_(9),
+        **single,
+    )
     ends = fixed(-1.0), fixed(1.2)
     c.case("FakeQuantWithMinMaxVars", tf.quantization.fake_quant_with_min_max_vars, any_(9), *ends, **single)
     channels = fixed([-1.0, -0.5, 0.0]), fixed([1.0, 0.5, 0.0])

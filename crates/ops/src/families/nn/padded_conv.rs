@@ -182,8 +182,7 @@ fn general<T: Tile + Num>(init: &Init<'_>) -> Result<Kernel> {
             filter.rank()
         );
         let directions = directions as usize;
-        let windows =
-            settings(directions, first, strides.clone(), dilations.clone(), &padding, &explicit)?;
+        let windows = settings(directions, first, strides.clone(), dilations.clone(), &padding, &explicit)?;
         let format = if directions == 2 { IMAGES } else { VOLUMES };
         ensure!(
             !first,
@@ -240,11 +239,7 @@ fn padded<T: Pixel>(init: &Init<'_>) -> Result<Kernel> {
     let resizes = init.input_types.len() == 4;
     let align: bool = resizes && init.attr("resize_align_corners")?;
     let strides: Vec<i64> = init.attr("strides")?;
-    ensure!(
-        strides.len() == 4,
-        InvalidArgument,
-        "Sliding window strides field must specify 4 dimensions"
-    );
+    ensure!(strides.len() == 4, InvalidArgument, "Sliding window strides field must specify 4 dimensions");
     let windows = settings(2, false, strides, Vec::new(), &init.attr::<String>("padding")?, &[])?;
     Kernel::sync(move |cx| {
         let filter_at = if resizes { 3 } else { 2 };
@@ -268,12 +263,7 @@ fn padded<T: Pixel>(init: &Init<'_>) -> Result<Kernel> {
         }
         let pads = mirrored_sizes(cx.input(filter_at - 1)?, [dims[0], rows, columns, dims[3]], offset)?;
         let filter = cx.input(filter_at)?.clone();
-        ensure!(
-            filter.rank() == 4,
-            InvalidArgument,
-            "filter must be 4-dimensional: {}",
-            filter.shape()
-        );
+        ensure!(filter.rank() == 4, InvalidArgument, "filter must be 4-dimensional: {}", filter.shape());
         let depth = filter.shape().dim(2);
         ensure!(
             dims[3] == depth,
