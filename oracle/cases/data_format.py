@@ -2,8 +2,6 @@
 
 from values import *
 
-import numpy as np
-
 
 def cases(c):
     for source, target in [("NHWC", "NCHW"), ("NCHW", "NHWC"), ("NHWC", "HWNC"), ("NDHWC", "NCDHW")]:

@@ -33,7 +33,13 @@ def cases(c):
     c.op("FakeQuantWithMinMaxArgs", [empty(0, 2)], "empty")
     c.op("FakeQuantWithMinMaxVarsPerChannel", [arr(2, 2, 3), f(-1, -1, -1), f(1, 2, 3)], "images")
     c.op("FakeQuantWithMinMaxArgs", [NUMBERS], "ends", min=2.0, max=1.0)
-    c.op("FakeQuantWithMinMaxArgs", [NUMBERS], "bits", num_bits=17, message="num_bits must be between 2 and 16, inclusive")
+    c.op(
+        "FakeQuantWithMinMaxArgs",
+        [NUMBERS],
+        "bits",
+        num_bits=17,
+        message="num_bits must be between 2 and 16, inclusive",
+    )
     c.op("FakeQuantWithMinMaxVars", [NUMBERS, f(1.0), zero], "vector")
     c.op("FakeQuantWithMinMaxVarsPerChannel", [arr(2, 3), f(1.0), f(1.0)], "sizes")
     c.op("FakeQuantWithMinMaxArgsGradient", [NUMBERS, f(1.0)], "shapes")

@@ -80,7 +80,13 @@ def cases(c):
     c.op("SelfAdjointEigV2", [empty(2, 0, 0)], "no_rows", T="float")
     c.op("SelfAdjointEigV2", [empty(0, 2, 2)], "no_matrices", T="float")
     c.op("SelfAdjointEigV2", [arr(2, 3)], "not_square", T="float")
-    c.op("SelfAdjointEigV2", [lit([[nan, 1.0], [1.0, 2.0]])], "nan", T="float", message="decomposition was not successful")
+    c.op(
+        "SelfAdjointEigV2",
+        [lit([[nan, 1.0], [1.0, 2.0]])],
+        "nan",
+        T="float",
+        message="decomposition was not successful",
+    )
     c.op("SelfAdjointEig", [lit([[5.0]])], "one", T="float")
     c.op("SelfAdjointEig", [empty(0, 0)], "no_rows", T="float")
     c.op("BatchSelfAdjointEig", [lit([[[-2.0]], [[3.0]]])], "one", T="double")
@@ -106,7 +112,9 @@ def cases(c):
     c.op("MatrixSolveLs", [arr(2, 4), arr(2, 1), np.float64(0.5)], "regular_wide", types=TYPES)
     deficient = lit([[1.0, 2.0], [2.0, 4.0], [0.0, 0.0]])
     c.op("MatrixSolveLs", [deficient, arr(3, 1), zero], "deficient_slow", T="double", fast=False)
-    c.op("MatrixSolveLs", [lit([[0.0, 0.0], [0.0, 0.0]]), arr(2, 1), zero], "zeros", T="double", message="rank deficient")
+    c.op(
+        "MatrixSolveLs", [lit([[0.0, 0.0], [0.0, 0.0]]), arr(2, 1), zero], "zeros", T="double", message="rank deficient"
+    )
     c.op("MatrixSolveLs", [arr(4, 2), arr(4, 1), np.float64(-1)], "negative", T="float")
     c.op("MatrixSolveLs", [arr(4, 2), arr(3, 1), zero], "other_rows", T="float")
     c.op("MatrixSolveLs", [arr(4, 2), empty(4, 0), zero], "no_columns", T="float")

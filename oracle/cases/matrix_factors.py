@@ -67,7 +67,13 @@ def cases(c):
             types = TYPES if shape != (34, 34) else ["double"]
             name = "x".join(map(str, shape)) + ("_adjoint" if adjoint else "")
             c.op("MatrixSolve", [regular(*shape), arr(*rhs, seed=1)], name, types=types, adjoint=adjoint)
-            c.op("MatrixInverse", [regular(*shape)], name, types=TYPES + ["half"] if types == TYPES else types, adjoint=adjoint)
+            c.op(
+                "MatrixInverse",
+                [regular(*shape)],
+                name,
+                types=TYPES + ["half"] if types == TYPES else types,
+                adjoint=adjoint,
+            )
         c.op("BatchMatrixSolve", [regular(2, 2, 2), arr(2, 2, 1)], f"adjoint_{adjoint}", adjoint=adjoint)
         c.op("BatchMatrixInverse", [regular(2, 2, 2)], f"adjoint_{adjoint}", adjoint=adjoint)
     c.op("MatrixSolve", [lit([[1.0, 2.0], [2.0, 4.0]]), arr(2, 1)], "singular", T="float", message="not invertible")

@@ -56,7 +56,13 @@ def cases(c):
                             c.op(op, inputs, own, types=few, **more)
             v3 = {"signed_input": signed}
             c.op("QuantizeAndDequantizeV3", [lit(NUMBERS), low, high, np.int32(bits)], name, types=both, **v3)
-            c.op("QuantizeAndDequantizeV3", [lit(NUMBERS), low, high, np.int32(bits)], name + "_own", range_given=False, **v3)
+            c.op(
+                "QuantizeAndDequantizeV3",
+                [lit(NUMBERS), low, high, np.int32(bits)],
+                name + "_own",
+                range_given=False,
+                **v3,
+            )
     for axis, count in [(0, 2), (1, 3), (2, 2)]:
         ends = [lit([-0.5 - 0.3 * i for i in range(count)]), lit([0.7 + 0.4 * i for i in range(count)])]
         inputs = [arr(2, 3, 2), *ends]

@@ -8,6 +8,7 @@ pub(crate) mod hash;
 pub mod histogram;
 pub mod philox;
 pub(crate) mod sampling;
+pub(crate) mod sobol;
 
 use ferroflow_core::{C64, C128, Element, bf16, f16};
 

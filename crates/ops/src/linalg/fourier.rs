@@ -68,7 +68,8 @@ impl<R: Sample> Transform<R> {
         }
         let direction = if self.forward { FftDirection::Forward } else { FftDirection::Inverse };
         let (mut planner, mut real) = (FftPlanner::new(), RealFftPlanner::new());
-        let mut plans = Plans { lengths: lengths.to_vec(), complex: Vec::new(), to_complex: None, to_real: None };
+        let mut plans =
+            Plans { lengths: lengths.to_vec(), complex: Vec::new(), to_complex: None, to_real: None };
         let (last, others) = lengths.split_last().map_or((0, &[][..]), |(last, others)| (*last, others));
         plans.complex.extend(others.iter().map(|length| planner.plan_fft(*length, direction)));
         match (self.kind, self.forward) {

@@ -30,12 +30,7 @@ impl Matrices {
         );
         let (batch, matrix) = dims.split_at(dims.len() - 2);
         let count = batch.iter().product::<i64>() as usize;
-        Ok(Matrices {
-            batch: batch.to_vec(),
-            count,
-            rows: matrix[0] as usize,
-            columns: matrix[1] as usize,
-        })
+        Ok(Matrices { batch: batch.to_vec(), count, rows: matrix[0] as usize, columns: matrix[1] as usize })
     }
 
     /// The square matrices of the first input.

@@ -11,11 +11,7 @@ static DATA_FORMAT_DIM_MAP: Op = Op {
     name: "DataFormatDimMap",
     inputs: &["x: T"],
     outputs: &["y: T"],
-    attrs: &[
-        "T: {int32, int64} = DT_INT32",
-        "src_format: string = 'NHWC'",
-        "dst_format: string = 'NCHW'",
-    ],
+    attrs: &["T: {int32, int64} = DT_INT32", "src_format: string = 'NHWC'", "dst_format: string = 'NCHW'"],
     shape: shapes::unchanged,
     kernels: kernels![dim_map_kernel: i32, i64],
     cheap: true,

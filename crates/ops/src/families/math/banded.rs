@@ -7,9 +7,7 @@ use crate::support::batches::{Batches, leading, unbroadcast};
 use crate::support::gradient::conj;
 use crate::support::matrices::{Matrices, absent, adjoint, for_each_matrix, product};
 use ferroflow_core::kernel::{Init, Kernel};
-use ferroflow_core::op::{
-    Accuracy, Dim, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes,
-};
+use ferroflow_core::op::{Accuracy, Dim, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{C64, C128, PartialShape, Result, ensure, kernels, status};
 use num_traits::Float as _;
@@ -149,11 +147,7 @@ fn tridiagonal_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 
 fn tridiagonal_kernel<T: Scalar>(init: &Init<'_>) -> Result<Kernel> {
     let (pivoting, perturb): (bool, bool) = (init.attr("partial_pivoting")?, init.attr("perturb_singular")?);
-    ensure!(
-        pivoting || !perturb,
-        InvalidArgument,
-        "Setting perturb_singular requires pivoting."
-    );
+    ensure!(pivoting || !perturb, InvalidArgument, "Setting perturb_singular requires pivoting.");
     Kernel::sync(move |cx| {
         let diagonals = Matrices::of(cx, 0)?;
         let rhs = diagonals.beside(cx)?;
@@ -363,7 +357,8 @@ fn moved_from_zero<T: Scalar>(mut pivot: T, least: T::Real, row: &mut [T]) -> T 
     let two = one + one;
     while pivot.modulus() < one {
         let size = pivot.modulus();
-        let too_small = if size < tiny { size == T::Real::ZERO || most * tiny > size } else { most > size * huge };
+        let too_small =
+            if size < tiny { size == T::Real::ZERO || most * tiny > size } else { most > size * huge };
         if too_small {
             pivot += T::from_real(step);
             step = step * two;
@@ -403,12 +398,7 @@ fn banded_kernel<T: Scalar>(init: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(move |cx| {
         let (matrix, rhs) = (cx.input(0)?, cx.input(1)?);
         for (input, tensor) in [matrix, rhs].into_iter().enumerate() {
-            ensure!(
-                tensor.rank() >= 2,
-                InvalidArgument,
-                "In[{input}] ndims must be >= 2: {}",
-                tensor.rank()
-            );
+            ensure!(tensor.rank() >= 2, InvalidArgument, "In[{input}] ndims must be >= 2: {}", tensor.rank());
         }
         for (input, tensor) in [matrix, rhs].into_iter().enumerate() {
             ensure!(
@@ -473,11 +463,8 @@ fn solve_banded<T: Scalar>(
     let is_forward = lower != adjoint;
     for step in 0..order {
         let row = if is_forward { step } else { order - 1 - step };
-        let known = if is_forward {
-            row.saturating_sub(bands - 1)..row
-        } else {
-            row + 1..(row + bands).min(order)
-        };
+        let known =
+            if is_forward { row.saturating_sub(bands - 1)..row } else { row + 1..(row + bands).min(order) };
         for other in known {
             let factor = entry(row, other);
             for column in 0..width {
@@ -500,11 +487,8 @@ fn banded_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
     let bands = crate::support::gradient::element(s, &ops::shape(s, matrix)?, -2)?;
     let beside = ops::sub(s, bands, 1)?;
     let zero = s.constant(0i32)?;
-    let k = if lower {
-        ops::pack(s, [&ops::neg(s, beside)?, &zero])?
-    } else {
-        ops::pack(s, [&zero, &beside])?
-    };
+    let k =
+        if lower { ops::pack(s, [&ops::neg(s, beside)?, &zero])? } else { ops::pack(s, [&zero, &beside])? };
     let padding = ops::cast(s, s.constant(0.0f32)?, grad.dtype())?;
     let band = ops::MatrixDiagPartV3::new().align("LEFT_RIGHT").build(s, grad, k, padding)?;
     unbroadcast(g, band, rhs_grad)
@@ -518,8 +502,9 @@ fn moved(s: &Scope, x: &Output, up: bool, behind: i32) -> Result<Output> {
     let ahead = ops::one_hot(s, &axis, &rank, 1, 0)?;
     let (before, after) = if up { (None, Some(ahead)) } else { (Some(ahead), None) };
     let zeros = ops::fill(s, ops::reshape(s, &rank, [1])?, 0i32)?;
-    let padding =
-        ops::Pack::new().axis(1).build(s, [before.as_ref().unwrap_or(&zeros), after.as_ref().unwrap_or(&zeros)])?;
+    let padding = ops::Pack::new()
+        .axis(1)
+        .build(s, [before.as_ref().unwrap_or(&zeros), after.as_ref().unwrap_or(&zeros)])?;
     let padded = ops::pad(s, x, padding)?;
     let begin = if up { after.as_ref() } else { None };
     ops::slice(s, padded, begin.unwrap_or(&zeros), ops::shape(s, x))
@@ -530,11 +515,7 @@ fn product_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
     let [above, main, below] = [adjoint(s, g.input(0))?, adjoint(s, g.input(1))?, adjoint(s, g.input(2))?];
     let rhs = conj(s, g.input(3))?;
     let summed = |x: &Output| ops::expand_dims(s, ops::sum(s, ops::mul(s, x, &dy), [-1]), -2);
-    let grads = [
-        summed(&moved(s, &rhs, true, 1)?)?,
-        summed(&rhs)?,
-        summed(&moved(s, &rhs, false, 1)?)?,
-    ];
+    let grads = [summed(&moved(s, &rhs, true, 1)?)?, summed(&rhs)?, summed(&moved(s, &rhs, false, 1)?)?];
     let [d_above, d_main, d_below] = grads;
     let down = moved(s, &ops::mul(s, above, &dy)?, false, 1)?;
     let up = moved(s, &ops::mul(s, below, &dy)?, true, 1)?;
@@ -545,10 +526,11 @@ fn product_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
 fn tridiagonal_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
     let (s, x) = (g.scope(), g.output(0)?);
     let rows = ops::Unpack::new(3).axis(-2).build(s, g.input(0))?;
-    let [above, main, below] = <[Output; 3]>::try_from(rows)
-        .map_err(|_| status!(Internal, "three rows are unpacked"))?;
-    let transposed =
-        ops::Pack::new().axis(-2).build(s, [&moved(s, &below, true, 0)?, &main, &moved(s, &above, false, 0)?])?;
+    let [above, main, below] =
+        <[Output; 3]>::try_from(rows).map_err(|_| status!(Internal, "three rows are unpacked"))?;
+    let transposed = ops::Pack::new()
+        .axis(-2)
+        .build(s, [&moved(s, &below, true, 0)?, &main, &moved(s, &above, false, 0)?])?;
     let solve = ops::TridiagonalSolve::new()
         .partial_pivoting(g.attr("partial_pivoting")?)
         .perturb_singular(g.attr("perturb_singular")?);

@@ -9,7 +9,8 @@ use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{DType, Element as _, Result, Shape, Tensor, bail, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
-    &FFT, &FFT_2D, &FFT_3D, &IFFT, &IFFT_2D, &IFFT_3D, &RFFT, &RFFT_2D, &RFFT_3D, &IRFFT, &IRFFT_2D, &IRFFT_3D,
+    &FFT, &FFT_2D, &FFT_3D, &IFFT, &IFFT_2D, &IFFT_3D, &RFFT, &RFFT_2D, &RFFT_3D, &IRFFT, &IRFFT_2D,
+    &IRFFT_3D,
 ];
 
 static FFT: Op = Op {
@@ -65,10 +66,7 @@ static RFFT: Op = Op {
     name: "RFFT",
     inputs: &["input: Treal", "fft_length: int32"],
     outputs: &["output: Tcomplex"],
-    attrs: &[
-        "Treal: {float, double} = DT_FLOAT",
-        "Tcomplex: {complex64, complex128} = DT_COMPLEX64",
-    ],
+    attrs: &["Treal: {float, double} = DT_FLOAT", "Tcomplex: {complex64, complex128} = DT_COMPLEX64"],
     shape: rfft_shape::<1>,
     gradient: Gradient::Fn(rfft_gradient::<1>),
     kernels: kernels![any rfft_kernel],
@@ -237,7 +235,6 @@ fn complex_kernel<R: Sample>(rank: usize, forward: bool) -> Result<Kernel> {
         Ok(output.into())
     })
 }
-
 
 /// The lengths of a transform of real numbers, checked against the input, and the output's shape.
 fn real_lengths(input: &Tensor, lengths: &Tensor, rank: usize, forward: bool) -> Result<(Vec<usize>, Shape)> {

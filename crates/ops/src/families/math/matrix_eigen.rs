@@ -311,9 +311,8 @@ fn complex_eigen(matrix: Vec<C128>, order: usize, wanted: bool) -> Option<(Vec<C
     let mut values: Vec<C128> = (0..order).map(|at| schur.t[at * order + at]).collect();
     let mut vectors = if wanted { schur.vectors() } else { Vec::new() };
     for at in 0..order {
-        let smallest = (at..order).fold(at, |best, other| {
-            if values[other].norm() < values[best].norm() { other } else { best }
-        });
+        let smallest = (at..order)
+            .fold(at, |best, other| if values[other].norm() < values[best].norm() { other } else { best });
         if smallest != at {
             values.swap(at, smallest);
             vectors.chunks_exact_mut(order).for_each(|row| row.swap(at, smallest));
@@ -354,7 +353,8 @@ fn svd_kernel<T: Scalar>(init: &Init<'_>) -> Result<Kernel> {
                     // Vectors of no values are unit vectors.
                     for (out, width) in [(u, u_columns), (v, v_columns)] {
                         out.fill(T::ZERO);
-                        (0..out.len().checked_div(width).unwrap_or(0)).for_each(|i| out[i * width + i] = T::ONE);
+                        (0..out.len().checked_div(width).unwrap_or(0))
+                            .for_each(|i| out[i * width + i] = T::ONE);
                     }
                     return Ok(());
                 }
@@ -453,8 +453,7 @@ fn least_squares_by_normal_equations<T: Scalar>(
         T::subtract_product(threads, adjoint, right, out, width);
         cholesky::solve_factored(&gramian, order, out, width);
     } else {
-        let mut solved: Vec<T> =
-            (0..rows * width).map(|at| right.value(at / width, at % width)).collect();
+        let mut solved: Vec<T> = (0..rows * width).map(|at| right.value(at / width, at % width)).collect();
         cholesky::solve_factored(&gramian, order, &mut solved, width);
         T::subtract_product(threads, adjoint, MatrixView::new(&solved, rows, width, false), out, width);
     }
@@ -486,7 +485,8 @@ fn least_squares_by_svd<T: Scalar>(
         row.iter_mut().for_each(|x| *x = x.scaled(factor));
     }
     // Both products are subtracted, from zeros, so that the signs cancel.
-    let (v, inner) = (MatrixView::new(&v, columns, least, false), MatrixView::new(&inner, least, width, false));
+    let (v, inner) =
+        (MatrixView::new(&v, columns, least, false), MatrixView::new(&inner, least, width, false));
     T::subtract_product(threads, v, inner, out, width);
     Ok(())
 }
@@ -648,4 +648,77 @@ fn least_squares_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
         (ops::sub(s, product(s, &z, rest, (false, true)), first)?, db)
     };
     Ok([Some(da), Some(db), None].into())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{Node, infer, infer_err};
+    use ferroflow_core::{C128, Code, Shape, Tensor};
+
+    #[test]
+    fn shapes_follow_the_vectors() {
+        infer("Svd", "[5,3,2]", "[5,2];[5,3,2];[5,2,2]");
+        infer("Svd", "[3,?]", "[?];[3,?];[?,?]");
+        infer("SelfAdjointEigV2", "[?,3,3]", "[?,3];[?,3,3]");
+        infer("MatrixSolveLs", "[4,2];[4,3];[]", "[2,3]");
+        infer_err("SelfAdjointEigV2", "[2,3]", Code::InvalidArgument);
+    }
+
+    /// Numbers without a pattern.
+    fn drawn(count: usize) -> Vec<C128> {
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as f64 / f64::from(1u32 << 31) - 0.5
+        };
+        (0..count).map(|_| C128::new(next(), next())).collect()
+    }
+
+    /// The largest element of `left · right* - expected`, of matrices with as many columns as `inner`.
+    fn distance(left: &[C128], right: &[C128], inner: usize, expected: &dyn Fn(usize, usize) -> C128) -> f64 {
+        let mut most: f64 = 0.0;
+        for (i, x) in left.chunks(inner).enumerate() {
+            for (j, y) in right.chunks(inner).enumerate() {
+                let sum: C128 = x.iter().zip(y).map(|(x, y)| x * y.conj()).sum();
+                most = most.max((sum - expected(i, j)).norm());
+            }
+        }
+        most
+    }
+
+    fn transposed(matrix: &[C128], columns: usize) -> Vec<C128> {
+        let rows = matrix.len() / columns;
+        (0..matrix.len()).map(|at| matrix[at % rows * columns + at / rows].conj()).collect()
+    }
+
+    #[test]
+    fn parts_of_a_matrix_that_several_threads_share_make_it_again() {
+        for (rows, columns) in [(150, 110), (110, 150), (130, 130)] {
+            let a = drawn(rows * columns);
+            let input = Tensor::new(Shape::matrix(rows, columns), a.clone()).unwrap();
+            let out = Node::new("Svd").run([input]).unwrap();
+            let [s, u, v] = [0, 1, 2].map(|i| out[i].flat::<C128>().unwrap());
+            let least = rows.min(columns);
+            let scaled: Vec<C128> = u.iter().enumerate().map(|(at, x)| x * s[at % least]).collect();
+            assert!(distance(&scaled, v, least, &|i, j| a[i * columns + j]) < 1e-12);
+            let one = |i: usize, j: usize| C128::new(if i == j { 1.0 } else { 0.0 }, 0.0);
+            let (u, v) = (transposed(u, least), transposed(v, least));
+            assert!(distance(&u, &u, rows, &one) < 1e-12 && distance(&v, &v, columns, &one) < 1e-12);
+            assert!(s.windows(2).all(|pair| pair[0].re >= pair[1].re));
+        }
+    }
+
+    #[test]
+    fn eigenvectors_of_a_matrix_that_several_threads_share_make_it_again() {
+        let order = 130;
+        let a = drawn(order * order);
+        let both: Vec<C128> =
+            (0..order * order).map(|at| a[at] + a[at % order * order + at / order].conj()).collect();
+        let input = Tensor::new(Shape::matrix(order, order), both.clone()).unwrap();
+        let out = Node::new("SelfAdjointEigV2").run([input]).unwrap();
+        let (e, v) = (out[0].flat::<C128>().unwrap(), out[1].flat::<C128>().unwrap());
+        let scaled: Vec<C128> = v.iter().enumerate().map(|(at, x)| x * e[at % order]).collect();
+        assert!(distance(&scaled, v, order, &|i, j| both[i * order + j]) < 1e-11);
+        assert!(e.windows(2).all(|pair| pair[0].re <= pair[1].re));
+    }
 }

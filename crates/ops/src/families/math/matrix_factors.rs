@@ -74,10 +74,7 @@ static LU: Op = Op {
     name: "Lu",
     inputs: &["input: T"],
     outputs: &["lu: T", "p: output_idx_type"],
-    attrs: &[
-        "T: {double, float, half, complex64, complex128}",
-        "output_idx_type: {int32, int64} = DT_INT32",
-    ],
+    attrs: &["T: {double, float, half, complex64, complex128}", "output_idx_type: {int32, int64} = DT_INT32"],
     shape: lu_shape,
     kernels: kernels![lu_kernel: f64, f32, C64, C128],
     accuracy: Accuracy::Rounding,
@@ -282,11 +279,7 @@ fn solve_kernel<T: Scalar>(init: &Init<'_>) -> Result<Kernel> {
         let matrices = Matrices::of(cx, 0)?;
         let rhs = matrices.beside(cx)?;
         let (order, width) = (matrices.rows, rhs.columns);
-        ensure!(
-            order == matrices.columns,
-            InvalidArgument,
-            "First input (lhs) must be a square matrix."
-        );
+        ensure!(order == matrices.columns, InvalidArgument, "First input (lhs) must be a square matrix.");
         ensure!(order == rhs.rows, InvalidArgument, "Input matrix and rhs are incompatible.");
         let mut output = cx.alloc::<T>(matrices.shape(&[order, width])?)?;
         let (matrix, right) = (cx.flat::<T>(0)?, cx.flat::<T>(1)?);
@@ -397,11 +390,7 @@ fn determinant_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 }
 
 /// The direction of a determinant, and the logarithm of its absolute value.
-fn log_determinant<T: Scalar>(
-    threads: Option<Threads<'_>>,
-    matrix: &[T],
-    order: usize,
-) -> (T, T::Real) {
+fn log_determinant<T: Scalar>(threads: Option<Threads<'_>>, matrix: &[T], order: usize) -> (T, T::Real) {
     let mut factors = matrix.to_vec();
     let exchanges = lu::factor(threads, &mut factors, order);
     let mut sign = if exchanges.odd { -T::ONE } else { T::ONE };

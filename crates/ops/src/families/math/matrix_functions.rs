@@ -84,9 +84,8 @@ fn not_numbers(order: usize) -> Vec<C128> {
 
 fn logarithm_kernel<T: Scalar>(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
-        let output = map::<T>(cx, &|matrix, order| {
-            logarithm(matrix, order).unwrap_or_else(|| not_numbers(order))
-        })?;
+        let output =
+            map::<T>(cx, &|matrix, order| logarithm(matrix, order).unwrap_or_else(|| not_numbers(order)))?;
         Ok(output.into())
     })
 }
@@ -128,8 +127,7 @@ fn square_root_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
         let adjoint = crate::support::matrices::adjoint(s, x)?;
         crate::support::gradient::conj(s, &adjoint)
     };
-    let sum =
-        ops::add_v2(s, kronecker(&unit, &transposed(&root)?), kronecker(&root, &unit))?;
+    let sum = ops::add_v2(s, kronecker(&unit, &transposed(&root)?), kronecker(&root, &unit))?;
     let square = ops::mul(s, &order, &order)?;
     let right = ops::reshape(s, transposed(&g.dy(0)?)?, joined(&[&square, &one])?)?;
     let solved = ops::reshape(s, ops::matrix_solve(s, sum, right), &shape)?;

@@ -86,21 +86,13 @@ fn windows_of(strides: &[i64], rates: &[i64], padding: &str) -> Windows {
 
 fn kernel_windows(init: &Init<'_>) -> Result<Windows> {
     let (strides, rates): (Vec<i64>, Vec<i64>) = (init.attr("strides")?, init.attr("rates")?);
-    ensure!(
-        strides.len() == 4,
-        InvalidArgument,
-        "Sliding window stride field must specify 4 dimensions"
-    );
+    ensure!(strides.len() == 4, InvalidArgument, "Sliding window stride field must specify 4 dimensions");
     ensure!(
         strides[0] == 1 && strides[3] == 1,
         Unimplemented,
         "Stride is only supported across spatial dimensions."
     );
-    ensure!(
-        rates.len() == 4,
-        InvalidArgument,
-        "Input stride (atrous rate) field must specify 4 dimensions"
-    );
+    ensure!(rates.len() == 4, InvalidArgument, "Input stride (atrous rate) field must specify 4 dimensions");
     ensure!(
         rates[0] == 1 && rates[3] == 1,
         Unimplemented,
@@ -175,18 +167,12 @@ impl Plan {
 
     /// Calls `found` with the place of each result of an image, and the pixel and filter element of its first maximum.
     /// Without an element above the least number, they are those stock starts from.
-    fn maxima<T: Real>(
-        &self,
-        image: &[T],
-        filter: &[T],
-        found: &mut dyn FnMut(usize, Option<usize>, usize),
-    ) {
+    fn maxima<T: Real>(&self, image: &[T], filter: &[T], found: &mut dyn FnMut(usize, Option<usize>, usize)) {
         let depth = self.depth;
         for y in 0..self.height.output {
             for x in 0..self.width.output {
-                let start = |extent: &Extent, window: usize| {
-                    (window * extent.stride).saturating_sub(extent.before)
-                };
+                let start =
+                    |extent: &Extent, window: usize| (window * extent.stride).saturating_sub(extent.before);
                 let (top, left) = (start(&self.height, y), start(&self.width, x));
                 let first = (top < self.height.input && left < self.width.input)
                     .then_some(top * self.width.input + left);
@@ -216,12 +202,14 @@ fn dilation_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
         // A row of results at a time, along which channels are next to each other.
         cx.threads().parallel_rows(output.flat_mut()?, width, cost, |first, part| {
             for (number, out) in part.chunks_exact_mut(width).enumerate() {
-                let (image, y) = ((first + number) / plan.height.output, (first + number) % plan.height.output);
+                let (image, y) =
+                    ((first + number) / plan.height.output, (first + number) % plan.height.output);
                 let image = &input[image * plan.pixels() * depth..][..plan.pixels() * depth];
                 for (x, out) in out.chunks_exact_mut(depth).enumerate() {
                     out.fill(T::LEAST);
                     plan.cells(y, x, |pixel, at| {
-                        let values = image[pixel * depth..][..depth].iter().zip(&filter[at * depth..][..depth]);
+                        let values =
+                            image[pixel * depth..][..depth].iter().zip(&filter[at * depth..][..depth]);
                         for (out, (a, b)) in out.iter_mut().zip(values) {
                             let value = a.add(*b);
                             if value > *out {

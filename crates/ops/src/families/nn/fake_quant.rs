@@ -6,25 +6,14 @@ use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, sh
 use ferroflow_core::{PartialShape, Result, Shape, Tensor, ensure, kernels};
 use multiversion::multiversion;
 
-pub(crate) const OPS: &[&Op] = &[
-    &ARGS,
-    &ARGS_GRADIENT,
-    &VARS,
-    &VARS_GRADIENT,
-    &VARS_PER_CHANNEL,
-    &VARS_PER_CHANNEL_GRADIENT,
-];
+pub(crate) const OPS: &[&Op] =
+    &[&ARGS, &ARGS_GRADIENT, &VARS, &VARS_GRADIENT, &VARS_PER_CHANNEL, &VARS_PER_CHANNEL_GRADIENT];
 
 static ARGS: Op = Op {
     name: "FakeQuantWithMinMaxArgs",
     inputs: &["inputs: float"],
     outputs: &["outputs: float"],
-    attrs: &[
-        "min: float = -6.0",
-        "max: float = 6.0",
-        "num_bits: int = 8",
-        "narrow_range: bool = false",
-    ],
+    attrs: &["min: float = -6.0", "max: float = 6.0", "num_bits: int = 8", "narrow_range: bool = false"],
     shape: shapes::unchanged,
     gradient: Gradient::Fn(args_gradient),
     kernels: kernels![any args_kernel],
@@ -246,12 +235,7 @@ fn args_gradient_kernel(init: &Init<'_>) -> Result<Kernel> {
 /// The ends of a range, each a scalar.
 fn scalar_range(min: &Tensor, max: &Tensor) -> Result<(f32, f32)> {
     for (name, tensor) in [("min", min), ("max", max)] {
-        ensure!(
-            tensor.rank() == 0,
-            InvalidArgument,
-            "`{name}` must be rank 0 but is rank {}",
-            tensor.rank()
-        );
+        ensure!(tensor.rank() == 0, InvalidArgument, "`{name}` must be rank 0 but is rank {}", tensor.rank());
     }
     Ok((min.flat::<f32>()?[0], max.flat::<f32>()?[0]))
 }
@@ -311,21 +295,11 @@ fn outside(range: Range, grads: &[f32], x: &[f32]) -> (f32, f32) {
 }
 
 /// The ranges of channels, one per element of the last dimension.
-fn channel_ranges(
-    steps: Steps,
-    shape: &Shape,
-    min: &Tensor,
-    max: &Tensor,
-) -> Result<Vec<Option<Range>>> {
+fn channel_ranges(steps: Steps, shape: &Shape, min: &Tensor, max: &Tensor) -> Result<Vec<Option<Range>>> {
     ensure!(!shape.dims().is_empty(), InvalidArgument, "input must be at least rank 1");
     let depth = shape.dims()[shape.dims().len() - 1];
     for (name, tensor) in [("min", min), ("max", max)] {
-        ensure!(
-            tensor.rank() == 1,
-            InvalidArgument,
-            "`{name}` must be rank 1 but is rank {}",
-            tensor.rank()
-        );
+        ensure!(tensor.rank() == 1, InvalidArgument, "`{name}` must be rank 1 but is rank {}", tensor.rank());
         ensure!(
             tensor.elements() as i64 == depth,
             InvalidArgument,

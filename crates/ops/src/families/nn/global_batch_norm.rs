@@ -150,9 +150,9 @@ fn gradient_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel> {
         let [x, mean, variance, gamma, dy] =
             [cx.flat::<T>(0)?, cx.flat::<T>(1)?, cx.flat::<T>(2)?, cx.flat::<T>(3)?, cx.flat::<T>(4)?];
         let inverses = settings.inverse_deviations(variance);
-        let scales: Vec<T> =
-            gamma.iter().map(|gamma| if settings.scale { *gamma } else { T::ONE }).collect();
-        let factors: Vec<T> = inverses.iter().zip(&scales).map(|(inverse, scale)| inverse.mul(*scale)).collect();
+        let scales: Vec<T> = gamma.iter().map(|gamma| if settings.scale { *gamma } else { T::ONE }).collect();
+        let factors: Vec<T> =
+            inverses.iter().zip(&scales).map(|(inverse, scale)| inverse.mul(*scale)).collect();
         let (mut sums, mut products) = (vec![T::Wide::ZERO; depth], vec![T::Wide::ZERO; depth]);
         let rows = dx.flat_mut::<T>()?.chunks_exact_mut(depth.max(1));
         for (out, (x, dy)) in rows.zip(x.chunks_exact(depth.max(1)).zip(dy.chunks_exact(depth.max(1)))) {

@@ -216,7 +216,14 @@ fn gradient(g: &GradCx<'_>, directions: usize) -> Result<InputGrads> {
     let (sizes, strides): (Vec<i64>, Vec<i64>) = (g.attr("ksizes")?, g.attr("strides")?);
     let padding: String = g.attr("padding")?;
     let numbers = if directions == 2 {
-        ops::extract_image_patches(s, numbers, sizes.clone(), strides, g.attr::<Vec<i64>>("rates")?, &padding)?
+        ops::extract_image_patches(
+            s,
+            numbers,
+            sizes.clone(),
+            strides,
+            g.attr::<Vec<i64>>("rates")?,
+            &padding,
+        )?
     } else {
         ops::extract_volume_patches(s, numbers, sizes.clone(), strides, &padding)?
     };
@@ -225,7 +232,8 @@ fn gradient(g: &GradCx<'_>, directions: usize) -> Result<InputGrads> {
     let windows = ops::prod(s, part(s, &shape_as(s, &dy, DType::Int64)?, 1, Some(ends))?, [0])?;
     let cells = ops::mul(s, windows, sizes.iter().product::<i64>())?;
     let joined = |dims: [&Output; 3]| ops::pack(s, dims);
-    let cells_first = ops::transpose(s, ops::reshape(s, dy, joined([&batch, &cells, &channels])?), [1, 0, 2])?;
+    let cells_first =
+        ops::transpose(s, ops::reshape(s, dy, joined([&batch, &cells, &channels])?), [1, 0, 2])?;
     let sums = ops::unsorted_segment_sum(s, cells_first, ids, &pixels)?;
     let back = ops::transpose(s, sums, [1, 0, 2])?;
     Ok([ops::reshape(s, back, input)?].into())

@@ -71,11 +71,8 @@ static QUANTIZE_AND_DEQUANTIZE_V3: Op = Op {
     ..QUANTIZE_AND_DEQUANTIZE
 };
 
-static QUANTIZE_AND_DEQUANTIZE_V4: Op = Op {
-    name: "QuantizeAndDequantizeV4",
-    gradient: Gradient::Fn(v4_gradient),
-    ..QUANTIZE_AND_DEQUANTIZE_V2
-};
+static QUANTIZE_AND_DEQUANTIZE_V4: Op =
+    Op { name: "QuantizeAndDequantizeV4", gradient: Gradient::Fn(v4_gradient), ..QUANTIZE_AND_DEQUANTIZE_V2 };
 
 static QUANTIZE_AND_DEQUANTIZE_V4_GRAD: Op = Op {
     name: "QuantizeAndDequantizeV4Grad",
@@ -273,9 +270,7 @@ fn both_steps<T: Rounded>(
         return Ok(output);
     }
     let ranges: Vec<Scaled<T>> = match ends {
-        Some((min, max)) => {
-            min.iter().zip(max).map(|(min, max)| settings.scaled(bits, *min, *max)).collect()
-        }
+        Some((min, max)) => min.iter().zip(max).map(|(min, max)| settings.scaled(bits, *min, *max)).collect(),
         None => {
             let mut found = vec![(T::infinity(), T::neg_infinity()); channels];
             for (at, row) in x.chunks(length).enumerate() {
@@ -421,11 +416,7 @@ fn v4_gradient_kernel<T: Rounded>(init: &Init<'_>) -> Result<Kernel> {
             "Axis should be -1 or 0 or a positive value less than {}but given axis value was {axis}",
             input.rank()
         );
-        ensure!(
-            grads.shape() == input.shape(),
-            InvalidArgument,
-            "gradient and input must be the same size"
-        );
+        ensure!(grads.shape() == input.shape(), InvalidArgument, "gradient and input must be the same size");
         let (channels, length) = blocks(input.shape(), axis);
         let (min, max) = (cx.input(2)?, cx.input(3)?);
         for (name, tensor) in [("min", min), ("max", max)] {
@@ -609,7 +600,8 @@ fn quantize_kernel(init: &Init<'_>) -> Result<Kernel> {
                 );
                 continue;
             }
-            let rule = "must be a 1-D tensor whose size matches the axis dimension of the input and output tensors";
+            let rule =
+                "must be a 1-D tensor whose size matches the axis dimension of the input and output tensors";
             ensure!(
                 tensor.rank() == 1,
                 InvalidArgument,
@@ -703,11 +695,8 @@ fn dequantize_kernel(init: &Init<'_>) -> Result<Kernel> {
         let mut output = cx.alloc::<f32>(input.shape().clone())?;
         let (min, max, length) = (min.flat::<f32>()?, max.flat::<f32>()?, length.max(1));
         let rows = output.flat_mut::<f32>()?.chunks_mut(length).zip(integers.chunks(length));
-        let lines: Vec<Line> = min
-            .iter()
-            .zip(max)
-            .map(|(min, max)| Line::new(limits, mode, narrow, *min, *max))
-            .collect();
+        let lines: Vec<Line> =
+            min.iter().zip(max).map(|(min, max)| Line::new(limits, mode, narrow, *min, *max)).collect();
         for (row, (out, x)) in rows.enumerate() {
             let line = lines[row % channels];
             out.iter_mut().zip(x).for_each(|(out, x)| *out = (*x + line.shift) * line.scale + line.offset);

@@ -90,13 +90,10 @@ fn triangular_root(t: &[C128], order: usize) -> Vec<C128> {
     for j in 0..order {
         root[j * order + j] = t[j * order + j].sqrt();
         for i in (0..j).rev() {
-            let sum = (i + 1..j)
-                .fold(t[i * order + j], |sum, k| sum - root[i * order + k] * root[k * order + j]);
-            root[i * order + j] = if sum == C128::ZERO {
-                sum
-            } else {
-                sum / (root[i * order + i] + root[j * order + j])
-            };
+            let sum =
+                (i + 1..j).fold(t[i * order + j], |sum, k| sum - root[i * order + k] * root[k * order + j]);
+            root[i * order + j] =
+                if sum == C128::ZERO { sum } else { sum / (root[i * order + i] + root[j * order + j]) };
         }
     }
     root
@@ -117,7 +114,6 @@ fn turned_back(schur: &Schur, t: &[C128]) -> Vec<C128> {
     C128::subtract_product(None, left, right, &mut out, order);
     out
 }
-
 
 /// Places and weights of Gauss' and Legendre's quadrature between zero and one, with seven places: the partial fractions
 /// of Padé's approximation of the logarithm.

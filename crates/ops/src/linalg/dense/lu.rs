@@ -59,7 +59,9 @@ fn factor_columns<T: Scalar>(
     factor_columns(threads, matrix, order, first, middle, exchanges);
     let (height, width) = (middle - first, last - middle);
     let block = |matrix: &[T], rows: std::ops::Range<usize>, columns: std::ops::Range<usize>| -> Vec<T> {
-        rows.flat_map(|row| &matrix[row * order + columns.start..row * order + columns.end]).copied().collect()
+        rows.flat_map(|row| &matrix[row * order + columns.start..row * order + columns.end])
+            .copied()
+            .collect()
     };
     let corner = block(matrix, first..middle, first..middle);
     let mut right = block(matrix, first..middle, middle..last);

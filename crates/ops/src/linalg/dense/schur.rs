@@ -32,7 +32,6 @@ pub(crate) fn decompose(mut matrix: Vec<C128>, order: usize, wants_u: bool) -> O
     schur.reduce().then_some(schur)
 }
 
-
 /// Makes a matrix zero below the elements under its diagonal, by reflections from both sides.
 #[multiversion(targets("x86_64+avx2+fma"))]
 pub(super) fn to_hessenberg<T: Scalar>(matrix: &mut [T], order: usize) -> Reflections<T> {

@@ -188,8 +188,8 @@ fn diagonalize<T: Scalar>(
         steps += 1;
         // A value that counts as zero.
         let negligible = (start..p).rev().find(|k| {
-            let near = if *k + 1 < p { e[*k].abs() } else { zero }
-                + if *k > start { e[*k - 1].abs() } else { zero };
+            let near =
+                if *k + 1 < p { e[*k].abs() } else { zero } + if *k > start { e[*k - 1].abs() } else { zero };
             s[*k].abs() <= tiny + epsilon * near
         });
         match negligible {
