@@ -176,27 +176,45 @@ pub fn rename(from: &Path, to: &Path) -> Result<()> {
     synced.or_else(|error| if error.kind() == ErrorKind::NotFound { Err(status(to, &error)) } else { Ok(()) })
 }
 
-/// The files that match a pattern, sorted: `*` and `?` stand for any characters and `[…]` for one of several, in the
-/// last component of the path.
+/// The files that match a pattern, sorted: `*` and `?` stand for any characters and `[…]` for one of several, within
+/// one component of the path.
 pub fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
     let path = &local_path(pattern)?;
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if !name.contains(['*', '?', '[']) {
-        return Ok(if path.exists() { vec![path.to_owned()] } else { Vec::new() });
+    let mut found = vec![PathBuf::new()];
+    for component in path.components() {
+        let name = component.as_os_str();
+        let wanted = name.to_str().filter(|name| name.contains(['*', '?', '[']));
+        let Some(wanted) = wanted else {
+            found.iter_mut().for_each(|path| path.push(name));
+            continue;
+        };
+        let mut next = Vec::new();
+        for directory in &found {
+            next.extend(entries(directory, wanted)?);
+        }
+        found = next;
     }
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    let directory = directory.unwrap_or(Path::new("."));
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(status(directory, &error)),
-        Ok(entries) => entries,
-    };
-    let matches = |entry: &fs::DirEntry| {
-        entry.file_name().to_str().is_some_and(|file| matches_pattern(name.as_bytes(), file.as_bytes()))
-    };
-    let mut found: Vec<PathBuf> = entries.flatten().filter(matches).map(|entry| entry.path()).collect();
+    found.retain(|path| !path.as_os_str().is_empty() && path.exists());
     found.sort();
     Ok(found)
+}
+
+/// The entries of a directory that match a pattern; none if it is no directory.
+fn entries(directory: &Path, pattern: &str) -> Result<Vec<PathBuf>> {
+    let here = directory.as_os_str().is_empty();
+    let read = if here { fs::read_dir(".") } else { fs::read_dir(directory) };
+    let listed = match read {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(status(directory, &error)),
+        Ok(listed) => listed,
+    };
+    let names = listed.flatten().map(|entry| entry.file_name());
+    let matches = |name: &std::ffi::OsString| {
+        name.to_str().is_some_and(|name| matches_pattern(pattern.as_bytes(), name.as_bytes()))
+    };
+    Ok(names.filter(matches).map(|name| directory.join(name)).collect())
 }
 
 fn matches_pattern(pattern: &[u8], name: &[u8]) -> bool {

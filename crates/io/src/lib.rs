@@ -1,4 +1,4 @@
-//! File formats: checkpoint bundles and the sorted tables that index them, V1 checkpoints, record files and event
+//! File formats: checkpoint bundles and the sorted tables that index them, V1 checkpoints, record files, lines of text and event
 //! files.
 //!
 //! This crate knows tensors but nothing of graphs, ops or steps. All input is validated: arbitrary bytes give an error,
@@ -9,6 +9,7 @@ pub mod crc;
 pub mod events;
 pub mod file;
 pub mod image;
+pub mod lines;
 pub mod path;
 pub mod record;
 pub mod table;
