@@ -429,6 +429,7 @@ def raw(c):
         for little in (True, False):
             name = f"little_{little}"
             c.op("DecodePaddedRaw", [blobs([data, b"abc", b""]), 8], name, out_type=dtype, little_endian=little)
+    c.op("DecodePaddedRaw", [text(["a"]), 4], "half", out_type="half")
     c.op("DecodePaddedRaw", [text([]), 4], "empty", out_type="int32")
     c.op("DecodePaddedRaw", [text(["a"]), 3], "multiple", out_type="int32", message=SENTENCE)
     c.op("DecodePaddedRaw", [text(["a"]), 0], "zero", out_type="int32", message=SENTENCE)

@@ -33,6 +33,14 @@ def show_failure(label, call):
         print(f"{label}: no failure but {text(value)}", flush=True)
 
 
+def sentence(error):
+    """What the server said, without the place in the program that the client adds."""
+    lines = error.message.split("\n")
+    ends = [at for at, line in enumerate(lines) if line.startswith("\t [[")]
+    said = [line for line in lines[: ends[0] if ends else None] if line and not line.startswith("From /job:")]
+    return said[-1] if said else ""
+
+
 def session(target, graph=None, **options):
     """A session on the server; `options` are fields of its configuration."""
     return v1.Session(target, graph=graph, config=v1.ConfigProto(**options))

@@ -44,6 +44,8 @@ SCENARIOS = [
     "worker_service",
     "unused_nodes",
     "hostile_graphs",
+    "tables",
+    "files",
 ]
 
 

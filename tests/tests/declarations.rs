@@ -126,6 +126,8 @@ const ELSEWHERE: &[&str] = &[
     "GetSessionHandle",
     "GetSessionHandleV2",
     "GetSessionTensor",
+    "InitializeTableFromTextFile",
+    "InitializeTableFromTextFileV2",
     "MergeV2Checkpoints",
     "Restore",
     "RestoreSlice",

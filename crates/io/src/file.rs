@@ -287,7 +287,7 @@ pub fn modified(path: impl AsRef<Path>) -> Result<SystemTime> {
     }
 }
 
-/// The names in a directory, in no order; none if it does not exist.
+/// The names in a directory, in no order; none if there is no such directory.
 pub fn list(directory: impl AsRef<Path>) -> Result<Vec<String>> {
     let directory = resolve_path(directory)?;
     if let Some(url) = remote_url(&directory) {
@@ -295,7 +295,7 @@ pub fn list(directory: impl AsRef<Path>) -> Result<Vec<String>> {
     }
     let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { &directory };
     match fs::read_dir(directory) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(Vec::new()),
         Err(error) => Err(status(directory, &error)),
         Ok(entries) => {
             Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
@@ -333,21 +333,40 @@ impl io::Read for SequentialReader {
     }
 }
 
-/// The files that match a pattern, sorted: `*` and `?` stand for any characters and `[…]` for one of several, in the
-/// last component of the path.
+/// The files that match a pattern, sorted: `*` and `?` stand for any characters and `[…]` for one of several, within
+/// one component of the path.
 pub fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
     let path = &resolve_path(pattern)?;
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if !name.contains(['*', '?', '[']) {
-        return Ok(if exists(path)? { vec![path.to_owned()] } else { Vec::new() });
+    let (root, rest) = match remote_url(path) {
+        Some(url) => split_host(url),
+        None => (PathBuf::new(), path.as_path()),
+    };
+    let mut found = vec![root];
+    for component in rest.components() {
+        let name = component.as_os_str();
+        let wanted = name.to_str().filter(|name| name.contains(['*', '?', '[']));
+        let Some(wanted) = wanted else {
+            found.iter_mut().for_each(|path| path.push(name));
+            continue;
+        };
+        let mut next = Vec::new();
+        for directory in &found {
+            let names = list(directory)?.into_iter();
+            let matches = names.filter(|name| matches_pattern(wanted.as_bytes(), name.as_bytes()));
+            next.extend(matches.map(|name| directory.join(name)));
+        }
+        found = next;
     }
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    let directory = directory.unwrap_or(Path::new("."));
-    let names = list(directory)?.into_iter();
-    let matches = names.filter(|file| matches_pattern(name.as_bytes(), file.as_bytes()));
-    let mut found: Vec<PathBuf> = matches.map(|file| directory.join(file)).collect();
+    found.retain(|path| !path.as_os_str().is_empty() && exists(path).unwrap_or(false));
     found.sort();
     Ok(found)
+}
+
+/// The host of a URL, and the path on it.
+fn split_host(url: &str) -> (PathBuf, &Path) {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let end = url[start..].find('/').map_or(url.len(), |at| start + at);
+    (PathBuf::from(&url[..end]), Path::new(url[end..].trim_start_matches('/')))
 }
 
 fn matches_pattern(pattern: &[u8], name: &[u8]) -> bool {

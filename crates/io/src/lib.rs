@@ -1,5 +1,5 @@
-//! File formats: checkpoint bundles and the sorted tables that index them, V1 checkpoints, record files, event files, and
-//! the formats of images and sound.
+//! File formats: checkpoint bundles and the sorted tables that index them, V1 checkpoints, record files, lines of text,
+//! event files, and the formats of images and sound.
 //!
 //! This crate knows tensors but nothing of graphs, ops or steps. All input is validated: arbitrary bytes give an error,
 //! never a panic or an allocation out of proportion to the file's size.
@@ -10,6 +10,7 @@ pub mod events;
 pub mod file;
 pub mod image;
 pub mod jpeg;
+pub mod lines;
 pub mod path;
 pub mod record;
 mod spool;

@@ -3,9 +3,11 @@
 pub(crate) mod accumulator;
 pub(crate) mod anonymous;
 pub(crate) mod queue;
+pub(crate) mod reader;
 pub(crate) mod ref_handle;
 pub(crate) mod resource_name;
 pub(crate) mod rng_state;
+pub(crate) mod table;
 pub(crate) mod tensor_array;
 pub(crate) mod tensor_list;
 pub(crate) mod variable;

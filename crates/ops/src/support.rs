@@ -19,6 +19,7 @@ pub(crate) mod rows;
 pub(crate) mod sparse;
 pub(crate) mod strided;
 pub(crate) mod text;
+pub(crate) mod unicode;
 pub(crate) mod units;
 pub(crate) mod widen;
 pub(crate) mod windows;

@@ -3,9 +3,9 @@
 use super::{END, Element, Next, Source, SourceCx};
 use ferroflow_core::kernel::{KernelCx, Str};
 use ferroflow_core::{Result, Tensor, bail, ensure};
+use ferroflow_io::file::SequentialReader;
 use ferroflow_io::record::Compression;
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 use std::task::{Poll, ready};
@@ -56,10 +56,8 @@ pub(crate) fn buffer_size(cx: &KernelCx<'_>, input: usize, hint: &str) -> Result
 }
 
 /// Opens a file as it is.
-pub(crate) fn open_plain(name: &str, buffer: usize) -> Result<BufReader<File>> {
-    let path = ferroflow_io::path::resolve_path(name)?;
-    let file = File::open(&path).map_err(|error| ferroflow_io::file::status(&path, &error))?;
-    Ok(BufReader::with_capacity(buffer, file))
+pub(crate) fn open_plain(name: &str, buffer: usize) -> Result<BufReader<SequentialReader>> {
+    Ok(BufReader::with_capacity(buffer, SequentialReader::open(name)?))
 }
 
 /// Opens a file and decompresses what is read from it.

@@ -25,12 +25,21 @@ pub(crate) fn make(
 
 /// The resource behind input 0, in either form.
 pub(crate) fn resolve<R: Resource>(cx: &KernelCx<'_>, manager: &ResourceManager) -> Result<Arc<R>> {
-    if let Ok(tensor) = cx.input(0)
+    resolve_input(cx, 0, manager)
+}
+
+/// The resource behind an input, in either form.
+pub(crate) fn resolve_input<R: Resource>(
+    cx: &KernelCx<'_>,
+    input: usize,
+    manager: &ResourceManager,
+) -> Result<Arc<R>> {
+    if let Ok(tensor) = cx.input(input)
         && tensor.dtype() == DType::Resource
     {
-        return manager.resolve(cx.handle(0)?);
+        return manager.resolve(cx.handle(input)?);
     }
-    let names = cx.variable(0)?.read()?;
+    let names = cx.variable(input)?.read()?;
     let [container, name] = names.flat::<Str>()? else {
         bail!(InvalidArgument, "Resource handle must have 2 elements, but had shape: {}", names.shape());
     };

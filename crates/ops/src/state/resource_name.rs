@@ -1,4 +1,4 @@
-//! Names of queues and accumulators. Without a `shared_name` they belong to their node in one session, as in stock: no
+//! Names of queues, accumulators, tables and readers. Without a `shared_name` they belong to their node in one session, as in stock: no
 //! other session sees them, and they end with the session's kernel.
 
 use ferroflow_core::Result;
@@ -20,7 +20,9 @@ impl<R: Resource> ResourceName<R> {
     /// The name that a node asks for, or one that nobody else has.
     pub(crate) fn new(init: &Init<'_>) -> Result<ResourceName<R>> {
         let (container, shared) = init.resource_name()?;
-        let private = init.attr::<String>("shared_name")?.is_empty();
+        // Tables may ask to be known under the name of their node.
+        let by_node = init.attrs.has("use_node_name_sharing") && init.attr("use_node_name_sharing")?;
+        let private = !by_node && init.attr::<String>("shared_name")?.is_empty();
         let name =
             if private { format!("_{}_{}", init.resources.unique_number(), init.node) } else { shared };
         let keeper = private.then(|| Arc::downgrade(init.resources));

@@ -157,6 +157,289 @@ pub fn accumulator_take_gradient(
     AccumulatorTakeGradient::new(dtype).build(scope, handle, num_required)
 }
 
+/// `Barrier() -> (handle: Ref(string))`
+///
+/// Attributes:
+/// - `component_types: list(type) >= 1`
+/// - `shapes: list(shape) >= 0 = []`
+/// - `capacity: int = -1`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct Barrier(Settings);
+
+impl Barrier {
+    /// A builder with every optional attribute at its default.
+    pub fn new(component_types: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("component_types", component_types);
+        Barrier(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `shapes: list(shape) >= 0 = []`.
+    #[must_use]
+    pub fn shapes(mut self, value: impl ToAttr) -> Self {
+        self.0.set("shapes", value);
+        self
+    }
+    /// Sets `capacity: int = -1`.
+    #[must_use]
+    pub fn capacity(mut self, value: i64) -> Self {
+        self.0.set("capacity", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "Barrier").build()?.output_arg(0)
+    }
+}
+
+/// [`Barrier`] with every optional attribute at its default.
+#[track_caller]
+pub fn barrier(scope: &Scope, component_types: impl ToAttr) -> Result<Output> {
+    Barrier::new(component_types).build(scope)
+}
+
+/// `BarrierClose(handle: Ref(string)) -> ()`
+///
+/// Attributes:
+/// - `cancel_pending_enqueues: bool = false`
+#[derive(Clone, Debug, Default)]
+pub struct BarrierClose(Settings);
+
+impl BarrierClose {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BarrierClose(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `cancel_pending_enqueues: bool = false`.
+    #[must_use]
+    pub fn cancel_pending_enqueues(mut self, value: bool) -> Self {
+        self.0.set("cancel_pending_enqueues", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, handle: impl Into<Input>) -> Result<Operation> {
+        self.0.node(scope, "BarrierClose").input(handle).build()
+    }
+}
+
+/// [`BarrierClose`] with every optional attribute at its default.
+#[track_caller]
+pub fn barrier_close(scope: &Scope, handle: impl Into<Input>) -> Result<Operation> {
+    BarrierClose::new().build(scope, handle)
+}
+
+/// `BarrierIncompleteSize(handle: Ref(string)) -> (size: int32)`
+#[derive(Clone, Debug, Default)]
+pub struct BarrierIncompleteSize(Settings);
+
+impl BarrierIncompleteSize {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BarrierIncompleteSize(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, handle: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "BarrierIncompleteSize").input(handle).build()?.output_arg(0)
+    }
+}
+
+/// [`BarrierIncompleteSize`] with every optional attribute at its default.
+#[track_caller]
+pub fn barrier_incomplete_size(scope: &Scope, handle: impl Into<Input>) -> Result<Output> {
+    BarrierIncompleteSize::new().build(scope, handle)
+}
+
+/// `BarrierInsertMany(handle: Ref(string), keys: string, values: T) -> ()`
+///
+/// Attributes:
+/// - `T: type`
+/// - `component_index: int`
+#[derive(Clone, Debug)]
+pub struct BarrierInsertMany(Settings);
+
+impl BarrierInsertMany {
+    /// A builder with every optional attribute at its default.
+    pub fn new(component_index: i64) -> Self {
+        let mut settings = Settings::default();
+        settings.set("component_index", component_index);
+        BarrierInsertMany(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        handle: impl Into<Input>,
+        keys: impl Into<Input>,
+        values: impl Into<Input>,
+    ) -> Result<Operation> {
+        self.0.node(scope, "BarrierInsertMany").input(handle).input(keys).input(values).build()
+    }
+}
+
+/// [`BarrierInsertMany`] with every optional attribute at its default.
+#[track_caller]
+pub fn barrier_insert_many(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    keys: impl Into<Input>,
+    values: impl Into<Input>,
+    component_index: i64,
+) -> Result<Operation> {
+    BarrierInsertMany::new(component_index).build(scope, handle, keys, values)
+}
+
+/// `BarrierReadySize(handle: Ref(string)) -> (size: int32)`
+#[derive(Clone, Debug, Default)]
+pub struct BarrierReadySize(Settings);
+
+impl BarrierReadySize {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        BarrierReadySize(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, handle: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "BarrierReadySize").input(handle).build()?.output_arg(0)
+    }
+}
+
+/// [`BarrierReadySize`] with every optional attribute at its default.
+#[track_caller]
+pub fn barrier_ready_size(scope: &Scope, handle: impl Into<Input>) -> Result<Output> {
+    BarrierReadySize::new().build(scope, handle)
+}
+
+/// The outputs of [`BarrierTakeMany`].
+#[derive(Clone, Debug)]
+pub struct BarrierTakeManyOutputs {
+    /// `indices: int64`
+    pub indices: Output,
+    /// `keys: string`
+    pub keys: Output,
+    /// `values: component_types`
+    pub values: Vec<Output>,
+}
+
+/// `BarrierTakeMany(handle: Ref(string), num_elements: int32) -> (indices: int64, keys: string, values: component_types)`
+///
+/// Attributes:
+/// - `component_types: list(type) >= 1`
+/// - `allow_small_batch: bool = false`
+/// - `wait_for_incomplete: bool = false`
+/// - `timeout_ms: int = -1`
+#[derive(Clone, Debug)]
+pub struct BarrierTakeMany(Settings);
+
+impl BarrierTakeMany {
+    /// A builder with every optional attribute at its default.
+    pub fn new(component_types: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("component_types", component_types);
+        BarrierTakeMany(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `allow_small_batch: bool = false`.
+    #[must_use]
+    pub fn allow_small_batch(mut self, value: bool) -> Self {
+        self.0.set("allow_small_batch", value);
+        self
+    }
+    /// Sets `wait_for_incomplete: bool = false`.
+    #[must_use]
+    pub fn wait_for_incomplete(mut self, value: bool) -> Self {
+        self.0.set("wait_for_incomplete", value);
+        self
+    }
+    /// Sets `timeout_ms: int = -1`.
+    #[must_use]
+    pub fn timeout_ms(mut self, value: i64) -> Self {
+        self.0.set("timeout_ms", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        handle: impl Into<Input>,
+        num_elements: impl Into<Input>,
+    ) -> Result<BarrierTakeManyOutputs> {
+        let operation = self.0.node(scope, "BarrierTakeMany").input(handle).input(num_elements).build()?;
+        Ok(BarrierTakeManyOutputs {
+            indices: operation.output_arg(0)?,
+            keys: operation.output_arg(1)?,
+            values: operation.output_list(2)?,
+        })
+    }
+}
+
+/// [`BarrierTakeMany`] with every optional attribute at its default.
+#[track_caller]
+pub fn barrier_take_many(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    num_elements: impl Into<Input>,
+    component_types: impl ToAttr,
+) -> Result<BarrierTakeManyOutputs> {
+    BarrierTakeMany::new(component_types).build(scope, handle, num_elements)
+}
+
 /// `ConditionalAccumulator() -> (handle: Ref(string))`
 ///
 /// Attributes:
@@ -411,6 +694,35 @@ impl FIFOQueueV2 {
 #[track_caller]
 pub fn fifo_queue_v2(scope: &Scope, component_types: impl ToAttr) -> Result<Output> {
     FIFOQueueV2::new(component_types).build(scope)
+}
+
+/// `FakeQueue(resource: resource) -> (handle: Ref(string))`
+#[derive(Clone, Debug, Default)]
+pub struct FakeQueue(Settings);
+
+impl FakeQueue {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FakeQueue(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, resource: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "FakeQueue").input(resource).build()?.output_arg(0)
+    }
+}
+
+/// [`FakeQueue`] with every optional attribute at its default.
+#[track_caller]
+pub fn fake_queue(scope: &Scope, resource: impl Into<Input>) -> Result<Output> {
+    FakeQueue::new().build(scope, resource)
 }
 
 /// `GetSessionHandle(value: T) -> (handle: string)`

@@ -530,6 +530,83 @@ pub fn string_lower(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
     StringLower::new().build(scope, input)
 }
 
+/// The outputs of [`StringNGrams`].
+#[derive(Clone, Debug)]
+pub struct StringNGramsOutputs {
+    /// `ngrams: string`
+    pub ngrams: Output,
+    /// `ngrams_splits: Tsplits`
+    pub ngrams_splits: Output,
+}
+
+/// `StringNGrams(data: string, data_splits: Tsplits) -> (ngrams: string, ngrams_splits: Tsplits)`
+///
+/// Attributes:
+/// - `separator: string`
+/// - `ngram_widths: list(int) >= 0`
+/// - `left_pad: string`
+/// - `right_pad: string`
+/// - `pad_width: int`
+/// - `preserve_short_sequences: bool`
+/// - `Tsplits: {int32, int64} = int64`
+#[derive(Clone, Debug)]
+pub struct StringNGrams(Settings);
+
+impl StringNGrams {
+    /// A builder with every optional attribute at its default.
+    pub fn new(
+        separator: &str,
+        ngram_widths: impl ToAttr,
+        left_pad: &str,
+        right_pad: &str,
+        pad_width: i64,
+        preserve_short_sequences: bool,
+    ) -> Self {
+        let mut settings = Settings::default();
+        settings.set("separator", separator);
+        settings.set("ngram_widths", ngram_widths);
+        settings.set("left_pad", left_pad);
+        settings.set("right_pad", right_pad);
+        settings.set("pad_width", pad_width);
+        settings.set("preserve_short_sequences", preserve_short_sequences);
+        StringNGrams(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        data: impl Into<Input>,
+        data_splits: impl Into<Input>,
+    ) -> Result<StringNGramsOutputs> {
+        let operation = self.0.node(scope, "StringNGrams").input(data).input(data_splits).build()?;
+        Ok(StringNGramsOutputs { ngrams: operation.output_arg(0)?, ngrams_splits: operation.output_arg(1)? })
+    }
+}
+
+/// [`StringNGrams`] with every optional attribute at its default.
+#[track_caller]
+pub fn string_n_grams(
+    scope: &Scope,
+    data: impl Into<Input>,
+    data_splits: impl Into<Input>,
+    separator: &str,
+    ngram_widths: impl ToAttr,
+    left_pad: &str,
+    right_pad: &str,
+    pad_width: i64,
+    preserve_short_sequences: bool,
+) -> Result<StringNGramsOutputs> {
+    StringNGrams::new(separator, ngram_widths, left_pad, right_pad, pad_width, preserve_short_sequences)
+        .build(scope, data, data_splits)
+}
+
 /// The outputs of [`StringSplit`].
 #[derive(Clone, Debug)]
 pub struct StringSplitOutputs {
@@ -923,6 +1000,313 @@ pub fn substr(
     len: impl Into<Input>,
 ) -> Result<Output> {
     Substr::new().build(scope, input, pos, len)
+}
+
+/// The outputs of [`UnicodeDecode`].
+#[derive(Clone, Debug)]
+pub struct UnicodeDecodeOutputs {
+    /// `row_splits: Tsplits`
+    pub row_splits: Output,
+    /// `char_values: int32`
+    pub char_values: Output,
+}
+
+/// `UnicodeDecode(input: string) -> (row_splits: Tsplits, char_values: int32)`
+///
+/// Attributes:
+/// - `input_encoding: string`
+/// - `errors: {'strict', 'replace', 'ignore'} = 'replace'`
+/// - `replacement_char: int = 65533`
+/// - `replace_control_characters: bool = false`
+/// - `Tsplits: {int32, int64} = int64`
+#[derive(Clone, Debug)]
+pub struct UnicodeDecode(Settings);
+
+impl UnicodeDecode {
+    /// A builder with every optional attribute at its default.
+    pub fn new(input_encoding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("input_encoding", input_encoding);
+        UnicodeDecode(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `errors: {'strict', 'replace', 'ignore'} = 'replace'`.
+    #[must_use]
+    pub fn errors(mut self, value: &str) -> Self {
+        self.0.set("errors", value);
+        self
+    }
+    /// Sets `replacement_char: int = 65533`.
+    #[must_use]
+    pub fn replacement_char(mut self, value: i64) -> Self {
+        self.0.set("replacement_char", value);
+        self
+    }
+    /// Sets `replace_control_characters: bool = false`.
+    #[must_use]
+    pub fn replace_control_characters(mut self, value: bool) -> Self {
+        self.0.set("replace_control_characters", value);
+        self
+    }
+    /// Sets `Tsplits: {int32, int64} = int64`.
+    #[must_use]
+    pub fn tsplits(mut self, value: DType) -> Self {
+        self.0.set("Tsplits", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<UnicodeDecodeOutputs> {
+        let operation = self.0.node(scope, "UnicodeDecode").input(input).build()?;
+        Ok(UnicodeDecodeOutputs {
+            row_splits: operation.output_arg(0)?,
+            char_values: operation.output_arg(1)?,
+        })
+    }
+}
+
+/// [`UnicodeDecode`] with every optional attribute at its default.
+#[track_caller]
+pub fn unicode_decode(
+    scope: &Scope,
+    input: impl Into<Input>,
+    input_encoding: &str,
+) -> Result<UnicodeDecodeOutputs> {
+    UnicodeDecode::new(input_encoding).build(scope, input)
+}
+
+/// The outputs of [`UnicodeDecodeWithOffsets`].
+#[derive(Clone, Debug)]
+pub struct UnicodeDecodeWithOffsetsOutputs {
+    /// `row_splits: Tsplits`
+    pub row_splits: Output,
+    /// `char_values: int32`
+    pub char_values: Output,
+    /// `char_to_byte_starts: int64`
+    pub char_to_byte_starts: Output,
+}
+
+/// `UnicodeDecodeWithOffsets(input: string) -> (row_splits: Tsplits, char_values: int32, char_to_byte_starts: int64)`
+///
+/// Attributes:
+/// - `input_encoding: string`
+/// - `errors: {'strict', 'replace', 'ignore'} = 'replace'`
+/// - `replacement_char: int = 65533`
+/// - `replace_control_characters: bool = false`
+/// - `Tsplits: {int32, int64} = int64`
+#[derive(Clone, Debug)]
+pub struct UnicodeDecodeWithOffsets(Settings);
+
+impl UnicodeDecodeWithOffsets {
+    /// A builder with every optional attribute at its default.
+    pub fn new(input_encoding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("input_encoding", input_encoding);
+        UnicodeDecodeWithOffsets(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `errors: {'strict', 'replace', 'ignore'} = 'replace'`.
+    #[must_use]
+    pub fn errors(mut self, value: &str) -> Self {
+        self.0.set("errors", value);
+        self
+    }
+    /// Sets `replacement_char: int = 65533`.
+    #[must_use]
+    pub fn replacement_char(mut self, value: i64) -> Self {
+        self.0.set("replacement_char", value);
+        self
+    }
+    /// Sets `replace_control_characters: bool = false`.
+    #[must_use]
+    pub fn replace_control_characters(mut self, value: bool) -> Self {
+        self.0.set("replace_control_characters", value);
+        self
+    }
+    /// Sets `Tsplits: {int32, int64} = int64`.
+    #[must_use]
+    pub fn tsplits(mut self, value: DType) -> Self {
+        self.0.set("Tsplits", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<UnicodeDecodeWithOffsetsOutputs> {
+        let operation = self.0.node(scope, "UnicodeDecodeWithOffsets").input(input).build()?;
+        Ok(UnicodeDecodeWithOffsetsOutputs {
+            row_splits: operation.output_arg(0)?,
+            char_values: operation.output_arg(1)?,
+            char_to_byte_starts: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`UnicodeDecodeWithOffsets`] with every optional attribute at its default.
+#[track_caller]
+pub fn unicode_decode_with_offsets(
+    scope: &Scope,
+    input: impl Into<Input>,
+    input_encoding: &str,
+) -> Result<UnicodeDecodeWithOffsetsOutputs> {
+    UnicodeDecodeWithOffsets::new(input_encoding).build(scope, input)
+}
+
+/// `UnicodeEncode(input_values: int32, input_splits: Tsplits) -> (output: string)`
+///
+/// Attributes:
+/// - `errors: {'ignore', 'replace', 'strict'} = 'replace'`
+/// - `output_encoding: {'UTF-8', 'UTF-16-BE', 'UTF-32-BE'}`
+/// - `replacement_char: int = 65533`
+/// - `Tsplits: {int32, int64} = int64`
+#[derive(Clone, Debug)]
+pub struct UnicodeEncode(Settings);
+
+impl UnicodeEncode {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_encoding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_encoding", output_encoding);
+        UnicodeEncode(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `errors: {'ignore', 'replace', 'strict'} = 'replace'`.
+    #[must_use]
+    pub fn errors(mut self, value: &str) -> Self {
+        self.0.set("errors", value);
+        self
+    }
+    /// Sets `replacement_char: int = 65533`.
+    #[must_use]
+    pub fn replacement_char(mut self, value: i64) -> Self {
+        self.0.set("replacement_char", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_values: impl Into<Input>,
+        input_splits: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "UnicodeEncode").input(input_values).input(input_splits).build()?.output_arg(0)
+    }
+}
+
+/// [`UnicodeEncode`] with every optional attribute at its default.
+#[track_caller]
+pub fn unicode_encode(
+    scope: &Scope,
+    input_values: impl Into<Input>,
+    input_splits: impl Into<Input>,
+    output_encoding: &str,
+) -> Result<Output> {
+    UnicodeEncode::new(output_encoding).build(scope, input_values, input_splits)
+}
+
+/// `UnicodeScript(input: int32) -> (output: int32)`
+#[derive(Clone, Debug, Default)]
+pub struct UnicodeScript(Settings);
+
+impl UnicodeScript {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        UnicodeScript(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "UnicodeScript").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`UnicodeScript`] with every optional attribute at its default.
+#[track_caller]
+pub fn unicode_script(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    UnicodeScript::new().build(scope, input)
+}
+
+/// `UnicodeTranscode(input: string) -> (output: string)`
+///
+/// Attributes:
+/// - `input_encoding: string`
+/// - `output_encoding: {'UTF-8', 'UTF-16-BE', 'UTF-32-BE'}`
+/// - `errors: {'strict', 'replace', 'ignore'} = 'replace'`
+/// - `replacement_char: int = 65533`
+/// - `replace_control_characters: bool = false`
+#[derive(Clone, Debug)]
+pub struct UnicodeTranscode(Settings);
+
+impl UnicodeTranscode {
+    /// A builder with every optional attribute at its default.
+    pub fn new(input_encoding: &str, output_encoding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("input_encoding", input_encoding);
+        settings.set("output_encoding", output_encoding);
+        UnicodeTranscode(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `errors: {'strict', 'replace', 'ignore'} = 'replace'`.
+    #[must_use]
+    pub fn errors(mut self, value: &str) -> Self {
+        self.0.set("errors", value);
+        self
+    }
+    /// Sets `replacement_char: int = 65533`.
+    #[must_use]
+    pub fn replacement_char(mut self, value: i64) -> Self {
+        self.0.set("replacement_char", value);
+        self
+    }
+    /// Sets `replace_control_characters: bool = false`.
+    #[must_use]
+    pub fn replace_control_characters(mut self, value: bool) -> Self {
+        self.0.set("replace_control_characters", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "UnicodeTranscode").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`UnicodeTranscode`] with every optional attribute at its default.
+#[track_caller]
+pub fn unicode_transcode(
+    scope: &Scope,
+    input: impl Into<Input>,
+    input_encoding: &str,
+    output_encoding: &str,
+) -> Result<Output> {
+    UnicodeTranscode::new(input_encoding, output_encoding).build(scope, input)
 }
 
 /// `UnsortedSegmentJoin(inputs: string, segment_ids: Tindices, num_segments: Tnumsegments) -> (output: string)`

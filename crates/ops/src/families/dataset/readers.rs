@@ -324,7 +324,7 @@ impl Source for MatchingFiles {
             let mut found = Vec::new();
             for pattern in &*self.patterns {
                 // Stock lists the folder before it matches names.
-                let folder = ferroflow_io::path::local_path(pattern)?;
+                let folder = ferroflow_io::path::resolve_path(pattern)?;
                 if let Some(folder) = folder.parent().filter(|folder| !folder.as_os_str().is_empty()) {
                     std::fs::metadata(folder).map_err(|error| ferroflow_io::file::status(folder, &error))?;
                 }

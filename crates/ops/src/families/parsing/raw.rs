@@ -1,7 +1,7 @@
 //! Strings that hold the bytes of numbers, or compressed strings.
 
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Str};
-use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM, shapes};
+use ferroflow_core::op::{Gradient, KernelRow, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure, kernels, status};
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use std::io::Read;
@@ -33,8 +33,26 @@ static DECODE_PADDED_RAW: Op = Op {
         "little_endian: bool = true",
     ],
     shape: decode_padded_raw_shape,
-    kernels: kernels![any decode_padded_raw_kernel],
+    kernels: PADDED,
     ..Op::PURE
+};
+
+/// Stock has kernels for all types but half.
+const PADDED: &[KernelRow] = {
+    const fn row(dtype: DType) -> KernelRow {
+        KernelRow::new("out_type", dtype, decode_padded_raw_kernel)
+    }
+    &[
+        row(DType::Float),
+        row(DType::Double),
+        row(DType::Int32),
+        row(DType::Uint16),
+        row(DType::Uint8),
+        row(DType::Int16),
+        row(DType::Int8),
+        row(DType::Int64),
+        row(DType::Bfloat16),
+    ]
 };
 
 static DECODE_COMPRESSED: Op = Op {
