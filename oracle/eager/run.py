@@ -40,6 +40,7 @@ SCENARIOS = [
     "training",
     "datasets",
     "coordination",
+    "abandoned",
     "coordinator",
 ]
 

@@ -10,25 +10,39 @@ use std::net::TcpListener;
 const SCRIPT: &str = "oracle/eager/run.py";
 
 /// Scenarios in which tasks talk to each other.
-const SPANNING: &[&str] = &["functions", "coordinator"];
+const SPANNING: &[&str] = &["functions", "spanning", "coordination", "coordinator"];
 
 #[test]
 fn a_stock_client_runs_ops_and_functions_on_our_servers() {
     let Some(python) = stock::python() else { return };
-    let expected = run_scenarios(&python, SCRIPT, &[]);
-    assert!(!expected.is_empty(), "no scenario ran");
-    let servers: Vec<Server> = (0..3).map(|_| start()).collect();
+    // Servers of their own, because some scenarios end the contexts of all clients.
+    let servers: Vec<Server> = (0..6).map(|_| start()).collect();
     let targets: Vec<&str> = servers.iter().map(|server| &**server.target()).collect();
-    let [first, second, ps] = targets[..] else { unreachable!("three servers were started") };
-    let mut differences = String::new();
-    for targets in [[first, second, ps], ["stock", second, ps], [first, "stock", "stock"]] {
-        let all = !targets.contains(&"stock");
+    let [first, second, ps, other_first, other_second, other_ps] = targets[..] else {
+        unreachable!("six servers were started")
+    };
+    let run = |targets: [&str; 3], scenarios: &[&str]| {
         let joined = targets.join(",");
         let mut arguments = vec!["--target", &joined];
-        arguments.extend(if all { &[][..] } else { SPANNING });
-        let found = run_scenarios(&python, SCRIPT, &arguments);
-        let mut differ = first_differences(&expected, &found);
-        differ.retain(|scenario, _| all || SPANNING.contains(&scenario.as_str()));
+        arguments.extend(scenarios);
+        run_scenarios(&python, SCRIPT, &arguments)
+    };
+    let stock = ["stock"; 3];
+    let mixtures = [["stock", other_second, other_ps], [other_first, "stock", "stock"]];
+    let ([expected, some_ours], [ours, other_ours]) = std::thread::scope(|scope| {
+        let one = scope.spawn(|| [run(stock, &[]), run(mixtures[0], SPANNING)]);
+        let other = scope.spawn(|| [run([first, second, ps], &[]), run(mixtures[1], SPANNING)]);
+        (one.join().unwrap(), other.join().unwrap())
+    });
+    assert!(!expected.is_empty(), "no scenario ran");
+    let mut differences = String::new();
+    for (targets, found, is_all) in [
+        ([first, second, ps], &ours, true),
+        (mixtures[0], &some_ours, false),
+        (mixtures[1], &other_ours, false),
+    ] {
+        let mut differ = first_differences(&expected, found);
+        differ.retain(|scenario, _| is_all || SPANNING.contains(&scenario.as_str()));
         for difference in differ.into_values() {
             differences += &format!("{targets:?}: {difference}");
         }

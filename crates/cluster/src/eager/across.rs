@@ -10,7 +10,9 @@ use super::execute::{Argument, argument_type, resource_device, signature};
 use super::handles::{KeptValue, PackedValue};
 use super::plans::{CallPlan, LocalPart};
 use crate::random;
+use crate::spec::TaskName;
 use crate::transport::client::RemoteWorker;
+use crate::transport::direct::{LinkHandle, RunPart};
 use crate::worker::{WorkerSession, WorkerStep};
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::graph::Output;
@@ -22,7 +24,7 @@ use ferroflow_runtime::plan::partition::{Borders, Part, Parts, partition};
 use ferroflow_runtime::plan::place::Placer;
 use ferroflow_runtime::plan::{Call, PackedArg, Planned, plan_component};
 use ferroflow_runtime::{Executable, RuntimeEnv};
-use futures_util::future::{BoxFuture, Either, select, try_join_all};
+use futures_util::future::{BoxFuture, Either, join_all, select, try_join_all};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use std::pin::pin;
@@ -41,6 +43,8 @@ pub(super) struct RemotePart {
     args: Vec<usize>,
     /// The numbers of the results that stay there.
     pub(super) results: Vec<usize>,
+    /// Whether its tensors go to this task only.
+    sends_only_here: bool,
 }
 
 /// A function that was cut: parts of this task, and definitions for others.
@@ -183,8 +187,7 @@ impl Context {
         };
         let Cut { local, beside, remote } = pool.complete(cut).await?;
         let registering = remote.into_iter().map(|(part, function)| async move {
-            let item = eager::queue_item::Item::RegisterFunction(function);
-            part.peer.eager().enqueue(self.id, vec![item]).await?;
+            part.peer.register_component(self.id, function).await?;
             Ok(part)
         });
         let remote = try_join_all(registering).await?;
@@ -213,7 +216,8 @@ impl Context {
                 bail!(InvalidArgument, "{} unknown device.", part.device)
             };
             let function = format!("{name}_partitioned_{number}_{index}");
-            remote.push(component(peer, part, function)?);
+            let sends_only_here = sends_only_to(&view.session, &part, peer.task());
+            remote.push(component(peer, part, function, sends_only_here)?);
         }
         let local = LocalPart { executable: Executable::standalone(local, env)?, results: local_fetches };
         Ok(Cut { local, beside, remote })
@@ -230,10 +234,32 @@ impl Context {
         // Numbers of functions' steps are negative, as in stock.
         let step = self.worker.step((random()? | 1 << 63) as i64);
         step.belongs_to(&self.session);
-        let call = Step { context: self, step: &step, plan };
+        let mut call = Step { context: self, step: &step, plan, links: Vec::new() };
+        call.links = self.links(plan, &step).await;
         let rendezvous = step.rendezvous(&view.session);
         let mut ends: FuturesUnordered<BoxFuture<'_, Result<Vec<(usize, FunctionResult)>>>> =
             FuturesUnordered::new();
+        for (part, link) in plan.remote.iter().zip(&call.links) {
+            let request = self.component_request(part, id, arguments, step.id())?;
+            let (step, caller) = (step.id(), view.session.task());
+            let run = async move {
+                let answer = match link {
+                    Some(link) => {
+                        let run = RunPart {
+                            request: None,
+                            caller: caller.to_string(),
+                            master_only: part.sends_only_here,
+                            component: Some(request),
+                        };
+                        part.peer.run_component_directly(link, run, step).await?
+                    }
+                    None => part.peer.eager().run_component(&request).await?,
+                };
+                part.results_in(&answer)
+            };
+            ends.push(run.boxed());
+        }
+        // The others first, so that requests leave before the part of this task occupies the thread.
         for LocalPart { executable, results } in [&plan.local].into_iter().chain(&plan.beside) {
             let env = executable.env();
             let (rendezvous, cancellation) = (rendezvous.clone(), step.cancellation().clone());
@@ -246,14 +272,6 @@ impl Context {
             };
             ends.push(run.boxed());
         }
-        for part in &plan.remote {
-            let request = self.component_request(part, id, arguments, step.id())?;
-            let run = async move {
-                let answer = part.peer.eager().run_component(&request).await?;
-                part.results_in(&answer)
-            };
-            ends.push(run.boxed());
-        }
         let mut results: Vec<(usize, FunctionResult)> = Vec::with_capacity(plan.result_count());
         let failure = loop {
             match ends.next().await {
@@ -263,7 +281,6 @@ impl Context {
             }
         };
         let Some(failure) = failure else {
-            drop(call);
             results.sort_by_key(|(number, _)| *number);
             return Ok(results.into_iter().map(|(_, result)| result).collect());
         };
@@ -293,6 +310,24 @@ impl Context {
             Either::Left((Some(cause), _)) => Err(cause),
             _ => Err(failure),
         }
+    }
+
+    /// Direct connections to the tasks of other parts that take them.
+    async fn links(&self, plan: &CallPlan, step: &WorkerStep) -> Vec<Option<Arc<LinkHandle>>> {
+        let links = plan.remote.iter().map(|part| {
+            let worker = Arc::downgrade(&self.worker);
+            let deliver = move |step, key, parcel| {
+                if let Some(worker) = worker.upgrade() {
+                    worker.deliver(step, &key, parcel);
+                }
+            };
+            part.peer.link(step.id(), deliver)
+        });
+        let links = join_all(links).await;
+        let linked = plan.remote.iter().zip(&links);
+        let linked = linked.filter_map(|(part, link)| Some((part.peer.task().to_string(), link.as_ref()?.link())));
+        step.connect(linked.collect());
+        links
     }
 
     fn component_request(
@@ -386,14 +421,21 @@ struct Step<'a> {
     context: &'a Context,
     step: &'a Arc<WorkerStep>,
     plan: &'a CallPlan,
+    /// Direct connections of the other parts; empty until their tasks know of the step.
+    links: Vec<Option<Arc<LinkHandle>>>,
 }
 
 impl Drop for Step<'_> {
     fn drop(&mut self) {
         let id = self.step.id();
         self.context.worker.cleanup_step(id);
-        for part in &self.plan.remote {
-            part.peer.forget_function_step(self.context.id, id);
+        for (part, link) in self.plan.remote.iter().zip(&self.links) {
+            match link {
+                // The step ends there with its part.
+                Some(_) if part.sends_only_here => {}
+                Some(link) if link.forget(id).is_ok() => {}
+                _ => part.peer.forget_function_step(self.context.id, id),
+            }
         }
     }
 }
@@ -425,6 +467,7 @@ fn component(
     peer: Arc<RemoteWorker>,
     part: Part,
     function: String,
+    sends_only_here: bool,
 ) -> Result<(RemotePart, eager::RegisterFunctionOp)> {
     let Part { device, graph, fetches } = part;
     let (results, outputs): (Vec<usize>, Vec<Output>) = fetches.into_iter().unzip();
@@ -436,7 +479,16 @@ fn component(
         is_component_function: true,
         library: Some(library),
     };
-    Ok((RemotePart { peer, device, function, args, results }, register))
+    Ok((RemotePart { peer, device, function, args, results, sends_only_here }, register))
+}
+
+/// Whether the tensors of a part that another task runs go to this task only.
+fn sends_only_to(session: &WorkerSession, part: &Part, there: &TaskName) -> bool {
+    let there = format!("{there}/device:");
+    let sends = part.graph.nodes().iter().filter(|node| node.data.class() == OpClass::Send);
+    let mut targets = sends.map(|node| node.data.attrs.get::<String>("recv_device"));
+    targets
+        .all(|target| target.is_ok_and(|target| session.env_on(&target).is_some() || target.starts_with(&there)))
 }
 
 impl RemotePart {

@@ -55,6 +55,8 @@ pub(crate) struct Coordination {
 struct State {
     /// Contexts that have the service.
     contexts: usize,
+    /// Grows with every context that turns the service on.
+    generation: u64,
     timeout: Duration,
     allows_restarts: bool,
     tasks: BTreeMap<TaskName, Member>,
@@ -66,6 +68,8 @@ struct State {
 struct Member {
     state: CoordinatedTaskState,
     incarnation: u64,
+    /// The generation in which it registered.
+    generation: u64,
     /// Of the last sign of life; none for the leader itself.
     heard: Option<Instant>,
     error: Option<Status>,
@@ -97,6 +101,9 @@ impl Coordination {
     fn lead(self: &Arc<Self>, own: &TaskName, cluster: &ClientCluster, config: &CoordinationServiceConfig) {
         let mut state = self.state.lock().expect(UNPOISONED);
         state.contexts += 1;
+        state.generation += 1;
+        // Another client begins anew, and its cluster may have other processes.
+        state.values.clear();
         state.timeout = millis(config.heartbeat_timeout_in_ms).unwrap_or(DEFAULT_TIMEOUT);
         state.allows_restarts = config.allow_new_incarnation_to_reconnect;
         for (task, _) in cluster.cluster.tasks() {
@@ -126,10 +133,10 @@ impl Coordination {
     /// Takes a task in; returns the leader's incarnation.
     pub(crate) fn register(&self, task: &CoordinatedTask, incarnation: u64) -> Result<u64> {
         self.with(|state| {
-            let restarts = state.allows_restarts;
-            let timeout = state.timeout;
+            let (restarts, timeout, generation) = (state.allows_restarts, state.timeout, state.generation);
             let member = state.member(task)?;
             member.expire(task, timeout);
+            let restarts = restarts || member.generation < generation;
             let connected = member.state == CoordinatedTaskState::TaskstateConnected;
             ensure!(
                 !connected || member.incarnation == incarnation || restarts,
@@ -138,7 +145,7 @@ impl Coordination {
                 name(task)
             );
             let state = CoordinatedTaskState::TaskstateConnected;
-            *member = Member { state, incarnation, heard: Some(Instant::now()), error: None };
+            *member = Member { state, incarnation, generation, heard: Some(Instant::now()), error: None };
             Ok(self.incarnation)
         })
     }

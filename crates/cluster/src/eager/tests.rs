@@ -1,12 +1,15 @@
 //! Contexts without a client: what they keep, and that nothing of it stays.
 
 use super::Eager;
-use super::api::{ContextUpdate, EagerApi, HandleName, Input, Item, NewContext, Operation, Outcome};
+use super::api::{
+    ClientCluster, ContextUpdate, EagerApi, HandleName, Input, Item, NewContext, Operation, Outcome, PackedPart,
+};
+use crate::spec::{ClusterSpec, TaskName};
 use crate::{Server, ServerConfig};
 use ferroflow_core::{Code, DType, Result, Tensor};
 use ferroflow_proto::tensorflow::attr_value::Value;
 use ferroflow_proto::tensorflow::eager::RemoteTensorHandle;
-use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, NodeDef, OpDef, op_def};
+use ferroflow_proto::tensorflow::{AttrValue, CoordinationServiceConfig, FunctionDef, NodeDef, OpDef, op_def};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -172,6 +175,73 @@ async fn mistakes_are_refused_and_harm_nobody() {
     assert_eq!(task.eager.wait_queue_done(1, &[4]).await.unwrap_err().code(), Code::Unimplemented);
     let outcome = task.enqueue(1, operation(-1, "Neg", vec![handle(1)])).await.unwrap();
     assert_eq!(outcome.tensors[0].flat::<f32>().unwrap(), [-1.0, -2.0]);
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_client_that_is_gone() {
+    let task = Task::start();
+    let before = task.held();
+    let leader = "/job:localhost/replica:0/task:0".to_owned();
+    let coordination =
+        CoordinationServiceConfig { service_type: "standalone".to_owned(), service_leader: leader, ..Default::default() };
+    let own = TaskName::new("localhost", 0);
+    let cluster = ClusterSpec::single(&own, "127.0.0.1:1");
+    let new = NewContext {
+        id: 5,
+        view: 0,
+        cluster: Some(ClientCluster { own, cluster, devices: Vec::new() }),
+        is_async: true,
+        coordination: Some(coordination),
+        keep_alive: Duration::from_secs(600),
+        clear_existing: false,
+    };
+    task.eager.create_context(new).await.unwrap();
+    task.eager.coordination().insert("a/b", &[7; 300_000], false).unwrap();
+    task.enqueue(5, send(1, Tensor::vector(vec![1.0f32; 100_000]))).await.unwrap();
+    let parts = vec![PackedPart::Tensor(Tensor::vector(vec![1.0f32; 50_000]), DEVICE.to_owned())];
+    task.enqueue(5, Item::SendPackedHandle { op: 2, parts }).await.unwrap();
+    task.enqueue(5, function("f", "Neg")).await.unwrap();
+    // An operation that nobody ever completes, and others that wait for it.
+    let transfer = |name: &str, op: &str| {
+        let text = |text: &str| AttrValue { value: Some(Value::S(text.as_bytes().to_vec().into())) };
+        let attrs = [
+            ("tensor_type", AttrValue { value: Some(Value::Type(1)) }),
+            ("tensor_name", text(name)),
+            ("send_device", text(DEVICE)),
+            ("send_device_incarnation", AttrValue { value: Some(Value::I(1)) }),
+            ("recv_device", text(DEVICE)),
+        ];
+        let attrs = attrs.map(|(name, value)| (name.to_owned(), value)).into_iter().collect();
+        Item::Operation(Operation { id: 9, name: op.to_owned(), attrs, ..Operation::default() })
+    };
+    let mut waiting = JoinSet::new();
+    let eager = task.eager.clone();
+    let blocked = transfer("never", "_Recv");
+    waiting.spawn(async move { eager.enqueue(5, [Ok(blocked)].into_iter(), false).await.map(drop) });
+    tokio::task::yield_now().await;
+    let unanswered = Operation { id: 10, name: "NoOp".to_owned(), ..Operation::default() };
+    task.enqueue(5, Item::Operation(unanswered)).await.unwrap();
+    let eager = task.eager.clone();
+    waiting.spawn(async move { eager.wait_queue_done(5, &[]).await });
+    tokio::task::yield_now().await;
+    assert!(task.held() > before + 800_000);
+    let another = NewContext {
+        id: 6,
+        view: 0,
+        cluster: None,
+        is_async: false,
+        coordination: None,
+        keep_alive: Duration::from_secs(600),
+        clear_existing: true,
+    };
+    task.eager.create_context(another).await.unwrap();
+    while let Some(ended) = waiting.join_next().await {
+        assert_eq!(ended.unwrap().unwrap_err().code(), Code::Cancelled);
+    }
+    assert_eq!((task.eager.count(), task.eager.running_calls()), ((1, 0), 0));
+    assert_eq!(task.eager.coordination().get("a/b").unwrap_err().code(), Code::Internal);
+    task.eager.close_context(6, 0);
+    assert!(task.held() < before + 200_000, "{} bytes are left of {before}", task.held());
 }
 
 /// Futures of calls are polled on I/O threads and moved into their tasks, so they must stay small.

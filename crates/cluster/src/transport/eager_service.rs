@@ -1,17 +1,19 @@
 //! `tensorflow.eager.EagerService`: messages in, messages out; the meaning is in [`crate::eager`].
 
 use super::grpc::{Request, RequestStream, Streamed, deadline_exceeded};
+use super::local;
 use super::rope::Rope;
 use super::server::{Services, unknown_method};
 use crate::eager::api::{
     ClientCluster, ContextUpdate, EagerApi, HandleName, Input, Item, NewContext, Operation, Outcome, PackedPart,
 };
 use crate::spec::{ClusterSpec, TaskName};
-use ferroflow_core::{Result, Tensor, bail};
+use ferroflow_core::{Result, Shape, Tensor, bail};
 use ferroflow_proto::tensorflow::eager::{self, RemoteTensorHandle, queue_item};
-use ferroflow_proto::tensorflow::{DeviceAttributes, ServerDef, TensorProto};
+use ferroflow_proto::tensorflow::{DeviceAttributes, NamedTensorProto, RunGraphResponse, ServerDef, TensorProto};
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
+use prost::Message;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -79,15 +81,50 @@ async fn call_rarely(services: &Services, method: &str, mut request: Request) ->
 }
 
 async fn enqueue(services: &Services, mut request: Request) -> Result<Rope> {
-    let request = request.decode().await?;
-    answer(services, request, false).await
+    let ExtendedEnqueueRequest { context_id, queue, asks_for_links } = request.decode().await?;
+    let queue_response = run_items(services, context_id, queue, false).await?;
+    if !asks_for_links {
+        return Ok(Rope::from_message(&eager::EnqueueResponse { queue_response }));
+    }
+    let local_name = local::name(services.worker.device().incarnation());
+    let response = ExtendedEnqueueResponse { queue_response, takes_direct_links: true, local_name };
+    Ok(Rope::from_message(&response))
 }
 
-async fn answer(services: &Services, request: eager::EnqueueRequest, on_stream: bool) -> Result<Rope> {
-    let items = request.queue.into_iter().map(|item| read_item(item.item));
-    let outcomes = services.eager.enqueue(request.context_id, items, on_stream).await?;
-    let queue_response = outcomes.into_iter().map(write_outcome).collect::<Result<_>>()?;
-    Ok(Rope::from_message(&eager::EnqueueResponse { queue_response }))
+async fn run_items(
+    services: &Services,
+    context: u64,
+    queue: Vec<eager::QueueItem>,
+    on_stream: bool,
+) -> Result<Vec<eager::QueueResponse>> {
+    let items = queue.into_iter().map(|item| read_item(item.item));
+    let outcomes = services.eager.enqueue(context, items, on_stream).await?;
+    outcomes.into_iter().map(write_outcome).collect()
+}
+
+/// An `EnqueueRequest` with Ferroflow's field.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ExtendedEnqueueRequest {
+    #[prost(fixed64, tag = "1")]
+    pub(crate) context_id: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) queue: Vec<eager::QueueItem>,
+    /// True if the caller is a Ferroflow task that will run parts of functions here.
+    #[prost(bool, tag = "61001")]
+    pub(crate) asks_for_links: bool,
+}
+
+/// An `EnqueueResponse` with Ferroflow's fields, for tasks that ask for them.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ExtendedEnqueueResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) queue_response: Vec<eager::QueueResponse>,
+    /// True if the task accepts direct connections.
+    #[prost(bool, tag = "61001")]
+    pub(crate) takes_direct_links: bool,
+    /// The name of its local socket, for tasks on the same machine.
+    #[prost(string, tag = "61002")]
+    pub(crate) local_name: String,
 }
 
 /// Answers the requests of a stream in their order, for as long as the client wants. A failure ends the stream.
@@ -101,7 +138,9 @@ pub(crate) fn streaming_enqueue(
         let (services, mut requests) = state?;
         let answered = async {
             let Some((request, charge)) = requests.next().await? else { return Ok(None) };
-            let pieces = answer(&services, request, true).await?.finish()?;
+            let eager::EnqueueRequest { context_id, queue } = request;
+            let queue_response = run_items(&services, context_id, queue, true).await?;
+            let pieces = Rope::from_message(&eager::EnqueueResponse { queue_response }).finish()?;
             drop(charge);
             Ok(Some(pieces))
         };
@@ -121,11 +160,28 @@ pub(crate) fn streaming_enqueue(
 }
 
 async fn run_component(services: &Services, mut request: Request) -> Result<Rope> {
-    let request: eager::RunComponentFunctionRequest = request.decode().await?;
-    let operation = read_operation(request.operation.unwrap_or_default())?;
-    let outcome = services.eager.run_component(request.context_id, operation, request.output_num).await?;
-    let eager::QueueResponse { shape, tensor, .. } = write_outcome(outcome)?;
+    let request = request.decode().await?;
+    let eager::QueueResponse { shape, tensor, .. } = write_outcome(run_part(services, request).await?)?;
     Ok(Rope::from_message(&eager::RunComponentFunctionResponse { shape, tensor }))
+}
+
+/// Runs a part of a function for a peer with a direct connection. The response has the results that are kept here as
+/// tensors without content.
+pub(crate) async fn run_component_part(
+    services: &Services,
+    request: eager::RunComponentFunctionRequest,
+) -> Result<RunGraphResponse> {
+    let shapes = run_part(services, request).await?.shapes;
+    let result = |shape: Shape| {
+        let tensor = TensorProto { tensor_shape: Some(shape.to_proto()), ..Default::default() };
+        NamedTensorProto { tensor: Some(tensor), ..Default::default() }
+    };
+    Ok(RunGraphResponse { recv: shapes.into_iter().map(result).collect(), ..Default::default() })
+}
+
+async fn run_part(services: &Services, request: eager::RunComponentFunctionRequest) -> Result<Outcome> {
+    let operation = read_operation(request.operation.unwrap_or_default())?;
+    services.eager.run_component(request.context_id, operation, request.output_num).await
 }
 
 fn read_cluster(server: Option<ServerDef>, devices: Vec<DeviceAttributes>) -> Result<Option<ClientCluster>> {

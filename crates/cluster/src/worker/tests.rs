@@ -537,7 +537,7 @@ impl Task {
 
     async fn run_directly(&self, link: &LinkHandle, graph: &str, step_id: i64) -> Result<()> {
         let request = Some(run_request(graph, step_id));
-        let part = RunPart { request, caller: CALLER.to_owned(), master_only: true };
+        let part = RunPart { request, caller: CALLER.to_owned(), master_only: true, component: None };
         self.remote.run_directly(link, part, step_id).await.map(drop)
     }
 }
@@ -600,7 +600,7 @@ fn a_part_that_never_begins_leaves_nothing_behind() {
         let tensor = [&head[..], key.as_bytes(), &1f32.to_le_bytes()].concat();
         for step in 0..32 {
             let request = Some(run_request("no graph", step));
-            let part = RunPart { request, caller: CALLER.to_owned(), master_only: false };
+            let part = RunPart { request, caller: CALLER.to_owned(), master_only: false, component: None };
             let mut socket = tokio::net::TcpStream::connect(a.server.address()).await.unwrap();
             // The last frame confirms a transfer that nobody made, which ends the connection before the part gets a turn.
             let run = frame(1, step, &part.encode_to_vec());

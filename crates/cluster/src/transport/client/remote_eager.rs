@@ -3,10 +3,12 @@
 use super::channel::Channel;
 use super::method::{Method, methods};
 use crate::spec::TaskName;
+use crate::transport::eager_service::{ExtendedEnqueueRequest, ExtendedEnqueueResponse};
 use ferroflow_core::{Result, Status};
 use ferroflow_proto::tensorflow::eager::queue_item::Item;
 use ferroflow_proto::tensorflow::eager::{
-    EnqueueRequest, EnqueueResponse, QueueItem, RunComponentFunctionRequest, RunComponentFunctionResponse,
+    EnqueueRequest, EnqueueResponse, QueueItem, RegisterFunctionOp, RunComponentFunctionRequest,
+    RunComponentFunctionResponse,
 };
 use futures_util::FutureExt;
 use prost::Message;
@@ -29,6 +31,13 @@ impl RemoteEager {
     pub(super) fn new(task: TaskName, channel: Arc<Channel>) -> Result<RemoteEager> {
         let methods = Methods::new(channel.address())?;
         Ok(RemoteEager { task, channel, methods })
+    }
+
+    /// Registers a part of a function; the response says whether the task takes direct connections.
+    pub(super) async fn register(&self, context: u64, function: RegisterFunctionOp) -> Result<ExtendedEnqueueResponse> {
+        let queue = vec![QueueItem { item: Some(Item::RegisterFunction(function)) }];
+        let request = ExtendedEnqueueRequest { context_id: context, queue, asks_for_links: true };
+        self.unary(&self.methods.enqueue, &request, context).await
     }
 
     /// Has these things done, one after the other.
@@ -57,6 +66,11 @@ impl RemoteEager {
         let why = format!("no answer from {} to {}", self.channel.address(), method.path());
         let answered = self.channel.log_wait(method.waiting(), &self.task, &why, answered).await;
         answered.map_err(|error| self.explain(method, error))
+    }
+
+    /// The failure of a part of a function, however it was asked for.
+    pub(super) fn component_failed(&self, error: Status) -> Status {
+        self.explain(&self.methods.run_component, error)
     }
 
     fn explain(&self, method: &Method, error: Status) -> Status {

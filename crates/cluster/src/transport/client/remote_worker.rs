@@ -18,13 +18,15 @@ use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::{Code, Result, Status, status};
-use ferroflow_proto::tensorflow::eager::{CleanupFunctionOp, RemoteTensorHandle};
+use ferroflow_proto::tensorflow::eager::{
+    CleanupFunctionOp, RegisterFunctionOp, RemoteTensorHandle, RunComponentFunctionResponse,
+};
 use ferroflow_proto::tensorflow::eager::queue_item::Item;
 use ferroflow_proto::tensorflow::{
     CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse, ClusterDef,
     CreateWorkerSessionRequest, DeleteWorkerSessionRequest, DeleteWorkerSessionResponse,
     DeregisterGraphRequest, DeregisterGraphResponse, DeviceAttributes, LoggingRequest, LoggingResponse,
-    RegisterGraphRequest, RegisterGraphResponse, RunGraphRequest, RunGraphResponse,
+    NamedTensorProto, RegisterGraphRequest, RegisterGraphResponse, RunGraphRequest, RunGraphResponse,
 };
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
@@ -336,6 +338,28 @@ impl RemoteWorker {
         self.spawn_call(step_id as u64, move |worker| async move {
             worker.eager.enqueue(context, vec![cleanup]).await.map(drop)
         });
+    }
+
+    /// Registers a part of a function at the task, and learns whether it takes direct connections.
+    pub(crate) async fn register_component(&self, context: u64, function: RegisterFunctionOp) -> Result<()> {
+        let registered = self.eager.register(context, function).await?;
+        *self.local_name.lock().unwrap_or_else(PoisonError::into_inner) = registered.local_name;
+        self.takes_direct_links.store(registered.takes_direct_links, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Runs a part of a function over a direct connection.
+    pub(crate) async fn run_component_directly(
+        &self,
+        link: &LinkHandle,
+        part: RunPart,
+        step_id: i64,
+    ) -> Result<RunComponentFunctionResponse> {
+        let response = link.run(step_id, part).await.and_then(checked);
+        let response = response.map_err(|error| self.eager.component_failed(error))?;
+        let shape = |result: NamedTensorProto| result.tensor.and_then(|tensor| tensor.tensor_shape);
+        let shape = response.recv.into_iter().map(|result| shape(result).unwrap_or_default()).collect();
+        Ok(RunComponentFunctionResponse { shape, tensor: Vec::new() })
     }
 
     /// Has the task let go of results of a function in the background.

@@ -7,6 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::tensor::{Storage, encode_string_list};
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure};
+use ferroflow_proto::tensorflow::eager::RunComponentFunctionRequest;
 use ferroflow_proto::tensorflow::{RunGraphRequest, TensorProto};
 use prost::Message;
 
@@ -107,6 +108,9 @@ pub(crate) struct RunPart {
     /// True if only the caller receives tensors from the part. The step then ends here with the part.
     #[prost(bool, tag = "3")]
     pub(crate) master_only: bool,
+    /// A part of a function to run instead of a graph.
+    #[prost(message, optional, tag = "4")]
+    pub(crate) component: Option<RunComponentFunctionRequest>,
 }
 
 /// A value in the sender's memory that the receiver reads to check its access.

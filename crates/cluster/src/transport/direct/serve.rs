@@ -5,6 +5,7 @@ use super::incoming::Deliver;
 use super::link::Link;
 use super::memory::PeerMemory;
 use crate::presence::Presence;
+use crate::transport::eager_service;
 use crate::transport::greeting::GREETING_WAIT;
 use crate::transport::reader::malformed;
 use crate::transport::server::Services;
@@ -87,9 +88,12 @@ impl ServingSide {
         // Before the part runs, because tensors of the step may arrive right away.
         worker.step(id).connect(vec![(part.caller, link.clone())]);
         let step = StepEnd { worker, id, master_only: part.master_only };
+        let services = self.services.clone();
         let run = async move {
-            let request = part.request.unwrap_or_default();
-            let done = step.worker.run_graph(request).await;
+            let done = match part.component {
+                Some(component) => Box::pin(eager_service::run_component_part(&services, component)).await,
+                None => step.worker.run_graph(part.request.unwrap_or_default()).await,
+            };
             // Before the report, so that nothing is left of the step when the caller learns of its end.
             drop(step);
             link.send_end(id, &done.unwrap_or_else(|error| error_response(&error)));
