@@ -10,6 +10,8 @@ mod dataset;
 pub use dataset::*;
 mod function;
 pub use function::*;
+mod image;
+pub use image::*;
 mod logging;
 pub use logging::*;
 mod math;
