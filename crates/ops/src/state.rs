@@ -1,6 +1,7 @@
 //! State that ops keep between steps, or between the ops of one step: what handles and references lead to.
 
 pub(crate) mod accumulator;
+pub(crate) mod csr;
 pub(crate) mod queue;
 pub(crate) mod ref_handle;
 pub(crate) mod resource_name;

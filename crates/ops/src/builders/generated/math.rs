@@ -1539,6 +1539,40 @@ pub fn broadcast_gradient_args(
     BroadcastGradientArgs::new().build(scope, s0, s1)
 }
 
+/// `Bucketize(input: T) -> (output: int32)`
+///
+/// Attributes:
+/// - `T: {int32, int64, float, double}`
+/// - `boundaries: list(float)`
+#[derive(Clone, Debug)]
+pub struct Bucketize(Settings);
+
+impl Bucketize {
+    /// A builder with every optional attribute at its default.
+    pub fn new(boundaries: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("boundaries", boundaries);
+        Bucketize(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "Bucketize").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`Bucketize`] with every optional attribute at its default.
+#[track_caller]
+pub fn bucketize(scope: &Scope, input: impl Into<Input>, boundaries: impl ToAttr) -> Result<Output> {
+    Bucketize::new(boundaries).build(scope, input)
+}
+
 /// `Cast(x: SrcT) -> (y: DstT)`
 ///
 /// Attributes:
