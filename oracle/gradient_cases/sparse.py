@@ -16,6 +16,7 @@ def long(values):
 def cases(c):
     entries(c)
     products(c)
+    matrices(c)
     ragged(c)
 
 
@@ -93,6 +94,43 @@ def products(c):
                 dtypes=("float", "double", "complex128"),
                 unknown=ta == tb,
             )
+
+
+def matrices(c):
+    csr = lambda x: raw.SparseTensorToCSRSparseMatrix(indices=long(A), values=x, dense_shape=long([2, 3]))
+    dense = lambda matrix, x: raw.CSRSparseMatrixToDense(sparse_input=matrix, type=x.dtype)
+    kinds = dict(dtypes=("double", "complex128"), unknown=False)
+    c.case("CSRSparseMatrixToDense", lambda x: dense(csr(x), x), any_(3), **kinds)
+    c.case(
+        "CSRSparseMatrixToSparseTensor",
+        lambda x: raw.CSRSparseMatrixToSparseTensor(sparse_matrix=csr(x), type=x.dtype).values,
+        any_(3),
+        **kinds,
+    )
+    from_dense = lambda x: raw.DenseToCSRSparseMatrix(dense_input=x, indices=long(A))
+    c.case("DenseToCSRSparseMatrix", lambda x: dense(from_dense(x), x), any_(2, 3), **kinds)
+    turned = lambda x: raw.SparseMatrixTranspose(input=csr(x), type=x.dtype, conjugate=True)
+    c.case("SparseMatrixTranspose", lambda x: dense(turned(x), x), any_(3), **kinds)
+    for kind in ("plain", "adjoint"):
+        both = {f"{kind}_{side}": True for side in "ab"} if kind != "plain" else {}
+        sizes = (4, 2) if kind == "adjoint" else (3, 4)
+        c.case(
+            f"SparseMatrixMatMul/{kind}",
+            lambda x, y, both=both: raw.SparseMatrixMatMul(a=csr(x), b=y, **both),
+            any_(3),
+            any_(*sizes),
+            **kinds,
+        )
+    c.case(
+        "SparseMatrixMatMul/transposed_output",
+        lambda x, y: raw.SparseMatrixMatMul(a=csr(x), b=y, transpose_output=True, conjugate_output=True),
+        any_(3),
+        any_(3, 4),
+        dtypes=("double",),
+        unknown=False,
+    )
+    square = lambda x, y: raw.SparseMatrixSparseMatMul(a=csr(x), b=csr(y), type=x.dtype, adjoint_b=True)
+    c.case("SparseMatrixSparseMatMul", lambda x, y: dense(square(x, y), x), any_(3), any_(3), **kinds)
 
 
 def ragged(c):

@@ -2,6 +2,7 @@
 
 pub(crate) mod accumulator;
 pub(crate) mod anonymous;
+pub(crate) mod csr;
 pub(crate) mod queue;
 pub(crate) mod reader;
 pub(crate) mod ref_handle;

@@ -1,4 +1,4 @@
-//! Variants that are a few tensors: a tensor itself, a ragged tensor, the components of a composite one.
+//! Variants that are a few tensors: a tensor itself, a ragged tensor, a sparse matrix, the components of a composite one.
 
 use crate::support::rows;
 use bytes::Bytes;
@@ -15,6 +15,8 @@ pub(crate) enum VariantKind {
     Ragged,
     /// Components of a value whose type the metadata describe.
     Composite,
+    /// A sparse matrix by rows: dense shape, and pointers to batches, rows, columns and values.
+    Csr,
 }
 
 impl VariantKind {
@@ -23,6 +25,7 @@ impl VariantKind {
             VariantKind::Tensor => "tensorflow::Tensor",
             VariantKind::Ragged => "RaggedTensorVariant",
             VariantKind::Composite => "CompositeTensorVariant",
+            VariantKind::Csr => "tensorflow::CSRSparseMatrix",
         }
     }
 }

@@ -130,6 +130,160 @@ pub fn add_sparse_to_tensors_map(
     AddSparseToTensorsMap::new().build(scope, sparse_indices, sparse_values, sparse_shape)
 }
 
+/// The outputs of [`CSRSparseMatrixComponents`].
+#[derive(Clone, Debug)]
+pub struct CSRSparseMatrixComponentsOutputs {
+    /// `row_ptrs: int32`
+    pub row_ptrs: Output,
+    /// `col_inds: int32`
+    pub col_inds: Output,
+    /// `values: type`
+    pub values: Output,
+}
+
+/// `CSRSparseMatrixComponents(csr_sparse_matrix: variant, index: int32) -> (row_ptrs: int32, col_inds: int32, values: type)`
+///
+/// Attributes:
+/// - `type: {float, double, complex64, complex128}`
+#[derive(Clone, Debug)]
+pub struct CSRSparseMatrixComponents(Settings);
+
+impl CSRSparseMatrixComponents {
+    /// A builder with every optional attribute at its default.
+    pub fn new(type_: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("type", type_);
+        CSRSparseMatrixComponents(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        csr_sparse_matrix: impl Into<Input>,
+        index: impl Into<Input>,
+    ) -> Result<CSRSparseMatrixComponentsOutputs> {
+        let operation =
+            self.0.node(scope, "CSRSparseMatrixComponents").input(csr_sparse_matrix).input(index).build()?;
+        Ok(CSRSparseMatrixComponentsOutputs {
+            row_ptrs: operation.output_arg(0)?,
+            col_inds: operation.output_arg(1)?,
+            values: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`CSRSparseMatrixComponents`] with every optional attribute at its default.
+#[track_caller]
+pub fn csr_sparse_matrix_components(
+    scope: &Scope,
+    csr_sparse_matrix: impl Into<Input>,
+    index: impl Into<Input>,
+    type_: DType,
+) -> Result<CSRSparseMatrixComponentsOutputs> {
+    CSRSparseMatrixComponents::new(type_).build(scope, csr_sparse_matrix, index)
+}
+
+/// `CSRSparseMatrixToDense(sparse_input: variant) -> (dense_output: type)`
+///
+/// Attributes:
+/// - `type: {float, double, complex64, complex128}`
+#[derive(Clone, Debug)]
+pub struct CSRSparseMatrixToDense(Settings);
+
+impl CSRSparseMatrixToDense {
+    /// A builder with every optional attribute at its default.
+    pub fn new(type_: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("type", type_);
+        CSRSparseMatrixToDense(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, sparse_input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "CSRSparseMatrixToDense").input(sparse_input).build()?.output_arg(0)
+    }
+}
+
+/// [`CSRSparseMatrixToDense`] with every optional attribute at its default.
+#[track_caller]
+pub fn csr_sparse_matrix_to_dense(
+    scope: &Scope,
+    sparse_input: impl Into<Input>,
+    type_: DType,
+) -> Result<Output> {
+    CSRSparseMatrixToDense::new(type_).build(scope, sparse_input)
+}
+
+/// The outputs of [`CSRSparseMatrixToSparseTensor`].
+#[derive(Clone, Debug)]
+pub struct CSRSparseMatrixToSparseTensorOutputs {
+    /// `indices: int64`
+    pub indices: Output,
+    /// `values: type`
+    pub values: Output,
+    /// `dense_shape: int64`
+    pub dense_shape: Output,
+}
+
+/// `CSRSparseMatrixToSparseTensor(sparse_matrix: variant) -> (indices: int64, values: type, dense_shape: int64)`
+///
+/// Attributes:
+/// - `type: {float, double, complex64, complex128}`
+#[derive(Clone, Debug)]
+pub struct CSRSparseMatrixToSparseTensor(Settings);
+
+impl CSRSparseMatrixToSparseTensor {
+    /// A builder with every optional attribute at its default.
+    pub fn new(type_: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("type", type_);
+        CSRSparseMatrixToSparseTensor(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        sparse_matrix: impl Into<Input>,
+    ) -> Result<CSRSparseMatrixToSparseTensorOutputs> {
+        let operation = self.0.node(scope, "CSRSparseMatrixToSparseTensor").input(sparse_matrix).build()?;
+        Ok(CSRSparseMatrixToSparseTensorOutputs {
+            indices: operation.output_arg(0)?,
+            values: operation.output_arg(1)?,
+            dense_shape: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`CSRSparseMatrixToSparseTensor`] with every optional attribute at its default.
+#[track_caller]
+pub fn csr_sparse_matrix_to_sparse_tensor(
+    scope: &Scope,
+    sparse_matrix: impl Into<Input>,
+    type_: DType,
+) -> Result<CSRSparseMatrixToSparseTensorOutputs> {
+    CSRSparseMatrixToSparseTensor::new(type_).build(scope, sparse_matrix)
+}
+
 /// `CompositeTensorVariantFromComponents(components: Tcomponents) -> (encoded: variant)`
 ///
 /// Attributes:
@@ -281,6 +435,47 @@ pub fn dense_count_sparse_output(
     binary_output: bool,
 ) -> Result<DenseCountSparseOutputOutputs> {
     DenseCountSparseOutput::new(binary_output).build(scope, values, weights)
+}
+
+/// `DenseToCSRSparseMatrix(dense_input: T, indices: int64) -> (sparse_output: variant)`
+///
+/// Attributes:
+/// - `T: {float, double, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct DenseToCSRSparseMatrix(Settings);
+
+impl DenseToCSRSparseMatrix {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DenseToCSRSparseMatrix(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        dense_input: impl Into<Input>,
+        indices: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "DenseToCSRSparseMatrix").input(dense_input).input(indices).build()?.output_arg(0)
+    }
+}
+
+/// [`DenseToCSRSparseMatrix`] with every optional attribute at its default.
+#[track_caller]
+pub fn dense_to_csr_sparse_matrix(
+    scope: &Scope,
+    dense_input: impl Into<Input>,
+    indices: impl Into<Input>,
+) -> Result<Output> {
+    DenseToCSRSparseMatrix::new().build(scope, dense_input, indices)
 }
 
 /// The outputs of [`DenseToDenseSetOperation`].
@@ -2305,6 +2500,215 @@ pub fn sparse_fill_empty_rows_grad(
     SparseFillEmptyRowsGrad::new().build(scope, reverse_index_map, grad_values)
 }
 
+/// `SparseMatrixMatMul(a: variant, b: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: type`
+/// - `transpose_a: bool = false`
+/// - `transpose_b: bool = false`
+/// - `adjoint_a: bool = false`
+/// - `adjoint_b: bool = false`
+/// - `transpose_output: bool = false`
+/// - `conjugate_output: bool = false`
+#[derive(Clone, Debug, Default)]
+pub struct SparseMatrixMatMul(Settings);
+
+impl SparseMatrixMatMul {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        SparseMatrixMatMul(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `transpose_a: bool = false`.
+    #[must_use]
+    pub fn transpose_a(mut self, value: bool) -> Self {
+        self.0.set("transpose_a", value);
+        self
+    }
+    /// Sets `transpose_b: bool = false`.
+    #[must_use]
+    pub fn transpose_b(mut self, value: bool) -> Self {
+        self.0.set("transpose_b", value);
+        self
+    }
+    /// Sets `adjoint_a: bool = false`.
+    #[must_use]
+    pub fn adjoint_a(mut self, value: bool) -> Self {
+        self.0.set("adjoint_a", value);
+        self
+    }
+    /// Sets `adjoint_b: bool = false`.
+    #[must_use]
+    pub fn adjoint_b(mut self, value: bool) -> Self {
+        self.0.set("adjoint_b", value);
+        self
+    }
+    /// Sets `transpose_output: bool = false`.
+    #[must_use]
+    pub fn transpose_output(mut self, value: bool) -> Self {
+        self.0.set("transpose_output", value);
+        self
+    }
+    /// Sets `conjugate_output: bool = false`.
+    #[must_use]
+    pub fn conjugate_output(mut self, value: bool) -> Self {
+        self.0.set("conjugate_output", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, a: impl Into<Input>, b: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "SparseMatrixMatMul").input(a).input(b).build()?.output_arg(0)
+    }
+}
+
+/// [`SparseMatrixMatMul`] with every optional attribute at its default.
+#[track_caller]
+pub fn sparse_matrix_mat_mul(scope: &Scope, a: impl Into<Input>, b: impl Into<Input>) -> Result<Output> {
+    SparseMatrixMatMul::new().build(scope, a, b)
+}
+
+/// `SparseMatrixNNZ(sparse_matrix: variant) -> (nnz: int32)`
+#[derive(Clone, Debug, Default)]
+pub struct SparseMatrixNNZ(Settings);
+
+impl SparseMatrixNNZ {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        SparseMatrixNNZ(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, sparse_matrix: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "SparseMatrixNNZ").input(sparse_matrix).build()?.output_arg(0)
+    }
+}
+
+/// [`SparseMatrixNNZ`] with every optional attribute at its default.
+#[track_caller]
+pub fn sparse_matrix_nnz(scope: &Scope, sparse_matrix: impl Into<Input>) -> Result<Output> {
+    SparseMatrixNNZ::new().build(scope, sparse_matrix)
+}
+
+/// `SparseMatrixSparseMatMul(a: variant, b: variant) -> (c: variant)`
+///
+/// Attributes:
+/// - `type: {float, double, complex64, complex128}`
+/// - `transpose_a: bool = false`
+/// - `transpose_b: bool = false`
+/// - `adjoint_a: bool = false`
+/// - `adjoint_b: bool = false`
+#[derive(Clone, Debug)]
+pub struct SparseMatrixSparseMatMul(Settings);
+
+impl SparseMatrixSparseMatMul {
+    /// A builder with every optional attribute at its default.
+    pub fn new(type_: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("type", type_);
+        SparseMatrixSparseMatMul(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `transpose_a: bool = false`.
+    #[must_use]
+    pub fn transpose_a(mut self, value: bool) -> Self {
+        self.0.set("transpose_a", value);
+        self
+    }
+    /// Sets `transpose_b: bool = false`.
+    #[must_use]
+    pub fn transpose_b(mut self, value: bool) -> Self {
+        self.0.set("transpose_b", value);
+        self
+    }
+    /// Sets `adjoint_a: bool = false`.
+    #[must_use]
+    pub fn adjoint_a(mut self, value: bool) -> Self {
+        self.0.set("adjoint_a", value);
+        self
+    }
+    /// Sets `adjoint_b: bool = false`.
+    #[must_use]
+    pub fn adjoint_b(mut self, value: bool) -> Self {
+        self.0.set("adjoint_b", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, a: impl Into<Input>, b: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "SparseMatrixSparseMatMul").input(a).input(b).build()?.output_arg(0)
+    }
+}
+
+/// [`SparseMatrixSparseMatMul`] with every optional attribute at its default.
+#[track_caller]
+pub fn sparse_matrix_sparse_mat_mul(
+    scope: &Scope,
+    a: impl Into<Input>,
+    b: impl Into<Input>,
+    type_: DType,
+) -> Result<Output> {
+    SparseMatrixSparseMatMul::new(type_).build(scope, a, b)
+}
+
+/// `SparseMatrixTranspose(input: variant) -> (output: variant)`
+///
+/// Attributes:
+/// - `conjugate: bool = false`
+/// - `type: {float, double, complex64, complex128}`
+#[derive(Clone, Debug)]
+pub struct SparseMatrixTranspose(Settings);
+
+impl SparseMatrixTranspose {
+    /// A builder with every optional attribute at its default.
+    pub fn new(type_: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("type", type_);
+        SparseMatrixTranspose(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `conjugate: bool = false`.
+    #[must_use]
+    pub fn conjugate(mut self, value: bool) -> Self {
+        self.0.set("conjugate", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "SparseMatrixTranspose").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`SparseMatrixTranspose`] with every optional attribute at its default.
+#[track_caller]
+pub fn sparse_matrix_transpose(scope: &Scope, input: impl Into<Input>, type_: DType) -> Result<Output> {
+    SparseMatrixTranspose::new(type_).build(scope, input)
+}
+
 /// `SparseReduceMax(input_indices: int64, input_values: T, input_shape: int64, reduction_axes: int32) -> (output: T)`
 ///
 /// Attributes:
@@ -3197,6 +3601,55 @@ pub fn sparse_tensor_dense_mat_mul(
     b: impl Into<Input>,
 ) -> Result<Output> {
     SparseTensorDenseMatMul::new().build(scope, a_indices, a_values, a_shape, b)
+}
+
+/// `SparseTensorToCSRSparseMatrix(indices: int64, values: T, dense_shape: int64) -> (sparse_matrix: variant)`
+///
+/// Attributes:
+/// - `T: {float, double, complex64, complex128}`
+#[derive(Clone, Debug, Default)]
+pub struct SparseTensorToCSRSparseMatrix(Settings);
+
+impl SparseTensorToCSRSparseMatrix {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        SparseTensorToCSRSparseMatrix(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        indices: impl Into<Input>,
+        values: impl Into<Input>,
+        dense_shape: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "SparseTensorToCSRSparseMatrix")
+            .input(indices)
+            .input(values)
+            .input(dense_shape)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`SparseTensorToCSRSparseMatrix`] with every optional attribute at its default.
+#[track_caller]
+pub fn sparse_tensor_to_csr_sparse_matrix(
+    scope: &Scope,
+    indices: impl Into<Input>,
+    values: impl Into<Input>,
+    dense_shape: impl Into<Input>,
+) -> Result<Output> {
+    SparseTensorToCSRSparseMatrix::new().build(scope, indices, values, dense_shape)
 }
 
 /// The outputs of [`SparseToSparseSetOperation`].
