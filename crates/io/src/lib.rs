@@ -14,3 +14,4 @@ pub mod path;
 pub mod record;
 pub mod table;
 pub mod v1;
+pub mod wav;

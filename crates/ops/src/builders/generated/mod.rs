@@ -2,6 +2,8 @@
 
 mod array;
 pub use array::*;
+mod audio;
+pub use audio::*;
 mod control_flow;
 pub use control_flow::*;
 mod data_flow;
