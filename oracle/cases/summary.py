@@ -50,3 +50,11 @@ def cases(c):
     p.step(fetch=["merged"])
     p.step(fetch=["duplicate"])
     p.step(fetch=["malformed"])
+    sound = np.float32([[0, 0.5, -1, 2], [0.25, -0.3, 1e-5, -7]])
+    for count in (1, 3):
+        c.op("AudioSummary", [lit("a"), sound], f"{count}", sample_rate=8000.4, max_outputs=count)
+        c.op("AudioSummaryV2", [lit("a"), sound.reshape(2, 2, 2), np.float32(0.2)], f"{count}", max_outputs=count)
+    c.op("AudioSummaryV2", [lit("a"), sound[0], np.float32(1)], "rank", message=SENTENCE)
+    c.op("AudioSummaryV2", [lit("a"), sound, np.float32(0)], "rate", message=SENTENCE)
+    c.op("AudioSummaryV2", [lit(["a"]), sound, np.float32(1)], "tag", message=SENTENCE)
+    c.op("AudioSummaryV2", [lit("a"), sound[:, :0], np.float32(1)], "empty")

@@ -41,6 +41,7 @@ SCENARIOS = [
     "datasets",
     "coordination",
     "abandoned",
+    "summaries",
     "coordinator",
 ]
 

@@ -42,6 +42,8 @@ SCENARIOS = [
     "random_numbers",
     "protocol",
     "worker_service",
+    "summaries",
+    "images",
     "unused_nodes",
     "hostile_graphs",
     "tables",

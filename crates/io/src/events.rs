@@ -67,7 +67,12 @@ impl EventWriter {
 
     /// Appends an event.
     pub fn write(&mut self, event: &Event) -> Result<()> {
-        self.records.write(&event.encode_to_vec())?;
+        self.write_encoded(&event.encode_to_vec())
+    }
+
+    /// Appends an event that is encoded already.
+    pub fn write_encoded(&mut self, event: &[u8]) -> Result<()> {
+        self.records.write(event)?;
         self.waiting += 1;
         if self.waiting >= self.policy.max_queue || self.flushed.elapsed() >= self.policy.interval {
             self.flush()?;

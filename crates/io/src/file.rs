@@ -316,6 +316,20 @@ impl SequentialReader {
     }
 }
 
+impl io::Seek for SequentialReader {
+    /// Moves by bytes from the start or from here; where a file ends may change, so that nothing counts from there.
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        let position = match to {
+            io::SeekFrom::Start(position) => Some(position),
+            io::SeekFrom::Current(by) => self.position.checked_add_signed(by),
+            io::SeekFrom::End(_) => None,
+        };
+        let refused = || io::Error::new(ErrorKind::InvalidInput, "no such place in a file that is read once");
+        self.position = position.ok_or_else(refused)?;
+        Ok(self.position)
+    }
+}
+
 impl io::Read for SequentialReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match &self.source.file {

@@ -16,3 +16,4 @@ pub mod record;
 mod spool;
 pub mod table;
 pub mod v1;
+pub mod wav;

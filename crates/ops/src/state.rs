@@ -9,6 +9,7 @@ pub(crate) mod ref_handle;
 pub(crate) mod resource_name;
 pub(crate) mod rng_state;
 pub(crate) mod table;
+pub(crate) mod summary_writer;
 pub(crate) mod tensor_array;
 pub(crate) mod tensor_list;
 pub(crate) mod variable;

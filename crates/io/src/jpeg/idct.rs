@@ -2,6 +2,7 @@
 //! those that give fewer pixels than a block has.
 
 use super::Block;
+use wide::i16x8;
 
 /// The transform of one component: what a block's coefficients are multiplied by, and the number of pixels it gives.
 pub(super) struct Transform {
@@ -82,70 +83,48 @@ fn fill(out: &mut [u8], stride: usize, size: usize, value: u8) {
     out.chunks_mut(stride).take(size).for_each(|row| row[..size].fill(value));
 }
 
-type Lanes = [i16; 8];
-
+/// The product with a factor in 8 bits, as a multiplication that keeps the upper half, which processors have.
 #[inline(always)]
-fn each(a: Lanes, b: Lanes, f: impl Fn(i16, i16) -> i16) -> Lanes {
-    std::array::from_fn(|lane| f(a[lane], b[lane]))
-}
-
-#[inline(always)]
-fn add(a: Lanes, b: Lanes) -> Lanes {
-    each(a, b, i16::wrapping_add)
-}
-
-#[inline(always)]
-fn sub(a: Lanes, b: Lanes) -> Lanes {
-    each(a, b, i16::wrapping_sub)
-}
-
-/// The product with a factor in 8 bits, written as a multiplication that keeps the upper half, which processors have.
-#[inline(always)]
-fn times(a: Lanes, factor: i16) -> Lanes {
-    a.map(|x| ((i32::from(x << 2) * i32::from(factor << 6)) >> 16) as i16)
-}
-
-#[inline(always)]
-fn transposed(rows: [Lanes; 8]) -> [Lanes; 8] {
-    std::array::from_fn(|column| std::array::from_fn(|row| rows[row][column]))
+fn times(x: i16x8, factor: i16) -> i16x8 {
+    i16x8::mul_keep_high(x << 2, i16x8::splat(factor << 6))
 }
 
 /// One direction of the fast transform, over eight columns at once.
 #[inline(always)]
-fn fast_pass(x: [Lanes; 8]) -> [Lanes; 8] {
-    let (sum, difference) = (add(x[0], x[4]), sub(x[0], x[4]));
-    let outer = add(x[2], x[6]);
-    let inner = sub(times(sub(x[2], x[6]), 362), outer);
-    let even = [add(sum, outer), add(difference, inner), sub(difference, inner), sub(sum, outer)];
-    let (z13, z10, z11, z12) = (add(x[5], x[3]), sub(x[5], x[3]), add(x[1], x[7]), sub(x[1], x[7]));
-    let odd7 = add(z11, z13);
-    let cross = times(sub(z11, z13), 362);
-    let z5 = times(add(z10, z12), 473);
-    let odd10 = sub(times(z12, 277), z5);
+fn fast_pass(x: [i16x8; 8]) -> [i16x8; 8] {
+    let (sum, difference) = (x[0] + x[4], x[0] - x[4]);
+    let outer = x[2] + x[6];
+    let inner = times(x[2] - x[6], 362) - outer;
+    let even = [sum + outer, difference + inner, difference - inner, sum - outer];
+    let (z13, z10, z11, z12) = (x[5] + x[3], x[5] - x[3], x[1] + x[7], x[1] - x[7]);
+    let odd7 = z11 + z13;
+    let cross = times(z11 - z13, 362);
+    let z5 = times(z10 + z12, 473);
+    let odd10 = times(z12, 277) - z5;
     // −2.613 is split so that the factor fits into 16 bits.
-    let odd12 = add(sub(times(z10, -413), z10), z5);
-    let odd6 = sub(odd12, odd7);
-    let odd5 = sub(cross, odd6);
-    let odd4 = add(odd10, odd5);
+    let odd12 = times(z10, -413) - z10 + z5;
+    let odd6 = odd12 - odd7;
+    let odd5 = cross - odd6;
+    let odd4 = odd10 + odd5;
     [
-        add(even[0], odd7),
-        add(even[1], odd6),
-        add(even[2], odd5),
-        sub(even[3], odd4),
-        add(even[3], odd4),
-        sub(even[2], odd5),
-        sub(even[1], odd6),
-        sub(even[0], odd7),
+        even[0] + odd7,
+        even[1] + odd6,
+        even[2] + odd5,
+        even[3] - odd4,
+        even[3] + odd4,
+        even[2] - odd5,
+        even[1] - odd6,
+        even[0] - odd7,
     ]
 }
 
 fn fast(block: &Block, multipliers: &Block, out: &mut [u8], stride: usize) {
     let (block, _) = block.as_chunks::<8>();
     let (multipliers, _) = multipliers.as_chunks::<8>();
-    let rows = std::array::from_fn(|row| each(block[row], multipliers[row], i16::wrapping_mul));
-    let rows = transposed(fast_pass(transposed(fast_pass(rows))));
-    for (row, out) in rows.iter().zip(out.chunks_mut(stride)) {
-        let pixels: [u8; 8] = row.map(|x| ((x >> 5).clamp(-128, 127) + 128) as u8);
+    let rows = std::array::from_fn(|row| i16x8::new(block[row]) * i16x8::new(multipliers[row]));
+    let rows = i16x8::transpose(fast_pass(i16x8::transpose(fast_pass(rows))));
+    for (row, out) in rows.into_iter().zip(out.chunks_mut(stride)) {
+        let pixels: [u8; 8] = (row >> 5).to_array().map(|x| (x.clamp(-128, 127) + 128) as u8);
         out[..8].copy_from_slice(&pixels);
     }
 }

@@ -380,13 +380,14 @@ impl Converter<'_> {
     fn fill(&self, first: usize, out: &mut [u8]) {
         let length = self.planes.iter().map(Plane::spread_width).max().unwrap_or(0).max(self.window.decoded);
         let mut spread: Vec<Vec<u8>> = self.planes.iter().map(|_| vec![0; length]).collect();
+        let mut sums = vec![0; length];
         let mut converted = vec![0; self.window.decoded * self.channels];
         let skipped = (self.window.decoded - self.window.width) * self.channels;
         for (number, out) in out.chunks_mut(self.window.width * self.channels).enumerate() {
             let y = self.window.top + first + number;
             let mut parts: [&[u8]; 4] = [&[]; 4];
             for ((part, plane), spread) in parts.iter_mut().zip(self.planes).zip(&mut spread) {
-                *part = &plane.row(y, spread)[..self.window.decoded];
+                *part = &plane.row(y, &mut sums, spread)[..self.window.decoded];
             }
             if skipped == 0 {
                 self.convert(&parts, out);
@@ -451,40 +452,52 @@ fn gray(r: u8, g: u8, b: u8) -> u8 {
     ((sum + (1 << 15)) >> 16) as u8
 }
 
-/// Converts a row, a few pixels at a time so that the arithmetic is done in vectors.
+/// Pixels that are converted at once, so that the arithmetic is done in vectors.
+const LANES: usize = 16;
+
 fn from_ycc(y: &[u8], cb: &[u8], cr: &[u8], out: &mut [u8]) {
-    const LANES: usize = 16;
-    let mut colors = [[0u8; LANES]; 3];
-    let parts = y.chunks(LANES).zip(cb.chunks(LANES)).zip(cr.chunks(LANES));
-    for (((y, cb), cr), out) in parts.zip(out.chunks_mut(3 * LANES)) {
-        if let (Ok(y), Ok(cb), Ok(cr)) = (y.try_into(), cb.try_into(), cr.try_into()) {
-            convert_lanes::<LANES>(y, cb, cr, &mut colors);
-        } else {
-            for (at, ((y, cb), cr)) in y.iter().zip(cb).zip(cr).enumerate() {
-                let mut one = [[0u8; 1]; 3];
-                convert_lanes::<1>(&[*y], &[*cb], &[*cr], &mut one);
-                (0..3).for_each(|channel| colors[channel][at] = one[channel][0]);
-            }
-        }
-        let (pixels, _) = out.as_chunks_mut::<3>();
-        for (at, pixel) in pixels.iter_mut().enumerate() {
-            *pixel = [colors[0][at], colors[1][at], colors[2][at]];
-        }
+    let (ys, y_rest) = y.as_chunks::<LANES>();
+    let ((cbs, cb_rest), (crs, cr_rest)) = (cb.as_chunks::<LANES>(), cr.as_chunks::<LANES>());
+    let (outs, out_rest) = out.as_chunks_mut::<{ 3 * LANES }>();
+    for (((y, cb), cr), out) in ys.iter().zip(cbs).zip(crs).zip(outs) {
+        convert(y, cb, cr, out);
+    }
+    if !y_rest.is_empty() {
+        let filled = |rest: &[u8]| {
+            let mut lanes = [0; LANES];
+            lanes[..rest.len()].copy_from_slice(rest);
+            lanes
+        };
+        let mut pixels = [0; 3 * LANES];
+        convert(&filled(y_rest), &filled(cb_rest), &filled(cr_rest), &mut pixels);
+        out_rest.copy_from_slice(&pixels[..out_rest.len()]);
     }
 }
 
+/// Factors above one half are written as what they differ from whole numbers by: products of 16 bits are the fast ones.
 #[inline(always)]
-fn convert_lanes<const N: usize>(y: &[u8; N], cb: &[u8; N], cr: &[u8; N], out: &mut [[u8; N]; 3]) {
+fn convert(y: &[u8; LANES], cb: &[u8; LANES], cr: &[u8; LANES], out: &mut [u8; 3 * LANES]) {
     const HALF: i32 = 1 << 15;
-    for lane in 0..N {
-        let (y, cb, cr) = (i32::from(y[lane]), i32::from(cb[lane]) - 128, i32::from(cr[lane]) - 128);
-        let red = y + ((fix(1.40200) * cr + HALF) >> 16);
-        let green = y + ((-fix(0.34414) * cb + HALF - fix(0.71414) * cr) >> 16);
-        let blue = y + ((fix(1.77200) * cb + HALF) >> 16);
-        out[0][lane] = red.clamp(0, 255) as u8;
-        out[1][lane] = green.clamp(0, 255) as u8;
-        out[2][lane] = blue.clamp(0, 255) as u8;
+    const RED: i32 = fix(1.40200) - (1 << 16);
+    const GREEN: i32 = (1 << 16) - fix(0.71414);
+    const BLUE: i32 = fix(1.77200) - (2 << 16);
+    let product = |x: i16, factor: i32| i32::from(x) * i32::from(factor as i16);
+    let mut pixels = [0u32; LANES];
+    for lane in 0..LANES {
+        let y = i16::from(y[lane]);
+        let (cb, cr) = (i16::from(cb[lane]) - 128, i16::from(cr[lane]) - 128);
+        let red = y + cr + ((product(cr, RED) + HALF) >> 16) as i16;
+        let green = y - cr + ((product(cr, GREEN) - product(cb, fix(0.34414)) + HALF) >> 16) as i16;
+        let blue = y + 2 * cb + ((product(cb, BLUE) + HALF) >> 16) as i16;
+        let byte = |x: i16| x.clamp(0, 255) as u32;
+        pixels[lane] = byte(red) | byte(green) << 8 | byte(blue) << 16;
     }
+    // Four bytes are written for each pixel, of which the next one covers the last.
+    let mut bytes = [0u8; 3 * LANES + 1];
+    for (lane, pixel) in pixels.iter().enumerate() {
+        bytes[3 * lane..3 * lane + 4].copy_from_slice(&pixel.to_le_bytes());
+    }
+    out.copy_from_slice(&bytes[..3 * LANES]);
 }
 
 impl Plane {
@@ -503,7 +516,7 @@ impl Plane {
     }
 
     /// A row of the size of the image's, in the plane itself or in `out`.
-    fn row<'a>(&'a self, y: usize, out: &'a mut [u8]) -> &'a [u8] {
+    fn row<'a>(&'a self, y: usize, sums: &mut [u16], out: &'a mut [u8]) -> &'a [u8] {
         match self.spread {
             Spread::Repeat(1, down) => return self.stored(y / down),
             Spread::Repeat(across, down) => {
@@ -520,7 +533,7 @@ impl Plane {
             }
             Spread::BothTwo => {
                 let (near, far) = (&self.stored(y / 2)[..self.width], &self.neighbor(y)[..self.width]);
-                both_two(near, far, out);
+                both_two(near, far, sums, out);
             }
         }
         out
@@ -535,26 +548,33 @@ impl Plane {
 fn across_two(row: &[u8], out: &mut [u8]) {
     let last = row.len() - 1;
     let (out, _) = out.as_chunks_mut::<2>();
-    let value = |at: usize| u16::from(row[at]);
-    for (at, out) in out[..=last].iter_mut().enumerate() {
-        let here = 3 * value(at);
-        let left = if at == 0 { row[0] } else { ((here + value(at - 1) + 1) >> 2) as u8 };
-        let right = if at == last { row[last] } else { ((here + value(at + 1) + 2) >> 2) as u8 };
-        *out = [left, right];
+    let pair = |before: u8, here: u8, after: u8| {
+        let here = 3 * u16::from(here);
+        [((here + u16::from(before) + 1) >> 2) as u8, ((here + u16::from(after) + 2) >> 2) as u8]
+    };
+    // Pixels at an edge have themselves as neighbors.
+    let middle = row.iter().zip(&row[1..]).zip(row.get(2..).unwrap_or_default());
+    for (out, ((before, here), after)) in out[1..].iter_mut().zip(middle) {
+        *out = pair(*before, *here, *after);
     }
+    out[0] = pair(row[0], row[0], row[last.min(1)]);
+    out[last] = pair(row[last.saturating_sub(1)], row[last], row[last]);
 }
 
-fn both_two(near: &[u8], far: &[u8], out: &mut [u8]) {
+/// Sums of both rows come first, in `sums`.
+fn both_two(near: &[u8], far: &[u8], sums: &mut [u16], out: &mut [u8]) {
     let last = near.len() - 1;
-    let mut sums = near.iter().zip(far).map(|(near, far)| 3 * u16::from(*near) + u16::from(*far));
-    let (out, _) = out.as_chunks_mut::<2>();
-    let Some(mut here) = sums.next() else { return };
-    let mut before = here;
-    for (at, out) in out[..=last].iter_mut().enumerate() {
-        let after = sums.next().unwrap_or(here);
-        let left = if at == 0 { (here * 4 + 8) >> 4 } else { (here * 3 + before + 8) >> 4 };
-        let right = if at == last { (here * 4 + 7) >> 4 } else { (here * 3 + after + 7) >> 4 };
-        *out = [left as u8, right as u8];
-        (before, here) = (here, after);
+    let sums = &mut sums[..near.len()];
+    for ((sum, near), far) in sums.iter_mut().zip(near).zip(far) {
+        *sum = 3 * u16::from(*near) + u16::from(*far);
     }
+    let (out, _) = out.as_chunks_mut::<2>();
+    let pair =
+        |before: u16, here: u16, after: u16| [((3 * here + before + 8) >> 4) as u8, ((3 * here + after + 7) >> 4) as u8];
+    let middle = sums.iter().zip(&sums[1..]).zip(sums.get(2..).unwrap_or_default());
+    for (out, ((before, here), after)) in out[1..].iter_mut().zip(middle) {
+        *out = pair(*before, *here, *after);
+    }
+    out[0] = pair(sums[0], sums[0], sums[last.min(1)]);
+    out[last] = pair(sums[last.saturating_sub(1)], sums[last], sums[last]);
 }

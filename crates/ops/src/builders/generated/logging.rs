@@ -52,6 +52,695 @@ pub fn assert(
     Assert::new().build(scope, condition, data)
 }
 
+/// `AudioSummary(tag: string, tensor: float) -> (summary: string)`
+///
+/// Attributes:
+/// - `sample_rate: float`
+/// - `max_outputs: int >= 1 = 3`
+#[derive(Clone, Debug)]
+pub struct AudioSummary(Settings);
+
+impl AudioSummary {
+    /// A builder with every optional attribute at its default.
+    pub fn new(sample_rate: f32) -> Self {
+        let mut settings = Settings::default();
+        settings.set("sample_rate", sample_rate);
+        AudioSummary(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `max_outputs: int >= 1 = 3`.
+    #[must_use]
+    pub fn max_outputs(mut self, value: i64) -> Self {
+        self.0.set("max_outputs", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, tag: impl Into<Input>, tensor: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "AudioSummary").input(tag).input(tensor).build()?.output_arg(0)
+    }
+}
+
+/// [`AudioSummary`] with every optional attribute at its default.
+#[track_caller]
+pub fn audio_summary(
+    scope: &Scope,
+    tag: impl Into<Input>,
+    tensor: impl Into<Input>,
+    sample_rate: f32,
+) -> Result<Output> {
+    AudioSummary::new(sample_rate).build(scope, tag, tensor)
+}
+
+/// `AudioSummaryV2(tag: string, tensor: float, sample_rate: float) -> (summary: string)`
+///
+/// Attributes:
+/// - `max_outputs: int >= 1 = 3`
+#[derive(Clone, Debug, Default)]
+pub struct AudioSummaryV2(Settings);
+
+impl AudioSummaryV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        AudioSummaryV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `max_outputs: int >= 1 = 3`.
+    #[must_use]
+    pub fn max_outputs(mut self, value: i64) -> Self {
+        self.0.set("max_outputs", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        tag: impl Into<Input>,
+        tensor: impl Into<Input>,
+        sample_rate: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "AudioSummaryV2")
+            .input(tag)
+            .input(tensor)
+            .input(sample_rate)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`AudioSummaryV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn audio_summary_v2(
+    scope: &Scope,
+    tag: impl Into<Input>,
+    tensor: impl Into<Input>,
+    sample_rate: impl Into<Input>,
+) -> Result<Output> {
+    AudioSummaryV2::new().build(scope, tag, tensor, sample_rate)
+}
+
+/// `CloseSummaryWriter(writer: resource) -> ()`
+#[derive(Clone, Debug, Default)]
+pub struct CloseSummaryWriter(Settings);
+
+impl CloseSummaryWriter {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        CloseSummaryWriter(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, writer: impl Into<Input>) -> Result<Operation> {
+        self.0.node(scope, "CloseSummaryWriter").input(writer).build()
+    }
+}
+
+/// [`CloseSummaryWriter`] with every optional attribute at its default.
+#[track_caller]
+pub fn close_summary_writer(scope: &Scope, writer: impl Into<Input>) -> Result<Operation> {
+    CloseSummaryWriter::new().build(scope, writer)
+}
+
+/// `CreateSummaryFileWriter(writer: resource, logdir: string, max_queue: int32, flush_millis: int32, filename_suffix: string) -> ()`
+#[derive(Clone, Debug, Default)]
+pub struct CreateSummaryFileWriter(Settings);
+
+impl CreateSummaryFileWriter {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        CreateSummaryFileWriter(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        writer: impl Into<Input>,
+        logdir: impl Into<Input>,
+        max_queue: impl Into<Input>,
+        flush_millis: impl Into<Input>,
+        filename_suffix: impl Into<Input>,
+    ) -> Result<Operation> {
+        self.0
+            .node(scope, "CreateSummaryFileWriter")
+            .input(writer)
+            .input(logdir)
+            .input(max_queue)
+            .input(flush_millis)
+            .input(filename_suffix)
+            .build()
+    }
+}
+
+/// [`CreateSummaryFileWriter`] with every optional attribute at its default.
+#[track_caller]
+pub fn create_summary_file_writer(
+    scope: &Scope,
+    writer: impl Into<Input>,
+    logdir: impl Into<Input>,
+    max_queue: impl Into<Input>,
+    flush_millis: impl Into<Input>,
+    filename_suffix: impl Into<Input>,
+) -> Result<Operation> {
+    CreateSummaryFileWriter::new().build(scope, writer, logdir, max_queue, flush_millis, filename_suffix)
+}
+
+/// `DebugGradientIdentity(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: type`
+#[derive(Clone, Debug, Default)]
+pub struct DebugGradientIdentity(Settings);
+
+impl DebugGradientIdentity {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DebugGradientIdentity(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DebugGradientIdentity").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`DebugGradientIdentity`] with every optional attribute at its default.
+#[track_caller]
+pub fn debug_gradient_identity(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    DebugGradientIdentity::new().build(scope, input)
+}
+
+/// `DebugGradientRefIdentity(input: Ref(T)) -> (output: Ref(T))`
+///
+/// Attributes:
+/// - `T: type`
+#[derive(Clone, Debug, Default)]
+pub struct DebugGradientRefIdentity(Settings);
+
+impl DebugGradientRefIdentity {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DebugGradientRefIdentity(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DebugGradientRefIdentity").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`DebugGradientRefIdentity`] with every optional attribute at its default.
+#[track_caller]
+pub fn debug_gradient_ref_identity(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    DebugGradientRefIdentity::new().build(scope, input)
+}
+
+/// `DebugIdentity(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: type`
+/// - `device_name: string = ''`
+/// - `tensor_name: string = ''`
+/// - `debug_urls: list(string) = []`
+/// - `gated_grpc: bool = false`
+#[derive(Clone, Debug, Default)]
+pub struct DebugIdentity(Settings);
+
+impl DebugIdentity {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DebugIdentity(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `device_name: string = ''`.
+    #[must_use]
+    pub fn device_name(mut self, value: &str) -> Self {
+        self.0.set("device_name", value);
+        self
+    }
+    /// Sets `tensor_name: string = ''`.
+    #[must_use]
+    pub fn tensor_name(mut self, value: &str) -> Self {
+        self.0.set("tensor_name", value);
+        self
+    }
+    /// Sets `debug_urls: list(string) = []`.
+    #[must_use]
+    pub fn debug_urls(mut self, value: impl ToAttr) -> Self {
+        self.0.set("debug_urls", value);
+        self
+    }
+    /// Sets `gated_grpc: bool = false`.
+    #[must_use]
+    pub fn gated_grpc(mut self, value: bool) -> Self {
+        self.0.set("gated_grpc", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DebugIdentity").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`DebugIdentity`] with every optional attribute at its default.
+#[track_caller]
+pub fn debug_identity(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    DebugIdentity::new().build(scope, input)
+}
+
+/// `DebugIdentityV2(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: type`
+/// - `tfdbg_context_id: string = ''`
+/// - `op_name: string = ''`
+/// - `output_slot: int = -1`
+/// - `tensor_debug_mode: int = -1`
+/// - `debug_urls: list(string) = []`
+/// - `circular_buffer_size: int = 1000`
+/// - `tfdbg_run_id: string = ''`
+#[derive(Clone, Debug, Default)]
+pub struct DebugIdentityV2(Settings);
+
+impl DebugIdentityV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DebugIdentityV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `tfdbg_context_id: string = ''`.
+    #[must_use]
+    pub fn tfdbg_context_id(mut self, value: &str) -> Self {
+        self.0.set("tfdbg_context_id", value);
+        self
+    }
+    /// Sets `op_name: string = ''`.
+    #[must_use]
+    pub fn op_name(mut self, value: &str) -> Self {
+        self.0.set("op_name", value);
+        self
+    }
+    /// Sets `output_slot: int = -1`.
+    #[must_use]
+    pub fn output_slot(mut self, value: i64) -> Self {
+        self.0.set("output_slot", value);
+        self
+    }
+    /// Sets `tensor_debug_mode: int = -1`.
+    #[must_use]
+    pub fn tensor_debug_mode(mut self, value: i64) -> Self {
+        self.0.set("tensor_debug_mode", value);
+        self
+    }
+    /// Sets `debug_urls: list(string) = []`.
+    #[must_use]
+    pub fn debug_urls(mut self, value: impl ToAttr) -> Self {
+        self.0.set("debug_urls", value);
+        self
+    }
+    /// Sets `circular_buffer_size: int = 1000`.
+    #[must_use]
+    pub fn circular_buffer_size(mut self, value: i64) -> Self {
+        self.0.set("circular_buffer_size", value);
+        self
+    }
+    /// Sets `tfdbg_run_id: string = ''`.
+    #[must_use]
+    pub fn tfdbg_run_id(mut self, value: &str) -> Self {
+        self.0.set("tfdbg_run_id", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DebugIdentityV2").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`DebugIdentityV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn debug_identity_v2(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    DebugIdentityV2::new().build(scope, input)
+}
+
+/// `DebugIdentityV3(input: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: type`
+/// - `device_name: string = ''`
+/// - `tensor_name: string = ''`
+/// - `io_of_node: string = ''`
+/// - `is_input: bool = false`
+/// - `io_index: int = -1`
+/// - `debug_urls: list(string) = []`
+/// - `gated_grpc: bool = false`
+#[derive(Clone, Debug, Default)]
+pub struct DebugIdentityV3(Settings);
+
+impl DebugIdentityV3 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DebugIdentityV3(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `device_name: string = ''`.
+    #[must_use]
+    pub fn device_name(mut self, value: &str) -> Self {
+        self.0.set("device_name", value);
+        self
+    }
+    /// Sets `tensor_name: string = ''`.
+    #[must_use]
+    pub fn tensor_name(mut self, value: &str) -> Self {
+        self.0.set("tensor_name", value);
+        self
+    }
+    /// Sets `io_of_node: string = ''`.
+    #[must_use]
+    pub fn io_of_node(mut self, value: &str) -> Self {
+        self.0.set("io_of_node", value);
+        self
+    }
+    /// Sets `is_input: bool = false`.
+    #[must_use]
+    pub fn is_input(mut self, value: bool) -> Self {
+        self.0.set("is_input", value);
+        self
+    }
+    /// Sets `io_index: int = -1`.
+    #[must_use]
+    pub fn io_index(mut self, value: i64) -> Self {
+        self.0.set("io_index", value);
+        self
+    }
+    /// Sets `debug_urls: list(string) = []`.
+    #[must_use]
+    pub fn debug_urls(mut self, value: impl ToAttr) -> Self {
+        self.0.set("debug_urls", value);
+        self
+    }
+    /// Sets `gated_grpc: bool = false`.
+    #[must_use]
+    pub fn gated_grpc(mut self, value: bool) -> Self {
+        self.0.set("gated_grpc", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DebugIdentityV3").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`DebugIdentityV3`] with every optional attribute at its default.
+#[track_caller]
+pub fn debug_identity_v3(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    DebugIdentityV3::new().build(scope, input)
+}
+
+/// `DebugNanCount(input: T) -> (output: int64)`
+///
+/// Attributes:
+/// - `T: type`
+/// - `device_name: string = ''`
+/// - `tensor_name: string = ''`
+/// - `debug_urls: list(string) = []`
+/// - `gated_grpc: bool = false`
+#[derive(Clone, Debug, Default)]
+pub struct DebugNanCount(Settings);
+
+impl DebugNanCount {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DebugNanCount(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `device_name: string = ''`.
+    #[must_use]
+    pub fn device_name(mut self, value: &str) -> Self {
+        self.0.set("device_name", value);
+        self
+    }
+    /// Sets `tensor_name: string = ''`.
+    #[must_use]
+    pub fn tensor_name(mut self, value: &str) -> Self {
+        self.0.set("tensor_name", value);
+        self
+    }
+    /// Sets `debug_urls: list(string) = []`.
+    #[must_use]
+    pub fn debug_urls(mut self, value: impl ToAttr) -> Self {
+        self.0.set("debug_urls", value);
+        self
+    }
+    /// Sets `gated_grpc: bool = false`.
+    #[must_use]
+    pub fn gated_grpc(mut self, value: bool) -> Self {
+        self.0.set("gated_grpc", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DebugNanCount").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`DebugNanCount`] with every optional attribute at its default.
+#[track_caller]
+pub fn debug_nan_count(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    DebugNanCount::new().build(scope, input)
+}
+
+/// `DebugNumericSummary(input: T) -> (output: double)`
+///
+/// Attributes:
+/// - `T: type`
+/// - `device_name: string = ''`
+/// - `tensor_name: string = ''`
+/// - `debug_urls: list(string) = []`
+/// - `lower_bound: float = -inf`
+/// - `upper_bound: float = inf`
+/// - `mute_if_healthy: bool = false`
+/// - `gated_grpc: bool = false`
+#[derive(Clone, Debug, Default)]
+pub struct DebugNumericSummary(Settings);
+
+impl DebugNumericSummary {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DebugNumericSummary(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `device_name: string = ''`.
+    #[must_use]
+    pub fn device_name(mut self, value: &str) -> Self {
+        self.0.set("device_name", value);
+        self
+    }
+    /// Sets `tensor_name: string = ''`.
+    #[must_use]
+    pub fn tensor_name(mut self, value: &str) -> Self {
+        self.0.set("tensor_name", value);
+        self
+    }
+    /// Sets `debug_urls: list(string) = []`.
+    #[must_use]
+    pub fn debug_urls(mut self, value: impl ToAttr) -> Self {
+        self.0.set("debug_urls", value);
+        self
+    }
+    /// Sets `lower_bound: float = -inf`.
+    #[must_use]
+    pub fn lower_bound(mut self, value: f32) -> Self {
+        self.0.set("lower_bound", value);
+        self
+    }
+    /// Sets `upper_bound: float = inf`.
+    #[must_use]
+    pub fn upper_bound(mut self, value: f32) -> Self {
+        self.0.set("upper_bound", value);
+        self
+    }
+    /// Sets `mute_if_healthy: bool = false`.
+    #[must_use]
+    pub fn mute_if_healthy(mut self, value: bool) -> Self {
+        self.0.set("mute_if_healthy", value);
+        self
+    }
+    /// Sets `gated_grpc: bool = false`.
+    #[must_use]
+    pub fn gated_grpc(mut self, value: bool) -> Self {
+        self.0.set("gated_grpc", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DebugNumericSummary").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`DebugNumericSummary`] with every optional attribute at its default.
+#[track_caller]
+pub fn debug_numeric_summary(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    DebugNumericSummary::new().build(scope, input)
+}
+
+/// `DebugNumericSummaryV2(input: T) -> (output: output_dtype)`
+///
+/// Attributes:
+/// - `output_dtype: {float, double} = float`
+/// - `T: type`
+/// - `tensor_debug_mode: int = -1`
+/// - `tensor_id: int = -1`
+#[derive(Clone, Debug, Default)]
+pub struct DebugNumericSummaryV2(Settings);
+
+impl DebugNumericSummaryV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DebugNumericSummaryV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `output_dtype: {float, double} = float`.
+    #[must_use]
+    pub fn output_dtype(mut self, value: DType) -> Self {
+        self.0.set("output_dtype", value);
+        self
+    }
+    /// Sets `tensor_debug_mode: int = -1`.
+    #[must_use]
+    pub fn tensor_debug_mode(mut self, value: i64) -> Self {
+        self.0.set("tensor_debug_mode", value);
+        self
+    }
+    /// Sets `tensor_id: int = -1`.
+    #[must_use]
+    pub fn tensor_id(mut self, value: i64) -> Self {
+        self.0.set("tensor_id", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DebugNumericSummaryV2").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`DebugNumericSummaryV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn debug_numeric_summary_v2(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    DebugNumericSummaryV2::new().build(scope, input)
+}
+
+/// `FlushSummaryWriter(writer: resource) -> ()`
+#[derive(Clone, Debug, Default)]
+pub struct FlushSummaryWriter(Settings);
+
+impl FlushSummaryWriter {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FlushSummaryWriter(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, writer: impl Into<Input>) -> Result<Operation> {
+        self.0.node(scope, "FlushSummaryWriter").input(writer).build()
+    }
+}
+
+/// [`FlushSummaryWriter`] with every optional attribute at its default.
+#[track_caller]
+pub fn flush_summary_writer(scope: &Scope, writer: impl Into<Input>) -> Result<Operation> {
+    FlushSummaryWriter::new().build(scope, writer)
+}
+
 /// `HistogramSummary(tag: string, values: T) -> (summary: string)`
 ///
 /// Attributes:
@@ -128,6 +817,40 @@ impl ImageSummary {
 #[track_caller]
 pub fn image_summary(scope: &Scope, tag: impl Into<Input>, tensor: impl Into<Input>) -> Result<Output> {
     ImageSummary::new().build(scope, tag, tensor)
+}
+
+/// `ImportEvent(writer: resource, event: string) -> ()`
+#[derive(Clone, Debug, Default)]
+pub struct ImportEvent(Settings);
+
+impl ImportEvent {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        ImportEvent(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        writer: impl Into<Input>,
+        event: impl Into<Input>,
+    ) -> Result<Operation> {
+        self.0.node(scope, "ImportEvent").input(writer).input(event).build()
+    }
+}
+
+/// [`ImportEvent`] with every optional attribute at its default.
+#[track_caller]
+pub fn import_event(scope: &Scope, writer: impl Into<Input>, event: impl Into<Input>) -> Result<Operation> {
+    ImportEvent::new().build(scope, writer, event)
 }
 
 /// `MergeSummary(inputs: N * string) -> (summary: string)`
@@ -355,6 +1078,51 @@ pub fn string_format(scope: &Scope, inputs: impl IntoIterator<Item: Into<Input>>
     StringFormat::new().build(scope, inputs)
 }
 
+/// `SummaryWriter() -> (writer: resource)`
+///
+/// Attributes:
+/// - `shared_name: string = ''`
+/// - `container: string = ''`
+#[derive(Clone, Debug, Default)]
+pub struct SummaryWriter(Settings);
+
+impl SummaryWriter {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        SummaryWriter(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "SummaryWriter").build()?.output_arg(0)
+    }
+}
+
+/// [`SummaryWriter`] with every optional attribute at its default.
+#[track_caller]
+pub fn summary_writer(scope: &Scope) -> Result<Output> {
+    SummaryWriter::new().build(scope)
+}
+
 /// `TensorSummary(tensor: T) -> (summary: string)`
 ///
 /// Attributes:
@@ -484,4 +1252,349 @@ impl Timestamp {
 #[track_caller]
 pub fn timestamp(scope: &Scope) -> Result<Output> {
     Timestamp::new().build(scope)
+}
+
+/// `WriteAudioSummary(writer: resource, step: int64, tag: string, tensor: float, sample_rate: float) -> ()`
+///
+/// Attributes:
+/// - `max_outputs: int >= 1 = 3`
+#[derive(Clone, Debug, Default)]
+pub struct WriteAudioSummary(Settings);
+
+impl WriteAudioSummary {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        WriteAudioSummary(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `max_outputs: int >= 1 = 3`.
+    #[must_use]
+    pub fn max_outputs(mut self, value: i64) -> Self {
+        self.0.set("max_outputs", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        writer: impl Into<Input>,
+        step: impl Into<Input>,
+        tag: impl Into<Input>,
+        tensor: impl Into<Input>,
+        sample_rate: impl Into<Input>,
+    ) -> Result<Operation> {
+        self.0
+            .node(scope, "WriteAudioSummary")
+            .input(writer)
+            .input(step)
+            .input(tag)
+            .input(tensor)
+            .input(sample_rate)
+            .build()
+    }
+}
+
+/// [`WriteAudioSummary`] with every optional attribute at its default.
+#[track_caller]
+pub fn write_audio_summary(
+    scope: &Scope,
+    writer: impl Into<Input>,
+    step: impl Into<Input>,
+    tag: impl Into<Input>,
+    tensor: impl Into<Input>,
+    sample_rate: impl Into<Input>,
+) -> Result<Operation> {
+    WriteAudioSummary::new().build(scope, writer, step, tag, tensor, sample_rate)
+}
+
+/// `WriteGraphSummary(writer: resource, step: int64, tensor: string) -> ()`
+#[derive(Clone, Debug, Default)]
+pub struct WriteGraphSummary(Settings);
+
+impl WriteGraphSummary {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        WriteGraphSummary(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        writer: impl Into<Input>,
+        step: impl Into<Input>,
+        tensor: impl Into<Input>,
+    ) -> Result<Operation> {
+        self.0.node(scope, "WriteGraphSummary").input(writer).input(step).input(tensor).build()
+    }
+}
+
+/// [`WriteGraphSummary`] with every optional attribute at its default.
+#[track_caller]
+pub fn write_graph_summary(
+    scope: &Scope,
+    writer: impl Into<Input>,
+    step: impl Into<Input>,
+    tensor: impl Into<Input>,
+) -> Result<Operation> {
+    WriteGraphSummary::new().build(scope, writer, step, tensor)
+}
+
+/// `WriteHistogramSummary(writer: resource, step: int64, tag: string, values: T) -> ()`
+///
+/// Attributes:
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, bool} = float`
+#[derive(Clone, Debug, Default)]
+pub struct WriteHistogramSummary(Settings);
+
+impl WriteHistogramSummary {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        WriteHistogramSummary(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        writer: impl Into<Input>,
+        step: impl Into<Input>,
+        tag: impl Into<Input>,
+        values: impl Into<Input>,
+    ) -> Result<Operation> {
+        self.0.node(scope, "WriteHistogramSummary").input(writer).input(step).input(tag).input(values).build()
+    }
+}
+
+/// [`WriteHistogramSummary`] with every optional attribute at its default.
+#[track_caller]
+pub fn write_histogram_summary(
+    scope: &Scope,
+    writer: impl Into<Input>,
+    step: impl Into<Input>,
+    tag: impl Into<Input>,
+    values: impl Into<Input>,
+) -> Result<Operation> {
+    WriteHistogramSummary::new().build(scope, writer, step, tag, values)
+}
+
+/// `WriteImageSummary(writer: resource, step: int64, tag: string, tensor: T, bad_color: uint8) -> ()`
+///
+/// Attributes:
+/// - `max_images: int >= 1 = 3`
+/// - `T: {uint8, double, float, half} = float`
+#[derive(Clone, Debug, Default)]
+pub struct WriteImageSummary(Settings);
+
+impl WriteImageSummary {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        WriteImageSummary(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `max_images: int >= 1 = 3`.
+    #[must_use]
+    pub fn max_images(mut self, value: i64) -> Self {
+        self.0.set("max_images", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        writer: impl Into<Input>,
+        step: impl Into<Input>,
+        tag: impl Into<Input>,
+        tensor: impl Into<Input>,
+        bad_color: impl Into<Input>,
+    ) -> Result<Operation> {
+        self.0
+            .node(scope, "WriteImageSummary")
+            .input(writer)
+            .input(step)
+            .input(tag)
+            .input(tensor)
+            .input(bad_color)
+            .build()
+    }
+}
+
+/// [`WriteImageSummary`] with every optional attribute at its default.
+#[track_caller]
+pub fn write_image_summary(
+    scope: &Scope,
+    writer: impl Into<Input>,
+    step: impl Into<Input>,
+    tag: impl Into<Input>,
+    tensor: impl Into<Input>,
+    bad_color: impl Into<Input>,
+) -> Result<Operation> {
+    WriteImageSummary::new().build(scope, writer, step, tag, tensor, bad_color)
+}
+
+/// `WriteRawProtoSummary(writer: resource, step: int64, tensor: string) -> ()`
+#[derive(Clone, Debug, Default)]
+pub struct WriteRawProtoSummary(Settings);
+
+impl WriteRawProtoSummary {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        WriteRawProtoSummary(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        writer: impl Into<Input>,
+        step: impl Into<Input>,
+        tensor: impl Into<Input>,
+    ) -> Result<Operation> {
+        self.0.node(scope, "WriteRawProtoSummary").input(writer).input(step).input(tensor).build()
+    }
+}
+
+/// [`WriteRawProtoSummary`] with every optional attribute at its default.
+#[track_caller]
+pub fn write_raw_proto_summary(
+    scope: &Scope,
+    writer: impl Into<Input>,
+    step: impl Into<Input>,
+    tensor: impl Into<Input>,
+) -> Result<Operation> {
+    WriteRawProtoSummary::new().build(scope, writer, step, tensor)
+}
+
+/// `WriteScalarSummary(writer: resource, step: int64, tag: string, value: T) -> ()`
+///
+/// Attributes:
+/// - `T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}`
+#[derive(Clone, Debug, Default)]
+pub struct WriteScalarSummary(Settings);
+
+impl WriteScalarSummary {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        WriteScalarSummary(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        writer: impl Into<Input>,
+        step: impl Into<Input>,
+        tag: impl Into<Input>,
+        value: impl Into<Input>,
+    ) -> Result<Operation> {
+        self.0.node(scope, "WriteScalarSummary").input(writer).input(step).input(tag).input(value).build()
+    }
+}
+
+/// [`WriteScalarSummary`] with every optional attribute at its default.
+#[track_caller]
+pub fn write_scalar_summary(
+    scope: &Scope,
+    writer: impl Into<Input>,
+    step: impl Into<Input>,
+    tag: impl Into<Input>,
+    value: impl Into<Input>,
+) -> Result<Operation> {
+    WriteScalarSummary::new().build(scope, writer, step, tag, value)
+}
+
+/// `WriteSummary(writer: resource, step: int64, tensor: T, tag: string, summary_metadata: string) -> ()`
+///
+/// Attributes:
+/// - `T: type`
+#[derive(Clone, Debug, Default)]
+pub struct WriteSummary(Settings);
+
+impl WriteSummary {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        WriteSummary(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        writer: impl Into<Input>,
+        step: impl Into<Input>,
+        tensor: impl Into<Input>,
+        tag: impl Into<Input>,
+        summary_metadata: impl Into<Input>,
+    ) -> Result<Operation> {
+        self.0
+            .node(scope, "WriteSummary")
+            .input(writer)
+            .input(step)
+            .input(tensor)
+            .input(tag)
+            .input(summary_metadata)
+            .build()
+    }
+}
+
+/// [`WriteSummary`] with every optional attribute at its default.
+#[track_caller]
+pub fn write_summary(
+    scope: &Scope,
+    writer: impl Into<Input>,
+    step: impl Into<Input>,
+    tensor: impl Into<Input>,
+    tag: impl Into<Input>,
+    summary_metadata: impl Into<Input>,
+) -> Result<Operation> {
+    WriteSummary::new().build(scope, writer, step, tensor, tag, summary_metadata)
 }
