@@ -124,7 +124,7 @@ fn fast(block: &Block, multipliers: &Block, out: &mut [u8], stride: usize) {
     let rows = std::array::from_fn(|row| i16x8::new(block[row]) * i16x8::new(multipliers[row]));
     let rows = i16x8::transpose(fast_pass(i16x8::transpose(fast_pass(rows))));
     for (row, out) in rows.into_iter().zip(out.chunks_mut(stride)) {
-        let pixels: [u8; 8] = (row >> 5).to_array().map(|x| (x.clamp(-128, 127) + 128) as u8);
+        let pixels: [u8; 8] = (row >> 5i32).to_array().map(|x| (x.clamp(-128, 127) + 128) as u8);
         out[..8].copy_from_slice(&pixels);
     }
 }

@@ -1227,6 +1227,38 @@ pub fn fill(scope: &Scope, dims: impl Into<Input>, value: impl Into<Input>) -> R
     Fill::new().build(scope, dims, value)
 }
 
+/// `Fingerprint(data: T, method: string) -> (fingerprint: uint8)`
+///
+/// Attributes:
+/// - `T: type`
+#[derive(Clone, Debug, Default)]
+pub struct Fingerprint(Settings);
+
+impl Fingerprint {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        Fingerprint(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, data: impl Into<Input>, method: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "Fingerprint").input(data).input(method).build()?.output_arg(0)
+    }
+}
+
+/// [`Fingerprint`] with every optional attribute at its default.
+#[track_caller]
+pub fn fingerprint(scope: &Scope, data: impl Into<Input>, method: impl Into<Input>) -> Result<Output> {
+    Fingerprint::new().build(scope, data, method)
+}
+
 /// `Gather(params: Tparams, indices: Tindices) -> (output: Tparams)`
 ///
 /// Attributes:
@@ -4648,6 +4680,38 @@ impl Unpack {
 #[track_caller]
 pub fn unpack(scope: &Scope, value: impl Into<Input>, num: i64) -> Result<Vec<Output>> {
     Unpack::new(num).build(scope, value)
+}
+
+/// `UnravelIndex(indices: Tidx, dims: Tidx) -> (output: Tidx)`
+///
+/// Attributes:
+/// - `Tidx: {int32, int64} = int32`
+#[derive(Clone, Debug, Default)]
+pub struct UnravelIndex(Settings);
+
+impl UnravelIndex {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        UnravelIndex(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, indices: impl Into<Input>, dims: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "UnravelIndex").input(indices).input(dims).build()?.output_arg(0)
+    }
+}
+
+/// [`UnravelIndex`] with every optional attribute at its default.
+#[track_caller]
+pub fn unravel_index(scope: &Scope, indices: impl Into<Input>, dims: impl Into<Input>) -> Result<Output> {
+    UnravelIndex::new().build(scope, indices, dims)
 }
 
 /// `UpperBound(sorted_inputs: T, values: T) -> (output: out_type)`

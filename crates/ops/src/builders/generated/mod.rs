@@ -2,18 +2,24 @@
 
 mod array;
 pub use array::*;
+mod audio;
+pub use audio::*;
 mod control_flow;
 pub use control_flow::*;
 mod data_flow;
 pub use data_flow::*;
 mod dataset;
 pub use dataset::*;
+mod files;
+pub use files::*;
 mod function;
 pub use function::*;
 mod image;
 pub use image::*;
 mod logging;
 pub use logging::*;
+mod lookup;
+pub use lookup::*;
 mod math;
 pub use math::*;
 mod nn;

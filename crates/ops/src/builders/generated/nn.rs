@@ -1380,6 +1380,83 @@ pub fn compute_accidental_hits(
     ComputeAccidentalHits::new(num_true).build(scope, true_classes, sampled_candidates)
 }
 
+/// `Conv(input: T, filter: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float, double, int32}`
+/// - `strides: list(int)`
+/// - `padding: {'SAME', 'VALID', 'EXPLICIT'}`
+/// - `explicit_paddings: list(int) = []`
+/// - `data_format: {'CHANNELS_FIRST', 'CHANNELS_LAST'} = 'CHANNELS_LAST'`
+/// - `dilations: list(int) = []`
+/// - `batch_dims: int = 1`
+/// - `groups: int = 1`
+#[derive(Clone, Debug)]
+pub struct Conv(Settings);
+
+impl Conv {
+    /// A builder with every optional attribute at its default.
+    pub fn new(strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        Conv(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `explicit_paddings: list(int) = []`.
+    #[must_use]
+    pub fn explicit_paddings(mut self, value: impl ToAttr) -> Self {
+        self.0.set("explicit_paddings", value);
+        self
+    }
+    /// Sets `data_format: {'CHANNELS_FIRST', 'CHANNELS_LAST'} = 'CHANNELS_LAST'`.
+    #[must_use]
+    pub fn data_format(mut self, value: &str) -> Self {
+        self.0.set("data_format", value);
+        self
+    }
+    /// Sets `dilations: list(int) = []`.
+    #[must_use]
+    pub fn dilations(mut self, value: impl ToAttr) -> Self {
+        self.0.set("dilations", value);
+        self
+    }
+    /// Sets `batch_dims: int = 1`.
+    #[must_use]
+    pub fn batch_dims(mut self, value: i64) -> Self {
+        self.0.set("batch_dims", value);
+        self
+    }
+    /// Sets `groups: int = 1`.
+    #[must_use]
+    pub fn groups(mut self, value: i64) -> Self {
+        self.0.set("groups", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>, filter: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "Conv").input(input).input(filter).build()?.output_arg(0)
+    }
+}
+
+/// [`Conv`] with every optional attribute at its default.
+#[track_caller]
+pub fn conv(
+    scope: &Scope,
+    input: impl Into<Input>,
+    filter: impl Into<Input>,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    Conv::new(strides, padding).build(scope, input, filter)
+}
+
 /// `Conv2D(input: T, filter: T) -> (output: T)`
 ///
 /// Attributes:
@@ -4019,6 +4096,126 @@ pub fn fused_batch_norm_v3(
     variance: impl Into<Input>,
 ) -> Result<FusedBatchNormV3Outputs> {
     FusedBatchNormV3::new().build(scope, x, scale, offset, mean, variance)
+}
+
+/// `FusedPadConv2D(input: T, paddings: int32, filter: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, bfloat16, float, double}`
+/// - `mode: {'REFLECT', 'SYMMETRIC'}`
+/// - `strides: list(int)`
+/// - `padding: {'SAME', 'VALID'}`
+#[derive(Clone, Debug)]
+pub struct FusedPadConv2D(Settings);
+
+impl FusedPadConv2D {
+    /// A builder with every optional attribute at its default.
+    pub fn new(mode: &str, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("mode", mode);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        FusedPadConv2D(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        paddings: impl Into<Input>,
+        filter: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "FusedPadConv2D").input(input).input(paddings).input(filter).build()?.output_arg(0)
+    }
+}
+
+/// [`FusedPadConv2D`] with every optional attribute at its default.
+#[track_caller]
+pub fn fused_pad_conv2d(
+    scope: &Scope,
+    input: impl Into<Input>,
+    paddings: impl Into<Input>,
+    filter: impl Into<Input>,
+    mode: &str,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    FusedPadConv2D::new(mode, strides, padding).build(scope, input, paddings, filter)
+}
+
+/// `FusedResizeAndPadConv2D(input: T, size: int32, paddings: int32, filter: T) -> (output: T)`
+///
+/// Attributes:
+/// - `T: {half, float, double}`
+/// - `resize_align_corners: bool = false`
+/// - `mode: {'REFLECT', 'SYMMETRIC'}`
+/// - `strides: list(int)`
+/// - `padding: {'SAME', 'VALID'}`
+#[derive(Clone, Debug)]
+pub struct FusedResizeAndPadConv2D(Settings);
+
+impl FusedResizeAndPadConv2D {
+    /// A builder with every optional attribute at its default.
+    pub fn new(mode: &str, strides: impl ToAttr, padding: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("mode", mode);
+        settings.set("strides", strides);
+        settings.set("padding", padding);
+        FusedResizeAndPadConv2D(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `resize_align_corners: bool = false`.
+    #[must_use]
+    pub fn resize_align_corners(mut self, value: bool) -> Self {
+        self.0.set("resize_align_corners", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        size: impl Into<Input>,
+        paddings: impl Into<Input>,
+        filter: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "FusedResizeAndPadConv2D")
+            .input(input)
+            .input(size)
+            .input(paddings)
+            .input(filter)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`FusedResizeAndPadConv2D`] with every optional attribute at its default.
+#[track_caller]
+pub fn fused_resize_and_pad_conv2d(
+    scope: &Scope,
+    input: impl Into<Input>,
+    size: impl Into<Input>,
+    paddings: impl Into<Input>,
+    filter: impl Into<Input>,
+    mode: &str,
+    strides: impl ToAttr,
+    padding: &str,
+) -> Result<Output> {
+    FusedResizeAndPadConv2D::new(mode, strides, padding).build(scope, input, size, paddings, filter)
 }
 
 /// The outputs of [`GRUBlockCell`].
