@@ -1,6 +1,7 @@
 //! State that ops keep between steps, or between the ops of one step: what handles and references lead to.
 
 pub(crate) mod accumulator;
+pub(crate) mod batcher;
 pub(crate) mod queue;
 pub(crate) mod ref_handle;
 pub(crate) mod resource_name;
@@ -8,3 +9,4 @@ pub(crate) mod rng_state;
 pub(crate) mod tensor_array;
 pub(crate) mod tensor_list;
 pub(crate) mod variable;
+pub(crate) mod watched;

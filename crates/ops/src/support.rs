@@ -16,6 +16,7 @@ pub(crate) mod re2;
 pub(crate) mod rows;
 pub(crate) mod strided;
 pub(crate) mod text;
+pub(crate) mod timer;
 pub(crate) mod units;
 pub(crate) mod widen;
 pub(crate) mod windows;

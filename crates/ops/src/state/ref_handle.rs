@@ -14,23 +14,29 @@ pub(crate) fn make(
     by_reference: bool,
 ) -> Result<Value> {
     if by_reference {
-        let names = [container, name].map(|text| Str::copy_from_slice(text.as_bytes()));
         let variable = Variable::new(DType::String, name);
-        variable.assign(Tensor::vector(names.to_vec()))?;
+        variable.assign(names(container, name))?;
         return Ok(Value::Ref(Arc::new(variable)));
     }
     let handle = ResourceHandle::named(device, container, name, resource.type_name(), Vec::new());
     Ok(Value::Tensor(Tensor::from_units(DType::Resource, Shape::scalar(), vec![handle])?))
 }
 
-/// The resource behind input 0, in either form.
-pub(crate) fn resolve<R: Resource>(cx: &KernelCx<'_>, manager: &ResourceManager) -> Result<Arc<R>> {
-    if let Ok(tensor) = cx.input(0)
-        && tensor.dtype() == DType::Resource
-    {
-        return manager.resolve(cx.handle(0)?);
-    }
-    let names = cx.variable(0)?.read()?;
+/// The two names as a value, which is the handle of the second generation.
+pub(crate) fn names(container: &str, name: &str) -> Tensor {
+    Tensor::vector([container, name].map(|text| Str::copy_from_slice(text.as_bytes())).to_vec())
+}
+
+/// The container and name that input 0 stands for, in any form.
+pub(crate) fn names_of(cx: &KernelCx<'_>) -> Result<(String, String)> {
+    let names = match cx.input(0) {
+        Ok(tensor) if tensor.dtype() == DType::Resource => {
+            let handle = cx.handle(0)?;
+            return Ok((handle.container().to_owned(), handle.name().to_owned()));
+        }
+        Ok(tensor) => tensor.clone(),
+        Err(_) => cx.variable(0)?.read()?,
+    };
     let [container, name] = names.flat::<Str>()? else {
         bail!(InvalidArgument, "Resource handle must have 2 elements, but had shape: {}", names.shape());
     };
@@ -39,5 +45,16 @@ pub(crate) fn resolve<R: Resource>(cx: &KernelCx<'_>, manager: &ResourceManager)
             .map(str::to_owned)
             .map_err(|_| status!(InvalidArgument, "a resource handle must be UTF-8 text"))
     };
-    manager.lookup(&text(container)?, &text(name)?)
+    Ok((text(container)?, text(name)?))
+}
+
+/// The resource behind input 0, in any form.
+pub(crate) fn resolve<R: Resource>(cx: &KernelCx<'_>, manager: &ResourceManager) -> Result<Arc<R>> {
+    if let Ok(tensor) = cx.input(0)
+        && tensor.dtype() == DType::Resource
+    {
+        return manager.resolve(cx.handle(0)?);
+    }
+    let (container, name) = names_of(cx)?;
+    manager.lookup(&container, &name)
 }

@@ -3053,6 +3053,88 @@ pub fn is_nan(scope: &Scope, x: impl Into<Input>) -> Result<Output> {
     IsNan::new().build(scope, x)
 }
 
+/// `KMC2ChainInitialization(distances: float, seed: int64) -> (index: int64)`
+#[derive(Clone, Debug, Default)]
+pub struct KMC2ChainInitialization(Settings);
+
+impl KMC2ChainInitialization {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        KMC2ChainInitialization(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, distances: impl Into<Input>, seed: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "KMC2ChainInitialization").input(distances).input(seed).build()?.output_arg(0)
+    }
+}
+
+/// [`KMC2ChainInitialization`] with every optional attribute at its default.
+#[track_caller]
+pub fn kmc2_chain_initialization(
+    scope: &Scope,
+    distances: impl Into<Input>,
+    seed: impl Into<Input>,
+) -> Result<Output> {
+    KMC2ChainInitialization::new().build(scope, distances, seed)
+}
+
+/// `KmeansPlusPlusInitialization(points: float, num_to_sample: int64, seed: int64, num_retries_per_sample: int64) -> (samples: float)`
+#[derive(Clone, Debug, Default)]
+pub struct KmeansPlusPlusInitialization(Settings);
+
+impl KmeansPlusPlusInitialization {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        KmeansPlusPlusInitialization(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        points: impl Into<Input>,
+        num_to_sample: impl Into<Input>,
+        seed: impl Into<Input>,
+        num_retries_per_sample: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "KmeansPlusPlusInitialization")
+            .input(points)
+            .input(num_to_sample)
+            .input(seed)
+            .input(num_retries_per_sample)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`KmeansPlusPlusInitialization`] with every optional attribute at its default.
+#[track_caller]
+pub fn kmeans_plus_plus_initialization(
+    scope: &Scope,
+    points: impl Into<Input>,
+    num_to_sample: impl Into<Input>,
+    seed: impl Into<Input>,
+    num_retries_per_sample: impl Into<Input>,
+) -> Result<Output> {
+    KmeansPlusPlusInitialization::new().build(scope, points, num_to_sample, seed, num_retries_per_sample)
+}
+
 /// `LeftShift(x: T, y: T) -> (z: T)`
 ///
 /// Attributes:
@@ -3767,6 +3849,60 @@ impl Ndtri {
 #[track_caller]
 pub fn ndtri(scope: &Scope, x: impl Into<Input>) -> Result<Output> {
     Ndtri::new().build(scope, x)
+}
+
+/// The outputs of [`NearestNeighbors`].
+#[derive(Clone, Debug)]
+pub struct NearestNeighborsOutputs {
+    /// `nearest_center_indices: int64`
+    pub nearest_center_indices: Output,
+    /// `nearest_center_distances: float`
+    pub nearest_center_distances: Output,
+}
+
+/// `NearestNeighbors(points: float, centers: float, k: int64) -> (nearest_center_indices: int64, nearest_center_distances: float)`
+#[derive(Clone, Debug, Default)]
+pub struct NearestNeighbors(Settings);
+
+impl NearestNeighbors {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        NearestNeighbors(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        points: impl Into<Input>,
+        centers: impl Into<Input>,
+        k: impl Into<Input>,
+    ) -> Result<NearestNeighborsOutputs> {
+        let operation =
+            self.0.node(scope, "NearestNeighbors").input(points).input(centers).input(k).build()?;
+        Ok(NearestNeighborsOutputs {
+            nearest_center_indices: operation.output_arg(0)?,
+            nearest_center_distances: operation.output_arg(1)?,
+        })
+    }
+}
+
+/// [`NearestNeighbors`] with every optional attribute at its default.
+#[track_caller]
+pub fn nearest_neighbors(
+    scope: &Scope,
+    points: impl Into<Input>,
+    centers: impl Into<Input>,
+    k: impl Into<Input>,
+) -> Result<NearestNeighborsOutputs> {
+    NearestNeighbors::new().build(scope, points, centers, k)
 }
 
 /// `Neg(x: T) -> (y: T)`

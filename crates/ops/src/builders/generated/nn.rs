@@ -293,6 +293,152 @@ pub fn avg_pool_grad(
     AvgPoolGrad::new(ksize, strides, padding).build(scope, orig_input_shape, grad)
 }
 
+/// `BatchNormWithGlobalNormalization(t: T, m: T, v: T, beta: T, gamma: T) -> (result: T)`
+///
+/// Attributes:
+/// - `T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}`
+/// - `variance_epsilon: float`
+/// - `scale_after_normalization: bool`
+#[derive(Clone, Debug)]
+pub struct BatchNormWithGlobalNormalization(Settings);
+
+impl BatchNormWithGlobalNormalization {
+    /// A builder with every optional attribute at its default.
+    pub fn new(variance_epsilon: f32, scale_after_normalization: bool) -> Self {
+        let mut settings = Settings::default();
+        settings.set("variance_epsilon", variance_epsilon);
+        settings.set("scale_after_normalization", scale_after_normalization);
+        BatchNormWithGlobalNormalization(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        t: impl Into<Input>,
+        m: impl Into<Input>,
+        v: impl Into<Input>,
+        beta: impl Into<Input>,
+        gamma: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "BatchNormWithGlobalNormalization")
+            .input(t)
+            .input(m)
+            .input(v)
+            .input(beta)
+            .input(gamma)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`BatchNormWithGlobalNormalization`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch_norm_with_global_normalization(
+    scope: &Scope,
+    t: impl Into<Input>,
+    m: impl Into<Input>,
+    v: impl Into<Input>,
+    beta: impl Into<Input>,
+    gamma: impl Into<Input>,
+    variance_epsilon: f32,
+    scale_after_normalization: bool,
+) -> Result<Output> {
+    BatchNormWithGlobalNormalization::new(variance_epsilon, scale_after_normalization)
+        .build(scope, t, m, v, beta, gamma)
+}
+
+/// The outputs of [`BatchNormWithGlobalNormalizationGrad`].
+#[derive(Clone, Debug)]
+pub struct BatchNormWithGlobalNormalizationGradOutputs {
+    /// `dx: T`
+    pub dx: Output,
+    /// `dm: T`
+    pub dm: Output,
+    /// `dv: T`
+    pub dv: Output,
+    /// `db: T`
+    pub db: Output,
+    /// `dg: T`
+    pub dg: Output,
+}
+
+/// `BatchNormWithGlobalNormalizationGrad(t: T, m: T, v: T, gamma: T, backprop: T) -> (dx: T, dm: T, dv: T, db: T, dg: T)`
+///
+/// Attributes:
+/// - `T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}`
+/// - `variance_epsilon: float`
+/// - `scale_after_normalization: bool`
+#[derive(Clone, Debug)]
+pub struct BatchNormWithGlobalNormalizationGrad(Settings);
+
+impl BatchNormWithGlobalNormalizationGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new(variance_epsilon: f32, scale_after_normalization: bool) -> Self {
+        let mut settings = Settings::default();
+        settings.set("variance_epsilon", variance_epsilon);
+        settings.set("scale_after_normalization", scale_after_normalization);
+        BatchNormWithGlobalNormalizationGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        t: impl Into<Input>,
+        m: impl Into<Input>,
+        v: impl Into<Input>,
+        gamma: impl Into<Input>,
+        backprop: impl Into<Input>,
+    ) -> Result<BatchNormWithGlobalNormalizationGradOutputs> {
+        let operation = self
+            .0
+            .node(scope, "BatchNormWithGlobalNormalizationGrad")
+            .input(t)
+            .input(m)
+            .input(v)
+            .input(gamma)
+            .input(backprop)
+            .build()?;
+        Ok(BatchNormWithGlobalNormalizationGradOutputs {
+            dx: operation.output_arg(0)?,
+            dm: operation.output_arg(1)?,
+            dv: operation.output_arg(2)?,
+            db: operation.output_arg(3)?,
+            dg: operation.output_arg(4)?,
+        })
+    }
+}
+
+/// [`BatchNormWithGlobalNormalizationGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch_norm_with_global_normalization_grad(
+    scope: &Scope,
+    t: impl Into<Input>,
+    m: impl Into<Input>,
+    v: impl Into<Input>,
+    gamma: impl Into<Input>,
+    backprop: impl Into<Input>,
+    variance_epsilon: f32,
+    scale_after_normalization: bool,
+) -> Result<BatchNormWithGlobalNormalizationGradOutputs> {
+    BatchNormWithGlobalNormalizationGrad::new(variance_epsilon, scale_after_normalization)
+        .build(scope, t, m, v, gamma, backprop)
+}
+
 /// `BiasAdd(value: T, bias: T) -> (output: T)`
 ///
 /// Attributes:
@@ -1787,6 +1933,98 @@ pub fn conv3d_backprop_input_v2(
     padding: &str,
 ) -> Result<Output> {
     Conv3DBackpropInputV2::new(strides, padding).build(scope, input_sizes, filter, out_backprop)
+}
+
+/// `DataFormatDimMap(x: T) -> (y: T)`
+///
+/// Attributes:
+/// - `T: {int32, int64} = int32`
+/// - `src_format: string = 'NHWC'`
+/// - `dst_format: string = 'NCHW'`
+#[derive(Clone, Debug, Default)]
+pub struct DataFormatDimMap(Settings);
+
+impl DataFormatDimMap {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DataFormatDimMap(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `src_format: string = 'NHWC'`.
+    #[must_use]
+    pub fn src_format(mut self, value: &str) -> Self {
+        self.0.set("src_format", value);
+        self
+    }
+    /// Sets `dst_format: string = 'NCHW'`.
+    #[must_use]
+    pub fn dst_format(mut self, value: &str) -> Self {
+        self.0.set("dst_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, x: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DataFormatDimMap").input(x).build()?.output_arg(0)
+    }
+}
+
+/// [`DataFormatDimMap`] with every optional attribute at its default.
+#[track_caller]
+pub fn data_format_dim_map(scope: &Scope, x: impl Into<Input>) -> Result<Output> {
+    DataFormatDimMap::new().build(scope, x)
+}
+
+/// `DataFormatVecPermute(x: T) -> (y: T)`
+///
+/// Attributes:
+/// - `T: {int32, int64} = int32`
+/// - `src_format: string = 'NHWC'`
+/// - `dst_format: string = 'NCHW'`
+#[derive(Clone, Debug, Default)]
+pub struct DataFormatVecPermute(Settings);
+
+impl DataFormatVecPermute {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        DataFormatVecPermute(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `src_format: string = 'NHWC'`.
+    #[must_use]
+    pub fn src_format(mut self, value: &str) -> Self {
+        self.0.set("src_format", value);
+        self
+    }
+    /// Sets `dst_format: string = 'NCHW'`.
+    #[must_use]
+    pub fn dst_format(mut self, value: &str) -> Self {
+        self.0.set("dst_format", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, x: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "DataFormatVecPermute").input(x).build()?.output_arg(0)
+    }
+}
+
+/// [`DataFormatVecPermute`] with every optional attribute at its default.
+#[track_caller]
+pub fn data_format_vec_permute(scope: &Scope, x: impl Into<Input>) -> Result<Output> {
+    DataFormatVecPermute::new().build(scope, x)
 }
 
 /// `DepthwiseConv2dNative(input: T, filter: T) -> (output: T)`
