@@ -1,5 +1,7 @@
 """Pools with regions of different sizes."""
 
+import itertools
+
 from values import *
 
 import numpy as np
@@ -30,7 +32,8 @@ def gradients(c):
     value = np.arange(40).reshape(1, 5, 4, 2) * 7 % 40
     for overlapping in (False, True):
         extra = int(overlapping)
-        picked = [value[:, a : b + extra, x : y + extra].max((1, 2)) for a, b in zip(rows, rows[1:]) for x, y in zip(columns, columns[1:])]
+        spans = itertools.product(itertools.pairwise(rows), itertools.pairwise(columns))
+        picked = [value[:, a : b + extra, x : y + extra].max((1, 2)) for (a, b), (x, y) in spans]
         largest = np.stack(picked, 1).reshape(1, 3, 3, 2)
         name = "overlapping" if overlapping else ""
         given = [lit(value), lit(largest), arr(1, 3, 3, 2)]

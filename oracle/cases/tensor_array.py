@@ -209,7 +209,79 @@ def stack(c):
     p.step(fetch=["y"])
 
 
+def named(c):
+    """Arrays of the first two generations, known by their names."""
+    for version, producer in (("", 15), ("V2", 25)):
+
+        def op(p, kind, inputs, name, version=version, **attrs):
+            # Names do not tell where an array is, so the device does.
+            return p.node(f"TensorArray{kind}{version}", inputs, name=name, device="/device:CPU:0", **attrs)
+
+        def start(name, size=3, version=version, producer=producer, **attrs):
+            p = c.program(f"TensorArray{version}/{name}", producer=producer)
+            p.const(np.int32(size), name="size")
+            op(p, "", ["size"], "ta", dtype="float", **attrs)
+            p.const(np.float32(0), name="flow")
+            p.const(np.int32([2, 0]), name="indices")
+            p.const(arr(3, 2)("float"), name="x")
+            for i in range(3):
+                p.const(np.int32(i), name=f"i{i}")
+                p.const(arr(2, seed=i)("float"), name=f"x{i}")
+            return p
+
+        p = start("write_read", clear_after_read=False)
+        flow = "flow"
+        for i in range(3):
+            flow = op(p, "Write", ["ta", f"i{i}", f"x{i}", flow], f"w{i}", T="float")
+        op(p, "Read", ["ta", "i1", flow], "r", dtype="float")
+        op(p, "Gather", ["ta", "indices", flow], "g", dtype="float")
+        op(p, "Concat", ["ta", flow], "c", dtype="float")
+        op(p, "Size", ["ta", flow], "n")
+        if not version:
+            op(p, "Pack", ["ta", flow], "pack", dtype="float")
+        op(p, "Close", ["ta", "^r", "^g", "^n"], "close")
+        p.step(fetch=["r", "g", "c:0", "c:1", "n", *([] if version else ["pack"])])
+        p.step(fetch=["r"], target=["close"])
+        p = start("scatter")
+        flow = op(p, "Scatter", ["ta", "indices", "two", "flow"], "s", T="float")
+        p.const(arr(2, 2)("float"), name="two")
+        op(p, "Read", ["ta", "i2", flow], "r", dtype="float")
+        p.step(fetch=["r"])
+        p = start("split", size=2)
+        p.const(np.int64([1, 2]), name="lengths")
+        flow = op(p, "Split", ["ta", "x", "lengths", "flow"], "s", T="float")
+        op(p, "Read", ["ta", "i1", flow], "r", dtype="float")
+        p.step(fetch=["r"])
+        p = start("gradient")
+        flow = op(p, "Write", ["ta", "i0", "x0", "flow"], "w", T="float")
+        p.node("Identity", ["ta"], name="names", T="string")
+        op(p, "Grad", ["names", flow], "grad", source="gradients")
+        after = p.node("Identity", ["flow", "^grad"], name="after", T="float")
+        first = op(p, "Write", ["grad", "i0", "x1", after], "g0", T="float")
+        second = op(p, "Write", ["grad", "i0", "x2", first], "g1", T="float")
+        op(p, "Read", ["grad", "i0", second], "r", dtype="float")
+        p.step(fetch=["r"])
+        p = start("unwritten")
+        op(p, "Read", ["ta", "i0", "flow"], "r", dtype="float")
+        p.step(fetch=["r"], message="Could not read from TensorArray index 0")
+    p = c.program("TensorArrayUnpack/rows", producer=15)
+    p.const(np.int32(3), name="size")
+    p.node("TensorArray", ["size"], name="ta", dtype="float")
+    p.const(np.float32(0), name="flow")
+    for name, rows in (("x", 3), ("short", 2)):
+        p.const(arr(rows, 2)("float"), name=name)
+        p.node("TensorArrayUnpack", ["ta", name, "flow"], name=f"u_{name}", T="float")
+    p.node("TensorArrayPack", ["ta", "u_x"], name="packed", dtype="float")
+    p.step(fetch=["packed"])
+    p.step(fetch=["u_short"], message="Input value must have first dimension equal to the array size (2 vs. 3)")
+    p = c.program("TensorArrayV2/removed")
+    p.const(np.int32(3), name="size")
+    p.node("TensorArrayV2", ["size"], name="ta", dtype="float")
+    p.step(fetch=["ta"], message="is not available in GraphDef version")
+
+
 def cases(c):
+    named(c)
     raw(c)
     stack(c)
     v1.disable_control_flow_v2()

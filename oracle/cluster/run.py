@@ -37,6 +37,7 @@ SCENARIOS = [
     "state",
     "queues",
     "embeddings",
+    "word_vectors",
     "optimizers",
     "partial_steps",
     "traces",

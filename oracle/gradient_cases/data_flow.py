@@ -3,6 +3,7 @@
 from gradients import any_, positive
 
 import tensorflow as tf
+from tensorflow.python.ops import map_ops  # noqa: F401, registers gradients
 
 raw = tf.raw_ops
 v1 = tf.compat.v1
@@ -10,6 +11,7 @@ v1 = tf.compat.v1
 
 def cases(c):
     arrays(c)
+    maps(c)
     lists(c)
     variables(c)
     randoms(c)
@@ -152,3 +154,28 @@ def randoms(c):
     )
     c.case("StatelessParameterizedTruncatedNormal", truncated, any_(2), positive(1), unsmooth=True)
     c.case("Print", lambda x: v1.Print(x, [x * 2], "value"), any_(3), dtypes=("float",))
+
+
+def maps(c):
+    def lookup(x, y):
+        first = raw.TensorMapInsert(input_handle=raw.EmptyTensorMap(), key=1, value=x)
+        both = raw.TensorMapInsert(input_handle=first, key=2, value=y)
+        found = raw.TensorMapLookup(input_handle=both, key=1, value_dtype=x.dtype)
+        return found * raw.TensorMapLookup(input_handle=both, key=2, value_dtype=x.dtype) + found
+
+    c.case("TensorMap/lookup", lookup, any_(2), any_(2))
+
+    def replaced(x, y):
+        first = raw.TensorMapInsert(input_handle=raw.EmptyTensorMap(), key=1, value=x)
+        second = raw.TensorMapInsert(input_handle=first, key=1, value=y)
+        return raw.TensorMapLookup(input_handle=second, key=1, value_dtype=x.dtype) * 2.0
+
+    c.case("TensorMap/replaced", replaced, any_(2), any_(2))
+
+    def erased(x, y):
+        both = raw.TensorMapInsert(input_handle=raw.EmptyTensorMap(), key=1, value=x)
+        both = raw.TensorMapInsert(input_handle=both, key=2, value=y)
+        rest = raw.TensorMapErase(input_handle=both, key=2, value_dtype=y.dtype)
+        return raw.TensorMapLookup(input_handle=rest, key=1, value_dtype=x.dtype) * y
+
+    c.case("TensorMap/erased", erased, any_(2), any_(2))

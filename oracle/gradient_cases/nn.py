@@ -43,6 +43,8 @@ def cases(c):
     pools(c)
     normalization(c)
     selection(c)
+    sequences(c)
+    fractional_pools(c)
 
 
 def activations(c):
@@ -185,3 +187,39 @@ def selection(c):
     c.case("TopKV2/rank_3", lambda x: tf.nn.top_k(x, 3).values, distinct(2, 3, 5))
     c.case("TopKV2/vector", lambda x: tf.nn.top_k(x, 2).values, distinct(5))
     c.case("NthElement", lambda x: tf.raw_ops.NthElement(input=x, n=1), distinct(3, 5))
+
+
+def sequences(c):
+    def ctc(logits, merge=True):
+        indices = tf.constant([[0, 0], [0, 1], [1, 0]], tf.int64)
+        labels = {"labels_indices": indices, "labels_values": [0, 1, 1], "sequence_length": [4, 3]}
+        return raw.CTCLoss(inputs=logits, ctc_merge_repeated=merge, **labels).loss
+
+    # Stock adds probabilities in single precision, whatever the type.
+    c.case("CTCLoss", ctc, any_(4, 2, 3), unsmooth=True, dtypes=("float", "double"))
+    c.case("CTCLoss/kept", lambda x: ctc(x, False), any_(4, 2, 3), unsmooth=True, dtypes=("float",))
+
+    def lstm(op, **attrs):
+        def build(x, cs, h, w, wci, wcf, wco, b):
+            peepholes = {"wci": wci, "wcf": wcf, "wco": wco}
+            made = op(seq_len_max=tf.constant(2, tf.int64), x=x, cs_prev=cs, h_prev=h, w=w, b=b, **peepholes, **attrs)
+            return [made.h, made.cs]
+
+        return build
+
+    given = [any_(2, 2, 2), any_(2, 2), any_(2, 2), any_(4, 8), any_(2), any_(2), any_(2), any_(8)]
+    for op in (raw.BlockLSTM, raw.BlockLSTMV2):
+        c.case(f"{op.__name__}", lstm(op), *given, dtypes=("float",), unknown=False)
+    peepholes = lstm(raw.BlockLSTM, use_peephole=True, cell_clip=0.0)
+    c.case("BlockLSTM/peephole", peepholes, *given, dtypes=("float",), unknown=False)
+
+
+def fractional_pools(c):
+    seeded = {"pooling_ratio": [1.0, 1.5, 1.3, 1.0], "deterministic": True, "seed": 3, "seed2": 4}
+    for overlapping in (False, True):
+        name = "/overlapping" if overlapping else ""
+        largest = lambda x, o=overlapping: raw.FractionalMaxPool(value=x, overlapping=o, **seeded).output
+        mean = lambda x, o=overlapping: raw.FractionalAvgPool(value=x, overlapping=o, **seeded).output
+        c.case(f"FractionalMaxPool{name}", largest, distinct(1, 6, 5, 2))
+        # Stock's gradient of the average asks for the shape when the graph is built.
+        c.case(f"FractionalAvgPool{name}", mean, any_(1, 6, 5, 2), unknown=False)

@@ -2,6 +2,7 @@
 //! first page.
 
 mod page;
+mod scope;
 
 use crate::{server, workspace};
 use anyhow::{Context, Result, bail};
@@ -38,11 +39,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (ops, kernels) = (read("testdata/ops.pbtxt")?, read("testdata/kernels.tsv")?);
     let (families, first_page) = (read("testdata/op_families.tsv")?, read(FIRST_PAGE)?);
     let (declared, ours) = (declarations(&ops), our_ops()?);
+    let out_of_scope = read("crates/ops/src/out_of_scope.txt")?;
+    let groups = scope::groups(&out_of_scope)?;
     if let Some(unknown) = ours.keys().find(|name| !declared.contains_key(name.as_str())) {
         bail!("stock has no op named {unknown}");
     }
-    let states = states(&declared, &stock_kernels(&kernels), &ours);
-    let table = page::table(&states, &families);
+    let mut states = states(&declared, &stock_kernels(&kernels), &ours);
+    scope::apply(&groups, &mut states)?;
+    let table = page::table(&states, &families, &groups);
     let first_page = page::with_number(&first_page, &states)?;
     for (name, text) in [(TABLE, table), (FIRST_PAGE, first_page)] {
         if !args.check {
@@ -137,6 +141,8 @@ enum State {
     /// In part, and what is missing.
     Partly(String),
     Absent,
+    /// Not there, and not meant to be: the number of the group that has the reason.
+    OutOfScope(usize),
     /// Stock itself has no CPU kernel for it.
     AbsentInBoth,
 }

@@ -33,12 +33,17 @@ const STOCK_OPS: &str = include_str!("stock_ops.txt");
 /// The CPU kernels of that release: an op and, by attribute, the element types it has kernels for.
 const STOCK_KERNELS: &str = include_str!("stock_kernels.txt");
 
+/// The ops of that release that are not meant to run, with reasons. `docs/compatibility.md` lists them under the same
+/// titles.
+const OUT_OF_SCOPE: &str = include_str!("out_of_scope.txt");
+
 /// Every op of this crate.
 pub fn registry() -> Registry {
     let ops = FAMILIES.iter().flat_map(|(_, ops)| ops.iter().copied());
     let registry = Registry::default().with_stock_kernels(STOCK_KERNELS).with(ops);
     let registry = registry.expect("a test checks that names are unique");
-    registry.with_stock_ops(STOCK_OPS).with_thread_setup(linalg::denormals::flush_denormals)
+    let registry = registry.with_stock_ops(STOCK_OPS).with_out_of_scope(OUT_OF_SCOPE);
+    registry.with_thread_setup(linalg::denormals::flush_denormals)
 }
 
 /// The kernel of an op whose only type attribute is `T`, for ops that are made of others.
@@ -50,6 +55,28 @@ fn kernel_row(op: &str, dtype: DType) -> Option<&'static KernelRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ops_out_of_scope_are_refused_with_the_reason() {
+        let registry = registry();
+        let attrs = ferroflow_core::attr::Attrs::default();
+        let refuse = |op: &str| {
+            let spec = registry.unsupported(op).unwrap_or_else(|| panic!("stock has no op named {op}"));
+            registry.refuse_unsupported(&spec, "n", &attrs).message().to_owned()
+        };
+        for op in ["PyFunc", "EagerPyFunc", "PyFuncStateless"] {
+            assert!(refuse(op).contains("lives in the client's Python process"), "{}", refuse(op));
+        }
+        assert!(refuse("_MklConv2D").contains("oneDNN"));
+        for (number, block) in OUT_OF_SCOPE.split("\n\n").enumerate() {
+            let lines: Vec<&str> = block.lines().collect();
+            assert_eq!(lines.len(), 3, "block {number} is a title, a reason and ops: {block}");
+            for name in lines[2].split_whitespace().filter(|name| !name.contains('*')) {
+                assert!(registry.unsupported(name).is_some(), "stock has no op named {name}");
+                assert!(registry.get(name).is_none(), "{name} runs, so it is not out of scope");
+            }
+        }
+    }
 
     #[test]
     fn the_list_of_stock_kernels_is_current() {

@@ -3,6 +3,7 @@
 pub(crate) mod accumulator;
 pub(crate) mod anonymous;
 pub(crate) mod csr;
+pub(crate) mod batcher;
 pub(crate) mod queue;
 pub(crate) mod reader;
 pub(crate) mod ref_handle;
@@ -14,3 +15,4 @@ pub(crate) mod tensor_array;
 pub(crate) mod tensor_list;
 pub(crate) mod variable;
 pub(crate) mod variant_tensors;
+pub(crate) mod watched;

@@ -20,6 +20,7 @@ pub(crate) mod sparse;
 pub(crate) mod strided;
 pub(crate) mod text;
 pub(crate) mod unicode;
+pub(crate) mod timer;
 pub(crate) mod units;
 pub(crate) mod widen;
 pub(crate) mod windows;

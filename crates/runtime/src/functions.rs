@@ -10,10 +10,11 @@ use crate::plan::PlanOptions;
 use ferroflow_core::attr::Attrs;
 use ferroflow_core::graph::{FunctionBody, Library, NodeData, NodeKind};
 use ferroflow_core::kernel::{Callable, CapturedFunction, FunctionLibrary, Kernel, Outputs};
-use ferroflow_core::op::OpClass;
+use ferroflow_core::op::{OpClass, Registry, zeros_like};
+use ferroflow_core::scope::{FunctionGraph, Gradients, Graph, TensorSpec};
 use ferroflow_core::step::StepCx;
-use ferroflow_core::{BoxFuture, Result, Status, Tensor, ensure, status};
-use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, FunctionDefLibrary, NameAttrList};
+use ferroflow_core::{BoxFuture, DType, PartialShape, Result, Status, Tensor, ensure, status};
+use ferroflow_proto::tensorflow::{AttrValue, FunctionDef, FunctionDefLibrary, GraphDef, NameAttrList};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -29,6 +30,8 @@ pub(crate) struct Functions {
     options: PlanOptions,
     /// Instances, by name and attributes, and by whether calls within are inlined.
     instances: Mutex<HashMap<(String, bool), Arc<FunctionInstance>>>,
+    /// Gradients that were made of functions, by name and attributes, each with the functions that it calls.
+    gradients: Mutex<HashMap<String, Arc<Functions>>>,
 }
 
 impl Functions {
@@ -39,7 +42,32 @@ impl Functions {
             library: env.library(),
             options: options.clone(),
             instances: Mutex::default(),
+            gradients: Mutex::default(),
         })
+    }
+
+    /// The functions to be called by the gradient of a function, which is among them under the name [`GRADIENT`].
+    fn of_gradient(
+        &self,
+        function: &NameAttrList,
+        inputs: &[DType],
+        arguments: usize,
+    ) -> Result<Arc<Functions>> {
+        let key = format!("{} {:?} {inputs:?}", function.name, function.attr);
+        let mut gradients = self.gradients.lock().expect("no panic while gradients are locked");
+        if let Some(known) = gradients.get(&key) {
+            return Ok(known.clone());
+        }
+        let library = with_gradient(&self.env.registry, &self.library, function, inputs, arguments)?;
+        let made = Arc::new(Functions {
+            env: self.env.clone(),
+            library: Arc::new(library),
+            options: self.options.clone(),
+            instances: Mutex::default(),
+            gradients: Mutex::default(),
+        });
+        gradients.insert(key, made.clone());
+        Ok(made)
     }
 
     /// The function library for the kernel of a node.
@@ -50,6 +78,46 @@ impl Functions {
         let inlines = calls || self.options.optimize;
         Arc::new(PlanLibrary { functions: Arc::downgrade(self), inlines, calls })
     }
+}
+
+/// The name of a gradient in the library that is made for it.
+const GRADIENT: &str = "__symbolic_gradient";
+
+/// A library with the gradient of one of its functions: a function of the arguments and of the results' gradients.
+fn with_gradient(
+    registry: &Registry,
+    library: &Library,
+    function: &NameAttrList,
+    inputs: &[DType],
+    arguments: usize,
+) -> Result<Library> {
+    let graph = Graph::over(registry.clone());
+    graph.import(&GraphDef { library: Some(library.to_proto()), ..Default::default() })?;
+    let spec = |dtype: &DType| TensorSpec::new(*dtype, PartialShape::unknown());
+    let specs = inputs.iter().map(spec).collect::<Result<Vec<_>>>()?;
+    ensure!(arguments <= specs.len(), InvalidArgument, "len(inputs) < len(outputs)");
+    let mut body = FunctionGraph::load(&graph.scope(), function, &specs[..arguments])?;
+    ensure!(
+        specs.len() - arguments == body.results.len(),
+        InvalidArgument,
+        "the gradient of {} takes {} gradients of results, not {}",
+        function.name,
+        body.results.len(),
+        specs.len() - arguments
+    );
+    let mut grad_ys = Vec::new();
+    for spec in &specs[arguments..] {
+        grad_ys.push(Some(body.add_arg(spec)?.into()));
+    }
+    let (inner, xs) = (body.graph.scope(), body.args[..arguments].to_vec());
+    let dxs = Gradients::new().grad_ys(grad_ys).build(&inner, &body.results, &xs)?;
+    let dense = dxs.iter().zip(&xs).map(|(dx, x)| match dx {
+        Some(dx) => dx.to_dense(&inner),
+        None => zeros_like(&inner, x),
+    });
+    body.results = dense.collect::<Result<_>>()?;
+    body.define(GRADIENT, &[])?;
+    Library::default().with(&graph.to_graph_def().library.unwrap_or_default(), registry)
 }
 
 /// A function with its attributes bound.
@@ -221,6 +289,21 @@ impl FunctionLibrary for PlanLibrary {
         library.get(&function.name).ok_or_else(|| not_defined(&function.name))?;
         let env = functions.env.detached(library);
         Ok(Arc::new(Captured { reference: function.clone(), env, options: functions.options.clone() }))
+    }
+
+    fn instantiate_gradient(
+        &self,
+        function: &NameAttrList,
+        inputs: &[DType],
+        arguments: usize,
+    ) -> Result<Arc<dyn Callable>> {
+        let functions = self.functions.upgrade().ok_or_else(|| gone(&function.name))?;
+        if let Some(given) = functions.library.gradient(&function.name) {
+            return self.instantiate(&NameAttrList { name: given.to_owned(), attr: function.attr.clone() });
+        }
+        let functions = functions.of_gradient(function, inputs, arguments)?;
+        let library = PlanLibrary { functions: Arc::downgrade(&functions), ..*self };
+        library.instantiate(&NameAttrList { name: GRADIENT.to_owned(), ..Default::default() })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The table of ops by family, and the number of ops that the first page tells.
 
 use super::State;
+use super::scope::Group;
 use crate::tidy::anchor;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -55,6 +56,7 @@ struct Counts {
     runs: usize,
     partly: usize,
     absent: usize,
+    out_of_scope: usize,
     absent_in_both: usize,
 }
 
@@ -66,6 +68,7 @@ impl Counts {
                 State::Runs => counts.runs += 1,
                 State::Partly(_) => counts.partly += 1,
                 State::Absent => counts.absent += 1,
+                State::OutOfScope(_) => counts.out_of_scope += 1,
                 State::AbsentInBoth => counts.absent_in_both += 1,
             }
         }
@@ -73,30 +76,34 @@ impl Counts {
     }
 
     fn all(&self) -> usize {
-        self.runs + self.partly + self.absent + self.absent_in_both
+        self.runs + self.partly + self.absent + self.out_of_scope + self.absent_in_both
     }
 }
 
 /// The page `docs/compatibility.md`.
-pub(super) fn table(states: &BTreeMap<&str, State>, families: &str) -> String {
+pub(super) fn table(states: &BTreeMap<&str, State>, families: &str, groups: &[Group<'_>]) -> String {
     let grouped = grouped(states, families);
     let all = Counts::of(states.values());
     let mut text = format!(
         "# Ops\n\n\
          Written by `cargo xtask compat` from the op list of stock TensorFlow, its CPU kernels and the ops of this build.\n\n\
-         Of {} ops in stock, {} run with every element type that stock's CPU kernels take, {} run in part, and {} are not there \
-         yet; {} more have no CPU kernel in stock either. A graph may have nodes of ops that are not there; a step that needs one \
+         Of {} ops in stock, {} run with every element type that stock's CPU kernels take, {} run in part, {} are not there \
+         yet, and {} are [out of scope](#{}); {} more have no CPU kernel in stock either. A graph may have nodes of ops that are not there; a step that needs one \
          is refused with `UNIMPLEMENTED`. `ferroflow ops` lists what a binary runs, with element types.\n\n\
-         | family | ops in stock | run | in part | not yet | without a CPU kernel in stock |\n|---|---|---|---|---|---|\n",
+         | family | ops in stock | run | in part | not yet | out of scope | without a CPU kernel in stock |\n\
+         |---|---|---|---|---|---|---|\n",
         thousands(all.all()),
         all.runs,
         all.partly,
         all.absent,
+        all.out_of_scope,
+        anchor(OUT_OF_SCOPE),
         all.absent_in_both,
     );
     let row = |name: &str, counts: &Counts| {
-        let Counts { runs, partly, absent, absent_in_both } = counts;
-        format!("| {name} | {} | {runs} | {partly} | {absent} | {absent_in_both} |\n", counts.all())
+        let Counts { runs, partly, absent, out_of_scope, absent_in_both } = counts;
+        let all = counts.all();
+        format!("| {name} | {all} | {runs} | {partly} | {absent} | {out_of_scope} | {absent_in_both} |\n")
     };
     for (family, ops) in &grouped {
         let counts = Counts::of(ops.iter().map(|(_, state)| *state));
@@ -118,11 +125,34 @@ pub(super) fn table(states: &BTreeMap<&str, State>, families: &str) -> String {
             ("Run", named(|state| *state == State::Runs)),
             ("Run in part", partly),
             ("Not yet", named(|state| *state == State::Absent)),
-            ("Not yet, and without a CPU kernel in stock", named(|state| *state == State::AbsentInBoth)),
+            ("Without a CPU kernel in stock", named(|state| *state == State::AbsentInBoth)),
         ];
+        if lists.iter().all(|(_, names)| names.is_empty()) {
+            continue;
+        }
         write!(text, "\n## {family}\n").expect("strings take all");
         for (title, names) in lists.iter().filter(|(_, names)| !names.is_empty()) {
             write!(text, "\n**{title}** ({}): {}\n", names.len(), names.join(", "))
+                .expect("strings take all");
+        }
+    }
+    text + &out_of_scope(states, groups)
+}
+
+/// The heading of ops that are not meant to run.
+const OUT_OF_SCOPE: &str = "Out of scope";
+
+/// The ops of each group, after the reason.
+fn out_of_scope(states: &BTreeMap<&str, State>, groups: &[Group<'_>]) -> String {
+    let mut text = format!(
+        "\n## {OUT_OF_SCOPE}\n\nA step that needs one of these is refused with the reason given here.\n"
+    );
+    for (number, group) in groups.iter().enumerate() {
+        let members = states.iter().filter(|(_, state)| **state == State::OutOfScope(number));
+        let names: Vec<String> = members.map(|(name, _)| format!("`{name}`")).collect();
+        if !names.is_empty() {
+            let (title, reason, count) = (group.title, group.reason, names.len());
+            write!(text, "\n**{title}** ({count}), because {reason}: {}\n", names.join(", "))
                 .expect("strings take all");
         }
     }
@@ -176,19 +206,22 @@ mod tests {
             ("Add", State::Partly("without T: int8".to_owned())),
             ("RangeDataset", State::Absent),
             ("_Tpu", State::AbsentInBoth),
+            ("PyFunc", State::OutOfScope(0)),
         ])
     }
 
     #[test]
     fn ops_are_grouped_and_counted() {
-        let page = table(&states(), "# c\nAbs\tmath\nAdd\tmath\nRangeDataset\tdataset\n");
+        let groups = crate::compat::scope::groups("Python\nit is elsewhere\nPyFunc\n").unwrap();
+        let page = table(&states(), "# c\nAbs\tmath\nAdd\tmath\nRangeDataset\tdataset\n", &groups);
         for line in [
-            "| [Math](#math) | 2 | 1 | 1 | 0 | 0 |",
-            "| [Input pipelines (tf.data)](#input-pipelines-tfdata) | 1 | 0 | 0 | 1 | 0 |",
-            "| **all** | 4 | 1 | 1 | 1 | 1 |",
+            "| [Math](#math) | 2 | 1 | 1 | 0 | 0 | 0 |",
+            "| [Input pipelines (tf.data)](#input-pipelines-tfdata) | 1 | 0 | 0 | 1 | 0 | 0 |",
+            "| **all** | 5 | 1 | 1 | 1 | 1 | 1 |",
             "**Run in part** (1): `Add` (without T: int8)",
             "## Ops without a Python function",
-            "**Not yet, and without a CPU kernel in stock** (1): `_Tpu`",
+            "**Without a CPU kernel in stock** (1): `_Tpu`",
+            "**Python** (1), because it is elsewhere: `PyFunc`",
         ] {
             assert!(page.lines().any(|found| found == line), "{line} is not in:\n{page}");
         }
@@ -198,7 +231,7 @@ mod tests {
     #[test]
     fn the_first_page_tells_the_number() {
         let page = with_number("| ops | 1,234 of stock's 5,678 ops |\n", &states()).unwrap();
-        assert_eq!(page, "| ops | 1 of stock's 4 ops |\n");
+        assert_eq!(page, "| ops | 1 of stock's 5 ops |\n");
         assert!(with_number("nothing", &states()).is_err());
         assert_eq!([thousands(7), thousands(1908), thousands(12_005)], ["7", "1,908", "12,005"]);
     }

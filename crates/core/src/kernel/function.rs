@@ -1,7 +1,7 @@
 //! Functions as kernels see them: instantiated once, called in every step. The runtime crate implements both traits.
 
 use crate::step::StepCx;
-use crate::{BoxFuture, Result, Tensor, bail};
+use crate::{BoxFuture, DType, Result, Tensor, bail};
 use ferroflow_proto::tensorflow::{FunctionDefLibrary, NameAttrList};
 use std::sync::Arc;
 
@@ -23,6 +23,18 @@ pub trait FunctionLibrary: Send + Sync {
     /// Finds a function for a value that outlives the plan, such as a dataset. What the function calls is taken from
     /// the library as it is now, whatever happens to the graph later.
     fn capture(&self, function: &NameAttrList) -> Result<Arc<dyn CapturedFunction>>;
+
+    /// The gradient of a function: it takes the function's arguments and the gradients of its results, whose types are
+    /// `inputs`, and returns the gradients of the arguments, of which there are `arguments`.
+    fn instantiate_gradient(
+        &self,
+        function: &NameAttrList,
+        inputs: &[DType],
+        arguments: usize,
+    ) -> Result<Arc<dyn Callable>> {
+        let _ = (inputs, arguments);
+        bail!(Unimplemented, "the gradient of {} cannot be made here", function.name)
+    }
 }
 
 /// A function that does not depend on the plan it was found in.

@@ -112,6 +112,16 @@ fn no_kernel_among(registered: &str, op: &str, node: &str, attrs: &str) -> Statu
     })
 }
 
+/// Returns whether a pattern, which may start or end with `*`, stands for a name.
+fn names(pattern: &str, name: &str) -> bool {
+    match (pattern.strip_prefix('*'), pattern.strip_suffix('*')) {
+        (Some(_), Some(_)) => name.contains(pattern.trim_matches('*')),
+        (Some(end), None) => name.ends_with(end),
+        (None, Some(start)) => name.starts_with(start),
+        (None, None) => name == pattern,
+    }
+}
+
 /// Stock's error for attributes without a kernel.
 pub fn no_kernel(op: &str, node: &str, attrs: &str) -> Status {
     status!(
@@ -127,6 +137,8 @@ pub struct Registry {
     /// The list of stock's ops; see [`Registry::with_stock_ops`].
     stock_ops: &'static str,
     stock_kernels: &'static str,
+    /// Reasons why ops of stock stay unsupported; see [`Registry::with_out_of_scope`].
+    out_of_scope: &'static str,
     thread_setup: Option<fn()>,
 }
 
@@ -163,6 +175,23 @@ impl Registry {
     pub fn with_stock_kernels(mut self, kernels: &'static str) -> Registry {
         self.stock_kernels = kernels;
         self
+    }
+
+    /// This registry, extended by the reasons why some ops of stock are not meant to run. Blocks are separated by empty
+    /// lines: a title, the reason, and the ops, whose names may start or end with `*`.
+    #[must_use]
+    pub fn with_out_of_scope(mut self, blocks: &'static str) -> Registry {
+        self.out_of_scope = blocks;
+        self
+    }
+
+    /// The reason why an op of stock is not meant to run.
+    fn out_of_scope(&self, name: &str) -> Option<&'static str> {
+        self.out_of_scope.split("\n\n").find_map(|block| {
+            let (_, rest) = block.split_once('\n')?;
+            let (reason, patterns) = rest.split_once('\n')?;
+            patterns.split_whitespace().any(|pattern| names(pattern, name)).then_some(reason)
+        })
     }
 
     /// This registry with a function that prepares threads for running its kernels.
@@ -202,6 +231,12 @@ impl Registry {
             return no_kernel_among(NO_KERNELS, &spec.name, node, &type_attrs(spec, attrs));
         }
         let name = &spec.name;
+        if let Some(reason) = self.out_of_scope(name) {
+            return status!(
+                Unimplemented,
+                "Op type '{name}' of node '{node}' does not run on this server: {reason}"
+            );
+        }
         status!(
             Unimplemented,
             "Op type '{name}' of node '{node}' is not supported by this server yet; `ferroflow ops` and \

@@ -14,21 +14,46 @@ pub(crate) fn make(
     by_reference: bool,
 ) -> Result<Value> {
     if by_reference {
-        let names = [container, name].map(|text| Str::copy_from_slice(text.as_bytes()));
         let variable = Variable::new(DType::String, name);
-        variable.assign(Tensor::vector(names.to_vec()))?;
+        variable.assign(names(container, name))?;
         return Ok(Value::Ref(Arc::new(variable)));
     }
     let handle = ResourceHandle::named(device, container, name, resource.type_name(), Vec::new());
     Ok(Value::Tensor(Tensor::from_units(DType::Resource, Shape::scalar(), vec![handle])?))
 }
 
-/// The resource behind input 0, in either form.
+/// The two names as a value, which is the handle of the second generation.
+pub(crate) fn names(container: &str, name: &str) -> Tensor {
+    Tensor::vector([container, name].map(|text| Str::copy_from_slice(text.as_bytes())).to_vec())
+}
+
+/// The container and name that an input stands for, in any form.
+pub(crate) fn names_of(cx: &KernelCx<'_>, input: usize) -> Result<(String, String)> {
+    let names = match cx.input(input) {
+        Ok(tensor) if tensor.dtype() == DType::Resource => {
+            let handle = cx.handle(input)?;
+            return Ok((handle.container().to_owned(), handle.name().to_owned()));
+        }
+        Ok(tensor) => tensor.clone(),
+        Err(_) => cx.variable(input)?.read()?,
+    };
+    let [container, name] = names.flat::<Str>()? else {
+        bail!(InvalidArgument, "Resource handle must have 2 elements, but had shape: {}", names.shape());
+    };
+    let text = |bytes: &Str| {
+        std::str::from_utf8(bytes)
+            .map(str::to_owned)
+            .map_err(|_| status!(InvalidArgument, "a resource handle must be UTF-8 text"))
+    };
+    Ok((text(container)?, text(name)?))
+}
+
+/// The resource behind input 0, in any form.
 pub(crate) fn resolve<R: Resource>(cx: &KernelCx<'_>, manager: &ResourceManager) -> Result<Arc<R>> {
     resolve_input(cx, 0, manager)
 }
 
-/// The resource behind an input, in either form.
+/// The resource behind an input, in any form.
 pub(crate) fn resolve_input<R: Resource>(
     cx: &KernelCx<'_>,
     input: usize,
@@ -39,14 +64,6 @@ pub(crate) fn resolve_input<R: Resource>(
     {
         return manager.resolve(cx.handle(input)?);
     }
-    let names = cx.variable(input)?.read()?;
-    let [container, name] = names.flat::<Str>()? else {
-        bail!(InvalidArgument, "Resource handle must have 2 elements, but had shape: {}", names.shape());
-    };
-    let text = |bytes: &Str| {
-        std::str::from_utf8(bytes)
-            .map(str::to_owned)
-            .map_err(|_| status!(InvalidArgument, "a resource handle must be UTF-8 text"))
-    };
-    manager.lookup(&text(container)?, &text(name)?)
+    let (container, name) = names_of(cx, input)?;
+    manager.lookup(&container, &name)
 }

@@ -831,39 +831,6 @@ pub fn depth_to_space(scope: &Scope, input: impl Into<Input>, block_size: i64) -
     DepthToSpace::new(block_size).build(scope, input)
 }
 
-/// `DeviceIndex() -> (index: int32)`
-///
-/// Attributes:
-/// - `device_names: list(string)`
-#[derive(Clone, Debug)]
-pub struct DeviceIndex(Settings);
-
-impl DeviceIndex {
-    /// A builder with every optional attribute at its default.
-    pub fn new(device_names: impl ToAttr) -> Self {
-        let mut settings = Settings::default();
-        settings.set("device_names", device_names);
-        DeviceIndex(settings)
-    }
-    /// Names the node; it is named after the op otherwise.
-    #[must_use]
-    pub fn name(mut self, name: &str) -> Self {
-        self.0.name(name);
-        self
-    }
-    /// Adds the node.
-    #[track_caller]
-    pub fn build(self, scope: &Scope) -> Result<Output> {
-        self.0.node(scope, "DeviceIndex").build()?.output_arg(0)
-    }
-}
-
-/// [`DeviceIndex`] with every optional attribute at its default.
-#[track_caller]
-pub fn device_index(scope: &Scope, device_names: impl ToAttr) -> Result<Output> {
-    DeviceIndex::new(device_names).build(scope)
-}
-
 /// `Diag(diagonal: T) -> (output: T)`
 ///
 /// Attributes:
@@ -1479,6 +1446,41 @@ pub fn histogram_fixed_width(
     HistogramFixedWidth::new().build(scope, values, value_range, nbins)
 }
 
+/// `HostConst() -> (output: dtype)`
+///
+/// Attributes:
+/// - `value: tensor`
+/// - `dtype: type`
+#[derive(Clone, Debug)]
+pub struct HostConst(Settings);
+
+impl HostConst {
+    /// A builder with every optional attribute at its default.
+    pub fn new(value: impl Into<Tensor>, dtype: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("value", value.into());
+        settings.set("dtype", dtype);
+        HostConst(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "HostConst").build()?.output_arg(0)
+    }
+}
+
+/// [`HostConst`] with every optional attribute at its default.
+#[track_caller]
+pub fn host_const(scope: &Scope, value: impl Into<Tensor>, dtype: DType) -> Result<Output> {
+    HostConst::new(value, dtype).build(scope)
+}
+
 /// `Identity(input: T) -> (output: T)`
 ///
 /// Attributes:
@@ -1541,6 +1543,48 @@ impl IdentityN {
 #[track_caller]
 pub fn identity_n(scope: &Scope, input: impl IntoIterator<Item: Into<Input>>) -> Result<Vec<Output>> {
     IdentityN::new().build(scope, input)
+}
+
+/// `ImmutableConst() -> (tensor: dtype)`
+///
+/// Attributes:
+/// - `dtype: type`
+/// - `shape: shape`
+/// - `memory_region_name: string`
+#[derive(Clone, Debug)]
+pub struct ImmutableConst(Settings);
+
+impl ImmutableConst {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtype: DType, shape: impl ToPartialShape, memory_region_name: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtype", dtype);
+        settings.set_shape("shape", shape);
+        settings.set("memory_region_name", memory_region_name);
+        ImmutableConst(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "ImmutableConst").build()?.output_arg(0)
+    }
+}
+
+/// [`ImmutableConst`] with every optional attribute at its default.
+#[track_caller]
+pub fn immutable_const(
+    scope: &Scope,
+    dtype: DType,
+    shape: impl ToPartialShape,
+    memory_region_name: &str,
+) -> Result<Output> {
+    ImmutableConst::new(dtype, shape, memory_region_name).build(scope)
 }
 
 /// `InplaceAdd(x: T, i: int32, v: T) -> (y: T)`

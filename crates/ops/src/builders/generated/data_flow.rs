@@ -496,6 +496,35 @@ pub fn conditional_accumulator(scope: &Scope, dtype: DType, shape: impl ToPartia
     ConditionalAccumulator::new(dtype, shape).build(scope)
 }
 
+/// `ConsumeMutexLock(mutex_lock: variant) -> ()`
+#[derive(Clone, Debug, Default)]
+pub struct ConsumeMutexLock(Settings);
+
+impl ConsumeMutexLock {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        ConsumeMutexLock(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, mutex_lock: impl Into<Input>) -> Result<Operation> {
+        self.0.node(scope, "ConsumeMutexLock").input(mutex_lock).build()
+    }
+}
+
+/// [`ConsumeMutexLock`] with every optional attribute at its default.
+#[track_caller]
+pub fn consume_mutex_lock(scope: &Scope, mutex_lock: impl Into<Input>) -> Result<Operation> {
+    ConsumeMutexLock::new().build(scope, mutex_lock)
+}
+
 /// `DeleteSessionTensor(handle: string) -> ()`
 #[derive(Clone, Debug, Default)]
 pub struct DeleteSessionTensor(Settings);
@@ -572,6 +601,35 @@ pub fn empty_tensor_list(
     element_dtype: DType,
 ) -> Result<Output> {
     EmptyTensorList::new(element_dtype).build(scope, element_shape, max_num_elements)
+}
+
+/// `EmptyTensorMap() -> (handle: variant)`
+#[derive(Clone, Debug, Default)]
+pub struct EmptyTensorMap(Settings);
+
+impl EmptyTensorMap {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        EmptyTensorMap(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "EmptyTensorMap").build()?.output_arg(0)
+    }
+}
+
+/// [`EmptyTensorMap`] with every optional attribute at its default.
+#[track_caller]
+pub fn empty_tensor_map(scope: &Scope) -> Result<Output> {
+    EmptyTensorMap::new().build(scope)
 }
 
 /// `FIFOQueue() -> (handle: Ref(string))`
@@ -822,6 +880,554 @@ pub fn get_session_tensor(scope: &Scope, handle: impl Into<Input>, dtype: DType)
     GetSessionTensor::new(dtype).build(scope, handle)
 }
 
+/// `MapClear() -> ()`
+///
+/// Attributes:
+/// - `capacity: int >= 0 = 0`
+/// - `memory_limit: int >= 0 = 0`
+/// - `dtypes: list(type)`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct MapClear(Settings);
+
+impl MapClear {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtypes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtypes", dtypes);
+        MapClear(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `capacity: int >= 0 = 0`.
+    #[must_use]
+    pub fn capacity(mut self, value: i64) -> Self {
+        self.0.set("capacity", value);
+        self
+    }
+    /// Sets `memory_limit: int >= 0 = 0`.
+    #[must_use]
+    pub fn memory_limit(mut self, value: i64) -> Self {
+        self.0.set("memory_limit", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Operation> {
+        self.0.node(scope, "MapClear").build()
+    }
+}
+
+/// [`MapClear`] with every optional attribute at its default.
+#[track_caller]
+pub fn map_clear(scope: &Scope, dtypes: impl ToAttr) -> Result<Operation> {
+    MapClear::new(dtypes).build(scope)
+}
+
+/// `MapIncompleteSize() -> (size: int32)`
+///
+/// Attributes:
+/// - `capacity: int >= 0 = 0`
+/// - `memory_limit: int >= 0 = 0`
+/// - `dtypes: list(type)`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct MapIncompleteSize(Settings);
+
+impl MapIncompleteSize {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtypes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtypes", dtypes);
+        MapIncompleteSize(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `capacity: int >= 0 = 0`.
+    #[must_use]
+    pub fn capacity(mut self, value: i64) -> Self {
+        self.0.set("capacity", value);
+        self
+    }
+    /// Sets `memory_limit: int >= 0 = 0`.
+    #[must_use]
+    pub fn memory_limit(mut self, value: i64) -> Self {
+        self.0.set("memory_limit", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "MapIncompleteSize").build()?.output_arg(0)
+    }
+}
+
+/// [`MapIncompleteSize`] with every optional attribute at its default.
+#[track_caller]
+pub fn map_incomplete_size(scope: &Scope, dtypes: impl ToAttr) -> Result<Output> {
+    MapIncompleteSize::new(dtypes).build(scope)
+}
+
+/// `MapPeek(key: int64, indices: int32) -> (values: dtypes)`
+///
+/// Attributes:
+/// - `capacity: int >= 0 = 0`
+/// - `memory_limit: int >= 0 = 0`
+/// - `dtypes: list(type) >= 1`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct MapPeek(Settings);
+
+impl MapPeek {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtypes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtypes", dtypes);
+        MapPeek(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `capacity: int >= 0 = 0`.
+    #[must_use]
+    pub fn capacity(mut self, value: i64) -> Self {
+        self.0.set("capacity", value);
+        self
+    }
+    /// Sets `memory_limit: int >= 0 = 0`.
+    #[must_use]
+    pub fn memory_limit(mut self, value: i64) -> Self {
+        self.0.set("memory_limit", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        key: impl Into<Input>,
+        indices: impl Into<Input>,
+    ) -> Result<Vec<Output>> {
+        self.0.node(scope, "MapPeek").input(key).input(indices).build()?.output_list(0)
+    }
+}
+
+/// [`MapPeek`] with every optional attribute at its default.
+#[track_caller]
+pub fn map_peek(
+    scope: &Scope,
+    key: impl Into<Input>,
+    indices: impl Into<Input>,
+    dtypes: impl ToAttr,
+) -> Result<Vec<Output>> {
+    MapPeek::new(dtypes).build(scope, key, indices)
+}
+
+/// `MapSize() -> (size: int32)`
+///
+/// Attributes:
+/// - `capacity: int >= 0 = 0`
+/// - `memory_limit: int >= 0 = 0`
+/// - `dtypes: list(type)`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct MapSize(Settings);
+
+impl MapSize {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtypes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtypes", dtypes);
+        MapSize(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `capacity: int >= 0 = 0`.
+    #[must_use]
+    pub fn capacity(mut self, value: i64) -> Self {
+        self.0.set("capacity", value);
+        self
+    }
+    /// Sets `memory_limit: int >= 0 = 0`.
+    #[must_use]
+    pub fn memory_limit(mut self, value: i64) -> Self {
+        self.0.set("memory_limit", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "MapSize").build()?.output_arg(0)
+    }
+}
+
+/// [`MapSize`] with every optional attribute at its default.
+#[track_caller]
+pub fn map_size(scope: &Scope, dtypes: impl ToAttr) -> Result<Output> {
+    MapSize::new(dtypes).build(scope)
+}
+
+/// `MapStage(key: int64, indices: int32, values: fake_dtypes) -> ()`
+///
+/// Attributes:
+/// - `capacity: int >= 0 = 0`
+/// - `memory_limit: int >= 0 = 0`
+/// - `dtypes: list(type)`
+/// - `fake_dtypes: list(type) >= 1`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct MapStage(Settings);
+
+impl MapStage {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtypes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtypes", dtypes);
+        MapStage(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `capacity: int >= 0 = 0`.
+    #[must_use]
+    pub fn capacity(mut self, value: i64) -> Self {
+        self.0.set("capacity", value);
+        self
+    }
+    /// Sets `memory_limit: int >= 0 = 0`.
+    #[must_use]
+    pub fn memory_limit(mut self, value: i64) -> Self {
+        self.0.set("memory_limit", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        key: impl Into<Input>,
+        indices: impl Into<Input>,
+        values: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Operation> {
+        self.0.node(scope, "MapStage").input(key).input(indices).inputs(values).build()
+    }
+}
+
+/// [`MapStage`] with every optional attribute at its default.
+#[track_caller]
+pub fn map_stage(
+    scope: &Scope,
+    key: impl Into<Input>,
+    indices: impl Into<Input>,
+    values: impl IntoIterator<Item: Into<Input>>,
+    dtypes: impl ToAttr,
+) -> Result<Operation> {
+    MapStage::new(dtypes).build(scope, key, indices, values)
+}
+
+/// `MapUnstage(key: int64, indices: int32) -> (values: dtypes)`
+///
+/// Attributes:
+/// - `capacity: int >= 0 = 0`
+/// - `memory_limit: int >= 0 = 0`
+/// - `dtypes: list(type) >= 1`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct MapUnstage(Settings);
+
+impl MapUnstage {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtypes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtypes", dtypes);
+        MapUnstage(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `capacity: int >= 0 = 0`.
+    #[must_use]
+    pub fn capacity(mut self, value: i64) -> Self {
+        self.0.set("capacity", value);
+        self
+    }
+    /// Sets `memory_limit: int >= 0 = 0`.
+    #[must_use]
+    pub fn memory_limit(mut self, value: i64) -> Self {
+        self.0.set("memory_limit", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        key: impl Into<Input>,
+        indices: impl Into<Input>,
+    ) -> Result<Vec<Output>> {
+        self.0.node(scope, "MapUnstage").input(key).input(indices).build()?.output_list(0)
+    }
+}
+
+/// [`MapUnstage`] with every optional attribute at its default.
+#[track_caller]
+pub fn map_unstage(
+    scope: &Scope,
+    key: impl Into<Input>,
+    indices: impl Into<Input>,
+    dtypes: impl ToAttr,
+) -> Result<Vec<Output>> {
+    MapUnstage::new(dtypes).build(scope, key, indices)
+}
+
+/// The outputs of [`MapUnstageNoKey`].
+#[derive(Clone, Debug)]
+pub struct MapUnstageNoKeyOutputs {
+    /// `key: int64`
+    pub key: Output,
+    /// `values: dtypes`
+    pub values: Vec<Output>,
+}
+
+/// `MapUnstageNoKey(indices: int32) -> (key: int64, values: dtypes)`
+///
+/// Attributes:
+/// - `capacity: int >= 0 = 0`
+/// - `memory_limit: int >= 0 = 0`
+/// - `dtypes: list(type) >= 1`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct MapUnstageNoKey(Settings);
+
+impl MapUnstageNoKey {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtypes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtypes", dtypes);
+        MapUnstageNoKey(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `capacity: int >= 0 = 0`.
+    #[must_use]
+    pub fn capacity(mut self, value: i64) -> Self {
+        self.0.set("capacity", value);
+        self
+    }
+    /// Sets `memory_limit: int >= 0 = 0`.
+    #[must_use]
+    pub fn memory_limit(mut self, value: i64) -> Self {
+        self.0.set("memory_limit", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, indices: impl Into<Input>) -> Result<MapUnstageNoKeyOutputs> {
+        let operation = self.0.node(scope, "MapUnstageNoKey").input(indices).build()?;
+        Ok(MapUnstageNoKeyOutputs { key: operation.output_arg(0)?, values: operation.output_list(1)? })
+    }
+}
+
+/// [`MapUnstageNoKey`] with every optional attribute at its default.
+#[track_caller]
+pub fn map_unstage_no_key(
+    scope: &Scope,
+    indices: impl Into<Input>,
+    dtypes: impl ToAttr,
+) -> Result<MapUnstageNoKeyOutputs> {
+    MapUnstageNoKey::new(dtypes).build(scope, indices)
+}
+
+/// `MutexLock(mutex: resource) -> (mutex_lock: variant)`
+#[derive(Clone, Debug, Default)]
+pub struct MutexLock(Settings);
+
+impl MutexLock {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        MutexLock(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, mutex: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "MutexLock").input(mutex).build()?.output_arg(0)
+    }
+}
+
+/// [`MutexLock`] with every optional attribute at its default.
+#[track_caller]
+pub fn mutex_lock(scope: &Scope, mutex: impl Into<Input>) -> Result<Output> {
+    MutexLock::new().build(scope, mutex)
+}
+
+/// `MutexV2() -> (resource: resource)`
+///
+/// Attributes:
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug, Default)]
+pub struct MutexV2(Settings);
+
+impl MutexV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        MutexV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "MutexV2").build()?.output_arg(0)
+    }
+}
+
+/// [`MutexV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn mutex_v2(scope: &Scope) -> Result<Output> {
+    MutexV2::new().build(scope)
+}
+
 /// `OptionalFromValue(components: Toutput_types) -> (optional: variant)`
 ///
 /// Attributes:
@@ -953,6 +1559,480 @@ impl OptionalNone {
 #[track_caller]
 pub fn optional_none(scope: &Scope) -> Result<Output> {
     OptionalNone::new().build(scope)
+}
+
+/// `OrderedMapClear() -> ()`
+///
+/// Attributes:
+/// - `capacity: int >= 0 = 0`
+/// - `memory_limit: int >= 0 = 0`
+/// - `dtypes: list(type)`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct OrderedMapClear(Settings);
+
+impl OrderedMapClear {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtypes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtypes", dtypes);
+        OrderedMapClear(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `capacity: int >= 0 = 0`.
+    #[must_use]
+    pub fn capacity(mut self, value: i64) -> Self {
+        self.0.set("capacity", value);
+        self
+    }
+    /// Sets `memory_limit: int >= 0 = 0`.
+    #[must_use]
+    pub fn memory_limit(mut self, value: i64) -> Self {
+        self.0.set("memory_limit", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Operation> {
+        self.0.node(scope, "OrderedMapClear").build()
+    }
+}
+
+/// [`OrderedMapClear`] with every optional attribute at its default.
+#[track_caller]
+pub fn ordered_map_clear(scope: &Scope, dtypes: impl ToAttr) -> Result<Operation> {
+    OrderedMapClear::new(dtypes).build(scope)
+}
+
+/// `OrderedMapIncompleteSize() -> (size: int32)`
+///
+/// Attributes:
+/// - `capacity: int >= 0 = 0`
+/// - `memory_limit: int >= 0 = 0`
+/// - `dtypes: list(type)`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct OrderedMapIncompleteSize(Settings);
+
+impl OrderedMapIncompleteSize {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtypes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtypes", dtypes);
+        OrderedMapIncompleteSize(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `capacity: int >= 0 = 0`.
+    #[must_use]
+    pub fn capacity(mut self, value: i64) -> Self {
+        self.0.set("capacity", value);
+        self
+    }
+    /// Sets `memory_limit: int >= 0 = 0`.
+    #[must_use]
+    pub fn memory_limit(mut self, value: i64) -> Self {
+        self.0.set("memory_limit", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "OrderedMapIncompleteSize").build()?.output_arg(0)
+    }
+}
+
+/// [`OrderedMapIncompleteSize`] with every optional attribute at its default.
+#[track_caller]
+pub fn ordered_map_incomplete_size(scope: &Scope, dtypes: impl ToAttr) -> Result<Output> {
+    OrderedMapIncompleteSize::new(dtypes).build(scope)
+}
+
+/// `OrderedMapPeek(key: int64, indices: int32) -> (values: dtypes)`
+///
+/// Attributes:
+/// - `capacity: int >= 0 = 0`
+/// - `memory_limit: int >= 0 = 0`
+/// - `dtypes: list(type) >= 1`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct OrderedMapPeek(Settings);
+
+impl OrderedMapPeek {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtypes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtypes", dtypes);
+        OrderedMapPeek(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `capacity: int >= 0 = 0`.
+    #[must_use]
+    pub fn capacity(mut self, value: i64) -> Self {
+        self.0.set("capacity", value);
+        self
+    }
+    /// Sets `memory_limit: int >= 0 = 0`.
+    #[must_use]
+    pub fn memory_limit(mut self, value: i64) -> Self {
+        self.0.set("memory_limit", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        key: impl Into<Input>,
+        indices: impl Into<Input>,
+    ) -> Result<Vec<Output>> {
+        self.0.node(scope, "OrderedMapPeek").input(key).input(indices).build()?.output_list(0)
+    }
+}
+
+/// [`OrderedMapPeek`] with every optional attribute at its default.
+#[track_caller]
+pub fn ordered_map_peek(
+    scope: &Scope,
+    key: impl Into<Input>,
+    indices: impl Into<Input>,
+    dtypes: impl ToAttr,
+) -> Result<Vec<Output>> {
+    OrderedMapPeek::new(dtypes).build(scope, key, indices)
+}
+
+/// `OrderedMapSize() -> (size: int32)`
+///
+/// Attributes:
+/// - `capacity: int >= 0 = 0`
+/// - `memory_limit: int >= 0 = 0`
+/// - `dtypes: list(type)`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct OrderedMapSize(Settings);
+
+impl OrderedMapSize {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtypes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtypes", dtypes);
+        OrderedMapSize(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `capacity: int >= 0 = 0`.
+    #[must_use]
+    pub fn capacity(mut self, value: i64) -> Self {
+        self.0.set("capacity", value);
+        self
+    }
+    /// Sets `memory_limit: int >= 0 = 0`.
+    #[must_use]
+    pub fn memory_limit(mut self, value: i64) -> Self {
+        self.0.set("memory_limit", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "OrderedMapSize").build()?.output_arg(0)
+    }
+}
+
+/// [`OrderedMapSize`] with every optional attribute at its default.
+#[track_caller]
+pub fn ordered_map_size(scope: &Scope, dtypes: impl ToAttr) -> Result<Output> {
+    OrderedMapSize::new(dtypes).build(scope)
+}
+
+/// `OrderedMapStage(key: int64, indices: int32, values: fake_dtypes) -> ()`
+///
+/// Attributes:
+/// - `capacity: int >= 0 = 0`
+/// - `memory_limit: int >= 0 = 0`
+/// - `dtypes: list(type)`
+/// - `fake_dtypes: list(type) >= 1`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct OrderedMapStage(Settings);
+
+impl OrderedMapStage {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtypes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtypes", dtypes);
+        OrderedMapStage(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `capacity: int >= 0 = 0`.
+    #[must_use]
+    pub fn capacity(mut self, value: i64) -> Self {
+        self.0.set("capacity", value);
+        self
+    }
+    /// Sets `memory_limit: int >= 0 = 0`.
+    #[must_use]
+    pub fn memory_limit(mut self, value: i64) -> Self {
+        self.0.set("memory_limit", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        key: impl Into<Input>,
+        indices: impl Into<Input>,
+        values: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Operation> {
+        self.0.node(scope, "OrderedMapStage").input(key).input(indices).inputs(values).build()
+    }
+}
+
+/// [`OrderedMapStage`] with every optional attribute at its default.
+#[track_caller]
+pub fn ordered_map_stage(
+    scope: &Scope,
+    key: impl Into<Input>,
+    indices: impl Into<Input>,
+    values: impl IntoIterator<Item: Into<Input>>,
+    dtypes: impl ToAttr,
+) -> Result<Operation> {
+    OrderedMapStage::new(dtypes).build(scope, key, indices, values)
+}
+
+/// `OrderedMapUnstage(key: int64, indices: int32) -> (values: dtypes)`
+///
+/// Attributes:
+/// - `capacity: int >= 0 = 0`
+/// - `memory_limit: int >= 0 = 0`
+/// - `dtypes: list(type) >= 1`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct OrderedMapUnstage(Settings);
+
+impl OrderedMapUnstage {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtypes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtypes", dtypes);
+        OrderedMapUnstage(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `capacity: int >= 0 = 0`.
+    #[must_use]
+    pub fn capacity(mut self, value: i64) -> Self {
+        self.0.set("capacity", value);
+        self
+    }
+    /// Sets `memory_limit: int >= 0 = 0`.
+    #[must_use]
+    pub fn memory_limit(mut self, value: i64) -> Self {
+        self.0.set("memory_limit", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        key: impl Into<Input>,
+        indices: impl Into<Input>,
+    ) -> Result<Vec<Output>> {
+        self.0.node(scope, "OrderedMapUnstage").input(key).input(indices).build()?.output_list(0)
+    }
+}
+
+/// [`OrderedMapUnstage`] with every optional attribute at its default.
+#[track_caller]
+pub fn ordered_map_unstage(
+    scope: &Scope,
+    key: impl Into<Input>,
+    indices: impl Into<Input>,
+    dtypes: impl ToAttr,
+) -> Result<Vec<Output>> {
+    OrderedMapUnstage::new(dtypes).build(scope, key, indices)
+}
+
+/// The outputs of [`OrderedMapUnstageNoKey`].
+#[derive(Clone, Debug)]
+pub struct OrderedMapUnstageNoKeyOutputs {
+    /// `key: int64`
+    pub key: Output,
+    /// `values: dtypes`
+    pub values: Vec<Output>,
+}
+
+/// `OrderedMapUnstageNoKey(indices: int32) -> (key: int64, values: dtypes)`
+///
+/// Attributes:
+/// - `capacity: int >= 0 = 0`
+/// - `memory_limit: int >= 0 = 0`
+/// - `dtypes: list(type) >= 1`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct OrderedMapUnstageNoKey(Settings);
+
+impl OrderedMapUnstageNoKey {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtypes: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtypes", dtypes);
+        OrderedMapUnstageNoKey(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `capacity: int >= 0 = 0`.
+    #[must_use]
+    pub fn capacity(mut self, value: i64) -> Self {
+        self.0.set("capacity", value);
+        self
+    }
+    /// Sets `memory_limit: int >= 0 = 0`.
+    #[must_use]
+    pub fn memory_limit(mut self, value: i64) -> Self {
+        self.0.set("memory_limit", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, indices: impl Into<Input>) -> Result<OrderedMapUnstageNoKeyOutputs> {
+        let operation = self.0.node(scope, "OrderedMapUnstageNoKey").input(indices).build()?;
+        Ok(OrderedMapUnstageNoKeyOutputs { key: operation.output_arg(0)?, values: operation.output_list(1)? })
+    }
+}
+
+/// [`OrderedMapUnstageNoKey`] with every optional attribute at its default.
+#[track_caller]
+pub fn ordered_map_unstage_no_key(
+    scope: &Scope,
+    indices: impl Into<Input>,
+    dtypes: impl ToAttr,
+) -> Result<OrderedMapUnstageNoKeyOutputs> {
+    OrderedMapUnstageNoKey::new(dtypes).build(scope, indices)
 }
 
 /// `PaddingFIFOQueue() -> (handle: Ref(string))`
@@ -2947,6 +4027,125 @@ pub fn stage_size(scope: &Scope, dtypes: impl ToAttr) -> Result<Output> {
     StageSize::new(dtypes).build(scope)
 }
 
+/// `TensorArray(size: int32) -> (handle: Ref(string))`
+///
+/// Attributes:
+/// - `dtype: type`
+/// - `dynamic_size: bool = false`
+/// - `clear_after_read: bool = true`
+/// - `tensor_array_name: string = ''`
+/// - `element_shape: shape = ?`
+#[derive(Clone, Debug)]
+pub struct TensorArray(Settings);
+
+impl TensorArray {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtype: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtype", dtype);
+        TensorArray(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `dynamic_size: bool = false`.
+    #[must_use]
+    pub fn dynamic_size(mut self, value: bool) -> Self {
+        self.0.set("dynamic_size", value);
+        self
+    }
+    /// Sets `clear_after_read: bool = true`.
+    #[must_use]
+    pub fn clear_after_read(mut self, value: bool) -> Self {
+        self.0.set("clear_after_read", value);
+        self
+    }
+    /// Sets `tensor_array_name: string = ''`.
+    #[must_use]
+    pub fn tensor_array_name(mut self, value: &str) -> Self {
+        self.0.set("tensor_array_name", value);
+        self
+    }
+    /// Sets `element_shape: shape = ?`.
+    #[must_use]
+    pub fn element_shape(mut self, value: impl ToPartialShape) -> Self {
+        self.0.set_shape("element_shape", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, size: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "TensorArray").input(size).build()?.output_arg(0)
+    }
+}
+
+/// [`TensorArray`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array(scope: &Scope, size: impl Into<Input>, dtype: DType) -> Result<Output> {
+    TensorArray::new(dtype).build(scope, size)
+}
+
+/// `TensorArrayClose(handle: Ref(string)) -> ()`
+#[derive(Clone, Debug, Default)]
+pub struct TensorArrayClose(Settings);
+
+impl TensorArrayClose {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TensorArrayClose(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, handle: impl Into<Input>) -> Result<Operation> {
+        self.0.node(scope, "TensorArrayClose").input(handle).build()
+    }
+}
+
+/// [`TensorArrayClose`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_close(scope: &Scope, handle: impl Into<Input>) -> Result<Operation> {
+    TensorArrayClose::new().build(scope, handle)
+}
+
+/// `TensorArrayCloseV2(handle: string) -> ()`
+#[derive(Clone, Debug, Default)]
+pub struct TensorArrayCloseV2(Settings);
+
+impl TensorArrayCloseV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TensorArrayCloseV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, handle: impl Into<Input>) -> Result<Operation> {
+        self.0.node(scope, "TensorArrayCloseV2").input(handle).build()
+    }
+}
+
+/// [`TensorArrayCloseV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_close_v2(scope: &Scope, handle: impl Into<Input>) -> Result<Operation> {
+    TensorArrayCloseV2::new().build(scope, handle)
+}
+
 /// `TensorArrayCloseV3(handle: resource) -> ()`
 #[derive(Clone, Debug, Default)]
 pub struct TensorArrayCloseV3(Settings);
@@ -2974,6 +4173,126 @@ impl TensorArrayCloseV3 {
 #[track_caller]
 pub fn tensor_array_close_v3(scope: &Scope, handle: impl Into<Input>) -> Result<Operation> {
     TensorArrayCloseV3::new().build(scope, handle)
+}
+
+/// The outputs of [`TensorArrayConcat`].
+#[derive(Clone, Debug)]
+pub struct TensorArrayConcatOutputs {
+    /// `value: dtype`
+    pub value: Output,
+    /// `lengths: int64`
+    pub lengths: Output,
+}
+
+/// `TensorArrayConcat(handle: Ref(string), flow_in: float) -> (value: dtype, lengths: int64)`
+///
+/// Attributes:
+/// - `dtype: type`
+/// - `element_shape_except0: shape = ?`
+#[derive(Clone, Debug)]
+pub struct TensorArrayConcat(Settings);
+
+impl TensorArrayConcat {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtype: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtype", dtype);
+        TensorArrayConcat(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `element_shape_except0: shape = ?`.
+    #[must_use]
+    pub fn element_shape_except0(mut self, value: impl ToPartialShape) -> Self {
+        self.0.set_shape("element_shape_except0", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        handle: impl Into<Input>,
+        flow_in: impl Into<Input>,
+    ) -> Result<TensorArrayConcatOutputs> {
+        let operation = self.0.node(scope, "TensorArrayConcat").input(handle).input(flow_in).build()?;
+        Ok(TensorArrayConcatOutputs { value: operation.output_arg(0)?, lengths: operation.output_arg(1)? })
+    }
+}
+
+/// [`TensorArrayConcat`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_concat(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    flow_in: impl Into<Input>,
+    dtype: DType,
+) -> Result<TensorArrayConcatOutputs> {
+    TensorArrayConcat::new(dtype).build(scope, handle, flow_in)
+}
+
+/// The outputs of [`TensorArrayConcatV2`].
+#[derive(Clone, Debug)]
+pub struct TensorArrayConcatV2Outputs {
+    /// `value: dtype`
+    pub value: Output,
+    /// `lengths: int64`
+    pub lengths: Output,
+}
+
+/// `TensorArrayConcatV2(handle: string, flow_in: float) -> (value: dtype, lengths: int64)`
+///
+/// Attributes:
+/// - `dtype: type`
+/// - `element_shape_except0: shape = ?`
+#[derive(Clone, Debug)]
+pub struct TensorArrayConcatV2(Settings);
+
+impl TensorArrayConcatV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtype: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtype", dtype);
+        TensorArrayConcatV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `element_shape_except0: shape = ?`.
+    #[must_use]
+    pub fn element_shape_except0(mut self, value: impl ToPartialShape) -> Self {
+        self.0.set_shape("element_shape_except0", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        handle: impl Into<Input>,
+        flow_in: impl Into<Input>,
+    ) -> Result<TensorArrayConcatV2Outputs> {
+        let operation = self.0.node(scope, "TensorArrayConcatV2").input(handle).input(flow_in).build()?;
+        Ok(TensorArrayConcatV2Outputs { value: operation.output_arg(0)?, lengths: operation.output_arg(1)? })
+    }
+}
+
+/// [`TensorArrayConcatV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_concat_v2(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    flow_in: impl Into<Input>,
+    dtype: DType,
+) -> Result<TensorArrayConcatV2Outputs> {
+    TensorArrayConcatV2::new(dtype).build(scope, handle, flow_in)
 }
 
 /// The outputs of [`TensorArrayConcatV3`].
@@ -3036,6 +4355,122 @@ pub fn tensor_array_concat_v3(
     TensorArrayConcatV3::new(dtype).build(scope, handle, flow_in)
 }
 
+/// `TensorArrayGather(handle: Ref(string), indices: int32, flow_in: float) -> (value: dtype)`
+///
+/// Attributes:
+/// - `dtype: type`
+/// - `element_shape: shape = ?`
+#[derive(Clone, Debug)]
+pub struct TensorArrayGather(Settings);
+
+impl TensorArrayGather {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtype: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtype", dtype);
+        TensorArrayGather(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `element_shape: shape = ?`.
+    #[must_use]
+    pub fn element_shape(mut self, value: impl ToPartialShape) -> Self {
+        self.0.set_shape("element_shape", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        handle: impl Into<Input>,
+        indices: impl Into<Input>,
+        flow_in: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "TensorArrayGather")
+            .input(handle)
+            .input(indices)
+            .input(flow_in)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`TensorArrayGather`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_gather(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    indices: impl Into<Input>,
+    flow_in: impl Into<Input>,
+    dtype: DType,
+) -> Result<Output> {
+    TensorArrayGather::new(dtype).build(scope, handle, indices, flow_in)
+}
+
+/// `TensorArrayGatherV2(handle: string, indices: int32, flow_in: float) -> (value: dtype)`
+///
+/// Attributes:
+/// - `dtype: type`
+/// - `element_shape: shape = ?`
+#[derive(Clone, Debug)]
+pub struct TensorArrayGatherV2(Settings);
+
+impl TensorArrayGatherV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtype: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtype", dtype);
+        TensorArrayGatherV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `element_shape: shape = ?`.
+    #[must_use]
+    pub fn element_shape(mut self, value: impl ToPartialShape) -> Self {
+        self.0.set_shape("element_shape", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        handle: impl Into<Input>,
+        indices: impl Into<Input>,
+        flow_in: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "TensorArrayGatherV2")
+            .input(handle)
+            .input(indices)
+            .input(flow_in)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`TensorArrayGatherV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_gather_v2(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    indices: impl Into<Input>,
+    flow_in: impl Into<Input>,
+    dtype: DType,
+) -> Result<Output> {
+    TensorArrayGatherV2::new(dtype).build(scope, handle, indices, flow_in)
+}
+
 /// `TensorArrayGatherV3(handle: resource, indices: int32, flow_in: float) -> (value: dtype)`
 ///
 /// Attributes:
@@ -3092,6 +4527,82 @@ pub fn tensor_array_gather_v3(
     dtype: DType,
 ) -> Result<Output> {
     TensorArrayGatherV3::new(dtype).build(scope, handle, indices, flow_in)
+}
+
+/// `TensorArrayGrad(handle: string, flow_in: float) -> (grad_handle: Ref(string))`
+///
+/// Attributes:
+/// - `source: string`
+#[derive(Clone, Debug)]
+pub struct TensorArrayGrad(Settings);
+
+impl TensorArrayGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new(source: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("source", source);
+        TensorArrayGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, handle: impl Into<Input>, flow_in: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "TensorArrayGrad").input(handle).input(flow_in).build()?.output_arg(0)
+    }
+}
+
+/// [`TensorArrayGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_grad(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    flow_in: impl Into<Input>,
+    source: &str,
+) -> Result<Output> {
+    TensorArrayGrad::new(source).build(scope, handle, flow_in)
+}
+
+/// `TensorArrayGradV2(handle: string, flow_in: float) -> (grad_handle: string)`
+///
+/// Attributes:
+/// - `source: string`
+#[derive(Clone, Debug)]
+pub struct TensorArrayGradV2(Settings);
+
+impl TensorArrayGradV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(source: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("source", source);
+        TensorArrayGradV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, handle: impl Into<Input>, flow_in: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "TensorArrayGradV2").input(handle).input(flow_in).build()?.output_arg(0)
+    }
+}
+
+/// [`TensorArrayGradV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_grad_v2(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    flow_in: impl Into<Input>,
+    source: &str,
+) -> Result<Output> {
+    TensorArrayGradV2::new(source).build(scope, handle, flow_in)
 }
 
 /// The outputs of [`TensorArrayGradV3`].
@@ -3214,6 +4725,147 @@ pub fn tensor_array_grad_with_shape(
     TensorArrayGradWithShape::new(source).build(scope, handle, flow_in, shape_to_prepend)
 }
 
+/// `TensorArrayPack(handle: Ref(string), flow_in: float) -> (value: dtype)`
+///
+/// Attributes:
+/// - `dtype: type`
+/// - `element_shape: shape = ?`
+#[derive(Clone, Debug)]
+pub struct TensorArrayPack(Settings);
+
+impl TensorArrayPack {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtype: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtype", dtype);
+        TensorArrayPack(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `element_shape: shape = ?`.
+    #[must_use]
+    pub fn element_shape(mut self, value: impl ToPartialShape) -> Self {
+        self.0.set_shape("element_shape", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, handle: impl Into<Input>, flow_in: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "TensorArrayPack").input(handle).input(flow_in).build()?.output_arg(0)
+    }
+}
+
+/// [`TensorArrayPack`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_pack(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    flow_in: impl Into<Input>,
+    dtype: DType,
+) -> Result<Output> {
+    TensorArrayPack::new(dtype).build(scope, handle, flow_in)
+}
+
+/// `TensorArrayRead(handle: Ref(string), index: int32, flow_in: float) -> (value: dtype)`
+///
+/// Attributes:
+/// - `dtype: type`
+#[derive(Clone, Debug)]
+pub struct TensorArrayRead(Settings);
+
+impl TensorArrayRead {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtype: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtype", dtype);
+        TensorArrayRead(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        handle: impl Into<Input>,
+        index: impl Into<Input>,
+        flow_in: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "TensorArrayRead").input(handle).input(index).input(flow_in).build()?.output_arg(0)
+    }
+}
+
+/// [`TensorArrayRead`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_read(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    index: impl Into<Input>,
+    flow_in: impl Into<Input>,
+    dtype: DType,
+) -> Result<Output> {
+    TensorArrayRead::new(dtype).build(scope, handle, index, flow_in)
+}
+
+/// `TensorArrayReadV2(handle: string, index: int32, flow_in: float) -> (value: dtype)`
+///
+/// Attributes:
+/// - `dtype: type`
+#[derive(Clone, Debug)]
+pub struct TensorArrayReadV2(Settings);
+
+impl TensorArrayReadV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtype: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtype", dtype);
+        TensorArrayReadV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        handle: impl Into<Input>,
+        index: impl Into<Input>,
+        flow_in: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "TensorArrayReadV2")
+            .input(handle)
+            .input(index)
+            .input(flow_in)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`TensorArrayReadV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_read_v2(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    index: impl Into<Input>,
+    flow_in: impl Into<Input>,
+    dtype: DType,
+) -> Result<Output> {
+    TensorArrayReadV2::new(dtype).build(scope, handle, index, flow_in)
+}
+
 /// `TensorArrayReadV3(handle: resource, index: int32, flow_in: float) -> (value: dtype)`
 ///
 /// Attributes:
@@ -3263,6 +4915,110 @@ pub fn tensor_array_read_v3(
     dtype: DType,
 ) -> Result<Output> {
     TensorArrayReadV3::new(dtype).build(scope, handle, index, flow_in)
+}
+
+/// `TensorArrayScatter(handle: Ref(string), indices: int32, value: T, flow_in: float) -> (flow_out: float)`
+///
+/// Attributes:
+/// - `T: type`
+#[derive(Clone, Debug, Default)]
+pub struct TensorArrayScatter(Settings);
+
+impl TensorArrayScatter {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TensorArrayScatter(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        handle: impl Into<Input>,
+        indices: impl Into<Input>,
+        value: impl Into<Input>,
+        flow_in: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "TensorArrayScatter")
+            .input(handle)
+            .input(indices)
+            .input(value)
+            .input(flow_in)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`TensorArrayScatter`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_scatter(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    indices: impl Into<Input>,
+    value: impl Into<Input>,
+    flow_in: impl Into<Input>,
+) -> Result<Output> {
+    TensorArrayScatter::new().build(scope, handle, indices, value, flow_in)
+}
+
+/// `TensorArrayScatterV2(handle: string, indices: int32, value: T, flow_in: float) -> (flow_out: float)`
+///
+/// Attributes:
+/// - `T: type`
+#[derive(Clone, Debug, Default)]
+pub struct TensorArrayScatterV2(Settings);
+
+impl TensorArrayScatterV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TensorArrayScatterV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        handle: impl Into<Input>,
+        indices: impl Into<Input>,
+        value: impl Into<Input>,
+        flow_in: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "TensorArrayScatterV2")
+            .input(handle)
+            .input(indices)
+            .input(value)
+            .input(flow_in)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`TensorArrayScatterV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_scatter_v2(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    indices: impl Into<Input>,
+    value: impl Into<Input>,
+    flow_in: impl Into<Input>,
+) -> Result<Output> {
+    TensorArrayScatterV2::new().build(scope, handle, indices, value, flow_in)
 }
 
 /// `TensorArrayScatterV3(handle: resource, indices: int32, value: T, flow_in: float) -> (flow_out: float)`
@@ -3317,6 +5073,72 @@ pub fn tensor_array_scatter_v3(
     TensorArrayScatterV3::new().build(scope, handle, indices, value, flow_in)
 }
 
+/// `TensorArraySize(handle: Ref(string), flow_in: float) -> (size: int32)`
+#[derive(Clone, Debug, Default)]
+pub struct TensorArraySize(Settings);
+
+impl TensorArraySize {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TensorArraySize(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, handle: impl Into<Input>, flow_in: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "TensorArraySize").input(handle).input(flow_in).build()?.output_arg(0)
+    }
+}
+
+/// [`TensorArraySize`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_size(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    flow_in: impl Into<Input>,
+) -> Result<Output> {
+    TensorArraySize::new().build(scope, handle, flow_in)
+}
+
+/// `TensorArraySizeV2(handle: string, flow_in: float) -> (size: int32)`
+#[derive(Clone, Debug, Default)]
+pub struct TensorArraySizeV2(Settings);
+
+impl TensorArraySizeV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TensorArraySizeV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, handle: impl Into<Input>, flow_in: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "TensorArraySizeV2").input(handle).input(flow_in).build()?.output_arg(0)
+    }
+}
+
+/// [`TensorArraySizeV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_size_v2(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    flow_in: impl Into<Input>,
+) -> Result<Output> {
+    TensorArraySizeV2::new().build(scope, handle, flow_in)
+}
+
 /// `TensorArraySizeV3(handle: resource, flow_in: float) -> (size: int32)`
 #[derive(Clone, Debug, Default)]
 pub struct TensorArraySizeV3(Settings);
@@ -3348,6 +5170,110 @@ pub fn tensor_array_size_v3(
     flow_in: impl Into<Input>,
 ) -> Result<Output> {
     TensorArraySizeV3::new().build(scope, handle, flow_in)
+}
+
+/// `TensorArraySplit(handle: Ref(string), value: T, lengths: int64, flow_in: float) -> (flow_out: float)`
+///
+/// Attributes:
+/// - `T: type`
+#[derive(Clone, Debug, Default)]
+pub struct TensorArraySplit(Settings);
+
+impl TensorArraySplit {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TensorArraySplit(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        handle: impl Into<Input>,
+        value: impl Into<Input>,
+        lengths: impl Into<Input>,
+        flow_in: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "TensorArraySplit")
+            .input(handle)
+            .input(value)
+            .input(lengths)
+            .input(flow_in)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`TensorArraySplit`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_split(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    value: impl Into<Input>,
+    lengths: impl Into<Input>,
+    flow_in: impl Into<Input>,
+) -> Result<Output> {
+    TensorArraySplit::new().build(scope, handle, value, lengths, flow_in)
+}
+
+/// `TensorArraySplitV2(handle: string, value: T, lengths: int64, flow_in: float) -> (flow_out: float)`
+///
+/// Attributes:
+/// - `T: type`
+#[derive(Clone, Debug, Default)]
+pub struct TensorArraySplitV2(Settings);
+
+impl TensorArraySplitV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TensorArraySplitV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        handle: impl Into<Input>,
+        value: impl Into<Input>,
+        lengths: impl Into<Input>,
+        flow_in: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "TensorArraySplitV2")
+            .input(handle)
+            .input(value)
+            .input(lengths)
+            .input(flow_in)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`TensorArraySplitV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_split_v2(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    value: impl Into<Input>,
+    lengths: impl Into<Input>,
+    flow_in: impl Into<Input>,
+) -> Result<Output> {
+    TensorArraySplitV2::new().build(scope, handle, value, lengths, flow_in)
 }
 
 /// `TensorArraySplitV3(handle: resource, value: T, lengths: int64, flow_in: float) -> (flow_out: float)`
@@ -3400,6 +5326,116 @@ pub fn tensor_array_split_v3(
     flow_in: impl Into<Input>,
 ) -> Result<Output> {
     TensorArraySplitV3::new().build(scope, handle, value, lengths, flow_in)
+}
+
+/// `TensorArrayUnpack(handle: Ref(string), value: T, flow_in: float) -> (flow_out: float)`
+///
+/// Attributes:
+/// - `T: type`
+#[derive(Clone, Debug, Default)]
+pub struct TensorArrayUnpack(Settings);
+
+impl TensorArrayUnpack {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TensorArrayUnpack(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        handle: impl Into<Input>,
+        value: impl Into<Input>,
+        flow_in: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "TensorArrayUnpack")
+            .input(handle)
+            .input(value)
+            .input(flow_in)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`TensorArrayUnpack`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_unpack(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    value: impl Into<Input>,
+    flow_in: impl Into<Input>,
+) -> Result<Output> {
+    TensorArrayUnpack::new().build(scope, handle, value, flow_in)
+}
+
+/// `TensorArrayV2(size: int32) -> (handle: string)`
+///
+/// Attributes:
+/// - `dtype: type`
+/// - `element_shape: shape = ?`
+/// - `dynamic_size: bool = false`
+/// - `clear_after_read: bool = true`
+/// - `tensor_array_name: string = ''`
+#[derive(Clone, Debug)]
+pub struct TensorArrayV2(Settings);
+
+impl TensorArrayV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(dtype: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("dtype", dtype);
+        TensorArrayV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `element_shape: shape = ?`.
+    #[must_use]
+    pub fn element_shape(mut self, value: impl ToPartialShape) -> Self {
+        self.0.set_shape("element_shape", value);
+        self
+    }
+    /// Sets `dynamic_size: bool = false`.
+    #[must_use]
+    pub fn dynamic_size(mut self, value: bool) -> Self {
+        self.0.set("dynamic_size", value);
+        self
+    }
+    /// Sets `clear_after_read: bool = true`.
+    #[must_use]
+    pub fn clear_after_read(mut self, value: bool) -> Self {
+        self.0.set("clear_after_read", value);
+        self
+    }
+    /// Sets `tensor_array_name: string = ''`.
+    #[must_use]
+    pub fn tensor_array_name(mut self, value: &str) -> Self {
+        self.0.set("tensor_array_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, size: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "TensorArrayV2").input(size).build()?.output_arg(0)
+    }
+}
+
+/// [`TensorArrayV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_v2(scope: &Scope, size: impl Into<Input>, dtype: DType) -> Result<Output> {
+    TensorArrayV2::new(dtype).build(scope, size)
 }
 
 /// The outputs of [`TensorArrayV3`].
@@ -3478,6 +5514,110 @@ impl TensorArrayV3 {
 #[track_caller]
 pub fn tensor_array_v3(scope: &Scope, size: impl Into<Input>, dtype: DType) -> Result<TensorArrayV3Outputs> {
     TensorArrayV3::new(dtype).build(scope, size)
+}
+
+/// `TensorArrayWrite(handle: Ref(string), index: int32, value: T, flow_in: float) -> (flow_out: float)`
+///
+/// Attributes:
+/// - `T: type`
+#[derive(Clone, Debug, Default)]
+pub struct TensorArrayWrite(Settings);
+
+impl TensorArrayWrite {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TensorArrayWrite(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        handle: impl Into<Input>,
+        index: impl Into<Input>,
+        value: impl Into<Input>,
+        flow_in: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "TensorArrayWrite")
+            .input(handle)
+            .input(index)
+            .input(value)
+            .input(flow_in)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`TensorArrayWrite`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_write(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    index: impl Into<Input>,
+    value: impl Into<Input>,
+    flow_in: impl Into<Input>,
+) -> Result<Output> {
+    TensorArrayWrite::new().build(scope, handle, index, value, flow_in)
+}
+
+/// `TensorArrayWriteV2(handle: string, index: int32, value: T, flow_in: float) -> (flow_out: float)`
+///
+/// Attributes:
+/// - `T: type`
+#[derive(Clone, Debug, Default)]
+pub struct TensorArrayWriteV2(Settings);
+
+impl TensorArrayWriteV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TensorArrayWriteV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        handle: impl Into<Input>,
+        index: impl Into<Input>,
+        value: impl Into<Input>,
+        flow_in: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "TensorArrayWriteV2")
+            .input(handle)
+            .input(index)
+            .input(value)
+            .input(flow_in)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`TensorArrayWriteV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_array_write_v2(
+    scope: &Scope,
+    handle: impl Into<Input>,
+    index: impl Into<Input>,
+    value: impl Into<Input>,
+    flow_in: impl Into<Input>,
+) -> Result<Output> {
+    TensorArrayWriteV2::new().build(scope, handle, index, value, flow_in)
 }
 
 /// `TensorArrayWriteV3(handle: resource, index: int32, value: T, flow_in: float) -> (flow_out: float)`
@@ -4439,6 +6579,251 @@ pub fn tensor_list_stack(
     element_dtype: DType,
 ) -> Result<Output> {
     TensorListStack::new(element_dtype).build(scope, input_handle, element_shape)
+}
+
+/// `TensorMapErase(input_handle: variant, key: key_dtype) -> (output_handle: variant)`
+///
+/// Attributes:
+/// - `key_dtype: type`
+/// - `value_dtype: type`
+#[derive(Clone, Debug)]
+pub struct TensorMapErase(Settings);
+
+impl TensorMapErase {
+    /// A builder with every optional attribute at its default.
+    pub fn new(value_dtype: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("value_dtype", value_dtype);
+        TensorMapErase(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_handle: impl Into<Input>,
+        key: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "TensorMapErase").input(input_handle).input(key).build()?.output_arg(0)
+    }
+}
+
+/// [`TensorMapErase`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_map_erase(
+    scope: &Scope,
+    input_handle: impl Into<Input>,
+    key: impl Into<Input>,
+    value_dtype: DType,
+) -> Result<Output> {
+    TensorMapErase::new(value_dtype).build(scope, input_handle, key)
+}
+
+/// `TensorMapHasKey(input_handle: variant, key: key_dtype) -> (has_key: bool)`
+///
+/// Attributes:
+/// - `key_dtype: type`
+#[derive(Clone, Debug, Default)]
+pub struct TensorMapHasKey(Settings);
+
+impl TensorMapHasKey {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TensorMapHasKey(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_handle: impl Into<Input>,
+        key: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "TensorMapHasKey").input(input_handle).input(key).build()?.output_arg(0)
+    }
+}
+
+/// [`TensorMapHasKey`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_map_has_key(
+    scope: &Scope,
+    input_handle: impl Into<Input>,
+    key: impl Into<Input>,
+) -> Result<Output> {
+    TensorMapHasKey::new().build(scope, input_handle, key)
+}
+
+/// `TensorMapInsert(input_handle: variant, key: key_dtype, value: value_dtype) -> (output_handle: variant)`
+///
+/// Attributes:
+/// - `key_dtype: type`
+/// - `value_dtype: type`
+#[derive(Clone, Debug, Default)]
+pub struct TensorMapInsert(Settings);
+
+impl TensorMapInsert {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TensorMapInsert(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_handle: impl Into<Input>,
+        key: impl Into<Input>,
+        value: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "TensorMapInsert")
+            .input(input_handle)
+            .input(key)
+            .input(value)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`TensorMapInsert`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_map_insert(
+    scope: &Scope,
+    input_handle: impl Into<Input>,
+    key: impl Into<Input>,
+    value: impl Into<Input>,
+) -> Result<Output> {
+    TensorMapInsert::new().build(scope, input_handle, key, value)
+}
+
+/// `TensorMapLookup(input_handle: variant, key: key_dtype) -> (value: value_dtype)`
+///
+/// Attributes:
+/// - `key_dtype: type`
+/// - `value_dtype: type`
+#[derive(Clone, Debug)]
+pub struct TensorMapLookup(Settings);
+
+impl TensorMapLookup {
+    /// A builder with every optional attribute at its default.
+    pub fn new(value_dtype: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("value_dtype", value_dtype);
+        TensorMapLookup(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input_handle: impl Into<Input>,
+        key: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "TensorMapLookup").input(input_handle).input(key).build()?.output_arg(0)
+    }
+}
+
+/// [`TensorMapLookup`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_map_lookup(
+    scope: &Scope,
+    input_handle: impl Into<Input>,
+    key: impl Into<Input>,
+    value_dtype: DType,
+) -> Result<Output> {
+    TensorMapLookup::new(value_dtype).build(scope, input_handle, key)
+}
+
+/// `TensorMapSize(input_handle: variant) -> (size: int32)`
+#[derive(Clone, Debug, Default)]
+pub struct TensorMapSize(Settings);
+
+impl TensorMapSize {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        TensorMapSize(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input_handle: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "TensorMapSize").input(input_handle).build()?.output_arg(0)
+    }
+}
+
+/// [`TensorMapSize`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_map_size(scope: &Scope, input_handle: impl Into<Input>) -> Result<Output> {
+    TensorMapSize::new().build(scope, input_handle)
+}
+
+/// `TensorMapStackKeys(input_handle: variant) -> (keys: key_dtype)`
+///
+/// Attributes:
+/// - `key_dtype: type`
+#[derive(Clone, Debug)]
+pub struct TensorMapStackKeys(Settings);
+
+impl TensorMapStackKeys {
+    /// A builder with every optional attribute at its default.
+    pub fn new(key_dtype: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("key_dtype", key_dtype);
+        TensorMapStackKeys(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input_handle: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "TensorMapStackKeys").input(input_handle).build()?.output_arg(0)
+    }
+}
+
+/// [`TensorMapStackKeys`] with every optional attribute at its default.
+#[track_caller]
+pub fn tensor_map_stack_keys(
+    scope: &Scope,
+    input_handle: impl Into<Input>,
+    key_dtype: DType,
+) -> Result<Output> {
+    TensorMapStackKeys::new(key_dtype).build(scope, input_handle)
 }
 
 /// `Unstage() -> (values: dtypes)`

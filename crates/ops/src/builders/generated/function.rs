@@ -4,6 +4,270 @@ use ferroflow_core::attr::ToAttr;
 use ferroflow_core::scope::{Input, Operation, Output, Scope, Settings};
 use ferroflow_core::{DType, Result, Tensor, ToPartialShape};
 
+/// The outputs of [`Batch`].
+#[derive(Clone, Debug)]
+pub struct BatchOutputs {
+    /// `batched_tensors: T`
+    pub batched_tensors: Vec<Output>,
+    /// `batch_index: int64`
+    pub batch_index: Output,
+    /// `id: int64`
+    pub id: Output,
+}
+
+/// `Batch(in_tensors: T) -> (batched_tensors: T, batch_index: int64, id: int64)`
+///
+/// Attributes:
+/// - `num_batch_threads: int`
+/// - `max_batch_size: int`
+/// - `max_enqueued_batches: int = 10`
+/// - `batch_timeout_micros: int`
+/// - `allowed_batch_sizes: list(int) = []`
+/// - `grad_timeout_micros: int`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+/// - `batching_queue: string = ''`
+/// - `T: list(type) >= 1`
+#[derive(Clone, Debug)]
+pub struct Batch(Settings);
+
+impl Batch {
+    /// A builder with every optional attribute at its default.
+    pub fn new(
+        num_batch_threads: i64,
+        max_batch_size: i64,
+        batch_timeout_micros: i64,
+        grad_timeout_micros: i64,
+    ) -> Self {
+        let mut settings = Settings::default();
+        settings.set("num_batch_threads", num_batch_threads);
+        settings.set("max_batch_size", max_batch_size);
+        settings.set("batch_timeout_micros", batch_timeout_micros);
+        settings.set("grad_timeout_micros", grad_timeout_micros);
+        Batch(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `max_enqueued_batches: int = 10`.
+    #[must_use]
+    pub fn max_enqueued_batches(mut self, value: i64) -> Self {
+        self.0.set("max_enqueued_batches", value);
+        self
+    }
+    /// Sets `allowed_batch_sizes: list(int) = []`.
+    #[must_use]
+    pub fn allowed_batch_sizes(mut self, value: impl ToAttr) -> Self {
+        self.0.set("allowed_batch_sizes", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Sets `batching_queue: string = ''`.
+    #[must_use]
+    pub fn batching_queue(mut self, value: &str) -> Self {
+        self.0.set("batching_queue", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        in_tensors: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<BatchOutputs> {
+        let operation = self.0.node(scope, "Batch").inputs(in_tensors).build()?;
+        Ok(BatchOutputs {
+            batched_tensors: operation.output_list(0)?,
+            batch_index: operation.output_arg(1)?,
+            id: operation.output_arg(2)?,
+        })
+    }
+}
+
+/// [`Batch`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch(
+    scope: &Scope,
+    in_tensors: impl IntoIterator<Item: Into<Input>>,
+    num_batch_threads: i64,
+    max_batch_size: i64,
+    batch_timeout_micros: i64,
+    grad_timeout_micros: i64,
+) -> Result<BatchOutputs> {
+    Batch::new(num_batch_threads, max_batch_size, batch_timeout_micros, grad_timeout_micros)
+        .build(scope, in_tensors)
+}
+
+/// `BatchFunction(in_tensors: Tin, captured_tensors: Tcaptured) -> (out_tensors: Tout)`
+///
+/// Attributes:
+/// - `f: func`
+/// - `num_batch_threads: int`
+/// - `max_batch_size: int`
+/// - `batch_timeout_micros: int`
+/// - `max_enqueued_batches: int = 10`
+/// - `allowed_batch_sizes: list(int) = []`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+/// - `batching_queue: string = ''`
+/// - `low_priority_max_batch_size: int = 0`
+/// - `low_priority_batch_timeout_micros: int = 0`
+/// - `low_priority_allowed_batch_sizes: list(int) = []`
+/// - `low_priority_max_enqueued_batches: int = 0`
+/// - `mixed_priority_policy: {'low_priority_padding_with_max_batch_size', 'low_priority_padding_with_next_allowed_batch_size', 'priority_isolation', 'priority_merge'} = 'low_priority_padding_with_max_batch_size'`
+/// - `batch_padding_policy: {'PAD_UP', 'BATCH_DOWN', 'MINIMIZE_TPU_COST_PER_REQUEST'} = 'PAD_UP'`
+/// - `Tin: list(type) >= 1`
+/// - `Tcaptured: list(type) >= 0`
+/// - `Tout: list(type) >= 1`
+/// - `enable_large_batch_splitting: bool = false`
+#[derive(Clone, Debug)]
+pub struct BatchFunction(Settings);
+
+impl BatchFunction {
+    /// A builder with every optional attribute at its default.
+    pub fn new(
+        f: impl ToAttr,
+        num_batch_threads: i64,
+        max_batch_size: i64,
+        batch_timeout_micros: i64,
+        tout: impl ToAttr,
+    ) -> Self {
+        let mut settings = Settings::default();
+        settings.set("f", f);
+        settings.set("num_batch_threads", num_batch_threads);
+        settings.set("max_batch_size", max_batch_size);
+        settings.set("batch_timeout_micros", batch_timeout_micros);
+        settings.set("Tout", tout);
+        BatchFunction(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `max_enqueued_batches: int = 10`.
+    #[must_use]
+    pub fn max_enqueued_batches(mut self, value: i64) -> Self {
+        self.0.set("max_enqueued_batches", value);
+        self
+    }
+    /// Sets `allowed_batch_sizes: list(int) = []`.
+    #[must_use]
+    pub fn allowed_batch_sizes(mut self, value: impl ToAttr) -> Self {
+        self.0.set("allowed_batch_sizes", value);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Sets `batching_queue: string = ''`.
+    #[must_use]
+    pub fn batching_queue(mut self, value: &str) -> Self {
+        self.0.set("batching_queue", value);
+        self
+    }
+    /// Sets `low_priority_max_batch_size: int = 0`.
+    #[must_use]
+    pub fn low_priority_max_batch_size(mut self, value: i64) -> Self {
+        self.0.set("low_priority_max_batch_size", value);
+        self
+    }
+    /// Sets `low_priority_batch_timeout_micros: int = 0`.
+    #[must_use]
+    pub fn low_priority_batch_timeout_micros(mut self, value: i64) -> Self {
+        self.0.set("low_priority_batch_timeout_micros", value);
+        self
+    }
+    /// Sets `low_priority_allowed_batch_sizes: list(int) = []`.
+    #[must_use]
+    pub fn low_priority_allowed_batch_sizes(mut self, value: impl ToAttr) -> Self {
+        self.0.set("low_priority_allowed_batch_sizes", value);
+        self
+    }
+    /// Sets `low_priority_max_enqueued_batches: int = 0`.
+    #[must_use]
+    pub fn low_priority_max_enqueued_batches(mut self, value: i64) -> Self {
+        self.0.set("low_priority_max_enqueued_batches", value);
+        self
+    }
+    /// Sets `mixed_priority_policy: {'low_priority_padding_with_max_batch_size', 'low_priority_padding_with_next_allowed_batch_size', 'priority_isolation', 'priority_merge'} = 'low_priority_padding_with_max_batch_size'`.
+    #[must_use]
+    pub fn mixed_priority_policy(mut self, value: &str) -> Self {
+        self.0.set("mixed_priority_policy", value);
+        self
+    }
+    /// Sets `batch_padding_policy: {'PAD_UP', 'BATCH_DOWN', 'MINIMIZE_TPU_COST_PER_REQUEST'} = 'PAD_UP'`.
+    #[must_use]
+    pub fn batch_padding_policy(mut self, value: &str) -> Self {
+        self.0.set("batch_padding_policy", value);
+        self
+    }
+    /// Sets `enable_large_batch_splitting: bool = false`.
+    #[must_use]
+    pub fn enable_large_batch_splitting(mut self, value: bool) -> Self {
+        self.0.set("enable_large_batch_splitting", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        in_tensors: impl IntoIterator<Item: Into<Input>>,
+        captured_tensors: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Vec<Output>> {
+        self.0
+            .node(scope, "BatchFunction")
+            .inputs(in_tensors)
+            .inputs(captured_tensors)
+            .build()?
+            .output_list(0)
+    }
+}
+
+/// [`BatchFunction`] with every optional attribute at its default.
+#[track_caller]
+pub fn batch_function(
+    scope: &Scope,
+    in_tensors: impl IntoIterator<Item: Into<Input>>,
+    captured_tensors: impl IntoIterator<Item: Into<Input>>,
+    f: impl ToAttr,
+    num_batch_threads: i64,
+    max_batch_size: i64,
+    batch_timeout_micros: i64,
+    tout: impl ToAttr,
+) -> Result<Vec<Output>> {
+    BatchFunction::new(f, num_batch_threads, max_batch_size, batch_timeout_micros, tout).build(
+        scope,
+        in_tensors,
+        captured_tensors,
+    )
+}
+
 /// `Case(branch_index: int32, input: Tin) -> (output: Tout)`
 ///
 /// Attributes:
@@ -56,6 +320,39 @@ pub fn case(
     branches: impl ToAttr,
 ) -> Result<Vec<Output>> {
     Case::new(tout, branches).build(scope, branch_index, input)
+}
+
+/// `DeviceIndex() -> (index: int32)`
+///
+/// Attributes:
+/// - `device_names: list(string)`
+#[derive(Clone, Debug)]
+pub struct DeviceIndex(Settings);
+
+impl DeviceIndex {
+    /// A builder with every optional attribute at its default.
+    pub fn new(device_names: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("device_names", device_names);
+        DeviceIndex(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "DeviceIndex").build()?.output_arg(0)
+    }
+}
+
+/// [`DeviceIndex`] with every optional attribute at its default.
+#[track_caller]
+pub fn device_index(scope: &Scope, device_names: impl ToAttr) -> Result<Output> {
+    DeviceIndex::new(device_names).build(scope)
 }
 
 /// `FakeParam() -> (output: dtype)`
@@ -197,6 +494,64 @@ pub fn if_(
     else_branch: impl ToAttr,
 ) -> Result<Vec<Output>> {
     If::new(tout, then_branch, else_branch).build(scope, cond, input)
+}
+
+/// `MapDefun(arguments: Targuments, captured_inputs: Tcaptured) -> (output: output_types)`
+///
+/// Attributes:
+/// - `Targuments: list(type) >= 1`
+/// - `Tcaptured: list(type) >= 0 = []`
+/// - `output_types: list(type) >= 1`
+/// - `output_shapes: list(shape) >= 1`
+/// - `f: func`
+/// - `max_intra_op_parallelism: int = 1`
+#[derive(Clone, Debug)]
+pub struct MapDefun(Settings);
+
+impl MapDefun {
+    /// A builder with every optional attribute at its default.
+    pub fn new(output_types: impl ToAttr, output_shapes: impl ToAttr, f: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("output_types", output_types);
+        settings.set("output_shapes", output_shapes);
+        settings.set("f", f);
+        MapDefun(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `max_intra_op_parallelism: int = 1`.
+    #[must_use]
+    pub fn max_intra_op_parallelism(mut self, value: i64) -> Self {
+        self.0.set("max_intra_op_parallelism", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        arguments: impl IntoIterator<Item: Into<Input>>,
+        captured_inputs: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Vec<Output>> {
+        self.0.node(scope, "MapDefun").inputs(arguments).inputs(captured_inputs).build()?.output_list(0)
+    }
+}
+
+/// [`MapDefun`] with every optional attribute at its default.
+#[track_caller]
+pub fn map_defun(
+    scope: &Scope,
+    arguments: impl IntoIterator<Item: Into<Input>>,
+    captured_inputs: impl IntoIterator<Item: Into<Input>>,
+    output_types: impl ToAttr,
+    output_shapes: impl ToAttr,
+    f: impl ToAttr,
+) -> Result<Vec<Output>> {
+    MapDefun::new(output_types, output_shapes, f).build(scope, arguments, captured_inputs)
 }
 
 /// `PartitionedCall(args: Tin) -> (output: Tout)`
@@ -537,6 +892,47 @@ pub fn stateless_while(
     StatelessWhile::new(cond, body).build(scope, input)
 }
 
+/// `SymbolicGradient(input: Tin) -> (output: Tout)`
+///
+/// Attributes:
+/// - `Tin: list(type) >= 1`
+/// - `Tout: list(type) >= 1`
+/// - `f: func`
+#[derive(Clone, Debug)]
+pub struct SymbolicGradient(Settings);
+
+impl SymbolicGradient {
+    /// A builder with every optional attribute at its default.
+    pub fn new(tout: impl ToAttr, f: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("Tout", tout);
+        settings.set("f", f);
+        SymbolicGradient(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl IntoIterator<Item: Into<Input>>) -> Result<Vec<Output>> {
+        self.0.node(scope, "SymbolicGradient").inputs(input).build()?.output_list(0)
+    }
+}
+
+/// [`SymbolicGradient`] with every optional attribute at its default.
+#[track_caller]
+pub fn symbolic_gradient(
+    scope: &Scope,
+    input: impl IntoIterator<Item: Into<Input>>,
+    tout: impl ToAttr,
+    f: impl ToAttr,
+) -> Result<Vec<Output>> {
+    SymbolicGradient::new(tout, f).build(scope, input)
+}
+
 /// `ToBool(input: T) -> (output: bool)`
 ///
 /// Attributes:
@@ -567,6 +963,138 @@ impl ToBool {
 #[track_caller]
 pub fn to_bool(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
     ToBool::new().build(scope, input)
+}
+
+/// `Unbatch(batched_tensor: T, batch_index: int64, id: int64) -> (unbatched_tensor: T)`
+///
+/// Attributes:
+/// - `timeout_micros: int`
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+/// - `T: type`
+#[derive(Clone, Debug)]
+pub struct Unbatch(Settings);
+
+impl Unbatch {
+    /// A builder with every optional attribute at its default.
+    pub fn new(timeout_micros: i64) -> Self {
+        let mut settings = Settings::default();
+        settings.set("timeout_micros", timeout_micros);
+        Unbatch(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        batched_tensor: impl Into<Input>,
+        batch_index: impl Into<Input>,
+        id: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "Unbatch")
+            .input(batched_tensor)
+            .input(batch_index)
+            .input(id)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`Unbatch`] with every optional attribute at its default.
+#[track_caller]
+pub fn unbatch(
+    scope: &Scope,
+    batched_tensor: impl Into<Input>,
+    batch_index: impl Into<Input>,
+    id: impl Into<Input>,
+    timeout_micros: i64,
+) -> Result<Output> {
+    Unbatch::new(timeout_micros).build(scope, batched_tensor, batch_index, id)
+}
+
+/// `UnbatchGrad(original_input: T, batch_index: int64, grad: T, id: int64) -> (batched_grad: T)`
+///
+/// Attributes:
+/// - `container: string = ''`
+/// - `shared_name: string = ''`
+/// - `T: type`
+#[derive(Clone, Debug, Default)]
+pub struct UnbatchGrad(Settings);
+
+impl UnbatchGrad {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        UnbatchGrad(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `container: string = ''`.
+    #[must_use]
+    pub fn container(mut self, value: &str) -> Self {
+        self.0.set("container", value);
+        self
+    }
+    /// Sets `shared_name: string = ''`.
+    #[must_use]
+    pub fn shared_name(mut self, value: &str) -> Self {
+        self.0.set("shared_name", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        original_input: impl Into<Input>,
+        batch_index: impl Into<Input>,
+        grad: impl Into<Input>,
+        id: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "UnbatchGrad")
+            .input(original_input)
+            .input(batch_index)
+            .input(grad)
+            .input(id)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`UnbatchGrad`] with every optional attribute at its default.
+#[track_caller]
+pub fn unbatch_grad(
+    scope: &Scope,
+    original_input: impl Into<Input>,
+    batch_index: impl Into<Input>,
+    grad: impl Into<Input>,
+    id: impl Into<Input>,
+) -> Result<Output> {
+    UnbatchGrad::new().build(scope, original_input, batch_index, grad, id)
 }
 
 /// `While(input: T) -> (output: T)`

@@ -393,6 +393,35 @@ pub fn disable_copy_on_read(scope: &Scope, resource: impl Into<Input>) -> Result
     DisableCopyOnRead::new().build(scope, resource)
 }
 
+/// `IsResourceHandleRefCounting(handle: resource) -> (result: bool)`
+#[derive(Clone, Debug, Default)]
+pub struct IsResourceHandleRefCounting(Settings);
+
+impl IsResourceHandleRefCounting {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        IsResourceHandleRefCounting(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, handle: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "IsResourceHandleRefCounting").input(handle).build()?.output_arg(0)
+    }
+}
+
+/// [`IsResourceHandleRefCounting`] with every optional attribute at its default.
+#[track_caller]
+pub fn is_resource_handle_ref_counting(scope: &Scope, handle: impl Into<Input>) -> Result<Output> {
+    IsResourceHandleRefCounting::new().build(scope, handle)
+}
+
 /// `IsVariableInitialized(ref: Ref(dtype)) -> (is_initialized: bool)`
 ///
 /// Attributes:
@@ -423,6 +452,35 @@ impl IsVariableInitialized {
 #[track_caller]
 pub fn is_variable_initialized(scope: &Scope, ref_: impl Into<Input>) -> Result<Output> {
     IsVariableInitialized::new().build(scope, ref_)
+}
+
+/// `MakeWeakResourceHandle(handle: resource) -> (dup: resource)`
+#[derive(Clone, Debug, Default)]
+pub struct MakeWeakResourceHandle(Settings);
+
+impl MakeWeakResourceHandle {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        MakeWeakResourceHandle(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, handle: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "MakeWeakResourceHandle").input(handle).build()?.output_arg(0)
+    }
+}
+
+/// [`MakeWeakResourceHandle`] with every optional attribute at its default.
+#[track_caller]
+pub fn make_weak_resource_handle(scope: &Scope, handle: impl Into<Input>) -> Result<Output> {
+    MakeWeakResourceHandle::new().build(scope, handle)
 }
 
 /// `ReadVariableOp(resource: resource) -> (value: dtype)`

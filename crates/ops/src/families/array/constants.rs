@@ -17,6 +17,7 @@ use ferroflow_proto::tensorflow::attr_value::Value as AttrValue;
 
 pub(crate) const OPS: &[&Op] = &[
     &CONST,
+    &HOST_CONST,
     &PLACEHOLDER,
     &PLACEHOLDER_V2,
     &PLACEHOLDER_WITH_DEFAULT,
@@ -40,6 +41,8 @@ static CONST: Op = Op {
     cheap: true,
     ..Op::PURE
 };
+
+static HOST_CONST: Op = Op { name: "HostConst", ..CONST };
 
 static PLACEHOLDER: Op = Op {
     name: "Placeholder",

@@ -3,9 +3,9 @@
 use crate::numeric::Int;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM, shapes};
-use ferroflow_core::{Result, Tensor, ensure, kernels};
+use ferroflow_core::{Result, ensure, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&DATA_FORMAT_DIM_MAP, &DATA_FORMAT_VEC_PERMUTE, &DEVICE_INDEX];
+pub(crate) const OPS: &[&Op] = &[&DATA_FORMAT_DIM_MAP, &DATA_FORMAT_VEC_PERMUTE];
 
 static DATA_FORMAT_DIM_MAP: Op = Op {
     name: "DataFormatDimMap",
@@ -23,16 +23,6 @@ static DATA_FORMAT_VEC_PERMUTE: Op = Op {
     shape: permute_shape,
     kernels: kernels![permute_kernel: i32, i64],
     ..DATA_FORMAT_DIM_MAP
-};
-
-static DEVICE_INDEX: Op = Op {
-    name: "DeviceIndex",
-    outputs: &["index: int32"],
-    attrs: &["device_names: list(string)"],
-    shape: shapes::scalar,
-    kernels: kernels![any device_index_kernel],
-    cheap: true,
-    ..Op::STATEFUL
 };
 
 /// The orders that attributes name, one a permutation of the other.
@@ -137,11 +127,4 @@ fn permute_kernel<T: Int>(init: &Init<'_>) -> Result<Kernel> {
         }
         Ok(output.into())
     })
-}
-
-/// The place of this device's type in a list; the list's length if it is not there.
-fn device_index_kernel(init: &Init<'_>) -> Result<Kernel> {
-    let names: Vec<String> = init.attr("device_names")?;
-    let index = names.iter().position(|name| name == "CPU").unwrap_or(names.len()) as i32;
-    Kernel::sync(move |_| Ok(Tensor::scalar(index).into()))
 }

@@ -1,6 +1,7 @@
 //! Tensor arrays: slots that a step writes and reads, kept with the step. The `flow` tensors only order the ops.
 
 use crate::builders as ops;
+use crate::state::ref_handle;
 use crate::state::tensor_array::{ArraySpec, TensorArray};
 use crate::support::gradient::gradients_name;
 use crate::support::rows;
@@ -200,12 +201,40 @@ fn gather_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     }
 }
 
-fn concat_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+pub(super) fn concat_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let rest: PartialShape = s.attr("element_shape_except0")?;
     s.output(1, [UNKNOWN_DIM])?;
     match rest.dims() {
         Some(dims) => s.output(0, std::iter::once(UNKNOWN_DIM).chain(dims.iter().copied())),
         None => Ok(()),
+    }
+}
+
+/// The form of a handle: the three generations of ops.
+#[derive(Clone, Copy)]
+enum Form {
+    Reference,
+    Names,
+    Handle,
+}
+
+impl Form {
+    fn of(op: &str) -> Form {
+        match op {
+            "TensorArray" | "TensorArrayGrad" => Form::Reference,
+            "TensorArrayV2" | "TensorArrayGradV2" => Form::Names,
+            _ => Form::Handle,
+        }
+    }
+
+    /// The outputs of an op that makes an array: a handle, and the flow if ops are ordered by it.
+    fn outputs(self, cx: &KernelCx<'_>, container: &str, name: &str, array: &TensorArray) -> Result<Outputs> {
+        let device = cx.device().name();
+        match self {
+            Form::Reference => Ok(ref_handle::make(device, container, name, array, true)?.into()),
+            Form::Names => Ok(ref_handle::names(container, name).into()),
+            Form::Handle => Ok([handle_tensor(cx, container, name, array)?, Tensor::scalar(0.0f32)].into()),
+        }
     }
 }
 
@@ -217,12 +246,15 @@ fn handle_tensor(cx: &KernelCx<'_>, container: &str, name: &str, array: &TensorA
     Tensor::from_units(DType::Resource, Shape::scalar(), vec![handle])
 }
 
-fn create_kernel(init: &Init<'_>) -> Result<Kernel> {
+pub(super) fn create_kernel(init: &Init<'_>) -> Result<Kernel> {
     let dtype: DType = init.attr("dtype")?;
     let element_shape: PartialShape = init.attr("element_shape")?;
     let (dynamic_size, clear_after_read): (bool, bool) =
         (init.attr("dynamic_size")?, init.attr("clear_after_read")?);
-    let identical_element_shapes: bool = init.attr("identical_element_shapes")?;
+    let attrs = init.attrs;
+    let identical_element_shapes =
+        attrs.has("identical_element_shapes") && attrs.get("identical_element_shapes")?;
+    let form = Form::of(init.op);
     let given: String = init.attr("tensor_array_name")?;
     let base = if given.is_empty() { init.node.to_owned() } else { given };
     Kernel::sync(move |cx| {
@@ -248,16 +280,15 @@ fn create_kernel(init: &Init<'_>) -> Result<Kernel> {
         };
         let array = Arc::new(TensorArray::new(cx.device(), spec, size as usize)?);
         cx.step().step_resources.create(ARRAYS, &name, array.clone())?;
-        let handle = handle_tensor(cx, ARRAYS, &name, &array)?;
-        Ok([handle, Tensor::scalar(0.0f32)].into())
+        form.outputs(cx, ARRAYS, &name, &array)
     })
 }
 
 /// Makes the array of a gradient pass (`source`), or finds it if another node has made it.
-fn grad_kernel(init: &Init<'_>) -> Result<Kernel> {
-    let source: String = init.attr("source")?;
+pub(super) fn grad_kernel(init: &Init<'_>) -> Result<Kernel> {
+    let (source, form): (String, Form) = (init.attr("source")?, Form::of(init.op));
     Kernel::sync(move |cx| {
-        let (container, forward) = (cx.handle(0)?.container(), cx.handle(0)?.name());
+        let (container, forward) = ref_handle::names_of(cx, 0)?;
         ensure!(container == ARRAYS, InvalidArgument, "Wrong input container. {container}{forward}");
         let name = format!("{forward}@{source}");
         let array = array(cx)?;
@@ -266,12 +297,12 @@ fn grad_kernel(init: &Init<'_>) -> Result<Kernel> {
             .step()
             .step_resources
             .lookup_or_create(GRADIENTS, &name, || array.gradient(cx.device(), name.clone(), &prefix))?;
-        Ok([handle_tensor(cx, GRADIENTS, &name, &gradient)?, Tensor::scalar(0.0f32)].into())
+        form.outputs(cx, GRADIENTS, &name, &gradient)
     })
 }
 
-fn array(cx: &KernelCx<'_>) -> Result<Arc<TensorArray>> {
-    cx.step().step_resources.resolve(cx.handle(0)?)
+pub(super) fn array(cx: &KernelCx<'_>) -> Result<Arc<TensorArray>> {
+    ref_handle::resolve(cx, &cx.step().step_resources)
 }
 
 fn index(cx: &KernelCx<'_>) -> Result<i64> {
@@ -295,7 +326,7 @@ fn check_write_type(array: &TensorArray, dtype: DType) -> Result<()> {
     Ok(())
 }
 
-fn check_read_type(array: &TensorArray, dtype: DType) -> Result<()> {
+pub(super) fn check_read_type(array: &TensorArray, dtype: DType) -> Result<()> {
     ensure!(
         array.dtype() == dtype,
         InvalidArgument,
@@ -305,7 +336,7 @@ fn check_read_type(array: &TensorArray, dtype: DType) -> Result<()> {
     Ok(())
 }
 
-fn write_kernel(_: &Init<'_>) -> Result<Kernel> {
+pub(super) fn write_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let (array, index) = (array(cx)?, index(cx)?);
         check_write_type(&array, cx.input(2)?.dtype())?;
@@ -314,7 +345,7 @@ fn write_kernel(_: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-fn read_kernel(init: &Init<'_>) -> Result<Kernel> {
+pub(super) fn read_kernel(init: &Init<'_>) -> Result<Kernel> {
     let dtype: DType = init.attr("dtype")?;
     Kernel::sync(move |cx| {
         let array = array(cx)?;
@@ -323,7 +354,7 @@ fn read_kernel(init: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-fn gather_kernel(init: &Init<'_>) -> Result<Kernel> {
+pub(super) fn gather_kernel(init: &Init<'_>) -> Result<Kernel> {
     let dtype: DType = init.attr("dtype")?;
     let declared: PartialShape = init.attr("element_shape")?;
     Kernel::sync(move |cx| {
@@ -341,41 +372,51 @@ fn gather_kernel(init: &Init<'_>) -> Result<Kernel> {
             indices.shape()
         );
         let indices = indices.to_i64s()?;
-        if indices.is_empty() {
-            let Some(shape) = array.element_shape().to_shape() else {
-                bail!(
-                    Unimplemented,
-                    "TensorArray has size zero, but element shape {} is not fully defined. Currently only static \
-                     shapes are supported when packing zero-size TensorArrays.",
-                    array.element_shape()
-                );
-            };
-            return Ok(cx.zeros(dtype, rows::stacked(0, &shape)?)?.into());
-        }
-        let read = indices.iter().map(|index| array.read(cx.device(), *index));
-        let tensors = read.collect::<Result<Vec<Tensor>>>()?;
-        let first = tensors[0].shape();
-        ensure!(
-            declared.admits(first),
-            InvalidArgument,
-            "TensorArray was passed element_shape {declared} which does not match the Tensor at index {}: {first}",
-            indices[0]
-        );
-        for (tensor, index) in tensors.iter().zip(&indices) {
-            ensure!(
-                tensor.shape() == first,
-                InvalidArgument,
-                "TensorArray has inconsistent shapes.  Index {} has shape: {first} but index {index} has shape: {}",
-                indices[0],
-                tensor.shape()
-            );
-        }
-        let shape = rows::stacked(tensors.len(), first)?;
-        Ok(rows::join(cx.device(), dtype, shape, &tensors.iter().collect::<Vec<_>>())?.into())
+        gather_all(cx, &array, &declared, &indices)
     })
 }
 
-fn scatter_kernel(_: &Init<'_>) -> Result<Kernel> {
+/// The elements at these indices, stacked.
+pub(super) fn gather_all(
+    cx: &KernelCx<'_>,
+    array: &TensorArray,
+    declared: &PartialShape,
+    indices: &[i64],
+) -> Result<Outputs> {
+    if indices.is_empty() {
+        let Some(shape) = array.element_shape().to_shape() else {
+            bail!(
+                Unimplemented,
+                "TensorArray has size zero, but element shape {} is not fully defined. Currently only static \
+                 shapes are supported when packing zero-size TensorArrays.",
+                array.element_shape()
+            );
+        };
+        return Ok(cx.zeros(array.dtype(), rows::stacked(0, &shape)?)?.into());
+    }
+    let read = indices.iter().map(|index| array.read(cx.device(), *index));
+    let tensors = read.collect::<Result<Vec<Tensor>>>()?;
+    let first = tensors[0].shape();
+    ensure!(
+        declared.admits(first),
+        InvalidArgument,
+        "TensorArray was passed element_shape {declared} which does not match the Tensor at index {}: {first}",
+        indices[0]
+    );
+    for (tensor, index) in tensors.iter().zip(indices) {
+        ensure!(
+            tensor.shape() == first,
+            InvalidArgument,
+            "TensorArray has inconsistent shapes.  Index {} has shape: {first} but index {index} has shape: {}",
+            indices[0],
+            tensor.shape()
+        );
+    }
+    let shape = rows::stacked(tensors.len(), first)?;
+    Ok(rows::join(cx.device(), array.dtype(), shape, &tensors.iter().collect::<Vec<_>>())?.into())
+}
+
+pub(super) fn scatter_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let array = array(cx)?;
         let (indices, value) = (cx.input(1)?, cx.input(2)?);
@@ -415,7 +456,7 @@ fn scatter_kernel(_: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-fn concat_kernel(init: &Init<'_>) -> Result<Kernel> {
+pub(super) fn concat_kernel(init: &Init<'_>) -> Result<Kernel> {
     let dtype: DType = init.attr("dtype")?;
     let declared: PartialShape = init.attr("element_shape_except0")?;
     Kernel::sync(move |cx| {
@@ -467,7 +508,7 @@ fn except0(tensor: &Tensor) -> Result<Shape> {
     Shape::new(tensor.shape()[1..].iter().copied())
 }
 
-fn split_kernel(_: &Init<'_>) -> Result<Kernel> {
+pub(super) fn split_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let array = array(cx)?;
         let (value, lengths) = (cx.input(1)?, cx.input(2)?);
@@ -518,11 +559,11 @@ fn split_kernel(_: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-fn size_kernel(_: &Init<'_>) -> Result<Kernel> {
+pub(super) fn size_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| Ok(Tensor::scalar(array(cx)?.size() as i32).into()))
 }
 
-fn close_kernel(_: &Init<'_>) -> Result<Kernel> {
+pub(super) fn close_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         array(cx)?.close();
         Ok(Outputs::None)

@@ -18,6 +18,8 @@ pub(crate) const OPS: &[&Op] = &[
     &WHILE,
     &STATELESS_WHILE,
     &FOR,
+    &FIRST_IF,
+    &FIRST_WHILE,
     &ARG,
     &RETVAL,
     &DEVICE_ARG,
@@ -108,6 +110,30 @@ static WHILE: Op = Op {
 };
 
 static STATELESS_WHILE: Op = Op { name: "StatelessWhile", stateful: false, ..WHILE };
+
+/// Conditionals of the first generation, without declared shapes.
+static FIRST_IF: Op = Op {
+    name: "_If",
+    attrs: &[
+        "Tcond: type",
+        "Tin: list(type) >= 1",
+        "Tout: list(type) >= 1",
+        "then_branch: func",
+        "else_branch: func",
+    ],
+    gradient: Gradient::Undefined,
+    shape: shapes::unknown,
+    ..IF
+};
+
+/// Loops of the first generation, whose variables keep their shapes.
+static FIRST_WHILE: Op = Op {
+    name: "_While",
+    attrs: &["T: list(type) >= 0", "cond: func", "body: func"],
+    gradient: Gradient::Undefined,
+    shape: shapes::unknown,
+    ..WHILE
+};
 
 static FOR: Op = Op {
     name: "For",

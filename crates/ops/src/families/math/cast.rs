@@ -12,7 +12,7 @@ use ferroflow_core::kernel::{Init, Kernel, Outputs};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, shapes};
 use ferroflow_core::{C64, C128, DType, Element, Result, Tensor, bail, bf16, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&CAST];
+pub(crate) const OPS: &[&Op] = &[&CAST, &HOST_CAST];
 
 static CAST: Op = Op {
     name: "Cast",
@@ -24,6 +24,9 @@ static CAST: Op = Op {
     kernels: kernels![any cast],
     ..Op::PURE
 };
+
+/// The same; stock keeps the memory of its operands on the host.
+static HOST_CAST: Op = Op { name: "_HostCast", gradient: Gradient::Undefined, ..CAST };
 
 fn cast(init: &Init<'_>) -> Result<Kernel> {
     let (from, to) = (init.input_types[0], init.output_types[0]);
