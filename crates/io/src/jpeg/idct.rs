@@ -2,7 +2,7 @@
 //! those that give fewer pixels than a block has.
 
 use super::Block;
-use wide::i16x8;
+use wide::{i16x8, u8x16};
 
 /// The transform of one component: what a block's coefficients are multiplied by, and the number of pixels it gives.
 pub(super) struct Transform {
@@ -123,9 +123,13 @@ fn fast(block: &Block, multipliers: &Block, out: &mut [u8], stride: usize) {
     let (multipliers, _) = multipliers.as_chunks::<8>();
     let rows = std::array::from_fn(|row| i16x8::new(block[row]) * i16x8::new(multipliers[row]));
     let rows = i16x8::transpose(fast_pass(i16x8::transpose(fast_pass(rows))));
-    for (row, out) in rows.into_iter().zip(out.chunks_mut(stride)) {
-        let pixels: [u8; 8] = (row >> 5i32).to_array().map(|x| (x.clamp(-128, 127) + 128) as u8);
-        out[..8].copy_from_slice(&pixels);
+    let center = i16x8::splat(128);
+    let pixels: [i16x8; 8] = rows.map(|row| (row >> 5) + center);
+    for (pair, out) in pixels.as_chunks::<2>().0.iter().zip(out.chunks_mut(2 * stride)) {
+        // Two rows at once; what is not a byte becomes the nearest one.
+        let bytes = u8x16::narrow_i16x8(pair[0], pair[1]).to_array();
+        out[..8].copy_from_slice(&bytes[..8]);
+        out[stride..stride + 8].copy_from_slice(&bytes[8..]);
     }
 }
 

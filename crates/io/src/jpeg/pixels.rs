@@ -5,6 +5,7 @@ use super::idct::Transform;
 use super::scan::ScanReader;
 use super::{Block, DecodeOptions, Image};
 use ferroflow_core::device::Threads;
+use multiversion::multiversion;
 
 /// Colors of the file and of the result.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -455,6 +456,7 @@ fn gray(r: u8, g: u8, b: u8) -> u8 {
 /// Pixels that are converted at once, so that the arithmetic is done in vectors.
 const LANES: usize = 16;
 
+#[multiversion(targets("x86_64+avx2"))]
 fn from_ycc(y: &[u8], cb: &[u8], cr: &[u8], out: &mut [u8]) {
     let (ys, y_rest) = y.as_chunks::<LANES>();
     let ((cbs, cb_rest), (crs, cr_rest)) = (cb.as_chunks::<LANES>(), cr.as_chunks::<LANES>());
@@ -562,6 +564,7 @@ fn across_two(row: &[u8], out: &mut [u8]) {
 }
 
 /// Sums of both rows come first, in `sums`.
+#[multiversion(targets("x86_64+avx2"))]
 fn both_two(near: &[u8], far: &[u8], sums: &mut [u16], out: &mut [u8]) {
     let last = near.len() - 1;
     let sums = &mut sums[..near.len()];

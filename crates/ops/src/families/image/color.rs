@@ -204,7 +204,7 @@ fn contrast_kernel(_: &Init<'_>) -> Result<Kernel> {
                 for (out, pixel) in out.chunks_mut(channels).zip(image.chunks(channels)) {
                     for ((out, x), mean) in out.iter_mut().zip(pixel).zip(&means) {
                         let mean = (mean / pixels as f64) as f32;
-                        *out = ((x - mean) * factor + mean).minimum(max).maximum(min);
+                        *out = ((x - mean) * factor + mean).min(max).max(min);
                     }
                 }
             }
