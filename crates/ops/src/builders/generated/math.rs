@@ -6708,6 +6708,55 @@ pub fn sinh(scope: &Scope, x: impl Into<Input>) -> Result<Output> {
     Sinh::new().build(scope, x)
 }
 
+/// `SobolSample(dim: int32, num_results: int32, skip: int32) -> (samples: dtype)`
+///
+/// Attributes:
+/// - `dtype: {float, double} = float`
+#[derive(Clone, Debug, Default)]
+pub struct SobolSample(Settings);
+
+impl SobolSample {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        SobolSample(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `dtype: {float, double} = float`.
+    #[must_use]
+    pub fn dtype(mut self, value: DType) -> Self {
+        self.0.set("dtype", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        dim: impl Into<Input>,
+        num_results: impl Into<Input>,
+        skip: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0.node(scope, "SobolSample").input(dim).input(num_results).input(skip).build()?.output_arg(0)
+    }
+}
+
+/// [`SobolSample`] with every optional attribute at its default.
+#[track_caller]
+pub fn sobol_sample(
+    scope: &Scope,
+    dim: impl Into<Input>,
+    num_results: impl Into<Input>,
+    skip: impl Into<Input>,
+) -> Result<Output> {
+    SobolSample::new().build(scope, dim, num_results, skip)
+}
+
 /// `SparseMatMul(a: Ta, b: Tb) -> (product: float)`
 ///
 /// Attributes:
