@@ -163,9 +163,9 @@ fn inverse_of<R: Sample>(lengths: &[usize]) -> R {
     R::from_f64(1.0 / count).unwrap_or_else(R::one)
 }
 
-/// Operations per element of a row of this length.
+/// Operations per element of a row of this length, of which a processor does several at a time.
 fn work(length: usize) -> usize {
-    5 * (usize::BITS - length.leading_zeros()) as usize
+    1 + (usize::BITS - length.leading_zeros()) as usize / 4
 }
 
 /// Transforms one dimension, the elements of which lie `inner` apart.
@@ -198,11 +198,13 @@ fn transform_axis<R: Sample>(
         threads.parallel_rows(&mut columns, length, work(length), |first, part| {
             let mut scratch = vec![zero; plan.get_inplace_scratch_len()];
             for (tile, rows) in part.chunks_mut(length * TILE).enumerate() {
-                let number = first + tile * TILE;
+                let starts: [usize; TILE] = std::array::from_fn(|offset| {
+                    let number = first + tile * TILE + offset;
+                    number / inner * length * inner + number % inner
+                });
                 for at in 0..length {
-                    for (offset, row) in rows.chunks_exact_mut(length).enumerate() {
-                        let (block, column) = ((number + offset) / inner, (number + offset) % inner);
-                        row[at] = data[(block * length + at) * inner + column];
+                    for (row, start) in rows.chunks_exact_mut(length).zip(starts) {
+                        row[at] = data[start + at * inner];
                     }
                 }
                 plan.process_with_scratch(rows, &mut scratch);
@@ -213,11 +215,13 @@ fn transform_axis<R: Sample>(
     let columns = &columns;
     threads.parallel_rows(data, inner, 2, |first, part| {
         for (tile, rows) in part.chunks_mut(inner * TILE).enumerate() {
-            let number = first + tile * TILE;
+            let starts: [usize; TILE] = std::array::from_fn(|offset| {
+                let number = first + tile * TILE + offset;
+                number / length * inner * length + number % length
+            });
             for column in 0..inner {
-                for (offset, row) in rows.chunks_exact_mut(inner).enumerate() {
-                    let (block, at) = ((number + offset) / length, (number + offset) % length);
-                    row[column] = columns[(block * inner + column) * length + at];
+                for (row, start) in rows.chunks_exact_mut(inner).zip(starts) {
+                    row[column] = columns[start + column * length];
                 }
             }
         }

@@ -3,12 +3,12 @@
 use crate::builders as ops;
 use crate::numeric::Real;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, no_kernel};
 use ferroflow_core::scope::{Input, Output};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bf16, ensure, f16, kernels};
 use std::cmp::Ordering;
 
-pub(crate) const OPS: &[&Op] = &[&TOP_K, &TOP_K_V2, &IN_TOP_K, &IN_TOP_K_V2, &NTH_ELEMENT];
+pub(crate) const OPS: &[&Op] = &[&TOP_K, &TOP_K_V2, &APPROX_TOP_K, &IN_TOP_K, &IN_TOP_K_V2, &NTH_ELEMENT];
 
 static TOP_K: Op = Op {
     name: "TopK",
@@ -35,6 +35,26 @@ static TOP_K_V2: Op = Op {
     ],
     shape: top_k_shape,
     kernels: kernels![top_k_kernel: f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64],
+    ..Op::PURE
+};
+
+/// On CPUs, stock looks for the greatest elements of the last dimension, and finds all of them.
+static APPROX_TOP_K: Op = Op {
+    name: "ApproxTopK",
+    gradient: Gradient::Fn(top_k_gradient),
+    inputs: &["input: T"],
+    outputs: &["values: T", "indices: int32"],
+    attrs: &[
+        "k: int >= 0",
+        "reduction_dimension: int = -1",
+        "recall_target: float = 0.95",
+        "is_max_k: bool = true",
+        "reduction_input_size_override: int = -1",
+        "aggregate_to_topk: bool = true",
+        "T: {half, bfloat16, float}",
+    ],
+    shape: approx_top_k_shape,
+    kernels: kernels![approx_top_k_kernel: f16, bf16, f32],
     ..Op::PURE
 };
 
@@ -91,6 +111,11 @@ fn top_k_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     Ok(())
 }
 
+fn approx_top_k_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    // Of other dimensions stock has no kernel here.
+    if s.attr::<i64>("reduction_dimension")? == -1 { top_k_shape(s) } else { Ok(()) }
+}
+
 fn in_top_k_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let (predictions, targets) = (s.rank(0, 2)?, s.rank(1, 1)?);
     let dim = |shape: &PartialShape| shape.dims().map_or(UNKNOWN_DIM, |dims| dims[0]);
@@ -138,6 +163,15 @@ fn top_k_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
         };
         top_k::<T>(cx, k, index_type)
     })
+}
+
+fn approx_top_k_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
+    let (axis, greatest): (i64, bool) = (init.attr("reduction_dimension")?, init.attr("is_max_k")?);
+    if axis != -1 || !greatest {
+        let attrs = format!("reduction_dimension={axis}, is_max_k={greatest}");
+        return Err(no_kernel(init.op, init.node, &attrs));
+    }
+    top_k_kernel::<T>(init)
 }
 
 fn top_k<T: Real>(cx: &KernelCx<'_>, k: i64, index_type: DType) -> Result<Outputs> {

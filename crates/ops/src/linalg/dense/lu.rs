@@ -105,8 +105,9 @@ fn factor_panel<T: Scalar>(
         }
         let (above, below) = matrix.split_at_mut((k + 1) * order);
         let own = &above[k * order..];
+        let inverse = own[k].reciprocal();
         for row in below.chunks_exact_mut(order) {
-            let factor = row[k] / own[k];
+            let factor = row[k] * inverse;
             row[k] = factor;
             subtract_multiple(&mut row[k + 1..last], factor, &own[k + 1..last]);
         }

@@ -23,10 +23,8 @@ pub(crate) struct Rotations<'a, T: Scalar> {
 }
 
 /// Rotations that are collected, at most.
-const PENDING: usize = 4096;
-/// Bytes of a matrix that are rotated at a time: as much as an inner cache holds.
-const BLOCK_BYTES: usize = 128 * 1024;
-/// The fewest elements of a row in a block.
+const PENDING: usize = 8192;
+/// The fewest elements of a row that a thread is given.
 const LEAST_COLUMNS: usize = 32;
 
 impl<'a, T: Scalar> Rotations<'a, T> {
@@ -51,22 +49,20 @@ impl<'a, T: Scalar> Rotations<'a, T> {
         if self.pending.is_empty() {
             return;
         }
-        let height = self.rows.len() / self.width;
-        let columns = (BLOCK_BYTES / (height * size_of::<T>())).max(LEAST_COLUMNS);
         match self.threads {
             Some(threads) if self.pending.len() * self.width >= 1 << 18 && threads.count() > 1 => {
-                self.apply_by_threads(threads, columns);
+                self.apply_by_threads(threads);
             }
             _ => {
                 let mut rows: Vec<&mut [T]> = self.rows.chunks_exact_mut(self.width).collect();
-                rotate_pieces(&mut rows, &self.pending, columns);
+                rotate(&mut rows, &self.pending);
             }
         }
         self.pending.clear();
     }
 
     /// Shares columns among threads.
-    fn apply_by_threads(&mut self, threads: Threads<'_>, columns: usize) {
+    fn apply_by_threads(&mut self, threads: Threads<'_>) {
         let (width, pending) = (self.width, &self.pending);
         let part = width.div_ceil(threads.count()).max(LEAST_COLUMNS);
         let parts = width.div_ceil(part);
@@ -76,26 +72,68 @@ impl<'a, T: Scalar> Rotations<'a, T> {
                 parts.push(piece);
             }
         }
-        threads.run_each(split, &|_, mut rows| rotate_pieces(&mut rows, pending, columns));
+        threads.run_each(split, &|_, mut rows| rotate(&mut rows, pending));
+    }
+}
+
+/// Rotates pieces of rows, some 128 bytes of each at a time if they have as many.
+fn rotate<T: Scalar>(rows: &mut [&mut [T]], rotations: &[Rotation<T::Real>]) {
+    match (size_of::<T>(), rows.first().map_or(0, |row| row.len())) {
+        (4, 32..) => rotate_packed::<T, 32>(rows, rotations),
+        (8, 16..) => rotate_packed::<T, 16>(rows, rotations),
+        (16, 8..) => rotate_packed::<T, 8>(rows, rotations),
+        _ => rotate_pieces(rows, rotations),
     }
 }
 
 #[multiversion(targets("x86_64+avx2+fma"))]
-fn rotate_pieces<T: Scalar>(rows: &mut [&mut [T]], rotations: &[Rotation<T::Real>], columns: usize) {
-    let width = rows.first().map_or(0, |row| row.len());
-    let mut start = 0;
-    while start < width {
-        let end = (start + columns).min(width);
-        for rotation in rotations {
-            let (x, y) = (rotation.x as usize, rotation.y as usize);
-            let Ok([x, y]) = rows.get_disjoint_mut([x, y]) else { continue };
-            let (cosine, sine) = (rotation.cosine, rotation.sine);
-            for (x, y) in x[start..end].iter_mut().zip(&mut y[start..end]) {
-                let (p, q) = (*x, *y);
-                *x = p.scaled(cosine) + q.scaled(sine);
-                *y = q.scaled(cosine) - p.scaled(sine);
-            }
+fn rotate_pieces<T: Scalar>(rows: &mut [&mut [T]], rotations: &[Rotation<T::Real>]) {
+    for rotation in rotations {
+        let Ok([x, y]) = rows.get_disjoint_mut([rotation.x as usize, rotation.y as usize]) else { continue };
+        for (x, y) in x.iter_mut().zip(y.iter_mut()) {
+            let (p, q) = (*x, *y);
+            *x = p.scaled(rotation.cosine) + q.scaled(rotation.sine);
+            *y = q.scaled(rotation.cosine) - p.scaled(rotation.sine);
         }
-        start = end;
+    }
+}
+
+/// Copies columns side by side, so that they stay in a cache while all rotations pass over them.
+#[multiversion(targets("x86_64+avx2+fma"))]
+fn rotate_packed<T: Scalar, const W: usize>(rows: &mut [&mut [T]], rotations: &[Rotation<T::Real>]) {
+    let width = rows.first().map_or(0, |row| row.len());
+    let mut packed = vec![[T::ZERO; W]; rows.len()];
+    for start in (0..width).step_by(W) {
+        let end = (start + W).min(width);
+        for (packed, row) in packed.iter_mut().zip(&*rows) {
+            packed[..end - start].copy_from_slice(&row[start..end]);
+        }
+        // The second row of a rotation is most often the first of the next one, and is kept.
+        let (mut kept, mut number) = ([T::ZERO; W], None);
+        for rotation in rotations {
+            let (x_at, y_at) = (rotation.x as usize, rotation.y as usize);
+            let mut x = if number == Some(x_at) {
+                kept
+            } else {
+                if let Some(number) = number {
+                    packed[number] = kept;
+                }
+                packed[x_at]
+            };
+            let mut y = packed[y_at];
+            for column in 0..W {
+                let (p, q) = (x[column], y[column]);
+                x[column] = p.scaled(rotation.cosine) + q.scaled(rotation.sine);
+                y[column] = q.scaled(rotation.cosine) - p.scaled(rotation.sine);
+            }
+            packed[x_at] = x;
+            (kept, number) = (y, Some(y_at));
+        }
+        if let Some(number) = number {
+            packed[number] = kept;
+        }
+        for (packed, row) in packed.iter().zip(rows.iter_mut()) {
+            row[start..end].copy_from_slice(&packed[..end - start]);
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Schur's form of complex matrices: `u · t · u*` with a triangular `t`. Computed in double precision only: whoever has
-//! less converts, because the method is about convergence, not about speed.
+//! Schur's form of complex matrices: `u · t · u*` with a triangular `t`. Computed in double precision only: callers with
+//! less convert, because the method is about convergence, not about speed.
 
 use super::reflection::Reflections;
 use super::scalar::{Scalar, subtract_multiple};

@@ -108,16 +108,34 @@ pub(super) fn divide_by_adjoint<T: Scalar>(
     divide_by_adjoint(threads, lower.block(middle..order, middle..order), &mut x[middle..], stride, rows);
 }
 
+/// Rows that are divided side by side: what is subtracted from one does not wait for another.
+const SIDE_BY_SIDE: usize = 16;
+
 #[multiversion(targets("x86_64+avx2+fma"))]
 fn divide_small<T: Scalar>(lower: MatrixView<'_, T>, x: &mut [T], stride: usize, rows: usize) {
     let order = lower.rows();
     let adjoint: Vec<T> = (0..order * order).map(|at| lower.value(at % order, at / order).conj()).collect();
     let inverses: Vec<T> = (0..order).map(|at| adjoint[at * order + at].reciprocal()).collect();
-    for row in x.chunks_mut(stride).take(rows) {
+    let mut tile = [[T::ZERO; SIDE_BY_SIDE]; SMALL];
+    for first in (0..rows).step_by(SIDE_BY_SIDE) {
+        let count = SIDE_BY_SIDE.min(rows - first);
+        for row in 0..count {
+            let own = &x[(first + row) * stride..][..order];
+            own.iter().zip(&mut tile).for_each(|(x, tile)| tile[row] = *x);
+        }
         for at in 0..order {
-            let (known, rest) = row[..order].split_at_mut(at + 1);
-            known[at] = known[at] * inverses[at];
-            subtract_multiple(rest, known[at], &adjoint[at * order + at + 1..(at + 1) * order]);
+            let (known, rest) = tile[..order].split_at_mut(at + 1);
+            let own = &mut known[at];
+            own.iter_mut().for_each(|x| *x = *x * inverses[at]);
+            for (rest, factor) in rest.iter_mut().zip(&adjoint[at * order + at + 1..]) {
+                for row in 0..SIDE_BY_SIDE {
+                    rest[row] -= own[row] * *factor;
+                }
+            }
+        }
+        for row in 0..count {
+            let own = &mut x[(first + row) * stride..][..order];
+            own.iter_mut().zip(&tile).for_each(|(x, tile)| *x = tile[row]);
         }
     }
 }
