@@ -33,7 +33,7 @@ def changes(first, second, ps):
     show("devices", sorted(device.name for device in tf.config.list_logical_devices()))
     show("added", on("/job:worker/task:1", lambda: double(tf.constant(4.0)).numpy()))
     show("kept", [v.numpy(), value.numpy()])
-    show("between both", on("/job:worker/task:1", lambda: (v + value).numpy()))
+    show("between both", on("/job:worker/task:1", lambda: [(v + value).numpy()]))
 
     @tf.function
     def both(x):
@@ -48,7 +48,7 @@ def changes(first, second, ps):
         w = tf.Variable(7.0)
     update(lambda jobs: jobs["worker"].tasks.pop(1))
     show("without it", [v.numpy(), value.numpy()])
-    show_failure("a value that is gone", lambda: w.numpy())
+    show_failure("a value that is gone", w.numpy)
     show_failure("a task that is gone", lambda: on("/job:worker/task:1", lambda: tf.constant(1.0) + 1.0))
     show("the first goes on", on("/job:worker/task:0", lambda: double(v).numpy()))
     update(lambda jobs: jobs["worker"].tasks.update({1: second}))
@@ -64,7 +64,7 @@ def changes(first, second, ps):
     with tf.device("/job:ps"):
         u = tf.Variable(1.0)
     show("new state", on("/job:trainer", lambda: tf.function(lambda: u.assign_add(2.0) * 2.0)().numpy()))
-    show_failure("old state", lambda: v.numpy())
+    show_failure("old state", v.numpy)
 
 
 def update(change):
