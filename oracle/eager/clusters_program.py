@@ -57,6 +57,7 @@ def changes(first, second, ps):
     update(lambda jobs: jobs["worker"].tasks.update({1: ps}))
     show("another in its place", on("/job:worker/task:1", lambda: both(tf.constant(1.0)).numpy()))
     show("alive", [context.check_alive(f"/job:worker/replica:0/task:{task}") for task in (0, 1)])
+    filters(first, second, ps)
     # A cluster that is called otherwise is a new one.
     cluster = tf.train.ClusterSpec({"trainer": [second], "ps": [ps]})
     tf.config.experimental_connect_to_cluster(cluster, job_name="chief")
@@ -65,6 +66,33 @@ def changes(first, second, ps):
         u = tf.Variable(1.0)
     show("new state", on("/job:trainer", lambda: tf.function(lambda: u.assign_add(2.0) * 2.0)().numpy()))
     show_failure("old state", v.numpy)
+
+
+def filters(first, second, ps):
+    """Tasks that do not see all others."""
+    filters = tf.config.experimental.ClusterDeviceFilters()
+    for task in range(2):
+        filters.set_device_filters("worker", task, ["/job:ps", "/job:client"])
+    cluster = tf.train.ClusterSpec({"worker": [first, second], "ps": [ps]})
+    tf.config.experimental_connect_to_cluster(cluster, job_name="client", cluster_device_filters=filters)
+    with tf.device("/job:ps"):
+        v = tf.Variable(1.0)
+    with tf.device("/job:worker/task:1"):
+        w = tf.Variable(5.0)
+
+    @tf.function
+    def step(x):
+        v.assign_add(x)
+        return v * 2.0
+
+    @tf.function
+    def hidden(x):
+        return x + w
+
+    show("seen", [on(f"/job:worker/task:{task}", lambda: step(tf.constant(1.0)).numpy()) for task in (0, 1)])
+    show("its own", on("/job:worker/task:1", lambda: hidden(tf.constant(1.0)).numpy()))
+    show_failure("not seen", lambda: on("/job:worker/task:0", lambda: hidden(tf.constant(1.0)).numpy()))
+    tf.experimental.async_clear_error()
 
 
 def update(change):

@@ -45,6 +45,8 @@ pub(super) struct RemotePart {
     pub(super) results: Vec<usize>,
     /// Whether its tensors go to this task only.
     sends_only_here: bool,
+    /// Whether its task has no other part. A direct connection knows the parts of a step by its number alone.
+    is_alone: bool,
 }
 
 /// A function that was cut: parts of this task, and definitions for others.
@@ -229,6 +231,10 @@ impl Context {
             let sends_only_here = sends_only_to(&view.session, &part, peer.task());
             remote.push(component(peer, part, function, sends_only_here)?);
         }
+        let peers: Vec<_> = remote.iter().map(|(part, _)| Arc::as_ptr(&part.peer)).collect();
+        for (part, _) in &mut remote {
+            part.is_alone = peers.iter().filter(|peer| **peer == Arc::as_ptr(&part.peer)).count() == 1;
+        }
         let local = LocalPart { executable: Executable::standalone(local, env)?, results: local_fetches };
         Ok(Cut { local, beside, remote })
     }
@@ -324,14 +330,17 @@ impl Context {
 
     /// Direct connections to the tasks of other parts that take them.
     async fn links(&self, plan: &CallPlan, step: &WorkerStep) -> Vec<Option<Arc<LinkHandle>>> {
-        let links = plan.remote.iter().map(|part| {
+        let links = plan.remote.iter().map(|part| async {
+            if !part.is_alone {
+                return None;
+            }
             let worker = Arc::downgrade(&self.worker);
             let deliver = move |step, key, parcel| {
                 if let Some(worker) = worker.upgrade() {
                     worker.deliver(step, &key, parcel);
                 }
             };
-            part.peer.link(step.id(), deliver)
+            part.peer.link(step.id(), deliver).await
         });
         let links = join_all(links).await;
         let linked = plan.remote.iter().zip(&links);
@@ -490,7 +499,7 @@ fn component(
         is_component_function: true,
         library: Some(library),
     };
-    Ok((RemotePart { peer, device, function, args, results, sends_only_here }, register))
+    Ok((RemotePart { peer, device, function, args, results, sends_only_here, is_alone: false }, register))
 }
 
 /// Whether the tensors of a part that another task runs go to this task only.
