@@ -4,48 +4,18 @@ use crate::numeric::Num;
 use ferroflow_core::device::Threads;
 use multiversion::multiversion;
 
-/// The entries of a sparse matrix, which may be transposed: coordinates within bounds, and values.
+/// The entries of a sparse matrix, row by row: coordinates within bounds, and values.
+#[derive(Clone, Copy)]
 pub(crate) struct Entries<'a, T> {
     /// Two coordinates per entry.
-    pub(crate) indices: &'a [i64],
+    pub(crate) places: &'a [[i64; 2]],
     pub(crate) values: &'a [T],
-    /// Which of both coordinates is the row: 0, or 1 if the matrix is transposed.
-    pub(crate) row: usize,
+    /// The first entry of each row, and the end of the last row.
+    pub(crate) splits: &'a [usize],
+    /// Which of both coordinates is the column: 1, or 0 if the matrix is transposed.
+    pub(crate) column: usize,
     /// Whether values are conjugated.
     pub(crate) conjugate: bool,
-    /// Entries sorted by row; `None` if they are already.
-    pub(crate) order: Option<&'a [usize]>,
-}
-
-impl<T: Num> Entries<'_, T> {
-    #[inline(always)]
-    fn entry(&self, at: usize) -> usize {
-        self.order.map_or(at, |order| order[at])
-    }
-
-    /// The row, the column and the value of an entry, in order of rows.
-    #[inline(always)]
-    fn get(&self, at: usize) -> (usize, usize, T) {
-        let entry = self.entry(at);
-        let place = [self.indices[2 * entry], self.indices[2 * entry + 1]];
-        let value = self.values[entry];
-        let value = if self.conjugate { value.conj() } else { value };
-        (place[self.row] as usize, place[1 - self.row] as usize, value)
-    }
-
-    /// The first entry whose row is not less.
-    fn begin(&self, row: usize) -> usize {
-        let (mut low, mut high) = (0, self.values.len());
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.get(middle).0 < row {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
-    }
 }
 
 /// Writes the product with `dense`, which has rows of `width` elements.
@@ -56,37 +26,57 @@ pub(crate) fn multiply<T: Num>(
     width: usize,
     out: &mut [T],
 ) {
-    let rows = (out.len() / width.max(1)).max(1);
-    // Zeroing and writing a row costs about as much as adding one entry.
+    let rows = entries.splits.len().saturating_sub(1).max(1);
     let cost = 1 + entries.values.len() / rows;
     threads.parallel_rows(out, width, cost, |first, out| {
-        multiply_rows(entries, dense, width, entries.begin(first), first, out);
+        let splits = &entries.splits[first..=first + out.len() / width];
+        multiply_rows(&Entries { splits, ..*entries }, dense, width, out);
     });
 }
 
 #[multiversion(targets("x86_64+avx2+fma"))]
-fn multiply_rows<T: Num>(
-    entries: &Entries<'_, T>,
+fn multiply_rows<T: Num>(entries: &Entries<'_, T>, dense: &[T], width: usize, out: &mut [T]) {
+    for (ends, out) in entries.splits.windows(2).zip(out.chunks_exact_mut(width)) {
+        let range = ends[0]..ends[1];
+        let row =
+            Entries { places: &entries.places[range.clone()], values: &entries.values[range], ..*entries };
+        // Sums stay in registers over all entries of the row.
+        let mut first = 0;
+        while first + 32 <= width {
+            add_block::<T, 32>(&row, dense, width, first, out);
+            first += 32;
+        }
+        while first + 8 <= width {
+            add_block::<T, 8>(&row, dense, width, first, out);
+            first += 8;
+        }
+        if first + 4 <= width {
+            add_block::<T, 4>(&row, dense, width, first, out);
+            first += 4;
+        }
+        while first < width {
+            add_block::<T, 1>(&row, dense, width, first, out);
+            first += 1;
+        }
+    }
+}
+
+#[inline(always)]
+fn add_block<T: Num, const N: usize>(
+    row: &Entries<'_, T>,
     dense: &[T],
     width: usize,
-    begin: usize,
     first: usize,
     out: &mut [T],
 ) {
-    let mut sums = vec![T::Wide::ZERO; width];
-    let mut at = begin;
-    for (row, out) in out.chunks_exact_mut(width).enumerate() {
-        sums.fill(T::Wide::ZERO);
-        while at < entries.values.len() {
-            let (entry_row, column, value) = entries.get(at);
-            if entry_row != first + row {
-                break;
-            }
-            let value = value.widen();
-            let terms = &dense[column * width..(column + 1) * width];
-            sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum = sum.add(value.mul(term.widen())));
-            at += 1;
+    let mut sums = [T::Wide::ZERO; N];
+    for (place, value) in row.places.iter().zip(row.values) {
+        let at = place[row.column] as usize * width + first;
+        let value = if row.conjugate { value.conj() } else { *value }.widen();
+        let terms = &dense[at..at + N];
+        for (sum, term) in sums.iter_mut().zip(terms) {
+            *sum = sum.add(value.mul(term.widen()));
         }
-        out.iter_mut().zip(&sums).for_each(|(out, sum)| *out = T::narrow(*sum));
     }
+    out[first..first + N].iter_mut().zip(sums).for_each(|(out, sum)| *out = T::narrow(sum));
 }

@@ -50,7 +50,8 @@ impl Csr {
         );
         let pointers = rows.checked_add(1).and_then(|rows| rows.checked_mul(count));
         ensure!(
-            pointers.is_some_and(|pointers| (0..=most).contains(&pointers)) && values.elements() as i64 <= most,
+            pointers.is_some_and(|pointers| (0..=most).contains(&pointers))
+                && values.elements() as i64 <= most,
             InvalidArgument,
             "The csr row index size, computed based on the dense_shape, must be <= Int32Max, but is too large"
         );
@@ -65,7 +66,8 @@ impl Csr {
             let place = &indices[entry * rank..(entry + 1) * rank];
             let batch = if rank == 3 { place[0] } else { 0 };
             let [row, column] = [place[rank - 2], place[rank - 1]];
-            for (what, at, size) in [("Batch", batch, count), ("Row", row, rows), ("Column", column, columns)] {
+            for (what, at, size) in [("Batch", batch, count), ("Row", row, rows), ("Column", column, columns)]
+            {
                 ensure!(
                     (0..size).contains(&at),
                     InvalidArgument,

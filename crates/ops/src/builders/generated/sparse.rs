@@ -2603,6 +2603,54 @@ pub fn sparse_matrix_nnz(scope: &Scope, sparse_matrix: impl Into<Input>) -> Resu
     SparseMatrixNNZ::new().build(scope, sparse_matrix)
 }
 
+/// `SparseMatrixSparseCholesky(input: variant, permutation: int32) -> (output: variant)`
+///
+/// Attributes:
+/// - `type: {float, double, complex64, complex128}`
+#[derive(Clone, Debug)]
+pub struct SparseMatrixSparseCholesky(Settings);
+
+impl SparseMatrixSparseCholesky {
+    /// A builder with every optional attribute at its default.
+    pub fn new(type_: DType) -> Self {
+        let mut settings = Settings::default();
+        settings.set("type", type_);
+        SparseMatrixSparseCholesky(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        input: impl Into<Input>,
+        permutation: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "SparseMatrixSparseCholesky")
+            .input(input)
+            .input(permutation)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`SparseMatrixSparseCholesky`] with every optional attribute at its default.
+#[track_caller]
+pub fn sparse_matrix_sparse_cholesky(
+    scope: &Scope,
+    input: impl Into<Input>,
+    permutation: impl Into<Input>,
+    type_: DType,
+) -> Result<Output> {
+    SparseMatrixSparseCholesky::new(type_).build(scope, input, permutation)
+}
+
 /// `SparseMatrixSparseMatMul(a: variant, b: variant) -> (c: variant)`
 ///
 /// Attributes:

@@ -40,11 +40,7 @@ fn fingerprint_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 
 fn fingerprint_kernel(init: &Init<'_>) -> Result<Kernel> {
     let dtype: DType = init.attr("T")?;
-    ensure!(
-        dtype.is_plain() || dtype == DType::String,
-        InvalidArgument,
-        "Data type not supported: {dtype}"
-    );
+    ensure!(dtype.is_plain() || dtype == DType::String, InvalidArgument, "Data type not supported: {dtype}");
     Kernel::sync(|cx| {
         let (data, method) = (cx.input(0)?, cx.input(1)?);
         ensure!(

@@ -52,11 +52,7 @@ fn unravel_kernel(init: &Init<'_>) -> Result<Kernel> {
                 InvalidArgument,
                 "Input dims cannot contain a dim of zero, but dims contains zero at index {i}"
             );
-            ensure!(
-                *dim > 0,
-                InvalidArgument,
-                "Input dims cannot be negative. Got dim = {dim} at index {i}"
-            );
+            ensure!(*dim > 0, InvalidArgument, "Input dims cannot be negative. Got dim = {dim} at index {i}");
             ensure!(
                 product <= most / dim,
                 InvalidArgument,
@@ -93,7 +89,8 @@ mod tests {
     fn coordinates_are_columns() {
         infer("UnravelIndex", "[4];[2]", "[2,4]");
         infer("UnravelIndex", "[];[3]", "[3]");
-        let out = Node::new("UnravelIndex").run([Tensor::vector(vec![5i32, 2]), Tensor::vector(vec![2i32, 3])]);
+        let out =
+            Node::new("UnravelIndex").run([Tensor::vector(vec![5i32, 2]), Tensor::vector(vec![2i32, 3])]);
         assert_eq!(out.unwrap()[0].flat::<i32>().unwrap(), [1, 0, 2, 2]);
     }
 }

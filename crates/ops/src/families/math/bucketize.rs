@@ -39,7 +39,7 @@ fn kernel<T: Real>(init: &Init<'_>, number: fn(T) -> f64) -> Result<Kernel> {
         cx.threads().parallel_rows(out.flat_mut()?, 1, cost, |first, out| {
             for (out, value) in out.iter_mut().zip(&values[first..]) {
                 let value = number(*value);
-                *out = boundaries.partition_point(|bound| !(value < *bound as f64)) as i32;
+                *out = boundaries.partition_point(|bound| value.is_nan() || value >= *bound as f64) as i32;
             }
         });
         Ok(out.into())

@@ -458,9 +458,7 @@ fn transposed<T: Num>(csr: &Csr, conjugate: bool) -> Result<Csr> {
 
 fn transpose_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
     let conjugate: bool = init.attr("conjugate")?;
-    Kernel::sync(move |cx| {
-        Ok(transposed::<T>(&matrix(cx, 0, T::DTYPE)?, conjugate)?.into_tensor()?.into())
-    })
+    Kernel::sync(move |cx| Ok(transposed::<T>(&matrix(cx, 0, T::DTYPE)?, conjugate)?.into_tensor()?.into()))
 }
 
 /// A factor as a product takes it.
@@ -494,7 +492,9 @@ fn dense_product_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
         if transpose {
             let dims = out.shape()[..rank - 2].iter().copied().chain([columns as i64, rows as i64]);
             let shape = Shape::new(dims)?;
-            return Ok(Tensor::new(shape, transposed_dense::<T>(out.flat()?, rows, columns, conjugate))?.into());
+            return Ok(
+                Tensor::new(shape, transposed_dense::<T>(out.flat()?, rows, columns, conjugate))?.into()
+            );
         }
         let mut out = out;
         if conjugate {
@@ -513,12 +513,7 @@ fn dense_product<T: Num>(cx: &KernelCx<'_>, a: Csr, b: &Tensor, adjoints: Adjoin
         b.dtype()
     );
     let rank = a.shape.len();
-    ensure!(
-        rank == b.rank(),
-        InvalidArgument,
-        "Ranks of a and b must match, saw: {rank} vs. {}.",
-        b.rank()
-    );
+    ensure!(rank == b.rank(), InvalidArgument, "Ranks of a and b must match, saw: {rank} vs. {}.", b.rank());
     let count = if rank == 2 { 1 } else { b.shape().dim(0) };
     ensure!(
         a.count() == count,
@@ -546,19 +541,16 @@ fn dense_product<T: Num>(cx: &KernelCx<'_>, a: Csr, b: &Tensor, adjoints: Adjoin
         dense
     };
     let batch = b.shape()[..rank - 2].iter().copied();
-    let mut out =
-        cx.alloc::<T>(Shape::new(batch.chain([a.num_rows() as i64, width as i64]))?)?;
+    let mut out = cx.alloc::<T>(Shape::new(batch.chain([a.num_rows() as i64, width as i64]))?)?;
     let values = a.values.flat::<T>()?;
     let (size, each) = (a.num_rows() * width, inner * width);
     let results = out.flat_mut::<T>()?;
     for batch in 0..count {
         let part = a.part(batch);
-        let mut indices = Vec::with_capacity(2 * part.columns.len());
-        for row in 0..a.num_rows() {
-            part.row(row).for_each(|entry| indices.extend([row as i64, part.columns[entry] as i64]));
-        }
+        let places: Vec<[i64; 2]> = part.columns.iter().map(|column| [0, *column as i64]).collect();
+        let splits: Vec<usize> = part.rows.iter().map(|pointer| *pointer as usize).collect();
         let values = &values[part.begin..part.begin + part.columns.len()];
-        let entries = Entries { indices: &indices, values, row: 0, conjugate: false, order: None };
+        let entries = Entries { places: &places, values, splits: &splits, column: 1, conjugate: false };
         let dense = &dense[batch * each..(batch + 1) * each];
         multiply(cx.threads(), &entries, dense, width, &mut results[batch * size..(batch + 1) * size]);
     }
@@ -599,7 +591,13 @@ fn sparse_product_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
 fn sparse_product<T: Num>(cx: &KernelCx<'_>, a: &Csr, b: &Csr) -> Result<Csr> {
     let count = a.count().max(b.count());
     let rank = a.shape.len();
-    let mut out = Csr { shape: a.shape.clone(), batches: vec![0], rows: Vec::new(), columns: Vec::new(), values: Tensor::vector(Vec::<T>::new()) };
+    let mut out = Csr {
+        shape: a.shape.clone(),
+        batches: vec![0],
+        rows: Vec::new(),
+        columns: Vec::new(),
+        values: Tensor::vector(Vec::<T>::new()),
+    };
     out.shape[rank - 1] = b.num_columns() as i64;
     if rank == 3 {
         out.shape[0] = count as i64;
@@ -757,7 +755,8 @@ fn dense_product_grad(g: &GradCx<'_>) -> Result<InputGrads> {
         None => bail!(InvalidArgument, "the rank of '{}' is not known", b.name()),
     };
     let columns = |picked: &[i32]| ops::gather_v2(s, &indices, picked.to_vec(), 1);
-    let (rows, columns) = if batched { (columns(&[0, 1])?, columns(&[0, 2])?) } else { (columns(&[0])?, columns(&[1])?) };
+    let (rows, columns) =
+        if batched { (columns(&[0, 1])?, columns(&[0, 2])?) } else { (columns(&[0])?, columns(&[1])?) };
     let (rows, columns) = if adjoints.transpose[0] { (columns, rows) } else { (rows, columns) };
     let left = ops::gather_nd(s, &dy, rows)?;
     let right = conj(s, &ops::gather_nd(s, y, columns)?)?;

@@ -244,12 +244,15 @@ fn check_nested(splits: &[Cow<'_, [i64]>], values: usize) -> Result<()> {
     Ok(())
 }
 
+/// Splits by level, and the ranges of values that they cut.
+type Gathered = (Vec<Vec<i64>>, Vec<Range<usize>>);
+
 /// The splits of the rows that `picked` names, and the values of each.
 fn gathered_splits(
     indices: &Shape,
     picked: &[i64],
     splits: &[Cow<'_, [i64]>],
-) -> Result<(Vec<Vec<i64>>, Vec<Range<usize>>)> {
+) -> Result<Gathered> {
     let outer = indices.rank().saturating_sub(1);
     let mut out = vec![vec![0i64]; indices.rank() + splits.len() - 1];
     let mut rows = 1;

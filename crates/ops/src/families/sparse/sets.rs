@@ -90,7 +90,7 @@ fn dense_sparse_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 fn sparse_sparse_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let (a, b) = (sparse_rank(s, 0)?, sparse_rank(s, 3)?);
     for (input, rank) in [(0, a), (1, b)] {
-        ensure!(rank < 0 || rank >= 2, InvalidArgument, "Input {input}, expected rank >= 2, got {rank}.");
+        ensure!(!(0..2).contains(&rank), InvalidArgument, "Input {input}, expected rank >= 2, got {rank}.");
     }
     let rank = s.merge_dims(a, b)?;
     sparse_outputs(s, 0, rank)

@@ -503,7 +503,7 @@ fn split(cx: &KernelCx<'_>, count: i64) -> Result<Outputs> {
     Ok(indices.into_iter().chain(values).chain(shapes).collect::<Vec<_>>().into())
 }
 
-/// What arrives, in the order in which the input's entries were.
+/// Returns the arriving gradient in the order in which the input's entries were.
 fn reorder_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     let (s, indices) = (g.scope(), g.input(0));
     let entries = element(s, &shape_output(s, indices)?, 0)?;

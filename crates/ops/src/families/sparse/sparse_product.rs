@@ -90,12 +90,21 @@ fn product<T: Num>(cx: &KernelCx<'_>, ta: bool, tb: bool) -> Result<Tensor> {
         return cx.zeros(T::DTYPE, shape);
     }
     let indices = wide(cx.input(0)?)?;
-    let order = row_order(&indices, ta as usize, &sizes)?;
+    let places = indices.as_chunks::<2>().0;
+    let (splits, sorted) = row_splits(places, ta as usize, &sizes)?;
     let mut out = cx.alloc::<T>(shape)?;
     let dense =
         if tb { Cow::Owned(adjoint(dense, sizes.columns, sizes.inner)) } else { Cow::Borrowed(dense) };
-    let entries =
-        Entries { indices: &indices, values, row: ta as usize, conjugate: ta, order: order.as_deref() };
+    let (in_order, ordered);
+    let (places, values) = if sorted {
+        (places, values)
+    } else {
+        let order = row_order(places, ta as usize, &splits);
+        in_order = order.iter().map(|entry| places[*entry]).collect::<Vec<_>>();
+        ordered = order.iter().map(|entry| values[*entry]).collect::<Vec<_>>();
+        (in_order.as_slice(), ordered.as_slice())
+    };
+    let entries = Entries { places, values, splits: &splits, column: 1 - ta as usize, conjugate: ta };
     multiply(cx.threads(), &entries, &dense, sizes.columns, out.flat_mut()?);
     Ok(out)
 }
@@ -109,45 +118,45 @@ fn adjoint<T: Num>(matrix: &[T], rows: usize, columns: usize) -> Vec<T> {
     out
 }
 
-/// Checks all coordinates and sorts entries by row; `None` if they are sorted already.
-fn row_order(indices: &[i64], row: usize, sizes: &Sizes) -> Result<Option<Vec<usize>>> {
+/// Checks all coordinates and counts the entries of rows: the first of each, and whether they are in order.
+fn row_splits(places: &[[i64; 2]], row: usize, sizes: &Sizes) -> Result<(Vec<usize>, bool)> {
+    let mut splits = vec![0; sizes.rows + 1];
     let (mut last, mut sorted) = (0, true);
-    for (entry, place) in indices.as_chunks::<2>().0.iter().enumerate() {
+    for (entry, place) in places.iter().enumerate() {
         let (m, k) = (place[row], place[1 - row]);
         ensure!(
-            (0..sizes.inner as i64).contains(&k),
+            (k as u64) < sizes.inner as u64,
             InvalidArgument,
             "k ({k}) from index[{entry},{}] out of bounds (>={})",
             1 - row,
             sizes.inner
         );
         ensure!(
-            (0..sizes.rows as i64).contains(&m),
+            (m as u64) < sizes.rows as u64,
             InvalidArgument,
             "m ({m}) from index[{entry},{row}] out of bounds (>={})",
             sizes.rows
         );
+        splits[m as usize + 1] += 1;
         sorted &= m >= last;
         last = m;
     }
-    if sorted {
-        return Ok(None);
+    for row in 0..sizes.rows {
+        splits[row + 1] += splits[row];
     }
-    // Entries are counted by row, so that those of a row stay in order.
-    let places = indices.as_chunks::<2>().0;
-    let mut next = vec![0usize; sizes.rows];
-    places.iter().for_each(|place| next[place[row] as usize] += 1);
-    let mut total = 0;
-    for next in &mut next {
-        total += std::mem::replace(next, total);
-    }
+    Ok((splits, sorted))
+}
+
+/// The entries by row; those of a row stay in order.
+fn row_order(places: &[[i64; 2]], row: usize, splits: &[usize]) -> Vec<usize> {
+    let mut next = splits.to_vec();
     let mut order = vec![0; places.len()];
     for (entry, place) in places.iter().enumerate() {
         let next = &mut next[place[row] as usize];
         order[*next] = entry;
         *next += 1;
     }
-    Ok(Some(order))
+    order
 }
 
 /// The dense factor gets the product of the other one's adjoint and what arrives; each entry of the sparse one the
