@@ -164,7 +164,7 @@ def checkpoints(target, directory):
 
 def classes(target, directory):
     """The tables of tf.lookup in a graph."""
-    static = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "b"], np.int64([1, 2])), -1)
+    static = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64)), -1)
     path = write(directory, "vocabulary", "x\ny\nz\n")
     initializer = tf.lookup.TextFileInitializer(
         path, tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER
@@ -173,13 +173,13 @@ def classes(target, directory):
     strings = lookup_ops.index_to_string_table_from_file(path, default_value="?")
     mutable = tf.lookup.experimental.MutableHashTable(tf.int64, tf.string, "none")
     dense = tf.lookup.experimental.DenseHashTable(tf.string, tf.float32, -1.0, empty_key="", deleted_key="-")
-    put = [mutable.insert(np.int64([1, 2]), tf.constant(["one", "two"])), dense.insert(tf.constant(["p", "q"]), tf.constant([0.5, 1.5]))]
-    remove = [mutable.remove(np.int64([1])), dense.remove(tf.constant(["q"]))]
+    put = [mutable.insert(tf.constant([1, 2], tf.int64), tf.constant(["one", "two"])), dense.insert(tf.constant(["p", "q"]), tf.constant([0.5, 1.5]))]
+    remove = [mutable.remove(tf.constant([1], tf.int64)), dense.remove(tf.constant(["q"]))]
     look = [
         static.lookup(tf.constant([["b", "c"]])),
         vocabulary.lookup(tf.constant(["z", "q", "x", "r"])),
-        strings.lookup(np.int64([2, 0, 7])),
-        mutable.lookup(np.int64([1, 2, 3])),
+        strings.lookup(tf.constant([2, 0, 7], tf.int64)),
+        mutable.lookup(tf.constant([1, 2, 3], tf.int64)),
         dense.lookup(tf.constant(["p", "q"])),
         static.size(),
         vocabulary.size(),
@@ -199,7 +199,48 @@ def classes(target, directory):
         show("ragged", sess.run(ragged))
 
 
+def warm_start(target, directory):
+    """A matrix whose rows another vocabulary has elsewhere."""
+    old = write(directory, "old", "a\nb\nc\nd\n")
+    new = write(directory, "new", "d\nx\nb\ny\na\n")
+    for name, arguments in {
+        "all": dict(new_vocab_offset=0, num_new_vocab=5),
+        "part": dict(new_vocab_offset=1, num_new_vocab=3),
+        "first_old": dict(new_vocab_offset=0, num_new_vocab=5, old_vocab_size=2),
+        "none": dict(new_vocab_offset=5, num_new_vocab=0),
+        "beyond": dict(new_vocab_offset=3, num_new_vocab=3),
+    }.items():
+        with tf.Graph().as_default():
+            remapping = tf.raw_ops.GenerateVocabRemapping(new_vocab_file=new, old_vocab_file=old, **arguments)
+            with session(target) as sess:
+                show_error(name, lambda: list(sess.run(remapping)), directory)
+    prefix = os.path.join(directory, "matrix")
+    with tf.Graph().as_default(), session("") as sess:
+        matrix = v1.get_variable("matrix", initializer=np.arange(12, dtype=np.float32).reshape(4, 3))
+        v1.get_variable("vector", initializer=np.float32([1, 2]))
+        sess.run(v1.global_variables_initializer())
+        v1.train.Saver().save(sess, prefix, write_meta_graph=False)
+    for name, arguments in {
+        "rows": dict(row_remapping=[3, -1, 1], col_remapping=[], initializing_values=[7.0, 8, 9], num_cols=3),
+        "columns": dict(row_remapping=[0, 2], col_remapping=[2, -1, 0], initializing_values=[7.0, 8], num_cols=3),
+        "chunks": dict(row_remapping=[3, 0, 1], col_remapping=[], initializing_values=[], num_cols=3, max_rows_in_memory=2),
+        "few": dict(row_remapping=[-1], col_remapping=[], initializing_values=[1.0], num_cols=3),
+        "many": dict(row_remapping=[1], col_remapping=[], initializing_values=[1.0], num_cols=3),
+        "twice": dict(row_remapping=[1, 1], col_remapping=[], initializing_values=[], num_cols=3),
+        "width": dict(row_remapping=[1], col_remapping=[], initializing_values=[], num_cols=2),
+        "rank": dict(row_remapping=[1], col_remapping=[], initializing_values=[], num_cols=2, old_tensor_name="vector"),
+        "name": dict(row_remapping=[1], col_remapping=[], initializing_values=[], num_cols=2, old_tensor_name="other"),
+    }.items():
+        with tf.Graph().as_default():
+            loaded = tf.raw_ops.LoadAndRemapMatrix(
+                **(dict(ckpt_path=prefix, old_tensor_name="matrix", num_rows=len(arguments["row_remapping"])) | arguments)
+            )
+            with session(target) as sess:
+                show_error(name, lambda: sess.run(loaded), directory)
+
+
 PARTS = {
+    "warm_start": warm_start,
     "vocabularies": vocabularies,
     "classifier": classifier,
     "checkpoints": checkpoints,

@@ -183,6 +183,8 @@ impl Reader {
         let mut read = Vec::new();
         while read.len() < count {
             if !self.in_progress() {
+                // A name that could not be taken is forgotten, as the one before it is.
+                self.lock().work = Str::new();
                 let work = next_work(queue).await?;
                 turn = self.start(work, turn).await?;
             }

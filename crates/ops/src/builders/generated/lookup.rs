@@ -190,6 +190,77 @@ pub fn anonymous_mutable_hash_table_of_tensors(
     AnonymousMutableHashTableOfTensors::new(key_dtype, value_dtype).build(scope)
 }
 
+/// The outputs of [`GenerateVocabRemapping`].
+#[derive(Clone, Debug)]
+pub struct GenerateVocabRemappingOutputs {
+    /// `remapping: int64`
+    pub remapping: Output,
+    /// `num_present: int32`
+    pub num_present: Output,
+}
+
+/// `GenerateVocabRemapping(new_vocab_file: string, old_vocab_file: string) -> (remapping: int64, num_present: int32)`
+///
+/// Attributes:
+/// - `new_vocab_offset: int >= 0`
+/// - `num_new_vocab: int >= 0`
+/// - `old_vocab_size: int >= -1 = -1`
+#[derive(Clone, Debug)]
+pub struct GenerateVocabRemapping(Settings);
+
+impl GenerateVocabRemapping {
+    /// A builder with every optional attribute at its default.
+    pub fn new(new_vocab_offset: i64, num_new_vocab: i64) -> Self {
+        let mut settings = Settings::default();
+        settings.set("new_vocab_offset", new_vocab_offset);
+        settings.set("num_new_vocab", num_new_vocab);
+        GenerateVocabRemapping(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `old_vocab_size: int >= -1 = -1`.
+    #[must_use]
+    pub fn old_vocab_size(mut self, value: i64) -> Self {
+        self.0.set("old_vocab_size", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        new_vocab_file: impl Into<Input>,
+        old_vocab_file: impl Into<Input>,
+    ) -> Result<GenerateVocabRemappingOutputs> {
+        let operation = self
+            .0
+            .node(scope, "GenerateVocabRemapping")
+            .input(new_vocab_file)
+            .input(old_vocab_file)
+            .build()?;
+        Ok(GenerateVocabRemappingOutputs {
+            remapping: operation.output_arg(0)?,
+            num_present: operation.output_arg(1)?,
+        })
+    }
+}
+
+/// [`GenerateVocabRemapping`] with every optional attribute at its default.
+#[track_caller]
+pub fn generate_vocab_remapping(
+    scope: &Scope,
+    new_vocab_file: impl Into<Input>,
+    old_vocab_file: impl Into<Input>,
+    new_vocab_offset: i64,
+    num_new_vocab: i64,
+) -> Result<GenerateVocabRemappingOutputs> {
+    GenerateVocabRemapping::new(new_vocab_offset, num_new_vocab).build(scope, new_vocab_file, old_vocab_file)
+}
+
 /// `HashTable() -> (table_handle: Ref(string))`
 ///
 /// Attributes:
@@ -522,6 +593,80 @@ pub fn initialize_table_v2(
     values: impl Into<Input>,
 ) -> Result<Operation> {
     InitializeTableV2::new().build(scope, table_handle, keys, values)
+}
+
+/// `LoadAndRemapMatrix(ckpt_path: string, old_tensor_name: string, row_remapping: int64, col_remapping: int64, initializing_values: float) -> (output_matrix: float)`
+///
+/// Attributes:
+/// - `num_rows: int >= 0`
+/// - `num_cols: int >= 1`
+/// - `max_rows_in_memory: int = -1`
+#[derive(Clone, Debug)]
+pub struct LoadAndRemapMatrix(Settings);
+
+impl LoadAndRemapMatrix {
+    /// A builder with every optional attribute at its default.
+    pub fn new(num_rows: i64, num_cols: i64) -> Self {
+        let mut settings = Settings::default();
+        settings.set("num_rows", num_rows);
+        settings.set("num_cols", num_cols);
+        LoadAndRemapMatrix(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `max_rows_in_memory: int = -1`.
+    #[must_use]
+    pub fn max_rows_in_memory(mut self, value: i64) -> Self {
+        self.0.set("max_rows_in_memory", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        ckpt_path: impl Into<Input>,
+        old_tensor_name: impl Into<Input>,
+        row_remapping: impl Into<Input>,
+        col_remapping: impl Into<Input>,
+        initializing_values: impl Into<Input>,
+    ) -> Result<Output> {
+        self.0
+            .node(scope, "LoadAndRemapMatrix")
+            .input(ckpt_path)
+            .input(old_tensor_name)
+            .input(row_remapping)
+            .input(col_remapping)
+            .input(initializing_values)
+            .build()?
+            .output_arg(0)
+    }
+}
+
+/// [`LoadAndRemapMatrix`] with every optional attribute at its default.
+#[track_caller]
+pub fn load_and_remap_matrix(
+    scope: &Scope,
+    ckpt_path: impl Into<Input>,
+    old_tensor_name: impl Into<Input>,
+    row_remapping: impl Into<Input>,
+    col_remapping: impl Into<Input>,
+    initializing_values: impl Into<Input>,
+    num_rows: i64,
+    num_cols: i64,
+) -> Result<Output> {
+    LoadAndRemapMatrix::new(num_rows, num_cols).build(
+        scope,
+        ckpt_path,
+        old_tensor_name,
+        row_remapping,
+        col_remapping,
+        initializing_values,
+    )
 }
 
 /// The outputs of [`LookupTableExport`].

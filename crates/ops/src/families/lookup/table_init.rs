@@ -108,17 +108,17 @@ fn initialize_kernel(_: &Init<'_>) -> Result<Kernel> {
 }
 
 /// The place of keys or values in a line: a column, or one of these.
-const LINE_NUMBER: i64 = -1;
-const WHOLE_LINE: i64 = -2;
+pub(super) const LINE_NUMBER: i64 = -1;
+pub(super) const WHOLE_LINE: i64 = -2;
 
 /// A description of a vocabulary file.
-struct Layout {
-    key_index: i64,
-    value_index: i64,
+pub(super) struct Layout {
+    pub(super) key_index: i64,
+    pub(super) value_index: i64,
     /// The number of lines that are read; all of them if it is negative.
-    size: i64,
-    delimiter: u8,
-    offset: i64,
+    pub(super) size: i64,
+    pub(super) delimiter: u8,
+    pub(super) offset: i64,
 }
 
 fn from_file_kernel(init: &Init<'_>) -> Result<Kernel> {
@@ -191,12 +191,12 @@ impl Layout {
 
     /// Fills a table from a file. One that is filled stays as it is, but the file must be there and have a first line.
     /// Lines are read before the table is locked: whoever looks something up meanwhile hears that it is not there yet.
-    fn fill(&self, table: &Table, name: &str, cancellation: &Cancellation) -> Result<()> {
+    pub(super) fn fill(&self, table: &Table, name: &str, cancellation: &Cancellation) -> Result<()> {
         let mut lines = Lines::open(name)?;
         let mut entries = Entries::new(self, table);
         let Some(line) = lines.next()? else {
             self.check_size(name, 0)?;
-            bail!(OutOfRange, "{name} has no lines");
+            bail!(OutOfRange, "Read less bytes than requested");
         };
         ensure!(self.size != 0, OutOfRange, "Finished reading 0 of lines from {name}");
         entries.push(name, &lines, line)?;
