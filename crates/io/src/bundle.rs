@@ -15,6 +15,7 @@ mod replace;
 pub(crate) mod runs;
 mod slice;
 mod strings;
+mod variants;
 mod writer;
 
 pub use merge::merge;

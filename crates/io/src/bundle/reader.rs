@@ -3,7 +3,7 @@
 use super::entry::{Entry, HEADER_KEY, shards_of};
 use super::runs::{Bounds, CopyRuns, intersection};
 use super::slice::TensorSlice;
-use super::{CHUNK, check_cancelled, data_path, index_path, strings};
+use super::{CHUNK, check_cancelled, data_path, index_path, strings, variants};
 use crate::crc;
 use crate::file::{self, Source};
 use crate::path::checkpoint_prefix;
@@ -222,6 +222,12 @@ impl BundleReader {
                 let (values, checksum) = strings::decode(bytes, entry.shape.elements())?;
                 self.check_sum(entry, crc::mask(checksum))?;
                 Tensor::new(entry.shape.clone(), values)
+            }
+            DType::Variant => {
+                let bytes = Bytes::from(source.read_vec(entry.offset, entry.size)?);
+                let (values, checksum) = variants::decode(bytes, entry.shape.elements())?;
+                self.check_sum(entry, crc::mask(checksum))?;
+                Tensor::from_units(DType::Variant, entry.shape.clone(), values)
             }
             dtype if dtype.is_plain() => {
                 let mut buffer = allocate(entry.size as usize)?;

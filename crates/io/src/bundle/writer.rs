@@ -4,7 +4,7 @@
 use super::entry::HEADER_KEY;
 use super::replace::{publish, unused_shards};
 use super::slice::SliceSpec;
-use super::{CHUNK, check_cancelled, data_path, strings};
+use super::{CHUNK, check_cancelled, data_path, strings, variants};
 use crate::crc;
 use crate::file::Sink;
 use crate::path::{checkpoint_prefix, is_remote};
@@ -93,7 +93,12 @@ impl BundleWriter {
                 crc::mask(checksum)
             }
             Storage::Strings(values) => self.write_strings(values)?,
-            Storage::Resources(_) | Storage::Variants(_) => {
+            Storage::Variants(values) => {
+                let (bytes, checksum) = variants::encode(values)?;
+                self.data.write(&bytes)?;
+                crc::mask(checksum)
+            }
+            Storage::Resources(_) => {
                 bail!(Unimplemented, "tensors of type {} cannot be saved: {name}", tensor.dtype())
             }
         };

@@ -77,6 +77,85 @@ pub fn all_candidate_sampler(
     AllCandidateSampler::new(num_true, num_sampled, unique).build(scope, true_classes)
 }
 
+/// The outputs of [`ApproxTopK`].
+#[derive(Clone, Debug)]
+pub struct ApproxTopKOutputs {
+    /// `values: T`
+    pub values: Output,
+    /// `indices: int32`
+    pub indices: Output,
+}
+
+/// `ApproxTopK(input: T) -> (values: T, indices: int32)`
+///
+/// Attributes:
+/// - `k: int >= 0`
+/// - `reduction_dimension: int = -1`
+/// - `recall_target: float = 0.95`
+/// - `is_max_k: bool = true`
+/// - `reduction_input_size_override: int = -1`
+/// - `aggregate_to_topk: bool = true`
+/// - `T: {half, bfloat16, float}`
+#[derive(Clone, Debug)]
+pub struct ApproxTopK(Settings);
+
+impl ApproxTopK {
+    /// A builder with every optional attribute at its default.
+    pub fn new(k: i64) -> Self {
+        let mut settings = Settings::default();
+        settings.set("k", k);
+        ApproxTopK(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `reduction_dimension: int = -1`.
+    #[must_use]
+    pub fn reduction_dimension(mut self, value: i64) -> Self {
+        self.0.set("reduction_dimension", value);
+        self
+    }
+    /// Sets `recall_target: float = 0.95`.
+    #[must_use]
+    pub fn recall_target(mut self, value: f32) -> Self {
+        self.0.set("recall_target", value);
+        self
+    }
+    /// Sets `is_max_k: bool = true`.
+    #[must_use]
+    pub fn is_max_k(mut self, value: bool) -> Self {
+        self.0.set("is_max_k", value);
+        self
+    }
+    /// Sets `reduction_input_size_override: int = -1`.
+    #[must_use]
+    pub fn reduction_input_size_override(mut self, value: i64) -> Self {
+        self.0.set("reduction_input_size_override", value);
+        self
+    }
+    /// Sets `aggregate_to_topk: bool = true`.
+    #[must_use]
+    pub fn aggregate_to_topk(mut self, value: bool) -> Self {
+        self.0.set("aggregate_to_topk", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<ApproxTopKOutputs> {
+        let operation = self.0.node(scope, "ApproxTopK").input(input).build()?;
+        Ok(ApproxTopKOutputs { values: operation.output_arg(0)?, indices: operation.output_arg(1)? })
+    }
+}
+
+/// [`ApproxTopK`] with every optional attribute at its default.
+#[track_caller]
+pub fn approx_top_k(scope: &Scope, input: impl Into<Input>, k: i64) -> Result<ApproxTopKOutputs> {
+    ApproxTopK::new(k).build(scope, input)
+}
+
 /// `AvgPool(value: T) -> (output: T)`
 ///
 /// Attributes:
