@@ -38,6 +38,7 @@ SCENARIOS = [
     "queues",
     "embeddings",
     "word_vectors",
+    "batches",
     "optimizers",
     "partial_steps",
     "traces",

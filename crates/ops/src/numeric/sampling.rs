@@ -125,7 +125,8 @@ impl AliasTable {
         let mut alternatives: Vec<usize> = (0..count).collect();
         let (mut low, mut high): (Vec<usize>, Vec<usize>) = (0..count).partition(|i| shares[*i] < 1.0);
         while let (Some(poor), Some(rich)) = (low.last().copied(), high.last().copied()) {
-            (low.pop(), high.pop());
+            low.pop();
+            high.pop();
             alternatives[poor] = rich;
             shares[rich] -= 1.0 - shares[poor];
             if shares[rich] < 1.0 { low.push(rich) } else { high.push(rich) }

@@ -7,6 +7,7 @@ use ferroflow_core::op::{Op, shapes};
 use ferroflow_core::resource::Resource;
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure, kernels};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -194,10 +195,11 @@ impl Area {
         } else {
             // The first to come stays.
             let dropped: usize = slots.iter().flatten().map(Tensor::byte_size).sum();
-            if contents.complete.contains_key(&key) {
-                contents.bytes = contents.bytes.saturating_sub(dropped);
-            } else {
-                contents.complete.insert(key, slots);
+            match contents.complete.entry(key) {
+                Entry::Vacant(place) => {
+                    place.insert(slots);
+                }
+                Entry::Occupied(_) => contents.bytes = contents.bytes.saturating_sub(dropped),
             }
         }
         Ok(())

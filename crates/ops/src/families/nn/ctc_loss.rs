@@ -111,8 +111,8 @@ impl<T: Math> Alignment<'_, T> {
     fn forward(&self) -> Vec<T> {
         let places = self.labels.len();
         let mut alpha = vec![T::neg_infinity(); places * self.frames.steps];
-        for place in 0..places.min(2) {
-            alpha[place] = self.frames.log(0, self.labels[place]);
+        for (slot, class) in alpha.iter_mut().zip(self.labels.iter().take(2)) {
+            *slot = self.frames.log(0, *class);
         }
         for step in 1..self.frames.steps {
             for place in self.reachable(step) {

@@ -71,7 +71,7 @@ fn check_ratios(ratios: &[f32]) -> Result<[f32; 4]> {
     let Ok(ratios) = <[f32; 4]>::try_from(ratios) else {
         ferroflow_core::bail!(InvalidArgument, "pooling_ratio field must specify 4 dimensions");
     };
-    let small = ratios.iter().find(|ratio| !(**ratio >= 1.0));
+    let small = ratios.iter().find(|ratio| ratio.is_nan() || **ratio < 1.0);
     ensure!(
         small.is_none(),
         InvalidArgument,

@@ -367,7 +367,7 @@ fn cell_kernel<T: Gemm + Functions + Real>(init: &Init<'_>) -> Result<Kernel> {
 /// The elements of seven tensors from `start` on.
 fn slices<T: Real>(tensors: &mut [Tensor], start: usize) -> Result<[&mut [T]; 7]> {
     let mut slices = tensors.iter_mut().map(|tensor| Ok(&mut tensor.flat_mut::<T>()?[start..]));
-    let mut next = || slices.next().unwrap_or_else(|| Ok(&mut []));
+    let mut next = || slices.next().unwrap_or(Ok(&mut []));
     Ok([next()?, next()?, next()?, next()?, next()?, next()?, next()?])
 }
 

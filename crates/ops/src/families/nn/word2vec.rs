@@ -65,7 +65,8 @@ impl Corpus {
         let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
         let words = || text.split(is_space).filter(|word| !word.is_empty());
         // In the order of first appearance, which decides among words that are equally frequent.
-        let (mut numbers, mut counts): (HashMap<&[u8], usize>, Vec<(&[u8], i32)>) = Default::default();
+        let mut numbers: HashMap<&[u8], usize> = HashMap::new();
+        let mut counts: Vec<(&[u8], i32)> = Vec::new();
         let mut total = 0i64;
         for word in words() {
             let number = *numbers.entry(word).or_insert(counts.len());
