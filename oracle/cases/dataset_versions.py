@@ -19,7 +19,7 @@ def function(f, *specs):
 
 
 def taken(c, name, make, specs=(NUMBER,), count=4):
-    """What an iterator over the raw dataset gives."""
+    """Elements of an iterator over a raw dataset."""
 
     def build():
         spec = specs[0] if len(specs) == 1 else tuple(specs)
@@ -108,7 +108,7 @@ def sources(c):
     shuffle = {"input_dataset": numbers(5), "buffer_size": 3, "seed": 1, "seed2": 2}
     for again in (False, True):
         raw(c, "ShuffleDatasetV3", f"shared={again}", **shuffle, seed_generator=seeds(again), count=6)
-        dummy = lambda: R.DummySeedGenerator()
+        dummy = R.DummySeedGenerator
         raw(
             c,
             "ShuffleDatasetV3",
@@ -136,9 +136,7 @@ def sources(c):
     taken(
         c,
         "ListDataset/pairs",
-        lambda: R.ListDataset(
-            tensors=[np.int64(1), "a", np.int64(2), "b"], **attrs([NUMBER, *text])
-        ),
+        lambda: R.ListDataset(tensors=[np.int64(1), "a", np.int64(2), "b"], **attrs([NUMBER, *text])),
         (NUMBER, *text),
         3,
     )
@@ -359,7 +357,7 @@ def resources(c):
             input_dataset=D.range(3)._variant_tensor, filename="", cache=handle(), **attrs([NUMBER])
         )
 
-    taken(c, "CacheDatasetV2/own", cache(lambda: R.DummyMemoryCache()))
+    taken(c, "CacheDatasetV2/own", cache(R.DummyMemoryCache))
     taken(c, "CacheDatasetV2/shared", cache(lambda: R.AnonymousMemoryCache().handle))
 
     def deleted(make, delete):
@@ -444,7 +442,13 @@ def resources(c):
 
     def deletes():
         made = R.AnonymousMultiDeviceIterator(**devices)
-        return [({}, [], [R.DeleteMultiDeviceIterator(multi_device_iterator=made.handle, iterators=[], deleter=made.deleter)])]
+        return [
+            (
+                {},
+                [],
+                [R.DeleteMultiDeviceIterator(multi_device_iterator=made.handle, iterators=[], deleter=made.deleter)],
+            )
+        ]
 
     c.traced("DeleteMultiDeviceIterator/made", deletes)
 
@@ -453,7 +457,9 @@ def resources(c):
         return [({}, [R.DatasetCardinality(input_dataset=variant)])]
 
     c.traced("UnwrapDatasetVariant/again", wrapped)
-    not_wrapped = lambda: R.DatasetCardinality(input_dataset=R.UnwrapDatasetVariant(input_handle=D.range(3)._variant_tensor))
+    not_wrapped = lambda: R.DatasetCardinality(
+        input_dataset=R.UnwrapDatasetVariant(input_handle=D.range(3)._variant_tensor)
+    )
     c.traced("UnwrapDatasetVariant/not_wrapped", lambda: [({}, [not_wrapped()])])
     count = lambda: R.ExperimentalDatasetCardinality(input_dataset=D.range(3)._variant_tensor)
     c.traced("ExperimentalDatasetCardinality/three", lambda: [({}, [count()])])

@@ -197,9 +197,7 @@ def batches(c):
     elements(
         c,
         "GroupByWindowDataset/buckets",
-        lambda: D.range(1, 9)
-        .map(lambda x: tf.fill([x], x))
-        .bucket_by_sequence_length(tf.size, [3, 6], [2, 2, 2]),
+        lambda: D.range(1, 9).map(lambda x: tf.fill([x], x)).bucket_by_sequence_length(tf.size, [3, 6], [2, 2, 2]),
         5,
     )
     reducer = tf.data.experimental.Reducer(lambda _: np.int64(0), lambda s, x: s + x, lambda s: s)
@@ -212,7 +210,7 @@ def batches(c):
 
 
 def interleaves(c):
-    whole(c, "FlatMapDataset/ranges", lambda: D.range(4).flat_map(lambda x: D.range(x)))
+    whole(c, "FlatMapDataset/ranges", lambda: D.range(4).flat_map(D.range))
     elements(c, "FlatMapDataset/empty", lambda: D.range(3).flat_map(lambda x: D.range(0)))
     lengths = [3, 1, 0, 5, 2, 4]
     inner = lambda n: D.range(n).map(lambda x: x + 10 * tf.cast(n, tf.int64))
@@ -267,7 +265,12 @@ def orders(c):
     elements(c, "ShuffleDataset/no_buffer", lambda: D.range(5).shuffle(tf.constant(0, tf.int64)))
     whole(c, "PrefetchDataset/some", lambda: D.range(20).prefetch(3))
     whole(c, "PrefetchDataset/tuned", lambda: D.range(20).map(lambda x: x + 1).prefetch(tf.data.AUTOTUNE))
-    whole(c, "CacheDataset/memory", lambda: D.range(4).map(lambda x: tf.random.uniform([], seed=2)).cache().repeat(3), seed=1)
+    whole(
+        c,
+        "CacheDataset/memory",
+        lambda: D.range(4).map(lambda x: tf.random.uniform([], seed=2)).cache().repeat(3),
+        seed=1,
+    )
     options = tf.data.Options()
     options.deterministic = True
     options.threading.private_threadpool_size = 2

@@ -68,7 +68,9 @@ def several_at_once():
 
 def in_a_loop():
     iterator = v1.data.make_one_shot_iterator(D.range(20))
-    total = tf.while_loop(lambda i, _: i < 6, lambda i, t: (i + 1, t + iterator.get_next()), (0, tf.constant(0, tf.int64)))
+    total = tf.while_loop(
+        lambda i, _: i < 6, lambda i, t: (i + 1, t + iterator.get_next()), (0, tf.constant(0, tf.int64))
+    )
     return [({}, [total[1]])] * 2
 
 

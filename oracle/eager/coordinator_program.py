@@ -97,9 +97,7 @@ def datasets(strategy, coordinator):
         ds = tf.data.Dataset.from_tensor_slices((xs, tf.linalg.matvec(xs, [1.0, -1.0])))
         return ds.shard(context.num_input_pipelines, context.input_pipeline_id).repeat().batch(4)
 
-    distributed = coordinator.create_per_worker_dataset(
-        lambda: strategy.distribute_datasets_from_function(examples)
-    )
+    distributed = coordinator.create_per_worker_dataset(lambda: strategy.distribute_datasets_from_function(examples))
     iterator = iter(distributed)
 
     @tf.function

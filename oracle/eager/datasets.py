@@ -100,4 +100,3 @@ def optionals():
     for _ in range(2):
         optional = iterator.get_next_as_optional()
         show("optional", bool(optional.has_value().numpy()))
-

@@ -90,14 +90,18 @@ def lines(target, folder):
         file.write(zlib.compress(b"more\nlines"))
     with open(f"{folder}/empty.txt", "wb") as file:
         file.write(b"")
-    show("lines", all_of(target, tf.data.TextLineDataset([f"{folder}/a.txt", f"{folder}/empty.txt", f"{folder}/a.txt"])))
+    show(
+        "lines", all_of(target, tf.data.TextLineDataset([f"{folder}/a.txt", f"{folder}/empty.txt", f"{folder}/a.txt"]))
+    )
     show("gzip", all_of(target, tf.data.TextLineDataset(f"{folder}/b.gz", "GZIP")))
     show("zlib", all_of(target, tf.data.TextLineDataset(f"{folder}/c.z", "ZLIB")))
     show("missing", all_of(target, tf.data.TextLineDataset(f"{folder}/nothing")))
     show("skipped", all_of(target, tf.data.TextLineDataset(f"{folder}/a.txt").skip(1).filter(lambda s: s != b"")))
     files = matching(f"{folder}/*.txt")
     show("files", [os.path.basename(name) if isinstance(name, bytes) else name for name in all_of(target, files)])
-    read = matching([f"{folder}/*.txt", f"{folder}/a*"]).interleave(tf.data.TextLineDataset, cycle_length=2, num_parallel_calls=2)
+    read = matching([f"{folder}/*.txt", f"{folder}/a*"]).interleave(
+        tf.data.TextLineDataset, cycle_length=2, num_parallel_calls=2
+    )
     show("interleaved", all_of(target, read))
 
 
@@ -232,7 +236,7 @@ def generator(target, folder):
     def following(n):
         v = counter.assign_add(1)
         with tf.control_dependencies([tf.debugging.Assert(v < 100, [v])]):
-            return tf.cond(v <= n, lambda: v * 10, lambda: queue.dequeue())
+            return tf.cond(v <= n, lambda: v * 10, queue.dequeue)
 
     counter = v1.get_variable("c", [], tf.int64, v1.zeros_initializer(), use_resource=True)
     queue = tf.queue.FIFOQueue(1, tf.int64, ())
@@ -253,7 +257,9 @@ def training(target, folder):
     xs = rng.normal(size=(64, 3)).astype(np.float32)
     ys = xs @ np.float32([1, -2, 3])
     paths = [
-        write_records(f"{folder}/t{i}", [" ".join(f"{v:.6f}" for v in (*x, y)).encode() for x, y in zip(xs[i::2], ys[i::2])])
+        write_records(
+            f"{folder}/t{i}", [" ".join(f"{v:.6f}" for v in (*x, y)).encode() for x, y in zip(xs[i::2], ys[i::2])]
+        )
         for i in range(2)
     ]
     ds = (

@@ -51,7 +51,7 @@ const TICKS: u32 = 64;
 
 /// The context that sources are polled in.
 pub(crate) struct SourceCx<'a, 'b> {
-    /// Wakes whoever polls.
+    /// The task of the consumer, which a pending source wakes.
     pub(crate) task: &'a mut Context<'b>,
     ticks: u32,
 }
