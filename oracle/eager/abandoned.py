@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 from protocol import Eager
-
 from report import show
 
 

@@ -1,10 +1,10 @@
 """Operations that nobody waits for: clients that run ahead, contexts that answer before an operation is done, and failures
 that everything after them meets."""
 
-from program import run_program
 from protocol import CONTEXT, FLOAT, Eager, function
-
 from report import show
+
+from program import run_program
 
 
 def run(targets):

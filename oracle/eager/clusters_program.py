@@ -33,7 +33,7 @@ def changes(first, second, ps):
     show("devices", sorted(device.name for device in tf.config.list_logical_devices()))
     show("added", on("/job:worker/task:1", lambda: double(tf.constant(4.0)).numpy()))
     show("kept", [v.numpy(), value.numpy()])
-    show("between both", on("/job:worker/task:1", lambda: (v + value).numpy()))
+    show("between both", on("/job:worker/task:1", lambda: [(v + value).numpy()]))
 
     @tf.function
     def both(x):
@@ -48,7 +48,7 @@ def changes(first, second, ps):
         w = tf.Variable(7.0)
     update(lambda jobs: jobs["worker"].tasks.pop(1))
     show("without it", [v.numpy(), value.numpy()])
-    show_failure("a value that is gone", lambda: w.numpy())
+    show_failure("a value that is gone", w.numpy)
     show_failure("a task that is gone", lambda: on("/job:worker/task:1", lambda: tf.constant(1.0) + 1.0))
     show("the first goes on", on("/job:worker/task:0", lambda: double(v).numpy()))
     update(lambda jobs: jobs["worker"].tasks.update({1: second}))
@@ -57,6 +57,7 @@ def changes(first, second, ps):
     update(lambda jobs: jobs["worker"].tasks.update({1: ps}))
     show("another in its place", on("/job:worker/task:1", lambda: both(tf.constant(1.0)).numpy()))
     show("alive", [context.check_alive(f"/job:worker/replica:0/task:{task}") for task in (0, 1)])
+    filters(first, second, ps)
     # A cluster that is called otherwise is a new one.
     cluster = tf.train.ClusterSpec({"trainer": [second], "ps": [ps]})
     tf.config.experimental_connect_to_cluster(cluster, job_name="chief")
@@ -64,7 +65,34 @@ def changes(first, second, ps):
     with tf.device("/job:ps"):
         u = tf.Variable(1.0)
     show("new state", on("/job:trainer", lambda: tf.function(lambda: u.assign_add(2.0) * 2.0)().numpy()))
-    show_failure("old state", lambda: v.numpy())
+    show_failure("old state", v.numpy)
+
+
+def filters(first, second, ps):
+    """Tasks that do not see all others."""
+    filters = tf.config.experimental.ClusterDeviceFilters()
+    for task in range(2):
+        filters.set_device_filters("worker", task, ["/job:ps", "/job:client"])
+    cluster = tf.train.ClusterSpec({"worker": [first, second], "ps": [ps]})
+    tf.config.experimental_connect_to_cluster(cluster, job_name="client", cluster_device_filters=filters)
+    with tf.device("/job:ps"):
+        v = tf.Variable(1.0)
+    with tf.device("/job:worker/task:1"):
+        w = tf.Variable(5.0)
+
+    @tf.function
+    def step(x):
+        v.assign_add(x)
+        return v * 2.0
+
+    @tf.function
+    def hidden(x):
+        return x + w
+
+    show("seen", [on(f"/job:worker/task:{task}", lambda: step(tf.constant(1.0)).numpy()) for task in (0, 1)])
+    show("its own", on("/job:worker/task:1", lambda: hidden(tf.constant(1.0)).numpy()))
+    show_failure("not seen", lambda: on("/job:worker/task:0", lambda: hidden(tf.constant(1.0)).numpy()))
+    tf.experimental.async_clear_error()
 
 
 def update(change):

@@ -1,9 +1,8 @@
 """Calls that no client makes: operations, graphs and messages that are wrong, and floods of contexts and values."""
 
 from protocol import CONTEXT, FLOAT, LOCAL, Eager, convert, function
-from wire import message
-
 from report import show
+from wire import message
 
 import tensorflow as tf
 
@@ -59,7 +58,9 @@ def operations(eager):
     unknown = message("TensorProto").FromString(tensor.SerializeToString())
     unknown.dtype = 77
     tell("no such type", send(unknown))
-    tell("no tensor", dict(operation=dict(id=3, name="Identity", op_inputs=[dict()], device=LOCAL, attrs=dict(T=FLOAT))))
+    tell(
+        "no tensor", dict(operation=dict(id=3, name="Identity", op_inputs=[dict()], device=LOCAL, attrs=dict(T=FLOAT)))
+    )
     tell("no name", dict(operation=dict(id=3, device=LOCAL)))
     tell("no device", eager.op(3, "Neg", [(1, 0)], T=FLOAT, device=""))
     tell("a job only", eager.op(3, "Neg", [(1, 0)], T=FLOAT, device="/job:there"))
@@ -95,7 +96,10 @@ def functions(eager):
         name = f"broken_{number}"
         registered = brief(eager.enqueue(register(function(name) | change)))
         called = brief(eager.enqueue(call(name, [1.0])))
-        show(label, "refused" if "INVALID_ARGUMENT" in (registered, called) or "NOT_FOUND" in (registered, called) else called)
+        show(
+            label,
+            "refused" if "INVALID_ARGUMENT" in (registered, called) or "NOT_FOUND" in (registered, called) else called,
+        )
     itself = function("itself")
     itself["node_def"] = [dict(name="n", op="itself", input=["x"])]
     itself["ret"] = dict(y="n:y:0")
@@ -117,17 +121,23 @@ def components(eager):
         return brief(eager("RunComponentFunction", context_id=CONTEXT, operation=call, output_num=outputs))
 
     show("another context", brief(eager("RunComponentFunction", context_id=1, operation=operation)))
-    show("an unknown value", run(op_inputs=[dict(remote_handle=dict(op_id=999, device=LOCAL, op_device=LOCAL, dtype=1))]))
+    show(
+        "an unknown value", run(op_inputs=[dict(remote_handle=dict(op_id=999, device=LOCAL, op_device=LOCAL, dtype=1))])
+    )
     show("another device", run(device="/job:there/replica:0/task:0/device:CPU:5"))
     show("no operation", brief(eager("RunComponentFunction", context_id=CONTEXT)))
     show("fine", str(run()))
 
 
 def packed(eager):
-    handle = lambda op_id, **fields: dict(remote_handle=dict(op_id=op_id, device=LOCAL, op_device=LOCAL, dtype=1) | fields)
+    handle = lambda op_id, **fields: dict(
+        remote_handle=dict(op_id=op_id, device=LOCAL, op_device=LOCAL, dtype=1) | fields
+    )
     tensor = lambda value: convert("TensorProto", tf.make_tensor_proto(value))
     local = lambda value, device=LOCAL: dict(local_handle=dict(tensor=tensor(value), device=device))
-    send = lambda *handles: dict(send_packed_handle=dict(op_id=60, handles=handles, device_name="/job:there/device:COMPOSITE:0"))
+    send = lambda *handles: dict(
+        send_packed_handle=dict(op_id=60, handles=handles, device_name="/job:there/device:COMPOSITE:0")
+    )
     for label, handles in {
         "no values": [],
         "an unknown value": [handle(999)],

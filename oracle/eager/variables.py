@@ -2,7 +2,6 @@
 that was read, and let go of."""
 
 from protocol import CONTEXT, FLOAT, LOCAL, Eager, function
-
 from report import show
 
 ANONYMOUS = b"cd2c89b7-88b7-44c8-ad83-06c2a9158347"

@@ -64,6 +64,9 @@ enum FunctionResult {
     There(String, Shape),
 }
 
+/// Results with their numbers.
+type NumberedResults = Vec<(usize, FunctionResult)>;
+
 impl Context {
     /// The plan of a function that the client has registered.
     pub(super) async fn function_plan(
@@ -81,7 +84,8 @@ impl Context {
             let device = match argument {
                 Argument::Here(tensor) => {
                     // What uses a resource runs where it is, wherever its handle is.
-                    let keeper = resource_device(tensor).filter(|device| view.incarnations.contains_key(*device));
+                    let keeper =
+                        resource_device(tensor).filter(|device| view.incarnations.contains_key(*device));
                     keeper.unwrap_or(env.device.name())
                 }
                 Argument::There(handle) => &handle.device,
@@ -182,8 +186,14 @@ impl Context {
                 inline_calls: true,
             };
             let (arg_devices, packed) = (&arg_devices, &packed);
-            let call =
-                Call { name: &name, definition: &definition, attrs: &attrs, arg_devices, packed, keep_results };
+            let call = Call {
+                name: &name,
+                definition: &definition,
+                attrs: &attrs,
+                arg_devices,
+                packed,
+                keep_results,
+            };
             let planned = call.plan(&placer, &env)?;
             context.cut(&view, &env, &name, planned)
         };
@@ -243,8 +253,7 @@ impl Context {
         let mut call = Step { context: self, step: &step, plan, links: Vec::new() };
         call.links = self.links(plan, &step).await;
         let rendezvous = step.rendezvous(&view.session);
-        let mut ends: FuturesUnordered<BoxFuture<'_, Result<Vec<(usize, FunctionResult)>>>> =
-            FuturesUnordered::new();
+        let mut ends: FuturesUnordered<BoxFuture<'_, Result<NumberedResults>>> = FuturesUnordered::new();
         for (part, link) in plan.remote.iter().zip(&call.links) {
             let request = self.component_request(part, id, arguments, step.id())?;
             let (step, caller) = (step.id(), view.session.task());
@@ -278,7 +287,7 @@ impl Context {
             };
             ends.push(run.boxed());
         }
-        let mut results: Vec<(usize, FunctionResult)> = Vec::with_capacity(plan.result_count());
+        let mut results: NumberedResults = Vec::with_capacity(plan.result_count());
         let failure = loop {
             match ends.next().await {
                 None => break None,
@@ -294,7 +303,8 @@ impl Context {
         step.abort(failure.clone().derived());
         // Nobody will ask for what other tasks have kept by now.
         for part in plan.remote.iter().filter(|_| id >= 0) {
-            let mut kept = part.results.iter().filter(|number| results.iter().any(|(done, _)| done == *number));
+            let mut kept =
+                part.results.iter().filter(|number| results.iter().any(|(done, _)| done == *number));
             if kept.next().is_some() {
                 part.peer.release_results(self.id, id, part.results.clone());
             }
@@ -334,7 +344,8 @@ impl Context {
         });
         let links = join_all(links).await;
         let linked = plan.remote.iter().zip(&links);
-        let linked = linked.filter_map(|(part, link)| Some((part.peer.task().to_string(), link.as_ref()?.link())));
+        let linked =
+            linked.filter_map(|(part, link)| Some((part.peer.task().to_string(), link.as_ref()?.link())));
         step.connect(linked.collect());
         links
     }
@@ -496,16 +507,14 @@ fn sends_only_to(session: &WorkerSession, part: &Part, there: &TaskName) -> bool
     let there = format!("{there}/device:");
     let sends = part.graph.nodes().iter().filter(|node| node.data.class() == OpClass::Send);
     let mut targets = sends.map(|node| node.data.attrs.get::<String>("recv_device"));
-    targets
-        .all(|target| target.is_ok_and(|target| session.env_on(&target).is_some() || target.starts_with(&there)))
+    targets.all(|target| {
+        target.is_ok_and(|target| session.env_on(&target).is_some() || target.starts_with(&there))
+    })
 }
 
 impl RemotePart {
     /// The results that its task has kept.
-    fn results_in(
-        &self,
-        answer: &eager::RunComponentFunctionResponse,
-    ) -> Result<Vec<(usize, FunctionResult)>> {
+    fn results_in(&self, answer: &eager::RunComponentFunctionResponse) -> Result<NumberedResults> {
         ensure!(
             answer.shape.len() == self.results.len(),
             Internal,

@@ -31,7 +31,7 @@ pub struct NewContext {
     pub cluster: Option<ClientCluster>,
     /// Whether operations without outputs are answered before they are done.
     pub is_async: bool,
-    /// How tasks of the cluster know of each other, if the client wants that.
+    /// Configuration of the coordination service, if the client has one.
     pub coordination: Option<CoordinationServiceConfig>,
     /// After how long without any call it ends.
     pub keep_alive: Duration,

@@ -144,7 +144,7 @@ impl Context {
         !self.keep_alive.is_zero() && self.used.lock().expect(UNPOISONED).elapsed() > self.keep_alive
     }
 
-    /// What `running` gives, or a failure if the context ends before.
+    /// Waits for `running`; fails if the context ends before.
     pub(super) async fn until_ended<T>(&self, running: impl Future<Output = Result<T>>) -> Result<T> {
         match select(pin!(running), pin!(self.cancellation.cancelled())).await {
             Either::Left((done, _)) => done,

@@ -296,7 +296,8 @@ impl State {
     fn member(&mut self, task: &CoordinatedTask) -> Result<&mut Member> {
         let number = u32::try_from(task.task_id).unwrap_or(u32::MAX);
         let member = self.tasks.get_mut(&TaskName::new(&task.job_name, number));
-        member.ok_or_else(|| status!(InvalidArgument, "Unexpected task request with task_name={}", name(task)))
+        member
+            .ok_or_else(|| status!(InvalidArgument, "Unexpected task request with task_name={}", name(task)))
     }
 
     fn below(&self, directory: &str) -> impl Iterator<Item = (&String, &(Bytes, Share))> {

@@ -55,7 +55,10 @@ impl Ready {
                 Argument::Here(tensor) => tensor,
                 Argument::There(handle) => Box::pin(context.fetch(&view, &env, handle)).await?,
                 Argument::Packed(_) => {
-                    bail!(InvalidArgument, "a single op takes one value, not values of several devices as one")
+                    bail!(
+                        InvalidArgument,
+                        "a single op takes one value, not values of several devices as one"
+                    )
                 }
             }));
         }
@@ -95,11 +98,12 @@ impl Context {
             Item::RemoveFunction(name) => self.remove_function(&name)?,
             Item::CleanupFunction(step) => self.worker.cleanup_step(step),
             Item::SendPackedHandle { op, parts } => self.receive_packed(op, parts)?,
-            Item::Sync => match queue {
-                Some(queue) => self.until_ended(queue.done()).await?,
-                // What came before on the stream has been answered.
-                None => {}
-            },
+            // What came before on a stream has been answered.
+            Item::Sync => {
+                if let Some(queue) = queue {
+                    self.until_ended(queue.done()).await?;
+                }
+            }
             Item::Nothing => {}
         }
         Ok(Outcome::default())
@@ -128,7 +132,11 @@ impl Context {
         let value = |part| {
             Ok(match part {
                 PackedPart::Tensor(tensor, device) => {
-                    ensure!(self.session.env_on(&device).is_some(), InvalidArgument, "{device} unknown device.");
+                    ensure!(
+                        self.session.env_on(&device).is_some(),
+                        InvalidArgument,
+                        "{device} unknown device."
+                    );
                     bytes += device.len() + tensor.byte_size();
                     (tensor.dtype(), PackedValue::Here(device, tensor))
                 }
@@ -139,7 +147,9 @@ impl Context {
                     match self.find(&view, &handle)? {
                         Argument::Here(tensor) => (tensor.dtype(), PackedValue::Here(device, tensor)),
                         Argument::There(handle) => (dtype, PackedValue::There(handle)),
-                        Argument::Packed(_) => bail!(InvalidArgument, "Handles should not be packed already."),
+                        Argument::Packed(_) => {
+                            bail!(InvalidArgument, "Handles should not be packed already.")
+                        }
                     }
                 }
             })
@@ -190,7 +200,10 @@ impl Context {
             Ok(Arc::new(CallPlan::new(local, Vec::new(), Vec::new(), &self.account)?))
         };
         // The name of a transfer is in its attributes, and never comes again.
-        if matches!(env.registry.get(&operation.name).map(|entry| entry.op.class), Some(OpClass::Send | OpClass::Recv)) {
+        if matches!(
+            env.registry.get(&operation.name).map(|entry| entry.op.class),
+            Some(OpClass::Send | OpClass::Recv)
+        ) {
             return make().map_err(without_node);
         }
         let types = types.iter().map(|dtype| dtype.to_wire() as u32);

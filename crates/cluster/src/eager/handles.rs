@@ -3,9 +3,9 @@
 use super::account::{Account, Share};
 use super::api::HandleName;
 use ferroflow_core::{DType, Result, Status, Tensor, status};
-use ferroflow_proto::tensorflow::eager::RemoteTensorHandle;
 use ferroflow_proto::tensorflow::core::platform::ErrorSourceProto;
 use ferroflow_proto::tensorflow::core::platform::error_source_proto::ErrorSource;
+use ferroflow_proto::tensorflow::eager::RemoteTensorHandle;
 use prost::Message;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

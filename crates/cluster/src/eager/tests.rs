@@ -2,14 +2,17 @@
 
 use super::Eager;
 use super::api::{
-    ClientCluster, ContextUpdate, EagerApi, HandleName, Input, Item, NewContext, Operation, Outcome, PackedPart,
+    ClientCluster, ContextUpdate, EagerApi, HandleName, Input, Item, NewContext, Operation, Outcome,
+    PackedPart,
 };
 use crate::spec::{ClusterSpec, TaskName};
 use crate::{Server, ServerConfig};
 use ferroflow_core::{Code, DType, Result, Tensor};
 use ferroflow_proto::tensorflow::attr_value::Value;
 use ferroflow_proto::tensorflow::eager::RemoteTensorHandle;
-use ferroflow_proto::tensorflow::{AttrValue, CoordinationServiceConfig, FunctionDef, NodeDef, OpDef, op_def};
+use ferroflow_proto::tensorflow::{
+    AttrValue, CoordinationServiceConfig, FunctionDef, NodeDef, OpDef, op_def,
+};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -182,8 +185,11 @@ async fn nothing_is_left_of_a_client_that_is_gone() {
     let task = Task::start();
     let before = task.held();
     let leader = "/job:localhost/replica:0/task:0".to_owned();
-    let coordination =
-        CoordinationServiceConfig { service_type: "standalone".to_owned(), service_leader: leader, ..Default::default() };
+    let coordination = CoordinationServiceConfig {
+        service_type: "standalone".to_owned(),
+        service_leader: leader,
+        ..Default::default()
+    };
     let own = TaskName::new("localhost", 0);
     let cluster = ClusterSpec::single(&own, "127.0.0.1:1");
     let new = NewContext {

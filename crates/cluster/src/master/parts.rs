@@ -120,7 +120,12 @@ impl PartsRun<'_> {
         let done = match link {
             Some(link) => {
                 let caller = self.task.to_owned();
-                let run = RunPart { request: Some(request), caller, master_only: part.master_only, component: None };
+                let run = RunPart {
+                    request: Some(request),
+                    caller,
+                    master_only: part.master_only,
+                    component: None,
+                };
                 part.worker.run_directly(link, run, self.step.id()).await
             }
             None => part.worker.run_graph(&request).await,

@@ -5,12 +5,15 @@ use super::local;
 use super::rope::Rope;
 use super::server::{Services, unknown_method};
 use crate::eager::api::{
-    ClientCluster, ContextUpdate, EagerApi, HandleName, Input, Item, NewContext, Operation, Outcome, PackedPart,
+    ClientCluster, ContextUpdate, EagerApi, HandleName, Input, Item, NewContext, Operation, Outcome,
+    PackedPart,
 };
 use crate::spec::{ClusterSpec, TaskName};
 use ferroflow_core::{Result, Shape, Tensor, bail};
 use ferroflow_proto::tensorflow::eager::{self, RemoteTensorHandle, queue_item};
-use ferroflow_proto::tensorflow::{DeviceAttributes, NamedTensorProto, RunGraphResponse, ServerDef, TensorProto};
+use ferroflow_proto::tensorflow::{
+    DeviceAttributes, NamedTensorProto, RunGraphResponse, ServerDef, TensorProto,
+};
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use prost::Message;
@@ -35,7 +38,8 @@ async fn call_rarely(services: &Services, method: &str, mut request: Request) ->
     match method {
         "CreateContext" => {
             let request: eager::CreateContextRequest = request.decode().await?;
-            let config = request.server_def.as_ref().and_then(|server| server.default_session_config.as_ref());
+            let config =
+                request.server_def.as_ref().and_then(|server| server.default_session_config.as_ref());
             let config = config.and_then(|config| config.experimental.as_ref());
             let new = NewContext {
                 coordination: config.and_then(|config| config.coordination_config.clone()),

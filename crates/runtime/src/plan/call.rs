@@ -74,7 +74,8 @@ impl Call<'_> {
         let graph = &mut body.graph;
         for PackedArg { number, devices } in self.packed {
             let arg = graph.ids().nth(*number);
-            let arg = arg.ok_or_else(|| status!(Internal, "argument {number} of {} is missing", self.name))?;
+            let arg =
+                arg.ok_or_else(|| status!(Internal, "argument {number} of {} is missing", self.name))?;
             let mut values = Vec::with_capacity(devices.len());
             for device in devices {
                 let number = body.arg_types.len();
@@ -84,14 +85,16 @@ impl Call<'_> {
                     kind: NodeKind::Arg(number),
                     ..graph.node(arg).data.on_device(device)
                 };
-                let node = graph.push(Node { data: Arc::new(data), inputs: Vec::new(), controls: Vec::new() });
+                let node =
+                    graph.push(Node { data: Arc::new(data), inputs: Vec::new(), controls: Vec::new() });
                 values.push((DeviceSpec::parse(device)?, node));
             }
             let Some((_, first)) = values.first().cloned() else { continue };
             let default = &placer.devices[placer.default];
             for id in graph.ids().collect::<Vec<_>>() {
                 let wanted = DeviceSpec::parse(&graph.node(id).data.device)?;
-                let chosen = |fits: &dyn Fn(&DeviceSpec) -> bool| values.iter().find(|(device, _)| fits(device));
+                let chosen =
+                    |fits: &dyn Fn(&DeviceSpec) -> bool| values.iter().find(|(device, _)| fits(device));
                 let chosen = chosen(&|device| device == default && wanted.matches(device))
                     .or_else(|| chosen(&|device| wanted.matches(device)));
                 let node = chosen.map_or(first, |(_, node)| *node);

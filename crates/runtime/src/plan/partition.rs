@@ -92,7 +92,14 @@ pub fn partition(mut planned: Planned, borders: &Borders<'_>) -> Result<Parts> {
     };
     let remote = parts.into_iter().map(part).collect();
     let fetch_names = local_names(&planned, &local_fetches);
-    let local = Planned { graph: local, fetches: outputs, fetch_names, fetch_devices: Vec::new(), targets, ..planned };
+    let local = Planned {
+        graph: local,
+        fetches: outputs,
+        fetch_names,
+        fetch_devices: Vec::new(),
+        targets,
+        ..planned
+    };
     Ok(Parts { local, local_fetches, remote })
 }
 
@@ -125,7 +132,8 @@ fn separate(graph: &Graph) -> Vec<Part> {
         copy.inputs = node.inputs.iter().map(moved).collect();
         copy.controls = node.controls.iter().map(|control| new_ids[control.index()]).collect();
     }
-    let part = |(device, graph): (&str, Graph)| Part { device: device.to_owned(), graph, fetches: Vec::new() };
+    let part =
+        |(device, graph): (&str, Graph)| Part { device: device.to_owned(), graph, fetches: Vec::new() };
     parts.into_iter().map(part).collect()
 }
 

@@ -34,7 +34,11 @@ impl RemoteEager {
     }
 
     /// Registers a part of a function; the response says whether the task takes direct connections.
-    pub(super) async fn register(&self, context: u64, function: RegisterFunctionOp) -> Result<ExtendedEnqueueResponse> {
+    pub(super) async fn register(
+        &self,
+        context: u64,
+        function: RegisterFunctionOp,
+    ) -> Result<ExtendedEnqueueResponse> {
         let queue = vec![QueueItem { item: Some(Item::RegisterFunction(function)) }];
         let request = ExtendedEnqueueRequest { context_id: context, queue, asks_for_links: true };
         self.unary(&self.methods.enqueue, &request, context).await

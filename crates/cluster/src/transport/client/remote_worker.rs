@@ -18,10 +18,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 use ferroflow_core::device::DeviceSpec;
 use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::{Code, Result, Status, status};
+use ferroflow_proto::tensorflow::eager::queue_item::Item;
 use ferroflow_proto::tensorflow::eager::{
     CleanupFunctionOp, RegisterFunctionOp, RemoteTensorHandle, RunComponentFunctionResponse,
 };
-use ferroflow_proto::tensorflow::eager::queue_item::Item;
 use ferroflow_proto::tensorflow::{
     CleanupAllRequest, CleanupAllResponse, CleanupGraphRequest, CleanupGraphResponse, ClusterDef,
     CreateWorkerSessionRequest, DeleteWorkerSessionRequest, DeleteWorkerSessionResponse,
