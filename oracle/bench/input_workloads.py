@@ -5,10 +5,9 @@ import pathlib
 import tempfile
 import time
 
-from workloads import Workload, _chained, _each, _kernel, _session, _uniform
-
 import numpy as np
 import tensorflow as tf
+from workloads import Workload, _chained, _each, _kernel, _session, _uniform
 
 v1 = tf.compat.v1
 
@@ -55,7 +54,9 @@ def _records():
                         "ids": integers(draws.randint(0, 1000, draws.randint(1, 8))),
                         "label": integers([draws.randint(10)]),
                     }
-                    writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+                    writer.write(
+                        tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+                    )
     return paths
 
 
