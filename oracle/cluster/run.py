@@ -71,10 +71,13 @@ SCENARIOS = [
     "coordinator.aggregation",
     "coordinator.training",
     "coordinator.datasets",
+    "coordinator.distributed",
+    "coordinator.keras_fit",
     "coordinator.evaluation",
     "coordinator.saving",
     "coordinator.first_strategy",
     "coordinator.first_programs",
+    "coordinator.two_devices",
     "coordinator.lost_tasks",
 ]
 

@@ -1,11 +1,11 @@
 """Functions on tasks with two CPU devices each: several parts of a function on one task."""
 
 import tasks
+from coordinator import program
+from cpu_devices import TwoDevices
 from report import show
 
 import tensorflow as tf
-from coordinator import program
-from cpu_devices import TwoDevices
 
 LAYOUTS = ("stock", "ours", "our-workers")
 

@@ -67,7 +67,12 @@ fn the_first_strategy_trains_in_sessions() {
 
 #[test]
 fn first_programs_of_coordinators_run() {
-    clusters::run("coordinator.first_programs");
+    clusters::run("coordinator.first_programs coordinator.two_devices");
+}
+
+#[test]
+fn input_is_distributed_and_models_of_keras_are_fitted() {
+    clusters::run("coordinator.distributed coordinator.keras_fit");
 }
 
 #[test]
