@@ -50,10 +50,12 @@ fn kernel<T: Real>(init: &Init<'_>, number: fn(T) -> f64) -> Result<Kernel> {
 mod tests {
     use crate::testing::Node;
     use ferroflow_core::Tensor;
+    use ferroflow_proto::tensorflow::attr_value::{ListValue, Value};
 
     #[test]
     fn a_boundary_belongs_to_the_upper_bucket() {
-        let node = Node::new("Bucketize").attr("boundaries", vec![0.0f32, 10.0]);
+        let boundaries = ListValue { f: vec![0.0, 10.0], ..Default::default() };
+        let node = Node::new("Bucketize").attr("boundaries", Value::List(Box::new(boundaries)));
         let out = node.run([Tensor::vector(vec![-1.0f32, 0.0, 5.0, 10.0, f32::NAN])]).unwrap();
         assert_eq!(out[0].flat::<i32>().unwrap(), [0, 1, 1, 2, 2]);
     }

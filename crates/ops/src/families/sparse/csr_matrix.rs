@@ -318,6 +318,7 @@ fn from_dense_kernel<T: Num>(_: &Init<'_>) -> Result<Kernel> {
             indices.shape().dim(1)
         );
         let places = indices.flat::<i64>()?;
+        check_pointers(cx, dense.shape()[..rank - 1].iter().product())?;
         let mut values = cx.alloc::<T>(Shape::vector(indices.shape().dim(0)))?;
         let from = dense.flat::<T>()?;
         for (number, (value, place)) in
@@ -349,10 +350,14 @@ fn from_sparse_kernel(_: &Init<'_>) -> Result<Kernel> {
             sparse.rank()
         );
         let shape = sparse.dense_shape()?;
-        let pointers = [shape.iter().rev().skip(1).product::<i64>()];
-        cx.device().check_allocation(DType::Int32, &Shape::new(pointers)?)?;
+        check_pointers(cx, shape[..shape.rank() - 1].iter().product())?;
         Ok(Csr::from_entries(&shape, sparse.indices, sparse.values.clone())?.into_tensor()?.into())
     })
+}
+
+/// Refuses more pointers than memory could hold: matrices may have any number of rows without entries.
+fn check_pointers(cx: &KernelCx<'_>, count: i64) -> Result<()> {
+    cx.device().check_allocation(DType::Int64, &Shape::new([count])?)
 }
 
 /// The matrix of an input, which must have this type.
@@ -423,7 +428,8 @@ fn nnz_kernel(_: &Init<'_>) -> Result<Kernel> {
 }
 
 /// The transpose of each matrix.
-fn transposed<T: Num>(csr: &Csr, conjugate: bool) -> Result<Csr> {
+fn transposed<T: Num>(cx: &KernelCx<'_>, csr: &Csr, conjugate: bool) -> Result<Csr> {
+    check_pointers(cx, (csr.num_columns() as i64 + 1).saturating_mul(csr.count() as i64))?;
     let (rows, columns, rank) = (csr.num_rows(), csr.num_columns(), csr.shape.len());
     let mut out = Csr {
         shape: csr.shape.clone(),
@@ -458,12 +464,14 @@ fn transposed<T: Num>(csr: &Csr, conjugate: bool) -> Result<Csr> {
 
 fn transpose_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
     let conjugate: bool = init.attr("conjugate")?;
-    Kernel::sync(move |cx| Ok(transposed::<T>(&matrix(cx, 0, T::DTYPE)?, conjugate)?.into_tensor()?.into()))
+    Kernel::sync(move |cx| {
+        Ok(transposed::<T>(cx, &matrix(cx, 0, T::DTYPE)?, conjugate)?.into_tensor()?.into())
+    })
 }
 
 /// A factor as a product takes it.
-fn factor<T: Num>(csr: Csr, transpose: bool, conjugate: bool) -> Result<Csr> {
-    if transpose { transposed::<T>(&csr, conjugate) } else { Ok(csr) }
+fn factor<T: Num>(cx: &KernelCx<'_>, csr: Csr, transpose: bool, conjugate: bool) -> Result<Csr> {
+    if transpose { transposed::<T>(cx, &csr, conjugate) } else { Ok(csr) }
 }
 
 /// The transposes of matrices that lie one after the other.
@@ -524,7 +532,7 @@ fn dense_product<T: Num>(cx: &KernelCx<'_>, a: Csr, b: &Tensor, adjoints: Adjoin
     let dense = b.flat::<T>()?;
     let (b_rows, b_columns) = (b.shape().dim(rank - 2), b.shape().dim(rank - 1));
     let dims = a.shape.clone();
-    let a = factor::<T>(a, adjoints.transpose[0], adjoints.conjugate[0])?;
+    let a = factor::<T>(cx, a, adjoints.transpose[0], adjoints.conjugate[0])?;
     let (inner, width) = if adjoints.transpose[1] { (b_columns, b_rows) } else { (b_rows, b_columns) };
     ensure!(
         a.num_columns() == inner,
@@ -575,8 +583,8 @@ fn sparse_product_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
             a.shape.len(),
             b.shape.len()
         );
-        let a = factor::<T>(a, adjoints.transpose[0], adjoints.conjugate[0])?;
-        let b = factor::<T>(b, adjoints.transpose[1], adjoints.conjugate[1])?;
+        let a = factor::<T>(cx, a, adjoints.transpose[0], adjoints.conjugate[0])?;
+        let b = factor::<T>(cx, b, adjoints.transpose[1], adjoints.conjugate[1])?;
         ensure!(
             a.num_columns() == b.num_rows(),
             InvalidArgument,
@@ -604,6 +612,7 @@ fn sparse_product<T: Num>(cx: &KernelCx<'_>, a: &Csr, b: &Csr) -> Result<Csr> {
     }
     let (a_values, b_values) = (a.values.flat::<T>()?, b.values.flat::<T>()?);
     let mut values: Vec<T> = Vec::new();
+    check_pointers(cx, b.num_columns() as i64)?;
     // The sums of a row by column, and which columns have one.
     let (mut sums, mut used) = (vec![T::ZERO; b.num_columns()], vec![false; b.num_columns()]);
     for batch in 0..count {

@@ -210,7 +210,7 @@ fn gather_kernel(init: &Init<'_>) -> Result<Kernel> {
             );
         }
         check_nested(&splits, values.shape().dim(0))?;
-        let (out, slices) = gathered_splits(indices.shape(), &picked, &splits)?;
+        let (out, slices) = gathered_splits(cx, indices.shape(), &picked, &splits)?;
         let mut results = Vec::with_capacity(outputs + 1);
         for splits in out {
             results.push(int_tensor(splits_type, Shape::vector(splits.len()), splits.into_iter())?);
@@ -249,6 +249,7 @@ type Gathered = (Vec<Vec<i64>>, Vec<Range<usize>>);
 
 /// The splits of the rows that `picked` names, and the values of each.
 fn gathered_splits(
+    cx: &KernelCx<'_>,
     indices: &Shape,
     picked: &[i64],
     splits: &[Cow<'_, [i64]>],
@@ -258,6 +259,8 @@ fn gathered_splits(
     let mut rows = 1;
     for (dim, out) in out.iter_mut().enumerate().take(outer) {
         rows *= indices[dim];
+        // There may be any number of rows without indices.
+        cx.device().check_allocation(DType::Int64, &Shape::new([rows])?)?;
         out.extend((1..=rows).map(|row| row * indices[dim + 1]));
     }
     let mut slices = Vec::with_capacity(picked.len());
@@ -322,7 +325,9 @@ fn to_sparse(cx: &KernelCx<'_>, ragged: usize) -> Result<Outputs> {
     // The row of each level that the current row of the last level lies in.
     let mut rows = vec![0usize; ragged];
     let mut places = indices.flat_mut::<i64>()?.chunks_exact_mut(rank);
-    for row in 0..splits[ragged - 1].len() - 1 {
+    // Values without elements may be any number.
+    let last_rows = if values.elements() == 0 { 0 } else { splits[ragged - 1].len() - 1 };
+    for row in 0..last_rows {
         rows[ragged - 1] = row;
         for level in (0..ragged - 1).rev() {
             while rows[level + 1] as i64 >= splits[level][rows[level] + 1] {

@@ -135,6 +135,7 @@ fn unbatched(cx: &KernelCx<'_>, whole: &[Tensor]) -> Result<Vec<Vec<Tensor>>> {
     let (values, splits) = (&whole[whole.len() - 1], &whole[..whole.len() - 1]);
     let Some((first, inner)) = splits.split_first() else {
         ensure!(values.rank() > 0, InvalidArgument, "Can't unbatch rank-0 tensor.");
+        cx.device().check_allocation(DType::Variant, &Shape::vector(values.shape().dim(0)))?;
         return (0..values.shape().dim(0))
             .map(|row| Ok(vec![rows::row(cx.device(), values, row)?]))
             .collect();
