@@ -329,7 +329,11 @@ impl Sampling {
                     covered.shape()
                 );
                 let covered: f32 = covered.to_scalar()?;
-                ensure!(covered >= 0.0, InvalidArgument, "Min object covered must be non-negative: {covered}");
+                ensure!(
+                    covered >= 0.0,
+                    InvalidArgument,
+                    "Min object covered must be non-negative: {covered}"
+                );
                 covered
             }
         };
@@ -476,7 +480,11 @@ fn crop_kernel(init: &Init<'_>) -> Result<Kernel> {
         let &[rows, columns] = size.flat::<i64>()? else {
             bail!(InvalidArgument, "shape_t must have two elements{}", size.shape());
         };
-        ensure!(rows >= 0 && columns >= 0, InvalidArgument, "a crop has no negative size: [{rows},{columns}]");
+        ensure!(
+            rows >= 0 && columns >= 0,
+            InvalidArgument,
+            "a crop has no negative size: [{rows},{columns}]"
+        );
         ensure!(
             width >= columns,
             FailedPrecondition,
@@ -493,7 +501,8 @@ fn crop_kernel(init: &Init<'_>) -> Result<Kernel> {
         let top = offset(height - rows) as usize;
         let mut out = cx.alloc_dtype(image.dtype(), Shape::new([rows, columns, channels])?)?;
         let [width, columns, channels] = [width, columns, channels].map(|dim| dim as usize);
-        let cut = Cut { start: (top * width + left) * channels, row: width * channels, width: columns * channels };
+        let cut =
+            Cut { start: (top * width + left) * channels, row: width * channels, width: columns * channels };
         match image.dtype().size() {
             1 => cut.copy::<u8>(image, &mut out)?,
             2 => cut.copy::<u16>(image, &mut out)?,

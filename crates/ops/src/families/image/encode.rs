@@ -178,7 +178,9 @@ fn png_kernel(init: &Init<'_>) -> Result<Kernel> {
                 };
                 match encode_png_at(size, wide, &swapped, compression) {
                     Ok(bytes) => *file = Str::from(bytes),
-                    Err(_) => failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(first + number),
+                    Err(_) => {
+                        failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(first + number)
+                    }
                 }
             }
         });

@@ -245,7 +245,8 @@ fn means<T: Pixel>(threads: Threads<'_>, original: &[T], resize: &Resize, out: &
                     };
                     let row = (image * from.height + inside(at, from.height)) * from.row();
                     let row = &original[row..][..from.row()];
-                    let pixel = |at: i64, channel: usize| row[inside(at, from.width) * channels + channel].single();
+                    let pixel =
+                        |at: i64, channel: usize| row[inside(at, from.width) * channels + channel].single();
                     for (channel, out) in out.iter_mut().enumerate() {
                         let mut sum = pixel(x.start, channel) * x.first;
                         if x.start + 1 != x.end {

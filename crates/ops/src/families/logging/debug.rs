@@ -4,7 +4,7 @@
 use crate::numeric::Real;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, shapes};
-use ferroflow_core::{DType, Result, Shape, Tensor, bf16, bail, ensure, f16, kernels};
+use ferroflow_core::{DType, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
     &DEBUG_IDENTITY,
