@@ -63,12 +63,19 @@ def kinds(target, logdir):
             writer=handle, step=step, tag="i", tensor=np.float32(np.arange(12).reshape(1, 2, 2, 3)), bad_color=color
         ),
         "bytes": raw.WriteImageSummary(
-            writer=handle, step=step, tag="u", tensor=np.uint8(np.arange(8).reshape(2, 2, 2, 1)), bad_color=color, max_images=1
+            writer=handle,
+            step=step,
+            tag="u",
+            tensor=np.uint8(np.arange(8).reshape(2, 2, 2, 1)),
+            bad_color=color,
+            max_images=1,
         ),
         "audio": raw.WriteAudioSummary(
             writer=handle, step=step, tag="a", tensor=np.float32([[0.0, 0.5, -1.0, 2.0]]), sample_rate=8000.0
         ),
-        "tensor": raw.WriteSummary(writer=handle, step=step, tensor=[[1, 2], [3, 4]], tag="t", summary_metadata=metadata),
+        "tensor": raw.WriteSummary(
+            writer=handle, step=step, tensor=[[1, 2], [3, 4]], tag="t", summary_metadata=metadata
+        ),
         "text": raw.WriteSummary(writer=handle, step=step, tensor=["x", "y"], tag="s", summary_metadata=""),
         "graph": raw.WriteGraphSummary(writer=handle, step=step, tensor=graph.SerializeToString()),
         "raw": raw.WriteRawProtoSummary(writer=handle, step=step, tensor=[summary.SerializeToString()] * 2),
