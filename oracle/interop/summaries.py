@@ -29,7 +29,7 @@ def writer(logdir, max_queue=100, name="writer"):
 
 
 def events(logdir):
-    """What is in the event files of a directory, without times; images by their pixels."""
+    """The contents of the event files of a directory, without times; images by their pixels."""
     lines = []
     for path in sorted(glob.glob(os.path.join(logdir, "events.out.tfevents.*"))):
         lines.append("a file" + path[path.rindex(".") :])

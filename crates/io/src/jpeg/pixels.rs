@@ -180,9 +180,10 @@ impl Plane {
             |pixels: usize, samples: usize, most: usize| (pixels * samples * size).div_ceil(most * 8);
         let whole_width = scaled(frame.width, component.across, frame.max_across);
         let height = scaled(frame.height, component.down, frame.max_down);
-        let width = match window.cropped {
-            true => (window.decoded * component.across).div_ceil(frame.max_across),
-            false => whole_width,
+        let width = if window.cropped {
+            (window.decoded * component.across).div_ceil(frame.max_across)
+        } else {
+            whole_width
         };
         let (across, down) = (component.across * size / unit, component.down * size / unit);
         let fancy = options.fancy_upscaling && unit > 1;

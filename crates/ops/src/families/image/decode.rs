@@ -146,9 +146,10 @@ fn jpeg_shape_kernel(init: &Init<'_>) -> Result<Kernel> {
         let shape = jpeg::shape(&contents);
         let shape =
             shape.ok_or_else(|| status!(InvalidArgument, "Invalid JPEG data, size {}", contents.len()))?;
-        Ok(match wide {
-            true => Tensor::vector(shape.map(|dim| dim as i64).to_vec()).into(),
-            false => Tensor::vector(shape.map(|dim| dim as i32).to_vec()).into(),
+        Ok(if wide {
+            Tensor::vector(shape.map(|dim| dim as i64).to_vec()).into()
+        } else {
+            Tensor::vector(shape.map(|dim| dim as i32).to_vec()).into()
         })
     })
 }

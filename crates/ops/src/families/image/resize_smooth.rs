@@ -78,9 +78,10 @@ fn table(a: f64) -> Table {
 fn cubics(alignment: Alignment, from: usize, to: usize, scale: f32) -> Vec<Cubic> {
     static KEYS: OnceLock<Table> = OnceLock::new();
     static LEGACY: OnceLock<Table> = OnceLock::new();
-    let table = match alignment.half_pixels {
-        true => KEYS.get_or_init(|| table(-0.5)),
-        false => LEGACY.get_or_init(|| table(-0.75)),
+    let table = if alignment.half_pixels {
+        KEYS.get_or_init(|| table(-0.5))
+    } else {
+        LEGACY.get_or_init(|| table(-0.75))
     };
     let cubic = |at: usize| {
         let place = alignment.place(at, scale);

@@ -313,9 +313,10 @@ fn summary_v2_kernel(init: &Init<'_>) -> Result<Kernel> {
             _ => bail!(Unimplemented, "Unimplemented tensor debug mode: {mode}"),
         };
         let shape = Shape::vector(out.len());
-        Ok(match wide {
-            true => Tensor::new(shape, out)?.into(),
-            false => Tensor::new(shape, out.iter().map(|x| *x as f32).collect::<Vec<f32>>())?.into(),
+        Ok(if wide {
+            Tensor::new(shape, out)?.into()
+        } else {
+            Tensor::new(shape, out.iter().map(|x| *x as f32).collect::<Vec<f32>>())?.into()
         })
     })
 }
