@@ -45,6 +45,7 @@ def cases(c):
             images=x, transforms=turned, output_shape=[4, 4], interpolation="BILINEAR"
         ),
         any_(1, 4, 5, 1),
+        dtypes=("float",),
         unsmooth=True,
     )
     c.case(
@@ -58,5 +59,6 @@ def cases(c):
             fill_value=0.0,
         ),
         any_(1, 4, 5, 1),
+        dtypes=("float",),
         unsmooth=True,
     )

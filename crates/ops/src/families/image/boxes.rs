@@ -20,6 +20,7 @@ pub(crate) const OPS: &[&Op] = &[
 
 static DRAW_BOUNDING_BOXES: Op = Op {
     name: "DrawBoundingBoxes",
+    gradient: Gradient::Stop,
     inputs: &["images: T", "boxes: float"],
     outputs: &["output: T"],
     attrs: &["T: {float, half} = DT_FLOAT"],
@@ -30,6 +31,7 @@ static DRAW_BOUNDING_BOXES: Op = Op {
 
 static DRAW_BOUNDING_BOXES_V2: Op = Op {
     name: "DrawBoundingBoxesV2",
+    gradient: Gradient::Undefined,
     inputs: &["images: T", "boxes: float", "colors: float"],
     shape: draw_v2_shape,
     ..DRAW_BOUNDING_BOXES

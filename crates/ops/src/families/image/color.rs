@@ -26,7 +26,7 @@ static RGB_TO_HSV: Op = Op {
 
 static HSV_TO_RGB: Op = Op {
     name: "HSVToRGB",
-    gradient: Gradient::Undefined,
+    gradient: Gradient::Stop,
     kernels: kernels![hsv_to_rgb_kernel: f16, bf16, f32, f64],
     ..RGB_TO_HSV
 };

@@ -2,7 +2,7 @@
 
 use crate::numeric::Float;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure, f16, kernels};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -19,6 +19,7 @@ pub(crate) const OPS: &[&Op] = &[
 
 static NON_MAX_SUPPRESSION: Op = Op {
     name: "NonMaxSuppression",
+    gradient: Gradient::Stop,
     inputs: &["boxes: float", "scores: float", "max_output_size: int32"],
     outputs: &["selected_indices: int32"],
     attrs: &["iou_threshold: float = 0.5"],
@@ -37,6 +38,7 @@ static NON_MAX_SUPPRESSION_V2: Op = Op {
 
 static NON_MAX_SUPPRESSION_V3: Op = Op {
     name: "NonMaxSuppressionV3",
+    gradient: Gradient::Undefined,
     inputs: &[
         "boxes: T",
         "scores: T",
@@ -60,6 +62,7 @@ static NON_MAX_SUPPRESSION_V4: Op = Op {
 
 static NON_MAX_SUPPRESSION_V5: Op = Op {
     name: "NonMaxSuppressionV5",
+    gradient: Gradient::Undefined,
     inputs: &[
         "boxes: T",
         "scores: T",
