@@ -4,7 +4,12 @@ from values import SENTENCE, arr, unit
 
 import numpy as np
 
-BOXES = np.float32([[[0.1, 0.1, 0.6, 0.7], [-0.5, 0.3, 1.5, 0.4], [0.9, 0.9, 0.2, 0.2]], [[0, 0, 1, 1], [2, 2, 3, 3], [0.5, 0.5, 0.5, 0.5]]])
+BOXES = np.float32(
+    [
+        [[0.1, 0.1, 0.6, 0.7], [-0.5, 0.3, 1.5, 0.4], [0.9, 0.9, 0.2, 0.2]],
+        [[0, 0, 1, 1], [2, 2, 3, 3], [0.5, 0.5, 0.5, 0.5]],
+    ]
+)
 OBJECTS = np.float32([[[0.1, 0.2, 0.7, 0.8], [0.5, 0.5, 0.9, 0.9]]])
 
 
@@ -31,7 +36,13 @@ def drawn(c):
         c.op("DrawBoundingBoxesV2", [unit(2, 6, 7, depth), BOXES, colors], f"{depth}")
     c.op("DrawBoundingBoxes", [unit(1, 24, 24, 3), many], "many", types=["float"])
     c.op("DrawBoundingBoxesV2", [unit(2, 6, 7, 3), BOXES, np.zeros([0, 3], np.float32)], "default", types=["float"])
-    c.op("DrawBoundingBoxesV2", [unit(2, 6, 7, 3), BOXES, np.zeros([1, 2], np.float32)], "colors", types=["float"], message=SENTENCE)
+    c.op(
+        "DrawBoundingBoxesV2",
+        [unit(2, 6, 7, 3), BOXES, np.zeros([1, 2], np.float32)],
+        "colors",
+        types=["float"],
+        message=SENTENCE,
+    )
     c.op("DrawBoundingBoxes", [unit(2, 6, 7, 2), BOXES], "depth", types=["float"], message=SENTENCE)
     c.op("DrawBoundingBoxes", [unit(1, 6, 7, 3), BOXES], "batch", types=["float"], message=SENTENCE)
     c.op("DrawBoundingBoxes", [unit(2, 6, 7, 3), BOXES[0]], "rank", types=["float"], message=SENTENCE)
@@ -48,7 +59,9 @@ def sampled(c):
     for name, attrs in settings.items():
         p = c.program(f"SampleDistortedBoundingBox/{name}")
         inputs = [p.const(size), p.const(OBJECTS)]
-        first = p.node("SampleDistortedBoundingBox", inputs, T="int32", seed=5, seed2=9, min_object_covered=0.7, **attrs)
+        first = p.node(
+            "SampleDistortedBoundingBox", inputs, T="int32", seed=5, seed2=9, min_object_covered=0.7, **attrs
+        )
         inputs.append(p.const(np.float32(0.4)))
         second = p.node("SampleDistortedBoundingBoxV2", inputs, T="int32", seed=8, seed2=2, **attrs)
         for _ in range(4):

@@ -23,9 +23,18 @@ def cases(c):
         for output in ("float", "double"):
             attrs = {"tensor_debug_mode": mode, "tensor_id": 7, "output_dtype": output}
             c.op("DebugNumericSummaryV2", [special(3, 4)], f"{mode}", types=["float", "half", "int32", "bool"], **attrs)
-    c.op("DebugNumericSummaryV2", [arr(1, 2, 1, 2, 1, 2, 1, 2)], "dims", T="float", output_dtype="float", tensor_debug_mode=5)
+    c.op(
+        "DebugNumericSummaryV2",
+        [arr(1, 2, 1, 2, 1, 2, 1, 2)],
+        "dims",
+        T="float",
+        output_dtype="float",
+        tensor_debug_mode=5,
+    )
     c.op("DebugNumericSummaryV2", [arr(2)], "mode", T="float", output_dtype="float", tensor_debug_mode=1)
-    c.op("DebugNumericSummaryV2", [arr(2)], "id", T="float", output_dtype="float", tensor_debug_mode=2, tensor_id=1 << 30)
+    c.op(
+        "DebugNumericSummaryV2", [arr(2)], "id", T="float", output_dtype="float", tensor_debug_mode=2, tensor_id=1 << 30
+    )
     p = c.program("DebugGradientRefIdentity")
     v = p.node("VariableV2", dtype="float", shape=[2])
     init = p.node("Assign", [v, p.const(np.float32([1, 2]))], T="float")

@@ -11,66 +11,65 @@ import tensorflow as tf
 
 # JPEG: colors of every second column, a restart marker after each unit, four inks, and RGB that was not converted.
 HALVED = base64.b85decode(
-    '|JeWF01!$>Nk#wx0RR9200961|JwjV01XKW3knDg3knMk4h;_zAQcl55)&sJ9v2`kDKRiEDJ?8BI!Zn>HbyrrEkIX6ModmpQ&KWM'
-    'T47pHU`kO^PygEhLjevB4iga*CKVMXPc<zyPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPf!2A'
-    '01*fP5dakf0U-'
-    'ba5di}c0sq7R7XSeP0RaF20000000000000F51P1@a04ERt00jaB1_J;900000000000RsdP0wD!4GeHwFLQ!FIfw9s5!~huq0RR'
-    'F60000000000000001px#A0|x)Z03#6q0Rsa92LJ#700000000000RjXA1riYy6CooqGc<Ak+5ij#0RRFK0}%i}0A;=-M+C3p-'
-    'GR>WB*|!)Er<yMBIZ}QMqRs2j4>qXN2(7ar*Q?A8mjBaiV=Efa;PeyBWZ}RHR8%0cBu0g;8AX8Lvd?%?KZPovPuj=b)<$zrrr}o8'
-    '|YK*`U!W>@_#_Pe{rJW>mZXI5e3MP;%~$M*#'
+    "|JeWF01!$>Nk#wx0RR9200961|JwjV01XKW3knDg3knMk4h;_zAQcl55)&sJ9v2`kDKRiEDJ?8BI!Zn>HbyrrEkIX6ModmpQ&KWM"
+    "T47pHU`kO^PygEhLjevB4iga*CKVMXPc<zyPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPf!2A"
+    "01*fP5dakf0U-"
+    "ba5di}c0sq7R7XSeP0RaF20000000000000F51P1@a04ERt00jaB1_J;900000000000RsdP0wD!4GeHwFLQ!FIfw9s5!~huq0RR"
+    "F60000000000000001px#A0|x)Z03#6q0Rsa92LJ#700000000000RjXA1riYy6CooqGc<Ak+5ij#0RRFK0}%i}0A;=-M+C3p-"
+    "GR>WB*|!)Er<yMBIZ}QMqRs2j4>qXN2(7ar*Q?A8mjBaiV=Efa;PeyBWZ}RHR8%0cBu0g;8AX8Lvd?%?KZPovPuj=b)<$zrrr}o8"
+    "|YK*`U!W>@_#_Pe{rJW>mZXI5e3MP;%~$M*#"
 )
 RESTARTED = base64.b85decode(
-    '|JeWF01!$>Nk#wx0RR9200961|JwjV01XKW3knDg3knMk4h;_zAQcl55)&sJ9v2`kDKRiEDJ?8BI!Zn>HbyrrEkIX6ModmpQ&KWM'
-    'T47pHU`kO^PygEhLjevB4iga*CKVMXPc<zyPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPf!2A'
-    '01*fP5dakf0U`hb5di}c0sq7R7XSeP0RaF20000000000000051P1@a04ERt0Rsa91P1^B00000000000RsdA5g`RJ6EZVFLQ!FI'
-    'fw9s5!~hln0RaI30000000000000001O*2F!~h`?009F62LS*80000000000009C81R(<v5)?8sG;#mk00aO5|Jncy0|5X65d#qb'
-    'KLE2IQKN#H^v97pUZmPRYuP&?1&3TlaeG??*^fB2;-%a*1XFd0l8$cOw?F^TsRL4OmV8!SmY(3`A-!5PWdoKencPJ@YgY-'
-    'U|Ix`Gp-;Q?lP{m;et;Vv$fF_VL;upj2ciHpg$jPA{6GKM'
+    "|JeWF01!$>Nk#wx0RR9200961|JwjV01XKW3knDg3knMk4h;_zAQcl55)&sJ9v2`kDKRiEDJ?8BI!Zn>HbyrrEkIX6ModmpQ&KWM"
+    "T47pHU`kO^PygEhLjevB4iga*CKVMXPc<zyPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPft%zPf!2A"
+    "01*fP5dakf0U`hb5di}c0sq7R7XSeP0RaF20000000000000051P1@a04ERt0Rsa91P1^B00000000000RsdA5g`RJ6EZVFLQ!FI"
+    "fw9s5!~hln0RaI30000000000000001O*2F!~h`?009F62LS*80000000000009C81R(<v5)?8sG;#mk00aO5|Jncy0|5X65d#qb"
+    "KLE2IQKN#H^v97pUZmPRYuP&?1&3TlaeG??*^fB2;-%a*1XFd0l8$cOw?F^TsRL4OmV8!SmY(3`A-!5PWdoKencPJ@YgY-"
+    "U|Ix`Gp-;Q?lP{m;et;Vv$fF_VL;upj2ciHpg$jPA{6GKM"
 )
 INKS = base64.b85decode(
-    '|JeWT01iQ9Z(?NtWB>pF0095n07C#24i6F!4HOa(5*HN|7#=bq9vmDVJuEIHGD$#8OGiLPMNnFEVo+6WRz*f+h-'
-    'Gbedx3(1PGF6fjD41Ket~@dzyK5o01*Hc1Va%3O%VWD5dcdO0RO}Q82|wR0RaI40000000000000F51_J^F|HJ?*5C8!J1Ox>G1p'
-    'oj5000000096I0s{mg1rjkqG*Mx3fd(@06p^vP;s4qI4g^C0O#oQ{O8@{r0BVPV+!jilQeCgDth1ET4sM)@TQ!o$Z&Q~=3|0Xapb'
-    'dgvmQWc>Hzg#nQ3$3kOd;&fsBw597JKd(x>ih*V0eJ&>P^rWqdNw-*<xa!Fg4F)B|L!60}Yh2SmAn;eb<vdV=yEoX=K=Dd-'
-    'PII1q10=v1ZXmqF~nEKZ$8lni~V*NtzA^$X{XGx&5s57qVKGOVm6`?zqFJllV$edtv#wQd0xqht6xVUY}T$zyH|'
+    "|JeWT01iQ9Z(?NtWB>pF0095n07C#24i6F!4HOa(5*HN|7#=bq9vmDVJuEIHGD$#8OGiLPMNnFEVo+6WRz*f+h-"
+    "Gbedx3(1PGF6fjD41Ket~@dzyK5o01*Hc1Va%3O%VWD5dcdO0RO}Q82|wR0RaI40000000000000F51_J^F|HJ?*5C8!J1Ox>G1p"
+    "oj5000000096I0s{mg1rjkqG*Mx3fd(@06p^vP;s4qI4g^C0O#oQ{O8@{r0BVPV+!jilQeCgDth1ET4sM)@TQ!o$Z&Q~=3|0Xapb"
+    "dgvmQWc>Hzg#nQ3$3kOd;&fsBw597JKd(x>ih*V0eJ&>P^rWqdNw-*<xa!Fg4F)B|L!60}Yh2SmAn;eb<vdV=yEoX=K=Dd-"
+    "PII1q10=v1ZXmqF~nEKZ$8lni~V*NtzA^$X{XGx&5s57qVKGOVm6`?zqFJllV$edtv#wQd0xqht6xVUY}T$zyH|"
 )
 UNCONVERTED = base64.b85decode(
-    '|JeWT01iQ9Z(?NtWB>pF0095n07C!}3k(hn3J?wr4iXU%6BsBO7#0>7F(V}%C^|DeJUKHsH$X^SPC!IgMK?H5ZBbWWVrOV)K233X'
-    'aAbH~WoKjmzyJ{l01*Hc15yzHM-c!*5di<h02%-'
-    'R0RRI50RR9100000000051^@vA1PA}b04)#z0RjXB0|)~F000000000101*NM1R(_m5<xLhaWXYwfswJ{@Dwz1g8$k83<FXCM*u<'
-    'q06zer!+X1Mbn@9WahXg8p>o#br6}o$i^GvBA2J<PnhTG=D`Oj$A}l}~0-'
-    'U0dA=42JYjjKH@dPwyQHl`uXA2?6CBQAJ`@+T3RPqc`-XJe<>W2$2hn<F-dM}+tQ#cWG(}JC(rVQXP+nR^Wh3d`s^jbADnS@aU-'
-    '5ooDsqf*zF_(ltg2jtB3oMGNXyb1$gxr}e1%baNPvM=}{(|>KxAc9Am&5xKls;+wv(<2ehne<FVf~nVy~1ZL_jEsbuIbudG4)^n*'
-    '#'
+    "|JeWT01iQ9Z(?NtWB>pF0095n07C!}3k(hn3J?wr4iXU%6BsBO7#0>7F(V}%C^|DeJUKHsH$X^SPC!IgMK?H5ZBbWWVrOV)K233X"
+    "aAbH~WoKjmzyJ{l01*Hc15yzHM-c!*5di<h02%-"
+    "R0RRI50RR9100000000051^@vA1PA}b04)#z0RjXB0|)~F000000000101*NM1R(_m5<xLhaWXYwfswJ{@Dwz1g8$k83<FXCM*u<"
+    "q06zer!+X1Mbn@9WahXg8p>o#br6}o$i^GvBA2J<PnhTG=D`Oj$A}l}~0-"
+    "U0dA=42JYjjKH@dPwyQHl`uXA2?6CBQAJ`@+T3RPqc`-XJe<>W2$2hn<F-dM}+tQ#cWG(}JC(rVQXP+nR^Wh3d`s^jbADnS@aU-"
+    "5ooDsqf*zF_(ltg2jtB3oMGNXyb1$gxr}e1%baNPvM=}{(|>KxAc9Am&5xKls;+wv(<2ehne<FVf~nVy~1ZL_jEsbuIbudG4)^n*"
+    "#"
 )
 ANIMATION = base64.b85decode(
-    'M@dFFH(>_=1ptBo0N3j!<lrNw-wt!t2-'
-    '(Ls;Iu2D#SpHlBP;*_000L71pojDApi#m5CDKc0006F1XzerfPsPr6CMaafWQF*2MTB`5D)+?000002LJ^Cf^FXnLg5!4=qf4IFp'
-    '9(%LA@py$SoSTF$f?42>=KXK!5-P00ssaU|@hif(9K5WN6?3fdUvS9ta2kI{'
+    "M@dFFH(>_=1ptBo0N3j!<lrNw-wt!t2-"
+    "(Ls;Iu2D#SpHlBP;*_000L71pojDApi#m5CDKc0006F1XzerfPsPr6CMaafWQF*2MTB`5D)+?000002LJ^Cf^FXnLg5!4=qf4IFp"
+    "9(%LA@py$SoSTF$f?42>=KXK!5-P00ssaU|@hif(9K5WN6?3fdUvS9ta2kI{"
 )
 STILL = base64.b85decode(
-    'M@dFFH(>_=1ptBo0N3j!<lrNw-'
-    'wt!t2-(Ls;Iu2D#SpHlBP;*_000L71pojDApi#m5CDKc0006F1XzerfPsPr6CMaafWQF*2MTB`5D)-6'
+    "M@dFFH(>_=1ptBo0N3j!<lrNw-wt!t2-(Ls;Iu2D#SpHlBP;*_000L71pojDApi#m5CDKc0006F1XzerfPsPr6CMaafWQF*2MTB`5D)-6"
 )
 LOSSY = base64.b85decode(
-    'Qb|TeU;qFBS4BclR!}$~Q~&?~Pyzs*0V)ds2>=3sLM5;Qbh-'
-    'c%S|!xvX;c6J{^)x<ww56E++lYxzU?WQ9rxswkw77Mmw&AW|Neiwv?{5Dxk3J8tVe8cRlqG5O{LR82iZsf'
+    "Qb|TeU;qFBS4BclR!}$~Q~&?~Pyzs*0V)ds2>=3sLM5;Qbh-"
+    "c%S|!xvX;c6J{^)x<ww56E++lYxzU?WQ9rxswkw77Mmw&AW|Neiwv?{5Dxk3J8tVe8cRlqG5O{LR82iZsf"
 )
 LOSSLESS = base64.b85decode(
-    'Qb|Tez5oCKS4BclR!}%hu>b%7F9bjV5a+-'
-    '&0Dv?&B$xj$(@yirA53K1YD4cuBUu;=MzH`Kx}+y61EWZi6fHBai}i1bzQ=rlB$BPzi-'
-    '7!+D99Iqh(8MQ$sYmvWVAx>C2UUnLjV8$or>-vg6x(`fFqb81TT)-'
-    'PP5U~FP?V4!ugkHtf7xx=I~DMylC}_$I%Ygn*K$EO#FaX#y`PbHI)U0ktCV1ySHsb^gljT+6hU}a|XtqzC#>ym3&)$2><'
+    "Qb|Tez5oCKS4BclR!}%hu>b%7F9bjV5a+-"
+    "&0Dv?&B$xj$(@yirA53K1YD4cuBUu;=MzH`Kx}+y61EWZi6fHBai}i1bzQ=rlB$BPzi-"
+    "7!+D99Iqh(8MQ$sYmvWVAx>C2UUnLjV8$or>-vg6x(`fFqb81TT)-"
+    "PP5U~FP?V4!ugkHtf7xx=I~DMylC}_$I%Ygn*K$EO#FaX#y`PbHI)U0ktCV1ySHsb^gljT+6hU}a|XtqzC#>ym3&)$2><"
 )
 MOVING = base64.b85decode(
-    'Qb|TelmP$$S4BclR!}%t3IG5A5&!@I1ONa9002QwNlgX-'
-    '0000000000K~7CZumAu600000000C400jU500002R!}%hmjD0&F9bjV5a+-'
-    '&0Dv?^*9e{e&msA=xo>|k4FE7nox9_903Z7U&}e)GX>0-'
-    'jOfq*Ld~nh~2?;0wr@Is({KYKR8xW%|_0w@AYTRLsCs2rcdBwrz3;fN=^ttqnm9AexSN_@Sx83;zV;-'
-    'vi&J3N)G*s_29=0~$0ELkxnX$XKZAA1xJ|Llt3#qiR&WD(CsjZK>_PGxLK~7CZumAu600000000C400jU500002R!}%hmjD0&F9b'
-    'jV5a+-&0Dv?^*9e{e&msA=xo>|k4FE7nox9_903Z7U&}e)GX>0-'
-    'jOfq*Ld~nh~2?;0wr@Is({KYKR8xW%|_0w@AYTRLsCs2rcdBwrz3;fN=^ttqnm9AexSN_@Sx83;zV;-'
-    'vi&J3N)G*s_29=0~$0ELkxnX$XKZAA1x);{;u*2fGn<)V#so^c`72P6~#'
+    "Qb|TelmP$$S4BclR!}%t3IG5A5&!@I1ONa9002QwNlgX-"
+    "0000000000K~7CZumAu600000000C400jU500002R!}%hmjD0&F9bjV5a+-"
+    "&0Dv?^*9e{e&msA=xo>|k4FE7nox9_903Z7U&}e)GX>0-"
+    "jOfq*Ld~nh~2?;0wr@Is({KYKR8xW%|_0w@AYTRLsCs2rcdBwrz3;fN=^ttqnm9AexSN_@Sx83;zV;-"
+    "vi&J3N)G*s_29=0~$0ELkxnX$XKZAA1xJ|Llt3#qiR&WD(CsjZK>_PGxLK~7CZumAu600000000C400jU500002R!}%hmjD0&F9b"
+    "jV5a+-&0Dv?^*9e{e&msA=xo>|k4FE7nox9_903Z7U&}e)GX>0-"
+    "jOfq*Ld~nh~2?;0wr@Is({KYKR8xW%|_0w@AYTRLsCs2rcdBwrz3;fN=^ttqnm9AexSN_@Sx83;zV;-"
+    "vi&J3N)G*s_29=0~$0ELkxnX$XKZAA1x);{;u*2fGn<)V#so^c`72P6~#"
 )
 
 
@@ -141,7 +140,12 @@ def jpegs(c):
     for size in ((1, 1), (2, 3), (8, 8), (16, 5)):
         decode(c, "DecodeJpeg", f"size/{size[0]}", encoded(picture(*size)))
     data = encoded(image)
-    for name, window in {"wide": [0, 0, 3, 22], "low": [-1, 0, 3, 3], "empty": [0, 0, 0, 3], "short": [0, 0, 1]}.items():
+    for name, window in {
+        "wide": [0, 0, 3, 22],
+        "low": [-1, 0, 3, 3],
+        "empty": [0, 0, 0, 3],
+        "short": [0, 0, 1],
+    }.items():
         decode(c, "DecodeAndCropJpeg", f"refused/{name}", data, np.int32(window))
     decode(c, "DecodeJpeg", "refused/ratio", data, ratio=3)
     decode(c, "DecodeJpeg", "refused/channels", data, channels=4)
@@ -165,7 +169,12 @@ def truncated(c):
     frame = data.index(b"\xff\xc0")
     huge = data[: frame + 5] + b"\xff\xff\xff\xff" + data[frame + 9 :]
     decode(c, "DecodeJpeg", "truncated/huge", huge)
-    for name, damaged in {"empty": b"", "marker": b"\xff\xd8\xff", "text": b"not an image", "nothing": data[:2]}.items():
+    for name, damaged in {
+        "empty": b"",
+        "marker": b"\xff\xd8\xff",
+        "text": b"not an image",
+        "nothing": data[:2],
+    }.items():
         decode(c, "DecodeJpeg", f"damaged/{name}", damaged)
 
 
@@ -223,7 +232,9 @@ def others(c):
         for height in (2, -2):
             for channels in (0, 3, 4):
                 if channels != 3 or bits != 8:
-                    decode(c, "DecodeBmp", f"{bits}/{height}/{channels}", bmp(bits, height, 3, lines), channels=channels)
+                    decode(
+                        c, "DecodeBmp", f"{bits}/{height}/{channels}", bmp(bits, height, 3, lines), channels=channels
+                    )
         decode(c, "DecodeImage", f"BMP/{bits}", bmp(bits, 2, 3, lines), dtype="float")
     good = bmp(24, 2, 3, rows[24])
     for name, data in {
@@ -244,7 +255,14 @@ def others(c):
     jpeg, color = encoded(picture(2, 2)), png(2, 8, [bytes(3)])
     for op in ("DecodeJpeg", "DecodePng", "DecodeGif", "DecodeBmp", "DecodeImage"):
         attrs = {"dtype": "uint8"} if op in ("DecodePng", "DecodeImage") else {}
-        for name, data in {"jpeg": jpeg, "png": color, "gif": STILL, "bmp": good, "none": b"????", "nothing": b""}.items():
+        for name, data in {
+            "jpeg": jpeg,
+            "png": color,
+            "gif": STILL,
+            "bmp": good,
+            "none": b"????",
+            "nothing": b"",
+        }.items():
             decode(c, op, f"other/{name}", data, **attrs)
         c.op(op, [np.array([jpeg], object)], "rank", message=SENTENCE, **attrs)
     for name, data in {"png": color, "gif": STILL, "bmp": good}.items():

@@ -41,7 +41,9 @@ def cases(c):
     p = c.program("EncodePng/batch")
     files = p.node("EncodePng", [p.const(arr(2, 3, 4, 4, 3)("uint8"))], T="uint8")
     shape = p.node("Shape", [files], T="string", out_type="int32")
-    first = p.node("Unpack", [p.node("Reshape", [files, p.const([6])], T="string", Tshape="int32")], T="string", num=6, axis=0)
+    first = p.node(
+        "Unpack", [p.node("Reshape", [files, p.const([6])], T="string", Tshape="int32")], T="string", num=6, axis=0
+    )
     p.step(fetch=[shape, p.node("DecodePng", [f"{first}:5"])])
     c.op("EncodePng", [arr(3, 4, 5)], "refused/channels", message=SENTENCE)
     c.op("EncodePng", [arr(3, 4)], "refused/rank", message=SENTENCE)

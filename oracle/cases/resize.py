@@ -57,7 +57,14 @@ def gradients(c):
             c.op("ResizeBilinearGrad", [grads, original], f"{alignment}/{name}", **attrs)
             c.op("ResizeBicubicGrad", [grads, original], f"{alignment}/{name}", **attrs)
         c.op("ResizeNearestNeighborGrad", [arr(1, 5, 3, 2), [2, 4]], alignment, **attrs)
-    c.op("ResizeNearestNeighborGrad", [arr(1, 5, 3, 1), [2, 4]], "both", few=True, align_corners=True, half_pixel_centers=True)
+    c.op(
+        "ResizeNearestNeighborGrad",
+        [arr(1, 5, 3, 1), [2, 4]],
+        "both",
+        few=True,
+        align_corners=True,
+        half_pixel_centers=True,
+    )
     for op in ("ResizeBilinearGrad", "ResizeBicubicGrad"):
         c.op(op, [arr(1, 0, 3, 1), arr(1, 4, 5, 1)], "empty", types=["float"], message=SENTENCE)
         c.op(op, [arr(1, 2, 3), arr(1, 4, 5, 1)], "rank", types=["float"], message=SENTENCE)

@@ -10,7 +10,13 @@ import numpy as np
 def wav(samples, channels=1, rate=8000, head=b"", size=16, tail=b"", **fields):
     """A file, with fields that may be wrong."""
     data = np.array(samples, np.int16).tobytes()
-    fields = {"format": 1, "per_second": rate * 2 * channels, "per_sample": 2 * channels, "bits": 16, "length": len(data)} | fields
+    fields = {
+        "format": 1,
+        "per_second": rate * 2 * channels,
+        "per_sample": 2 * channels,
+        "bits": 16,
+        "length": len(data),
+    } | fields
     form = struct.pack(
         "<HHIIHH", fields["format"], channels, rate, fields["per_second"], fields["per_sample"], fields["bits"]
     )
@@ -54,7 +60,13 @@ def files(c):
         c.op("DecodeWav", [np.array(data, object)], name, message=SENTENCE)
     stereo = wav(samples, 2)
     for channels, count in ((1, -1), (3, -1), (-1, 2), (2, 7), (0, 0)):
-        c.op("DecodeWav", [np.array(stereo, object)], f"{channels}/{count}", desired_channels=channels, desired_samples=count)
+        c.op(
+            "DecodeWav",
+            [np.array(stereo, object)],
+            f"{channels}/{count}",
+            desired_channels=channels,
+            desired_samples=count,
+        )
     c.op("DecodeWav", [np.array([good], object)], "rank", message=SENTENCE)
     loud = np.float32([[0, 1], [-1, 0.5], [2, -2], [1e-5, 3.05e-5], [0.99999, -0.3]])
     c.op("EncodeWav", [loud, np.int32(16000)], "stereo")
@@ -72,7 +84,14 @@ def spectra(c):
     for window, stride in ((2, 1), (16, 7), (25, 10), (64, 64), (300, 1)):
         for squared in (False, True):
             signal = tones if window > 2 else tones[:9]
-            c.op("AudioSpectrogram", [signal], f"{window}/{squared}", window_size=window, stride=stride, magnitude_squared=squared)
+            c.op(
+                "AudioSpectrogram",
+                [signal],
+                f"{window}/{squared}",
+                window_size=window,
+                stride=stride,
+                magnitude_squared=squared,
+            )
     c.op("AudioSpectrogram", [tones], "window", window_size=1, stride=1, message=SENTENCE)
     c.op("AudioSpectrogram", [tones], "stride", window_size=4, stride=0, message=SENTENCE)
     c.op("AudioSpectrogram", [tones[:, 0]], "rank", window_size=4, stride=1, message=SENTENCE)

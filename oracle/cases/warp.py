@@ -30,8 +30,19 @@ def cases(c):
             attrs = {"interpolation": interpolation, "fill_mode": mode}
             name = f"{interpolation}/{mode}"
             c.op("ImageProjectiveTransformV2", [arr(2, 4, 5, 2), TURN, [6, 3]], name, types=["float"], **attrs)
-            c.op("ImageProjectiveTransformV3", [arr(2, 4, 5, 1), TURN[:1] * 3, [6, 3], np.float32(-1.5)], name, types=["float"], **attrs)
-        c.op("ImageProjectiveTransformV2", [arr(2, 4, 3, 1), TURN[:1], [3, 3]], f"{interpolation}/types", interpolation=interpolation)
+            c.op(
+                "ImageProjectiveTransformV3",
+                [arr(2, 4, 5, 1), TURN[:1] * 3, [6, 3], np.float32(-1.5)],
+                name,
+                types=["float"],
+                **attrs,
+            )
+        c.op(
+            "ImageProjectiveTransformV2",
+            [arr(2, 4, 3, 1), TURN[:1], [3, 3]],
+            f"{interpolation}/types",
+            interpolation=interpolation,
+        )
     refused = {"types": ["float"], "interpolation": "NEAREST", "message": SENTENCE}
     c.op("ImageProjectiveTransformV2", [arr(2, 4, 5, 2), TURN[:, :7], [6, 3]], "columns", **refused)
     c.op("ImageProjectiveTransformV2", [arr(3, 4, 5, 2), TURN, [6, 3]], "batch", **refused)

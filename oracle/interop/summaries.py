@@ -29,7 +29,7 @@ def writer(logdir, max_queue=100, name="writer"):
 
 
 def events(logdir):
-    """What is in the event files of a directory, without times; images by their pixels."""
+    """The contents of the event files of a directory, without times; images by their pixels."""
     lines = []
     for path in sorted(glob.glob(os.path.join(logdir, "events.out.tfevents.*"))):
         lines.append("a file" + path[path.rindex(".") :])
@@ -63,12 +63,19 @@ def kinds(target, logdir):
             writer=handle, step=step, tag="i", tensor=np.float32(np.arange(12).reshape(1, 2, 2, 3)), bad_color=color
         ),
         "bytes": raw.WriteImageSummary(
-            writer=handle, step=step, tag="u", tensor=np.uint8(np.arange(8).reshape(2, 2, 2, 1)), bad_color=color, max_images=1
+            writer=handle,
+            step=step,
+            tag="u",
+            tensor=np.uint8(np.arange(8).reshape(2, 2, 2, 1)),
+            bad_color=color,
+            max_images=1,
         ),
         "audio": raw.WriteAudioSummary(
             writer=handle, step=step, tag="a", tensor=np.float32([[0.0, 0.5, -1.0, 2.0]]), sample_rate=8000.0
         ),
-        "tensor": raw.WriteSummary(writer=handle, step=step, tensor=[[1, 2], [3, 4]], tag="t", summary_metadata=metadata),
+        "tensor": raw.WriteSummary(
+            writer=handle, step=step, tensor=[[1, 2], [3, 4]], tag="t", summary_metadata=metadata
+        ),
         "text": raw.WriteSummary(writer=handle, step=step, tensor=["x", "y"], tag="s", summary_metadata=""),
         "graph": raw.WriteGraphSummary(writer=handle, step=step, tensor=graph.SerializeToString()),
         "raw": raw.WriteRawProtoSummary(writer=handle, step=step, tensor=[summary.SerializeToString()] * 2),

@@ -41,7 +41,8 @@ pub fn encode_wav(samples: &[f32], rate: u32, channels: usize) -> Result<Vec<u8>
     for sample in samples {
         // NaN is the least sample, as in stock.
         let scaled = (sample * 32768.0).round();
-        let bounded = if scaled > f32::from(i16::MIN) { scaled.min(f32::from(i16::MAX)) } else { f32::from(i16::MIN) };
+        let bounded =
+            if scaled > f32::from(i16::MIN) { scaled.min(f32::from(i16::MAX)) } else { f32::from(i16::MIN) };
         file.extend((bounded as i16).to_le_bytes());
     }
     Ok(file)

@@ -10,7 +10,8 @@ const MAX_PIXELS_PER_BYTE: u64 = 4096;
 
 /// Decodes a file to RGB; only the first frame unless `all_frames`. Frames have the size of the largest one.
 pub fn decode_gif(file: &[u8], all_frames: bool) -> Result<Frames> {
-    let failed = |message: String| status!(InvalidArgument, "Invalid GIF data (size {}), {message}", file.len());
+    let failed =
+        |message: String| status!(InvalidArgument, "Invalid GIF data (size {}), {message}", file.len());
     let mut options = DecodeOptions::new();
     options.set_color_output(ColorOutput::Indexed);
     let limit = MAX_PIXELS_PER_BYTE * (file.len() as u64 + 16);
@@ -59,7 +60,9 @@ pub fn decode_gif(file: &[u8], all_frames: bool) -> Result<Frames> {
                 }
                 let Some(color) = palette.get(usize::from(*index) * 3..usize::from(*index) * 3 + 3) else {
                     let colors = palette.len() / 3;
-                    return Err(failed(format!("found color index {index} outside of color map range {colors}")));
+                    return Err(failed(format!(
+                        "found color index {index} outside of color map range {colors}"
+                    )));
                 };
                 canvas[(y * width + x) * 3..][..3].copy_from_slice(color);
             }

@@ -81,9 +81,10 @@ pub fn decode_png(file: &[u8], channels: usize, sixteen_bits: bool) -> Result<Pn
     let frame = reader.next_frame(&mut bytes).map_err(|_| damaged())?;
     reader.finish().map_err(|_| damaged())?;
     let wide = frame.bit_depth == BitDepth::Sixteen;
-    let read: Vec<u16> = match wide {
-        true => bytes.as_chunks::<2>().0.iter().map(|pair| u16::from_be_bytes(*pair)).collect(),
-        false => bytes.iter().map(|byte| u16::from(*byte)).collect(),
+    let read: Vec<u16> = if wide {
+        bytes.as_chunks::<2>().0.iter().map(|pair| u16::from_be_bytes(*pair)).collect()
+    } else {
+        bytes.iter().map(|byte| u16::from(*byte)).collect()
     };
     // Stock fills in the greatest value of the file's depth, even where samples are spread to 8 bits.
     let opaque = (1u32 << depth).wrapping_sub(1) as u16;

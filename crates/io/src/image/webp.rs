@@ -41,7 +41,9 @@ pub fn decode_webp(file: &[u8], channels: usize, all_frames: bool) -> Result<Fra
         let read = decoder.read_frame(&mut frame);
         read.map_err(|_| match number {
             0 => status!(InvalidArgument, "Failed to decode WebP Animation: failed to decode WebP Animation"),
-            _ => status!(InvalidArgument, "Failed to decode WebP Animation: failed to decode frame: {number}"),
+            _ => {
+                status!(InvalidArgument, "Failed to decode WebP Animation: failed to decode frame: {number}")
+            }
         })?;
         match in_file {
             4 => pixels.extend_from_slice(&frame),

@@ -256,7 +256,11 @@ impl Reader {
             // Stock takes any limits here.
             return Some(Scan { first: 0, last: 63, high: 0, low: 0, ..scan });
         }
-        let ranges = if scan.first == 0 { scan.last == 0 } else { scan.last < 64 && scan.first <= scan.last && count == 1 };
+        let ranges = if scan.first == 0 {
+            scan.last == 0
+        } else {
+            scan.last < 64 && scan.first <= scan.last && count == 1
+        };
         let bits = (scan.high == 0 || scan.low + 1 == scan.high) && scan.low <= 13;
         (ranges && bits).then_some(scan)
     }

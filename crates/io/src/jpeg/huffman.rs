@@ -34,7 +34,10 @@ impl Codes {
             for _ in 0..count {
                 if length <= LOOK {
                     let first = (code << (LOOK - length)) as usize;
-                    codes.short.get_mut(first..first + (1 << (LOOK - length)))?.fill((symbols[number], length as u8));
+                    codes
+                        .short
+                        .get_mut(first..first + (1 << (LOOK - length)))?
+                        .fill((symbols[number], length as u8));
                 }
                 (code, number) = (code + 1, number + 1);
             }

@@ -119,7 +119,13 @@ pub(super) fn decode(
     }
     let mut pixels = vec![0; window.height * window.width * channels];
     let row = window.width * channels;
-    let out = Converter { planes: &planes[..needed], from, adobe: header.adobe.is_some(), channels, window: &window };
+    let out = Converter {
+        planes: &planes[..needed],
+        from,
+        adobe: header.adobe.is_some(),
+        channels,
+        window: &window,
+    };
     threads.parallel_rows(&mut pixels[..rows_read * row], row, 4, |first, rows| out.fill(first, rows));
     Some(Image { height: window.height, width: window.width, channels, pixels })
 }
@@ -170,12 +176,14 @@ impl Plane {
         let size = block_size(frame, component, unit);
         let across_units = if frame.components.len() == 1 { 1 } else { component.across };
         let (blocks, _) = padded_blocks(frame, component);
-        let scaled = |pixels: usize, samples: usize, most: usize| (pixels * samples * size).div_ceil(most * 8);
+        let scaled =
+            |pixels: usize, samples: usize, most: usize| (pixels * samples * size).div_ceil(most * 8);
         let whole_width = scaled(frame.width, component.across, frame.max_across);
         let height = scaled(frame.height, component.down, frame.max_down);
-        let width = match window.cropped {
-            true => (window.decoded * component.across).div_ceil(frame.max_across),
-            false => whole_width,
+        let width = if window.cropped {
+            (window.decoded * component.across).div_ceil(frame.max_across)
+        } else {
+            whole_width
         };
         let (across, down) = (component.across * size / unit, component.down * size / unit);
         let fancy = options.fancy_upscaling && unit > 1;
@@ -241,7 +249,9 @@ fn read_directly(
     let mut block: Block = [0; 64];
     for row in 0..units_down {
         let starts: Vec<usize> = planes.iter().map(|plane| plane.pixels.len()).collect();
-        for ((plane, component), transform) in planes.iter_mut().zip(&frame.components).zip(&transforms).take(needed) {
+        for ((plane, component), transform) in
+            planes.iter_mut().zip(&frame.components).zip(&transforms).take(needed)
+        {
             let rows = if single { 1 } else { component.down } * transform.size;
             let length = plane.pixels.len() + rows * plane.stride;
             plane.pixels.resize(length, 0);
@@ -572,8 +582,9 @@ fn both_two(near: &[u8], far: &[u8], sums: &mut [u16], out: &mut [u8]) {
         *sum = 3 * u16::from(*near) + u16::from(*far);
     }
     let (out, _) = out.as_chunks_mut::<2>();
-    let pair =
-        |before: u16, here: u16, after: u16| [((3 * here + before + 8) >> 4) as u8, ((3 * here + after + 7) >> 4) as u8];
+    let pair = |before: u16, here: u16, after: u16| {
+        [((3 * here + before + 8) >> 4) as u8, ((3 * here + after + 7) >> 4) as u8]
+    };
     let middle = sums.iter().zip(&sums[1..]).zip(sums.get(2..).unwrap_or_default());
     for (out, ((before, here), after)) in out[1..].iter_mut().zip(middle) {
         *out = pair(*before, *here, *after);

@@ -228,7 +228,8 @@ fn codes(
     let needs_first = scan.first == 0 && scan.high == 0;
     let needs_other = !frame.progressive || scan.first > 0;
     let get = |tables: &[Option<Codes>; 4], number: usize| tables.get(number)?.clone();
-    let first = if needs_first { Some(get(&tables.first_codes, *first).filter(Codes::are_first)?) } else { None };
+    let first =
+        if needs_first { Some(get(&tables.first_codes, *first).filter(Codes::are_first)?) } else { None };
     let other = if needs_other { Some(get(&tables.other_codes, *other)?) } else { None };
     Some((first, other))
 }

@@ -149,7 +149,12 @@ fn encode_kernel(_: &Init<'_>) -> Result<Kernel> {
         let rate: i32 = rate.to_scalar()?;
         ensure!(audio.elements() > 0 || audio.shape().dim(0) == 0, InvalidArgument, "audio is null");
         // Stock reads a negative rate as a huge one.
-        ensure!(rate > 0, InvalidArgument, "sample_rate must be in (0, 2^32), got: {}", i64::from(rate) as u64);
+        ensure!(
+            rate > 0,
+            InvalidArgument,
+            "sample_rate must be in (0, 2^32), got: {}",
+            i64::from(rate) as u64
+        );
         let file = encode_wav(audio.flat()?, rate as u32, audio.shape().dim(1))?;
         Ok(Tensor::scalar(Str::from(file)).into())
     })

@@ -20,6 +20,7 @@ pub(crate) const OPS: &[&Op] = &[
 
 static DRAW_BOUNDING_BOXES: Op = Op {
     name: "DrawBoundingBoxes",
+    gradient: Gradient::Stop,
     inputs: &["images: T", "boxes: float"],
     outputs: &["output: T"],
     attrs: &["T: {float, half} = DT_FLOAT"],
@@ -30,6 +31,7 @@ static DRAW_BOUNDING_BOXES: Op = Op {
 
 static DRAW_BOUNDING_BOXES_V2: Op = Op {
     name: "DrawBoundingBoxesV2",
+    gradient: Gradient::Undefined,
     inputs: &["images: T", "boxes: float", "colors: float"],
     shape: draw_v2_shape,
     ..DRAW_BOUNDING_BOXES
@@ -329,7 +331,11 @@ impl Sampling {
                     covered.shape()
                 );
                 let covered: f32 = covered.to_scalar()?;
-                ensure!(covered >= 0.0, InvalidArgument, "Min object covered must be non-negative: {covered}");
+                ensure!(
+                    covered >= 0.0,
+                    InvalidArgument,
+                    "Min object covered must be non-negative: {covered}"
+                );
                 covered
             }
         };
@@ -476,7 +482,11 @@ fn crop_kernel(init: &Init<'_>) -> Result<Kernel> {
         let &[rows, columns] = size.flat::<i64>()? else {
             bail!(InvalidArgument, "shape_t must have two elements{}", size.shape());
         };
-        ensure!(rows >= 0 && columns >= 0, InvalidArgument, "a crop has no negative size: [{rows},{columns}]");
+        ensure!(
+            rows >= 0 && columns >= 0,
+            InvalidArgument,
+            "a crop has no negative size: [{rows},{columns}]"
+        );
         ensure!(
             width >= columns,
             FailedPrecondition,
@@ -493,7 +503,8 @@ fn crop_kernel(init: &Init<'_>) -> Result<Kernel> {
         let top = offset(height - rows) as usize;
         let mut out = cx.alloc_dtype(image.dtype(), Shape::new([rows, columns, channels])?)?;
         let [width, columns, channels] = [width, columns, channels].map(|dim| dim as usize);
-        let cut = Cut { start: (top * width + left) * channels, row: width * channels, width: columns * channels };
+        let cut =
+            Cut { start: (top * width + left) * channels, row: width * channels, width: columns * channels };
         match image.dtype().size() {
             1 => cut.copy::<u8>(image, &mut out)?,
             2 => cut.copy::<u16>(image, &mut out)?,

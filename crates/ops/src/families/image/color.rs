@@ -9,14 +9,8 @@ use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx};
 use ferroflow_core::scope::{Output, Scope};
 use ferroflow_core::{Result, bf16, ensure, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[
-    &RGB_TO_HSV,
-    &HSV_TO_RGB,
-    &ADJUST_CONTRAST,
-    &ADJUST_CONTRAST_V2,
-    &ADJUST_HUE,
-    &ADJUST_SATURATION,
-];
+pub(crate) const OPS: &[&Op] =
+    &[&RGB_TO_HSV, &HSV_TO_RGB, &ADJUST_CONTRAST, &ADJUST_CONTRAST_V2, &ADJUST_HUE, &ADJUST_SATURATION];
 
 static RGB_TO_HSV: Op = Op {
     name: "RGBToHSV",
@@ -32,7 +26,7 @@ static RGB_TO_HSV: Op = Op {
 
 static HSV_TO_RGB: Op = Op {
     name: "HSVToRGB",
-    gradient: Gradient::Undefined,
+    gradient: Gradient::Stop,
     kernels: kernels![hsv_to_rgb_kernel: f16, bf16, f32, f64],
     ..RGB_TO_HSV
 };
@@ -368,9 +362,7 @@ fn rgb_to_hsv_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
     let positive = [positive(r)?, positive(gr)?, positive(b)?];
     let inverse = |x: Result<Output>| ops::div_no_nan(s, &one, x?);
     let pick = |masks: &[Output; 3], at: [usize; 2]| sum_of_products(s, at.map(|i| (&masks[i], &x[i])));
-    let extreme = |masks: &[Output; 3]| {
-        ops::add_v2(s, pick(masks, [0, 1])?, ops::mul(s, &masks[2], b)?)
-    };
+    let extreme = |masks: &[Output; 3]| ops::add_v2(s, pick(masks, [0, 1])?, ops::mul(s, &masks[2], b)?);
     let range = ops::sub(s, extreme(&largest)?, extreme(&smallest)?)?;
     let (per_range, per_square) = (inverse(Ok(range.clone()))?, inverse(ops::square(s, &range))?);
     let sixth = ops::div(s, &one, ops::cast(s, 6.0f32, dtype)?)?;

@@ -9,8 +9,7 @@ use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx};
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure, f16, kernels};
 
-pub(crate) const OPS: &[&Op] =
-    &[&CROP_AND_RESIZE, &CROP_AND_RESIZE_GRAD_IMAGE, &CROP_AND_RESIZE_GRAD_BOXES];
+pub(crate) const OPS: &[&Op] = &[&CROP_AND_RESIZE, &CROP_AND_RESIZE_GRAD_IMAGE, &CROP_AND_RESIZE_GRAD_BOXES];
 
 static CROP_AND_RESIZE: Op = Op {
     name: "CropAndResize",
@@ -201,9 +200,8 @@ impl Crop {
 
     fn pixel<T: Pixel>(&self, image: &[T], y: f32, x: f32, out: &mut [f32]) {
         let channels = self.image.channels;
-        let at = |y: f32, x: f32| {
-            &image[(y as usize * self.image.width + x as usize) * channels..][..channels]
-        };
+        let at =
+            |y: f32, x: f32| &image[(y as usize * self.image.width + x as usize) * channels..][..channels];
         if self.nearest {
             out.iter_mut().zip(at(y.round(), x.round())).for_each(|(out, value)| *out = value.single());
             return;
@@ -212,7 +210,8 @@ impl Crop {
         let (down, across) = (y - top, x - left);
         let corners = [at(top, left), at(top, right), at(bottom, left), at(bottom, right)];
         for (channel, out) in out.iter_mut().enumerate() {
-            let [top_left, top_right, bottom_left, bottom_right] = corners.map(|pixel| pixel[channel].single());
+            let [top_left, top_right, bottom_left, bottom_right] =
+                corners.map(|pixel| pixel[channel].single());
             let top = top_left + (top_right - top_left) * across;
             let bottom = bottom_left + (bottom_right - bottom_left) * across;
             *out = top + (bottom - top) * down;
@@ -332,7 +331,8 @@ fn box_gradient<T: Pixel>(
     (dims, crops): (ImageDims, ImageDims),
     sums: &mut [f32],
 ) {
-    let ratio = |image: usize, crop: usize| if crop > 1 { (image - 1) as f32 / (crop - 1) as f32 } else { 0.0 };
+    let ratio =
+        |image: usize, crop: usize| if crop > 1 { (image - 1) as f32 / (crop - 1) as f32 } else { 0.0 };
     let (height_ratio, width_ratio) = (ratio(dims.height, crops.height), ratio(dims.width, crops.width));
     let (height_step, width_step) = ((y2 - y1) * height_ratio, (x2 - x1) * width_ratio);
     let (bottom_edge, right_edge) = ((dims.height - 1) as f32, (dims.width - 1) as f32);
@@ -365,16 +365,18 @@ fn box_gradient<T: Pixel>(
                 let grad = grads[(y * crops.width + x) * channels + channel];
                 let vertical =
                     ((1.0 - across) * (bottom_left - top_left) + across * (bottom_right - top_right)) * grad;
-                let horizontal = ((1.0 - down) * (top_right - top_left) + down * (bottom_right - bottom_left)) * grad;
-                let mut add = |corners: [usize; 2], slope: f32, edge: f32, at: usize, ratio: f32, count: usize| {
-                    if count > 1 {
-                        sums[corners[0]] += slope * (edge - at as f32 * ratio);
-                        sums[corners[1]] += slope * (at as f32 * ratio);
-                    } else {
-                        let half = f64::from(slope) * 0.5 * f64::from(edge);
-                        corners.iter().for_each(|at| sums[*at] = (f64::from(sums[*at]) + half) as f32);
-                    }
-                };
+                let horizontal =
+                    ((1.0 - down) * (top_right - top_left) + down * (bottom_right - bottom_left)) * grad;
+                let mut add =
+                    |corners: [usize; 2], slope: f32, edge: f32, at: usize, ratio: f32, count: usize| {
+                        if count > 1 {
+                            sums[corners[0]] += slope * (edge - at as f32 * ratio);
+                            sums[corners[1]] += slope * (at as f32 * ratio);
+                        } else {
+                            let half = f64::from(slope) * 0.5 * f64::from(edge);
+                            corners.iter().for_each(|at| sums[*at] = (f64::from(sums[*at]) + half) as f32);
+                        }
+                    };
                 add([0, 2], vertical, bottom_edge, y, height_ratio, crops.height);
                 add([1, 3], horizontal, right_edge, x, width_ratio, crops.width);
             }

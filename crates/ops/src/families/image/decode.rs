@@ -144,10 +144,12 @@ fn jpeg_shape_kernel(init: &Init<'_>) -> Result<Kernel> {
         );
         let contents: Str = contents.to_scalar()?;
         let shape = jpeg::shape(&contents);
-        let shape = shape.ok_or_else(|| status!(InvalidArgument, "Invalid JPEG data, size {}", contents.len()))?;
-        Ok(match wide {
-            true => Tensor::vector(shape.map(|dim| dim as i64).to_vec()).into(),
-            false => Tensor::vector(shape.map(|dim| dim as i32).to_vec()).into(),
+        let shape =
+            shape.ok_or_else(|| status!(InvalidArgument, "Invalid JPEG data, size {}", contents.len()))?;
+        Ok(if wide {
+            Tensor::vector(shape.map(|dim| dim as i64).to_vec()).into()
+        } else {
+            Tensor::vector(shape.map(|dim| dim as i32).to_vec()).into()
         })
     })
 }
@@ -265,7 +267,12 @@ impl Decode {
         let mut options = DecodeOptions { channels: self.channels, ..self.jpeg };
         if self.is("DecodeAndCropJpeg") {
             let window = cx.input(1)?;
-            ensure!(window.rank() == 1, InvalidArgument, "crop_window must be 1-D, got shape {}", window.shape());
+            ensure!(
+                window.rank() == 1,
+                InvalidArgument,
+                "crop_window must be 1-D, got shape {}",
+                window.shape()
+            );
             let Ok(sides) = window.flat::<i32>()?.try_into() else {
                 bail!(InvalidArgument, "crop_size must have four elements {}", window.shape());
             };

@@ -172,13 +172,16 @@ fn png_kernel(init: &Init<'_>) -> Result<Kernel> {
             for (number, file) in files.iter_mut().enumerate() {
                 let pixels = &bytes[(first + number) * length..][..length];
                 // Samples of two bytes are written the other way round.
-                let swapped: Vec<u8> = match wide {
-                    true => pixels.as_chunks::<2>().0.iter().flat_map(|[low, high]| [*high, *low]).collect(),
-                    false => pixels.to_vec(),
+                let swapped: Vec<u8> = if wide {
+                    pixels.as_chunks::<2>().0.iter().flat_map(|[low, high]| [*high, *low]).collect()
+                } else {
+                    pixels.to_vec()
                 };
                 match encode_png_at(size, wide, &swapped, compression) {
                     Ok(bytes) => *file = Str::from(bytes),
-                    Err(_) => failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(first + number),
+                    Err(_) => {
+                        failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(first + number)
+                    }
                 }
             }
         });

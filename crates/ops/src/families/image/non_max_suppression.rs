@@ -2,7 +2,7 @@
 
 use crate::numeric::Float;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure, f16, kernels};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -19,6 +19,7 @@ pub(crate) const OPS: &[&Op] = &[
 
 static NON_MAX_SUPPRESSION: Op = Op {
     name: "NonMaxSuppression",
+    gradient: Gradient::Stop,
     inputs: &["boxes: float", "scores: float", "max_output_size: int32"],
     outputs: &["selected_indices: int32"],
     attrs: &["iou_threshold: float = 0.5"],
@@ -37,6 +38,7 @@ static NON_MAX_SUPPRESSION_V2: Op = Op {
 
 static NON_MAX_SUPPRESSION_V3: Op = Op {
     name: "NonMaxSuppressionV3",
+    gradient: Gradient::Undefined,
     inputs: &[
         "boxes: T",
         "scores: T",
@@ -60,6 +62,7 @@ static NON_MAX_SUPPRESSION_V4: Op = Op {
 
 static NON_MAX_SUPPRESSION_V5: Op = Op {
     name: "NonMaxSuppressionV5",
+    gradient: Gradient::Undefined,
     inputs: &[
         "boxes: T",
         "scores: T",
@@ -187,7 +190,8 @@ fn combined_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 
 /// The share that two boxes have in common of the area that they cover together.
 fn overlap(a: [f32; 4], b: [f32; 4]) -> f32 {
-    let sorted = |[y1, x1, y2, x2]: [f32; 4]| [smaller(y1, y2), smaller(x1, x2), larger(y1, y2), larger(x1, x2)];
+    let sorted =
+        |[y1, x1, y2, x2]: [f32; 4]| [smaller(y1, y2), smaller(x1, x2), larger(y1, y2), larger(x1, x2)];
     let (a, b) = (sorted(a), sorted(b));
     let area = |[y1, x1, y2, x2]: [f32; 4]| (y2 - y1) * (x2 - x1);
     let (area_a, area_b) = (area(a), area(b));
@@ -433,7 +437,11 @@ fn box_kernel<T: Float<Math = f32>>(init: &Init<'_>) -> Result<Kernel> {
             2 => Outputs::from([indices, valid]),
             _ => {
                 let mut scores = cx.zeros(T::DTYPE, Shape::vector(length))?;
-                scores.flat_mut::<T>()?.iter_mut().zip(kept).for_each(|(out, score)| *out = T::from_math(score));
+                scores
+                    .flat_mut::<T>()?
+                    .iter_mut()
+                    .zip(kept)
+                    .for_each(|(out, score)| *out = T::from_math(score));
                 Outputs::from([indices, scores, valid])
             }
         })
@@ -442,11 +450,7 @@ fn box_kernel<T: Float<Math = f32>>(init: &Init<'_>) -> Result<Kernel> {
 
 /// Boxes of one class that were selected. Of boxes with equal scores, stock takes the one that its heap happens to have on
 /// top, so the heap is the same here.
-fn select_of_class(
-    scores: &[f32],
-    limits: &Limits,
-    similarity: &dyn Fn(usize, usize) -> f32,
-) -> Vec<usize> {
+fn select_of_class(scores: &[f32], limits: &Limits, similarity: &dyn Fn(usize, usize) -> f32) -> Vec<usize> {
     let mut heap = ScoreHeap { scores, numbers: Vec::new() };
     let candidates = scores.iter().enumerate().filter(|(_, score)| **score > limits.score);
     candidates.for_each(|(number, _)| heap.push(number));
@@ -493,7 +497,11 @@ impl ScoreHeap<'_> {
         loop {
             let (left, right) = (2 * hole + 1, 2 * hole + 2);
             let child = match () {
-                () if right < length && self.scores[self.numbers[right]] >= self.scores[self.numbers[left]] => right,
+                () if right < length
+                    && self.scores[self.numbers[right]] >= self.scores[self.numbers[left]] =>
+                {
+                    right
+                }
                 () if left < length => left,
                 () => break,
             };
@@ -549,8 +557,11 @@ fn combined_kernel(init: &Init<'_>) -> Result<Kernel> {
         ensure!(scored == count, InvalidArgument, "scores has incompatible shape");
         let [batch, count, per_box, classes] = [batch, count, per_box, classes].map(|dim| dim as usize);
         let (per_class, total) = (per_class as usize, total as usize);
-        let length =
-            if pad_per_class { total.min(per_class.saturating_mul(classes).min(i32::MAX as usize)) } else { total };
+        let length = if pad_per_class {
+            total.min(per_class.saturating_mul(classes).min(i32::MAX as usize))
+        } else {
+            total
+        };
         let shape = |dims: &[usize]| Shape::new(dims.iter().map(|dim| *dim as i64));
         let mut out_boxes = cx.zeros(DType::Float, shape(&[batch, length, 4])?)?;
         let mut out_scores = cx.zeros(DType::Float, shape(&[batch, length])?)?;
@@ -579,8 +590,11 @@ fn combined_kernel(init: &Init<'_>) -> Result<Kernel> {
             valid.flat_mut::<i32>()?[image] = found.len() as i32;
             for (number, detection) in found.iter().enumerate() {
                 let at = image * length + number;
-                let corners =
-                    if clip { detection.corners.map(|x| larger(smaller(x, 1.0), 0.0)) } else { detection.corners };
+                let corners = if clip {
+                    detection.corners.map(|x| larger(smaller(x, 1.0), 0.0))
+                } else {
+                    detection.corners
+                };
                 out_boxes.flat_mut::<f32>()?[at * 4..][..4].copy_from_slice(&corners);
                 out_scores.flat_mut::<f32>()?[at] = detection.score;
                 out_classes.flat_mut::<f32>()?[at] = detection.class as f32;

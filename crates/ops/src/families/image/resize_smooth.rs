@@ -78,9 +78,10 @@ fn table(a: f64) -> Table {
 fn cubics(alignment: Alignment, from: usize, to: usize, scale: f32) -> Vec<Cubic> {
     static KEYS: OnceLock<Table> = OnceLock::new();
     static LEGACY: OnceLock<Table> = OnceLock::new();
-    let table = match alignment.half_pixels {
-        true => KEYS.get_or_init(|| table(-0.5)),
-        false => LEGACY.get_or_init(|| table(-0.75)),
+    let table = if alignment.half_pixels {
+        KEYS.get_or_init(|| table(-0.5))
+    } else {
+        LEGACY.get_or_init(|| table(-0.75))
     };
     let cubic = |at: usize| {
         let place = alignment.place(at, scale);
@@ -245,7 +246,8 @@ fn means<T: Pixel>(threads: Threads<'_>, original: &[T], resize: &Resize, out: &
                     };
                     let row = (image * from.height + inside(at, from.height)) * from.row();
                     let row = &original[row..][..from.row()];
-                    let pixel = |at: i64, channel: usize| row[inside(at, from.width) * channels + channel].single();
+                    let pixel =
+                        |at: i64, channel: usize| row[inside(at, from.width) * channels + channel].single();
                     for (channel, out) in out.iter_mut().enumerate() {
                         let mut sum = pixel(x.start, channel) * x.first;
                         if x.start + 1 != x.end {

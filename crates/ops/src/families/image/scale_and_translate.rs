@@ -77,7 +77,11 @@ fn lanczos(x: f32, radius: f32) -> f32 {
 
 fn gaussian(x: f32, radius: f32) -> f32 {
     let sigma = radius / 3.0;
-    if x >= radius { 0.0 } else { (f64::from(-x * x) / (2.0 * f64::from(sigma) * f64::from(sigma))).exp() as f32 }
+    if x >= radius {
+        0.0
+    } else {
+        (f64::from(-x * x) / (2.0 * f64::from(sigma) * f64::from(sigma))).exp() as f32
+    }
 }
 
 fn boxed(x: f32, _: f32) -> f32 {
@@ -143,10 +147,16 @@ impl Spans {
             }
             let inside = |pixel: f32| (pixel as i64).clamp(0, from as i64 - 1) as usize;
             let (first, last) = (inside((place - reach - 0.5).ceil()), inside((place + reach - 0.5).floor()));
-            ensure!(last + 1 - first <= length, Internal, "Span is too large: {} vs {length}.", last + 1 - first);
+            ensure!(
+                last + 1 - first <= length,
+                Internal,
+                "Span is too large: {} vs {length}.",
+                last + 1 - first
+            );
             let mut sum = 0.0f32;
             for (pixel, weight) in (first..=last).zip(weights.iter_mut()) {
-                *weight = (sampling.weight)(((pixel as f32 + 0.5 - place) * narrowing).abs(), sampling.radius);
+                *weight =
+                    (sampling.weight)(((pixel as f32 + 0.5 - place) * narrowing).abs(), sampling.radius);
                 sum += *weight;
             }
             let norm = if sum.abs() >= 1000.0 * f32::MIN_POSITIVE { 1.0 / sum } else { 0.0 };
@@ -275,8 +285,10 @@ fn grad_kernel(init: &Init<'_>) -> Result<Kernel> {
         if out.elements() == 0 {
             return Ok(out.into());
         }
-        let rows = Spans::new(sampling, from.height, to.height, scale[0], translation[0])?.transposed(to.height)?;
-        let columns = Spans::new(sampling, from.width, to.width, scale[1], translation[1])?.transposed(to.width)?;
+        let rows =
+            Spans::new(sampling, from.height, to.height, scale[0], translation[0])?.transposed(to.height)?;
+        let columns =
+            Spans::new(sampling, from.width, to.width, scale[1], translation[1])?.transposed(to.width)?;
         gather(cx.threads(), grads.flat::<f32>()?, (from, to), (&rows, &columns), out.flat_mut()?);
         Ok(out.into())
     })

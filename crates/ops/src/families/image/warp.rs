@@ -282,10 +282,9 @@ fn transform_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
         "WRAP" => FillMode::Wrap,
         "CONSTANT" => FillMode::Constant,
         "NEAREST" => FillMode::Nearest,
-        other => bail!(
-            InvalidArgument,
-            "Invalid mode {other}. Supported types: REFLECT, WRAP, CONSTANT, NEAREST"
-        ),
+        other => {
+            bail!(InvalidArgument, "Invalid mode {other}. Supported types: REFLECT, WRAP, CONSTANT, NEAREST")
+        }
     };
     Kernel::sync(move |cx| {
         let images = cx.input(0)?;
@@ -307,7 +306,8 @@ fn transform_kernel<T: Real>(init: &Init<'_>) -> Result<Kernel> {
             for (number, out) in rows.chunks_mut(to.row()).enumerate() {
                 let (image, y) = ((first + number) / to.height, (first + number) % to.height);
                 let transform = &transforms[if transforms.len() == 1 { 0 } else { image }];
-                let source = Source { pixels: &pixels[image * from.image()..][..from.image()], dims: from, fill };
+                let source =
+                    Source { pixels: &pixels[image * from.image()..][..from.image()], dims: from, fill };
                 for (x, out) in out.chunks_mut(to.channels).enumerate() {
                     match project(transform, x, y) {
                         Some((x, y)) => {
@@ -379,8 +379,12 @@ impl<T: Real> Source<'_, T> {
         }
         let (left, top) = (x.floor(), y.floor());
         let (right, bottom) = (left + 1.0, top + 1.0);
-        let corners =
-            [self.pixel(left, top), self.pixel(right, top), self.pixel(left, bottom), self.pixel(right, bottom)];
+        let corners = [
+            self.pixel(left, top),
+            self.pixel(right, top),
+            self.pixel(left, bottom),
+            self.pixel(right, bottom),
+        ];
         for (channel, out) in out.iter_mut().enumerate() {
             let [top_left, top_right, bottom_left, bottom_right] =
                 corners.map(|pixel| pixel.map_or(self.fill, |pixel| pixel[channel]).to_f64() as f32);
@@ -427,9 +431,9 @@ fn inverted(s: &Scope, transforms: &Output) -> Result<Output> {
         [1, 6, 0, 7],
         [0, 4, 1, 3],
     ];
-    let entries = MINORS.iter().map(|[a, b, c, d]| {
-        ops::sub(s, ops::mul(s, at(*a), at(*b))?, ops::mul(s, at(*c), at(*d))?)
-    });
+    let entries = MINORS
+        .iter()
+        .map(|[a, b, c, d]| ops::sub(s, ops::mul(s, at(*a), at(*b))?, ops::mul(s, at(*c), at(*d))?));
     let entries = entries.collect::<Result<Vec<Output>>>()?;
     let scaled = entries[..8].iter().map(|entry| ops::div(s, entry, &entries[8]));
     ops::Pack::new().axis(1).build(s, scaled.collect::<Result<Vec<Output>>>()?)

@@ -4,7 +4,7 @@
 use crate::numeric::Real;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, shapes};
-use ferroflow_core::{DType, Result, Shape, Tensor, bf16, bail, ensure, f16, kernels};
+use ferroflow_core::{DType, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
     &DEBUG_IDENTITY,
@@ -117,6 +117,7 @@ static DEBUG_GRADIENT_IDENTITY: Op = Op {
     attrs: &["T: type"],
     shape: shapes::unchanged,
     kernels: kernels![any pass_kernel],
+    allows_uninitialized_input: true,
     ..Op::PURE
 };
 
@@ -313,9 +314,10 @@ fn summary_v2_kernel(init: &Init<'_>) -> Result<Kernel> {
             _ => bail!(Unimplemented, "Unimplemented tensor debug mode: {mode}"),
         };
         let shape = Shape::vector(out.len());
-        Ok(match wide {
-            true => Tensor::new(shape, out)?.into(),
-            false => Tensor::new(shape, out.iter().map(|x| *x as f32).collect::<Vec<f32>>())?.into(),
+        Ok(if wide {
+            Tensor::new(shape, out)?.into()
+        } else {
+            Tensor::new(shape, out.iter().map(|x| *x as f32).collect::<Vec<f32>>())?.into()
         })
     })
 }

@@ -81,7 +81,9 @@ static WRITE_SCALAR_SUMMARY: Op = Op {
 static WRITE_HISTOGRAM_SUMMARY: Op = Op {
     name: "WriteHistogramSummary",
     inputs: &["writer: resource", "step: int64", "tag: string", "values: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, bool} = DT_FLOAT"],
+    attrs: &[
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, bool} = DT_FLOAT",
+    ],
     kernels: kernels![any histogram_kernel],
     ..Op::STATEFUL
 };
@@ -143,7 +145,8 @@ fn scalar_input<T: ferroflow_core::Element>(cx: &KernelCx<'_>, input: usize, nam
 fn create_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let directory: Str = scalar_input(cx, 1, "logdir")?;
-        let (max_queue, flush_millis) = (scalar_input(cx, 2, "max_queue")?, scalar_input(cx, 3, "flush_millis")?);
+        let (max_queue, flush_millis) =
+            (scalar_input(cx, 2, "max_queue")?, scalar_input(cx, 3, "flush_millis")?);
         let suffix: Str = scalar_input(cx, 4, "filename_suffix")?;
         let (directory, suffix) = (String::from_utf8_lossy(&directory), String::from_utf8_lossy(&suffix));
         let handle = cx.handle(0)?;
@@ -285,7 +288,11 @@ fn graph_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let writer = writer(cx)?;
         let graph: Str = scalar_input(cx, 2, "tensor")?;
-        ensure!(GraphDef::decode(graph.as_ref()).is_ok(), DataLoss, "Bad tf.GraphDef binary proto tensor string");
+        ensure!(
+            GraphDef::decode(graph.as_ref()).is_ok(),
+            DataLoss,
+            "Bad tf.GraphDef binary proto tensor string"
+        );
         writer.write(scalar_input(cx, 1, "step")?, GRAPH_FIELD, &graph)?;
         Ok(Outputs::None)
     })
