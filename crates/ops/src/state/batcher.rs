@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct BatchLimits {
     /// The most rows.
     pub(crate) size: usize,
-    /// How long the first task of a batch waits for others.
+    /// The time that the first task of a batch waits for others.
     pub(crate) timeout: Duration,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Task<R> {
     pub(crate) id: u64,
     pub(crate) tensors: Vec<Tensor>,
     pub(crate) rows: usize,
-    /// What has become of it, once somebody has worked for it.
+    /// The outcome, once somebody has worked for it.
     result: Option<Result<R>>,
 }
 
@@ -86,7 +86,7 @@ impl<R> Drop for Place<R> {
     }
 }
 
-/// What a task does next.
+/// The next thing that a task does.
 enum Turn<R> {
     /// Works for these tasks: their numbers, tensors and rows.
     Work(Vec<(u64, Vec<Tensor>, usize)>),

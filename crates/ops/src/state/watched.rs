@@ -1,4 +1,4 @@
-//! A value that steps wait for: whoever changes it wakes all who wait.
+//! A value that steps wait for: each change wakes all of them.
 
 use ferroflow_core::{Result, status};
 use std::future::poll_fn;

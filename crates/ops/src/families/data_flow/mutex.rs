@@ -100,12 +100,12 @@ fn mutex(cx: &KernelCx<'_>) -> Result<Arc<Watched<bool>>> {
 fn lock_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::future(|mut cx| async move {
         let mutex = mutex(&cx.cx())?;
-        let acquired = mutex.until("A mutex", |locked| match *locked {
-            true => Poll::Pending,
-            false => {
-                *locked = true;
-                Poll::Ready(Ok(()))
+        let acquired = mutex.until("A mutex", |locked| {
+            if *locked {
+                return Poll::Pending;
             }
+            *locked = true;
+            Poll::Ready(Ok(()))
         });
         acquired.await?;
         let lock = Variant::new(Lock(mutex));

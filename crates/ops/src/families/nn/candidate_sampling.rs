@@ -280,8 +280,8 @@ impl Sampler {
         Ok(tries)
     }
 
-    /// How often a class of this probability is to be expected among the candidates: `1 - (1 - p)^tries` if they are
-    /// unique.
+    /// The number of times that a class of this probability is to be expected among the candidates: `1 - (1 - p)^tries`
+    /// if they are unique.
     fn expected(&self, probability: f32, tries: i32) -> f32 {
         if tries == self.num_sampled {
             return probability * self.num_sampled as f32;

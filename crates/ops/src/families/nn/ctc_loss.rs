@@ -39,7 +39,7 @@ fn loss_shape(s: &mut ShapeCx<'_>) -> Result<()> {
 /// The labels of every sequence, without blanks between them.
 struct Labels {
     sequences: Vec<Vec<usize>>,
-    /// How many labels there were, those included that are dropped.
+    /// The numbers of labels that were given, those included that are dropped.
     given: Vec<usize>,
 }
 

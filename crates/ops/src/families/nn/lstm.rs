@@ -266,7 +266,7 @@ fn checked<'a, T: Gemm>(
     Ok((sizes, weights))
 }
 
-/// What one step starts from.
+/// The values that one step starts from.
 struct Before<'a, T> {
     x: &'a [T],
     cs: &'a [T],
@@ -421,7 +421,7 @@ fn block_kernel<T: Gemm + Functions + Real>(init: &Init<'_>) -> Result<Kernel> {
     })
 }
 
-/// What a step made, and the gradients that arrive at it.
+/// The values that a step made, and the gradients that arrive at it.
 struct After<'a, T> {
     i: &'a [T],
     cs: &'a [T],
