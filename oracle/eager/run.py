@@ -32,6 +32,7 @@ SCENARIOS = [
     "protocol",
     "operations",
     "functions",
+    "tables",
     "coordinator",
 ]
 

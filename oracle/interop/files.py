@@ -107,9 +107,9 @@ def readers(target, directory):
     deflated = write(directory, "deflated", records(three, "ZLIB"))
     missing = os.path.join(directory, "missing")
     for name, make, paths in [
-        ("lines", lambda: v1.TextLineReader(), [lines, short]),
+        ("lines", v1.TextLineReader, [lines, short]),
         ("headers", lambda: v1.TextLineReader(skip_header_lines=2), [lines, short]),
-        ("lines missing", lambda: v1.TextLineReader(), [missing, short]),
+        ("lines missing", v1.TextLineReader, [missing, short]),
         ("fixed", lambda: v1.FixedLengthRecordReader(4, 2, 2), [fixed]),
         ("fixed hop", lambda: v1.FixedLengthRecordReader(4, 2, 2, 2), [fixed]),
         ("fixed long hop", lambda: v1.FixedLengthRecordReader(2, 0, 0, 5), [fixed]),
@@ -124,11 +124,11 @@ def readers(target, directory):
             lambda: v1.FixedLengthRecordReader(4, 2, 2, encoding="ZLIB"),
             [write(directory, "fl", zlib.compress(b"HHaaaabbbbFF"))],
         ),
-        ("records", lambda: v1.TFRecordReader(), [plain]),
+        ("records", v1.TFRecordReader, [plain]),
         ("records gzip", lambda: v1.TFRecordReader(options=tf.io.TFRecordOptions("GZIP")), [zipped]),
         ("records zlib", lambda: v1.TFRecordReader(options=tf.io.TFRecordOptions("ZLIB")), [deflated]),
-        ("whole", lambda: v1.WholeFileReader(), [short, fixed]),
-        ("identity", lambda: v1.IdentityReader(), ["a", "b", "c"]),
+        ("whole", v1.WholeFileReader, [short, fixed]),
+        ("identity", v1.IdentityReader, ["a", "b", "c"]),
     ]:
         print(f"- {name}", flush=True)
         with tf.Graph().as_default():
