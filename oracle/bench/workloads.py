@@ -345,6 +345,94 @@ def _image_kernels():
     yield "depthwise conv 3×3 of 32×28×28×32", depthwise, [_uniform(3, 3, 32, 1), *images], repeats
 
 
+def _prepared(build, repeats=20):
+    """Time of a step on what the server has: `build()` gives what runs once before, and what is timed."""
+
+    def open_on(target):
+        with tf.Graph().as_default() as graph:
+            before, timed = build()
+        session = _session(target, graph, True)
+        for step in before:
+            session.run(step)
+        call = session.make_callable([tf.group(timed)] if not isinstance(timed, tf.Operation) else [timed])
+        return lambda: _seconds(call, repeats) * 1e6
+
+    return open_on
+
+
+def _kept(name, value):
+    """A tensor in a variable of the server: its setting and its reading."""
+    handle = tf.raw_ops.VarHandleOp(dtype=value.dtype, shape=value.shape, shared_name=name)
+    set_it = tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+    return set_it, tf.raw_ops.ReadVariableOp(resource=handle, dtype=value.dtype)
+
+
+def _tables(entries=100_000):
+    """Lookups and inserts of as many keys as a table has."""
+    raw = tf.raw_ops
+    keys = {
+        "strings": tf.strings.join(["word", tf.strings.as_string(tf.range(entries))]).numpy(),
+        "integers": np.random.RandomState(2).permutation(entries).astype(np.int64) * 7919,
+    }
+    order = np.random.RandomState(3).permutation(entries)
+
+    def build(kind, static, insert):
+        def graph():
+            entered, asked = _kept("entered", tf.constant(keys[kind])), _kept("asked", tf.constant(keys[kind][order]))
+            values = tf.constant(np.arange(entries))
+            make = raw.HashTableV2 if static else raw.MutableHashTableV2
+            key_type = tf.string if kind == "strings" else tf.int64
+            table = make(key_dtype=key_type, value_dtype=tf.int64, shared_name=kind)
+            put = raw.InitializeTableV2 if static else raw.LookupTableInsertV2
+            fill = put(table_handle=table, keys=entered[1], values=values)
+            find = raw.LookupTableFindV2(table_handle=table, keys=asked[1], default_value=np.int64(-1))
+            again = raw.LookupTableInsertV2(table_handle=table, keys=asked[1], values=values)
+            return [[entered[0], asked[0]], fill], again if insert else find.op
+
+        return graph
+
+    for kind in keys:
+        for name, static in (("static", True), ("mutable", False)):
+            yield f"lookup of 100,000 {kind} in a {name} table", build(kind, static, False), 2
+        yield f"insert of 100,000 {kind}", build(kind, False, True), 1.2
+
+
+def _parse(examples=512):
+    """Examples with dense numbers, a label and lists of identifiers."""
+    random = np.random.RandomState(4)
+
+    def example():
+        feature = {
+            "numbers": tf.train.Feature(float_list=tf.train.FloatList(value=random.uniform(size=20))),
+            "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[random.randint(10)])),
+            "word": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"w" * random.randint(1, 9)])),
+            "ids": tf.train.Feature(int64_list=tf.train.Int64List(value=random.randint(1 << 20, size=30))),
+        }
+        feature |= {
+            f"value{n}": tf.train.Feature(float_list=tf.train.FloatList(value=[random.uniform()])) for n in range(20)
+        }
+        return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+    serialized = [example() for _ in range(examples)]
+
+    def graph():
+        set_it, read = _kept("examples", tf.constant(serialized))
+        single = {f"value{n}": tf.io.FixedLenFeature([], tf.float32) for n in range(20)}
+        parsed = tf.io.parse_example(
+            read,
+            single
+            | {
+                "numbers": tf.io.FixedLenFeature([20], tf.float32),
+                "label": tf.io.FixedLenFeature([], tf.int64),
+                "word": tf.io.FixedLenFeature([], tf.string),
+                "ids": tf.io.VarLenFeature(tf.int64),
+            },
+        )
+        return [set_it], parsed["label"].op
+
+    return graph
+
+
 def all_workloads():
     """The suite, in the order of the table."""
     yield Workload("empty steps", "steps/s", _empty_steps, rate=True, least_ratio=2)
@@ -360,3 +448,6 @@ def all_workloads():
         yield Workload(f"fetch of {label}", "MB/s", _fetch(size, repeats), rate=True, least_ratio=least, rounds=rounds)
     for name, build, inputs, repeats in _kernels():
         yield Workload(name, "µs", _kernel(build, inputs, repeats), least_ratio=0.9, rounds=7)
+    for name, build, least in _tables():
+        yield Workload(name, "µs", _prepared(build), least_ratio=least, rounds=7)
+    yield Workload("ParseExampleV2 of 512 examples", "µs", _prepared(_parse()), least_ratio=1.2, rounds=7)

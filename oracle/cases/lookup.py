@@ -18,12 +18,7 @@ ABSENT = {"int32": 9, "int64": 9, "string": "zz"}
 
 
 def pairs(c, op):
-    return [
-        (key, value)
-        for key in KEYS
-        for value in VALUES
-        if value in c.dtypes(op, "value_dtype", key_dtype=key)
-    ]
+    return [(key, value) for key in KEYS for value in VALUES if value in c.dtypes(op, "value_dtype", key_dtype=key)]
 
 
 def nodes(p, key, value, table="table", key_shape=None):
@@ -81,7 +76,12 @@ def static(c):
     p.step(target=["insert"], feed={"k": keys, "v": values}, message=SENTENCE)
     p.step(target=["remove"], feed={"k": keys}, message=SENTENCE)
     p.step(target=["import"], feed={"k": keys, "v": values})
-    for value, repeated in {"float": [1.5, 2.25], "double": [1.5, 0.1], "string": ["x", "y"], "bool": [True, False]}.items():
+    for value, repeated in {
+        "float": [1.5, 2.25],
+        "double": [1.5, 0.1],
+        "string": ["x", "y"],
+        "bool": [True, False],
+    }.items():
         p = c.program(f"HashTableV2/two_values_{value}")
         p.node("HashTableV2", name="table", key_dtype="string", value_dtype=value)
         nodes(p, "string", value)

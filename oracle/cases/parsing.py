@@ -374,9 +374,7 @@ def sequences(c):
     for name, (record, features) in wrong.items():
         sequences_2(c, f"wrong/{name}", [record], **features, message=SENTENCE)
         single_sequence(c, f"wrong/{name}", record, **features)
-    sequences_2(
-        c, "wrong/two_kinds", [missing], sparse=[("d", "float")], dense=[("d", "float", [2])], message=SENTENCE
-    )
+    sequences_2(c, "wrong/two_kinds", [missing], sparse=[("d", "float")], dense=[("d", "float", [2])], message=SENTENCE)
 
 
 def lines(c):
@@ -406,7 +404,13 @@ def lines(c):
     }
     for name, line in bad.items():
         c.op("DecodeCSV", [text(["1,2,3", line]), [np.int32([])] * 3], f"bad/{name}", message=SENTENCE)
-    for name, value in {"hexadecimal": "0x10", "large": "1e400", "marked": "nan(1)", "point": ".", "plus": "+1.5"}.items():
+    for name, value in {
+        "hexadecimal": "0x10",
+        "large": "1e400",
+        "marked": "nan(1)",
+        "point": ".",
+        "plus": "+1.5",
+    }.items():
         c.op("DecodeCSV", [text([value]), [np.float32([])]], f"float/{name}", message=SENTENCE)
     c.op("DecodeCSV", [text("1"), [np.int32([1, 2])]], "two_defaults", message=SENTENCE)
     c.op("DecodeCSV", [text("1"), [np.int32([])]], "long_delimiter", field_delim="ab", message=SENTENCE)

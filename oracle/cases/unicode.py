@@ -75,7 +75,9 @@ def cases(c):
             "high_at_end": b"\x00a\xd8\x00",
         }.items():
             c.op(op, [blobs([data])], f"utf16/{name}", input_encoding="UTF-16-BE", Tsplits="int64")
-        c.op(op, [blobs([b"\x00\x11\x00\x00\x00\x00\x00a"])], "utf32_range", input_encoding="UTF-32-BE", Tsplits="int64")
+        c.op(
+            op, [blobs([b"\x00\x11\x00\x00\x00\x00\x00a"])], "utf32_range", input_encoding="UTF-32-BE", Tsplits="int64"
+        )
     for encoding in ("UTF-8", "UTF-16-BE", "UTF-32-BE"):
         c.op(
             "UnicodeEncode",
@@ -149,7 +151,9 @@ def cases(c):
         "zero": dict(ngram_widths=[0]),
     }.items():
         rest = dict(separator="|", left_pad="<", right_pad=">>", pad_width=0, preserve_short_sequences=False)
-        c.op("StringNGrams", [words, [0, 3, 3, 5]], name, Tsplits=("int32", "int64"), message=SENTENCE, **(rest | attrs))
+        c.op(
+            "StringNGrams", [words, [0, 3, 3, 5]], name, Tsplits=("int32", "int64"), message=SENTENCE, **(rest | attrs)
+        )
     rest = dict(separator=" ", left_pad="", right_pad="", pad_width=0, preserve_short_sequences=False, ngram_widths=[2])
     for name, splits in {"first": [1, 5], "order": [0, 3, 2, 5], "last": [0, 3], "range": [0, 9], "empty": []}.items():
         c.op("StringNGrams", [words, np.int64(splits)], f"splits_{name}", Tsplits="int64", message=SENTENCE, **rest)

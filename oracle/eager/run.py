@@ -42,6 +42,7 @@ SCENARIOS = [
     "coordination",
     "abandoned",
     "summaries",
+    "tables",
     "coordinator",
 ]
 

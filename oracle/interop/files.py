@@ -59,7 +59,11 @@ def records(values, options=None):
 def whole_files(target, directory):
     path = os.path.join(directory, "new", "deep", "file")
     name, content = v1.placeholder(tf.string), v1.placeholder(tf.string)
-    put, get, find = tf.raw_ops.WriteFile(filename=name, contents=content), tf.io.read_file(name), tf.io.matching_files(name)
+    put, get, find = (
+        tf.raw_ops.WriteFile(filename=name, contents=content),
+        tf.io.read_file(name),
+        tf.io.matching_files(name),
+    )
     with session(target) as sess:
         for text in (b"first", b"", b"\x00\xff" * 100000):
             sess.run(put, {name: path, content: text})
@@ -103,20 +107,28 @@ def readers(target, directory):
     deflated = write(directory, "deflated", records(three, "ZLIB"))
     missing = os.path.join(directory, "missing")
     for name, make, paths in [
-        ("lines", lambda: v1.TextLineReader(), [lines, short]),
+        ("lines", v1.TextLineReader, [lines, short]),
         ("headers", lambda: v1.TextLineReader(skip_header_lines=2), [lines, short]),
-        ("lines missing", lambda: v1.TextLineReader(), [missing, short]),
+        ("lines missing", v1.TextLineReader, [missing, short]),
         ("fixed", lambda: v1.FixedLengthRecordReader(4, 2, 2), [fixed]),
         ("fixed hop", lambda: v1.FixedLengthRecordReader(4, 2, 2, 2), [fixed]),
         ("fixed long hop", lambda: v1.FixedLengthRecordReader(2, 0, 0, 5), [fixed]),
         ("fixed header", lambda: v1.FixedLengthRecordReader(4, 200), [fixed]),
-        ("fixed zip", lambda: v1.FixedLengthRecordReader(4, 2, 2, encoding="GZIP"), [write(directory, "fz", gzip.compress(b"HHaaaabbbbFF"))]),
-        ("fixed zlib", lambda: v1.FixedLengthRecordReader(4, 2, 2, encoding="ZLIB"), [write(directory, "fl", zlib.compress(b"HHaaaabbbbFF"))]),
-        ("records", lambda: v1.TFRecordReader(), [plain]),
+        (
+            "fixed zip",
+            lambda: v1.FixedLengthRecordReader(4, 2, 2, encoding="GZIP"),
+            [write(directory, "fz", gzip.compress(b"HHaaaabbbbFF"))],
+        ),
+        (
+            "fixed zlib",
+            lambda: v1.FixedLengthRecordReader(4, 2, 2, encoding="ZLIB"),
+            [write(directory, "fl", zlib.compress(b"HHaaaabbbbFF"))],
+        ),
+        ("records", v1.TFRecordReader, [plain]),
         ("records gzip", lambda: v1.TFRecordReader(options=tf.io.TFRecordOptions("GZIP")), [zipped]),
         ("records zlib", lambda: v1.TFRecordReader(options=tf.io.TFRecordOptions("ZLIB")), [deflated]),
-        ("whole", lambda: v1.WholeFileReader(), [short, fixed]),
-        ("identity", lambda: v1.IdentityReader(), ["a", "b", "c"]),
+        ("whole", v1.WholeFileReader, [short, fixed]),
+        ("identity", v1.IdentityReader, ["a", "b", "c"]),
     ]:
         print(f"- {name}", flush=True)
         with tf.Graph().as_default():
@@ -144,7 +156,8 @@ def damaged(target, directory):
 def pipeline(target, directory):
     """Names, lines, columns, batches: as programs of the queue era read their data."""
     paths = [
-        write(directory, f"part{n}", "".join(f"{n * 10 + i},{i / 2},w{i}\n" for i in range(10)).encode()) for n in range(3)
+        write(directory, f"part{n}", "".join(f"{n * 10 + i},{i / 2},w{i}\n" for i in range(10)).encode())
+        for n in range(3)
     ]
     names = v1.train.string_input_producer(paths, num_epochs=2, shuffle=False)
     _, line = v1.TextLineReader().read(names)
@@ -173,6 +186,7 @@ def pipeline(target, directory):
 
 def examples(target, directory):
     """Records parsed on the server."""
+
     def example(n):
         feature = {
             "x": tf.train.Feature(float_list=tf.train.FloatList(value=[n, n / 2])),

@@ -34,7 +34,7 @@ def show_failure(label, call):
 
 
 def sentence(error):
-    """What the server said, without the place in the program that the client adds."""
+    """The server's words, without the place in the program that the client adds."""
     lines = error.message.split("\n")
     ends = [at for at, line in enumerate(lines) if line.startswith("\t [[")]
     said = [line for line in lines[: ends[0] if ends else None] if line and not line.startswith("From /job:")]

@@ -19,7 +19,7 @@ def run(target):
 
 
 def show_error(label, call, directory):
-    """How `call` fails: class and first sentence, without what differs from run to run."""
+    """Prints how `call` fails: class and first sentence, without what differs from run to run."""
     try:
         value = call()
     except tf.errors.OpError as error:
@@ -151,7 +151,7 @@ def checkpoints(target, directory):
         dense.size(),
         text.size(),
     ]
-    saver = v1.train.Saver([table for table in v1.get_collection(v1.GraphKeys.SAVEABLE_OBJECTS)])
+    saver = v1.train.Saver(v1.get_collection(v1.GraphKeys.SAVEABLE_OBJECTS))
     for writer, reader in [(target, ""), ("", target), (target, target)]:
         path = os.path.join(directory, "saved")
         with session(writer) as sess:
@@ -164,7 +164,9 @@ def checkpoints(target, directory):
 
 def classes(target, directory):
     """The tables of tf.lookup in a graph."""
-    static = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64)), -1)
+    static = tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64)), -1
+    )
     path = write(directory, "vocabulary", "x\ny\nz\n")
     initializer = tf.lookup.TextFileInitializer(
         path, tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER
@@ -173,7 +175,10 @@ def classes(target, directory):
     strings = lookup_ops.index_to_string_table_from_file(path, default_value="?")
     mutable = tf.lookup.experimental.MutableHashTable(tf.int64, tf.string, "none")
     dense = tf.lookup.experimental.DenseHashTable(tf.string, tf.float32, -1.0, empty_key="", deleted_key="-")
-    put = [mutable.insert(tf.constant([1, 2], tf.int64), tf.constant(["one", "two"])), dense.insert(tf.constant(["p", "q"]), tf.constant([0.5, 1.5]))]
+    put = [
+        mutable.insert(tf.constant([1, 2], tf.int64), tf.constant(["one", "two"])),
+        dense.insert(tf.constant(["p", "q"]), tf.constant([0.5, 1.5])),
+    ]
     remove = [mutable.remove(tf.constant([1], tf.int64)), dense.remove(tf.constant(["q"]))]
     look = [
         static.lookup(tf.constant([["b", "c"]])),
@@ -216,14 +221,16 @@ def warm_start(target, directory):
                 show_error(name, lambda: list(sess.run(remapping)), directory)
     prefix = os.path.join(directory, "matrix")
     with tf.Graph().as_default(), session("") as sess:
-        matrix = v1.get_variable("matrix", initializer=np.arange(12, dtype=np.float32).reshape(4, 3))
+        v1.get_variable("matrix", initializer=np.arange(12, dtype=np.float32).reshape(4, 3))
         v1.get_variable("vector", initializer=np.float32([1, 2]))
         sess.run(v1.global_variables_initializer())
         v1.train.Saver().save(sess, prefix, write_meta_graph=False)
     for name, arguments in {
         "rows": dict(row_remapping=[3, -1, 1], col_remapping=[], initializing_values=[7.0, 8, 9], num_cols=3),
         "columns": dict(row_remapping=[0, 2], col_remapping=[2, -1, 0], initializing_values=[7.0, 8], num_cols=3),
-        "chunks": dict(row_remapping=[3, 0, 1], col_remapping=[], initializing_values=[], num_cols=3, max_rows_in_memory=2),
+        "chunks": dict(
+            row_remapping=[3, 0, 1], col_remapping=[], initializing_values=[], num_cols=3, max_rows_in_memory=2
+        ),
         "few": dict(row_remapping=[-1], col_remapping=[], initializing_values=[1.0], num_cols=3),
         "many": dict(row_remapping=[1], col_remapping=[], initializing_values=[1.0], num_cols=3),
         "twice": dict(row_remapping=[1, 1], col_remapping=[], initializing_values=[], num_cols=3),
@@ -233,7 +240,10 @@ def warm_start(target, directory):
     }.items():
         with tf.Graph().as_default():
             loaded = tf.raw_ops.LoadAndRemapMatrix(
-                **(dict(ckpt_path=prefix, old_tensor_name="matrix", num_rows=len(arguments["row_remapping"])) | arguments)
+                **(
+                    dict(ckpt_path=prefix, old_tensor_name="matrix", num_rows=len(arguments["row_remapping"]))
+                    | arguments
+                )
             )
             with session(target) as sess:
                 show_error(name, lambda: sess.run(loaded), directory)

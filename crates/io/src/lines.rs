@@ -15,7 +15,7 @@ const CHUNK: usize = 1 << 18;
 pub struct Lines {
     file: SequentialReader,
     path: PathBuf,
-    /// What was read and not yet taken.
+    /// The bytes that were read and not yet taken.
     buffer: BytesMut,
     /// The bytes at the start of `buffer` in which no end of a line is.
     searched: usize,

@@ -298,16 +298,8 @@ async fn next_work(queue: &Arc<Queue>) -> Result<Str> {
     let [name] = tuple.as_slice() else {
         bail!(InvalidArgument, "Expected single component queue");
     };
-    ensure!(
-        name.dtype() == DType::String,
-        InvalidArgument,
-        "Expected queue with single string component"
-    );
-    ensure!(
-        name.elements() == 1,
-        InvalidArgument,
-        "Expected to dequeue a one-element string tensor"
-    );
+    ensure!(name.dtype() == DType::String, InvalidArgument, "Expected queue with single string component");
+    ensure!(name.elements() == 1, InvalidArgument, "Expected to dequeue a one-element string tensor");
     name.to_scalar()
 }
 

@@ -55,11 +55,7 @@ impl Table {
 
     /// A table of vectors that may change.
     pub(crate) fn new_of_tensors(key_type: DType, value_type: DType, shape: Shape) -> Result<Table> {
-        ensure!(
-            shape.is_vector(),
-            InvalidArgument,
-            "Default value must be a vector, got shape {shape}"
-        );
+        ensure!(shape.is_vector(), InvalidArgument, "Default value must be a vector, got shape {shape}");
         let map = Map::new(key_type, value_type, Some(shape.elements()));
         Ok(Table::new(key_type, value_type, Shape::scalar(), shape, Contents::Mutable(map)))
     }
@@ -93,7 +89,13 @@ impl Table {
     /// The number of entries.
     pub(crate) fn size(&self) -> usize {
         match &*self.read() {
-            Contents::Static(map, filled) => if *filled { map.len() } else { 0 },
+            Contents::Static(map, filled) => {
+                if *filled {
+                    map.len()
+                } else {
+                    0
+                }
+            }
             Contents::Mutable(map) => map.len(),
             Contents::Dense(dense) => dense.len(),
         }

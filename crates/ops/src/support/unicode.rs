@@ -123,12 +123,7 @@ fn read_utf8(mut text: &[u8], each: &mut dyn FnMut(Option<char>, usize)) {
     }
 }
 
-fn read_wide(
-    text: &[u8],
-    bytes: usize,
-    big_endian: Option<bool>,
-    each: &mut dyn FnMut(Option<char>, usize),
-) {
+fn read_wide(text: &[u8], bytes: usize, big_endian: Option<bool>, each: &mut dyn FnMut(Option<char>, usize)) {
     let unit = |bytes: &[u8], big: bool| {
         let fold = |value: u32, byte: &u8| value << 8 | u32::from(*byte);
         if big { bytes.iter().fold(0, fold) } else { bytes.iter().rev().fold(0, fold) }

@@ -167,12 +167,7 @@ impl Barrier {
     }
 
     /// Puts values of one component in; returns the tuples that are complete now.
-    fn insert(
-        &self,
-        keys: &[Str],
-        values: Vec<Tensor>,
-        component: usize,
-    ) -> Result<Vec<Vec<Tensor>>> {
+    fn insert(&self, keys: &[Str], values: Vec<Tensor>, component: usize) -> Result<Vec<Vec<Tensor>>> {
         let (name, mut state) = (&self.name, self.lock());
         let state = &mut *state;
         if state.closed {
@@ -271,11 +266,7 @@ impl Barrier {
 fn barrier_kernel(init: &Init<'_>) -> Result<Kernel> {
     let types: Vec<DType> = init.attr("component_types")?;
     let shapes: Vec<PartialShape> = init.attr("shapes")?;
-    ensure!(
-        shapes.len() == types.len(),
-        InvalidArgument,
-        "All of the component shapes must be specified"
-    );
+    ensure!(shapes.len() == types.len(), InvalidArgument, "All of the component shapes must be specified");
     if let Some(shape) = shapes.iter().find(|shape| shape.to_shape().is_none()) {
         bail!(InvalidArgument, "Shape {shape} is not fully defined");
     }
@@ -388,11 +379,8 @@ fn take_kernel(init: &Init<'_>) -> Result<Kernel> {
             );
             ensure!(count >= 0, InvalidArgument, "DequeueManyOp requested {count} < 0 elements");
             let count = barrier.requested(count as usize, allow_small)?;
-            let taken = if count == 0 {
-                Vec::new()
-            } else {
-                barrier.ready.dequeue(count, allow_small).await?
-            };
+            let taken =
+                if count == 0 { Vec::new() } else { barrier.ready.dequeue(count, allow_small).await? };
             let device = cx.step().device.clone();
             let mut outputs = Vec::with_capacity(types.len());
             for (i, (dtype, shape)) in types.iter().zip(&barrier.ready.spec.shapes).enumerate() {

@@ -256,9 +256,10 @@ fn reader_kind(init: &Init<'_>) -> Result<ReaderKind> {
             footer: count("footer_bytes")?,
             hop: count("hop_bytes")?,
             // The first generation has no such attribute, and stock's kernel fails without it.
-            encoding: match init.attrs.has("encoding") {
-                true => init.attr("encoding")?,
-                false => bail!(NotFound, "No attr named 'encoding' in NodeDef"),
+            encoding: if init.attrs.has("encoding") {
+                init.attr("encoding")?
+            } else {
+                bail!(NotFound, "No attr named 'encoding' in NodeDef")
             },
         },
     })

@@ -93,7 +93,11 @@ fn initialize_kernel(_: &Init<'_>) -> Result<Kernel> {
         let (keys, values) = (cx.input(1)?, cx.input(2)?);
         for (what, tensor) in [("Keys", keys), ("Values", values)] {
             let shape = tensor.shape();
-            ensure!(tensor.rank() == 1, InvalidArgument, "{what} must be a vector, but received shape{shape}");
+            ensure!(
+                tensor.rank() == 1,
+                InvalidArgument,
+                "{what} must be a vector, but received shape{shape}"
+            );
         }
         ensure!(
             keys.elements() == values.elements(),
@@ -190,7 +194,7 @@ impl Layout {
     }
 
     /// Fills a table from a file. One that is filled stays as it is, but the file must be there and have a first line.
-    /// Lines are read before the table is locked: whoever looks something up meanwhile hears that it is not there yet.
+    /// Lines are read before the table is locked: lookups meanwhile say that the table is not there yet.
     pub(super) fn fill(&self, table: &Table, name: &str, cancellation: &Cancellation) -> Result<()> {
         let mut lines = Lines::open(name)?;
         let mut entries = Entries::new(self, table);
@@ -200,7 +204,8 @@ impl Layout {
         };
         ensure!(self.size != 0, OutOfRange, "Finished reading 0 of lines from {name}");
         entries.push(name, &lines, line)?;
-        let read = if table.is_filled() { Ok(()) } else { self.read(name, &mut lines, &mut entries, cancellation) };
+        let read =
+            if table.is_filled() { Ok(()) } else { self.read(name, &mut lines, &mut entries, cancellation) };
         entries.cut();
         table.fill(entries.next, true, |insert| {
             entries.batches.iter().try_for_each(|(keys, values)| insert(keys, values))?;

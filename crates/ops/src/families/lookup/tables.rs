@@ -210,7 +210,7 @@ enum Kind {
     Dense,
 }
 
-/// What a node makes a table of.
+/// The description of the table that a node makes.
 struct Maker {
     kind: Kind,
     key_type: DType,

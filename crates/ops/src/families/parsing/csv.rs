@@ -41,7 +41,7 @@ fn decode_csv_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How lines are cut into fields.
+/// The rules by which lines are cut into fields.
 pub(crate) struct Layout {
     pub(crate) delimiter: u8,
     pub(crate) quotes: bool,

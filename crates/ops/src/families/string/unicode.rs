@@ -5,13 +5,8 @@ use ferroflow_core::kernel::{Init, Kernel, Str};
 use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::{DType, Result, Tensor, bail, ensure, kernels, status};
 
-pub(crate) const OPS: &[&Op] = &[
-    &UNICODE_DECODE,
-    &UNICODE_DECODE_WITH_OFFSETS,
-    &UNICODE_ENCODE,
-    &UNICODE_TRANSCODE,
-    &UNICODE_SCRIPT,
-];
+pub(crate) const OPS: &[&Op] =
+    &[&UNICODE_DECODE, &UNICODE_DECODE_WITH_OFFSETS, &UNICODE_ENCODE, &UNICODE_TRANSCODE, &UNICODE_SCRIPT];
 
 static UNICODE_DECODE: Op = Op {
     name: "UnicodeDecode",
@@ -88,7 +83,7 @@ fn encode_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     s.output(0, [strings.map_or(UNKNOWN_DIM, |splits| splits - 1)])
 }
 
-/// What becomes of bytes and numbers that are no characters.
+/// The treatment of bytes and numbers that are not characters.
 struct Policy {
     strict: bool,
     ignore: bool,
@@ -221,10 +216,9 @@ fn encode_kernel(init: &Init<'_>) -> Result<Kernel> {
             for value in &values[pair[0] as usize..pair[1] as usize] {
                 match u32::try_from(*value).ok().and_then(char::from_u32) {
                     Some(character) => target.push(character, &mut text),
-                    None if policy.strict => bail!(
-                        InvalidArgument,
-                        "Code point is out of range for Unicode, or is a surrogate."
-                    ),
+                    None if policy.strict => {
+                        bail!(InvalidArgument, "Code point is out of range for Unicode, or is a surrogate.")
+                    }
                     None if policy.ignore => {}
                     None => push_replacement(target, policy.replacement, &mut text),
                 }

@@ -1,8 +1,8 @@
 //! The contents of dense tables: buckets of keys and values, laid out as stock's, because checkpoints have all buckets
-//! and whoever reads them looks for a key where its hash says.
+//! and their readers look for a key where its hash says.
 
-use super::column::{Column, gather};
 use super::Keys;
+use super::column::{Column, gather};
 use crate::numeric::hash::murmur64;
 use ferroflow_core::device::{Device, Threads};
 use ferroflow_core::kernel::Str;
@@ -48,7 +48,9 @@ impl BucketKeys {
     fn new(tensor: &Tensor) -> Result<BucketKeys> {
         Ok(match tensor.dtype() {
             DType::String => BucketKeys::Texts(tensor.flat::<Str>()?.to_vec()),
-            DType::Int32 => BucketKeys::Ints(tensor.flat::<i32>()?.iter().map(|key| i64::from(*key)).collect()),
+            DType::Int32 => {
+                BucketKeys::Ints(tensor.flat::<i32>()?.iter().map(|key| i64::from(*key)).collect())
+            }
             DType::Int64 => BucketKeys::Ints(tensor.flat::<i64>()?.to_vec()),
             other => bail!(InvalidArgument, "tables have no keys of type {other}"),
         })
@@ -284,7 +286,8 @@ impl Dense {
                     match (&mut self.keys, keys) {
                         (BucketKeys::Texts(out), Keys::Texts(keys)) => {
                             for element in 0..size {
-                                out[bucket * size + element] = Str::copy_from_slice(&keys[at * size + element]);
+                                out[bucket * size + element] =
+                                    Str::copy_from_slice(&keys[at * size + element]);
                             }
                         }
                         (BucketKeys::Ints(out), keys) => {
@@ -326,7 +329,8 @@ impl Dense {
     /// Takes over all buckets of another table.
     pub(super) fn import(&mut self, device: &Device, keys: &Tensor, values: &Tensor) -> Result<()> {
         let at_least_one = |shape: &Shape| if shape.rank() == 0 { vec![1] } else { shape.dims().to_vec() };
-        let (key_dims, value_dims) = (at_least_one(self.spec.empty_key.shape()), at_least_one(&self.spec.value_shape));
+        let (key_dims, value_dims) =
+            (at_least_one(self.spec.empty_key.shape()), at_least_one(&self.spec.value_shape));
         ensure!(
             keys.shape().dims().ends_with(self.spec.empty_key.shape().dims()),
             InvalidArgument,

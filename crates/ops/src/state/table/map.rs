@@ -59,12 +59,8 @@ impl Map {
             _ => Index::Ints(HashMap::default()),
         };
         let beside = value_type.is_plain() && width.is_none();
-        let rows = (!beside).then(|| Rows {
-            width,
-            column: Column::new(value_type),
-            used: 0,
-            free: Vec::new(),
-        });
+        let rows =
+            (!beside).then(|| Rows { width, column: Column::new(value_type), used: 0, free: Vec::new() });
         Map { key_type, value_type, index, rows }
     }
 
@@ -268,7 +264,8 @@ impl Map {
                 (Tensor::vector(keys), places)
             }
             Index::Ints(map) => {
-                let (keys, places): (Vec<i64>, Vec<u64>) = map.iter().map(|(key, place)| (*key, *place)).unzip();
+                let (keys, places): (Vec<i64>, Vec<u64>) =
+                    map.iter().map(|(key, place)| (*key, *place)).unzip();
                 let keys = match self.key_type {
                     DType::Int32 => Tensor::vector(keys.into_iter().map(|key| key as i32).collect()),
                     _ => Tensor::vector(keys),
