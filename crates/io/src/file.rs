@@ -295,7 +295,9 @@ pub fn list(directory: impl AsRef<Path>) -> Result<Vec<String>> {
     }
     let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { &directory };
     match fs::read_dir(directory) {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(Vec::new()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(Vec::new())
+        }
         Err(error) => Err(status(directory, &error)),
         Ok(entries) => {
             Ok(entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())

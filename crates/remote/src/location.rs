@@ -63,19 +63,18 @@ impl Location {
         let store = match stores.get(&root) {
             Some(store) => store.clone(),
             None => {
-                let store = open(scheme, host, &root).map_err(|error| failure::of(url, &error))?;
+                let store = open(scheme, host, &root)?;
                 stores.insert(root.clone(), store.clone());
                 store
             }
         };
-        let path = Path::parse(key.trim_matches('/')).or_else(|_| Ok(Path::from(key)));
-        let path =
-            path.map_err(|error: object_store::path::Error| status!(InvalidArgument, "'{url}': {error}"))?;
+        let path = Path::parse(key.trim_matches('/')).unwrap_or_else(|_| Path::from(key));
         Ok(Location { root, store, path })
     }
 }
 
-fn open(scheme: &str, host: &str, root: &str) -> object_store::Result<Arc<dyn ObjectStore>> {
+fn open(scheme: &str, host: &str, root: &str) -> Result<Arc<dyn ObjectStore>> {
+    let refused = |error: object_store::Error| failure::of(root, &error);
     let retry = RetryConfig { retry_timeout: RETRY_FOR, ..RetryConfig::default() };
     Ok(match scheme {
         "s3" => {
@@ -95,7 +94,7 @@ fn open(scheme: &str, host: &str, root: &str) -> object_store::Result<Arc<dyn Ob
                 };
                 builder = builder.with_allow_http(endpoint.starts_with("http://")).with_endpoint(endpoint);
             }
-            Arc::new(builder.build()?)
+            Arc::new(builder.build().map_err(refused)?)
         }
         "gs" => {
             let mut builder = GoogleCloudStorageBuilder::from_env()
@@ -107,12 +106,12 @@ fn open(scheme: &str, host: &str, root: &str) -> object_store::Result<Arc<dyn Ob
                 let plain = ClientOptions::new().with_allow_http(url.starts_with("http://"));
                 builder = builder.with_base_url(&url).with_skip_signature(true).with_client_options(plain);
             }
-            Arc::new(builder.build()?)
+            Arc::new(builder.build().map_err(refused)?)
         }
         _ => {
             let options = ClientOptions::new().with_allow_http(scheme == "http");
             let builder = HttpBuilder::new().with_url(root).with_client_options(options);
-            Arc::new(builder.with_retry(retry).with_http_connector(Connector).build()?)
+            Arc::new(builder.with_retry(retry).with_http_connector(Connector).build().map_err(refused)?)
         }
     })
 }
