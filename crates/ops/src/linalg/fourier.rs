@@ -96,7 +96,7 @@ impl<R: Sample> Transform<R> {
     }
 
     /// Writes the transform of real rows into `out`. `rows` finds the row of `lengths.last()` numbers with a number.
-    pub(crate) fn from_real<'a>(
+    pub(crate) fn real_to_complex<'a>(
         &self,
         threads: Threads<'_>,
         lengths: &[usize],
@@ -124,7 +124,7 @@ impl<R: Sample> Transform<R> {
     }
 
     /// Writes the real numbers whose transform is in `data`, half of it in the last dimension.
-    pub(crate) fn to_real(
+    pub(crate) fn complex_to_real(
         &self,
         threads: Threads<'_>,
         lengths: &[usize],

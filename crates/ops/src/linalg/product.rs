@@ -169,6 +169,10 @@ by_gemm! {
     C128 => gemm::c64, C128::new(0.0, 0.0), C128::new(1.0, 0.0);
 }
 
+/// Products that are subtracted run on one thread if they have fewer multiplications than this: decompositions make
+/// many of them one after the other, and wait for the last thread of each.
+const SHARED_WORK: usize = 1 << 23;
+
 /// An element type whose products are subtracted from parts of matrices.
 pub(crate) trait Subtract: Gemm {
     /// Subtracts `a · b` from the matrix whose rows lie `stride` elements apart in `out`; by several threads if given.
@@ -205,7 +209,7 @@ macro_rules! subtract_by_gemm {
                     }
                     return;
                 }
-                let threads = threads.filter(|threads| m * k * n >= PARALLEL_WORK && threads.count() > 1);
+                let threads = threads.filter(|threads| m * k * n >= SHARED_WORK && threads.count() > 1);
                 let parallelism = match threads {
                     Some(threads) => gemm::Parallelism::Rayon(threads.count()),
                     None => gemm::Parallelism::None,

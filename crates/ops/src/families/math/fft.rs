@@ -295,7 +295,7 @@ fn rfft<R: Sample>(rank: usize) -> Result<Kernel> {
         let (values, dims) = (input.flat::<R>()?, input.shape().dims());
         let length = lengths[rank - 1];
         let rows = |row: usize| &values[row_start(dims, &lengths, row)..][..length];
-        transform.from_real(cx.threads(), &lengths, &rows, output.flat_mut()?)?;
+        transform.real_to_complex(cx.threads(), &lengths, &rows, output.flat_mut()?)?;
         Ok(output.into())
     })
 }
@@ -319,7 +319,7 @@ fn irfft<R: Sample>(rank: usize) -> Result<Kernel> {
         for row in 0..rows {
             data.extend_from_slice(&values[row_start(dims, &lengths, row)..][..half]);
         }
-        transform.to_real(cx.threads(), &lengths, &mut data, output.flat_mut()?)?;
+        transform.complex_to_real(cx.threads(), &lengths, &mut data, output.flat_mut()?)?;
         Ok(output.into())
     })
 }

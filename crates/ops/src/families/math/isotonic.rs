@@ -41,7 +41,8 @@ static ROWS: [KernelRow; 8] = [
 ];
 
 fn isotonic_shape(s: &mut ShapeCx<'_>) -> Result<()> {
-    (s.set(0, s.input(0)), s.set(1, s.input(0)));
+    s.set(0, s.input(0));
+    s.set(1, s.input(0));
     Ok(())
 }
 

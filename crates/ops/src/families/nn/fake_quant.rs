@@ -67,13 +67,15 @@ static VARS_PER_CHANNEL_GRADIENT: Op = Op {
 };
 
 fn vars_shape(s: &mut ShapeCx<'_>) -> Result<()> {
-    (s.rank(1, 0)?, s.rank(2, 0)?);
+    s.rank(1, 0)?;
+    s.rank(2, 0)?;
     shapes::unchanged(s)
 }
 
 fn vars_gradient_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let shape = s.merge(&s.input(0), &s.input(1))?;
-    (s.rank(2, 0)?, s.rank(3, 0)?);
+    s.rank(2, 0)?;
+    s.rank(3, 0)?;
     s.set(0, shape);
     s.set(1, PartialShape::scalar());
     s.set(2, PartialShape::scalar());

@@ -277,7 +277,8 @@ fn padded<T: Pixel>(init: &Init<'_>) -> Result<Kernel> {
         let padded = sample::<T>(cx, source.flat::<T>()?, &dims, &vertical, &horizontal)?;
         drop(source);
         let filter = widened(cx, &filter)?;
-        (cx.put(0, padded), cx.put(1, filter));
+        cx.put(0, padded);
+        cx.put(1, filter);
         let output = convolve::<T>(cx, IMAGES, &windows)?;
         ensure!(output.elements() > 0, InvalidArgument, "Output tensor can't be empty");
         Ok(narrowed(cx, output, dtype)?.into())

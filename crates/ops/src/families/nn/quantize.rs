@@ -156,7 +156,8 @@ fn v4_gradient_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     let shape = s.merge(&s.input(0), &s.input(1))?;
     check_ranges(s, &shape, s.attr("axis")?, [2, 3])?;
     s.set(0, shape);
-    (s.set(1, s.input(2)), s.set(2, s.input(3)));
+    s.set(1, s.input(2));
+    s.set(2, s.input(3));
     Ok(())
 }
 
@@ -462,7 +463,8 @@ fn quantize_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     check_ranges_of(s, &input, axis)?;
     shapes::unchanged(s)?;
     let ranges = if axis == -1 { PartialShape::scalar() } else { s.input(1) };
-    (s.set(1, ranges.clone()), s.set(2, ranges));
+    s.set(1, ranges.clone());
+    s.set(2, ranges);
     Ok(())
 }
 
@@ -534,7 +536,9 @@ fn quantized(
     (min, max): (f32, f32),
     least_range: f32,
 ) -> Result<(impl Fn(f32) -> i64 + Sync, f32, f32)> {
-    ensure!(!(max < min), InvalidArgument, "input_max_range must be larger than input_min_range.");
+    // What is not a number passes, as in stock.
+    let falls = max < min;
+    ensure!(!falls, InvalidArgument, "input_max_range must be larger than input_min_range.");
     let epsilon = f32::max(1.0, min.abs().max(max.abs())) * least_range;
     let mut low = min.min(0.0);
     let mut high = max.max(low + epsilon).max(0.0);

@@ -81,7 +81,7 @@ pub(crate) fn shuffled_index(index: u64, key: [u32; 3], max_index: u64, rounds: 
         return 0;
     }
     let bits = (max_index as f64).log2().ceil() as u32;
-    let block = (bits + bits % 2).max(LEAST_BITS).min(64);
+    let block = (bits + bits % 2).clamp(LEAST_BITS, 64);
     let keys = key_schedule(key, block / 2, rounds);
     let mut place = index;
     // What lies beyond is shuffled again: a permutation of the block comes back to where it began.

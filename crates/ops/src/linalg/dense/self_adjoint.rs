@@ -179,7 +179,7 @@ fn diagonalize<T: Scalar>(
                 r = f.hypot(g);
                 beside[i + 1] = r;
                 if r == zero {
-                    diagonal[i + 1] = diagonal[i + 1] - p;
+                    diagonal[i + 1] -= p;
                     beside[m] = zero;
                     underflow = true;
                     break;
@@ -196,7 +196,7 @@ fn diagonalize<T: Scalar>(
             if underflow {
                 continue;
             }
-            diagonal[l] = diagonal[l] - p;
+            diagonal[l] -= p;
             beside[l] = g;
             beside[m] = zero;
         }
