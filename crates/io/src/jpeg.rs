@@ -71,13 +71,7 @@ pub struct Image {
 /// Returns height, width and number of channels, which are read from the file's header.
 pub fn shape(file: &[u8]) -> Option<[usize; 3]> {
     let header = Header::read(file)?;
-    let channels = match header.frame.components.len() {
-        1 => 1,
-        3 => 3,
-        4 => 4,
-        other => other,
-    };
-    Some([header.frame.height, header.frame.width, channels])
+    Some([header.frame.height, header.frame.width, header.frame.components.len()])
 }
 
 /// Decodes a file; nothing if it is damaged, or the window is not in the image.

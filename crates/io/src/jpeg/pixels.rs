@@ -538,7 +538,7 @@ impl Plane {
             Spread::AcrossTwo => across_two(&self.stored(y)[..self.width], out),
             Spread::DownTwo => {
                 let (near, far) = (self.stored(y / 2), self.neighbor(y));
-                let bias = if y % 2 == 0 { 1 } else { 2 };
+                let bias = if y.is_multiple_of(2) { 1 } else { 2 };
                 for ((out, near), far) in out.iter_mut().zip(near).zip(far) {
                     *out = ((3 * u16::from(*near) + u16::from(*far) + bias) >> 2) as u8;
                 }
@@ -553,7 +553,7 @@ impl Plane {
 
     /// The row that is second nearest to one of the image.
     fn neighbor(&self, y: usize) -> &[u8] {
-        self.stored(if y % 2 == 0 { (y / 2).saturating_sub(1) } else { y / 2 + 1 })
+        self.stored(if y.is_multiple_of(2) { (y / 2).saturating_sub(1) } else { y / 2 + 1 })
     }
 }
 
