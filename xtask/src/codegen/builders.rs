@@ -291,7 +291,7 @@ impl Attr {
         {
             write!(text, " = {}", values(default)).expect("strings take all");
         }
-        Attr { name, kind, text: text.replace('\n', "\\n"), optional }
+        Attr { name, kind, text: text.replace('\n', "\\n").replace('\t', "\\t"), optional }
     }
 
     fn parameter(&self) -> &'static str {

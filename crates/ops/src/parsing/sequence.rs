@@ -234,10 +234,10 @@ impl Form {
     }
 }
 
-fn context_values<'a>(
+fn context_values(
     batch: &Batch<'_>,
     wanted: &Wanted,
-    found: &mut dyn Iterator<Item = Option<&'a [u8]>>,
+    found: &mut dyn Iterator<Item = Option<&[u8]>>,
 ) -> Result<Values> {
     let mut values = Values { column: Column::new(wanted.dtype), steps: Vec::new(), records: Vec::new() };
     for (at, feature) in found.enumerate() {
@@ -260,10 +260,10 @@ fn context_values<'a>(
     Ok(values)
 }
 
-fn list_values<'a>(
+fn list_values(
     batch: &Batch<'_>,
     wanted: &Wanted,
-    found: &mut dyn Iterator<Item = Option<&'a [u8]>>,
+    found: &mut dyn Iterator<Item = Option<&[u8]>>,
 ) -> Result<Values> {
     let mut values = Values { column: Column::new(wanted.dtype), steps: Vec::new(), records: Vec::new() };
     let key = String::from_utf8_lossy(&wanted.key);

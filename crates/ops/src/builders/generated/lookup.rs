@@ -423,7 +423,7 @@ pub fn initialize_table(
 /// - `key_index: int >= -2`
 /// - `value_index: int >= -2`
 /// - `vocab_size: int >= -1 = -1`
-/// - `delimiter: string = '	'`
+/// - `delimiter: string = '\t'`
 /// - `offset: int = 0`
 #[derive(Clone, Debug)]
 pub struct InitializeTableFromTextFile(Settings);
@@ -448,7 +448,7 @@ impl InitializeTableFromTextFile {
         self.0.set("vocab_size", value);
         self
     }
-    /// Sets `delimiter: string = '	'`.
+    /// Sets `delimiter: string = '\t'`.
     #[must_use]
     pub fn delimiter(mut self, value: &str) -> Self {
         self.0.set("delimiter", value);
@@ -490,7 +490,7 @@ pub fn initialize_table_from_text_file(
 /// - `key_index: int >= -2`
 /// - `value_index: int >= -2`
 /// - `vocab_size: int >= -1 = -1`
-/// - `delimiter: string = '	'`
+/// - `delimiter: string = '\t'`
 /// - `offset: int = 0`
 #[derive(Clone, Debug)]
 pub struct InitializeTableFromTextFileV2(Settings);
@@ -515,7 +515,7 @@ impl InitializeTableFromTextFileV2 {
         self.0.set("vocab_size", value);
         self
     }
-    /// Sets `delimiter: string = '	'`.
+    /// Sets `delimiter: string = '\t'`.
     #[must_use]
     pub fn delimiter(mut self, value: &str) -> Self {
         self.0.set("delimiter", value);

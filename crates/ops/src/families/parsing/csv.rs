@@ -168,8 +168,9 @@ fn decode_csv_kernel(init: &Init<'_>) -> Result<Kernel> {
                 fields.len()
             );
             for (f, (field, values)) in fields.iter().zip(&mut values).enumerate() {
-                let missing = field.is_empty() || **field == *na;
-                values.push(record, field, missing).map_err(|complaint| match complaint {
+                let (missing, is_part) =
+                    (field.is_empty() || **field == *na, matches!(field, Cow::Borrowed(_)));
+                values.push(record, field, is_part, missing).map_err(|complaint| match complaint {
                     Complaint::Missing => {
                         status!(InvalidArgument, "Field {f} is required but missing in record {i}!")
                     }
@@ -222,7 +223,8 @@ impl Values {
         })
     }
 
-    fn push(&mut self, record: &Str, field: &Cow<'_, [u8]>, missing: bool) -> Result<(), Complaint> {
+    /// Appends a field, which may be a part of its record's memory.
+    fn push(&mut self, record: &Str, field: &[u8], is_part: bool, missing: bool) -> Result<(), Complaint> {
         macro_rules! number {
             ($values:ident, $default:ident, $dtype:ident) => {{
                 let value = if missing {
@@ -239,10 +241,12 @@ impl Values {
             Values::Int64(values, default) => number!(values, default, Int64),
             Values::Float(values, default) => number!(values, default, Float),
             Values::Double(values, default) => number!(values, default, Double),
-            Values::Text(values, default) => values.push(match field {
-                _ if missing => default.clone().ok_or(Complaint::Missing)?,
-                Cow::Borrowed(field) => record.slice_ref(field),
-                Cow::Owned(field) => Str::copy_from_slice(field),
+            Values::Text(values, default) => values.push(if missing {
+                default.clone().ok_or(Complaint::Missing)?
+            } else if is_part {
+                record.slice_ref(field)
+            } else {
+                Str::copy_from_slice(field)
             }),
         }
         Ok(())

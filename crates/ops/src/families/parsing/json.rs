@@ -101,6 +101,9 @@ impl<'de> Visitor<'de> for JsonVisitor {
 
 type Complaint = String;
 
+/// Writes the values of a list.
+type Encode = fn(&[Json]) -> Result<Vec<u8>, Complaint>;
+
 /// Calls `each` with every member of an object but those that are null.
 fn members(json: &Json, each: &mut dyn FnMut(&str, &Json) -> Result<(), Complaint>) -> Result<(), Complaint> {
     let Json::Members(members) = json else { return Err("expected an object".to_owned()) };
@@ -156,7 +159,7 @@ fn feature(json: &Json) -> Result<Vec<u8>, Complaint> {
     let mut out = Vec::new();
     let mut lists = 0;
     members(json, &mut |name, value| {
-        let (number, encode): (u64, fn(&[Json]) -> Result<Vec<u8>, Complaint>) = match name {
+        let (number, encode): (u64, Encode) = match name {
             "bytesList" | "bytes_list" => (1, bytes_list),
             "floatList" | "float_list" => (2, float_list),
             "int64List" | "int64_list" => (3, int64_list),

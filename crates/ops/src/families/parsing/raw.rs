@@ -156,7 +156,7 @@ fn decode_padded_raw_kernel(init: &Init<'_>) -> Result<Kernel> {
         let (length, size) = (length.to_scalar::<i32>()?, dtype.size());
         ensure!(
             // Stock takes the remainder of an unsigned number.
-            length as i64 as u64 % size as u64 == 0,
+            (length as i64 as u64).is_multiple_of(size as u64),
             InvalidArgument,
             "fixed_length ({length}) must be a multiple of the size of out_type ({size})"
         );

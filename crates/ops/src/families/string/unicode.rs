@@ -244,9 +244,8 @@ fn transcode_kernel(init: &Init<'_>) -> Result<Kernel> {
             source.read(text, &mut |character, _| {
                 // Control characters that are to be replaced count as mistakes here.
                 malformed |= policy.controls && character.is_some_and(|character| character <= '\u{1f}');
-                match policy.read(character, &mut malformed) {
-                    Some(value) => push_replacement(target, value, &mut out),
-                    None => {}
+                if let Some(value) = policy.read(character, &mut malformed) {
+                    push_replacement(target, value, &mut out);
                 }
             });
             *text = out.into();
