@@ -13,14 +13,13 @@ def run(target):
 
     def decode(file):
         image = tf.io.decode_jpeg(file, channels=3)
-        image = tf.image.resize(image, [16, 16], antialias=False)
-        return image / 255.0
+        return tf.image.resize(image, [16, 16], antialias=False)
 
     images = tf.map_fn(decode, contents, fn_output_signature=tf.float32)
     random = np.random.RandomState(1)
     kernel = v1.get_variable("kernel", initializer=np.float32(random.randn(3, 3, 3, 4) * 0.2), use_resource=True)
     dense = v1.get_variable("dense", initializer=np.float32(random.randn(4 * 64, 3) * 0.1), use_resource=True)
-    hidden = tf.nn.relu(tf.nn.conv2d(images, kernel, 1, "SAME"))
+    hidden = tf.nn.relu(tf.nn.conv2d(images / 255.0, kernel, 1, "SAME"))
     pooled = tf.nn.max_pool2d(hidden, 2, 2, "SAME")
     logits = tf.matmul(tf.reshape(pooled, [-1, 4 * 64]), dense)
     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=classes, logits=logits))
