@@ -160,7 +160,8 @@ fn a_coordinator_of_stock_trains_and_goes_on_from_its_checkpoint() {
     let Some(python) = stock::python() else { return };
     let directory = Directory::new("stock-coordinator");
     let train = || {
-        let flags = ["run", "--ps", "2", "--workers", "2", "--coordinator", "--evaluator", "--grace", "1", "--"];
+        let flags =
+            ["run", "--ps", "2", "--workers", "2", "--coordinator", "--evaluator", "--grace", "1", "--"];
         let mut run = ferroflow(&flags);
         run.arg(&python).arg(stock::root().join("examples/coordinator.py")).arg("2");
         let output = run.current_dir(&directory.0).output().unwrap();
