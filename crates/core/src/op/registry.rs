@@ -227,15 +227,18 @@ impl Registry {
     /// The error for a node of an op that this registry lacks: `Unimplemented`, or stock's own error if stock has no
     /// kernel for it either.
     pub fn refuse_unsupported(&self, spec: &OpSpec, node: &str, attrs: &Attrs) -> Status {
-        if !has_kernel(self.stock_kernels, &spec.name, attrs) {
-            return no_kernel_among(NO_KERNELS, &spec.name, node, &type_attrs(spec, attrs));
-        }
         let name = &spec.name;
-        if let Some(reason) = self.out_of_scope(name) {
+        // Whatever its types are, if stock has any kernel for it.
+        if let Some(reason) = self.out_of_scope(name)
+            && line_about(self.stock_kernels, name).is_some()
+        {
             return status!(
                 Unimplemented,
                 "Op type '{name}' of node '{node}' does not run on this server: {reason}"
             );
+        }
+        if !has_kernel(self.stock_kernels, name, attrs) {
+            return no_kernel_among(NO_KERNELS, name, node, &type_attrs(spec, attrs));
         }
         status!(
             Unimplemented,

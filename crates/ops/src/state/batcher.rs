@@ -231,7 +231,7 @@ mod tests {
     fn a_full_batch_does_not_wait() {
         let (batcher, limits) = (Batcher::new(), limits(2, 1_000_000));
         let one = || batcher.run(&limits, Vec::new(), 1, ids);
-        let (a, b) = join(one(), one()).now_or_never().unwrap();
+        let (a, b) = wait(join(one(), one()));
         assert_eq!((a.unwrap(), b.unwrap()), (vec![1, 2], vec![1, 2]));
     }
 
