@@ -256,7 +256,7 @@ fn mel(frequency: f64) -> f64 {
 
 impl FilterBank {
     fn new(bins: usize, rate: f64, channels: usize, low: f64, high: f64) -> Option<FilterBank> {
-        if channels < 1 || rate <= 0.0 || bins < 2 || low < 0.0 || !(high > low) {
+        if channels < 1 || rate <= 0.0 || bins < 2 || low < 0.0 || high.is_nan() || low.is_nan() || high <= low {
             return None;
         }
         let spacing = (mel(high) - mel(low)) / (channels + 1) as f64;
@@ -287,9 +287,9 @@ impl FilterBank {
             return Vec::new();
         }
         let mut out = vec![0.0; self.channels];
-        for bin in self.first..=self.last {
-            let value = f64::from(spectrum[bin]).sqrt();
-            let (channel, share) = self.bands[bin];
+        let bins = spectrum.iter().zip(&self.bands).take(self.last + 1).skip(self.first);
+        for (power, &(channel, share)) in bins {
+            let value = f64::from(*power).sqrt();
             let weighted = value * share;
             if let Some(out) = usize::try_from(channel).ok().and_then(|channel| out.get_mut(channel)) {
                 *out += weighted;

@@ -247,7 +247,7 @@ fn contrast_v2_kernel(_: &Init<'_>) -> Result<Kernel> {
 /// A number brought into a range by adding or subtracting its length as often as it takes, which for small numbers stock
 /// does one by one.
 fn wrapped(mut x: f32, length: f32) -> f32 {
-    if !(x.abs() < 100.0 * length) {
+    if x.is_nan() || x.abs() >= 100.0 * length {
         return x.rem_euclid(length);
     }
     while x < 0.0 {
@@ -320,6 +320,8 @@ fn saturated([r, g, b]: [f32; 3], scale: f32) -> [f32; 3] {
     };
     let hue = if range <= 0.0 { 0.0 } else { hue };
     let hue = if hue < 0.0 { hue + 1.0 } else { hue };
+    // Unlike `clamp`, this makes zero of NaN, as stock does.
+    #[allow(clippy::manual_clamp)]
     let saturation = (saturation * scale).max(0.0).min(1.0);
     let chroma = saturation * value;
     let rest = value - chroma;
