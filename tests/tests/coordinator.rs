@@ -10,7 +10,7 @@ use ferroflow::variables::{Variable, global_variables_initializer};
 use ferroflow::{
     ClusterSpec, Code, DType, Graph, Operation, Result, Server, TaskName, Tensor, TensorSpec, ops,
 };
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Two counters, on different parameter servers if there are two.
@@ -104,14 +104,11 @@ fn coordinators_in_rust_and_in_python_share_a_cluster() {
         let mut with_chief = spec.clone();
         with_chief.add(&chief.job, chief.task, &ports::address())?;
         let directory = Directory::new("shared-cluster");
-        let mut other = Command::new(python)
-            .arg(stock::root().join("examples/coordinator.py"))
-            .arg("1")
-            .env("TF_CONFIG", tf_config(&chief, &with_chief).to_string())
-            .current_dir(&directory.0)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("the interpreter starts");
+        let mut command = Command::new(python);
+        command.arg(stock::root().join("examples/coordinator.py")).arg("1");
+        command.env("TF_CONFIG", tf_config(&chief, &with_chief).to_string());
+        command.current_dir(&directory.0).stdout(Stdio::null());
+        let mut other = Interpreter(command.spawn().expect("the interpreter starts"));
         let mut calls = 0;
         let ended = loop {
             for _ in 0..50 {
@@ -119,7 +116,7 @@ fn coordinators_in_rust_and_in_python_share_a_cluster() {
             }
             coordinator.join()?;
             calls += 50;
-            if let Some(ended) = other.try_wait().expect("the program can be asked for") {
+            if let Some(ended) = other.0.try_wait().expect("the program can be asked for") {
                 break ended;
             }
         };
@@ -129,6 +126,16 @@ fn coordinators_in_rust_and_in_python_share_a_cluster() {
         Ok(())
     };
     run().unwrap();
+}
+
+/// A program in Python that ends with this value.
+struct Interpreter(Child);
+
+impl Drop for Interpreter {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 #[test]
