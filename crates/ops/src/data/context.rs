@@ -28,7 +28,10 @@ pub(crate) struct IteratorCx {
 
 /// The instances of captured functions that belong to an iterator, also after it was initialized again.
 #[derive(Default)]
-pub(crate) struct Instances(Mutex<HashMap<usize, (Function, Arc<dyn Callable>)>>);
+pub(crate) struct Instances(Mutex<HashMap<usize, Instance>>);
+
+/// A function, whose address is the key, and its instance.
+type Instance = (Function, Arc<dyn Callable>);
 
 impl IteratorCx {
     /// A context for an iterator that is made in this step.

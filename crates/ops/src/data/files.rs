@@ -94,7 +94,8 @@ pub(crate) trait Records: Send {
     }
 }
 
-type OpenRecords = dyn Fn(usize, &str) -> Result<Box<dyn Records>> + Send + Sync;
+/// Opens a file by its place in the list of files and its name.
+pub(crate) type OpenRecords = dyn Fn(usize, &str) -> Result<Box<dyn Records>> + Send + Sync;
 
 /// The records of several files, one file after the other. A file with a damaged record is left; one that cannot be
 /// opened is tried again, as in stock.

@@ -1,6 +1,6 @@
 //! Datasets of the records of CSV files.
 
-use crate::data::files::{self, Files, Input, Records};
+use crate::data::files::{self, Files, Input, OpenRecords, Records};
 use crate::data::{Dataset, Element, UNKNOWN, kernel, scalar};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Str};
 use ferroflow_core::op::{Op, shapes};
@@ -82,15 +82,14 @@ fn csv_kernel(init: &Init<'_>) -> Result<Kernel> {
         let header: bool = scalar(cx, 3, "header")?;
         let form = Arc::new(Form::new(cx, &spec.types)?);
         let buffer = buffer.clamp(512, 64 << 20) as usize;
-        let open: Arc<dyn Fn(usize, &str) -> Result<Box<dyn Records>> + Send + Sync> =
-            Arc::new(move |_, name| {
-                let input = files::open(name, compression, buffer)?;
-                let mut rows = CsvRows { input, name: name.to_owned(), form: form.clone() };
-                if header {
-                    rows.skip_header()?;
-                }
-                Ok(Box::new(rows))
-            });
+        let open: Arc<OpenRecords> = Arc::new(move |_, name| {
+            let input = files::open(name, compression, buffer)?;
+            let mut rows = CsvRows { input, name: name.to_owned(), form: form.clone() };
+            if header {
+                rows.skip_header()?;
+            }
+            Ok(Box::new(rows))
+        });
         Ok(Dataset::new(spec, UNKNOWN, move |_| Ok(Box::new(Files::new(&names, &open)))))
     })
 }

@@ -1,7 +1,7 @@
 //! Datasets of the records and lines of files, and of the names of files.
 
 use crate::data::Spec;
-use crate::data::files::{self, Files, Input, Records, string_element};
+use crate::data::files::{self, Files, Input, OpenRecords, Records, string_element};
 use crate::data::{Dataset, END, Element, Next, Source, SourceCx, UNKNOWN, kernel_of, scalar};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Str};
 use ferroflow_core::op::{Op, shapes};
@@ -129,15 +129,14 @@ fn tf_record_kernel(init: &Init<'_>) -> Result<Kernel> {
                 "`byte_offsets` must be of same size as `filenames`"
             );
         }
-        let open: Arc<dyn Fn(usize, &str) -> Result<Box<dyn Records>> + Send + Sync> =
-            Arc::new(move |file, name| {
-                let mut plain = files::open_plain(name, buffer)?;
-                if let Some(offset) = offsets.get(file).filter(|offset| **offset > 0) {
-                    let moved = plain.seek(SeekFrom::Start(*offset as u64));
-                    moved.map_err(|error| files::broken(name, &error))?;
-                }
-                Ok(Box::new(TfRecords(RecordReader::new(plain, compression))))
-            });
+        let open: Arc<OpenRecords> = Arc::new(move |file, name| {
+            let mut plain = files::open_plain(name, buffer)?;
+            if let Some(offset) = offsets.get(file).filter(|offset| **offset > 0) {
+                let moved = plain.seek(SeekFrom::Start(*offset as u64));
+                moved.map_err(|error| files::broken(name, &error))?;
+            }
+            Ok(Box::new(TfRecords(RecordReader::new(plain, compression))))
+        });
         Ok(Dataset::new(spec, UNKNOWN, move |_| Ok(Box::new(Files::new(&names, &open)))))
     })
 }
@@ -154,11 +153,10 @@ fn text_line_kernel(init: &Init<'_>) -> Result<Kernel> {
     strings_kernel(init, |cx, spec| {
         let (names, compression) = (files::names(cx, 0)?, files::compression(cx, 1)?);
         let buffer = files::buffer_size(cx, 2, " (0 == default)")?;
-        let open: Arc<dyn Fn(usize, &str) -> Result<Box<dyn Records>> + Send + Sync> =
-            Arc::new(move |_, name| {
-                let input = files::open(name, compression, buffer)?;
-                Ok(Box::new(Lines { input, name: name.to_owned() }))
-            });
+        let open: Arc<OpenRecords> = Arc::new(move |_, name| {
+            let input = files::open(name, compression, buffer)?;
+            Ok(Box::new(Lines { input, name: name.to_owned() }))
+        });
         Ok(Dataset::new(spec, UNKNOWN, move |_| Ok(Box::new(Files::new(&names, &open)))))
     })
 }
@@ -194,7 +192,7 @@ fn fixed_length_kernel(init: &Init<'_>) -> Result<Kernel> {
         let buffer = files::buffer_size(cx, 4, "")?;
         let compression = if compressed { files::compression(cx, 5)? } else { Compression::None };
         let layout = FixedLayout { header: header as u64, record: record as u64, footer: footer as u64 };
-        let open: Arc<dyn Fn(usize, &str) -> Result<Box<dyn Records>> + Send + Sync> =
+        let open: Arc<OpenRecords> =
             Arc::new(move |_, name| Ok(Box::new(FixedRecords::open(name, compression, buffer, layout)?)));
         Ok(Dataset::new(spec, UNKNOWN, move |_| Ok(Box::new(Files::new(&names, &open)))))
     })
