@@ -352,3 +352,64 @@ fn poll_slot(slot: &mut Slot, cx: &mut SourceCx<'_, '_>) -> Poll<Result<Called>>
         Slot::Failed(error) => Poll::Ready(Err(error.clone())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{step, wait};
+    use ferroflow_core::device::Background;
+    use ferroflow_core::resource::ResourceManager;
+    use ferroflow_core::{BoxFuture, Tensor};
+
+    /// A thread per future.
+    struct Threads;
+
+    impl Background for Threads {
+        fn spawn(&self, work: BoxFuture<()>) -> BackgroundTask {
+            BackgroundTask::new(std::thread::spawn(move || wait(work)))
+        }
+
+        fn parallelism(&self) -> usize {
+            2
+        }
+    }
+
+    /// Numbers, one of which fails; before every seventh the source is pending once.
+    struct Count(i64, bool);
+
+    impl Source for Count {
+        fn poll_next(&mut self, cx: &mut SourceCx<'_, '_>) -> Next {
+            if self.0 % 7 == 0 && !std::mem::replace(&mut self.1, true) {
+                cx.task.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            self.1 = false;
+            self.0 += 1;
+            match self.0 {
+                500 => Poll::Ready(Err(status!(DataLoss, "lost"))),
+                1001.. => Poll::Ready(Ok(None)),
+                at => Poll::Ready(Ok(Some(vec![Tensor::scalar(at)]))),
+            }
+        }
+    }
+
+    #[test]
+    fn elements_and_errors_come_in_order_whoever_makes_them() {
+        let step = step(&ResourceManager::new("localhost"));
+        step.device.set_background(Arc::new(Threads));
+        let cx = IteratorCx::new(&step, &Arc::default());
+        for size in [Some(1), Some(5), None] {
+            let mut source = Prefetch::new(Box::new(Count(0, false)), size, &cx);
+            for at in 1..=1000 {
+                let next = wait(poll_fn(|task| source.poll_next(&mut SourceCx::new(task))));
+                match next {
+                    Ok(Some(element)) => assert_eq!(element[0].to_scalar::<i64>().unwrap(), at),
+                    Ok(None) => panic!("the source ended at {at}"),
+                    Err(error) => assert_eq!((at, error.message()), (500, "lost")),
+                }
+            }
+            let end = wait(poll_fn(|task| source.poll_next(&mut SourceCx::new(task))));
+            assert!(end.unwrap().is_none());
+        }
+    }
+}
