@@ -1,13 +1,13 @@
-"""Workloads of input: pipelines, parsing, tables, images, sparse features, decompositions."""
+"""Workloads of input: pipelines, images, sparse features."""
 
-import itertools
 import pathlib
 import tempfile
 import time
 
+from workloads import Workload, _kernel, _session, _uniform
+
 import numpy as np
 import tensorflow as tf
-from workloads import Workload, _chained, _each, _kernel, _session, _uniform
 
 v1 = tf.compat.v1
 
@@ -54,9 +54,7 @@ def _records():
                         "ids": integers(draws.randint(0, 1000, draws.randint(1, 8))),
                         "label": integers([draws.randint(10)]),
                     }
-                    writer.write(
-                        tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
-                    )
+                    writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
     return paths
 
 
@@ -110,34 +108,6 @@ def _pictures():
     return tf.data.Dataset.range(1 << 40).map(decode)
 
 
-def _table(insert):
-    """Keys per second: lookups in a static table, or inserts into a mutable one."""
-    keys = np.random.RandomState(5).permutation(1 << 18).astype(np.int64)
-
-    def open_on(target):
-        with tf.Graph().as_default() as graph:
-            if insert:
-                table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
-                initializer = tf.no_op()
-                work = table.insert(keys, keys).op
-            else:
-                table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, keys * 3), -1)
-                initializer = table.initializer
-                work = table.lookup(v1.placeholder_with_default(keys[::-1].copy(), [None])).op
-        session = _session(target, graph, False)
-        session.run(initializer)
-        call = session.make_callable([work])
-
-        def sample():
-            start = time.perf_counter()
-            call()
-            return len(keys) / (time.perf_counter() - start)
-
-        return sample
-
-    return open_on
-
-
 def _kernels():
     raw = tf.raw_ops
     batch, columns = 4096, 4
@@ -163,23 +133,6 @@ def _kernels():
         return calls
 
     yield "sparse cross of 4 features, 4096 rows", cross, [indices, *(v.astype(np.int64) for v in values)], 2
-
-    def parse(read, repeats):
-        records = list(itertools.islice(v1.io.tf_record_iterator(_records()[0]), 1024))
-        parsed = [tf.io.parse_example(records[number:] + records[:number], _FEATURES) for number in range(repeats)]
-        return [features["x"] for features in parsed]
-
-    yield "parse 1024 examples", parse, [np.zeros(1, np.float32)], 4
-    for size, repeats in ((1024, 200), (1 << 16, 8)):
-        signal = _uniform(size).astype(np.complex64)
-        yield f"FFT of {size}", _chained(lambda x: raw.IFFT(input=raw.FFT(input=x))), [signal], repeats
-    for size, repeats in ((32, 200), (256, 8), (1024, 1)):
-        a = _uniform(size, size)
-        spd = a @ a.T + size * np.eye(size, dtype=np.float32)
-        yield f"Cholesky of {size}×{size}", _each(lambda x: raw.Cholesky(input=x)), [spd] * repeats, repeats
-    for size, repeats in ((32, 20), (256, 1)):
-        op = lambda x: raw.Svd(input=x, compute_uv=True)[0]
-        yield f"SVD of {size}×{size}", _each(op), [_uniform(size, size)] * repeats, repeats
     resize = lambda read, _: [tf.image.resize(x, [224, 224]) for x in read]
     yield "resize 8×480×640×3 to 224×224", resize, [_uniform(8, 480, 640, 3)] * 2, 2
 
@@ -195,7 +148,5 @@ def all_workloads():
         ("pipeline: JPEG decode and resize", _pictures, 60, 1.2),
     ):
         yield Workload(name, "elements/s", _pipeline(build, count), rate=True, least_ratio=least, rounds=5)
-    yield Workload("table: lookups of 256K keys", "keys/s", _table(False), rate=True, least_ratio=2, rounds=5)
-    yield Workload("table: inserts of 256K keys", "keys/s", _table(True), rate=True, least_ratio=2, rounds=5)
     for name, build, inputs, repeats in _kernels():
         yield Workload(name, "µs", _kernel(build, inputs, repeats), least_ratio=0.9, rounds=5)
