@@ -107,7 +107,9 @@ pub(super) fn table(states: &BTreeMap<&str, State>, families: &str, groups: &[Gr
     };
     for (family, ops) in &grouped {
         let counts = Counts::of(ops.iter().map(|(_, state)| *state));
-        text += &row(&format!("[{family}](#{})", anchor(family)), &counts);
+        // A family that is out of scope as a whole has no section but that of its reason.
+        let section = if counts.out_of_scope == counts.all() { OUT_OF_SCOPE } else { family };
+        text += &row(&format!("[{family}](#{})", anchor(section)), &counts);
     }
     text += &row("**all**", &all);
     for (family, ops) in &grouped {

@@ -256,7 +256,14 @@ fn mel(frequency: f64) -> f64 {
 
 impl FilterBank {
     fn new(bins: usize, rate: f64, channels: usize, low: f64, high: f64) -> Option<FilterBank> {
-        if channels < 1 || rate <= 0.0 || bins < 2 || low < 0.0 || high.is_nan() || low.is_nan() || high <= low {
+        if channels < 1
+            || rate <= 0.0
+            || bins < 2
+            || low < 0.0
+            || high.is_nan()
+            || low.is_nan()
+            || high <= low
+        {
             return None;
         }
         let spacing = (mel(high) - mel(low)) / (channels + 1) as f64;

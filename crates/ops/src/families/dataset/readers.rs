@@ -129,15 +129,14 @@ fn tf_record_kernel(init: &Init<'_>) -> Result<Kernel> {
                 "`byte_offsets` must be of same size as `filenames`"
             );
         }
-        let open: Arc<OpenRecords> =
-            Arc::new(move |file, name| {
-                let mut plain = files::open_plain(name, buffer)?;
-                if let Some(offset) = offsets.get(file).filter(|offset| **offset > 0) {
-                    let moved = plain.seek(SeekFrom::Start(*offset as u64));
-                    moved.map_err(|error| files::broken(name, &error))?;
-                }
-                Ok(Box::new(TfRecords(RecordReader::new(plain, compression))))
-            });
+        let open: Arc<OpenRecords> = Arc::new(move |file, name| {
+            let mut plain = files::open_plain(name, buffer)?;
+            if let Some(offset) = offsets.get(file).filter(|offset| **offset > 0) {
+                let moved = plain.seek(SeekFrom::Start(*offset as u64));
+                moved.map_err(|error| files::broken(name, &error))?;
+            }
+            Ok(Box::new(TfRecords(RecordReader::new(plain, compression))))
+        });
         Ok(Dataset::new(spec, UNKNOWN, move |_| Ok(Box::new(Files::new(&names, &open)))))
     })
 }
@@ -154,11 +153,10 @@ fn text_line_kernel(init: &Init<'_>) -> Result<Kernel> {
     strings_kernel(init, |cx, spec| {
         let (names, compression) = (files::names(cx, 0)?, files::compression(cx, 1)?);
         let buffer = files::buffer_size(cx, 2, " (0 == default)")?;
-        let open: Arc<OpenRecords> =
-            Arc::new(move |_, name| {
-                let input = files::open(name, compression, buffer)?;
-                Ok(Box::new(Lines { input, name: name.to_owned() }))
-            });
+        let open: Arc<OpenRecords> = Arc::new(move |_, name| {
+            let input = files::open(name, compression, buffer)?;
+            Ok(Box::new(Lines { input, name: name.to_owned() }))
+        });
         Ok(Dataset::new(spec, UNKNOWN, move |_| Ok(Box::new(Files::new(&names, &open)))))
     })
 }

@@ -262,7 +262,8 @@ fn merge_inputs(cx: &KernelCx<'_>) -> Result<(Vec<String>, String)> {
 
 /// Directories that others still use stay, as in stock.
 fn delete_parts(prefixes: &[String], destination: &str) {
-    let directory = |prefix: &str| resolve_path(prefix).ok().and_then(|path| path.parent().map(Path::to_owned));
+    let directory =
+        |prefix: &str| resolve_path(prefix).ok().and_then(|path| path.parent().map(Path::to_owned));
     let own = directory(destination);
     for directory in prefixes.iter().filter_map(|prefix| directory(prefix)) {
         if Some(&directory) != own.as_ref() {
