@@ -36,7 +36,9 @@ def cases(c):
     p.step(target=["put1"], feed={"k": text(["a"]), "x1": text(["A"])})
     p.step(target=["put0"], feed={"k": text(["d"]), "x0": arr(1, 2)("float")})
     p.step(fetch=["take:0", "take:1", "take:2", "take:3"], feed={"n": np.int32(3)})
-    p.step(target=["put0"], feed={"k": text(["c"]), "x0": arr(1, 2)("float")}, message=SENTENCE)
+    # The name of the barrier, which follows, has a number of the process.
+    again = "Key c already has a value for component 0 in barrier"
+    p.step(target=["put0"], feed={"k": text(["c"]), "x0": arr(1, 2)("float")}, message=again)
     p.step(target=["close"])
     p.step(target=["close"], message="is already closed")
     p.step(target=["put1"], feed={"k": text(["z"]), "x1": text(["Z"])}, message="brand new key: z")

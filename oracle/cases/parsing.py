@@ -41,7 +41,7 @@ def example(**features):
     """A serialized example whose entries stand in this order."""
     out = b""
     for name, value in features.items():
-        entry = tf.train.Features(feature={name: feature(value)}).SerializeToString()
+        entry = tf.train.Features(feature={name: feature(value)}).SerializeToString(deterministic=True)
         out += entry
     return field(1, out)
 
@@ -231,7 +231,7 @@ def sequence(context=(), **lists):
                 name: tf.train.FeatureList(feature=[feature(step) for step in steps]) for name, steps in lists.items()
             }
         ),
-    ).SerializeToString()
+    ).SerializeToString(deterministic=True)
 
 
 def group(features):
