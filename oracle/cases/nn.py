@@ -102,8 +102,6 @@ def top_k(c):
     for k in (0, 1, 3):
         c.op("ApproxTopK", [arr(2, 4)], f"k_{k}", k=k)
     c.op("ApproxTopK", [arr(2, 4)], "too_many", T="float", k=5)
-    c.op("ApproxTopK", [arr(2, 4)], "least", T="float", k=1, is_max_k=False)
-    c.op("ApproxTopK", [arr(2, 4)], "dimension", T="float", k=1, reduction_dimension=0)
     c.op("TopKV2", [values, 2])
     c.op("TopKV2", [values, 2], "sorted", T="float", sorted=True)
     c.op("TopKV2", [lit([1, 3, 3, 3, 2]), 3], "ties", few=True)
