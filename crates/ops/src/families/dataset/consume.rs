@@ -4,7 +4,7 @@ use super::iterators::component_shapes;
 use crate::data::iterator::{OneRun, check_element};
 use crate::data::{Dataset, SourceCx, Spec};
 use ferroflow_core::kernel::{Init, Kernel, Str};
-use ferroflow_core::op::{Op, ShapeCx};
+use ferroflow_core::op::{Gradient, Op, ShapeCx};
 use ferroflow_core::{DType, PartialShape, Result, Tensor, bail, ensure, kernels};
 use ferroflow_io::record::{Compression, RecordWriter};
 use std::future::poll_fn;
@@ -15,6 +15,7 @@ pub(crate) const OPS: &[&Op] =
 
 static REDUCE_DATASET: Op = Op {
     name: "ReduceDataset",
+    gradient: Gradient::Stop,
     inputs: &["input_dataset: variant", "initial_state: Tstate", "other_arguments: Targuments"],
     outputs: &["components: output_types"],
     attrs: &[

@@ -6,7 +6,7 @@ use crate::support::blocking;
 use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Str};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, kernels, status};
 use ferroflow_io::bundle::{BundleReader, TensorSlice};
 use std::collections::HashMap;
@@ -16,6 +16,7 @@ pub(crate) const OPS: &[&Op] = &[&GENERATE_VOCAB_REMAPPING, &LOAD_AND_REMAP_MATR
 
 static GENERATE_VOCAB_REMAPPING: Op = Op {
     name: "GenerateVocabRemapping",
+    gradient: Gradient::Stop,
     inputs: &["new_vocab_file: string", "old_vocab_file: string"],
     outputs: &["remapping: int64", "num_present: int32"],
     attrs: &["new_vocab_offset: int >= 0", "num_new_vocab: int >= 0", "old_vocab_size: int >= -1 = -1"],
@@ -26,6 +27,7 @@ static GENERATE_VOCAB_REMAPPING: Op = Op {
 
 static LOAD_AND_REMAP_MATRIX: Op = Op {
     name: "LoadAndRemapMatrix",
+    gradient: Gradient::Stop,
     inputs: &[
         "ckpt_path: string",
         "old_tensor_name: string",
