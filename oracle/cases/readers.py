@@ -1,4 +1,4 @@
-"""Readers of the queue era on files that are not there, files by name; what they read is in interop/files.py."""
+"""Readers of the queue era on files that are not there, files by name; what they read is in interop/input_files.py."""
 
 from values import *
 

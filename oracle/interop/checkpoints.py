@@ -327,7 +327,7 @@ def addresses(target, prefix):
             sess.run(saver.saver_def.restore_op_name, feed)
             show("restored", sess.run(v))
         show("files", sorted(os.path.basename(path) for path in glob.glob(prefix + "*")))
-        for scheme in ("s3", "hdfs", "FILE", "x.y"):
+        for scheme in ("hdfs", "FILE", "x.y"):
             feed = {saver.saver_def.filename_tensor_name: f"{scheme}://somewhere/model"}
             for what, node in (
                 ("save", saver.saver_def.save_tensor_name),

@@ -47,7 +47,7 @@ SCENARIOS = [
     "unused_nodes",
     "hostile_graphs",
     "tables",
-    "files",
+    "input_files",
 ]
 
 

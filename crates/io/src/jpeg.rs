@@ -3,8 +3,8 @@
 //!
 //! No crate decodes JPEG that way: their transforms and their interpolation of colors differ in the last bits, and models
 //! that were trained on one decoder see other pixels with another. The parts are those of the standard: markers
-//! ([`header`]), Huffman codes and the scans made of them ([`huffman`], [`scan`]), the inverse transforms ([`idct`]), and
-//! the way from planes to pixels ([`pixels`]).
+//! (`header`), Huffman codes and the scans made of them (`huffman`, `scan`), the inverse transforms (`idct`), and
+//! the way from planes to pixels (`pixels`).
 //!
 //! Files that end too early are the one place where pixels may differ from stock's: in the block at which the data ends,
 //! and, of progressive files, wherever scans are missing, since stock smoothes such blocks.
