@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import struct
 import tempfile
 import zlib
@@ -35,7 +36,9 @@ def attempt(label, call, directory):
     try:
         value = call()
     except tf.errors.OpError as error:
-        print(f"{label}: {type(error).__name__}: {sentence(error).replace(directory, 'DIR')[:160]}", flush=True)
+        # Queues without a name are numbered within their process.
+        said = re.sub(r"'_\d+_", "'", sentence(error).replace(directory, "DIR"))
+        print(f"{label}: {type(error).__name__}: {said[:160]}", flush=True)
         return False
     show(label, shown(value, directory))
     return True
