@@ -90,21 +90,27 @@ def _heavy():
 
 
 def _image_files():
-    path = _path("picture.jpeg")
-    if not pathlib.Path(path).exists():
-        # Smooth enough to be a picture, with some noise.
+    """Pictures of 640×480 pixels, smooth with some noise."""
+    paths = [_path(f"picture-{i}.jpeg") for i in range(4)]
+    if not pathlib.Path(paths[-1]).exists():
         y, x = np.mgrid[0:480, 0:640]
-        noise = np.random.RandomState(4).randint(0, 20, (480, 640, 3))
-        picture = np.stack([x * 255 / 640, y * 255 / 480, (x + y) % 255], 2) * 0.9 + noise
-        with tf.Graph().as_default(), v1.Session() as session:
-            encoded = session.run(tf.io.encode_jpeg(picture.astype(np.uint8), quality=90))
-        pathlib.Path(path).write_bytes(encoded)
-    return path
+        for seed, path in enumerate(paths):
+            noise = np.random.RandomState(seed).randint(0, 20, (480, 640, 3))
+            picture = np.stack([x * 255 / 640, y * 255 / 480, (x + y) % 255], 2) * 0.9 + noise
+            with tf.Graph().as_default(), v1.Session() as session:
+                encoded = session.run(tf.io.encode_jpeg(picture.astype(np.uint8), quality=90))
+            pathlib.Path(path).write_bytes(encoded)
+    return paths
 
 
 def _pictures():
-    path = _image_files()
-    decode = lambda _: tf.image.resize(tf.io.decode_jpeg(tf.io.read_file(path), channels=3), [224, 224])
+    paths = tf.constant(_image_files())
+
+    def decode(number):
+        # Which file depends on the element: stock folds what does not.
+        file = tf.io.read_file(tf.gather(paths, number % 4))
+        return tf.image.resize(tf.io.decode_jpeg(file, channels=3), [224, 224])
+
     return tf.data.Dataset.range(1 << 40).map(decode)
 
 

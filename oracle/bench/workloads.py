@@ -371,7 +371,7 @@ def _tables(entries=100_000):
     """Lookups and inserts of as many keys as a table has."""
     raw = tf.raw_ops
     keys = {
-        "strings": tf.strings.join(["word", tf.strings.as_string(tf.range(entries))]).numpy(),
+        "strings": np.array([f"word{n}".encode() for n in range(entries)], dtype=object),
         "integers": np.random.RandomState(2).permutation(entries).astype(np.int64) * 7919,
     }
     order = np.random.RandomState(3).permutation(entries)
