@@ -90,7 +90,7 @@ def _heavy():
 
 
 def _image_files():
-    """Pictures of 640×480 pixels, smooth with some noise."""
+    """Pictures of 640 by 480 pixels, smooth with some noise."""
     paths = [_path(f"picture-{i}.jpeg") for i in range(4)]
     if not pathlib.Path(paths[-1]).exists():
         y, x = np.mgrid[0:480, 0:640]
