@@ -38,7 +38,7 @@ fn immutable_const_kernel(init: &Init<'_>) -> Result<Kernel> {
     })?;
     Kernel::sync(move |cx| {
         let path = resolve_path(&name)?;
-        let mut contents = std::fs::read(&path).map_err(|error| file::status(&path, &error))?;
+        let mut contents = file::read(&path)?;
         ensure!(
             dtype != DType::String,
             Unimplemented,

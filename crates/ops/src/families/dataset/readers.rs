@@ -227,9 +227,7 @@ impl FixedRecords {
         let FixedLayout { header, record, footer } = layout;
         let mut left = None;
         if compression == Compression::None {
-            let path = ferroflow_io::path::resolve_path(name)?;
-            let size =
-                std::fs::metadata(&path).map_err(|error| ferroflow_io::file::status(&path, &error))?.len();
+            let size = ferroflow_io::file::Source::open(name)?.length();
             ensure!(
                 size >= header + footer,
                 InvalidArgument,
@@ -321,9 +319,11 @@ impl Source for MatchingFiles {
             ready!(cx.leave_io_thread());
             let mut found = Vec::new();
             for pattern in &*self.patterns {
-                // Stock lists the folder before it matches names.
+                // Stock lists the folder before it matches names. Object stores have none that could be missing.
                 let folder = ferroflow_io::path::resolve_path(pattern)?;
-                if let Some(folder) = folder.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+                if let Some(folder) = folder.parent().filter(|folder| !folder.as_os_str().is_empty())
+                    && !ferroflow_io::path::is_remote(folder)
+                {
                     std::fs::metadata(folder).map_err(|error| ferroflow_io::file::status(folder, &error))?;
                 }
                 for path in ferroflow_io::file::matching(pattern)? {

@@ -377,7 +377,7 @@ fn distorted(
 /// Weights from the last column of every line of a file.
 fn read_weights(init: &Init<'_>, range: i64, name: &str) -> Result<(Vec<f32>, f32)> {
     let path = ferroflow_io::path::resolve_path(name)?;
-    let text = std::fs::read(&path).map_err(|error| ferroflow_io::file::status(&path, &error))?;
+    let text = ferroflow_io::file::read(&path)?;
     let text = String::from_utf8_lossy(&text);
     let lines = text.split_terminator('\n').map(|line| line.trim_end_matches('\r'));
     let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();

@@ -61,7 +61,7 @@ struct Corpus {
 impl Corpus {
     fn read(name: &str, window: i64, min_count: i64) -> Result<Corpus> {
         let path = ferroflow_io::path::resolve_path(name)?;
-        let text = std::fs::read(&path).map_err(|error| ferroflow_io::file::status(&path, &error))?;
+        let text = ferroflow_io::file::read(&path)?;
         let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
         let words = || text.split(is_space).filter(|word| !word.is_empty());
         // In the order of first appearance, which decides among words that are equally frequent.
