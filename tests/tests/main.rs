@@ -39,6 +39,9 @@ mod sessions;
 /// Checkpoints of Rust programs, which stock reads, continues and writes.
 mod savers;
 
+/// Checkpoints of stock, listed, compared and exported by our command.
+mod exports;
+
 /// Training loops of Rust programs in clusters.
 mod monitored;
 

@@ -1,5 +1,6 @@
 //! The `ferroflow` binary.
 
+mod ckpt;
 mod completions;
 mod demo;
 mod doctor;
@@ -72,6 +73,8 @@ enum Command {
     Resolve(resolve::Args),
     /// Write a training job for Slurm, HTCondor or Kubernetes, and submit it
     Submit(submit::Args),
+    /// Look into checkpoints: list, show, compare and export their tensors
+    Ckpt(ckpt::Args),
     /// List the ops that this build runs and their element types
     Ops(ops::Args),
     /// Print the completion script of a shell
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         Command::Ping(args) => ping::run(&args),
         Command::Resolve(args) => resolve::run(&args).map_err(Failure::from),
         Command::Submit(args) => submit::run(&args).map_err(Failure::from),
+        Command::Ckpt(args) => ckpt::run(&args),
         Command::Completions(args) => completions::run(&args).map_err(Failure::from),
         Command::Man(args) => manual::run(&args).map_err(Failure::from),
         Command::Ops(args) => ops::run(&args).map_err(|error| error.to_string().into()),

@@ -25,6 +25,7 @@
 //! # Ok::<(), ferroflow::Status>(())
 //! ```
 
+mod checkpoint_reader;
 mod checkpoint_state;
 mod checkpoints;
 mod hooks;
@@ -34,10 +35,12 @@ mod saver_nodes;
 mod scaffold;
 mod session_manager;
 
+pub use checkpoint_reader::CheckpointReader;
 pub use checkpoint_state::{
     CheckpointState, checkpoint_exists, latest_checkpoint, read_checkpoint_state, write_checkpoint_state,
 };
 pub use checkpoints::Checkpoints;
+pub use ferroflow_io::bundle::StoredTensor;
 pub use hooks::{
     CheckpointSaver, Every, FeedHook, FinalOps, FinalValues, LogTensors, NanGuard, Profiler, RunArgs,
     RunContext, RunValues, SessionHook, StepCounter, StopAtStep, SummarySaver, SyncReplicasHook, WaitForStep,

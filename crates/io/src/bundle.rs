@@ -19,7 +19,7 @@ mod variants;
 mod writer;
 
 pub use merge::merge;
-pub use reader::BundleReader;
+pub use reader::{BundleReader, StoredTensor};
 pub use slice::{SliceSpec, TensorSlice};
 pub use writer::BundleWriter;
 

@@ -1,8 +1,8 @@
 //! Reader of checkpoints in TensorFlow's V1 format: one table per file, with the metadata under the empty key and the
 //! values of every slice, as messages, under the other keys.
 
-use crate::bundle::TensorSlice;
 use crate::bundle::runs::{CopyRuns, intersection};
+use crate::bundle::{self, TensorSlice};
 use crate::file;
 use crate::table::TableReader;
 use bytes::Bytes;
@@ -95,6 +95,18 @@ impl V1Reader {
             stored.slices.push((slice, table));
         }
         Ok(())
+    }
+
+    /// Describes every tensor, in the order of names.
+    pub fn tensors(&self) -> Vec<bundle::StoredTensor> {
+        let describe = |(name, stored): (&String, &StoredTensor)| bundle::StoredTensor {
+            name: name.clone(),
+            dtype: stored.dtype,
+            shape: stored.shape.clone(),
+            // One slice of everything is how this format keeps a tensor that is not partitioned.
+            slices: if stored.slices.len() == 1 { 0 } else { stored.slices.len() },
+        };
+        self.tensors.iter().map(describe).collect()
     }
 
     /// A tensor's type and full shape, if the checkpoint has it.

@@ -15,6 +15,19 @@ use ferroflow_core::{DType, Result, Shape, Tensor, bail, ensure, status};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+/// The description of a tensor in a checkpoint.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredTensor {
+    /// The name under which it is read.
+    pub name: String,
+    /// The type of its elements.
+    pub dtype: DType,
+    /// The full shape, of all slices together.
+    pub shape: Shape,
+    /// The number of parts that a partitioned variable was saved in; 0 if it was saved whole.
+    pub slices: usize,
+}
+
 /// An open checkpoint. Any number of threads may read it.
 pub struct BundleReader {
     prefix: String,
@@ -46,6 +59,23 @@ impl BundleReader {
     pub fn cancelled_by(mut self, cancellation: Cancellation) -> BundleReader {
         self.cancellation = cancellation;
         self
+    }
+
+    /// Describes every tensor, in the order of names.
+    pub fn tensors(&self) -> Result<Vec<StoredTensor>> {
+        let mut tensors = Vec::new();
+        self.index.for_each(|key, value| {
+            // The header has an empty key, and keys of slices begin with a zero.
+            if key.first().is_none_or(|first| *first == 0) {
+                return Ok(());
+            }
+            let name = String::from_utf8(key.to_vec())
+                .map_err(|_| status!(DataLoss, "a name in the index of {} is not UTF-8", self.prefix))?;
+            let Entry { dtype, shape, slices, .. } = Entry::decode(value)?;
+            tensors.push(StoredTensor { name, dtype, shape, slices: slices.len() });
+            Ok(())
+        })?;
+        Ok(tensors)
     }
 
     /// A tensor's type and full shape.
