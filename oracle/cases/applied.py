@@ -42,7 +42,33 @@ def gradients(c):
         data = np.float32([[1, 2], [3, 4]])
         return [({x: data, w: data + 1}, list(v1.gradients([y, total * 2.0], [x, w])))]
 
-    for build in (symbolic, given_gradient, matmul):
+    def of_calls():
+        """A function that calls others: one twice, one with a gradient of its own, one of whose results goes unused."""
+
+        @function.Defun(tf.float32, tf.float32)
+        def grad(x, dy):
+            return dy * x * 100.0
+
+        @function.Defun(tf.float32, grad_func=grad)
+        def square(x):
+            return x * x
+
+        @function.Defun(tf.float32, tf.int32)
+        def cell(x, n):
+            return tf.tanh(x) * tf.cast(n, tf.float32), tf.exp(x)
+
+        @function.Defun(tf.float32, tf.int32)
+        def f(x, n):
+            once, _ = cell(x, n)
+            twice, other = cell(once, n + 1)
+            return square(twice) + other
+
+        x = v1.placeholder(tf.float32, [2])
+        n = v1.placeholder(tf.int32, [])
+        y = f(x, n)
+        return [({x: np.float32([1, 2]), n: 2}, [y, v1.gradients(y, [x])[0]])]
+
+    for build in (symbolic, given_gradient, matmul, of_calls):
         c.traced(f"SymbolicGradient/{build.__name__}", build, accuracy="rounding")
 
 

@@ -11,7 +11,7 @@ def text(values):
 
 def barrier(c, name, types=("float", "string"), shapes=((2,), ()), **attrs):
     p = c.program(f"Barrier/{name}")
-    p.node("Barrier", name="b", component_types=list(types), shapes=[list(s) for s in shapes], **attrs)
+    p.node("Barrier", name="b", component_types=list(types), shapes=[None if s is None else list(s) for s in shapes], **attrs)
     p.placeholder("string", name="k")
     for i, dtype in enumerate(types):
         p.placeholder(dtype, name=f"x{i}")
@@ -64,5 +64,10 @@ def cases(c):
     for name, attrs in {"capacity": {"capacity": 3}}.items():
         p = barrier(c, f"made_with_{name}", **attrs)
         p.step(target=["b"], message=SENTENCE)
+    # Python's class gives unknown shapes if the program gives none: elements are scalars.
+    p = barrier(c, "unknown_shapes", types=("float",), shapes=(None,))
+    p.step(target=["put0"], feed={"k": text(["a", "b"]), "x0": arr(2)("float")})
+    p.step(fetch=["take:1", "take:2"], feed={"n": np.int32(2)})
+    p.step(target=["put0"], feed={"k": text(["c"]), "x0": arr(1, 2)("float")}, message="Shape mismatch in tuple component")
     p = barrier(c, "made_without_shapes", shapes=())
     p.step(target=["b"], message=SENTENCE)

@@ -15,6 +15,7 @@ def cases(c):
     c.op("ConcatV2", [[arr(2, 3), arr(2, 2)], 0], "mismatch", few=True)
     c.op("ConcatV2", [[arr(2, 3), arr(2)], 0], "rank_mismatch", few=True)
     c.op("ConcatV2", [[arr(), arr()], 0], "scalars", few=True)
+    c.op("ConcatV2", [[arr(1), arr()], 0], "last_scalar", few=True)
     c.op("ConcatV2", [[arr(2), arr(3)], [0]], "axis_is_vector", few=True)
     c.op("ConcatV2", [[arr(2), arr(3)], [0, 0]], "axis_is_longer_vector", few=True)
     c.op("Concat", [1, [arr(2, 3), arr(2, 1, seed=1)]])

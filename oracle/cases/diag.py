@@ -45,6 +45,7 @@ def cases(c):
     c.op("MatrixDiagPartV3", [arr(2, 3), [1, 0], lit(7)], "reversed", T="float")
     c.op("MatrixSetDiagV3", [arr(2, 3), arr(2), -1], "wrong_length", T="float")
     c.op("MatrixSetDiagV3", [arr(2, 3), arr(3, 2), [0, 1]], "wrong_count", T="float")
+    c.op("MatrixSetDiagV3", [arr(2, 3, 4), arr(10), [-1, 1]], "diagonals_missing", T="float")
 
     c.op("MatrixBandPart", [arr(2, 3, 4), 1, 1])
     for lower, upper in ((0, 0), (-1, 0), (0, -1), (-1, -1), (2, 0), (0, 3)):

@@ -20,3 +20,12 @@ def cases(c):
     c.op("EditDistance", [[[0, 0]], lit([1, 2]), [2, 1], *none], "counts_differ", T="int64")
     c.op("EditDistance", [[[0, 0]], lit([1]), [2, 1, 1], *none], "shape_too_long", T="int64")
     c.op("EditDistance", [*cube, *none], "ranks_differ", T="int64")
+    # Indices that are not sorted, or out of the shape's bounds: the last one of an index does not count.
+    mixed = [[[1, 0], [0, 0], [1, 1]], lit([1, 2, 3]), [2, 2]]
+    c.op("EditDistance", [*mixed, *guess[:2], [5, 3]], "not_sorted", T="int64")
+    far = [[[0, 7], [1, 9]], lit([1, 2]), [2, 2]]
+    c.op("EditDistance", [*far, *real], "far_column", T="int64")
+    c.op("EditDistance", [[[7, 0]], lit([1]), [2, 2], *real], "far_row", T="int64")
+    c.op("EditDistance", [[[-7, 0]], lit([1]), [2, 2], *real], "negative_row", T="int64")
+    c.op("EditDistance", [[[0, 0]], lit([1]), [-2, 2], *real], "negative_shape", T="int64")
+    c.op("EditDistance", [np.zeros((0, 2)), empty(0), [0, 1], np.zeros((0, 2)), empty(0), [0, 3]], "no_rows", T="int64")

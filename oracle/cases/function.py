@@ -241,6 +241,18 @@ def plain_ops(c):
 
     c.traced("For", for_loop)
 
+    def for_returns_more():
+        @tf.function
+        def body(i, x):
+            return x, x
+
+        concrete = body.get_concrete_function(tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.float32))
+        n, x = v1.placeholder(tf.int32, []), v1.placeholder(tf.float32, [])
+        y = tf.raw_ops.For(start=0, limit=n, delta=1, input=[x], body=concrete)
+        return [({n: np.int32(3), x: np.float32(1)}, list(y))]
+
+    c.traced("For/returns_more", for_returns_more, message="For loop body returned 2 arguments. Expected: 1")
+
     def stateful_case():
         v = v1.get_variable("v", [], tf.float32, v1.zeros_initializer(), use_resource=True)
         i = v1.placeholder(tf.int32, [])

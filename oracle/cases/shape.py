@@ -22,6 +22,7 @@ def cases(c):
     c.op("Reshape", [empty(0, 3), [-1]], "empty_infer", few=True)
     c.op("Reshape", [empty(0, 3), [-1, 0]], "empty_infer_ambiguous", few=True)
     c.op("Reshape", [arr(2, 3), [4]], "wrong_count", few=True)
+    c.op("Reshape", [arr(1), [1] * 254], "too_many", few=True)
     c.op("Reshape", [arr(2, 3), [-1, 4]], "not_divisible", few=True)
     c.op("Reshape", [arr(2, 3), [-1, -1]], "two_unknown", few=True)
     c.op("Reshape", [arr(2, 3), [-2, 3]], "negative", few=True)

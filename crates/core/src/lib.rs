@@ -30,7 +30,7 @@ pub mod graph;
 pub mod scope;
 
 pub use dtype::DType;
-pub use shape::{PartialShape, Shape, ToPartialShape, ToShape};
+pub use shape::{MAX_RANK, PartialShape, Shape, ToPartialShape, ToShape};
 pub use status::{Code, Result, Status};
 pub use tensor::{C64, C128, Element, Tensor, Unit};
 

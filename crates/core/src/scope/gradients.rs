@@ -1,9 +1,10 @@
 //! Reverse-mode differentiation: walks a graph backward from `ys` to `xs` and adds the nodes of the gradients.
 
 use super::{Graph, Operation, Output, Scope};
-use crate::graph::{self, NodeId};
+use crate::graph::{self, NodeId, NodeKind};
 use crate::op::{Grad, GradCx, Gradient, IndexedSlices, InputGrads};
 use crate::{DType, Result, Status, bail, ensure, status};
+use ferroflow_proto::tensorflow::NameAttrList;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The gradients of the sum of `ys` with respect to each of `xs`; `None` where no `y` depends on the `x`. A variable is
@@ -242,7 +243,9 @@ impl Walk {
         }
         let inputs = operation.inputs();
         let needed: Vec<bool> = inputs.iter().map(|input| self.active.contains(&input.op().id())).collect();
-        let gradient = operation.entry().map_or(Gradient::Undefined, |entry| entry.op.gradient);
+        let called = matches!(operation.data().kind, NodeKind::Function(_));
+        let undeclared = if called { Gradient::Fn(call_grad) } else { Gradient::Undefined };
+        let gradient = operation.entry().map_or(undeclared, |entry| entry.op.gradient);
         let grads = match gradient {
             Gradient::Stop => return Ok(()),
             // Operations with replacements have been replaced by now.
@@ -282,6 +285,19 @@ impl Walk {
         }
         Ok(())
     }
+}
+
+/// The gradient of a node whose op is a function's name: a node that differentiates the function when it runs, as in
+/// stock, which has the same answer for functions with a gradient of their own and for recursive ones.
+fn call_grad(g: &GradCx<'_>) -> Result<InputGrads> {
+    let data = g.op().data();
+    let function = NameAttrList { name: data.op_name().to_owned(), attr: data.attrs.map().clone() };
+    let dys = (0..g.num_outputs()).map(|output| g.dy(output)).collect::<Result<Vec<_>>>()?;
+    let types: Vec<DType> = g.inputs().iter().map(Output::dtype).collect();
+    let gradient =
+        g.scope().op("SymbolicGradient").inputs(g.inputs().iter().chain(&dys)).attr("Tout", types).attr("f", function);
+    let continuous = |dx: Output| (dx.dtype().is_floating() || dx.dtype().is_complex()).then_some(dx);
+    Ok(gradient.build()?.outputs().into_iter().map(continuous).collect::<Vec<_>>().into())
 }
 
 /// The nodes in the order in which stock visits them, which determines the order of sums: each node after all its

@@ -178,6 +178,11 @@ fn join(
     for (number, input) in values.clone().enumerate().skip(1) {
         let shape = cx.input(input)?.shape();
         ensure!(
+            shape.rank() > 0,
+            InvalidArgument,
+            "ConcatOp : Can't concatenate scalars (use tf.stack instead)"
+        );
+        ensure!(
             shape.rank() == rank,
             InvalidArgument,
             "ConcatOp : Ranks of all input tensors should match: shape[0] = {} vs. shape[{number}] = {shape}",

@@ -465,6 +465,15 @@ fn matrix_set_diag_kernel(init: &Init<'_>) -> Result<Kernel> {
         if let Some(count) = count {
             let dims = diagonal.shape().dims();
             ensure!(
+                dims.len() >= shape.rank() - 1,
+                InvalidArgument,
+                "Diagonal tensor rank must be large enough to contain a diagonal-count dimension. Input rank: {}, \
+                 Expected diagonal rank >= {}, Received diagonal rank: {}",
+                shape.rank(),
+                shape.rank() - 1,
+                dims.len()
+            );
+            ensure!(
                 dims.len() == shape.rank() && dims[dims.len() - 2] == count,
                 InvalidArgument,
                 "The number of diagonals provided in `diag` is not consistent with `lower_diag_index` and `upper_diag_index`"

@@ -1,10 +1,9 @@
 //! The edit distance between sequences that are rows of sparse tensors.
 
-use crate::support::index::{Ints, constant_ints, input_ints};
+use crate::support::index::{constant_ints, input_ints};
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx, UNKNOWN_DIM};
-use ferroflow_core::{C64, C128, Element, Result, Shape, bf16, ensure, f16, kernels};
-use std::collections::BTreeMap;
+use ferroflow_core::{C64, C128, Element, Result, Shape, bail, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&EDIT_DISTANCE];
 
@@ -47,10 +46,12 @@ fn edit_distance_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     }
 }
 
-/// The sequences of a sparse tensor by the place of their row, and the tensor's shape.
-type Rows<'a, T> = BTreeMap<Ints, Vec<&'a T>>;
+/// The sequences of a sparse tensor, each with the place of its row, in the order of the indices. A row whose elements
+/// are not listed one after the other is several sequences, as in stock.
+type Rows<'a, T> = Vec<(&'a [i64], &'a [T])>;
 
-fn rows<'a, T: Element>(cx: &'a KernelCx<'_>, first: usize, name: &str) -> Result<(Rows<'a, T>, Ints)> {
+/// The sequences of a sparse tensor, and the tensor's shape.
+fn rows<'a, T: Element>(cx: &'a KernelCx<'_>, first: usize, name: &str) -> Result<(Rows<'a, T>, Shape)> {
     let (indices, values, shape) = (cx.input(first)?, cx.input(first + 1)?, cx.input(first + 2)?);
     ensure!(
         indices.rank() == 2,
@@ -85,20 +86,22 @@ fn rows<'a, T: Element>(cx: &'a KernelCx<'_>, first: usize, name: &str) -> Resul
         shape.shape(),
         indices.shape()
     );
-    let mut rows = Rows::new();
-    for (place, value) in indices.flat::<i64>()?.chunks_exact(dims.len()).zip(values.flat::<T>()?) {
-        ensure!(
-            place.iter().zip(&dims).all(|(at, dim)| (0..*dim).contains(at)),
-            InvalidArgument,
-            "{name}_indices are out of bounds of {name}_shape"
-        );
-        rows.entry(Ints::from_slice(&place[..dims.len() - 1])).or_default().push(value);
+    let (mut rows, mut values) = (Rows::new(), values.flat::<T>()?);
+    let mut places = indices.flat::<i64>()?.chunks_exact(dims.len()).map(|place| &place[..dims.len() - 1]).peekable();
+    while let Some(place) = places.next() {
+        let mut length = 1;
+        while places.next_if_eq(&place).is_some() {
+            length += 1;
+        }
+        let (row, rest) = values.split_at(length);
+        rows.push((place, row));
+        values = rest;
     }
-    Ok((rows, dims))
+    Ok((rows, Shape::new(dims)?))
 }
 
 /// The number of insertions, deletions and replacements that turn one sequence into the other.
-fn distance<T: PartialEq>(a: &[&T], b: &[&T]) -> usize {
+fn distance<T: PartialEq>(a: &[T], b: &[T]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
         let mut diagonal = row[0];
@@ -121,23 +124,41 @@ fn edit_distances<T: Element>(cx: &mut KernelCx<'_>, normalize: bool) -> Result<
     let (hypothesis, shape) = rows::<T>(cx, 0, "hypothesis")?;
     let (truth, truth_shape) = rows::<T>(cx, 3, "truth")?;
     ensure!(
-        shape.len() == truth_shape.len(),
+        shape.rank() == truth_shape.rank(),
         InvalidArgument,
         "Expected truth and hypothesis to have matching ranks, but their shapes are: {} and {}",
         cx.input(5)?.shape(),
         cx.input(2)?.shape()
     );
-    let outer = shape.len() - 1;
-    let shape = Shape::new(shape.iter().zip(&truth_shape).map(|(a, b)| *a.max(b)).take(outer))?;
+    let outer = shape.rank() - 1;
+    let shape = Shape::new(shape.iter().zip(truth_shape.iter()).map(|(a, b)| *a.max(b)).take(outer))?;
+    let elements = shape.elements();
+    ensure!(elements > 0, InvalidArgument, "Got output shape {shape} which has 0 elements");
     let mut out = cx.zeros(f32::DTYPE, shape.clone())?;
     let values = out.flat_mut::<f32>()?;
-    let nothing = Vec::new();
-    for place in hypothesis.keys().chain(truth.keys()) {
-        let (guess, real) = (hypothesis.get(place).unwrap_or(&nothing), truth.get(place).unwrap_or(&nothing));
+    // Both lists are taken to be sorted, as in stock: the row that comes first is missing from the other tensor.
+    let (mut guesses, mut truths) = (hypothesis.into_iter().peekable(), truth.into_iter().peekable());
+    loop {
+        let place = match (guesses.peek(), truths.peek()) {
+            (Some((guess, _)), Some((real, _))) => *guess.min(real),
+            (Some((place, _)), None) | (None, Some((place, _))) => *place,
+            (None, None) => break,
+        };
+        let guess = guesses.next_if(|(row, _)| *row == place).map_or(&[][..], |(_, row)| row);
+        let real = truths.next_if(|(row, _)| *row == place).map_or(&[][..], |(_, row)| row);
+        let at = place.iter().zip(shape.iter());
+        let at = at.fold(0i64, |at, (index, dim)| at.wrapping_mul(*dim).wrapping_add(*index));
+        let value = usize::try_from(at).ok().and_then(|at| values.get_mut(at));
+        let Some(value) = value else {
+            bail!(
+                Internal,
+                "Got an inner product {at} which would require writing to outside of the buffer for the output \
+                 tensor (max elements {elements})"
+            )
+        };
         let steps = distance(guess, real) as f32;
-        let at = place.iter().zip(shape.iter()).fold(0, |at, (index, dim)| at * dim + index) as usize;
         // Without a true sequence the ratio is infinite.
-        values[at] = if normalize { steps / real.len() as f32 } else { steps };
+        *value = if normalize { steps / real.len() as f32 } else { steps };
     }
     Ok(out.into())
 }
@@ -148,8 +169,8 @@ mod tests {
 
     #[test]
     fn kitten_to_sitting_takes_three() {
-        let letters = |text: &'static str| text.as_bytes().iter().collect::<Vec<&u8>>();
-        assert_eq!(distance(&letters("kitten"), &letters("sitting")), 3);
-        assert_eq!(distance(&letters(""), &letters("ab")), 2);
+        let letters = |text: &'static str| text.as_bytes();
+        assert_eq!(distance(letters("kitten"), letters("sitting")), 3);
+        assert_eq!(distance(letters(""), letters("ab")), 2);
     }
 }

@@ -6,7 +6,7 @@ use crate::support::index::{Ints, axis, constant_ints, input_ints, int_tensor};
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM, shapes};
 use ferroflow_core::tensor::Storage;
-use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, kernels};
+use ferroflow_core::{DType, MAX_RANK, PartialShape, Result, Shape, Tensor, bail, ensure, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&SHAPE, &SHAPE_N, &SIZE, &RANK, &RESHAPE, &EXPAND_DIMS, &SQUEEZE, &BITCAST];
 
@@ -226,6 +226,12 @@ fn reshape_kernel(_: &Init<'_>) -> Result<Kernel> {
     Kernel::sync(|cx| {
         let sizes = cx.input(1)?;
         ensure!(sizes.rank() <= 1, InvalidArgument, "sizes input must be 1-D, not {}", sizes.shape());
+        ensure!(
+            sizes.elements() < MAX_RANK,
+            InvalidArgument,
+            "too many dimensions: must be < {MAX_RANK}, but received {}",
+            sizes.elements()
+        );
         let shape = requested_shape(cx.input(0)?.shape(), &input_ints(cx, 1)?)?;
         Ok(cx.take(0)?.reshaped(shape)?.into())
     })

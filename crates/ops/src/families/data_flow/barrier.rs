@@ -265,8 +265,12 @@ impl Barrier {
 
 fn barrier_kernel(init: &Init<'_>) -> Result<Kernel> {
     let types: Vec<DType> = init.attr("component_types")?;
-    let shapes: Vec<PartialShape> = init.attr("shapes")?;
+    let mut shapes: Vec<PartialShape> = init.attr("shapes")?;
     ensure!(shapes.len() == types.len(), InvalidArgument, "All of the component shapes must be specified");
+    // Python's class passes unknown shapes unless the program gives some, and stock takes those for scalars.
+    for shape in shapes.iter_mut().filter(|shape| shape.rank().is_none()) {
+        *shape = PartialShape::scalar();
+    }
     if let Some(shape) = shapes.iter().find(|shape| shape.to_shape().is_none()) {
         bail!(InvalidArgument, "Shape {shape} is not fully defined");
     }

@@ -361,7 +361,13 @@ fn for_kernel(init: &Init<'_>) -> Result<Kernel> {
                 let count = variables.len();
                 variables.insert(0, Tensor::scalar(i));
                 variables = body.clone().call(variables, step.clone()).await?;
-                check_results(count, variables.len())?;
+                let received = variables.len();
+                ensure!(
+                    received <= count,
+                    InvalidArgument,
+                    "For loop body returned {received} arguments. Expected: {count}"
+                );
+                check_results(count, received)?;
                 i = match i.checked_add(delta) {
                     Some(next) => next,
                     None => break,
