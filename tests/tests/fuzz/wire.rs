@@ -73,12 +73,15 @@ impl Dice {
     }
 }
 
-/// Graphs to send, of many families.
-fn graphs() -> Vec<tf::GraphDef> {
-    const WRITES: [&str; 5] = ["Save", "Write", "Merge", "Delete", "Summary"];
+/// Graphs to send: of some families, or of all if there is much time.
+fn graphs(of_all_families: bool) -> Vec<tf::GraphDef> {
+    const WRITES: [&str; 7] =
+        ["Save", "Write", "Merge", "Delete", "Summary", "CacheDataset", "SnapshotDataset"];
+    let (every_family, every_case) = if of_all_families { (1, 7) } else { (4, 37) };
     let families = golden::families().expect("the goldens are in the repository");
-    let files = families.iter().step_by(4).map(|family| golden::load(family).expect("a golden file parses"));
-    let cases = files.flat_map(|file| file.case.into_iter().step_by(37));
+    let families = families.iter().step_by(every_family);
+    let files = families.map(|family| golden::load(family).expect("a golden file parses"));
+    let cases = files.flat_map(|file| file.case.into_iter().step_by(every_case));
     let writes =
         |graph: &tf::GraphDef| graph.node.iter().any(|node| WRITES.iter().any(|word| node.op.contains(word)));
     cases.filter_map(|case| case.graph).filter(|graph| !writes(graph)).collect()
@@ -408,7 +411,7 @@ fn a_server_survives_damaged_calls_and_frames() {
     let deadline = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let first = number("FERROFLOW_FUZZ_SEED").unwrap_or(1);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let graphs = graphs();
+    let graphs = graphs(deadline.is_some());
     for seed in first.. {
         if deadline.map_or(seed - first >= ROUNDS, |deadline| Instant::now() >= deadline) {
             println!("{} rounds from seed {first}", seed - first);
