@@ -36,6 +36,7 @@ def cases(c):
         parts(p, dense, dtype)
         turned = p.node("SparseMatrixTranspose", [csr], type=dtype, conjugate=True)
         parts(p, turned, dtype)
+        parts(p, p.node("Conj", [csr], T="variant"), dtype)
     p = c.program("batch")
     csr = matrix(p, "float", BATCH, (3, 3, 4))
     p.step(fetch=[p.node("CSRSparseMatrixToDense", [csr], type="float"), p.node("SparseMatrixNNZ", [csr])])

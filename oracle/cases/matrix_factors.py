@@ -94,3 +94,12 @@ def cases(c):
         c.op(op, [empty(0, 2, 2)], "no_matrices", T="double")
         c.op(op, [arr(2, 3)], "not_square", T="float")
     c.op("MatrixDeterminant", [lit([[nan, 1.0], [1.0, 1.0]])], "nan", T="float")
+    for op in ("MatrixDeterminant", "LogMatrixDeterminant"):
+        for name, matrix in {
+            "infinite": [[np.inf, 1.0], [1.0, 1.0]],
+            "infinite_row": [[np.inf, -np.inf], [1.0, 1.0]],
+            "minus_infinite": [[1.0, 1.0], [1.0, -np.inf]],
+            "huge": [[3e38, 0.0], [0.0, -3e38]],
+        }.items():
+            c.op(op, [lit(matrix)], name, T="float")
+    c.op("MatrixDeterminant", [lit([[1.7e308, 0.0], [0.0, 1.7e308]])], "huge_double", T="double")

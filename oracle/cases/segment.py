@@ -16,6 +16,7 @@ def cases(c):
         c.op(op, [arr(4), [0, 0, 2, 2]], "gap", few=True)
         c.op(op, [empty(0, 2), np.zeros(0)], "empty", few=True)
         c.op(op, [arr(3), [0, 1, 0]], "not_sorted", few=True)
+        c.op(op, [arr(4), [0, 1, 2, 0]], "not_sorted_later", few=True)
         c.op(op, [arr(3), [0, 1]], "mismatch", few=True)
         c.op(op, [arr(2), [-1, 0]], "negative", few=True)
         c.op(op, [arr(2, 2, 2), [1, 1]], "rank_3", few=True)
@@ -38,6 +39,7 @@ def cases(c):
         c.op(op, [arr(4, 2), np.zeros(0), np.zeros(0)], "nothing", few=True)
         c.op(op, [arr(4, 2), [4], [0]], "out_of_range", few=True)
         c.op(op, [arr(4, 2), [0, 1], [1, 0]], "not_sorted", few=True)
+        c.op(op, [arr(4, 2), [0, 1, 2], [0, 0, -1]], "last_negative", few=True)
         c.op(op, [arr(4, 2), [0, 1], [0]], "mismatch", few=True)
         c.op(op, [arr(4, 2), [0], [-1]], "negative", few=True)
         counted = op + "WithNumSegments"

@@ -46,4 +46,8 @@ def cases(c):
     c.op("SetSize", none, "empty", T="int64")
     c.op("SetSize", cube, "rank_3", T="string")
     c.op("SetSize", unsorted, "unsorted", T="int64")
+    far = [[[0, 7], [2, 1]], lit([1, 1]), [3, 4]]
+    c.op("SetSize", far, "out_of_bounds", T="int64")
+    c.op("SetSize", far, "out_of_bounds_not_validated", T="int64", validate_indices=False)
+    c.op("SetSize", [lit(1), lit([1, 1]), lit(1)], "shape_scalar", T="int64")
     c.op("SetSize", [INDICES, lit([3, 3, 2, 5]), [3, 4, 1]], "rank_differs", T="int64")

@@ -34,6 +34,7 @@ SCENARIOS = [
     "branches_and_loops",
     "functions_across",
     "shared_names_across",
+    "variants_across",
     "state",
     "queues",
     "embeddings",

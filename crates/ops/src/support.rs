@@ -22,6 +22,7 @@ pub(crate) mod text;
 pub(crate) mod timer;
 pub(crate) mod unicode;
 pub(crate) mod units;
+pub(crate) mod variants;
 pub(crate) mod widen;
 pub(crate) mod windows;
 pub(crate) mod wire;

@@ -9,7 +9,7 @@ use ferroflow_proto::tensorflow::{TensorShapeProto, VariantTensorDataProto};
 use prost::Message;
 use prost::encoding::{decode_varint, encode_varint};
 
-const TYPE_NAME: &str = "tensorflow::TensorList";
+pub(crate) const TYPE_NAME: &str = "tensorflow::TensorList";
 
 /// A list of tensors of one type; elements that were never set are `None`.
 #[derive(Clone)]
@@ -81,7 +81,7 @@ impl TensorList {
         }
     }
 
-    fn from_proto(proto: &VariantTensorDataProto) -> Result<TensorList> {
+    pub(crate) fn from_proto(proto: &VariantTensorDataProto) -> Result<TensorList> {
         let short = || status!(InvalidArgument, "malformed metadata of a tensor list");
         let mut metadata = proto.metadata.clone();
         let mut number = || decode_varint(&mut metadata).map_err(|_| short());

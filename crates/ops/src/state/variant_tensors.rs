@@ -20,6 +20,12 @@ pub(crate) enum VariantKind {
 }
 
 impl VariantKind {
+    /// The kind with this name on the wire.
+    pub(crate) fn named(name: &str) -> Option<VariantKind> {
+        use VariantKind::{Composite, Csr, Ragged, Tensor};
+        [Tensor, Ragged, Composite, Csr].into_iter().find(|kind| kind.type_name() == name)
+    }
+
     fn type_name(self) -> &'static str {
         match self {
             VariantKind::Tensor => "tensorflow::Tensor",

@@ -2,6 +2,7 @@
 //! queues, checkpoints. Only elements move, so nothing here is generic over their type.
 
 use crate::numeric::Num;
+use crate::support::variants;
 use ferroflow_core::device::Device;
 use ferroflow_core::kernel::Str;
 use ferroflow_core::resource::ResourceHandle;
@@ -103,10 +104,7 @@ pub(crate) fn add(mut a: Tensor, b: &Tensor) -> Result<Tensor> {
             let others = b.units::<ferroflow_core::variant::Variant>()?;
             let values = a.units_mut::<ferroflow_core::variant::Variant>()?;
             for (value, other) in values.iter_mut().zip(others) {
-                let Some(present) = value.get() else {
-                    bail!(InvalidArgument, "cannot add an empty variant");
-                };
-                *value = present.add(other)?;
+                *value = variants::sum(value, other)?;
             }
         }
         other => bail!(InvalidArgument, "Trying to add tensors of type {other}"),
@@ -121,7 +119,7 @@ pub(crate) fn zeros_like(tensor: &Tensor) -> Result<Tensor> {
     };
     let zeros: Result<Vec<Variant>> = values
         .iter()
-        .map(|value| value.get().map_or(Ok(Variant::default()), |value| value.zeros_like()))
+        .map(|value| value.get().map_or(Ok(Variant::default()), |_| variants::zeros_like(value)))
         .collect();
     Tensor::from_units(DType::Variant, tensor.shape().clone(), zeros?)
 }

@@ -6,6 +6,7 @@ use crate::numeric::{Float, Int, Real};
 use crate::support::gradient::sum_of_all;
 use crate::support::index::{constant_int, constant_ints, input_ints};
 use crate::support::units::by_unit;
+use crate::support::variants;
 use ferroflow_core::attr::FromAttr;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, OpClass, ShapeCx, UNKNOWN_DIM, shapes};
@@ -234,14 +235,8 @@ fn zeros_like_kernel(init: &Init<'_>) -> Result<Kernel> {
     if dtype == DType::Variant {
         return Kernel::sync(|cx| {
             let input = cx.input(0)?;
-            let zeros: Result<Vec<Variant>> = input
-                .units::<Variant>()?
-                .iter()
-                .map(|element| match element.get() {
-                    Some(value) => value.zeros_like(),
-                    None => bail!(InvalidArgument, "ZerosLike of an empty variant"),
-                })
-                .collect();
+            let zeros: Result<Vec<Variant>> =
+                input.units::<Variant>()?.iter().map(variants::zeros_like).collect();
             Ok(Tensor::from_units(DType::Variant, input.shape().clone(), zeros?)?.into())
         });
     }

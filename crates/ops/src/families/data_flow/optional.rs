@@ -59,7 +59,7 @@ static OPTIONAL_GET_VALUE: Op = Op {
     ..Op::PURE
 };
 
-const TYPE_NAME: &str = "tensorflow::data::Optional";
+pub(crate) const TYPE_NAME: &str = "tensorflow::data::Optional";
 
 /// The tensors, if there are any.
 pub(crate) struct Optional(pub(crate) Option<Vec<Tensor>>);
@@ -95,7 +95,7 @@ impl Optional {
         Optional::with(&tensor.units::<Variant>()?[0], op, look)
     }
 
-    fn from_proto(proto: &VariantTensorDataProto) -> Result<Optional> {
+    pub(crate) fn from_proto(proto: &VariantTensorDataProto) -> Result<Optional> {
         match proto.metadata[..] {
             [0] => Ok(Optional(None)),
             [_] => Ok(Optional(Some(proto.tensors.iter().map(Tensor::from_proto).collect::<Result<_>>()?))),

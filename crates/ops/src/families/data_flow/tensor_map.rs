@@ -124,12 +124,12 @@ impl Key {
 
 /// A map from tensors to tensors, in the order in which keys came.
 #[derive(Clone, Default)]
-struct TensorMap {
+pub(crate) struct TensorMap {
     entries: Vec<(Tensor, Tensor)>,
     places: HashMap<Key, usize>,
 }
 
-const TYPE_NAME: &str = "tensorflow::TensorMap";
+pub(crate) const TYPE_NAME: &str = "tensorflow::TensorMap";
 
 impl TensorMap {
     /// The map in a scalar variant tensor; not copied if nobody else holds it.
@@ -162,7 +162,7 @@ impl TensorMap {
         }
     }
 
-    fn from_proto(proto: &VariantTensorDataProto) -> Result<TensorMap> {
+    pub(crate) fn from_proto(proto: &VariantTensorDataProto) -> Result<TensorMap> {
         ensure!(
             proto.tensors.len().is_multiple_of(2),
             InvalidArgument,

@@ -1,10 +1,11 @@
 //! Sums of many tensors.
 
 use crate::numeric::Num;
+use crate::support::variants;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, KernelRow, Op, ShapeCx, shapes};
 use ferroflow_core::variant::Variant;
-use ferroflow_core::{C64, C128, DType, PartialShape, Result, Tensor, bail, bf16, ensure, f16, kernels};
+use ferroflow_core::{C64, C128, DType, PartialShape, Result, Tensor, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&ADD_N, &ACCUMULATE_N_V2];
 
@@ -123,10 +124,7 @@ fn sum_variants(init: &Init<'_>) -> Result<Kernel> {
         let mut sums = cx.input(0)?.units::<Variant>()?.to_vec();
         for input in 1..cx.num_inputs() {
             for (sum, other) in sums.iter_mut().zip(cx.input(input)?.units::<Variant>()?) {
-                *sum = match sum.get() {
-                    Some(value) => value.add(other)?,
-                    None => bail!(InvalidArgument, "AddN of an empty variant"),
-                };
+                *sum = variants::sum(sum, other)?;
             }
         }
         Ok(Outputs::from(Tensor::from_units(DType::Variant, shape, sums)?))

@@ -4,10 +4,12 @@ use crate::builders as ops;
 use crate::linalg::elementwise::Loop;
 use crate::support::cwise::{self, ARITHMETIC, FUNCTION};
 use crate::support::gradient::{binary_grads, unary_grads};
-use ferroflow_core::kernel::{Init, Kernel, Outputs};
+use crate::support::variants;
+use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, Gradient, KernelRow, Only, Op, no_kernel, shapes};
 use ferroflow_core::scope::{Input, Output, Scope};
-use ferroflow_core::{C64, C128, DType, Result, kernels};
+use ferroflow_core::variant::Variant;
+use ferroflow_core::{C64, C128, DType, Result, Tensor, kernels};
 
 pub(crate) const OPS: &[&Op] = &[&COMPLEX, &REAL, &IMAG, &CONJ, &ANGLE, &COMPLEX_ABS];
 
@@ -113,9 +115,13 @@ fn conj_double(init: &Init<'_>) -> Result<Kernel> {
     cwise::kernel(init, ARITHMETIC, Loop::map(|x: C128| x.conj()))
 }
 
-/// Variants hold no complex numbers that an op could reach; stock passes them on.
 fn conj_variant(_: &Init<'_>) -> Result<Kernel> {
-    Kernel::sync(|cx| Ok(Outputs::from(cx.take(0)?)))
+    Kernel::sync(|cx| {
+        let input = cx.input(0)?;
+        let conjugates: Result<Vec<Variant>> =
+            input.units::<Variant>()?.iter().map(variants::conjugate).collect();
+        Ok(Tensor::from_units(DType::Variant, input.shape().clone(), conjugates?)?.into())
+    })
 }
 
 /// The complex number of two parts.

@@ -248,25 +248,32 @@ fn sorted_ids(cx: &KernelCx<'_>) -> Result<(Vec<i64>, Shape, usize)> {
 /// Each id with the rows that have it.
 fn runs(ids: &[i64]) -> Result<Vec<(usize, Range<usize>)>> {
     let segments = ids.last().map_or(0, |last| last.saturating_add(1));
-    let (mut runs, mut start, mut next) = (Vec::new(), 0, 0);
+    check_ids(ids, segments)?;
+    let (mut runs, mut start) = (Vec::new(), 0);
     while start < ids.len() {
         let id = ids[start];
-        // The last id says how many segments there are, so an id beyond it comes before a smaller one.
+        let end = start + ids[start..].iter().take_while(|other| **other == id).count();
+        runs.push((id as usize, start..end));
+        start = end;
+    }
+    Ok(runs)
+}
+
+/// Refuses ids that are not sorted or out of range, the first one first, as stock finds them.
+pub(crate) fn check_ids(ids: &[i64], segments: i64) -> Result<()> {
+    for (at, id) in ids.iter().enumerate() {
+        match ids.get(at + 1) {
+            Some(next) if next == id => continue,
+            Some(next) => ensure!(id < next, InvalidArgument, "segment ids are not increasing"),
+            None => {}
+        }
         ensure!(
-            (start == 0 || id >= next) && id < segments,
-            InvalidArgument,
-            "segment ids are not increasing"
-        );
-        ensure!(
-            (0..segments).contains(&id),
+            (0..segments).contains(id),
             InvalidArgument,
             "Segment id {id} out of range [0, {segments}), possibly because 'segment_ids' input is not sorted."
         );
-        let end = start + ids[start..].iter().take_while(|other| **other == id).count();
-        runs.push((id as usize, start..end));
-        (start, next) = (end, id + 1);
     }
-    Ok(runs)
+    Ok(())
 }
 
 /// Gathered results as elements.

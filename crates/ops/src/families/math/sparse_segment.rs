@@ -1,6 +1,7 @@
 //! Segment reductions of rows picked by index, without gathering them first, and their gradients.
 
 use crate::builders as ops;
+use crate::families::math::segment::check_ids;
 use crate::numeric::Num;
 use crate::support::gradient::element;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
@@ -242,14 +243,8 @@ fn segments<T: Num>(cx: &mut KernelCx<'_>, scale: Scale) -> Result<Outputs> {
     } else {
         used
     };
-    ensure!(used >= 0, InvalidArgument, "segment ids must be >= 0");
-    if let Some(id) = ids.first().filter(|id| **id < 0) {
-        bail!(
-            InvalidArgument,
-            "Segment id {id} out of range [0, {count}), possibly because 'segment_ids' input is not sorted."
-        );
-    }
-    ensure!(ids.is_sorted(), InvalidArgument, "segment ids are not increasing");
+    ensure!(count > 0 || (count == 0 && ids.is_empty()), InvalidArgument, "segment ids must be >= 0");
+    check_ids(&ids, count)?;
     let rows = data.shape().dims()[0];
     if let Some(at) = indices.iter().position(|index| !(0..rows).contains(index)) {
         bail!(InvalidArgument, "Bad: indices[{at}] == {} out of range [0, {rows})", indices[at]);

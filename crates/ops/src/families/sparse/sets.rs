@@ -160,15 +160,30 @@ impl Kind {
 }
 
 fn sparse_sets<'a>(cx: &'a KernelCx<'_>, first: usize, validate: bool) -> Result<Sparse<'a>> {
+    ensure!(cx.input(first + 2)?.rank() == 1, InvalidArgument, "Shape must be a 1D tensor.");
     let sparse = Sparse::input(cx, first)?;
     sparse.dense_shape()?;
     ensure!(sparse.rank() >= 2, InvalidArgument, "Invalid rank {}.", sparse.rank());
     if validate {
         sparse.check_order()?;
     } else {
+        check_groups(&sparse)?;
         sparse.check_bounds()?;
     }
     Ok(sparse)
+}
+
+/// Refuses coordinates beyond the dense shape as stock does where it was not asked to validate them: group by group.
+fn check_groups(sparse: &Sparse<'_>) -> Result<()> {
+    for group in sparse.groups(sparse.rank() - 1) {
+        for (axis, dim) in sparse.shape.iter().enumerate() {
+            for (i, entry) in group.clone().enumerate() {
+                let at = sparse.row(entry)[axis];
+                ensure!(at < *dim, Internal, "indices[{i}, {axis}] expected < {dim}, got {at}.");
+            }
+        }
+    }
+    Ok(())
 }
 
 enum Operand<'a> {

@@ -65,7 +65,13 @@ pub(crate) trait Scalar:
     /// The number of absolute value one in this one's direction; one for zero.
     fn phase(self) -> Self {
         let modulus = self.modulus();
-        if modulus == Self::Real::ZERO { Self::ONE } else { self.scaled(Self::Real::ONE / modulus) }
+        // The reciprocal of a huge absolute value would be too small a number.
+        let part = |part: Self::Real| part / modulus;
+        if modulus == Self::Real::ZERO {
+            Self::ONE
+        } else {
+            Self::from_parts(part(self.real()), part(self.imaginary()))
+        }
     }
 }
 
@@ -88,6 +94,7 @@ macro_rules! scalars {
             fn to_double(self) -> C128 { Complex::new(self.into(), 0.0) }
             fn from_double(value: C128) -> $real { value.re as $real }
             fn modulus(self) -> $real { self.abs() }
+            fn phase(self) -> $real { if self == 0.0 { 1.0 } else { self.signum() } }
             fn size(self) -> $real { self.abs() }
         }
         impl Scalar for $complex {
