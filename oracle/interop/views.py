@@ -20,6 +20,15 @@ def ones(v):
     return np.ones(v.shape.as_list(), np.float32)
 
 
+def second_generation(build):
+    """What `build()` makes with conditionals and loops as ops of functions, which are marked to become switches."""
+    v1.enable_control_flow_v2()
+    try:
+        return build()
+    finally:
+        v1.disable_control_flow_v2()
+
+
 UPDATES = {
     "assign_add": lambda v: v1.assign_add(v, 10.0 * ones(v)),
     "assign_sub": lambda v: v1.assign_sub(v, 10.0 * ones(v), use_locking=True),
@@ -46,6 +55,14 @@ PASSES = {
         inputs=list(raw.Switch(data=r, pred=v1.placeholder_with_default(True, [])))
     )[0],
     "enter and exit": lambda r: raw.Exit(data=raw.Enter(data=r, frame_name="frame")),
+    "function": lambda r: tf.function(tf.identity)(r),
+    "function of a function": lambda r: tf.function(lambda x: tf.function(lambda y: tf.reshape(y, [-1]))(x))(r),
+    "conditional": lambda r: second_generation(
+        lambda: tf.cond(v1.placeholder_with_default(True, []), lambda: r, lambda: r + 1.0)
+    ),
+    "loop": lambda r: second_generation(
+        lambda: v1.while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, x), [tf.constant(0), r])[1]
+    ),
     "snapshot": lambda r: raw.Snapshot(input=r),
     "multiply": lambda r: r * 1.5,
     "relu": tf.nn.relu,
