@@ -11,7 +11,13 @@ def text(values):
 
 def barrier(c, name, types=("float", "string"), shapes=((2,), ()), **attrs):
     p = c.program(f"Barrier/{name}")
-    p.node("Barrier", name="b", component_types=list(types), shapes=[None if s is None else list(s) for s in shapes], **attrs)
+    p.node(
+        "Barrier",
+        name="b",
+        component_types=list(types),
+        shapes=[None if s is None else list(s) for s in shapes],
+        **attrs,
+    )
     p.placeholder("string", name="k")
     for i, dtype in enumerate(types):
         p.placeholder(dtype, name=f"x{i}")
@@ -68,6 +74,8 @@ def cases(c):
     p = barrier(c, "unknown_shapes", types=("float",), shapes=(None,))
     p.step(target=["put0"], feed={"k": text(["a", "b"]), "x0": arr(2)("float")})
     p.step(fetch=["take:1", "take:2"], feed={"n": np.int32(2)})
-    p.step(target=["put0"], feed={"k": text(["c"]), "x0": arr(1, 2)("float")}, message="Shape mismatch in tuple component")
+    p.step(
+        target=["put0"], feed={"k": text(["c"]), "x0": arr(1, 2)("float")}, message="Shape mismatch in tuple component"
+    )
     p = barrier(c, "made_without_shapes", shapes=())
     p.step(target=["b"], message=SENTENCE)

@@ -11,9 +11,7 @@ from values import *
 # away from the middle between two of them, 1/sqrt(x) at least 2^-18. It shows where a reciprocal is smaller than 2^-111:
 # the correction is then too small for a number, counts as zero, and the estimate of 12 bits is what is rounded. No case
 # may have such an input.
-BFLOAT16 = (
-    "Square Sqrt Rsqrt Reciprocal Inv Exp Expm1 Log Log1p Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh Erf Erfc".split()
-)
+BFLOAT16 = "Square Sqrt Rsqrt Reciprocal Inv Exp Expm1 Log Log1p Sin Cos Tan Asin Acos Atan Sinh Cosh Tanh Asinh Acosh Atanh Erf Erfc".split()
 BFLOAT16 += "Relu Relu6 Elu Selu LeakyRelu".split()
 BFLOAT16_PAIRS = "AddV2 Sub Mul Maximum Minimum SquaredDifference RealDiv FloorDiv FloorMod DivNoNan MulNoNan Xdivy Atan2 Pow".split()
 BFLOAT16_PAIRS += "TanhGrad SigmoidGrad RsqrtGrad ReciprocalGrad ReluGrad Relu6Grad EluGrad SeluGrad SoftplusGrad SoftsignGrad LeakyReluGrad".split()

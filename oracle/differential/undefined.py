@@ -94,7 +94,7 @@ def _counter(node, inputs, expected):
 def _tiny_reciprocal(node, inputs, expected):
     """Reciprocals that are too small to be refined: the processor's own estimate, which vendors make differently."""
     if expected.dtype not in (np.float32, values.NUMPY["bfloat16"]):
-        return False
+        return _infinite_complex(node, inputs, expected)
     size = np.abs(inputs[0].astype(np.float64))
     return np.isfinite(size) & (size > 2.0**111)
 
@@ -349,8 +349,6 @@ def _beyond_the_square(node, inputs, expected):
 
 
 _RULES = {
-    "Inv": _tiny_reciprocal,
-    "Reciprocal": _tiny_reciprocal,
     **dict.fromkeys(
         (
             "MaxPoolGrad",
@@ -382,8 +380,8 @@ _RULES = {
     "Betainc": _large_beta,
     "SoftmaxCrossEntropyWithLogits": _cancelled_loss,
     "LRN": _squares,
-    "Inv": _infinite_complex,
-    "Reciprocal": _infinite_complex,
+    "Inv": _tiny_reciprocal,
+    "Reciprocal": _tiny_reciprocal,
     **{f"Bessel{name}": _phase for name in ("J0", "J1", "Y0", "Y1")},
     "FresnelCos": _phase,
     "FresnelSin": _phase,

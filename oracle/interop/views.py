@@ -21,13 +21,15 @@ def ones(v):
 
 
 def second_generation(build):
-    """What `build()` makes with conditionals and loops as ops of functions, which are marked to become switches."""
+    """Calls `build` with conditionals and loops as ops of functions, which are marked to become switches."""
     v1.enable_control_flow_v2()
     try:
         return build()
     finally:
         v1.disable_control_flow_v2()
 
+
+inner = tf.function(tf.identity)
 
 UPDATES = {
     "assign_add": lambda v: v1.assign_add(v, 10.0 * ones(v)),
@@ -55,8 +57,8 @@ PASSES = {
         inputs=list(raw.Switch(data=r, pred=v1.placeholder_with_default(True, [])))
     )[0],
     "enter and exit": lambda r: raw.Exit(data=raw.Enter(data=r, frame_name="frame")),
-    "function": lambda r: tf.function(tf.identity)(r),
-    "function of a function": lambda r: tf.function(lambda x: tf.function(lambda y: tf.reshape(y, [-1]))(x))(r),
+    "function": tf.function(tf.identity),
+    "function of a function": tf.function(lambda x: tf.reshape(inner(x), [-1])),
     "conditional": lambda r: second_generation(
         lambda: tf.cond(v1.placeholder_with_default(True, []), lambda: r, lambda: r + 1.0)
     ),

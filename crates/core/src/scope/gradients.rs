@@ -294,8 +294,12 @@ fn call_grad(g: &GradCx<'_>) -> Result<InputGrads> {
     let function = NameAttrList { name: data.op_name().to_owned(), attr: data.attrs.map().clone() };
     let dys = (0..g.num_outputs()).map(|output| g.dy(output)).collect::<Result<Vec<_>>>()?;
     let types: Vec<DType> = g.inputs().iter().map(Output::dtype).collect();
-    let gradient =
-        g.scope().op("SymbolicGradient").inputs(g.inputs().iter().chain(&dys)).attr("Tout", types).attr("f", function);
+    let gradient = g
+        .scope()
+        .op("SymbolicGradient")
+        .inputs(g.inputs().iter().chain(&dys))
+        .attr("Tout", types)
+        .attr("f", function);
     let continuous = |dx: Output| (dx.dtype().is_floating() || dx.dtype().is_complex()).then_some(dx);
     Ok(gradient.build()?.outputs().into_iter().map(continuous).collect::<Vec<_>>().into())
 }

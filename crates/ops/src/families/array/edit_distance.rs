@@ -87,7 +87,8 @@ fn rows<'a, T: Element>(cx: &'a KernelCx<'_>, first: usize, name: &str) -> Resul
         indices.shape()
     );
     let (mut rows, mut values) = (Rows::new(), values.flat::<T>()?);
-    let mut places = indices.flat::<i64>()?.chunks_exact(dims.len()).map(|place| &place[..dims.len() - 1]).peekable();
+    let mut places =
+        indices.flat::<i64>()?.chunks_exact(dims.len()).map(|place| &place[..dims.len() - 1]).peekable();
     while let Some(place) = places.next() {
         let mut length = 1;
         while places.next_if_eq(&place).is_some() {
