@@ -215,6 +215,47 @@ def first_format(target, prefix):
                 )
 
 
+def first_format_saved(target, prefix):
+    """Files of the first format that the server writes, as stock reads them, and what neither writes."""
+    plain = {name: value for name, value in values().items() if name != "bfloat16"}
+    slices = [("4 6 0,2:-", np.ones([2, 6])), ("4 6 2,2:0,3", np.zeros([2, 3])), ("4 6 2,2:3,3", np.full([2, 3], 7.0))]
+    names = v1.placeholder(tf.string, [None])
+    one = tf.constant([1.0, 2.0])
+    with session(target) as sess:
+        sess.run(tf.raw_ops.Save(filename=prefix, tensor_names=list(plain), data=list(plain.values())))
+        restore = {
+            name: tf.raw_ops.Restore(file_pattern=prefix, tensor_name=name, dt=value.dtype) for name, value in plain.items()
+        }
+        with session(LOCAL) as local:
+            show("saved", [local.run(restore), sess.run(restore)])
+        specs, parts = zip(*slices)
+        sliced = f"{prefix}_sliced"
+        sess.run(tf.raw_ops.SaveSlices(filename=sliced, tensor_names=["t"] * 3, shapes_and_slices=specs, data=parts))
+        whole = tf.raw_ops.Restore(file_pattern=sliced, tensor_name="t", dt=tf.float64)
+        with session(LOCAL) as local:
+            show("restored", [sess.run(whole), local.run(whole)])
+        sess.run(v1.get_variable("v", initializer=np.float32([1, 2, 3])).initializer)
+        show("saver", v1.train.Saver(write_version=v1.train.SaverDef.V1).save(sess, f"{prefix}_v", write_meta_graph=False) is not None)
+        show("of the saver", contents(f"{prefix}_v"))
+        show("files", sorted(os.path.basename(path) for path in glob.glob(prefix + "*")))
+        for label, save in {
+            "no directory": tf.raw_ops.Save(filename=f"{prefix}_dir/x", tensor_names=names, data=[one]),
+            "two types": tf.raw_ops.Save(filename=prefix, tensor_names=["a", "a"], data=[one, tf.constant([1, 2])]),
+            "two shapes": tf.raw_ops.Save(filename=prefix, tensor_names=["a", "a"], data=[one, one[:1]]),
+            "unsigned": tf.raw_ops.Save(filename=prefix, tensor_names=names, data=[tf.cast(one, tf.uint32)]),
+            "bfloat16": tf.raw_ops.Save(filename=prefix, tensor_names=names, data=[tf.cast(one, tf.bfloat16)]),
+            "slice": tf.raw_ops.SaveSlices(filename=prefix, tensor_names=names, shapes_and_slices=["4 0,3"], data=[one]),
+            "spec": tf.raw_ops.SaveSlices(filename=prefix, tensor_names=names, shapes_and_slices=["4 0"], data=[one]),
+        }.items():
+            show_failure(label, lambda: sess.run(save, {names: ["a"]}))
+        show_failure("names", lambda: sess.run(tf.raw_ops.Save(filename=prefix, tensor_names=names, data=[one]), {names: ["a", "b"]}))
+        show("still there", sess.run(restore["scalar"]))
+        overlapping = f"{prefix}_overlapping"
+        pair = ["4 0,2", "4 1,2"]
+        sess.run(tf.raw_ops.SaveSlices(filename=overlapping, tensor_names=["a", "a"], shapes_and_slices=pair, data=[one, one]))
+        show_failure("overlapping", lambda: sess.run(tf.raw_ops.Restore(file_pattern=overlapping, tensor_name="a", dt=tf.float32)))
+
+
 def failures(target, prefix):
     def restore(path, name="big", spec="", dtype=tf.float32):
         return lambda: sess.run(
@@ -355,6 +396,7 @@ PARTS = {
     "three_shards_on_two": three_shards_on_two,
     "replaced": replaced,
     "first_format": first_format,
+    "first_format_saved": first_format_saved,
     "failures": failures,
     "addresses": addresses,
 }

@@ -31,7 +31,8 @@ use std::path::PathBuf;
 /// The number of bytes that are read or written, and added to a checksum, at a time; fits into a cache.
 const CHUNK: usize = 1 << 20;
 
-fn check_cancelled(cancellation: &Cancellation) -> Result<()> {
+/// Refuses to go on once the step that wants a file is cancelled.
+pub fn check_cancelled(cancellation: &Cancellation) -> Result<()> {
     if !cancellation.is_cancelled() {
         return Ok(());
     }

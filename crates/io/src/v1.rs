@@ -1,5 +1,9 @@
-//! Reader of checkpoints in TensorFlow's V1 format: one table per file, with the metadata under the empty key and the
-//! values of every slice, as messages, under the other keys.
+//! Checkpoints in TensorFlow's V1 format: one table per file, with the metadata under the empty key and the values of
+//! every slice, as messages, under the other keys.
+
+mod writer;
+
+pub use writer::V1Writer;
 
 use crate::bundle::runs::{CopyRuns, intersection};
 use crate::bundle::{self, TensorSlice};
@@ -12,6 +16,9 @@ use ferroflow_proto::tensorflow::{SavedSliceMeta, SavedTensorSlices};
 use prost::Message;
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// The key of the metadata.
+const META_KEY: &[u8] = b"";
 
 /// An open V1 checkpoint.
 pub struct V1Reader {
@@ -61,7 +68,7 @@ impl V1Reader {
             let code = error.code().name();
             status!(DataLoss, "Unable to open table file {shown}: {code}: {}{hint}", error.message())
         })?;
-        let contents = table.get(b"")?.and_then(|bytes| SavedTensorSlices::decode(&*bytes).ok());
+        let contents = table.get(META_KEY)?.and_then(|bytes| SavedTensorSlices::decode(&*bytes).ok());
         let contents = contents.and_then(|contents| contents.meta).ok_or_else(|| {
             status!(
                 Internal,
@@ -92,6 +99,16 @@ impl V1Reader {
         for slice in &meta.slice {
             let slice = TensorSlice::from_proto(slice)?;
             slice.shape_within(&shape).map_err(|_| malformed())?;
+            let bounds = slice.bounds(&shape);
+            let overlapped =
+                stored.slices.iter().find(|(known, _)| intersection(&known.bounds(&shape), &bounds).is_some());
+            if let Some((known, _)) = overlapped {
+                bail!(
+                    Internal,
+                    "Overlapping slices of tensor {}: existing slice = {known}, new slice = {slice}",
+                    meta.name
+                );
+            }
             stored.slices.push((slice, table));
         }
         Ok(())

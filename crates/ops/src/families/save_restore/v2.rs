@@ -85,7 +85,7 @@ pub(super) fn parse_spec(bytes: &[u8]) -> Result<Option<SliceSpec>> {
 }
 
 /// A tensor's name and, if it is a slice, which one.
-type Named = (String, Option<SliceSpec>);
+pub(super) type Named = (String, Option<SliceSpec>);
 
 /// The prefix and the named slices that both ops take, checked as stock checks them.
 fn checkpoint_inputs(cx: &KernelCx<'_>, tensors: usize) -> Result<(String, Vec<Named>)> {
@@ -146,17 +146,23 @@ fn save(prefix: &str, named: &[Named], tensors: &[Tensor], cancellation: Cancell
             writer.add(name, tensor)?;
             continue;
         };
-        ensure!(
-            tensor.shape() == &spec.shape,
-            InvalidArgument,
-            // The two spaces are stock's.
-            "Slice in shape_and_slice specification does not match the shape of the tensor to  save: {}, tensor: {}",
-            spec_text(spec),
-            tensor.shape()
-        );
+        check_slice_shape(spec, tensor)?;
         writer.add_slice(name, spec, tensor)?;
     }
     writer.finish()
+}
+
+/// Refuses a tensor that does not have the shape of the slice that it is saved as.
+pub(super) fn check_slice_shape(spec: &SliceSpec, tensor: &Tensor) -> Result<()> {
+    ensure!(
+        tensor.shape() == &spec.shape,
+        InvalidArgument,
+        // The two spaces are stock's.
+        "Slice in shape_and_slice specification does not match the shape of the tensor to  save: {}, tensor: {}",
+        spec_text(spec),
+        tensor.shape()
+    );
+    Ok(())
 }
 
 fn spec_text(spec: &SliceSpec) -> String {
