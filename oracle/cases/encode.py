@@ -17,8 +17,15 @@ def cases(c):
             name = f"{size[0]}/{channels}"
             c.op("EncodeJpeg", [image], name)
             c.op("EncodeJpeg", [image], f"{name}/optimized", optimize_size=True, quality=40)
+            c.op("EncodeJpeg", [image], f"{name}/progressive", progressive=True, quality=90)
             c.op("EncodeJpeg", [image], f"{name}/whole", chroma_downsampling=False, quality=75)
             c.op("EncodeJpegVariableQuality", [image, np.int32(60)], name)
+    # Much that is even, so that runs of blocks end together, and noise.
+    noise = np.random.RandomState(3).randint(0, 256, (40, 56, 3)).astype(np.uint8)
+    noise[8:32] = 77
+    for name, attrs in {"": {}, "/whole": {"chroma_downsampling": False}, "/rough": {"quality": 20}}.items():
+        c.op("EncodeJpeg", [noise], f"progressive{name}", progressive=True, **attrs)
+        c.op("EncodeJpeg", [noise[..., :1]], f"progressive/gray{name}", progressive=True, **attrs)
     image = picture(4, 5)
     c.op("EncodeJpeg", [image], "marked", xmp_metadata="some text", density_unit="cm", x_density=7, y_density=1000)
     for quality in (0, 1, 49, 100):

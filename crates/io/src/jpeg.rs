@@ -15,6 +15,7 @@ mod header;
 mod huffman;
 mod idct;
 mod pixels;
+mod progressive;
 mod scan;
 
 pub use encode::{EncodeOptions, encode};

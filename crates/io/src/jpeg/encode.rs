@@ -1,6 +1,7 @@
-//! Writing of JPEG files: sequential scans, with the standard's tables of codes or with those that fit the image best.
+//! Writing of JPEG files: one scan with the standard's tables of codes or with those that fit the image best, or scans
+//! that make it clearer step by step.
 
-use super::{Block, ZIGZAG, fdct};
+use super::{Block, ZIGZAG, fdct, progressive};
 use ferroflow_core::{Result, ensure};
 
 /// Settings of an encoder.
@@ -10,6 +11,8 @@ pub struct EncodeOptions {
     pub quality: i32,
     /// Finds the codes that fit the image best.
     pub optimize_size: bool,
+    /// Writes several scans, of which the first ones give a rough image.
+    pub progressive: bool,
     /// Writes one color for four pixels.
     pub chroma_downsampling: bool,
     /// The unit of densities: 1 for inches, 2 for centimeters.
@@ -25,6 +28,7 @@ impl Default for EncodeOptions {
         EncodeOptions {
             quality: 95,
             optimize_size: false,
+            progressive: false,
             chroma_downsampling: true,
             density_unit: 1,
             density: [300, 300],
@@ -64,11 +68,6 @@ pub fn encode(
         planes.iter().enumerate().map(|(number, plane)| plane.blocks(&tables[number.min(1)])).collect();
     let units = Units::new(&planes, &blocks);
     let kinds = if channels == 1 { 1 } else { 2 };
-    let codes: Vec<[Table; 2]> = if options.optimize_size {
-        units.best_codes(kinds)
-    } else {
-        STANDARD_CODES[..kinds].iter().map(|[first, other]| [first.into(), other.into()]).collect()
-    };
     let mut file = vec![0xff, 0xd8];
     marker(&mut file, 0xe0, &[b"JFIF\0\x01\x01", &[options.density_unit][..]].concat(), |data| {
         options.density.iter().for_each(|density| data.extend(density.to_be_bytes()));
@@ -82,7 +81,8 @@ pub fn encode(
             data.extend(ZIGZAG[..64].iter().map(|at| table[usize::from(*at)] as u8));
         });
     }
-    marker(&mut file, 0xc0, &[8], |data| {
+    let frame = if options.progressive { 0xc2 } else { 0xc0 };
+    marker(&mut file, frame, &[8], |data| {
         data.extend((height as u16).to_be_bytes());
         data.extend((width as u16).to_be_bytes());
         data.push(channels as u8);
@@ -90,19 +90,11 @@ pub fn encode(
             data.extend([number as u8 + 1, (plane.samples << 4 | plane.samples) as u8, number.min(1) as u8]);
         }
     });
-    for (number, tables) in codes.iter().enumerate() {
-        for (class, table) in tables.iter().enumerate() {
-            marker(&mut file, 0xc4, &[(class << 4 | number) as u8], |data| {
-                data.extend(table.counts);
-                data.extend(&table.symbols);
-            });
-        }
+    if options.progressive {
+        progressive::write(&units, &mut file);
+    } else {
+        units.write_at_once(kinds, options.optimize_size, &mut file);
     }
-    marker(&mut file, 0xda, &[channels as u8], |data| {
-        (0..channels).for_each(|number| data.extend([number as u8 + 1, [0, 0x11][number.min(1)]]));
-        data.extend([0, 63, 0]);
-    });
-    units.write(&codes, &mut file);
     file.extend([0xff, 0xd9]);
     Ok(file)
 }
@@ -110,7 +102,7 @@ pub fn encode(
 /// The name that XMP metadata is found by.
 const XMP: &[u8] = b"http://ns.adobe.com/xap/1.0/\0";
 
-fn marker(file: &mut Vec<u8>, marker: u8, start: &[u8], rest: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn marker(file: &mut Vec<u8>, marker: u8, start: &[u8], rest: impl FnOnce(&mut Vec<u8>)) {
     let at = file.len();
     file.extend([0xff, marker, 0, 0]);
     file.extend(start);
@@ -203,17 +195,17 @@ fn plane(height: usize, width: usize, samples: usize, at: &dyn Fn(usize, usize) 
 }
 
 /// The blocks of all components, in the order of the file.
-struct Units<'a> {
+pub(super) struct Units<'a> {
     planes: &'a [Plane],
     blocks: &'a [Vec<Block>],
 }
 
 /// A symbol of codes of first (0) or other (1) coefficients, and bits after it.
-struct Coded {
+pub(super) struct Coded {
     class: usize,
-    symbol: u8,
-    bits: u32,
-    size: u32,
+    pub(super) symbol: u8,
+    pub(super) bits: u32,
+    pub(super) size: u32,
 }
 
 impl<'a> Units<'a> {
@@ -221,11 +213,19 @@ impl<'a> Units<'a> {
         Units { planes, blocks }
     }
 
-    /// Calls `put` for every symbol, with the kind of component it belongs to.
-    fn each(&self, put: &mut dyn FnMut(usize, Coded)) {
+    pub(super) fn components(&self) -> usize {
+        self.planes.len()
+    }
+
+    /// The blocks of one component, without those outside the image.
+    pub(super) fn blocks_of(&self, component: usize) -> &[Block] {
+        &self.blocks[component]
+    }
+
+    /// Calls `see` for every block with the component it belongs to, unit by unit.
+    pub(super) fn each_block(&self, see: &mut dyn FnMut(usize, &Block)) {
         let samples = self.planes[0].samples;
         let (across, down) = (self.planes[0].across.div_ceil(samples), self.planes[0].down.div_ceil(samples));
-        let mut last = [0i32; 3];
         for unit in 0..across * down {
             let (row, column) = (unit / across, unit % across);
             for (number, (plane, blocks)) in self.planes.iter().zip(self.blocks).enumerate() {
@@ -244,14 +244,22 @@ impl<'a> Units<'a> {
                         even
                     };
                     before = block[0];
-                    let kind = number.min(1);
-                    let difference = i32::from(block[0]) - last[number];
-                    last[number] = i32::from(block[0]);
-                    put(kind, coded(0, 0, difference));
-                    other_symbols(&block, &mut |coded| put(kind, coded));
+                    see(number, &block);
                 }
             }
         }
+    }
+
+    /// Calls `put` for every symbol of a single scan, with the kind of component it belongs to.
+    fn each(&self, put: &mut dyn FnMut(usize, Coded)) {
+        let mut last = [0i32; 3];
+        self.each_block(&mut |number, block| {
+            let kind = number.min(1);
+            let difference = i32::from(block[0]) - last[number];
+            last[number] = i32::from(block[0]);
+            put(kind, coded(0, 0, difference));
+            other_symbols(block, &mut |coded| put(kind, coded));
+        });
     }
 
     fn best_codes(&self, kinds: usize) -> Vec<[Table; 2]> {
@@ -260,33 +268,64 @@ impl<'a> Units<'a> {
         counts.iter().map(|counts| [0, 1].map(|class| Table::best(&counts[class]))).collect()
     }
 
-    fn write(&self, codes: &[[Table; 2]], file: &mut Vec<u8>) {
-        let codes: Vec<[Vec<(u32, u32)>; 2]> =
-            codes.iter().map(|tables| [0, 1].map(|class| tables[class].codes())).collect();
-        let (mut bits, mut count) = (0u64, 0u32);
-        let mut put = |value: u32, size: u32, file: &mut Vec<u8>| {
-            bits = bits << size | u64::from(value);
-            count += size;
-            while count >= 8 {
-                count -= 8;
-                let byte = (bits >> count) as u8;
-                file.push(byte);
-                if byte == 0xff {
-                    file.push(0);
-                }
-            }
+    /// Writes everything in one scan.
+    fn write_at_once(&self, kinds: usize, optimize: bool, file: &mut Vec<u8>) {
+        let tables: Vec<[Table; 2]> = if optimize {
+            self.best_codes(kinds)
+        } else {
+            STANDARD_CODES[..kinds].iter().map(|[first, other]| [first.into(), other.into()]).collect()
         };
+        for (number, tables) in tables.iter().enumerate() {
+            for (class, table) in tables.iter().enumerate() {
+                marker(file, 0xc4, &[(class << 4 | number) as u8], |data| table.describe(data));
+            }
+        }
+        let channels = self.planes.len();
+        marker(file, 0xda, &[channels as u8], |data| {
+            (0..channels).for_each(|number| data.extend([number as u8 + 1, [0, 0x11][number.min(1)]]));
+            data.extend([0, 63, 0]);
+        });
+        let codes: Vec<[Vec<(u32, u32)>; 2]> =
+            tables.iter().map(|tables| [0, 1].map(|class| tables[class].codes())).collect();
+        let mut writer = BitWriter::default();
         self.each(&mut |kind, coded| {
             let (code, length) = codes[kind][coded.class][usize::from(coded.symbol)];
-            put(code, length, file);
-            put(coded.bits, coded.size, file);
+            writer.put(code, length, file);
+            writer.put(coded.bits, coded.size, file);
         });
-        put(0x7f, 7, file);
+        writer.finish(file);
+    }
+}
+
+/// Bits that do not fill a byte yet.
+#[derive(Default)]
+pub(super) struct BitWriter {
+    bits: u64,
+    count: u32,
+}
+
+impl BitWriter {
+    pub(super) fn put(&mut self, value: u32, size: u32, file: &mut Vec<u8>) {
+        self.bits = self.bits << size | u64::from(value);
+        self.count += size;
+        while self.count >= 8 {
+            self.count -= 8;
+            let byte = (self.bits >> self.count) as u8;
+            file.push(byte);
+            if byte == 0xff {
+                file.push(0);
+            }
+        }
+    }
+
+    /// Fills the last byte with ones.
+    pub(super) fn finish(mut self, file: &mut Vec<u8>) {
+        self.put(0x7f, 7, file);
     }
 }
 
 /// A value after some zeros.
-fn coded(class: usize, zeros: u8, value: i32) -> Coded {
+pub(super) fn coded(class: usize, zeros: u8, value: i32) -> Coded {
     let size = 32 - value.unsigned_abs().leading_zeros();
     let bits = if value < 0 { value - 1 } else { value } as u32 & ((1u32 << size) - 1);
     Coded { class, symbol: zeros << 4 | size as u8, bits, size }
@@ -314,7 +353,7 @@ fn other_symbols(block: &Block, put: &mut dyn FnMut(Coded)) {
 
 /// A table of codes: how many of each length, and their symbols in order.
 #[derive(Clone)]
-struct Table {
+pub(super) struct Table {
     counts: [u8; 16],
     symbols: Vec<u8>,
 }
@@ -326,8 +365,14 @@ impl From<&(&[u8; 16], &[u8])> for Table {
 }
 
 impl Table {
+    /// Appends the table as files have it.
+    pub(super) fn describe(&self, data: &mut Vec<u8>) {
+        data.extend(self.counts);
+        data.extend(&self.symbols);
+    }
+
     /// Code and length by symbol.
-    fn codes(&self) -> Vec<(u32, u32)> {
+    pub(super) fn codes(&self) -> Vec<(u32, u32)> {
         let mut codes = vec![(0, 0); 256];
         let (mut code, mut symbols) = (0, self.symbols.iter());
         for (length, count) in (1..).zip(self.counts) {
@@ -342,7 +387,7 @@ impl Table {
 
     /// The codes that make a text with these counts of symbols shortest, found as the standard's annex K describes: no code
     /// is longer than 16 bits, none is made of ones only.
-    fn best(counts: &[u32; 257]) -> Table {
+    pub(super) fn best(counts: &[u32; 257]) -> Table {
         let mut counts = *counts;
         counts[256] = 1;
         let (mut lengths, mut next) = ([0usize; 257], [None; 257]);

@@ -95,15 +95,11 @@ fn jpeg_kernel(init: &Init<'_>) -> Result<Kernel> {
     let format: String = init.attr("format")?;
     let quality: i64 = init.attr("quality")?;
     check_quality(quality)?;
-    ensure!(
-        !init.attr::<bool>("progressive")?,
-        Unimplemented,
-        "EncodeJpeg with progressive=true is not supported; sequential files hold the same pixels"
-    );
     let density = |name: &str| -> Result<u16> { Ok(init.attr::<i64>(name)? as u16) };
     let options = EncodeOptions {
         quality: quality as i32,
         optimize_size: init.attr("optimize_size")?,
+        progressive: init.attr("progressive")?,
         chroma_downsampling: init.attr("chroma_downsampling")?,
         density_unit: if init.attr::<String>("density_unit")? == "cm" { 2 } else { 1 },
         density: [density("x_density")?, density("y_density")?],
