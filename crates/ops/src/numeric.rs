@@ -4,8 +4,11 @@
 //! floating-point types. Integer arithmetic wraps, as stock's does on every machine it runs on. The 16-bit floats
 //! compute in `f32` and round after every operation; loops that want to keep precision go through [`Num::Wide`].
 
+pub(crate) mod dual_loss;
 pub(crate) mod hash;
 pub mod histogram;
+pub(crate) mod mersenne;
+pub(crate) mod minimum_degree;
 pub mod philox;
 pub(crate) mod sampling;
 pub(crate) mod sobol;

@@ -146,6 +146,83 @@ fn farm_long(s: &[u8]) -> u64 {
     )
 }
 
+/// FarmHash's `Fingerprint128`: the low word and the high one.
+pub(crate) fn fingerprint128(bytes: &[u8]) -> [u64; 2] {
+    if bytes.len() < 16 {
+        return city_short(bytes, [K0, K1]);
+    }
+    let (seed, rest) = ([word(bytes, 0), word(bytes, 8).wrapping_add(K0)], &bytes[16..]);
+    if rest.len() < 128 { city_short(rest, seed) } else { city_long(rest, seed) }
+}
+
+fn mix_pair(u: u64, v: u64) -> u64 {
+    mix(u, v, 0x9ddf_ea08_eb38_2d69)
+}
+
+fn city_short(s: &[u8], seed: [u64; 2]) -> [u64; 2] {
+    let [mut a, mut b] = seed;
+    let length = s.len();
+    let (mut c, mut d);
+    if length <= 16 {
+        a = shift_mix(a.wrapping_mul(K1)).wrapping_mul(K1);
+        c = b.wrapping_mul(K1).wrapping_add(farm_0_to_16(s));
+        d = shift_mix(a.wrapping_add(if length >= 8 { word(s, 0) } else { c }));
+    } else {
+        c = mix_pair(word(s, length - 8).wrapping_add(K1), a);
+        d = mix_pair(b.wrapping_add(length as u64), c.wrapping_add(word(s, length - 16)));
+        a = a.wrapping_add(d);
+        // The last words take part above, so the last step may end at or before the end.
+        for at in (0..length - 16).step_by(16) {
+            a ^= shift_mix(word(s, at).wrapping_mul(K1)).wrapping_mul(K1);
+            a = a.wrapping_mul(K1);
+            b ^= a;
+            c ^= shift_mix(word(s, at + 8).wrapping_mul(K1)).wrapping_mul(K1);
+            c = c.wrapping_mul(K1);
+            d ^= c;
+        }
+    }
+    let (a, b) = (mix_pair(a, c), mix_pair(d, b));
+    [a ^ b, mix_pair(b, a)]
+}
+
+fn city_long(s: &[u8], [mut x, mut y]: [u64; 2]) -> [u64; 2] {
+    let mut z = (s.len() as u64).wrapping_mul(K1);
+    let v0 = (y ^ K1).rotate_right(49).wrapping_mul(K1).wrapping_add(word(s, 0));
+    let mut v = (v0, v0.rotate_right(42).wrapping_mul(K1).wrapping_add(word(s, 8)));
+    let w0 = y.wrapping_add(z).rotate_right(35).wrapping_mul(K1).wrapping_add(x);
+    let mut w = (w0, x.wrapping_add(word(s, 88)).rotate_right(53).wrapping_mul(K1));
+    let whole = s.len() / 128 * 128;
+    for at in (0..whole).step_by(64) {
+        let sum = x.wrapping_add(y).wrapping_add(v.0).wrapping_add(word(s, at + 8));
+        x = sum.rotate_right(37).wrapping_mul(K1) ^ w.1;
+        y = y.wrapping_add(v.1).wrapping_add(word(s, at + 48)).rotate_right(42).wrapping_mul(K1);
+        y = y.wrapping_add(v.0).wrapping_add(word(s, at + 40));
+        z = z.wrapping_add(w.0).rotate_right(33).wrapping_mul(K1);
+        v = weak_pair(s, at, v.1.wrapping_mul(K1), x.wrapping_add(w.0));
+        w = weak_pair(s, at + 32, z.wrapping_add(w.1), y.wrapping_add(word(s, at + 16)));
+        std::mem::swap(&mut z, &mut x);
+    }
+    x = x.wrapping_add(v.0.wrapping_add(z).rotate_right(49).wrapping_mul(K0));
+    y = y.wrapping_mul(K0).wrapping_add(w.1.rotate_right(37));
+    z = z.wrapping_mul(K0).wrapping_add(w.0.rotate_right(27));
+    w.0 = w.0.wrapping_mul(9);
+    v.0 = v.0.wrapping_mul(K0);
+    let rest = s.len() - whole;
+    for done in (0..rest).step_by(32) {
+        let at = s.len() - done - 32;
+        y = x.wrapping_add(y).rotate_right(42).wrapping_mul(K0).wrapping_add(v.1);
+        w.0 = w.0.wrapping_add(word(s, at + 16));
+        x = x.wrapping_mul(K0).wrapping_add(w.0);
+        z = z.wrapping_add(w.1).wrapping_add(word(s, at));
+        w.1 = w.1.wrapping_add(v.0);
+        v = weak_pair(s, at, v.0.wrapping_add(z), v.1);
+        v.0 = v.0.wrapping_mul(K0);
+    }
+    let x = mix_pair(x, v.0);
+    let y = mix_pair(y.wrapping_add(z), w.0);
+    [mix_pair(x.wrapping_add(v.1), w.1).wrapping_add(y), mix_pair(x.wrapping_add(w.1), y.wrapping_add(v.1))]
+}
+
 /// SipHash-2-4 under a key of two words.
 pub(crate) fn sip_hash(key: [u64; 2], bytes: &[u8]) -> u64 {
     let mut v = [
@@ -193,9 +270,13 @@ pub(crate) fn fingerprint_cat(first: u64, second: u64) -> u64 {
 
 /// The hash of stock's own tables: MurmurHash64A under a fixed seed.
 pub(crate) fn murmur64(bytes: &[u8]) -> u64 {
-    const SEED: u64 = 0xde_cafc_affe;
+    murmur64_seeded(bytes, 0xde_cafc_affe)
+}
+
+/// MurmurHash64A.
+pub(crate) fn murmur64_seeded(bytes: &[u8], seed: u64) -> u64 {
     const M: u64 = 0xc6a4_a793_5bd1_e995;
-    let mut hash = SEED ^ (bytes.len() as u64).wrapping_mul(M);
+    let mut hash = seed ^ (bytes.len() as u64).wrapping_mul(M);
     let (words, rest) = bytes.as_chunks::<8>();
     for chunk in words {
         let k = u64::from_le_bytes(*chunk).wrapping_mul(M);
