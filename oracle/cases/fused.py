@@ -2,6 +2,8 @@
 
 from values import *
 
+import numpy as np
+
 ACTIVATIONS = ("Relu", "Relu6", "Elu", "LeakyRelu", "Tanh", "Sigmoid")
 
 
@@ -49,9 +51,45 @@ def cases(c):
         fused_ops=["BiasAdd", "Softmax"],
     )
     c.op("_FusedMatMul", [arr(3, 4), arr(4, 2), [arr(2)]], "not_fused", T="float", num_args=1, fused_ops=[])
+    bytes_convolved(c)
     compositions(c)
     for dtype in ("int8", "int16", "int32", "int64"):
         c.op("_TensorToHashBucketFast", [arr(2, 3)], "", T=dtype, num_buckets=1000)
+
+
+def bytes_convolved(c):
+    """Convolutions of bytes, whose sums are scaled and rounded to bytes."""
+
+    def conv(label, fused=("BiasAdd",), scale=(0.05,), side=None, side_scale=0.0, strides=1, padding="SAME", bias=3, **attrs):
+        p = c.program(f"_FusedConv2D/bytes/{label}")
+        image = p.const(arr(2, 5, 4, 2), "int8")
+        weights = p.const(arr(3, 2, 2, 3), "int8")
+        added = p.const(np.linspace(-3, 4, bias), "float")
+        side_input = p.const(np.zeros([0], np.int8) if side is None else side, "int8")
+        scales = [p.const(np.float32(scale[0] if len(scale) == 1 else scale)), p.const(np.float32(side_scale))]
+        p.node(
+            "_FusedConv2D",
+            [image, weights, added, side_input, *scales],
+            name="c",
+            T="int8",
+            TArgs=["float", "int8"],
+            num_args=2,
+            num_host_args=2,
+            strides=[1, strides, strides, 1],
+            padding=padding,
+            fused_ops=list(fused),
+            **attrs,
+        )
+        p.step(fetch=["c"])
+
+    conv("plain")
+    conv("saturated", scale=(5.0,))
+    conv("positive", fused=("BiasAdd", "Relu"))
+    conv("scales", scale=(0.01, 0.1, 0.2))
+    conv("strides", strides=2, padding="VALID")
+    conv("side", side=np.arange(120, dtype=np.int8).reshape(2, 5, 4, 3), side_scale=0.25)
+    conv("dilated", dilations=[1, 2, 2, 1])
+    conv("fusion", fused=("BiasAdd", "Relu6"))
 
 
 def compositions(c):

@@ -212,10 +212,74 @@ def examples(target, directory):
             show("parsed", [values["x"], values["ids"].indices, values["ids"].values, values["ids"].dense_shape])
 
 
+def shuffled_records(target, directory):
+    """`RecordInput`: the order of an epoch that fits into half of the buffer, and damaged and missing files."""
+    for n in range(5):
+        write(directory, f"shuffled{n}", records([f"{n}-{i}".encode() for i in range(4 + 9 * n)]))
+    pattern = os.path.join(directory, "shuffled")
+    total = sum(4 + 9 * n for n in range(5))
+
+    def read(label, steps=1, **attrs):
+        attrs = {"file_pattern": f"{pattern}*", "batch_size": total, "file_parallelism": 1, "file_buffer_size": 1000} | attrs
+        with tf.Graph().as_default():
+            batch = tf.raw_ops.RecordInput(**attrs)
+            with session(target) as sess:
+                for _ in range(steps):
+                    attempt(label, lambda: sess.run(batch), directory)
+
+    read("all")
+    read("seed", file_random_seed=7)
+    read("shift", file_shuffle_shift_ratio=0.5)
+    read("two patterns", file_pattern=f"{pattern}1,{pattern}3", batch_size=44)
+    read("one file", file_pattern=f"{pattern}2", batch_size=11, steps=2)
+    read("nothing", batch_size=0)
+    zipped = write(directory, "zipped_records", records([b"a", b"b"], "ZLIB"))
+    read("zlib", file_pattern=zipped, batch_size=2, compression_type="ZLIB")
+    read("missing", file_pattern=os.path.join(directory, "nowhere*"), batch_size=1)
+    damaged = write(directory, "damaged_records", records([b"first", b"second"])[:-3])
+    with tf.Graph().as_default(), session(target) as sess:
+        batch = tf.raw_ops.RecordInput(file_pattern=damaged, batch_size=2, file_parallelism=1)
+        for _ in range(2):
+            try:
+                sess.run(batch)
+            except tf.errors.OpError as error:
+                show("damaged", type(error).__name__)
+    for attrs in ({"file_parallelism": -1}, {"batch_size": -1}):
+        read("refused", **attrs)
+    # All threads together: the same records, in any order.
+    with tf.Graph().as_default(), session(target) as sess:
+        batch = tf.raw_ops.RecordInput(file_pattern=f"{pattern}*", batch_size=total, file_buffer_size=1000)
+        show("together", sorted(sess.run(batch).tolist()))
+        show("second epoch", sorted(sess.run(batch).tolist()) == sorted(sess.run(batch).tolist()))
+
+
+def dumps(target, directory):
+    """Tensors that a graph writes to files as it runs."""
+    where = os.path.join(directory, "dump", "deep")
+    definition = v1.GraphDef()
+    definition.versions.producer = v1.get_default_graph().as_graph_def().versions.producer
+    for name, enabled in (("data", True), ("quiet", False)):
+        node = definition.node.add(op="DumpTensor", name=name, input=["given"])
+        node.attr["T"].type = tf.float32.as_datatype_enum
+        node.attr["enabled"].b = enabled
+        texts = {"log_dir_path": where, "file_name": name, "func_name": "f", "node_name": "n"}
+        for attr, text in texts.items():
+            node.attr[attr].s = text.encode()
+    definition.node.add(op="Placeholder", name="given").attr["dtype"].type = tf.float32.as_datatype_enum
+    tf.import_graph_def(definition, name="")
+    with session(target) as sess:
+        for n in range(3):
+            sess.run(["data", "quiet"], {"given:0": np.full([n, 2], n)})
+        show("files", sorted(os.listdir(where)))
+        show("unit", open(os.path.join(where, "quant_unit.pb"), "rb").read())
+
+
 PARTS = {
     "whole_files": whole_files,
     "readers": readers,
     "damaged": damaged,
     "pipeline": pipeline,
     "examples": examples,
+    "shuffled_records": shuffled_records,
+    "dumps": dumps,
 }

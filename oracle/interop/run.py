@@ -48,6 +48,8 @@ SCENARIOS = [
     "hostile_graphs",
     "tables",
     "input_files",
+    "text_models",
+    "signal_models",
 ]
 
 

@@ -67,7 +67,7 @@ fn our_ops() -> Result<BTreeMap<String, Ours>> {
     Ok(ops.into_iter().map(|op| (op.name.clone(), op)).collect())
 }
 
-/// The types that each attribute of an op may take; attributes without a list take any.
+/// The types that each attribute of an op may take; attributes without a list take any. Arguments are among them.
 type Allowed = BTreeMap<String, BTreeSet<String>>;
 
 /// The ops of an `OpList` in text form, which is indented as protobuf prints it.
@@ -81,6 +81,7 @@ fn declarations(text: &str) -> BTreeMap<&str, Allowed> {
             declared.entry(op).or_default();
         } else if let Some(name) = line.strip_prefix("    name: \"") {
             attr = &name[..quoted(name)];
+            declared.entry(op).or_default().entry(attr.to_owned()).or_default();
         } else if line.starts_with("    ") && !line.starts_with("     ") {
             in_list = line == "    allowed_values {";
         } else if let Some(dtype) = line.strip_prefix("        type: DT_")
@@ -125,7 +126,7 @@ fn missing(ours: &Ours, allowed: &Allowed, stock: &Kernels) -> Vec<String> {
     }
     let missing = ours.types.iter().filter_map(|(attr, have)| {
         let theirs: BTreeSet<&String> = stock.iter().filter_map(|kernel| kernel.get(attr)).collect();
-        let may = |dtype: &String| allowed.get(attr).is_none_or(|types| types.contains(dtype));
+        let may = |dtype: &String| allowed.get(attr).is_none_or(|types| types.is_empty() || types.contains(dtype));
         let lacking = theirs.into_iter().filter(|dtype| may(dtype) && !have.contains(*dtype));
         let lacking: Vec<&str> = lacking.map(String::as_str).collect();
         (!lacking.is_empty()).then(|| format!("{attr}: {}", lacking.join(", ")))
@@ -153,7 +154,12 @@ fn states<'a>(
     kernels: &BTreeMap<&str, Kernels>,
     ours: &BTreeMap<String, Ours>,
 ) -> BTreeMap<&'a str, State> {
-    let state = |name: &str, allowed: &Allowed| match (ours.get(name), kernels.get(name)) {
+    // A kernel that asks for an attribute which the op does not have is never found.
+    let found = |allowed: &Allowed, stock: &Kernels| {
+        stock.iter().any(|kernel| kernel.keys().all(|attr| allowed.contains_key(attr)))
+    };
+    let theirs = |name: &str, allowed: &Allowed| kernels.get(name).filter(|stock| found(allowed, stock));
+    let state = |name: &str, allowed: &Allowed| match (ours.get(name), theirs(name, allowed)) {
         (Some(op), stock) if op.any || !op.types.is_empty() => {
             let missing = stock.map(|stock| missing(op, allowed, stock)).unwrap_or_default();
             if missing.is_empty() {
@@ -179,7 +185,7 @@ mod tests {
     fn a_missing_type_is_named_if_the_declaration_allows_it() {
         let ops = "op {\n  name: \"Abs\"\n  attr {\n    name: \"T\"\n    type: \"type\"\n    allowed_values {\n      list {\n        \
                    type: DT_FLOAT\n        type: DT_INT8\n      }\n    }\n  }\n}\nop {\n  name: \"NoOp\"\n}\nop {\n  name: \"Tpu\"\n}\n";
-        let kernels = stock_kernels("# c\nAbs\tT=float32\nAbs\tT=int8\nAbs\tT=int16\nNoOp\n");
+        let kernels = stock_kernels("# c\nAbs\tT=float32\nAbs\tT=int8\nAbs\tT=int16\nNoOp\nTpu\tU=int8\n");
         let types = BTreeMap::from([("T".to_owned(), BTreeSet::from(["float".to_owned()]))]);
         let abs = Ours { name: "Abs".to_owned(), any: false, types };
         let ours = BTreeMap::from([(abs.name.clone(), abs)]);

@@ -12,6 +12,8 @@
 //! Both return [`example::Parsed`], whose tensors stand in the order of the op's outputs. Errors have stock's code and
 //! words. Strings may share the memory of the record they come from.
 
+pub(crate) mod described;
+pub(crate) mod described_wire;
 pub(crate) mod example;
 pub(crate) mod sequence;
 mod values;

@@ -291,6 +291,67 @@ pub fn no_op(scope: &Scope) -> Result<Operation> {
     NoOp::new().build(scope)
 }
 
+/// `Recv() -> (tensor: tensor_type)`
+///
+/// Attributes:
+/// - `tensor_type: type`
+/// - `tensor_name: string`
+/// - `send_device: string`
+/// - `send_device_incarnation: int`
+/// - `recv_device: string`
+/// - `client_terminated: bool = false`
+#[derive(Clone, Debug)]
+pub struct Recv(Settings);
+
+impl Recv {
+    /// A builder with every optional attribute at its default.
+    pub fn new(
+        tensor_type: DType,
+        tensor_name: &str,
+        send_device: &str,
+        send_device_incarnation: i64,
+        recv_device: &str,
+    ) -> Self {
+        let mut settings = Settings::default();
+        settings.set("tensor_type", tensor_type);
+        settings.set("tensor_name", tensor_name);
+        settings.set("send_device", send_device);
+        settings.set("send_device_incarnation", send_device_incarnation);
+        settings.set("recv_device", recv_device);
+        Recv(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `client_terminated: bool = false`.
+    #[must_use]
+    pub fn client_terminated(mut self, value: bool) -> Self {
+        self.0.set("client_terminated", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "Recv").build()?.output_arg(0)
+    }
+}
+
+/// [`Recv`] with every optional attribute at its default.
+#[track_caller]
+pub fn recv(
+    scope: &Scope,
+    tensor_type: DType,
+    tensor_name: &str,
+    send_device: &str,
+    send_device_incarnation: i64,
+    recv_device: &str,
+) -> Result<Output> {
+    Recv::new(tensor_type, tensor_name, send_device, send_device_incarnation, recv_device).build(scope)
+}
+
 /// `RefEnter(data: Ref(T)) -> (output: Ref(T))`
 ///
 /// Attributes:
@@ -571,6 +632,65 @@ pub fn ref_switch(scope: &Scope, data: impl Into<Input>, pred: impl Into<Input>)
     RefSwitch::new().build(scope, data, pred)
 }
 
+/// `Send(tensor: T) -> ()`
+///
+/// Attributes:
+/// - `T: type`
+/// - `tensor_name: string`
+/// - `send_device: string`
+/// - `send_device_incarnation: int`
+/// - `recv_device: string`
+/// - `client_terminated: bool = false`
+#[derive(Clone, Debug)]
+pub struct Send(Settings);
+
+impl Send {
+    /// A builder with every optional attribute at its default.
+    pub fn new(
+        tensor_name: &str,
+        send_device: &str,
+        send_device_incarnation: i64,
+        recv_device: &str,
+    ) -> Self {
+        let mut settings = Settings::default();
+        settings.set("tensor_name", tensor_name);
+        settings.set("send_device", send_device);
+        settings.set("send_device_incarnation", send_device_incarnation);
+        settings.set("recv_device", recv_device);
+        Send(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `client_terminated: bool = false`.
+    #[must_use]
+    pub fn client_terminated(mut self, value: bool) -> Self {
+        self.0.set("client_terminated", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, tensor: impl Into<Input>) -> Result<Operation> {
+        self.0.node(scope, "Send").input(tensor).build()
+    }
+}
+
+/// [`Send`] with every optional attribute at its default.
+#[track_caller]
+pub fn send(
+    scope: &Scope,
+    tensor: impl Into<Input>,
+    tensor_name: &str,
+    send_device: &str,
+    send_device_incarnation: i64,
+    recv_device: &str,
+) -> Result<Operation> {
+    Send::new(tensor_name, send_device, send_device_incarnation, recv_device).build(scope, tensor)
+}
+
 /// The outputs of [`Switch`].
 #[derive(Clone, Debug)]
 pub struct SwitchOutputs {
@@ -616,4 +736,33 @@ impl Switch {
 #[track_caller]
 pub fn switch(scope: &Scope, data: impl Into<Input>, pred: impl Into<Input>) -> Result<SwitchOutputs> {
     Switch::new().build(scope, data, pred)
+}
+
+/// `SyncDevice() -> ()`
+#[derive(Clone, Debug, Default)]
+pub struct SyncDevice(Settings);
+
+impl SyncDevice {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        SyncDevice(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Operation> {
+        self.0.node(scope, "SyncDevice").build()
+    }
+}
+
+/// [`SyncDevice`] with every optional attribute at its default.
+#[track_caller]
+pub fn sync_device(scope: &Scope) -> Result<Operation> {
+    SyncDevice::new().build(scope)
 }

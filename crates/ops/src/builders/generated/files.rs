@@ -4,6 +4,46 @@ use ferroflow_core::attr::ToAttr;
 use ferroflow_core::scope::{Input, Operation, Output, Scope, Settings};
 use ferroflow_core::{DType, Result, Tensor, ToPartialShape};
 
+/// `FileSystemSetConfiguration(scheme: string, key: string, value: string) -> ()`
+#[derive(Clone, Debug, Default)]
+pub struct FileSystemSetConfiguration(Settings);
+
+impl FileSystemSetConfiguration {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        FileSystemSetConfiguration(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        scheme: impl Into<Input>,
+        key: impl Into<Input>,
+        value: impl Into<Input>,
+    ) -> Result<Operation> {
+        self.0.node(scope, "FileSystemSetConfiguration").input(scheme).input(key).input(value).build()
+    }
+}
+
+/// [`FileSystemSetConfiguration`] with every optional attribute at its default.
+#[track_caller]
+pub fn file_system_set_configuration(
+    scope: &Scope,
+    scheme: impl Into<Input>,
+    key: impl Into<Input>,
+    value: impl Into<Input>,
+) -> Result<Operation> {
+    FileSystemSetConfiguration::new().build(scope, scheme, key, value)
+}
+
 /// `FixedLengthRecordReader() -> (reader_handle: Ref(string))`
 ///
 /// Attributes:
@@ -810,6 +850,81 @@ impl ReaderSerializeStateV2 {
 #[track_caller]
 pub fn reader_serialize_state_v2(scope: &Scope, reader_handle: impl Into<Input>) -> Result<Output> {
     ReaderSerializeStateV2::new().build(scope, reader_handle)
+}
+
+/// `RecordInput() -> (records: string)`
+///
+/// Attributes:
+/// - `file_pattern: string`
+/// - `file_random_seed: int = 301`
+/// - `file_shuffle_shift_ratio: float = 0`
+/// - `file_buffer_size: int = 10000`
+/// - `file_parallelism: int = 16`
+/// - `batch_size: int = 32`
+/// - `compression_type: string = ''`
+#[derive(Clone, Debug)]
+pub struct RecordInput(Settings);
+
+impl RecordInput {
+    /// A builder with every optional attribute at its default.
+    pub fn new(file_pattern: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("file_pattern", file_pattern);
+        RecordInput(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `file_random_seed: int = 301`.
+    #[must_use]
+    pub fn file_random_seed(mut self, value: i64) -> Self {
+        self.0.set("file_random_seed", value);
+        self
+    }
+    /// Sets `file_shuffle_shift_ratio: float = 0`.
+    #[must_use]
+    pub fn file_shuffle_shift_ratio(mut self, value: f32) -> Self {
+        self.0.set("file_shuffle_shift_ratio", value);
+        self
+    }
+    /// Sets `file_buffer_size: int = 10000`.
+    #[must_use]
+    pub fn file_buffer_size(mut self, value: i64) -> Self {
+        self.0.set("file_buffer_size", value);
+        self
+    }
+    /// Sets `file_parallelism: int = 16`.
+    #[must_use]
+    pub fn file_parallelism(mut self, value: i64) -> Self {
+        self.0.set("file_parallelism", value);
+        self
+    }
+    /// Sets `batch_size: int = 32`.
+    #[must_use]
+    pub fn batch_size(mut self, value: i64) -> Self {
+        self.0.set("batch_size", value);
+        self
+    }
+    /// Sets `compression_type: string = ''`.
+    #[must_use]
+    pub fn compression_type(mut self, value: &str) -> Self {
+        self.0.set("compression_type", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope) -> Result<Output> {
+        self.0.node(scope, "RecordInput").build()?.output_arg(0)
+    }
+}
+
+/// [`RecordInput`] with every optional attribute at its default.
+#[track_caller]
+pub fn record_input(scope: &Scope, file_pattern: &str) -> Result<Output> {
+    RecordInput::new(file_pattern).build(scope)
 }
 
 /// `TFRecordReader() -> (reader_handle: Ref(string))`

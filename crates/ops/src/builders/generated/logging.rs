@@ -712,6 +712,56 @@ pub fn debug_numeric_summary_v2(scope: &Scope, input: impl Into<Input>) -> Resul
     DebugNumericSummaryV2::new().build(scope, input)
 }
 
+/// `DumpTensor(tensor_data: T) -> ()`
+///
+/// Attributes:
+/// - `log_dir_path: string`
+/// - `file_name: string`
+/// - `T: type`
+/// - `enabled: bool`
+/// - `func_name: string`
+/// - `node_name: string`
+#[derive(Clone, Debug)]
+pub struct DumpTensor(Settings);
+
+impl DumpTensor {
+    /// A builder with every optional attribute at its default.
+    pub fn new(log_dir_path: &str, file_name: &str, enabled: bool, func_name: &str, node_name: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("log_dir_path", log_dir_path);
+        settings.set("file_name", file_name);
+        settings.set("enabled", enabled);
+        settings.set("func_name", func_name);
+        settings.set("node_name", node_name);
+        DumpTensor(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, tensor_data: impl Into<Input>) -> Result<Operation> {
+        self.0.node(scope, "DumpTensor").input(tensor_data).build()
+    }
+}
+
+/// [`DumpTensor`] with every optional attribute at its default.
+#[track_caller]
+pub fn dump_tensor(
+    scope: &Scope,
+    tensor_data: impl Into<Input>,
+    log_dir_path: &str,
+    file_name: &str,
+    enabled: bool,
+    func_name: &str,
+    node_name: &str,
+) -> Result<Operation> {
+    DumpTensor::new(log_dir_path, file_name, enabled, func_name, node_name).build(scope, tensor_data)
+}
+
 /// `FlushSummaryWriter(writer: resource) -> ()`
 #[derive(Clone, Debug, Default)]
 pub struct FlushSummaryWriter(Settings);

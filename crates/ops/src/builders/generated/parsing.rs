@@ -190,6 +190,80 @@ pub fn decode_padded_raw(
     DecodePaddedRaw::new(out_type).build(scope, input_bytes, fixed_length)
 }
 
+/// The outputs of [`DecodeProtoV2`].
+#[derive(Clone, Debug)]
+pub struct DecodeProtoV2Outputs {
+    /// `sizes: int32`
+    pub sizes: Output,
+    /// `values: output_types`
+    pub values: Vec<Output>,
+}
+
+/// `DecodeProtoV2(bytes: string) -> (sizes: int32, values: output_types)`
+///
+/// Attributes:
+/// - `message_type: string`
+/// - `field_names: list(string)`
+/// - `output_types: list(type) >= 0`
+/// - `descriptor_source: string = 'local://'`
+/// - `message_format: string = 'binary'`
+/// - `sanitize: bool = false`
+#[derive(Clone, Debug)]
+pub struct DecodeProtoV2(Settings);
+
+impl DecodeProtoV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(message_type: &str, field_names: impl ToAttr, output_types: impl ToAttr) -> Self {
+        let mut settings = Settings::default();
+        settings.set("message_type", message_type);
+        settings.set("field_names", field_names);
+        settings.set("output_types", output_types);
+        DecodeProtoV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `descriptor_source: string = 'local://'`.
+    #[must_use]
+    pub fn descriptor_source(mut self, value: &str) -> Self {
+        self.0.set("descriptor_source", value);
+        self
+    }
+    /// Sets `message_format: string = 'binary'`.
+    #[must_use]
+    pub fn message_format(mut self, value: &str) -> Self {
+        self.0.set("message_format", value);
+        self
+    }
+    /// Sets `sanitize: bool = false`.
+    #[must_use]
+    pub fn sanitize(mut self, value: bool) -> Self {
+        self.0.set("sanitize", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, bytes: impl Into<Input>) -> Result<DecodeProtoV2Outputs> {
+        let operation = self.0.node(scope, "DecodeProtoV2").input(bytes).build()?;
+        Ok(DecodeProtoV2Outputs { sizes: operation.output_arg(0)?, values: operation.output_list(1)? })
+    }
+}
+
+/// [`DecodeProtoV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn decode_proto_v2(
+    scope: &Scope,
+    bytes: impl Into<Input>,
+    message_type: &str,
+    field_names: impl ToAttr,
+    output_types: impl ToAttr,
+) -> Result<DecodeProtoV2Outputs> {
+    DecodeProtoV2::new(message_type, field_names, output_types).build(scope, bytes)
+}
+
 /// `DecodeRaw(bytes: string) -> (output: out_type)`
 ///
 /// Attributes:
@@ -228,6 +302,60 @@ impl DecodeRaw {
 #[track_caller]
 pub fn decode_raw(scope: &Scope, bytes: impl Into<Input>, out_type: DType) -> Result<Output> {
     DecodeRaw::new(out_type).build(scope, bytes)
+}
+
+/// `EncodeProto(sizes: int32, values: Tinput_types) -> (bytes: string)`
+///
+/// Attributes:
+/// - `field_names: list(string)`
+/// - `message_type: string`
+/// - `descriptor_source: string = 'local://'`
+/// - `Tinput_types: list(type) >= 1`
+#[derive(Clone, Debug)]
+pub struct EncodeProto(Settings);
+
+impl EncodeProto {
+    /// A builder with every optional attribute at its default.
+    pub fn new(field_names: impl ToAttr, message_type: &str) -> Self {
+        let mut settings = Settings::default();
+        settings.set("field_names", field_names);
+        settings.set("message_type", message_type);
+        EncodeProto(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `descriptor_source: string = 'local://'`.
+    #[must_use]
+    pub fn descriptor_source(mut self, value: &str) -> Self {
+        self.0.set("descriptor_source", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        sizes: impl Into<Input>,
+        values: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Output> {
+        self.0.node(scope, "EncodeProto").input(sizes).inputs(values).build()?.output_arg(0)
+    }
+}
+
+/// [`EncodeProto`] with every optional attribute at its default.
+#[track_caller]
+pub fn encode_proto(
+    scope: &Scope,
+    sizes: impl Into<Input>,
+    values: impl IntoIterator<Item: Into<Input>>,
+    field_names: impl ToAttr,
+    message_type: &str,
+) -> Result<Output> {
+    EncodeProto::new(field_names, message_type).build(scope, sizes, values)
 }
 
 /// The outputs of [`ParseExample`].

@@ -217,6 +217,100 @@ pub fn restore_v2(
     RestoreV2::new(dtypes).build(scope, prefix, tensor_names, shape_and_slices)
 }
 
+/// `Save(filename: string, tensor_names: string, data: T) -> ()`
+///
+/// Attributes:
+/// - `T: list(type) >= 1`
+#[derive(Clone, Debug, Default)]
+pub struct Save(Settings);
+
+impl Save {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        Save(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        filename: impl Into<Input>,
+        tensor_names: impl Into<Input>,
+        data: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Operation> {
+        self.0.node(scope, "Save").input(filename).input(tensor_names).inputs(data).build()
+    }
+}
+
+/// [`Save`] with every optional attribute at its default.
+#[track_caller]
+pub fn save(
+    scope: &Scope,
+    filename: impl Into<Input>,
+    tensor_names: impl Into<Input>,
+    data: impl IntoIterator<Item: Into<Input>>,
+) -> Result<Operation> {
+    Save::new().build(scope, filename, tensor_names, data)
+}
+
+/// `SaveSlices(filename: string, tensor_names: string, shapes_and_slices: string, data: T) -> ()`
+///
+/// Attributes:
+/// - `T: list(type) >= 1`
+#[derive(Clone, Debug, Default)]
+pub struct SaveSlices(Settings);
+
+impl SaveSlices {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        SaveSlices(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        filename: impl Into<Input>,
+        tensor_names: impl Into<Input>,
+        shapes_and_slices: impl Into<Input>,
+        data: impl IntoIterator<Item: Into<Input>>,
+    ) -> Result<Operation> {
+        self.0
+            .node(scope, "SaveSlices")
+            .input(filename)
+            .input(tensor_names)
+            .input(shapes_and_slices)
+            .inputs(data)
+            .build()
+    }
+}
+
+/// [`SaveSlices`] with every optional attribute at its default.
+#[track_caller]
+pub fn save_slices(
+    scope: &Scope,
+    filename: impl Into<Input>,
+    tensor_names: impl Into<Input>,
+    shapes_and_slices: impl Into<Input>,
+    data: impl IntoIterator<Item: Into<Input>>,
+) -> Result<Operation> {
+    SaveSlices::new().build(scope, filename, tensor_names, shapes_and_slices, data)
+}
+
 /// `SaveV2(prefix: string, tensor_names: string, shape_and_slices: string, tensors: dtypes) -> ()`
 ///
 /// Attributes:

@@ -2603,6 +2603,35 @@ pub fn sparse_matrix_nnz(scope: &Scope, sparse_matrix: impl Into<Input>) -> Resu
     SparseMatrixNNZ::new().build(scope, sparse_matrix)
 }
 
+/// `SparseMatrixOrderingAMD(input: variant) -> (output: int32)`
+#[derive(Clone, Debug, Default)]
+pub struct SparseMatrixOrderingAMD(Settings);
+
+impl SparseMatrixOrderingAMD {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        SparseMatrixOrderingAMD(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "SparseMatrixOrderingAMD").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`SparseMatrixOrderingAMD`] with every optional attribute at its default.
+#[track_caller]
+pub fn sparse_matrix_ordering_amd(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    SparseMatrixOrderingAMD::new().build(scope, input)
+}
+
 /// `SparseMatrixSparseCholesky(input: variant, permutation: int32) -> (output: variant)`
 ///
 /// Attributes:

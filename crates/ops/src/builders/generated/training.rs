@@ -3314,6 +3314,332 @@ pub fn resource_sparse_apply_rms_prop(
     ResourceSparseApplyRMSProp::new().build(scope, var, ms, mom, lr, rho, momentum, epsilon, grad, indices)
 }
 
+/// `SdcaFprint(input: string) -> (output: int64)`
+#[derive(Clone, Debug, Default)]
+pub struct SdcaFprint(Settings);
+
+impl SdcaFprint {
+    /// A builder with every optional attribute at its default.
+    pub fn new() -> Self {
+        let settings = Settings::default();
+        SdcaFprint(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+        self.0.node(scope, "SdcaFprint").input(input).build()?.output_arg(0)
+    }
+}
+
+/// [`SdcaFprint`] with every optional attribute at its default.
+#[track_caller]
+pub fn sdca_fprint(scope: &Scope, input: impl Into<Input>) -> Result<Output> {
+    SdcaFprint::new().build(scope, input)
+}
+
+/// The outputs of [`SdcaOptimizer`].
+#[derive(Clone, Debug)]
+pub struct SdcaOptimizerOutputs {
+    /// `out_example_state_data: float`
+    pub out_example_state_data: Output,
+    /// `out_delta_sparse_weights: num_sparse_features * float`
+    pub out_delta_sparse_weights: Vec<Output>,
+    /// `out_delta_dense_weights: num_dense_features * float`
+    pub out_delta_dense_weights: Vec<Output>,
+}
+
+/// `SdcaOptimizer(sparse_example_indices: num_sparse_features * int64, sparse_feature_indices: num_sparse_features * int64, sparse_feature_values: num_sparse_features_with_values * float, dense_features: num_dense_features * float, example_weights: float, example_labels: float, sparse_indices: num_sparse_features * int64, sparse_weights: num_sparse_features * float, dense_weights: num_dense_features * float, example_state_data: float) -> (out_example_state_data: float, out_delta_sparse_weights: num_sparse_features * float, out_delta_dense_weights: num_dense_features * float)`
+///
+/// Attributes:
+/// - `loss_type: {'logistic_loss', 'squared_loss', 'hinge_loss', 'smooth_hinge_loss', 'poisson_loss'}`
+/// - `adaptative: bool = false`
+/// - `num_sparse_features: int >= 0`
+/// - `num_sparse_features_with_values: int >= 0`
+/// - `num_dense_features: int >= 0`
+/// - `l1: float`
+/// - `l2: float`
+/// - `num_loss_partitions: int >= 1`
+/// - `num_inner_iterations: int >= 1`
+#[derive(Clone, Debug)]
+pub struct SdcaOptimizer(Settings);
+
+impl SdcaOptimizer {
+    /// A builder with every optional attribute at its default.
+    pub fn new(
+        loss_type: &str,
+        l1: f32,
+        l2: f32,
+        num_loss_partitions: i64,
+        num_inner_iterations: i64,
+    ) -> Self {
+        let mut settings = Settings::default();
+        settings.set("loss_type", loss_type);
+        settings.set("l1", l1);
+        settings.set("l2", l2);
+        settings.set("num_loss_partitions", num_loss_partitions);
+        settings.set("num_inner_iterations", num_inner_iterations);
+        SdcaOptimizer(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `adaptative: bool = false`.
+    #[must_use]
+    pub fn adaptative(mut self, value: bool) -> Self {
+        self.0.set("adaptative", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        sparse_example_indices: impl IntoIterator<Item: Into<Input>>,
+        sparse_feature_indices: impl IntoIterator<Item: Into<Input>>,
+        sparse_feature_values: impl IntoIterator<Item: Into<Input>>,
+        dense_features: impl IntoIterator<Item: Into<Input>>,
+        example_weights: impl Into<Input>,
+        example_labels: impl Into<Input>,
+        sparse_indices: impl IntoIterator<Item: Into<Input>>,
+        sparse_weights: impl IntoIterator<Item: Into<Input>>,
+        dense_weights: impl IntoIterator<Item: Into<Input>>,
+        example_state_data: impl Into<Input>,
+    ) -> Result<SdcaOptimizerOutputs> {
+        let operation = self
+            .0
+            .node(scope, "SdcaOptimizer")
+            .inputs(sparse_example_indices)
+            .inputs(sparse_feature_indices)
+            .inputs(sparse_feature_values)
+            .inputs(dense_features)
+            .input(example_weights)
+            .input(example_labels)
+            .inputs(sparse_indices)
+            .inputs(sparse_weights)
+            .inputs(dense_weights)
+            .input(example_state_data)
+            .build()?;
+        Ok(SdcaOptimizerOutputs {
+            out_example_state_data: operation.output_arg(0)?,
+            out_delta_sparse_weights: operation.output_list(1)?,
+            out_delta_dense_weights: operation.output_list(2)?,
+        })
+    }
+}
+
+/// [`SdcaOptimizer`] with every optional attribute at its default.
+#[track_caller]
+pub fn sdca_optimizer(
+    scope: &Scope,
+    sparse_example_indices: impl IntoIterator<Item: Into<Input>>,
+    sparse_feature_indices: impl IntoIterator<Item: Into<Input>>,
+    sparse_feature_values: impl IntoIterator<Item: Into<Input>>,
+    dense_features: impl IntoIterator<Item: Into<Input>>,
+    example_weights: impl Into<Input>,
+    example_labels: impl Into<Input>,
+    sparse_indices: impl IntoIterator<Item: Into<Input>>,
+    sparse_weights: impl IntoIterator<Item: Into<Input>>,
+    dense_weights: impl IntoIterator<Item: Into<Input>>,
+    example_state_data: impl Into<Input>,
+    loss_type: &str,
+    l1: f32,
+    l2: f32,
+    num_loss_partitions: i64,
+    num_inner_iterations: i64,
+) -> Result<SdcaOptimizerOutputs> {
+    SdcaOptimizer::new(loss_type, l1, l2, num_loss_partitions, num_inner_iterations).build(
+        scope,
+        sparse_example_indices,
+        sparse_feature_indices,
+        sparse_feature_values,
+        dense_features,
+        example_weights,
+        example_labels,
+        sparse_indices,
+        sparse_weights,
+        dense_weights,
+        example_state_data,
+    )
+}
+
+/// The outputs of [`SdcaOptimizerV2`].
+#[derive(Clone, Debug)]
+pub struct SdcaOptimizerV2Outputs {
+    /// `out_example_state_data: float`
+    pub out_example_state_data: Output,
+    /// `out_delta_sparse_weights: num_sparse_features * float`
+    pub out_delta_sparse_weights: Vec<Output>,
+    /// `out_delta_dense_weights: num_dense_features * float`
+    pub out_delta_dense_weights: Vec<Output>,
+}
+
+/// `SdcaOptimizerV2(sparse_example_indices: num_sparse_features * int64, sparse_feature_indices: num_sparse_features * int64, sparse_feature_values: num_sparse_features_with_values * float, dense_features: num_dense_features * float, example_weights: float, example_labels: float, sparse_indices: num_sparse_features * int64, sparse_weights: num_sparse_features * float, dense_weights: num_dense_features * float, example_state_data: float) -> (out_example_state_data: float, out_delta_sparse_weights: num_sparse_features * float, out_delta_dense_weights: num_dense_features * float)`
+///
+/// Attributes:
+/// - `loss_type: {'logistic_loss', 'squared_loss', 'hinge_loss', 'smooth_hinge_loss', 'poisson_loss'}`
+/// - `adaptive: bool = false`
+/// - `num_sparse_features: int >= 0`
+/// - `num_sparse_features_with_values: int >= 0`
+/// - `num_dense_features: int >= 0`
+/// - `l1: float`
+/// - `l2: float`
+/// - `num_loss_partitions: int >= 1`
+/// - `num_inner_iterations: int >= 1`
+#[derive(Clone, Debug)]
+pub struct SdcaOptimizerV2(Settings);
+
+impl SdcaOptimizerV2 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(
+        loss_type: &str,
+        l1: f32,
+        l2: f32,
+        num_loss_partitions: i64,
+        num_inner_iterations: i64,
+    ) -> Self {
+        let mut settings = Settings::default();
+        settings.set("loss_type", loss_type);
+        settings.set("l1", l1);
+        settings.set("l2", l2);
+        settings.set("num_loss_partitions", num_loss_partitions);
+        settings.set("num_inner_iterations", num_inner_iterations);
+        SdcaOptimizerV2(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Sets `adaptive: bool = false`.
+    #[must_use]
+    pub fn adaptive(mut self, value: bool) -> Self {
+        self.0.set("adaptive", value);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(
+        self,
+        scope: &Scope,
+        sparse_example_indices: impl IntoIterator<Item: Into<Input>>,
+        sparse_feature_indices: impl IntoIterator<Item: Into<Input>>,
+        sparse_feature_values: impl IntoIterator<Item: Into<Input>>,
+        dense_features: impl IntoIterator<Item: Into<Input>>,
+        example_weights: impl Into<Input>,
+        example_labels: impl Into<Input>,
+        sparse_indices: impl IntoIterator<Item: Into<Input>>,
+        sparse_weights: impl IntoIterator<Item: Into<Input>>,
+        dense_weights: impl IntoIterator<Item: Into<Input>>,
+        example_state_data: impl Into<Input>,
+    ) -> Result<SdcaOptimizerV2Outputs> {
+        let operation = self
+            .0
+            .node(scope, "SdcaOptimizerV2")
+            .inputs(sparse_example_indices)
+            .inputs(sparse_feature_indices)
+            .inputs(sparse_feature_values)
+            .inputs(dense_features)
+            .input(example_weights)
+            .input(example_labels)
+            .inputs(sparse_indices)
+            .inputs(sparse_weights)
+            .inputs(dense_weights)
+            .input(example_state_data)
+            .build()?;
+        Ok(SdcaOptimizerV2Outputs {
+            out_example_state_data: operation.output_arg(0)?,
+            out_delta_sparse_weights: operation.output_list(1)?,
+            out_delta_dense_weights: operation.output_list(2)?,
+        })
+    }
+}
+
+/// [`SdcaOptimizerV2`] with every optional attribute at its default.
+#[track_caller]
+pub fn sdca_optimizer_v2(
+    scope: &Scope,
+    sparse_example_indices: impl IntoIterator<Item: Into<Input>>,
+    sparse_feature_indices: impl IntoIterator<Item: Into<Input>>,
+    sparse_feature_values: impl IntoIterator<Item: Into<Input>>,
+    dense_features: impl IntoIterator<Item: Into<Input>>,
+    example_weights: impl Into<Input>,
+    example_labels: impl Into<Input>,
+    sparse_indices: impl IntoIterator<Item: Into<Input>>,
+    sparse_weights: impl IntoIterator<Item: Into<Input>>,
+    dense_weights: impl IntoIterator<Item: Into<Input>>,
+    example_state_data: impl Into<Input>,
+    loss_type: &str,
+    l1: f32,
+    l2: f32,
+    num_loss_partitions: i64,
+    num_inner_iterations: i64,
+) -> Result<SdcaOptimizerV2Outputs> {
+    SdcaOptimizerV2::new(loss_type, l1, l2, num_loss_partitions, num_inner_iterations).build(
+        scope,
+        sparse_example_indices,
+        sparse_feature_indices,
+        sparse_feature_values,
+        dense_features,
+        example_weights,
+        example_labels,
+        sparse_indices,
+        sparse_weights,
+        dense_weights,
+        example_state_data,
+    )
+}
+
+/// `SdcaShrinkL1(weights: Ref(num_features * float)) -> ()`
+///
+/// Attributes:
+/// - `num_features: int >= 0`
+/// - `l1: float`
+/// - `l2: float`
+#[derive(Clone, Debug)]
+pub struct SdcaShrinkL1(Settings);
+
+impl SdcaShrinkL1 {
+    /// A builder with every optional attribute at its default.
+    pub fn new(l1: f32, l2: f32) -> Self {
+        let mut settings = Settings::default();
+        settings.set("l1", l1);
+        settings.set("l2", l2);
+        SdcaShrinkL1(settings)
+    }
+    /// Names the node; it is named after the op otherwise.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name(name);
+        self
+    }
+    /// Adds the node.
+    #[track_caller]
+    pub fn build(self, scope: &Scope, weights: impl IntoIterator<Item: Into<Input>>) -> Result<Operation> {
+        self.0.node(scope, "SdcaShrinkL1").inputs(weights).build()
+    }
+}
+
+/// [`SdcaShrinkL1`] with every optional attribute at its default.
+#[track_caller]
+pub fn sdca_shrink_l1(
+    scope: &Scope,
+    weights: impl IntoIterator<Item: Into<Input>>,
+    l1: f32,
+    l2: f32,
+) -> Result<Operation> {
+    SdcaShrinkL1::new(l1, l2).build(scope, weights)
+}
+
 /// `SparseApplyAdadelta(var: Ref(T), accum: Ref(T), accum_update: Ref(T), lr: T, rho: T, epsilon: T, grad: T, indices: Tindices) -> (out: Ref(T))`
 ///
 /// Attributes:

@@ -6,7 +6,7 @@ use ferroflow_core::rendezvous::{Parcel, RendezvousKey};
 use ferroflow_core::{DType, Result, Shape, Tensor, ensure, kernels};
 use std::sync::Arc;
 
-pub(crate) const OPS: &[&Op] = &[&SEND, &RECV, &HOST_SEND, &HOST_RECV];
+pub(crate) const OPS: &[&Op] = &[&SEND, &RECV, &HOST_SEND, &HOST_RECV, &NAMED_SEND, &NAMED_RECV];
 
 static SEND: Op = Op {
     name: "_Send",
@@ -46,6 +46,11 @@ static RECV: Op = Op {
 static HOST_SEND: Op = Op { name: "_HostSend", ..SEND };
 
 static HOST_RECV: Op = Op { name: "_HostRecv", ..RECV };
+
+// Under these names the ops are known to programs, which then choose the names of tensors themselves.
+static NAMED_SEND: Op = Op { name: "Send", ..SEND };
+
+static NAMED_RECV: Op = Op { name: "Recv", ..RECV };
 
 /// The key outside loops; made once, because making it costs more than sending a small tensor.
 fn key(init: &Init<'_>) -> Result<RendezvousKey> {

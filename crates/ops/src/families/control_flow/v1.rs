@@ -23,6 +23,7 @@ pub(crate) const OPS: &[&Op] = &[
     &LOOP_COND,
     &CONTROL_TRIGGER,
     &NO_OP,
+    &SYNC_DEVICE,
     &ABORT,
     &REF_IDENTITY,
     &REF_SELECT,
@@ -185,6 +186,9 @@ static CONTROL_TRIGGER: Op = Op {
 };
 
 static NO_OP: Op = Op { name: "NoOp", kernels: kernels![any no_op_kernel], cheap: true, ..Op::PURE };
+
+// A CPU has nothing in flight that would have to be waited for.
+static SYNC_DEVICE: Op = Op { name: "SyncDevice", stateful: true, ..NO_OP };
 
 static ABORT: Op = Op {
     name: "Abort",

@@ -5,7 +5,7 @@ use ferroflow_core::cancel::Cancellation;
 use ferroflow_core::device::Device;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
-use ferroflow_core::{PartialShape, Result, Tensor, ensure, kernels, status};
+use ferroflow_core::{PartialShape, Result, Status, Tensor, bail, ensure, kernels, status};
 use ferroflow_io::file::{self, SequentialReader};
 use ferroflow_io::path::{is_remote, resolve_path};
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
-pub(crate) const OPS: &[&Op] = &[&READ_FILE, &WRITE_FILE, &MATCHING_FILES];
+pub(crate) const OPS: &[&Op] = &[&READ_FILE, &WRITE_FILE, &MATCHING_FILES, &FILE_SYSTEM_SET_CONFIGURATION];
 
 static READ_FILE: Op = Op {
     name: "ReadFile",
@@ -40,6 +40,42 @@ static MATCHING_FILES: Op = Op {
     kernels: kernels![any matching_kernel],
     ..Op::PURE
 };
+
+static FILE_SYSTEM_SET_CONFIGURATION: Op = Op {
+    name: "FileSystemSetConfiguration",
+    inputs: &["scheme: string", "key: string", "value: string"],
+    shape: configuration_shape,
+    kernels: kernels![any configuration_kernel],
+    ..Op::STATEFUL
+};
+
+fn configuration_shape(s: &mut ShapeCx<'_>) -> Result<()> {
+    (0..3).try_for_each(|input| s.rank(input, 0).map(drop))
+}
+
+/// No file system of stock has options that a graph could set either, and it refuses in the same way.
+fn configuration_kernel(_: &Init<'_>) -> Result<Kernel> {
+    Kernel::sync(|cx| {
+        for (input, name) in ["scheme", "key", "value"].into_iter().enumerate() {
+            let tensor = cx.input(input)?;
+            ensure!(
+                tensor.rank() == 0,
+                InvalidArgument,
+                "{name} must be scalar, got shape {}",
+                tensor.shape()
+            );
+        }
+        let text = |input| Ok::<_, Status>(String::from_utf8_lossy(&cx.scalar::<Str>(input)?).into_owned());
+        let (scheme, key) = (text(0)?, text(1)?);
+        let known = ["", "file", "s3", "gs", "http", "https"].contains(&scheme.as_str());
+        ensure!(known, Unimplemented, "File system scheme '{scheme}' not found to set configuration");
+        bail!(
+            Unimplemented,
+            "SetOption: the file system of scheme '{scheme}' has no option '{key}'; set environment variables of the \
+             server instead"
+        )
+    })
+}
 
 fn read_shape(s: &mut ShapeCx<'_>) -> Result<()> {
     s.rank(0, 0)?;

@@ -4,15 +4,16 @@ use crate::builders as ops;
 use crate::linalg::batch_norm::Channels;
 use crate::numeric::Num;
 use crate::support::windows::Format;
-use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs};
+use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Value};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, KernelRow, Only, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::scope::{Gradients, Output};
-use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bf16, ensure, f16, kernels};
+use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16, kernels};
 
 pub(crate) const OPS: &[&Op] = &[
     &FUSED_BATCH_NORM,
     &FUSED_BATCH_NORM_V2,
     &FUSED_BATCH_NORM_V3,
+    &FUSED_BATCH_NORM_EX,
     &FUSED_BATCH_NORM_GRAD,
     &FUSED_BATCH_NORM_GRAD_V2,
     &FUSED_BATCH_NORM_GRAD_V3,
@@ -76,6 +77,29 @@ static FUSED_BATCH_NORM_V3: Op = Op {
     ),
     accuracy: Accuracy::Rounding,
     ..Op::PURE
+};
+
+// Made by stock's optimizer in processes with oneDNN, whose masters send it to other tasks.
+static FUSED_BATCH_NORM_EX: Op = Op {
+    name: "_FusedBatchNormEx",
+    gradient: Gradient::Undefined,
+    inputs: &["x: T", "scale: U", "offset: U", "mean: U", "variance: U", "side_input: num_side_inputs * T"],
+    attrs: &[
+        "T: {half, float, bfloat16}",
+        "U: {float}",
+        EPSILON,
+        FACTOR,
+        "num_side_inputs: int >= 0 = 0",
+        "activation_mode: string = 'Identity'",
+        IMAGES,
+        TRAINING,
+    ],
+    kernels: &KernelRow::each_only(
+        *kernels![normalize_and_activate_kernel: bf16, f32],
+        "U",
+        Only::Type(DType::Float),
+    ),
+    ..FUSED_BATCH_NORM_V3
 };
 
 static FUSED_BATCH_NORM_GRAD: Op = Op {
@@ -303,6 +327,48 @@ fn normalize_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
             results.push(Tensor::scalar(0.0f32));
         }
         Ok(Outputs::from(results))
+    })
+}
+
+/// A normalization, to which another tensor may be added, and of which only the positive part may stay.
+fn normalize_and_activate_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
+    let (sides, activation): (i64, String) = (init.attr("num_side_inputs")?, init.attr("activation_mode")?);
+    ensure!(
+        sides <= 1,
+        InvalidArgument,
+        "FusedBatchNorm accepts at most one side input, got {sides}"
+    );
+    let positive = match activation.as_str() {
+        "Identity" => false,
+        "Relu" => true,
+        other => bail!(Unimplemented, "_FusedBatchNormEx with activation_mode {other} is not supported"),
+    };
+    let Kernel::Sync(normalize) = normalize_kernel::<T>(init)? else {
+        bail!(Internal, "a normalization does not wait");
+    };
+    Kernel::sync(move |cx| {
+        let side = if sides == 1 { Some(cx.input(5)?.clone()) } else { None };
+        let shape = cx.input(0)?.shape().clone();
+        ensure!(
+            side.as_ref().is_none_or(|side| *side.shape() == shape),
+            InvalidArgument,
+            "side_input shape must be equal to input shape: {} != {shape}",
+            side.as_ref().map_or(&shape, Tensor::shape)
+        );
+        let Outputs::Many(mut outputs) = normalize(cx)? else {
+            bail!(Internal, "a normalization has several outputs");
+        };
+        if let Some(Value::Tensor(out)) = outputs.first_mut() {
+            let values = out.flat_mut::<T>()?;
+            if let Some(side) = &side {
+                let added = values.iter_mut().zip(side.flat::<T>()?);
+                added.for_each(|(value, side)| *value = value.add(*side));
+            }
+            if positive {
+                values.iter_mut().filter(|value| value.widen() < 0.0).for_each(|value| *value = T::ZERO);
+            }
+        }
+        Ok(Outputs::Many(outputs))
     })
 }
 

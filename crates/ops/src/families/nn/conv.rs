@@ -10,9 +10,9 @@ use crate::support::gradient::{shape_of, sibling};
 use crate::support::windows::Format;
 use ferroflow_core::kernel::{Init, Kernel};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op};
-use ferroflow_core::{DType, Result, ensure, f16, kernels};
+use ferroflow_core::{DType, Result, Tensor, bail, bf16, ensure, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&CONV_2D, &FUSED_CONV_2D, &CONV_3D];
+pub(crate) const OPS: &[&Op] = &[&CONV_2D, &FUSED_CONV_2D, &CONV_3D, &FUSED_CONV_3D];
 
 const IMAGES: Format = Format { rank: 4, channel: 3, first: 1 };
 const VOLUMES: Format = Format { rank: 5, channel: 4, first: 1 };
@@ -77,7 +77,30 @@ static FUSED_CONV_2D: Op = Op {
         "leakyrelu_alpha: float = 0.2",
     ],
     shape: conv_shape,
-    kernels: kernels![fused_conv_kernel: f16, f32, f64],
+    kernels: rows![fused_conv_2d: Half, Float, Double, Int8, Qint8],
+    accuracy: Accuracy::Rounding,
+    ..Op::PURE
+};
+
+// Made by stock's optimizer in processes with oneDNN, whose masters send it to other tasks.
+static FUSED_CONV_3D: Op = Op {
+    name: "_FusedConv3D",
+    inputs: &["input: T", "filter: T", "args: num_args * T"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: {bfloat16, float, half}",
+        "num_args: int >= 0",
+        "strides: list(int) >= 5",
+        "padding: {'SAME', 'VALID'}",
+        "data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'",
+        "dilations: list(int) = [1, 1, 1, 1, 1]",
+        "padding_list: list(int) = []",
+        "fused_ops: list(string) = []",
+        "epsilon: float = 0.0001",
+        "leakyrelu_alpha: float = 0.2",
+    ],
+    shape: conv_shape,
+    kernels: kernels![fused_conv_3d_kernel: bf16, f16, f32],
     accuracy: Accuracy::Rounding,
     ..Op::PURE
 };
@@ -103,24 +126,109 @@ fn conv_kernel<T: Tile + Num>(init: &Init<'_>, format: Format) -> Result<Kernel>
     Kernel::sync(move |cx| Ok(convolve::<T>(cx, format, &windows)?.into()))
 }
 
-fn fused_conv_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel>
+fn fused_conv_2d(init: &Init<'_>) -> Result<Kernel> {
+    let filter_format: String = init.attr("filter_format")?;
+    ensure!(
+        filter_format == "HWIO",
+        Unimplemented,
+        "_FusedConv2D with filter_format {filter_format} is not supported on the CPU"
+    );
+    let dtype = init.input_types[0];
+    if matches!(dtype, DType::Int8 | DType::Qint8) {
+        return quantized_conv_kernel(init, dtype);
+    }
+    let host_args: i64 = init.attr("num_host_args")?;
+    ensure!(host_args == 0, Unimplemented, "_FusedConv2D of {dtype} with host_args is not supported");
+    match dtype {
+        DType::Half => fused_conv_kernel::<f16>(init, IMAGES, "Conv2D"),
+        DType::Double => fused_conv_kernel::<f64>(init, IMAGES, "Conv2D"),
+        _ => fused_conv_kernel::<f32>(init, IMAGES, "Conv2D"),
+    }
+}
+
+fn fused_conv_3d_kernel<T: Float>(init: &Init<'_>) -> Result<Kernel>
 where
     T::Math: Elementary + Tile,
 {
-    let windows = kernel_windows(init, IMAGES)?;
-    let filter_format: String = init.attr("filter_format")?;
-    ensure!(
-        filter_format == "HWIO" && init.attr::<i64>("num_host_args")? == 0,
-        Unimplemented,
-        "_FusedConv2D with filter_format {filter_format} or host_args is not supported on the CPU"
-    );
-    let epilogue = Epilogue::new(init, "Conv2D")?;
+    let padding: Vec<i64> = init.attr("padding_list")?;
+    ensure!(padding.is_empty(), Unimplemented, "_FusedConv3D with padding_list {padding:?} is not supported");
+    fused_conv_kernel::<T>(init, VOLUMES, "Conv3D")
+}
+
+fn fused_conv_kernel<T: Float>(init: &Init<'_>, format: Format, product: &str) -> Result<Kernel>
+where
+    T::Math: Elementary + Tile,
+{
+    let windows = kernel_windows(init, format)?;
+    let epilogue = Epilogue::new(init, product)?;
     Kernel::sync(move |cx| {
-        let mut out = convolve::<T::Math>(cx, IMAGES, &windows)?;
+        let mut out = convolve::<T::Math>(cx, format, &windows)?;
         let arguments = (0..epilogue.arguments).map(|i| cx.input(2 + i)).collect::<Result<Vec<_>>>()?;
-        let width = out.shape().dim(3);
+        let width = out.shape().dim(format.rank - 1);
         epilogue.apply::<T>(cx.threads(), out.flat_mut()?, width, &arguments)?;
         Ok(out.into())
+    })
+}
+
+/// A convolution of bytes whose sums are scaled, shifted and rounded to bytes again.
+fn quantized_conv_kernel(init: &Init<'_>, dtype: DType) -> Result<Kernel> {
+    let (fused, arguments): (Vec<String>, i64) = (init.attr("fused_ops")?, init.attr("num_args")?);
+    let lowest = match fused.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["BiasAdd"] => -128.0f32,
+        ["BiasAdd", "Relu"] => 0.0,
+        _ => bail!(
+            Unimplemented,
+            "Fused conv implementation for int8/qint8 on CPU only supports BiasAdd + None or BiasAdd + Relu."
+        ),
+    };
+    let given = init.input_types.len();
+    ensure!(
+        given == 6,
+        InvalidArgument,
+        "Fused Conv2D with BiasAdd must have 4 extra arguments: bias, side_input, conv_input_scale and \
+         side_input_scale; num_args is {arguments} and there are {given} inputs"
+    );
+    let windows = kernel_windows(init, IMAGES)?;
+    ensure!(
+        windows.dilations == [1, 1],
+        Unimplemented,
+        "Fused conv implementation for int8/qint8 on CPU only supports dilation of 1 for rows and cols."
+    );
+    Kernel::sync(move |cx| {
+        for input in [0, 1] {
+            let bytes = cx.take(input)?;
+            let numbers: Vec<f32> = bytes.units::<u8>()?.iter().map(|byte| *byte as i8 as f32).collect();
+            cx.put(input, Tensor::new(bytes.shape().clone(), numbers)?);
+        }
+        let sums = convolve::<f32>(cx, IMAGES, &windows)?;
+        let width = sums.shape().dim(3);
+        let (bias, side) = (cx.flat::<f32>(2)?, cx.input(3)?.units::<u8>()?);
+        let (scales, side_scale): (&[f32], f32) = (cx.flat(4)?, cx.scalar(5)?);
+        ensure!(
+            bias.len() == width && (scales.len() == 1 || scales.len() == width),
+            InvalidArgument,
+            "_FusedConv2D with {width} output channels needs as many values of bias and one or as many of \
+             conv_input_scale, got {} and {}",
+            bias.len(),
+            scales.len()
+        );
+        ensure!(
+            side.is_empty() || side.len() == sums.elements(),
+            InvalidArgument,
+            "side_input must be empty or have the shape of the output {}, got {}",
+            sums.shape(),
+            cx.input(3)?.shape()
+        );
+        let rounded = |(at, sum): (usize, &f32)| {
+            let channel = at % width;
+            let mut value = sum * scales[channel % scales.len()];
+            if side_scale != 0.0 && !side.is_empty() {
+                value = (side[at] as i8 as f32).mul_add(side_scale, value);
+            }
+            (value + bias[channel]).round_ties_even().clamp(lowest, 127.0) as i8 as u8
+        };
+        let out = sums.flat::<f32>()?.iter().enumerate().map(rounded).collect();
+        Ok(Tensor::from_units(dtype, sums.shape().clone(), out)?.into())
     })
 }
 

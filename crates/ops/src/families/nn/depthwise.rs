@@ -2,17 +2,18 @@
 
 use crate::linalg::depthwise::Depthwise;
 use crate::linalg::window::Grid;
-use crate::numeric::Num;
+use crate::numeric::{Float, Num};
 use crate::support::cwise::rows;
+use crate::support::epilogue::Epilogue;
 use crate::support::gradient::{shape_of, sibling};
 use crate::support::widen::{narrowed, widened};
 use crate::support::windows::{Attributes, Format, Padding, Windows, described, output_sizes, sizes_of};
-use ferroflow_core::kernel::{Init, Kernel};
+use ferroflow_core::kernel::{Init, Kernel, KernelCx};
 use ferroflow_core::op::{Accuracy, GradCx, Gradient, InputGrads, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::scope::{Input, Output};
-use ferroflow_core::{DType, Result, Shape, ensure};
+use ferroflow_core::{DType, Result, Shape, Tensor, bf16, ensure, f16, kernels};
 
-pub(crate) const OPS: &[&Op] = &[&DEPTHWISE, &DEPTHWISE_INPUT, &DEPTHWISE_FILTER];
+pub(crate) const OPS: &[&Op] = &[&DEPTHWISE, &DEPTHWISE_INPUT, &DEPTHWISE_FILTER, &FUSED_DEPTHWISE];
 
 const IMAGES: Format = Format { rank: 4, channel: 3, first: 1 };
 
@@ -54,6 +55,26 @@ static DEPTHWISE_FILTER: Op = Op {
     inputs: &["input: T", "filter_sizes: int32", "out_backprop: T"],
     shape: |s| described(s, 1, 4),
     kernels: rows![depthwise_filter: Half, Bfloat16, Float, Double],
+    ..LIKE
+};
+
+// Made by stock's optimizer in processes with oneDNN, whose masters send it to other tasks.
+static FUSED_DEPTHWISE: Op = Op {
+    name: "_FusedDepthwiseConv2dNative",
+    inputs: &["input: T", "filter: T", "args: num_args * T"],
+    attrs: &[
+        "T: {half, bfloat16, float, double}",
+        "num_args: int >= 0",
+        "strides: list(int)",
+        "padding: {'SAME', 'VALID'}",
+        "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
+        "dilations: list(int) = [1, 1, 1, 1]",
+        "fused_ops: list(string) = []",
+        "epsilon: float = 0.0001",
+        "leakyrelu_alpha: float = 0.2",
+    ],
+    shape: depthwise_shape,
+    kernels: kernels![fused_kernel: f16, bf16, f32],
     ..LIKE
 };
 
@@ -151,13 +172,18 @@ fn gradient_convolution(
     Ok(conv)
 }
 
-fn depthwise(init: &Init<'_>) -> Result<Kernel> {
+fn check_dilations(init: &Init<'_>) -> Result<()> {
     let dilations: Vec<i64> = init.attr("dilations")?;
     ensure!(
         space(&dilations, IMAGES)? == [1, 1],
         Unimplemented,
         "Current kernel implementation does not support dilations, received {dilations:?}"
     );
+    Ok(())
+}
+
+fn depthwise(init: &Init<'_>) -> Result<Kernel> {
+    check_dilations(init)?;
     match init.output_types[0] {
         DType::Double => depthwise_kernel::<f64>(init),
         _ => depthwise_kernel::<f32>(init),
@@ -165,14 +191,31 @@ fn depthwise(init: &Init<'_>) -> Result<Kernel> {
 }
 
 fn depthwise_kernel<T: Num>(init: &Init<'_>) -> Result<Kernel> {
-    let (windows, dtype) = (kernel_windows(init)?, init.output_types[0]);
+    let windows = kernel_windows(init)?;
+    Kernel::sync(move |cx| Ok(convolve::<T>(cx, &windows)?.into()))
+}
+
+/// Convolves the first input with the second one; sums are kept in `T`.
+fn convolve<T: Num>(cx: &KernelCx<'_>, windows: &Windows) -> Result<Tensor> {
+    let (input, filter) = (cx.input(0)?, cx.input(1)?);
+    let dtype = input.dtype();
+    let conv = convolution(windows, input.shape(), filter.shape())?;
+    let mut out = cx.alloc::<T>(result(&conv)?)?;
+    let (input, filter) = (widened(cx, input)?, widened(cx, filter)?);
+    conv.run::<T>(cx.threads(), input.flat()?, filter.flat()?, out.flat_mut()?);
+    narrowed(cx, out, dtype)
+}
+
+fn fused_kernel<T: Float<Math = f32>>(init: &Init<'_>) -> Result<Kernel> {
+    check_dilations(init)?;
+    let windows = kernel_windows(init)?;
+    let epilogue = Epilogue::new(init, "DepthwiseConv2dNative")?;
     Kernel::sync(move |cx| {
-        let (input, filter) = (cx.input(0)?, cx.input(1)?);
-        let conv = convolution(&windows, input.shape(), filter.shape())?;
-        let mut out = cx.alloc::<T>(result(&conv)?)?;
-        let (input, filter) = (widened(cx, input)?, widened(cx, filter)?);
-        conv.run::<T>(cx.threads(), input.flat()?, filter.flat()?, out.flat_mut()?);
-        Ok(narrowed(cx, out, dtype)?.into())
+        let mut out = convolve::<f32>(cx, &windows)?;
+        let arguments = (0..epilogue.arguments).map(|i| cx.input(2 + i)).collect::<Result<Vec<_>>>()?;
+        let width = out.shape().dim(3);
+        epilogue.apply::<T>(cx.threads(), out.flat_mut()?, width, &arguments)?;
+        Ok(out.into())
     })
 }
 
