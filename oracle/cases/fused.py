@@ -60,7 +60,9 @@ def cases(c):
 def bytes_convolved(c):
     """Convolutions of bytes, whose sums are scaled and rounded to bytes."""
 
-    def conv(label, fused=("BiasAdd",), scale=(0.05,), side=None, side_scale=0.0, strides=1, padding="SAME", bias=3, **attrs):
+    def conv(
+        label, fused=("BiasAdd",), scale=(0.05,), side=None, side_scale=0.0, strides=1, padding="SAME", bias=3, **attrs
+    ):
         p = c.program(f"_FusedConv2D/bytes/{label}")
         image = p.const(arr(2, 5, 4, 2), "int8")
         weights = p.const(arr(3, 2, 2, 3), "int8")

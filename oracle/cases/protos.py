@@ -1,7 +1,6 @@
 """Fields of serialized messages as tensors, and back."""
 
 import environment
-
 from values import *
 
 import numpy as np
@@ -27,7 +26,14 @@ KINDS = {
     "sint32": "int32",
     "sint64": "int64",
 }
-WIDER = {"float": "double", "int32": "int64", "fixed32": "uint64", "uint32": "uint64", "sfixed32": "int64", "sint32": "int64"}
+WIDER = {
+    "float": "double",
+    "int32": "int64",
+    "fixed32": "uint64",
+    "uint32": "uint64",
+    "sfixed32": "int64",
+    "sint32": "int64",
+}
 
 
 def descriptors():
@@ -51,7 +57,11 @@ def descriptors():
             field = message.field.add(name=name, number=number, label=label, type=Type.TYPE_ENUM)
             field.type_name = f".{syntax}.Choice"
         message.field.add(
-            name="inner", number=number + 1, label=Type.LABEL_OPTIONAL, type=Type.TYPE_MESSAGE, type_name=f".{syntax}.All"
+            name="inner",
+            number=number + 1,
+            label=Type.LABEL_OPTIONAL,
+            type=Type.TYPE_MESSAGE,
+            type_name=f".{syntax}.All",
         )
         if syntax == "proto2":
             message.field.add(
@@ -118,7 +128,7 @@ def decode(c, label, texts, fields, message="", kind="proto2.All", source=SOURCE
 
 
 def round_trip(c, syntax):
-    """What is encoded is decoded again, in all types."""
+    """Encodes and decodes again, in all types."""
     for wide in (False, True):
         p = c.program(f"round_trip/{syntax}/{'wide' if wide else 'plain'}")
         kinds = WIDER if wide else KINDS
@@ -146,24 +156,32 @@ def cases(c):
     encode(c, "sizes", ["int32s", "defaulted"], [[2, 1], [0, 0]], [("int32", three), ("int32", three[:, :1])])
     encode(c, "order", ["part", "int32"], [[1, 1]], [("string", [["\x08\x05"]]), ("int32", three[:1, :1])])
     encode(c, "no_messages", ["int32"], np.zeros([0, 1]), [("int32", three[:0, :1])])
-    encode(c, "too_many", ["int32s"], [[4], [0]], [("int32", three)], "Size to write must not be larger than value tensor")
+    encode(
+        c, "too_many", ["int32s"], [[4], [0]], [("int32", three)], "Size to write must not be larger than value tensor"
+    )
     encode(c, "sizes_shape", ["int32s"], [[1, 1], [1, 1]], [("int32", three)], "sizes should be batch_size")
     encode(c, "prefix", ["int32s", "int32"], [[1, 1]], [("int32", three), ("int32", three[:1])])
     encode(c, "vector", ["int32"], [1], [("int32", three[0])])
     encode(c, "type", ["int32"], [[1], [1]], [("float", [[1.0], [2.0]])], "Incompatible type for field int32")
     encode(c, "field", ["nothing"], [[1], [1]], [("int32", three)], "Unknown field: nothing in message type proto2.All")
-    encode(c, "message", ["int32"], [[1], [1]], [("int32", three)], "No descriptor found for message type No", kind="No")
+    encode(
+        c, "message", ["int32"], [[1], [1]], [("int32", three)], "No descriptor found for message type No", kind="No"
+    )
     encode(c, "source", ["int32"], [[1], [1]], [("int32", three)], source=b"/nowhere/at.pb")
     encode(c, "damaged_source", ["int32"], [[1], [1]], [("int32", three)], source=b"bytes://zzzz")
     encode(c, "counts", ["int32", "int32s"], [[1, 1], [1, 1]], [("int32", three)])
 
     ints = [("int32", "int32"), ("int32s", "int32")]
-    decode(c, "defaults", [""], [("defaulted", "int32"), ("worded", "string"), ("scaled", "double"), ("choice", "int32")])
+    decode(
+        c, "defaults", [""], [("defaulted", "int32"), ("worded", "string"), ("scaled", "double"), ("choice", "int32")]
+    )
     decode(c, "batch", [["", "\x48\x05"], ["\x48\x01\x48\x02", "\x50\x03\x50\x04"]], ints)
     decode(c, "scalar", "\x48\x7f", ints)
     decode(c, "packed", ["\x52\x03\x01\x02\x03\x50\x04", "\x52\x00"], ints)
     decode(c, "packed_alone", ["\x4a\x02\x07\x08"], ints)
-    decode(c, "unknown_skipped", ["\xc8\x3e\x01\xcd\x3e1234\xca\x3e\x02ab\xc9\x3e12345678\x48\x09".encode("latin-1")], ints)
+    decode(
+        c, "unknown_skipped", ["\xc8\x3e\x01\xcd\x3e1234\xca\x3e\x02ab\xc9\x3e12345678\x48\x09".encode("latin-1")], ints
+    )
     decode(c, "group", ["\xbb\x06\x08\x05\xbc\x06\xbb\x06\xbc\x06".encode("latin-1")], [("part", "string")])
     decode(c, "group_unwanted", ["\xbb\x06\x08\x05\xbc\x06\x48\x01".encode("latin-1")], ints)
     decode(c, "other_wire_type", ["\x4d1234"], ints)
@@ -181,18 +199,38 @@ def cases(c):
     }.items():
         decode(c, f"damaged/{label}", [text.encode("latin-1")], ints)
         decode(c, f"damaged_sanitized/{label}", [text.encode("latin-1")], ints, sanitize=True)
-    decode(c, "fixed_length", ["\x22\x05abcde"], [("floats", "float")], "Illegal data length for packed fixed-size type: 5")
+    decode(
+        c, "fixed_length", ["\x22\x05abcde"], [("floats", "float")], "Illegal data length for packed fixed-size type: 5"
+    )
     decode(c, "empty", np.array([], object), ints, "Bufs argument must contain at least one value")
     decode(c, "type", [""], [("int32", "float")], "Unexpected output type for proto2.All.int32: int32 to DT_FLOAT")
-    decode(c, "string_type", [""], [("inner", "int32")], "Unexpected output type for proto2.All.inner: message to DT_INT32")
+    decode(
+        c, "string_type", [""], [("inner", "int32")], "Unexpected output type for proto2.All.inner: message to DT_INT32"
+    )
     decode(c, "field", [""], [("nothing", "int32")], "Unknown field: nothing in message type proto2.All")
     decode(c, "message", [""], ints, "No descriptor found for message type No", kind="No")
     decode(c, "format", [""], ints, "format must be one of binary or text", message_format="json")
-    texts = ["int32: 5 int32s: 1 int32s: 2", "int32s: [3, 4, 5] worded: 'a\\n\"b' scaled: inf", "Part { x: 3 } choice: PROTO2_TWO"]
+    texts = [
+        "int32: 5 int32s: 1 int32s: 2",
+        "int32s: [3, 4, 5] worded: 'a\\n\"b' scaled: inf",
+        "Part { x: 3 } choice: PROTO2_TWO",
+    ]
     texts += ["# words\n inner < int32: 4 > strings: 'a' 'b'"]
-    fields = [*ints, ("worded", "string"), ("scaled", "float"), ("part", "string"), ("choice", "int32"), ("strings", "string")]
+    fields = [
+        *ints,
+        ("worded", "string"),
+        ("scaled", "float"),
+        ("part", "string"),
+        ("choice", "int32"),
+        ("strings", "string"),
+    ]
     decode(c, "text", texts, fields, message_format="text")
-    for label, text in {"word": "int32", "value": "int32: a", "unknown": "nothing: 1", "open": "inner { int32: 1"}.items():
+    for label, text in {
+        "word": "int32",
+        "value": "int32: a",
+        "unknown": "nothing: 1",
+        "open": "inner { int32: 1",
+    }.items():
         decode(c, f"bad_text/{label}", [text], ints, "Unable to parse text protobuf", message_format="text")
     example = [("context", "string")]
     decode(c, "local", ["\x0a\x03\x0a\x01a"], example, kind="tensorflow.SequenceExample", source="local://")

@@ -93,11 +93,16 @@ def cases(c):
     optimize(c, "no_features", message="Requires at least one feature to train.")
     optimize(c, "labels", sparse=[group], weights=(1.0, 1.0), message="Expected 2 example labels but got 1")
     optimize(
-        c, "unknown", sparse=[([0], [4], None, [1], [0.5])], message="Found sparse feature indices out of valid range: 4"
+        c,
+        "unknown",
+        sparse=[([0], [4], None, [1], [0.5])],
+        message="Found sparse feature indices out of valid range: 4",
     )
     optimize(c, "duplicate", sparse=[([0, 0], [1, 1], None, [1], [0.5])], message="Duplicate index in sparse vector.")
     optimize(c, "wide", dense=[([[1.0, 2.0]], [1.0])], message="More dense features than we have parameters for: 2")
     optimize(c, "vector", dense=[([1.0, 2.0], [1.0])], message="Dense features at index 0 must be rank 2 but is rank 1")
-    optimize(c, "state_rank", sparse=[group], state=[1.0], message="example_state_data must be rank 2 but is rank 1", **two)
+    optimize(
+        c, "state_rank", sparse=[group], state=[1.0], message="example_state_data must be rank 2 but is rank 1", **two
+    )
     optimize(c, "state_shape", sparse=[group], state=[[1.0] * 4], message="Expected shape [2,4]", **two)
     optimize(c, "unequal", sparse=[([0, 0], [1], None, [1], [0.5])], message="Found mismatched example_indices")

@@ -2,8 +2,6 @@
 
 from values import *
 
-import numpy as np
-
 DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 

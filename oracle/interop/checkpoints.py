@@ -224,7 +224,8 @@ def first_format_saved(target, prefix):
     with session(target) as sess:
         sess.run(tf.raw_ops.Save(filename=prefix, tensor_names=list(plain), data=list(plain.values())))
         restore = {
-            name: tf.raw_ops.Restore(file_pattern=prefix, tensor_name=name, dt=value.dtype) for name, value in plain.items()
+            name: tf.raw_ops.Restore(file_pattern=prefix, tensor_name=name, dt=value.dtype)
+            for name, value in plain.items()
         }
         with session(LOCAL) as local:
             show("saved", [local.run(restore), sess.run(restore)])
@@ -235,7 +236,11 @@ def first_format_saved(target, prefix):
         with session(LOCAL) as local:
             show("restored", [sess.run(whole), local.run(whole)])
         sess.run(v1.get_variable("v", initializer=np.float32([1, 2, 3])).initializer)
-        show("saver", v1.train.Saver(write_version=v1.train.SaverDef.V1).save(sess, f"{prefix}_v", write_meta_graph=False) is not None)
+        show(
+            "saver",
+            v1.train.Saver(write_version=v1.train.SaverDef.V1).save(sess, f"{prefix}_v", write_meta_graph=False)
+            is not None,
+        )
         show("of the saver", contents(f"{prefix}_v"))
         show("files", sorted(os.path.basename(path) for path in glob.glob(prefix + "*")))
         for label, save in {
@@ -244,16 +249,28 @@ def first_format_saved(target, prefix):
             "two shapes": tf.raw_ops.Save(filename=prefix, tensor_names=["a", "a"], data=[one, one[:1]]),
             "unsigned": tf.raw_ops.Save(filename=prefix, tensor_names=names, data=[tf.cast(one, tf.uint32)]),
             "bfloat16": tf.raw_ops.Save(filename=prefix, tensor_names=names, data=[tf.cast(one, tf.bfloat16)]),
-            "slice": tf.raw_ops.SaveSlices(filename=prefix, tensor_names=names, shapes_and_slices=["4 0,3"], data=[one]),
+            "slice": tf.raw_ops.SaveSlices(
+                filename=prefix, tensor_names=names, shapes_and_slices=["4 0,3"], data=[one]
+            ),
             "spec": tf.raw_ops.SaveSlices(filename=prefix, tensor_names=names, shapes_and_slices=["4 0"], data=[one]),
         }.items():
             show_failure(label, lambda: sess.run(save, {names: ["a"]}))
-        show_failure("names", lambda: sess.run(tf.raw_ops.Save(filename=prefix, tensor_names=names, data=[one]), {names: ["a", "b"]}))
+        show_failure(
+            "names",
+            lambda: sess.run(tf.raw_ops.Save(filename=prefix, tensor_names=names, data=[one]), {names: ["a", "b"]}),
+        )
         show("still there", sess.run(restore["scalar"]))
         overlapping = f"{prefix}_overlapping"
         pair = ["4 0,2", "4 1,2"]
-        sess.run(tf.raw_ops.SaveSlices(filename=overlapping, tensor_names=["a", "a"], shapes_and_slices=pair, data=[one, one]))
-        show_failure("overlapping", lambda: sess.run(tf.raw_ops.Restore(file_pattern=overlapping, tensor_name="a", dt=tf.float32)))
+        sess.run(
+            tf.raw_ops.SaveSlices(
+                filename=overlapping, tensor_names=["a", "a"], shapes_and_slices=pair, data=[one, one]
+            )
+        )
+        show_failure(
+            "overlapping",
+            lambda: sess.run(tf.raw_ops.Restore(file_pattern=overlapping, tensor_name="a", dt=tf.float32)),
+        )
 
 
 def failures(target, prefix):

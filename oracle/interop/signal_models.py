@@ -88,7 +88,9 @@ def sequences(target):
     random = np.random.RandomState(8)
     frames = random.uniform(-1, 1, [steps, batch, inputs]).astype(np.float32).round(3)
     lengths = np.int32([8, 6, 7])
-    wanted = v1.SparseTensorValue([[0, 0], [0, 1], [1, 0], [2, 0], [2, 1], [2, 2]], np.int32([0, 1, 2, 1, 1, 0]), [3, 3])
+    wanted = v1.SparseTensorValue(
+        [[0, 0], [0, 1], [1, 0], [2, 0], [2, 1], [2, 2]], np.int32([0, 1, 2, 1, 1, 0]), [3, 3]
+    )
     labels = v1.sparse_placeholder(tf.int32)
     zeros = tf.zeros([batch, units])
     blocks = tf.raw_ops.BlockLSTMV2(
@@ -152,7 +154,9 @@ def augmentation(target):
     }
     for method in ("bilinear", "nearest", "bicubic", "area", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"):
         changed[f"resize {method}"] = tf.image.resize(floats, [13, 31], method, antialias=method != "area")
-    begin, size, box = tf.image.stateless_sample_distorted_bounding_box([24, 20, 3], [[[0.1, 0.2, 0.8, 0.9]]], seed, 0.5)
+    begin, size, box = tf.image.stateless_sample_distorted_bounding_box(
+        [24, 20, 3], [[[0.1, 0.2, 0.8, 0.9]]], seed, 0.5
+    )
     kernel = initial("kernel", 3, 3, 3, 2)
     learned = tf.reduce_mean(tf.nn.conv2d(changed["crop"], kernel, 1, "SAME") ** 2)
     train = v1.train.GradientDescentOptimizer(0.02).minimize(learned)

@@ -8,7 +8,11 @@ from report import session, show, show_failure, v1
 import numpy as np
 import tensorflow as tf
 
-KINDS = {"fruit": "apple pear plum fig juice tree", "metal": "iron copper ore smelt rust alloy", "sea": "wave salt fish tide"}
+KINDS = {
+    "fruit": "apple pear plum fig juice tree",
+    "metal": "iron copper ore smelt rust alloy",
+    "sea": "wave salt fish tide",
+}
 
 
 def run(target):
@@ -56,14 +60,22 @@ def vocabulary_classifier(target, directory):
     """Lines of text files, looked up, padded, averaged, classified."""
     paths, vocabulary = texts(directory)
     table = vocabulary_table(vocabulary)
-    kinds = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(sorted(KINDS), tf.range(3, dtype=tf.int64)), -1)
+    kinds = tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(sorted(KINDS), tf.range(3, dtype=tf.int64)), -1
+    )
 
     def parse(line):
         parts = tf.strings.split([line], "\t").values
         words = tf.strings.split([parts[1]]).values
         return kinds.lookup(parts[0]), table.lookup(words)
 
-    dataset = tf.data.TextLineDataset(paths).shuffle(40, seed=4).repeat(2).map(parse).padded_batch(8, ([], [None]), (np.int64(-1), np.int64(-1)))
+    dataset = (
+        tf.data.TextLineDataset(paths)
+        .shuffle(40, seed=4)
+        .repeat(2)
+        .map(parse)
+        .padded_batch(8, ([], [None]), (np.int64(-1), np.int64(-1)))
+    )
     iterator = v1.data.make_initializable_iterator(dataset)
     labels, ids = iterator.get_next()
     known = tf.cast(ids >= 0, tf.float32)[..., None]
@@ -152,7 +164,10 @@ def ragged_classifier(target, directory):
     with session(target) as sess:
         sess.run([v1.global_variables_initializer(), v1.tables_initializer()])
         feed = {lines: batch}
-        show("words", [sess.run(value, feed) for value in (lengths, longest, pairs.row_splits, pairs.values, sorted_words)])
+        show(
+            "words",
+            [sess.run(value, feed) for value in (lengths, longest, pairs.row_splits, pairs.values, sorted_words)],
+        )
         for _ in range(4):
             show("loss", rounded(sess.run([loss, train], feed)[0]))
         show("weights", [rounded(value) for value in sess.run(v1.trainable_variables())])
@@ -185,7 +200,9 @@ def vocabularies_refused(target, directory):
                         sess.run(v1.tables_initializer())
                         show(f"{name} {kind}", sess.run([table.size(), table.lookup(tf.constant(["a", "b", ""]))]))
                     except tf.errors.OpError as error:
-                        show(f"{name} {kind}", [type(error).__name__, "file:" in error.message or name in error.message])
+                        show(
+                            f"{name} {kind}", [type(error).__name__, "file:" in error.message or name in error.message]
+                        )
     with tf.Graph().as_default():
         table = vocabulary_table(os.path.join(directory, "nowhere"))
         with session(target) as sess:

@@ -126,7 +126,8 @@ fn missing(ours: &Ours, allowed: &Allowed, stock: &Kernels) -> Vec<String> {
     }
     let missing = ours.types.iter().filter_map(|(attr, have)| {
         let theirs: BTreeSet<&String> = stock.iter().filter_map(|kernel| kernel.get(attr)).collect();
-        let may = |dtype: &String| allowed.get(attr).is_none_or(|types| types.is_empty() || types.contains(dtype));
+        let may =
+            |dtype: &String| allowed.get(attr).is_none_or(|types| types.is_empty() || types.contains(dtype));
         let lacking = theirs.into_iter().filter(|dtype| may(dtype) && !have.contains(*dtype));
         let lacking: Vec<&str> = lacking.map(String::as_str).collect();
         (!lacking.is_empty()).then(|| format!("{attr}: {}", lacking.join(", ")))

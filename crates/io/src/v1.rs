@@ -100,8 +100,10 @@ impl V1Reader {
             let slice = TensorSlice::from_proto(slice)?;
             slice.shape_within(&shape).map_err(|_| malformed())?;
             let bounds = slice.bounds(&shape);
-            let overlapped =
-                stored.slices.iter().find(|(known, _)| intersection(&known.bounds(&shape), &bounds).is_some());
+            let overlapped = stored
+                .slices
+                .iter()
+                .find(|(known, _)| intersection(&known.bounds(&shape), &bounds).is_some());
             if let Some((known, _)) = overlapped {
                 bail!(
                     Internal,

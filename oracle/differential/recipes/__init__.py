@@ -35,5 +35,5 @@ def of(op):
     return _RECIPES.get(op)
 
 
-for _name in ("arrays", "indices", "linear", "randoms", "texts", "updates", "windows"):
+for _name in ("arrays", "images", "indices", "linear", "randoms", "sparse", "texts", "updates", "windows"):
     importlib.import_module(f"recipes.{_name}")

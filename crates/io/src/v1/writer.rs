@@ -57,11 +57,8 @@ impl V1Writer {
             "Mismatching types: trying to add name {name}, type = {dtype}, which was added with another type"
         );
         meta.slice.push(slice.to_proto());
-        let data = SavedSlice {
-            name: name.to_owned(),
-            slice: Some(slice.to_proto()),
-            data: Some(values(tensor)?),
-        };
+        let data =
+            SavedSlice { name: name.to_owned(), slice: Some(slice.to_proto()), data: Some(values(tensor)?) };
         let message = SavedTensorSlices { meta: None, data: Some(data) };
         let length = message.encoded_len();
         ensure!(

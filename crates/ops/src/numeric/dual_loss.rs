@@ -131,7 +131,13 @@ impl DualLoss {
         let margin = label * wx;
         match self {
             DualLoss::Squared => wx - label,
-            DualLoss::Hinge => if margin < 1.0 { -label } else { 0.0 },
+            DualLoss::Hinge => {
+                if margin < 1.0 {
+                    -label
+                } else {
+                    0.0
+                }
+            }
             DualLoss::SmoothHinge if margin >= 1.0 => 0.0,
             DualLoss::SmoothHinge if margin <= 0.0 => -label,
             DualLoss::SmoothHinge => wx - label,

@@ -36,11 +36,7 @@ struct DegreeLists {
 
 impl DegreeLists {
     fn new(count: usize) -> DegreeLists {
-        DegreeLists {
-            head: vec![NONE; count + 1],
-            next: vec![NONE; count],
-            previous: vec![NONE; count],
-        }
+        DegreeLists { head: vec![NONE; count + 1], next: vec![NONE; count], previous: vec![NONE; count] }
     }
 
     fn push(&mut self, node: usize, degree: usize) {
@@ -278,7 +274,11 @@ impl QuotientGraph {
                 bucket.retain(|other| {
                     let candidate = &self.vertices[*other];
                     let same = (candidate.elements.len(), candidate.nodes.len()) == (elements, nodes)
-                        && candidate.elements.iter().chain(&candidate.nodes).all(|n| self.marks[*n] == self.mark);
+                        && candidate
+                            .elements
+                            .iter()
+                            .chain(&candidate.nodes)
+                            .all(|n| self.marks[*n] == self.mark);
                     if same {
                         let weight = std::mem::take(&mut self.vertices[*other].weight);
                         self.vertices[first].weight += weight;

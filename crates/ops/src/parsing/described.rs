@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 
 /// The messages that this program itself knows, which are TensorFlow's.
 static LOCAL: LazyLock<DescriptorPool> = LazyLock::new(|| {
-    DescriptorPool::decode(ferroflow_proto::FILE_DESCRIPTOR_SET).expect("a test of ferroflow-proto decodes it")
+    DescriptorPool::decode(ferroflow_proto::FILE_DESCRIPTOR_SET)
+        .expect("a test of ferroflow-proto decodes it")
 });
 
 /// A message type by its name. The source is `local://`, a file with a `FileDescriptorSet`, or `bytes://` and such a set.

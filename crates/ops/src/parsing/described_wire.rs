@@ -160,7 +160,9 @@ pub(crate) fn read_fields(message: &Bytes, wanted: &[WantedField]) -> Result<Vec
                 *values = vec![default.clone()];
             }
         } else if wire != expected {
-            cursor.skip(tag, 0).ok_or_else(|| status!(DataLoss, "CollectField: Failed skipping malformed field"))?;
+            cursor
+                .skip(tag, 0)
+                .ok_or_else(|| status!(DataLoss, "CollectField: Failed skipping malformed field"))?;
         } else {
             let value = cursor.value(field, *dtype, tag_start);
             values.push(
@@ -211,7 +213,12 @@ fn read_packed(cursor: &mut Cursor<'_>, field: &Field, dtype: DType, values: &mu
 }
 
 /// A tensor's elements as cells of a message that is being written.
-pub(crate) fn write_field(field: &Field, tensor: &Tensor, elements: std::ops::Range<usize>, out: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn write_field(
+    field: &Field,
+    tensor: &Tensor,
+    elements: std::ops::Range<usize>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
     let tag = |wire: u32| u64::from(field.number << 3 | wire);
     if field.is_packed {
         let mut packed = Vec::new();
@@ -256,7 +263,9 @@ fn write_value(field: &Field, tensor: &Tensor, element: usize, out: &mut Vec<u8>
         FieldType::Float if tensor.dtype() == DType::Double => {
             out.extend_from_slice(&(f64::from_bits(bits) as f32).to_le_bytes());
         }
-        FieldType::Double | FieldType::Fixed64 | FieldType::Sfixed64 => out.extend_from_slice(&bits.to_le_bytes()),
+        FieldType::Double | FieldType::Fixed64 | FieldType::Sfixed64 => {
+            out.extend_from_slice(&bits.to_le_bytes())
+        }
         FieldType::Float | FieldType::Fixed32 | FieldType::Sfixed32 => {
             out.extend_from_slice(&(bits as u32).to_le_bytes());
         }

@@ -1,7 +1,8 @@
 //! Batches of records from files that are shuffled: the files of an epoch by a seed, their records in a buffer.
 //!
 //! Stock fills the buffer on threads of its own while steps take records from it, so its order is only fixed as long as
-//! an epoch fits into half of the buffer and one thread reads. There the order here is the same. The buffer is filled
+//! an epoch fits into half of the buffer, one thread reads, and each pattern names one file (it takes what one matches in
+//! the order of the directory, here they are sorted). There the order here is the same. The buffer is filled
 //! when it is half empty, by the step that finds it so; there is no thread that waits between steps.
 
 use crate::numeric::hash::murmur64_seeded;
@@ -83,7 +84,8 @@ fn record_input_kernel(init: &Init<'_>) -> Result<Kernel> {
             shift: init.attr("file_shuffle_shift_ratio")?,
             parallelism: parallelism.clamp(1, 1024) as usize,
             // Stock takes what it does not know as no compression.
-            compression: Compression::from_name(&init.attr::<String>("compression_type")?).unwrap_or_default(),
+            compression: Compression::from_name(&init.attr::<String>("compression_type")?)
+                .unwrap_or_default(),
         },
         epoch: 0,
         shards: VecDeque::new(),
@@ -119,7 +121,8 @@ impl Yielder {
     fn take_ready(&mut self, batch: usize) -> Option<Vec<Bytes>> {
         let low = if self.epoch_read { 0 } else { (self.capacity / 2).max(1) - 1 };
         let rest = self.buffer.len().checked_sub(batch)?;
-        (self.failed.is_none() && rest >= low).then(|| self.buffer.split_off(rest).into_iter().rev().collect())
+        (self.failed.is_none() && rest >= low)
+            .then(|| self.buffer.split_off(rest).into_iter().rev().collect())
     }
 
     fn take(&mut self, batch: usize, cancellation: &Cancellation) -> Result<Vec<Bytes>> {
@@ -218,8 +221,9 @@ impl Shard {
                 None => {
                     let Some(path) = self.files.pop_front() else { return Ok(false) };
                     let opened = RecordReader::open(&path, compression);
-                    let opened = opened
-                        .map_err(|error| status!(InvalidArgument, "Can't open {}: {}", path.display(), error.message()))?;
+                    let opened = opened.map_err(|error| {
+                        status!(InvalidArgument, "Can't open {}: {}", path.display(), error.message())
+                    })?;
                     self.open.insert(opened)
                 }
             };

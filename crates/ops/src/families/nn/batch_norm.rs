@@ -333,11 +333,7 @@ fn normalize_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
 /// A normalization, to which another tensor may be added, and of which only the positive part may stay.
 fn normalize_and_activate_kernel<T: Num<Wide = f32>>(init: &Init<'_>) -> Result<Kernel> {
     let (sides, activation): (i64, String) = (init.attr("num_side_inputs")?, init.attr("activation_mode")?);
-    ensure!(
-        sides <= 1,
-        InvalidArgument,
-        "FusedBatchNorm accepts at most one side input, got {sides}"
-    );
+    ensure!(sides <= 1, InvalidArgument, "FusedBatchNorm accepts at most one side input, got {sides}");
     let positive = match activation.as_str() {
         "Identity" => false,
         "Relu" => true,

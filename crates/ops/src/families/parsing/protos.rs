@@ -143,7 +143,8 @@ fn in_binary(descriptor: &MessageDescriptor, form: Form, text: &Str) -> Result<B
         Form::Sanitized => DynamicMessage::decode(descriptor.clone(), text.clone())
             .map_err(|error| status!(DataLoss, "Unable to parse binary protobuf: {error}"))?,
         Form::Text => {
-            let refused = |error: &dyn std::fmt::Display| status!(DataLoss, "Unable to parse text protobuf: {error}");
+            let refused =
+                |error: &dyn std::fmt::Display| status!(DataLoss, "Unable to parse text protobuf: {error}");
             let text = std::str::from_utf8(text).map_err(|error| refused(&error))?;
             DynamicMessage::parse_text_format(descriptor.clone(), text).map_err(|error| refused(&error))?
         }
@@ -183,7 +184,8 @@ fn padded(column: Vec<Vec<Cell>>, width: usize, wanted: &WantedField, shape: Sha
 fn encode_kernel(init: &Init<'_>) -> Result<Kernel> {
     let descriptor = described(init)?;
     let names: Vec<String> = init.attr("field_names")?;
-    let fields = names.iter().map(|name| Field::find(&descriptor, name, false)).collect::<Result<Vec<_>>>()?;
+    let fields =
+        names.iter().map(|name| Field::find(&descriptor, name, false)).collect::<Result<Vec<_>>>()?;
     let mut order: Vec<usize> = (0..fields.len()).collect();
     order.sort_by_key(|field| fields[*field].number);
     Kernel::sync(move |cx| {

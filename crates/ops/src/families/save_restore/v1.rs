@@ -5,8 +5,8 @@ use crate::support::blocking;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
 use ferroflow_core::op::{Op, ShapeCx};
 use ferroflow_core::{DType, Result, Tensor, bail, ensure, kernels};
-use ferroflow_io::bundle::{SliceSpec, TensorSlice};
 use ferroflow_io::bundle::check_cancelled;
+use ferroflow_io::bundle::{SliceSpec, TensorSlice};
 use ferroflow_io::v1::{V1Reader, V1Writer};
 
 pub(crate) const OPS: &[&Op] = &[&SAVE, &SAVE_SLICES, &RESTORE, &RESTORE_SLICE];
@@ -109,7 +109,7 @@ fn saving(init: &Init<'_>, first: usize) -> Result<Kernel> {
     })
 }
 
-/// What each tensor is called, and which slice it is.
+/// Names of tensors, and which slices they are.
 fn names_and_slices(cx: &KernelCx<'_>, first: usize, inputs: usize) -> Result<Vec<Named>> {
     let names = cx.flat::<Str>(1)?;
     let specs = if first > 2 { Some(cx.flat::<Str>(2)?) } else { None };

@@ -216,8 +216,11 @@ fn kernel(init: &Init<'_>, adaptive: &str) -> Result<Kernel> {
         );
         let rows = state.flat_mut::<f32>()?.as_chunks_mut::<STATE>().0;
         let mut words = Words::new(stream.reserve(rows.len() as u64 + 1));
-        let order =
-            if settings.adaptive { model.adaptive_order(rows, &mut words) } else { shuffled(rows.len(), &mut words) };
+        let order = if settings.adaptive {
+            model.adaptive_order(rows, &mut words)
+        } else {
+            shuffled(rows.len(), &mut words)
+        };
         for (visited, example) in order.into_iter().enumerate() {
             if visited.is_multiple_of(1024) {
                 cx.step().check_cancelled()?;
@@ -361,7 +364,8 @@ impl<'a> Model<'a> {
             known.len(),
             self.sparse[group].nominals.len()
         );
-        let places: HashMap<i64, usize> = known.iter().enumerate().map(|(place, index)| (*index, place)).collect();
+        let places: HashMap<i64, usize> =
+            known.iter().enumerate().map(|(place, index)| (*index, place)).collect();
         // Features of an example stand together, in the order of examples; what is out of order is not seen, as in stock.
         let mut end = 0;
         for (number, example) in self.examples.iter_mut().enumerate() {
@@ -373,7 +377,9 @@ impl<'a> Model<'a> {
                 })
             };
             let own = features[start..end].iter().map(place).collect::<Result<_>>()?;
-            example.sparse.push(SparseFeatures { places: own, values: values.map(|values| &values[start..end]) });
+            example
+                .sparse
+                .push(SparseFeatures { places: own, values: values.map(|values| &values[start..end]) });
         }
         Ok(())
     }
@@ -425,7 +431,8 @@ impl<'a> Model<'a> {
     fn visit(&mut self, number: usize, state: &mut [f32; STATE]) -> Result<()> {
         let (loss, l2) = (self.settings.loss, self.settings.regularization.l2 as f64);
         let example = &self.examples[number];
-        let (label, weight, dual) = (loss.label(example.label)? as f64, example.weight as f64, state[0] as f64);
+        let (label, weight, dual) =
+            (loss.label(example.label)? as f64, example.weight as f64, state[0] as f64);
         let predictions = self.predict(example);
         let new_dual = loss.updated_dual(Coordinate {
             label,
