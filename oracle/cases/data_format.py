@@ -2,6 +2,8 @@
 
 from values import *
 
+import numpy as np
+
 
 def cases(c):
     for source, target in [("NHWC", "NCHW"), ("NCHW", "NHWC"), ("NHWC", "HWNC"), ("NDHWC", "NCDHW")]:
@@ -13,6 +15,7 @@ def cases(c):
             c.op("DataFormatVecPermute", [iota(rows, start=1)], f"{name}_{rows}", **attrs)
             c.op("DataFormatVecPermute", [iota(rows, 2)], f"{name}_{rows}x2", **attrs)
     c.op("DataFormatDimMap", [lit(1)], "scalar", T="int32")
+    c.op("DataFormatDimMap", [np.int32([2147483646, -2147483648, 7, -9])], "far", T="int32")
     c.op("DataFormatDimMap", [lit([1])], "letters", T="int32", src_format="NHWC", dst_format="NCHH")
     c.op("DataFormatDimMap", [lit([1])], "length", T="int32", src_format="NHW", dst_format="NWH")
     c.op("DataFormatVecPermute", [iota(3)], "size", T="int32")

@@ -348,7 +348,21 @@ def _beyond_the_square(node, inputs, expected):
     return beyond & ~np.logical_and(*finite)
 
 
+def _quantized_nan(node, inputs, expected):
+    """NaN becomes the end of the range in stock's vector loops or stays itself, by where it lies."""
+    return np.isnan(inputs[0]) if inputs[0].shape == expected.shape else False
+
+
+def _color_nan(node, inputs, expected):
+    """Colors with a NaN: which of three numbers is the largest depends on the order of comparisons."""
+    if inputs[0].shape != expected.shape:
+        return False
+    return np.broadcast_to(np.isnan(inputs[0].astype(np.float64)).any(axis=-1, keepdims=True), expected.shape)
+
+
 _RULES = {
+    **dict.fromkeys(("RGBToHSV", "HSVToRGB", "AdjustHue", "AdjustSaturation"), _color_nan),
+    **{f"FakeQuantWithMinMax{kind}": _quantized_nan for kind in ("Args", "Vars", "VarsPerChannel")},
     **dict.fromkeys(
         (
             "MaxPoolGrad",

@@ -140,6 +140,22 @@ fn summaries(values: Tensor, images: Tensor) -> bytes::Bytes {
     Session::new(&graph).unwrap().eval(&all).unwrap().to_scalar().unwrap()
 }
 
+/// Records, tables, text, event files and checkpoints of the first format in stores of three kinds that fail now and then;
+/// stock reads the same from local files, and reads the files that were written.
+#[test]
+fn data_may_be_in_object_stores() {
+    let Some(python) = stock::python() else { return };
+    let mut command = Command::new(python);
+    command.arg(stock::root().join("oracle/remote_data.py")).arg(binary::path());
+    let output = command.stderr(Stdio::inherit()).output().expect("the interpreter starts");
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let (first, rest) = lines.split_once('\n').unwrap_or_default();
+    assert!(first.starts_with("stock, local files: {'records': [2000, 457800]"), "{first}");
+    let written = "written ['/first', '/text']\nfirst format True True\nrecords 50 b'49'\nevents [(3, 'loss')]\n";
+    let read = "s3 reads alike: True\ngs reads alike: True\nhttp reads alike: True\n";
+    assert_eq!(rest, format!("{read}{written}{written}requests failed True\n"), "{}", output.status);
+}
+
 /// Checkpoints in a bucket of an object store that fails every fourth request; stock reads the files.
 #[test]
 fn checkpoints_may_be_in_an_object_store() {

@@ -34,7 +34,8 @@ def _resize_grad(s, a):
 
 def _one_alignment(s, a):
     a["align_corners"] = s.chance(0.4)
-    a["half_pixel_centers"] = not a["align_corners"] and s.chance(0.5)
+    if s.op != "ResizeArea":
+        a["half_pixel_centers"] = not a["align_corners"] and s.chance(0.5)
 
 
 @recipe("RGBToHSV", "HSVToRGB")

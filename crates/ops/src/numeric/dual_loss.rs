@@ -113,7 +113,7 @@ impl DualLoss {
     /// The loss of a prediction.
     pub(crate) fn primal_loss(self, wx: f64, label: f64, weight: f64) -> f64 {
         let margin = label * wx;
-        let loss = match self {
+        match self {
             DualLoss::Squared => (wx - label) * (wx - label) * weight * 0.5,
             DualLoss::Hinge => (1.0 - margin).max(0.0) * weight,
             DualLoss::SmoothHinge if margin >= 1.0 => 0.0,
@@ -122,8 +122,7 @@ impl DualLoss {
             DualLoss::Logistic if margin > 0.0 => (-margin).exp().ln_1p() * weight,
             DualLoss::Logistic => (margin.exp().ln_1p() - margin) * weight,
             DualLoss::Poisson => (wx.exp() - wx * label) * weight,
-        };
-        loss
+        }
     }
 
     /// The slope of the loss of an example of weight 1.

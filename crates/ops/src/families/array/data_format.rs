@@ -64,8 +64,8 @@ fn dim_map_kernel<T: Int>(init: &Init<'_>) -> Result<Kernel> {
         let mut output = cx.alloc::<T>(cx.input(0)?.shape().clone())?;
         let count = places.len() as i64;
         for (out, x) in output.flat_mut::<T>()?.iter_mut().zip(cx.flat::<T>(0)?) {
-            // What is out of range ends at the last dimension, as in stock.
-            let place = x.to_i64().wrapping_add(count) % count;
+            // The sum wraps in its own type, and what is out of range ends at the last dimension, as in stock.
+            let place = T::from_i64(x.to_i64().wrapping_add(count)).to_i64() % count;
             let place = usize::try_from(place).unwrap_or(places.len() - 1);
             *out = T::from_i64(places[place] as i64);
         }
