@@ -100,6 +100,18 @@ def readers(c):
     p.step(fetch=["size"])
 
 
+def settings(c):
+    """Options of file systems, which none has, and records of files that are not there."""
+    for scheme in ("", "file", "gs", "nothing"):
+        c.op("FileSystemSetConfiguration", [scheme, "key", "value"], scheme or "none")
+    c.op("FileSystemSetConfiguration", [["file"], "key", "value"], "vector")
+    for label, attrs in {"missing": {}, "parallelism": {"file_parallelism": -1}, "batch": {"batch_size": -1}}.items():
+        p = c.program(f"RecordInput/{label}")
+        p.node("RecordInput", name="r", file_pattern="/nowhere/at-*", **attrs)
+        p.step(fetch=["r"])
+
+
 def cases(c):
     files(c)
     readers(c)
+    settings(c)

@@ -548,11 +548,32 @@ fn first_gradient(g: &GradCx<'_>, dy: &Output, x: &Output, scale: &Output) -> Re
 #[cfg(test)]
 mod tests {
     use crate::testing::Node;
+    use ferroflow_core::{Shape, Tensor};
 
     #[test]
     fn statistics_have_an_element_per_channel() {
         Node::new("FusedBatchNormV3").infer("[?,3,2,?];[5];[?];[0];[0]", "[?,3,2,5];[5];[5];[5];[5];?");
         let first = Node::new("FusedBatchNormV3").attr("data_format", "NCHW").attr("is_training", false);
         first.infer("[?,?,3,2];[?];[?];[5];[?]", "[?,5,3,2];[5];[5];[5];[5];?");
+    }
+
+    /// Stock makes this op only with oneDNN, which no golden is made with; its parts have goldens.
+    #[test]
+    fn a_normalization_with_an_activation_is_its_parts() {
+        let tensor = |start: f32| {
+            let numbers = (0..24).map(|i| (i % 7) as f32 / 2.0 - start).collect();
+            Tensor::new(Shape::new([2, 2, 3, 2]).unwrap(), numbers).unwrap()
+        };
+        let vector = |a: f32, b: f32| Tensor::vector(vec![a, b]);
+        let inputs = [tensor(1.0), vector(1.5, 0.5), vector(0.1, -0.2), vector(0.0, 0.0), vector(1.0, 1.0)];
+        let plain = Node::new("FusedBatchNormV3").run(inputs.clone()).unwrap();
+        let added = Node::new("AddV2").run([plain[0].clone(), tensor(2.0)]).unwrap();
+        let parts = Node::new("Relu").run([added[0].clone()]).unwrap();
+        let fused =
+            Node::new("_FusedBatchNormEx").attr("num_side_inputs", 1i64).attr("activation_mode", "Relu");
+        let fused = fused.run(inputs.into_iter().chain([tensor(2.0)])).unwrap();
+        assert_eq!(fused[0].flat::<f32>().unwrap(), parts[0].flat::<f32>().unwrap());
+        assert_eq!(fused[1].flat::<f32>().unwrap(), plain[1].flat::<f32>().unwrap());
+        assert_eq!(fused.len(), 6);
     }
 }

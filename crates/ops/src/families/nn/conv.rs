@@ -259,6 +259,7 @@ fn gradient(g: &GradCx<'_>, [image, filter]: [&str; 2], lists: &[&str]) -> Resul
 #[cfg(test)]
 mod tests {
     use crate::testing::Node;
+    use ferroflow_core::{Shape, Tensor};
 
     fn conv(padding: &str, strides: [i64; 4]) -> Node {
         Node::new("Conv2D").attr("padding", padding).attr("strides", strides.to_vec())
@@ -275,5 +276,25 @@ mod tests {
     fn volumes_have_one_direction_more() {
         let node = Node::new("Conv3D").attr("padding", "VALID").attr("strides", vec![1i64, 1, 1, 2, 1]);
         node.infer("[?,5,6,7,3];[3,3,3,3,8]", "[?,3,4,3,8]");
+    }
+
+    /// Stock makes this op only with oneDNN, which no golden is made with; its parts have goldens.
+    #[test]
+    fn a_fused_convolution_of_volumes_is_its_parts() {
+        let numbers = |count: usize| (0..count).map(|i| (i % 7) as f32 / 4.0 - 0.7).collect::<Vec<f32>>();
+        let tensor = |dims: [i64; 5]| {
+            let shape = Shape::new(dims).unwrap();
+            Tensor::new(shape.clone(), numbers(shape.elements())).unwrap()
+        };
+        let (image, filter, bias) =
+            (tensor([1, 3, 4, 5, 2]), tensor([2, 2, 2, 2, 3]), Tensor::vector(vec![0.5f32, -1.0, 0.25]));
+        let settings = |node: Node| node.attr("padding", "SAME").attr("strides", vec![1i64; 5]);
+        let plain = settings(Node::new("Conv3D")).run([image.clone(), filter.clone()]).unwrap();
+        let added = Node::new("BiasAdd").run([plain[0].clone(), bias.clone()]).unwrap();
+        let parts = Node::new("Relu").run([added[0].clone()]).unwrap();
+        let fused = settings(Node::new("_FusedConv3D")).attr("num_args", 1i64);
+        let fused = fused.attr("fused_ops", vec!["BiasAdd".to_owned(), "Relu".to_owned()]);
+        let fused = fused.run([image, filter, bias]).unwrap();
+        assert_eq!(fused[0].flat::<f32>().unwrap(), parts[0].flat::<f32>().unwrap());
     }
 }

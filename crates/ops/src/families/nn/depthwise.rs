@@ -293,11 +293,33 @@ fn depthwise_filter_gradient(g: &GradCx<'_>) -> Result<InputGrads> {
 #[cfg(test)]
 mod tests {
     use crate::testing::Node;
+    use ferroflow_core::{Shape, Tensor};
 
     #[test]
     fn channels_multiply() {
         let node =
             Node::new("DepthwiseConv2dNative").attr("padding", "SAME").attr("strides", vec![1i64, 2, 2, 1]);
         node.infer("[?,5,6,3];[3,3,3,2]", "[?,3,3,6]");
+    }
+
+    /// Stock makes this op only with oneDNN, which no golden is made with; its parts have goldens.
+    #[test]
+    fn a_fused_depthwise_convolution_is_its_parts() {
+        let tensor = |dims: [i64; 4]| {
+            let shape = Shape::new(dims).unwrap();
+            let numbers = (0..shape.elements()).map(|i| (i % 5) as f32 / 3.0 - 0.6).collect();
+            Tensor::new(shape, numbers).unwrap()
+        };
+        let (image, filter, bias) =
+            (tensor([2, 4, 5, 2]), tensor([2, 3, 2, 2]), Tensor::vector(vec![0.5f32, -1.0, 0.25, 0.0]));
+        let settings = |node: Node| node.attr("padding", "VALID").attr("strides", vec![1i64; 4]);
+        let plain =
+            settings(Node::new("DepthwiseConv2dNative")).run([image.clone(), filter.clone()]).unwrap();
+        let added = Node::new("BiasAdd").run([plain[0].clone(), bias.clone()]).unwrap();
+        let parts = Node::new("Relu6").run([added[0].clone()]).unwrap();
+        let fused = settings(Node::new("_FusedDepthwiseConv2dNative")).attr("num_args", 1i64);
+        let fused = fused.attr("fused_ops", vec!["BiasAdd".to_owned(), "Relu6".to_owned()]);
+        let fused = fused.run([image, filter, bias]).unwrap();
+        assert_eq!(fused[0].flat::<f32>().unwrap(), parts[0].flat::<f32>().unwrap());
     }
 }
