@@ -151,7 +151,8 @@ fn data_may_be_in_object_stores() {
     let lines = String::from_utf8_lossy(&output.stdout);
     let (first, rest) = lines.split_once('\n').unwrap_or_default();
     assert!(first.starts_with("stock, local files: {'records': [2000, 457800]"), "{first}");
-    let written = "written ['/first', '/text']\nfirst format True True\nrecords 50 b'49'\nevents [(3, 'loss')]\n";
+    let written =
+        "written ['/first', '/text']\nfirst format True True\nrecords 50 b'49'\nevents [(3, 'loss')]\n";
     let read = "s3 reads alike: True\ngs reads alike: True\nhttp reads alike: True\n";
     assert_eq!(rest, format!("{read}{written}{written}requests failed True\n"), "{}", output.status);
 }

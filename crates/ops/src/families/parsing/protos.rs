@@ -4,7 +4,7 @@ use crate::parsing::described::{Cell, Field, message};
 use crate::parsing::described_wire::{WantedField, read_fields, write_field};
 use bytes::Bytes;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Str};
-use ferroflow_core::op::{Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, kernels, status};
 use prost::Message;
 use prost_reflect::{DynamicMessage, MessageDescriptor};
@@ -13,6 +13,7 @@ pub(crate) const OPS: &[&Op] = &[&DECODE_PROTO_V2, &ENCODE_PROTO];
 
 static DECODE_PROTO_V2: Op = Op {
     name: "DecodeProtoV2",
+    gradient: Gradient::Stop,
     inputs: &["bytes: string"],
     outputs: &["sizes: int32", "values: output_types"],
     attrs: &[
@@ -30,6 +31,7 @@ static DECODE_PROTO_V2: Op = Op {
 
 static ENCODE_PROTO: Op = Op {
     name: "EncodeProto",
+    gradient: Gradient::Stop,
     inputs: &["sizes: int32", "values: Tinput_types"],
     outputs: &["bytes: string"],
     attrs: &[

@@ -8,7 +8,7 @@ use crate::numeric::hash::fingerprint128;
 use crate::numeric::philox::{KernelStream, Words};
 use crate::numeric::sampling::AliasTable;
 use ferroflow_core::kernel::{Init, Kernel, KernelCx, Outputs, Str};
-use ferroflow_core::op::{Accuracy, Op, ShapeCx, UNKNOWN_DIM};
+use ferroflow_core::op::{Accuracy, Gradient, Op, ShapeCx, UNKNOWN_DIM};
 use ferroflow_core::resource::Variable;
 use ferroflow_core::{DType, Result, Shape, Tensor, ensure, kernels, status};
 use std::collections::{HashMap, HashSet};
@@ -17,6 +17,7 @@ pub(crate) const OPS: &[&Op] = &[&SDCA_OPTIMIZER, &SDCA_OPTIMIZER_V2, &SDCA_SHRI
 
 static SDCA_OPTIMIZER: Op = Op {
     name: "SdcaOptimizer",
+    gradient: Gradient::Stop,
     inputs: &[
         "sparse_example_indices: num_sparse_features * int64",
         "sparse_feature_indices: num_sparse_features * int64",
@@ -70,6 +71,7 @@ static SDCA_OPTIMIZER_V2: Op = Op {
 
 static SDCA_SHRINK_L1: Op = Op {
     name: "SdcaShrinkL1",
+    gradient: Gradient::Stop,
     inputs: &["weights: Ref(num_features * float)"],
     attrs: &["num_features: int >= 0", "l1: float", "l2: float"],
     kernels: kernels![any shrink_kernel],
@@ -78,6 +80,7 @@ static SDCA_SHRINK_L1: Op = Op {
 
 static SDCA_FPRINT: Op = Op {
     name: "SdcaFprint",
+    gradient: Gradient::Stop,
     inputs: &["input: string"],
     outputs: &["output: int64"],
     shape: fprint_shape,
